@@ -1,0 +1,3 @@
+"""cmsfs: a drive and sync agent for a cloud content-management service."""
+
+__version__ = "0.1.0"

@@ -1,0 +1,176 @@
+"""Settings, profiles and the folders that cmsfs uses.
+
+One TOML file (`$XDG_CONFIG_HOME/cmsfs/config.toml`) with a table for each account, overridden by
+`CMSFS_*` in the environment, read into one `Settings`.  A profile says how a service is reached and
+what it can do.
+
+Rule: no other module reads the environment or knows where a file lives.
+"""
+
+import os
+import tomllib
+from importlib import resources
+from pathlib import Path
+from typing import Any, Literal
+
+import platformdirs
+import pydantic
+
+from cmsfs import errors
+
+APP = "cmsfs"
+
+
+class _Model(pydantic.BaseModel):
+    model_config = pydantic.ConfigDict(extra="forbid", frozen=True)
+
+
+class Limits(_Model):
+    """Requests that the service allows this account; 0 is no limit."""
+
+    requests_per_minute: int = 0
+    uploads_per_minute: int = 0
+    searches_per_minute: int = 0
+
+
+class Profile(_Model):
+    """How a service is reached and what it can do."""
+
+    title: str
+    embedded: bool = False
+    base_url: str = ""
+    upload_url: str = ""
+    auth_url: str = ""
+    authorize_url: str = ""
+    lister: Literal["search", "folder_items"] = "search"
+    feed: Literal["search", "events"] = "search"
+    limits: Limits = Limits()
+
+
+class Settings(_Model):
+    """Everything that can be set, each default with its reason."""
+
+    account: str = "default"
+    profile: str = "embedded"  # works without an account anywhere: the way to try cmsfs
+    mountpoint: Path = Path("~/cmsfs")
+    service_data: Path | None = None  # of the embedded service; None: the user's data folder
+
+    # Addresses, when the profile does not say them or another host is meant.
+    base_url: str = ""
+    upload_url: str = ""
+    auth_url: str = ""
+    ca_file: Path | None = None
+
+    # Client credentials; the secret comes from a file so that it is on no command line.
+    client_id: str = ""
+    client_secret_file: Path | None = None
+    subject_type: Literal["user", "enterprise"] = "user"
+    subject_id: str = ""
+
+    cache_bytes: int = 20 * 1024**3  # a fifth of a small disk; eviction keeps it below
+    keep_free_bytes: int = 1024**3  # the rest of the machine needs room to work
+    settle_seconds: float = 2.0  # an editor's flurry of saves becomes one upload
+    poll_seconds: float = 5.0  # remote changes show within this while the drive is in use
+    idle_poll_seconds: float = 30.0  # and within this when nobody looks
+    drain_seconds: float = 30.0  # how long a stop waits for uploads; the journal keeps the rest
+    network_seconds: float = 30.0  # after this a read that waits for the network fails with ETIMEDOUT
+    upload_workers: int = 4
+    allow_other: bool = False
+    log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
+
+    @property
+    def paths(self) -> "Paths":
+        return Paths(self.account)
+
+
+class Paths:
+    """Where the files of one account are.  `ensure` makes the folders, readable by this user only."""
+
+    def __init__(self, account: str) -> None:
+        self.state = platformdirs.user_state_path(APP) / account
+        self.cache = platformdirs.user_cache_path(APP) / account
+        self.runtime = platformdirs.user_runtime_path(APP)
+        self.replica_db = self.state / "replica.db"
+        self.drafts = self.state / "drafts"
+        self.recovered = self.state / "recovered"
+        self.lock = self.state / "lock"
+        self.token = self.state / "token"
+        self.log = self.state / "cmsfsd.log"
+        self.blocks = self.cache / "blocks"
+        self.socket = self.runtime / f"{account}.sock"
+
+    def ensure(self) -> None:
+        for folder in (self.state, self.cache, self.runtime, self.drafts, self.recovered, self.blocks):
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+
+
+def service_data(settings: Settings) -> Path:
+    """The folder of the embedded service's data."""
+    return (settings.service_data or platformdirs.user_data_path(APP) / "service").expanduser()
+
+
+def config_file() -> Path:
+    """The configuration file: `CMSFS_CONFIG`, or `config.toml` in the user's configuration folder."""
+    if named := os.environ.get("CMSFS_CONFIG"):
+        return Path(named)
+    return platformdirs.user_config_path(APP) / "config.toml"
+
+
+def load(account: str | None = None, **overrides: Any) -> Settings:
+    """The settings of an account: defaults, the file's top level, its `[accounts.NAME]` table, `CMSFS_*`
+    of the environment, and `overrides` (None means not given), the later winning.
+
+    Raises `ConfigError`, naming the file and the key.
+    """
+    path = config_file()
+    values = _read(path)
+    accounts = values.pop("accounts", {})
+    name = account or os.environ.get("CMSFS_ACCOUNT") or values.get("account") or "default"
+    if not isinstance(accounts, dict) or not isinstance(accounts.get(name, {}), dict):
+        raise errors.ConfigError(f"{path}: `accounts` must be a table of tables.")
+    values |= accounts.get(name, {})
+    for field in Settings.model_fields:
+        if (value := os.environ.get(f"CMSFS_{field.upper()}")) is not None:
+            values[field] = value
+    values |= {key: value for key, value in overrides.items() if value is not None}
+    values["account"] = name
+    if not name or "/" in name or name.startswith("."):
+        raise errors.ConfigError(f"{name!r} cannot be the name of an account.")
+    try:
+        return Settings.model_validate(values)
+    except pydantic.ValidationError as error:
+        first = error.errors()[0]
+        key = ".".join(str(part) for part in first["loc"])
+        raise errors.ConfigError(f"{path}: {key}: {first['msg']}.") from None
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        if "CMSFS_CONFIG" in os.environ:
+            raise errors.ConfigError(f"The configuration file {path} does not exist.") from None
+        return {}
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise errors.ConfigError(f"The configuration file {path} cannot be read: {error}.") from None
+
+
+def profile(settings: Settings) -> Profile:
+    """The profile that the settings name, with the addresses that the settings override.
+
+    Raises `ConfigError` for an unknown profile or one whose addresses are missing.
+    """
+    source = resources.files("cmsfs") / "profiles" / f"{settings.profile}.toml"
+    if "/" in settings.profile or not source.is_file():
+        known = sorted(p.name[:-5] for p in (resources.files("cmsfs") / "profiles").iterdir())
+        raise errors.ConfigError(f"There is no profile {settings.profile!r}; known are {', '.join(known)}.")
+    values = tomllib.loads(source.read_text(encoding="utf-8"))
+    for key in ("base_url", "upload_url", "auth_url"):
+        if given := getattr(settings, key):
+            values[key] = given.rstrip("/")
+    found = Profile.model_validate(values)
+    if not found.embedded and not (found.base_url and found.upload_url and found.auth_url):
+        raise errors.ConfigError(
+            f"Profile {settings.profile!r} needs base_url, upload_url and auth_url in {config_file()}."
+        )
+    return found

@@ -1,0 +1,183 @@
+"""Every exception of cmsfs, and what its catcher may read from it.
+
+    CmsfsError
+    ├── UserError                  a person can mend it: one sentence and an exit code
+    │   └── ConfigError            the configuration cannot be read or does not hold
+    ├── IntegrityError             bytes do not have the SHA-1 they should have
+    ├── MissingBlocks              content was asked for that is not on this disk
+    ├── RemoteError                anything that went wrong on the way to the service
+    │   ├── Offline                no connection could be made, or it broke
+    │   ├── RemoteTimeout          the service did not answer in time
+    │   ├── ProtocolError          the answer made no sense
+    │   ├── OAuthError             the token endpoint refused (error, error_description)
+    │   └── ApiError               an error body: status, code, message, context_info, retry_after
+    │       ├── BadRequest         400
+    │       ├── Unauthorized       401
+    │       ├── Forbidden          403
+    │       ├── NotFound           404 (code `trashed`: it is in the trash)
+    │       ├── NotSupported       405: this service has no such operation
+    │       ├── Conflict           409 (code `item_name_in_use`: `conflict` names the holder)
+    │       ├── Gone               410: an upload session that ended
+    │       ├── PreconditionFailed 412: the version is not the one we started from
+    │       ├── RateLimited        429
+    │       └── ServerError        5xx
+
+Rule: an exception carries what its handler needs as attributes; nobody parses a message.
+"""
+
+from typing import Any
+
+
+class CmsfsError(Exception):
+    """The root of all exceptions that cmsfs raises on purpose."""
+
+
+class UserError(CmsfsError):
+    """One sentence for the person at the terminal, and the exit code that goes with it."""
+
+    def __init__(self, message: str, *, exit_code: int = 1) -> None:
+        super().__init__(message)
+        self.message = message
+        self.exit_code = exit_code
+
+
+class ConfigError(UserError):
+    """The configuration cannot be read or does not hold; exit code 2."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, exit_code=2)
+
+
+class IntegrityError(CmsfsError):
+    """Bytes do not have the SHA-1 that they should have."""
+
+    def __init__(self, message: str, *, expected: str, actual: str) -> None:
+        super().__init__(f"{message}: expected SHA-1 {expected}, got {actual}")
+        self.expected = expected
+        self.actual = actual
+
+
+class MissingBlocks(CmsfsError):
+    """Blocks of a content were asked for that are not on this disk (first and last, inclusive)."""
+
+    def __init__(self, sha1: str, first: int, last: int) -> None:
+        super().__init__(f"blocks {first}-{last} of {sha1} are not cached")
+        self.sha1 = sha1
+        self.first = first
+        self.last = last
+
+
+class RemoteError(CmsfsError):
+    """Something went wrong on the way to the service or at it."""
+
+
+class Offline(RemoteError):
+    """No connection could be made, or it broke before the answer was complete."""
+
+
+class RemoteTimeout(RemoteError):
+    """The service did not answer in time."""
+
+
+class ProtocolError(RemoteError):
+    """The service's answer does not have the shape that it must have."""
+
+
+class OAuthError(RemoteError):
+    """The token endpoint refused: `error` and `error_description` as RFC 6749 names them."""
+
+    def __init__(self, error: str, description: str = "", *, status: int = 400) -> None:
+        super().__init__(f"{error}: {description}" if description else error)
+        self.error = error
+        self.description = description
+        self.status = status
+
+
+class ApiError(RemoteError):
+    """An error answer of the service."""
+
+    def __init__(
+        self,
+        status: int,
+        code: str = "",
+        message: str = "",
+        *,
+        context_info: dict[str, Any] | None = None,
+        request_id: str = "",
+        retry_after: float | None = None,
+    ) -> None:
+        super().__init__(f"{status} {code}: {message}")
+        self.status = status
+        self.code = code
+        self.message = message
+        self.context_info = context_info or {}
+        self.request_id = request_id
+        self.retry_after = retry_after
+
+
+class BadRequest(ApiError):
+    """400."""
+
+
+class Unauthorized(ApiError):
+    """401: no token, a dead one, or one that lacks what it needs."""
+
+
+class Forbidden(ApiError):
+    """403: the right is missing, or a policy forbids it."""
+
+
+class NotFound(ApiError):
+    """404: not there, hidden, or (code `trashed`) in the trash."""
+
+
+class NotSupported(ApiError):
+    """405: the service has no such operation."""
+
+
+class Conflict(ApiError):
+    """409: most often a name that is in use."""
+
+    @property
+    def conflict(self) -> dict[str, Any] | None:
+        """The item that holds the name; services send one object or a list of them."""
+        found = self.context_info.get("conflicts")
+        if isinstance(found, list):
+            found = found[0] if found else None
+        return found if isinstance(found, dict) else None
+
+
+class Gone(ApiError):
+    """410: an upload session that ended."""
+
+
+class PreconditionFailed(ApiError):
+    """412: the item's version is not the one the change started from."""
+
+
+class RateLimited(ApiError):
+    """429: wait `retry_after` seconds."""
+
+
+class ServerError(ApiError):
+    """5xx: the service failed; the change may still have happened."""
+
+
+_BY_STATUS: dict[int, type[ApiError]] = {
+    400: BadRequest,
+    401: Unauthorized,
+    403: Forbidden,
+    404: NotFound,
+    405: NotSupported,
+    409: Conflict,
+    410: Gone,
+    412: PreconditionFailed,
+    429: RateLimited,
+}
+
+
+def api_error_class(status: int) -> type[ApiError]:
+    """The class for an HTTP status; `ApiError` itself for a 4xx that has none of its own."""
+    if status >= 500:
+        return ServerError
+    return _BY_STATUS.get(status, ApiError)

@@ -1,0 +1,180 @@
+"""One SQLite file under trio: point reads on the loop, writes as functions in one worker thread.
+
+A point read takes 6 µs on the loop and 80 µs through a thread, so bounded reads stay here.  A commit
+can take 17 ms (checkpoint), so writes leave.  Used by the replica and by the embedded service.
+
+Rule: after `await db.write(f)` returns, reads on the loop see what `f` did.
+"""
+
+import errno
+import os
+import sqlite3
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+import trio
+
+from cmsfs import errors
+
+T = TypeVar("T")
+
+Connection = sqlite3.Connection
+Row = sqlite3.Row
+
+# Another process (the command line on the embedded service's data) may hold the write lock for a
+# moment; waiting is right, failing is not.
+BUSY_TIMEOUT_MS = 10_000
+
+# 16 MiB of pages a connection: the tree of a large drive is read by point look-ups all over the file.
+CACHE_KIB = 16 * 1024
+
+
+class Database:
+    """A database file: reads see the last commit, writes are functions run in one transaction each.
+
+    Construct with `open_database`.
+    """
+
+    def __init__(self, path: Path, reader: Connection, writer: Connection) -> None:
+        self.path = path
+        self._reader = reader
+        self._writer = writer
+        self._writing = trio.CapacityLimiter(1)
+        self._long_reads = trio.CapacityLimiter(4)
+        self._idle: list[Connection] = []
+
+    def row(self, sql: str, *args: Any) -> Row | None:
+        """The first row, here and now; only for indexed, bounded queries."""
+        found: Row | None = self._reader.execute(sql, args).fetchone()
+        return found
+
+    def rows(self, sql: str, *args: Any) -> list[Row]:
+        """All rows, here and now; only for indexed, bounded queries."""
+        return self._reader.execute(sql, args).fetchall()
+
+    async def write(self, txn: Callable[[Connection], T], *, durable: bool = False) -> T:
+        """Run `txn` inside one transaction in the writer thread, commit, and return what it returned.
+
+        With `durable` the commit is on disk (fsync) when this returns, and with it every earlier
+        commit; otherwise it survives a killed process but not a power cut.  An exception out of `txn`
+        rolls back and is raised here; a full disk is an `OSError` (ENOSPC).  Cancelled: before the start
+        nothing happens; once running, the transaction is finished first.
+        """
+        return await trio.to_thread.run_sync(self._run, txn, durable, limiter=self._writing)
+
+    async def query(self, fn: Callable[[Connection], T]) -> T:
+        """Run an unbounded read in a worker thread on a read-only connection."""
+        return await trio.to_thread.run_sync(self._read, fn, limiter=self._long_reads)
+
+    def _run(self, txn: Callable[[Connection], T], durable: bool) -> T:
+        conn = self._writer
+        if durable:
+            conn.execute("PRAGMA synchronous=FULL")
+        try:
+            conn.execute("BEGIN IMMEDIATE")
+            result = txn(conn)
+            conn.execute("COMMIT")
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_FULL:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.path)) from error
+            raise
+        finally:
+            # SQLite has rolled back by itself where the disk failed it.
+            if conn.in_transaction:
+                conn.execute("ROLLBACK")
+            if durable:
+                conn.execute("PRAGMA synchronous=NORMAL")
+        return result
+
+    def _read(self, fn: Callable[[Connection], T]) -> T:
+        try:
+            conn = self._idle.pop()
+        except IndexError:
+            conn = _connect(self.path, read_only=True)
+        try:
+            return fn(conn)
+        finally:
+            self._idle.append(conn)
+
+    def close(self) -> None:
+        """Close every connection; the caller has stopped using the database."""
+        for conn in (*self._idle, self._reader, self._writer):
+            conn.close()
+        self._idle.clear()
+
+
+def _connect(path: Path, *, read_only: bool) -> Connection:
+    conn = sqlite3.connect(path, isolation_level=None, check_same_thread=False, cached_statements=256)
+    conn.row_factory = Row
+    settings = [f"busy_timeout={BUSY_TIMEOUT_MS}", f"cache_size=-{CACHE_KIB}", "foreign_keys=ON"]
+    settings += ["temp_store=MEMORY", "query_only=ON" if read_only else "synchronous=NORMAL"]
+    try:
+        for setting in settings:
+            conn.execute(f"PRAGMA {setting}")
+    except BaseException:
+        conn.close()
+        raise
+    return conn
+
+
+def _statements(schema: str) -> list[str]:
+    """The single statements of a schema text (a trigger's body holds semicolons of its own)."""
+    statements, current = [], ""
+    for line in schema.splitlines(keepends=True):
+        current += line
+        if sqlite3.complete_statement(current):
+            statements.append(current)
+            current = ""
+    return statements
+
+
+def _unusable(path: Path, error: sqlite3.DatabaseError) -> errors.UserError:
+    return errors.UserError(f"{path} cannot be used as a database: {error}.")
+
+
+def _prepare(path: Path, schema: str, version: int) -> tuple[Connection, Connection]:
+    try:
+        writer = _connect(path, read_only=False)
+    except sqlite3.DatabaseError as error:
+        raise _unusable(path, error) from error
+    try:
+        writer.execute("PRAGMA journal_mode=WAL")
+        # Two processes may open a new file at once: the one that comes second finds it made.
+        writer.execute("BEGIN IMMEDIATE")
+        found = writer.execute("PRAGMA user_version").fetchone()[0]
+        if found == 0:
+            for statement in _statements(schema):
+                writer.execute(statement)
+            writer.execute(f"PRAGMA user_version={version}")
+        writer.execute("COMMIT")
+        if found not in (0, version):
+            raise errors.UserError(
+                f"{path} was written by another version of cmsfs (format {found}, this one reads {version})."
+            )
+        reader = _connect(path, read_only=True)
+    except sqlite3.DatabaseError as error:
+        writer.close()
+        raise _unusable(path, error) from error
+    except BaseException:
+        writer.close()
+        raise
+    return reader, writer
+
+
+@asynccontextmanager
+async def open_database(path: Path, schema: str, *, version: int = 1) -> AsyncIterator[Database]:
+    """A database at `path`, made with `schema` if it is new, readable by this user only.
+
+    Raises `UserError` if the file is not a database or has another format version.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    if not path.exists():
+        path.touch(mode=0o600)
+    reader, writer = await trio.to_thread.run_sync(_prepare, path, schema, version)
+    db = Database(path, reader, writer)
+    try:
+        yield db
+    finally:
+        db.close()

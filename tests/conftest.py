@@ -1,0 +1,91 @@
+"""What every test gets: private folders, no unannounced warning, nothing left open."""
+
+import gc
+import logging
+import re
+from collections.abc import AsyncIterator, Callable, Iterator
+from importlib import resources
+from pathlib import Path
+
+import pytest
+
+from cmsfs import sqlite
+
+XDG = {
+    "XDG_CONFIG_HOME": "config",
+    "XDG_DATA_HOME": "data",
+    "XDG_STATE_HOME": "state",
+    "XDG_CACHE_HOME": "cache",
+    "XDG_RUNTIME_DIR": "run",
+}
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--long", action="store_true", help="run the long tests too")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.getoption("--long"):
+        return
+    chosen = [item for item in items if "long" not in item.keywords]
+    config.hook.pytest_deselected(items=[item for item in items if "long" in item.keywords])
+    items[:] = chosen
+
+
+@pytest.fixture(autouse=True)
+def private_folders(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A home of the test's own: nothing of the person who runs the tests is read or written."""
+    home = tmp_path_factory.mktemp("home")
+    for variable, name in XDG.items():
+        (home / name).mkdir(mode=0o700)
+        monkeypatch.setenv(variable, str(home / name))
+    monkeypatch.setenv("HOME", str(home))
+    for variable in ("CMSFS_CONFIG", "CMSFS_ACCOUNT", "NOTIFY_SOCKET", "JOURNAL_STREAM"):
+        monkeypatch.delenv(variable, raising=False)
+    return home
+
+
+class _Watch(logging.Handler):
+    """Collects what is logged as WARNING or worse."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.lines: list[str] = []
+        self.expected: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.lines.append(f"{record.levelname} {record.name}: {record.getMessage()}")
+
+    def unannounced(self) -> list[str]:
+        return [line for line in self.lines if not any(re.search(p, line) for p in self.expected)]
+
+    def unheard(self) -> list[str]:
+        return [p for p in self.expected if not any(re.search(p, line) for line in self.lines)]
+
+
+@pytest.fixture(autouse=True)
+def log_watch() -> Iterator[_Watch]:
+    """Fails the test for a warning that it did not announce, and for one announced that did not come."""
+    watch = _Watch()
+    root = logging.getLogger()
+    root.addHandler(watch)
+    yield watch
+    root.removeHandler(watch)
+    # Things that were never closed are found by the test that made them, not by a later one.
+    gc.collect()
+    assert watch.unannounced() == []
+    assert watch.unheard() == []
+
+
+@pytest.fixture
+def expect_log(log_watch: _Watch) -> Callable[[str], None]:
+    """`expect_log(pattern)`: a line matching this at WARNING or above belongs to the story of the test."""
+    return log_watch.expected.append
+
+
+@pytest.fixture
+async def db(tmp_path: Path) -> AsyncIterator[sqlite.Database]:
+    """An empty replica."""
+    schema = (resources.files("cmsfs.replica") / "schema.sql").read_text(encoding="utf-8")
+    async with sqlite.open_database(tmp_path / "replica.db", schema) as database:
+        yield database

@@ -1,0 +1,98 @@
+"""The database under trio: transactions, their failures, and who sees what."""
+
+import errno
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+from cmsfs import errors, sqlite
+
+SCHEMA = """
+CREATE TABLE t(a, b);
+CREATE TRIGGER grow AFTER INSERT ON t BEGIN
+  UPDATE t SET b = 1;
+END;
+"""
+
+
+async def test_a_write_is_seen_when_it_returns(tmp_path: Path) -> None:
+    async with sqlite.open_database(tmp_path / "a.db", SCHEMA) as db:
+        assert await db.write(lambda conn: conn.execute("INSERT INTO t VALUES (1, 2)").rowcount) == 1
+        row = db.row("SELECT * FROM t")
+        assert row is not None
+        assert tuple(row) == (1, 1)
+        assert await db.query(lambda conn: conn.execute("SELECT count(*) FROM t").fetchone()[0]) == 1
+        assert (tmp_path / "a.db").stat().st_mode & 0o077 == 0
+
+
+async def test_an_exception_rolls_back_and_the_next_write_works(tmp_path: Path) -> None:
+    def fail(conn: sqlite.Connection) -> None:
+        conn.execute("INSERT INTO t VALUES (1, 2)")
+        raise KeyError("x")
+
+    async with sqlite.open_database(tmp_path / "a.db", SCHEMA) as db:
+        with pytest.raises(KeyError):
+            await db.write(fail)
+        await db.write(lambda conn: conn.execute("INSERT INTO t VALUES (3, 4)"), durable=True)
+        assert [row["a"] for row in db.rows("SELECT a FROM t")] == [3]
+
+
+async def test_a_full_disk_is_enospc_and_passes(tmp_path: Path) -> None:
+    async with sqlite.open_database(tmp_path / "a.db", SCHEMA) as db:
+
+        def fill(conn: sqlite.Connection) -> None:
+            pages = conn.execute("PRAGMA page_count").fetchone()[0]
+            conn.execute(f"PRAGMA max_page_count = {pages}")
+            conn.execute("INSERT INTO t VALUES (zeroblob(1000000), 0)")
+
+        with pytest.raises(OSError) as caught:
+            await db.write(fill)
+        assert caught.value.errno == errno.ENOSPC
+        await db.write(lambda conn: conn.execute("PRAGMA max_page_count = 1000000"))
+        await db.write(lambda conn: conn.execute("INSERT INTO t VALUES (1, 2)"))
+        assert len(db.rows("SELECT * FROM t")) == 1
+
+
+async def test_two_that_open_a_new_file_at_once_make_it_once(tmp_path: Path) -> None:
+    async def use() -> None:
+        async with sqlite.open_database(tmp_path / "a.db", SCHEMA) as db:
+            await db.write(lambda conn: conn.execute("INSERT INTO t VALUES (1, 2)"))
+
+    async with trio.open_nursery() as nursery:
+        for _ in range(4):
+            nursery.start_soon(use)
+
+
+@pytest.mark.parametrize("content", [b"no database at all, but long enough to be read as one" * 20])
+async def test_a_file_that_is_no_database_is_told_in_a_sentence(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "a.db").write_bytes(content)
+    with pytest.raises(errors.UserError, match="cannot be used as a database"):
+        async with sqlite.open_database(tmp_path / "a.db", SCHEMA):
+            pass
+
+
+async def test_another_format_is_not_touched(tmp_path: Path) -> None:
+    async with sqlite.open_database(tmp_path / "a.db", SCHEMA, version=7):
+        pass
+    with pytest.raises(errors.UserError, match="format 7, this one reads 8"):
+        async with sqlite.open_database(tmp_path / "a.db", SCHEMA, version=8):
+            pass
+
+
+async def test_a_cancelled_caller_does_not_tear_a_running_transaction(tmp_path: Path) -> None:
+    async with sqlite.open_database(tmp_path / "a.db", SCHEMA) as db:
+        started: Any = trio.Event()
+
+        def slow(conn: sqlite.Connection) -> None:
+            trio.from_thread.run_sync(started.set)
+            conn.execute(
+                "INSERT INTO t SELECT value, 0 FROM json_each('[' || substr(?, 2) || ']')", (",1" * 5000,)
+            )
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(db.write, slow)
+            await started.wait()
+            nursery.cancel_scope.cancel()
+        assert len(db.rows("SELECT * FROM t")) == 5000
