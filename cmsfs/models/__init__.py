@@ -1,0 +1,1 @@
+"""What crosses the wire: pydantic shapes, no behaviour."""

@@ -1,0 +1,116 @@
+"""What every shape on the wire shares: the model's configuration, timestamps, numbers, mini references.
+
+Imported by all other models.  A model says what may come and in which form; what it means is decided
+by the client and the service.
+
+Rule: read liberally (unknown fields are ignored, numbers may be text), write exactly (RFC 3339 with an
+offset, only the fields that were set).
+"""
+
+import re
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+import pydantic
+
+_RFC3339 = re.compile(
+    r"(\d{4}-\d{2}-\d{2})[Tt ](\d{2}:\d{2}:\d{2})(?:\.(\d{1,9})\d*)?([Zz]|[+-]\d{2}:\d{2})", re.ASCII
+)
+
+
+def parse_timestamp(text: str) -> datetime:
+    """An RFC 3339 date-time as an aware datetime in UTC, to the microsecond.
+
+    Raises `ValueError` for anything else, a missing offset included.
+    """
+    found = _RFC3339.fullmatch(text.strip())
+    if found is None:
+        raise ValueError("must be an RFC 3339 date-time with a UTC offset")
+    date, time, fraction, offset = found.groups()
+    micros = (fraction or "").ljust(6, "0")[:6]
+    zone = "+00:00" if offset in "Zz" else offset
+    try:
+        return datetime.fromisoformat(f"{date}T{time}.{micros}{zone}").astimezone(UTC)
+    except OverflowError:
+        raise ValueError("is out of range") from None
+
+
+def format_timestamp(moment: datetime) -> str:
+    """RFC 3339 in UTC; a fraction only where there is one, so that nothing is lost on the way back."""
+    return moment.astimezone(UTC).isoformat()
+
+
+def _timestamp(value: Any) -> Any:
+    if isinstance(value, str):
+        return parse_timestamp(value)
+    if isinstance(value, datetime):
+        return value
+    raise ValueError("must be an RFC 3339 date-time with a UTC offset")
+
+
+def _whole(value: Any) -> Any:
+    # Services write large numbers as 1.0e+18, some of them inside quotes.
+    if isinstance(value, str):
+        value = int(value) if value.strip().lstrip("-").isdecimal() else float(value)
+    if isinstance(value, float):
+        try:
+            return int(value)
+        except OverflowError:
+            raise ValueError("must be a finite number") from None
+    return value
+
+
+# In answers: whatever form of date-time the service writes (a page of results holds a thousand of them, so
+# the parsing stays in pydantic's core).  In requests: RFC 3339 and nothing else.
+Timestamp = Annotated[pydantic.AwareDatetime, pydantic.PlainSerializer(format_timestamp)]
+RequestTimestamp = Annotated[
+    pydantic.AwareDatetime, pydantic.BeforeValidator(_timestamp), pydantic.PlainSerializer(format_timestamp)
+]
+
+# A number of bytes.
+Size = Annotated[int, pydantic.BeforeValidator(_whole)]
+
+
+class Model(pydantic.BaseModel):
+    """The base of every shape: ids sent as numbers are read as text, unknown fields are ignored."""
+
+    model_config = pydantic.ConfigDict(
+        extra="ignore", populate_by_name=True, coerce_numbers_to_str=True, protected_namespaces=()
+    )
+
+    def body(self) -> dict[str, Any]:
+        """The fields that were set, under their wire names, ready to be sent as JSON."""
+        return self.model_dump(mode="json", by_alias=True, exclude_unset=True)
+
+
+class UserMini(Model):
+    type: str = "user"
+    id: str
+    name: str | None = None
+    login: str | None = None
+
+
+class FolderMini(Model):
+    type: str = "folder"
+    id: str
+    etag: str | None = None
+    sequence_id: str | None = None
+    name: str | None = None
+
+
+class FileVersionMini(Model):
+    type: str = "file_version"
+    id: str
+    sha1: str | None = None
+
+
+class EnterpriseMini(Model):
+    type: str = "enterprise"
+    id: str
+    name: str | None = None
+
+
+class Reference(Model):
+    """Another object named by its id, as requests do (`parent: {id}`)."""
+
+    id: str

@@ -1,0 +1,219 @@
+"""What the command line and a running daemon say to each other.
+
+One Unix socket for each account (`config.Paths.socket`, mode 0600), one request a connection.  The
+caller writes one request as a line of JSON; the daemon answers with lines of JSON: any number of
+`Progress`, then exactly one last line, and closes.
+
+    request                last line                        before it
+    Ping                   Pong
+    GetStatus              Status
+    Sync                   Done    everything is uploaded   Progress, at least every second
+    Stop                   Done    drained and unmounted    Progress, at least every second
+    Poll                   Done    remote changes are in
+
+Any request may end with `Failure` instead.  A caller that closes the connection ends a `Sync`, not a
+`Stop`.  After the `Done` of a `Stop` the daemon closes its files and exits; the caller watches the
+process and the mount go.
+
+Starting is not spoken over the socket, since there is none yet: `cmsfsd --ready-fd N` writes one line
+to N and closes it, `READY` when the mount answers, or `ERROR <exit code> <sentence>`
+(`READY`, `error_line`, `parse_ready_line`).
+
+Rule: fields may be added, none is renamed; either side ignores what it does not know.
+"""
+
+from typing import Annotated, Literal
+
+import pydantic
+
+# A status names the ops that a person may want to see; thousands of waiting ones are only counted.
+MAX_OPS = 50
+
+
+class _Message(pydantic.BaseModel):
+    model_config = pydantic.ConfigDict(extra="ignore", frozen=True)
+
+
+# -- requests ---------------------------------------------------------------------------------------
+
+
+class Ping(_Message):
+    """Are you there, and which mount is it?"""
+
+    kind: Literal["ping"] = "ping"
+
+
+class GetStatus(_Message):
+    kind: Literal["status"] = "status"
+
+
+class Sync(_Message):
+    """Upload everything now, without settle time, and say when it is done."""
+
+    kind: Literal["sync"] = "sync"
+
+
+class Stop(_Message):
+    """Unmount, upload what is left within the limit, and exit.
+
+    A drive on which programs have files open answers `Failure` and goes on, unless `force`.
+    """
+
+    kind: Literal["stop"] = "stop"
+    drain_seconds: float | None = None  # None: as the settings say
+    force: bool = False
+
+
+class Poll(_Message):
+    """Look for remote changes now."""
+
+    kind: Literal["poll"] = "poll"
+
+
+Request = Annotated[Ping | GetStatus | Sync | Stop | Poll, pydantic.Field(discriminator="kind")]
+
+
+# -- answers ----------------------------------------------------------------------------------------
+
+
+class Health(_Message):
+    """How the daemon gets on with the service."""
+
+    state: Literal["starting", "online", "offline", "unauthorised", "degraded"] = "starting"
+    since: pydantic.AwareDatetime
+    reason: str = ""  # one sentence with the remedy, if there is one
+
+
+class Op(_Message):
+    """A change that the service does not have yet."""
+
+    seq: int
+    kind: str  # as the journal names it: create, replace, mkdir, move, trash, touch
+    path: str  # below the mountpoint
+    state: Literal["waiting", "running", "held"]
+    attempts: int = 0
+    error: str = ""  # why the last attempt failed, or why it is held
+    size: int = 0  # bytes to upload; 0 for a change without content
+    sent: int = 0  # of these, while it runs
+
+
+class Queue(_Message):
+    """The journal: counts of all ops, and the ones worth naming (held, running, then oldest first)."""
+
+    waiting: int = 0
+    running: int = 0
+    held: int = 0
+    bytes_pending: int = 0
+    ops: list[Op] = []  # at most MAX_OPS
+
+    @property
+    def pending(self) -> int:
+        """Ops that will go by themselves; a held one waits for a person."""
+        return self.waiting + self.running
+
+
+class Cache(_Message):
+    used_bytes: int = 0
+    limit_bytes: int = 0
+
+
+class Listing(_Message):
+    """How much of the remote tree is known here."""
+
+    state: Literal["unknown", "running", "complete"] = "unknown"
+    items: int = 0
+
+
+class Pong(_Message):
+    kind: Literal["pong"] = "pong"
+    pid: int
+    version: str
+    account: str
+    mountpoint: str
+
+
+class Status(_Message):
+    """Everything that `cmsfs status` tells."""
+
+    kind: Literal["status"] = "status"
+    account: str
+    profile: str  # its title
+    mountpoint: str
+    pid: int
+    version: str
+    started: pydantic.AwareDatetime
+    health: Health
+    queue: Queue = Queue()
+    cache: Cache = Cache()
+    listing: Listing = Listing()
+    requests: dict[str, int] = {}  # requests to the service since the start, by kind: search, upload, ...
+    last_poll: pydantic.AwareDatetime | None = None  # when remote changes were last looked for with success
+
+
+class Progress(_Message):
+    """How far a `Sync` or `Stop` has come."""
+
+    kind: Literal["progress"] = "progress"
+    pending: int  # ops still to go, held ones not counted
+    held: int = 0
+    bytes_pending: int = 0
+    message: str = ""  # what is happening, if not uploading: "offline, trying again"
+
+
+class Done(_Message):
+    """The request was carried out; what is `held` or still `pending` stays safe in the journal."""
+
+    kind: Literal["done"] = "done"
+    pending: int = 0  # only after a Stop whose limit ran out
+    held: int = 0
+    message: str = ""
+
+
+class Failure(_Message):
+    """The request could not be carried out."""
+
+    kind: Literal["failure"] = "failure"
+    message: str  # one sentence
+    exit_code: int = 1
+
+
+Answer = Annotated[Pong | Status | Progress | Done | Failure, pydantic.Field(discriminator="kind")]
+
+_requests: pydantic.TypeAdapter[Ping | GetStatus | Sync | Stop | Poll] = pydantic.TypeAdapter(Request)
+_answers: pydantic.TypeAdapter[Pong | Status | Progress | Done | Failure] = pydantic.TypeAdapter(Answer)
+
+
+def encode(message: pydantic.BaseModel) -> bytes:
+    """A message as its line."""
+    return message.model_dump_json().encode() + b"\n"
+
+
+def parse_request(line: bytes) -> Ping | GetStatus | Sync | Stop | Poll:
+    """The request in a line.  Raises `pydantic.ValidationError`."""
+    return _requests.validate_json(line)
+
+
+def parse_answer(line: bytes) -> Pong | Status | Progress | Done | Failure:
+    """The answer in a line.  Raises `pydantic.ValidationError`."""
+    return _answers.validate_json(line)
+
+
+# -- the start --------------------------------------------------------------------------------------
+
+READY = "READY\n"
+
+
+def error_line(message: str, exit_code: int) -> str:
+    """The line that tells of a failed start."""
+    return f"ERROR {exit_code} {' '.join(message.split())}\n"
+
+
+def parse_ready_line(line: str) -> tuple[int, str]:
+    """Exit code and sentence of a start; (0, "") is success, an unreadable or empty line is not."""
+    if line == READY:
+        return 0, ""
+    word, _, rest = line.strip().partition(" ")
+    code, _, sentence = rest.partition(" ")
+    if word == "ERROR" and code.isdigit() and sentence:
+        return int(code), sentence
+    return 1, ""

@@ -1,0 +1,17 @@
+"""The body of an error answer."""
+
+from typing import Any
+
+from cmsfs.models.base import Model
+
+
+class Problem(Model):
+    """`code` is for machines, `message` for people; some endpoints send less than all of it."""
+
+    type: str = "error"
+    status: int | None = None
+    code: str = ""
+    message: str = ""
+    context_info: dict[str, Any] | None = None
+    help_url: str | None = None
+    request_id: str | None = None

@@ -1,0 +1,149 @@
+"""A search: its parameters with their rules, and the envelope of its results.
+
+One model serves both sides: the client builds a `Query` and sends `params()`, the service reads the
+same from the query string, where lists are comma-joined and an omitted end of a range is empty.
+"""
+
+import json
+from typing import Annotated, Any, Literal
+
+import pydantic
+
+from cmsfs.models.base import Model, RequestTimestamp, Size, format_timestamp
+from cmsfs.models.items import File, Folder, Item, WebLink
+
+DEFAULT_LIMIT = 30
+MAX_LIMIT = 200
+MAX_OFFSET = 10_000
+
+
+class TimeRange(Model):
+    """From `start` to `end`, both included; None is an omitted end."""
+
+    start: RequestTimestamp | None = None
+    end: RequestTimestamp | None = None
+
+    def param(self) -> str:
+        ends = (self.start, self.end)
+        return ",".join("" if end is None else format_timestamp(end) for end in ends)
+
+
+class SizeRange(Model):
+    """From `lower` to `upper` bytes, both included; None is an omitted end."""
+
+    lower: Annotated[Size, pydantic.Field(ge=0)] | None = None
+    upper: Annotated[Size, pydantic.Field(ge=0)] | None = None
+
+    def param(self) -> str:
+        return ",".join("" if end is None else str(end) for end in (self.lower, self.upper))
+
+
+def _ends(value: Any, first: str, second: str) -> Any:
+    if not isinstance(value, str):
+        return value
+    ends = [end.strip() or None for end in value.split(",")]
+    if len(ends) > 2:
+        raise ValueError("must be two comma-separated values")
+    return dict(zip((first, second), ends, strict=False))
+
+
+def _list(value: Any) -> Any:
+    if isinstance(value, str):
+        return [word for part in value.split(",") if (word := part.strip())]
+    return value
+
+
+def _filters(value: Any) -> Any:
+    return json.loads(value) if isinstance(value, str) else value
+
+
+Times = Annotated[TimeRange, pydantic.BeforeValidator(lambda value: _ends(value, "start", "end"))]
+Sizes = Annotated[SizeRange, pydantic.BeforeValidator(lambda value: _ends(value, "lower", "upper"))]
+Words = Annotated[list[str], pydantic.BeforeValidator(_list)]
+ContentType = Literal["name", "description", "file_content", "comments", "tags"]
+
+
+class MetadataFilter(Model):
+    """Items that carry an instance of one template whose fields match."""
+
+    scope: str
+    template_key: str = pydantic.Field(alias="templateKey")
+    filters: dict[str, Any] = pydantic.Field(default_factory=dict)
+
+
+class Query(Model):
+    """The parameters of GET /search."""
+
+    query: str | None = None
+    scope: Literal["user_content", "enterprise_content"] = "user_content"
+    file_extensions: Words | None = None
+    created_at_range: Times | None = None
+    updated_at_range: Times | None = None
+    size_range: Sizes | None = None
+    owner_user_ids: Words | None = None
+    recent_updater_user_ids: Words | None = None
+    ancestor_folder_ids: Words | None = None
+    content_types: Annotated[list[ContentType], pydantic.BeforeValidator(_list)] | None = None
+    type: Literal["file", "folder", "web_link"] | None = None
+    trash_content: Literal["non_trashed_only", "trashed_only", "all_items"] = "non_trashed_only"
+    mdfilters: (
+        Annotated[
+            list[MetadataFilter],
+            pydantic.Field(min_length=1, max_length=1),
+            pydantic.BeforeValidator(_filters),
+        ]
+        | None
+    ) = None
+    sort: Literal["relevance", "modified_at"] = "relevance"
+    direction: Literal["DESC", "ASC"] = "DESC"
+    limit: int = pydantic.Field(DEFAULT_LIMIT, ge=1)  # above the maximum: lowered by the service
+    offset: int = pydantic.Field(0, ge=0, le=MAX_OFFSET)
+    fields: Words | None = None
+    deleted_user_ids: Words | None = None
+    deleted_at_range: Times | None = None
+    include_recent_shared_links: bool = False
+
+    def params(self) -> dict[str, str]:
+        """The query string's parameters: those that were set, lists comma-joined."""
+        found: dict[str, str] = {}
+        for name in self.model_fields_set:
+            value = getattr(self, name)
+            if value is None:
+                continue
+            if isinstance(value, TimeRange | SizeRange):
+                found[name] = value.param()
+            elif name == "mdfilters":
+                found[name] = json.dumps([one.body() for one in value])
+            elif isinstance(value, list):
+                found[name] = ",".join(value)
+            elif isinstance(value, bool):
+                found[name] = "true" if value else "false"
+            else:
+                found[name] = str(value)
+        return found
+
+
+class Results(Model):
+    """One page of results.  Step by `limit` until `offset + limit >= total_count` or nothing comes."""
+
+    type: str = "search_results_items"
+    total_count: int = 0
+    limit: int = 0
+    offset: int = 0
+    entries: list[Item] = pydantic.Field(default_factory=list)
+
+
+class SharedLinkResult(Model):
+    """An entry of the form that `include_recent_shared_links` selects."""
+
+    type: str = "search_result"
+    accessible_via_shared_link: str | None = None
+    item: File | Folder | WebLink = pydantic.Field(discriminator="type")
+
+
+class SharedLinkResults(Model):
+    type: str = "search_results_with_shared_links"
+    total_count: int = 0
+    limit: int = 0
+    offset: int = 0
+    entries: list[SharedLinkResult] = pydantic.Field(default_factory=list)

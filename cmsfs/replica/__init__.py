@@ -1,0 +1,1 @@
+"""The local copy of the tree."""

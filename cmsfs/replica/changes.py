@@ -1,0 +1,50 @@
+"""What changed in the tree, told after the commit.
+
+Whoever applies what the service says publishes a `Change` here; the kernel's notifier and other agents
+listen.  Changes that come from the kernel itself are not published: the kernel made them.
+
+Rule: publish after the commit; a subscriber only notes the change, it never blocks and never awaits.
+"""
+
+import enum
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from cmsfs.replica.nodes import Ino
+
+
+class What(enum.Enum):
+    """The kinds of change."""
+
+    CONTENT = "content"  # other bytes, size, times
+    ATTRIBUTES = "attributes"  # times, mode; the bytes are as they were
+    ENTRY = "entry"  # `name` in `parent` appeared, vanished or is another node now
+    GONE = "gone"  # `name` in `parent` was node `ino`, which is deleted
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One change; `parent` and `name` are set for ENTRY and GONE."""
+
+    what: What
+    ino: Ino
+    parent: Ino | None = None
+    name: str = ""
+
+
+class Hub:
+    """Hands published changes to every subscriber, in order, at once."""
+
+    def __init__(self) -> None:
+        self._subscribers: list[Callable[[list[Change]], None]] = []
+
+    def subscribe(self, callback: Callable[[list[Change]], None]) -> None:
+        """Call `callback` with every batch published from now on."""
+        self._subscribers.append(callback)
+
+    def publish(self, changes: Iterable[Change]) -> None:
+        """Tell all subscribers; an empty batch tells nobody."""
+        batch = list(changes)
+        if batch:
+            for callback in self._subscribers:
+                callback(batch)

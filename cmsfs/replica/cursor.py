@@ -1,0 +1,35 @@
+"""Single values that outlive a restart: change cursors, the listing generation, the boot id."""
+
+from sqlite3 import Connection
+
+from cmsfs.sqlite import Database
+
+CHANGES_SINCE = "changes_since"  # server time up to which changes have been applied
+DELETED_SINCE = "deleted_since"  # server time up to which deletions have been applied
+GENERATION = "generation"  # number of the newest listing
+BOOT_ID = "boot_id"  # the boot in which this database was last open
+CLEAN = "clean_shutdown"  # "1" while no daemon has it open after an orderly stop
+
+
+def get(db: Database, key: str) -> str | None:
+    """The value under `key`, or None."""
+    row = db.row("SELECT value FROM cursor WHERE key = ?", key)
+    return row["value"] if row else None
+
+
+def put(conn: Connection, key: str, value: str) -> None:
+    """Store `value` under `key`."""
+    conn.execute("INSERT OR REPLACE INTO cursor(key, value) VALUES (?, ?)", (key, value))
+
+
+def next_generation(conn: Connection) -> int:
+    """Begin a listing: its number is larger than that of any before."""
+    number = generation(conn) + 1
+    put(conn, GENERATION, str(number))
+    return number
+
+
+def generation(conn: Connection) -> int:
+    """The number of the newest listing that was begun."""
+    row = conn.execute("SELECT value FROM cursor WHERE key = ?", (GENERATION,)).fetchone()
+    return int(row[0]) if row else 0

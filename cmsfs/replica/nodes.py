@@ -1,0 +1,138 @@
+"""A row of the tree, and what an item of the service amounts to in it.
+
+`Node` is how every layer above sees a file, folder or web link; `Remote` is what the service says of
+one.  Conversion from the wire happens in `remote_from_item`, nowhere else.
+"""
+
+import enum
+import sqlite3
+from dataclasses import dataclass
+from datetime import datetime
+
+from cmsfs.models import items
+from cmsfs.replica import weblinks
+
+Ino = int
+
+ROOT: Ino = 1
+TRASH: Ino = 2
+
+FOLDER_MODE = 0o755
+FILE_MODE = 0o644
+
+
+class Kind(enum.StrEnum):
+    """What a node is; the values are the service's type names."""
+
+    FILE = "file"
+    FOLDER = "folder"
+    LINK = "web_link"
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One row of the tree (schema.sql explains each column)."""
+
+    ino: Ino
+    parent: Ino | None
+    name: str
+    kind: Kind
+    size: int
+    mtime_ns: int
+    ctime_ns: int
+    mode: int
+    sha1: str | None
+    draft: int | None
+    remote_id: str | None
+    etag: str | None
+    version: str | None
+    base_sha1: str | None
+    base_parent: str | None
+    base_name: str | None
+    sequence: int
+
+    @property
+    def is_folder(self) -> bool:
+        return self.kind is Kind.FOLDER
+
+
+# In the order of Node's fields; `item` is large and read only where it is shown.
+COLUMNS = (
+    "ino, parent, name, kind, size, mtime_ns, ctime_ns, mode, sha1, draft, "
+    "remote_id, etag, version, base_sha1, base_parent, base_name, sequence"
+)
+
+
+def node_from_row(row: sqlite3.Row) -> Node:
+    """The node of a row selected with `COLUMNS`."""
+    ino, parent, name, kind, *rest = row
+    return Node(ino, parent, name, Kind(kind), *rest)
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """Bytes of a file by what they are, and where the service has them (None: nowhere yet)."""
+
+    sha1: str
+    size: int
+    remote_id: str | None
+    version: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Remote:
+    """An item as the service describes it."""
+
+    kind: Kind
+    id: str
+    name: str
+    parent_id: str | None
+    parent_name: str
+    etag: str | None
+    sequence: int
+    version: str | None
+    sha1: str | None
+    size: int
+    mtime_ns: int
+    trashed: bool
+    json: str
+
+
+def remote_from_item(item: items.Item) -> Remote:
+    """What an item of the service amounts to; fields that it does not carry get a neutral value."""
+    kind = Kind(item.type)
+    modified = getattr(item, "content_modified_at", None) or item.modified_at or item.created_at
+    parent = item.parent
+    version = getattr(item, "file_version", None)
+    return Remote(
+        kind=kind,
+        id=item.id,
+        name=item.name or item.id,
+        parent_id=parent.id if parent else None,
+        parent_name=(parent.name or "") if parent else "",
+        etag=item.etag,
+        sequence=_number(item.sequence_id) or _number(item.etag),
+        version=version.id if version else None,
+        sha1=getattr(item, "sha1", None),
+        size=_size(item, kind),
+        mtime_ns=_nanoseconds(modified),
+        trashed=item.item_status not in (None, "active"),
+        json=item.model_dump_json(exclude_none=True),
+    )
+
+
+def _size(item: items.Item, kind: Kind) -> int:
+    if kind is Kind.LINK:
+        return len(weblinks.text(getattr(item, "url", None) or ""))
+    return int(getattr(item, "size", 0) or 0) if kind is Kind.FILE else 0
+
+
+def _number(text: str | None) -> int:
+    return int(text) if text and text.isdigit() else 0
+
+
+def _nanoseconds(moment: datetime | None) -> int:
+    if moment is None:
+        return 0
+    # Through integers: a float of seconds loses the microseconds of today's dates.
+    return int(moment.timestamp()) * 10**9 + moment.microsecond * 1000

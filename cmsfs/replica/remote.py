@@ -1,0 +1,282 @@
+"""Applying what the service says to the tree.
+
+`apply` takes items of a listing or a change feed; `adopt` takes the answer to a change of ours;
+`vanish` takes a deletion.  All run inside a caller's transaction and return the changes to publish
+after its commit.
+
+Rule: local work that the service does not have yet always survives.  A node with a pending operation
+keeps what the operation is about (its bytes, its place, its times); only the base columns learn.
+"""
+
+import socket
+from collections.abc import Iterable
+from datetime import date
+from sqlite3 import Connection
+
+from cmsfs.models import names
+from cmsfs.replica import cursor, naming, tree
+from cmsfs.replica.changes import Change, What
+from cmsfs.replica.nodes import FILE_MODE, FOLDER_MODE, ROOT, Ino, Kind, Node, Remote
+
+ROOT_ID = "0"
+
+
+def apply(conn: Connection, remotes: Iterable[Remote], *, generation: int) -> list[Change]:
+    """Bring the tree up to what these items say; the changes for the kernel.
+
+    Items may come in any order: a parent that is not known yet gets a placeholder, which its own item
+    fills in later.  An item older than what we know is ignored.
+    """
+    changes: list[Change] = []
+    for remote in remotes:
+        _apply_one(conn, remote, generation, changes)
+    return changes
+
+
+def _apply_one(conn: Connection, remote: Remote, generation: int, changes: list[Change]) -> None:
+    if remote.kind is Kind.FOLDER and remote.id == ROOT_ID:
+        return
+    node = tree.remote_at(conn, remote.kind, remote.id)
+    if node is None:
+        _appear(conn, remote, generation, changes)
+        return
+    conn.execute("UPDATE node SET seen = max(seen, ?) WHERE ino = ?", (generation, node.ino))
+    if remote.sequence < node.sequence:
+        return
+    news = node.etag is None or remote.sequence != node.sequence or remote.etag != node.etag
+    if not news and _is_in_place(node, remote):
+        return
+    pending = _pending(conn, node.ino)
+    if "trash" in pending:
+        # Whether the deletion still holds is decided when it is sent, by the etag it started from.
+        return
+    if news:
+        _update_content(conn, node, remote, pending, changes)
+    _update_place(conn, node, remote, pending, changes)
+
+
+def _is_in_place(node: Node, remote: Remote) -> bool:
+    """Whether the node has the name that belongs to the item; not while it had to make way for another."""
+    name = naming.file_name(remote.kind, remote.name)
+    return node.name in (name, _link_name(name, remote)) and node.parent is not None
+
+
+def _link_name(name: str, remote: Remote) -> str:
+    """What a web link is called when a file is really called as it would be."""
+    return naming.distinct(name, f"link {remote.id}")
+
+
+def _update_content(
+    conn: Connection, node: Node, remote: Remote, pending: set[str], changes: list[Change]
+) -> None:
+    ours = "upload" in pending or node.draft is not None
+    if ours and remote.sha1 != node.base_sha1:
+        # Both sides have new bytes: keep the version we started from, so that the upload is refused
+        # and the conflict is decided there, with both contents at hand.
+        return
+    conn.execute(
+        "UPDATE node SET etag = ?, sequence = ?, version = ?, base_sha1 = ?, item = ? WHERE ino = ?",
+        (remote.etag, remote.sequence, remote.version, remote.sha1, remote.json, node.ino),
+    )
+    if ours:
+        return
+    conn.execute("UPDATE node SET sha1 = ?, size = ? WHERE ino = ?", (remote.sha1, remote.size, node.ino))
+    if "touch" not in pending and not _same_time(node.mtime_ns, remote.mtime_ns):
+        conn.execute(
+            "UPDATE node SET mtime_ns = ?2, ctime_ns = max(ctime_ns, ?2) WHERE ino = ?1",
+            (node.ino, remote.mtime_ns),
+        )
+    what = What.CONTENT if remote.sha1 != node.sha1 else What.ATTRIBUTES
+    changes.append(Change(what, node.ino))
+
+
+def _update_place(
+    conn: Connection, node: Node, remote: Remote, pending: set[str], changes: list[Change]
+) -> None:
+    conn.execute(
+        "UPDATE node SET base_parent = ?, base_name = ?, base_key = ? WHERE ino = ?",
+        (remote.parent_id, remote.name, names.name_key(remote.name), node.ino),
+    )
+    if "move" in pending:
+        return
+    parent = _parent_of(conn, remote)
+    if parent is None:
+        return
+    if tree.is_below(conn, parent, node.ino):
+        # A stale pair of folder moves would close a ring; the next listing has the true places.
+        return
+    name = naming.file_name(remote.kind, remote.name)
+    if (node.parent, node.name) == (parent, name):
+        return
+    tree.detach(conn, node.ino)
+    if node.parent is not None:
+        changes.append(Change(What.ENTRY, node.ino, node.parent, node.name))
+    _settle(conn, node.ino, remote, parent, name, changes)
+
+
+def _appear(conn: Connection, remote: Remote, generation: int, changes: list[Change]) -> None:
+    parent = _parent_of(conn, remote)
+    name = naming.file_name(remote.kind, remote.name)
+    holder = tree.child_at(conn, parent, name) if parent is not None else None
+    if holder is not None and holder.remote_id is None and _is_same(conn, holder, remote):
+        # What we were about to make exists already: made by us and unheard, or equal bytes by somebody else.
+        adopt(conn, holder.ino, remote)
+        conn.execute("DELETE FROM op WHERE ino = ? AND kind IN ('mkdir', 'upload', 'move')", (holder.ino,))
+        return
+    mode = FOLDER_MODE if remote.kind is Kind.FOLDER else FILE_MODE
+    ino = tree.insert(conn, None, name, remote.kind, now_ns=remote.mtime_ns, mode=mode)
+    conn.execute(
+        "UPDATE node SET size = ?, sha1 = ?, remote_id = ?, etag = ?, sequence = ?, version = ?, "
+        " base_sha1 = ?, base_parent = ?, base_name = ?, base_key = ?, item = ?, seen = ? WHERE ino = ?",
+        (
+            *(remote.size, remote.sha1, remote.id, remote.etag, remote.sequence, remote.version, remote.sha1),
+            *(remote.parent_id, remote.name, names.name_key(remote.name), remote.json, generation, ino),
+        ),
+    )
+    if parent is not None:
+        _settle(conn, ino, remote, parent, name, changes)
+
+
+def _settle(
+    conn: Connection, ino: Ino, remote: Remote, parent: Ino, name: str, changes: list[Change]
+) -> None:
+    """Put a detached node at its place, moving whatever holds the name aside."""
+    holder = tree.child_at(conn, parent, name)
+    if holder is not None and holder.ino != ino:
+        name = _make_way(conn, holder, ino, remote, parent, name, changes)
+    tree.place(conn, ino, parent, name)
+    changes.append(Change(What.ENTRY, ino, parent, name))
+
+
+def _make_way(
+    conn: Connection, holder: Node, ino: Ino, remote: Remote, parent: Ino, name: str, changes: list[Change]
+) -> str:
+    """Free the name, or choose another one for the newcomer; the newcomer's name."""
+    if _pending(conn, holder.ino) & {"upload", "mkdir", "move"} or holder.draft is not None:
+        # Ours is not at the service yet and theirs is: theirs keeps the name.
+        aside = naming.conflict_name(
+            holder.name,
+            socket.gethostname(),
+            date.today(),
+            taken=lambda candidate: tree.child_at(conn, parent, candidate) is not None,
+        )
+        tree.place(conn, holder.ino, parent, aside)
+        if holder.remote_id is not None:
+            # It is known under a place; being called something else there is a rename to send.
+            _record(conn, holder.ino, "move")
+        changes.append(Change(What.ENTRY, holder.ino, parent, holder.name))
+        changes.append(Change(What.ENTRY, holder.ino, parent, aside))
+        return name
+    if holder.kind is Kind.LINK or remote.kind is Kind.LINK:
+        # `x` the link is shown as `x.url`; a file that is really called so keeps its name.
+        if remote.kind is Kind.LINK:
+            return _link_name(name, remote)
+        aside = naming.distinct(holder.name, f"link {holder.remote_id}")
+    else:
+        # The holder's own move or deletion has not been heard yet; it waits under a name of its own.
+        aside = naming.distinct(holder.name, f"id {holder.remote_id}")
+    tree.place(conn, holder.ino, parent, aside)
+    changes.append(Change(What.ENTRY, holder.ino, parent, holder.name))
+    changes.append(Change(What.ENTRY, holder.ino, parent, aside))
+    return name
+
+
+def _is_same(conn: Connection, holder: Node, remote: Remote) -> bool:
+    if holder.kind is not remote.kind or holder.name != naming.file_name(remote.kind, remote.name):
+        return False
+    if remote.kind is Kind.FOLDER:
+        return True
+    return holder.draft is None and holder.sha1 is not None and holder.sha1 == remote.sha1
+
+
+def _parent_of(conn: Connection, remote: Remote) -> Ino | None:
+    """The folder that the item is in, as a placeholder if it is not known yet; None: in no folder of ours."""
+    if remote.parent_id is None:
+        return None
+    if remote.parent_id == ROOT_ID:
+        return ROOT
+    folder = tree.remote_at(conn, Kind.FOLDER, remote.parent_id)
+    if folder is not None:
+        return folder.ino
+    ino = tree.insert(conn, None, remote.parent_name or remote.parent_id, Kind.FOLDER, now_ns=0)
+    conn.execute("UPDATE node SET remote_id = ? WHERE ino = ?", (remote.parent_id, ino))
+    return ino
+
+
+def adopt(conn: Connection, ino: Ino, remote: Remote) -> None:
+    """The service's answer to a change of ours becomes the node's base; its place and bytes here stay."""
+    conn.execute(
+        "UPDATE node SET remote_id = ?, etag = ?, sequence = max(sequence, ?), version = ?, base_sha1 = ?,"
+        " base_parent = ?, base_name = ?, base_key = ?, item = ?, seen = ? WHERE ino = ?",
+        (
+            *(remote.id, remote.etag, remote.sequence, remote.version, remote.sha1),
+            *(remote.parent_id, remote.name, names.name_key(remote.name), remote.json),
+            # A listing that began earlier has not seen it and must not remove it.
+            *(cursor.generation(conn), ino),
+        ),
+    )
+
+
+def vanish(conn: Connection, ino: Ino) -> list[Change]:
+    """The service no longer has this node (or shows it to us); what it held that only we have stays.
+
+    A folder with unsent work below becomes a folder of ours to be made again.
+    """
+    changes: list[Change] = []
+    for below in reversed(tree.subtree(conn, ino)):
+        _vanish_one(conn, tree.get(conn, below), changes)
+    return changes
+
+
+def _vanish_one(conn: Connection, node: Node, changes: list[Change]) -> None:
+    pending = _pending(conn, node.ino)
+    if node.remote_id is None:
+        return
+    unsent = "upload" in pending or node.draft is not None
+    if unsent or (node.is_folder and tree.has_children(conn, node.ino)):
+        conn.execute(
+            "UPDATE node SET remote_id = NULL, etag = NULL, version = NULL, base_sha1 = NULL,"
+            " base_parent = NULL, base_name = NULL, base_key = NULL, sequence = 0 WHERE ino = ?",
+            (node.ino,),
+        )
+        conn.execute("DELETE FROM op WHERE ino = ? AND kind IN ('move', 'touch', 'trash')", (node.ino,))
+        if node.is_folder:
+            _record(conn, node.ino, "mkdir")
+        return
+    conn.execute("DELETE FROM op WHERE ino = ?", (node.ino,))
+    conn.execute("DELETE FROM listing WHERE ino = ?", (node.ino,))
+    entomb(conn, node.ino)
+    if node.parent is not None:
+        tree.detach(conn, node.ino)
+        changes.append(Change(What.GONE, node.ino, node.parent, node.name))
+
+
+def entomb(conn: Connection, ino: Ino) -> None:
+    """Remember that the service deleted the node: a page that still shows it is older and is ignored."""
+    conn.execute("UPDATE node SET sequence = sequence + 1, base_parent = NULL WHERE ino = ?", (ino,))
+
+
+def remove_unseen(conn: Connection, folder: Ino, generation: int) -> list[Change]:
+    """After a complete listing of all below `folder`: what it did not contain is gone."""
+    changes: list[Change] = []
+    for ino in reversed(tree.subtree(conn, folder)):
+        if ino == folder or ino <= 2:
+            continue
+        row = conn.execute("SELECT seen, remote_id FROM node WHERE ino = ?", (ino,)).fetchone()
+        if row["remote_id"] is not None and row["seen"] < generation:
+            _vanish_one(conn, tree.get(conn, ino), changes)
+    return changes
+
+
+def _record(conn: Connection, ino: Ino, kind: str) -> None:
+    """Have something sent at once; the journal above owns the table and its rules."""
+    conn.execute("INSERT OR IGNORE INTO op(ino, kind, not_before) VALUES (?, ?, 0)", (ino, kind))
+
+
+def _pending(conn: Connection, ino: Ino) -> set[str]:
+    return {row[0] for row in conn.execute("SELECT kind FROM op WHERE ino = ?", (ino,))}
+
+
+def _same_time(ours_ns: int, theirs_ns: int) -> bool:
+    """Whether the service's time is ours, cut to the resolution that it keeps."""
+    return theirs_ns in (ours_ns, ours_ns // 1000 * 1000, ours_ns // 10**6 * 10**6, ours_ns // 10**9 * 10**9)

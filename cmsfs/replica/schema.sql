@@ -1,0 +1,104 @@
+-- replica.db: all local state of one account.  One file, so that the tree, the journal and what is
+-- known of cached content change together or not at all.
+--
+-- Times are integers: nanoseconds since the epoch where the column says _ns, seconds elsewhere.
+
+-- The tree.  One row a file, folder or web link, whether the service knows it yet or not.
+CREATE TABLE node (
+  -- The inode number.  AUTOINCREMENT, because the kernel may still hold a number that was just
+  -- unlinked: a number is never used twice.  1 is the root, 2 is reserved for the trash.
+  ino          INTEGER PRIMARY KEY AUTOINCREMENT,
+  -- NULL: detached (unlinked here, but a handle or a pending operation still needs it).
+  parent       INTEGER REFERENCES node(ino),
+  name         TEXT NOT NULL,
+  -- names.name_key(name): two names with one key cannot live in one folder of the service.
+  name_key     TEXT NOT NULL,
+  kind         TEXT NOT NULL CHECK (kind IN ('file', 'folder', 'web_link')),
+  size         INTEGER NOT NULL DEFAULT 0,
+  mtime_ns     INTEGER NOT NULL,
+  ctime_ns     INTEGER NOT NULL,
+  -- Permission bits without the file type.  The service has no place for them: they live here only.
+  mode         INTEGER NOT NULL,
+  -- SHA-1 (hex) of the content a reader gets when there is no draft; NULL for folders, links and
+  -- files that were made here and not sealed yet.
+  sha1         TEXT,
+  -- Unsealed content written here, over `sha1`; NULL: none.
+  draft        INTEGER REFERENCES draft(id),
+
+  -- What the service has, as last heard.  All NULL: the service does not know this node yet.
+  remote_id    TEXT,
+  etag         TEXT,
+  version      TEXT,        -- file_version id of base_sha1
+  base_sha1    TEXT,        -- content at the service; differs from sha1 while an upload is due
+  base_parent  TEXT,        -- remote id of the folder it is in at the service
+  base_name    TEXT,        -- its name at the service; differs from name while a move is due
+  base_key     TEXT,        -- names.name_key(base_name): who holds a name at the service
+  -- sequence_id of the item as last heard; what is older than this is old news and is ignored.
+  sequence     INTEGER NOT NULL DEFAULT 0,
+  item         TEXT,        -- the item as received (JSON), for attributes shown but not interpreted here
+  seen         INTEGER NOT NULL DEFAULT 0   -- generation of the last listing that contained it
+);
+CREATE UNIQUE INDEX node_place ON node(parent, name_key) WHERE parent IS NOT NULL;
+CREATE UNIQUE INDEX node_remote ON node(kind, remote_id) WHERE remote_id IS NOT NULL;
+CREATE INDEX node_children ON node(parent, ino) WHERE parent IS NOT NULL;
+CREATE INDEX node_base ON node(base_parent, base_key) WHERE base_parent IS NOT NULL;
+CREATE INDEX node_content ON node(sha1) WHERE sha1 IS NOT NULL;
+CREATE INDEX node_detached ON node(ino) WHERE parent IS NULL;
+
+-- Folders whose content is completely known.  A row here is what lets `ls` answer without a request.
+CREATE TABLE listing (
+  ino          INTEGER PRIMARY KEY REFERENCES node(ino) ON DELETE CASCADE,
+  listed_at    INTEGER NOT NULL
+);
+
+-- Bytes on this disk, by what they are: one row a distinct content, whichever files have it.
+CREATE TABLE content (
+  sha1         TEXT PRIMARY KEY,
+  size         INTEGER NOT NULL,
+  bitmap       BLOB,                          -- a bit a 1 MiB block, LSB first; NULL: all present
+  verified     INTEGER NOT NULL DEFAULT 0,    -- 1: whole, and checked against sha1
+  dirty        INTEGER NOT NULL DEFAULT 0,    -- 1: not at the service yet; kept with the drafts, never evicted
+  pinned       INTEGER NOT NULL DEFAULT 0,    -- 1: outside the cache limit
+  used_at      INTEGER NOT NULL
+) WITHOUT ROWID;
+CREATE INDEX content_used ON content(used_at);
+
+-- Content being written: a sparse file `drafts/<id>` laid over a base content.
+CREATE TABLE draft (
+  -- AUTOINCREMENT: a file left behind by a crash must never be taken for a newer draft.
+  id           INTEGER PRIMARY KEY AUTOINCREMENT,
+  base_sha1    TEXT,                          -- NULL: nothing below
+  base_total   INTEGER NOT NULL DEFAULT 0,    -- size of the base
+  base_size    INTEGER NOT NULL DEFAULT 0,    -- from here on the base no longer shows (it was cut off)
+  size         INTEGER NOT NULL DEFAULT 0,
+  extents      TEXT NOT NULL DEFAULT '[]'     -- JSON [[start, end], ...]: ranges that the draft file holds
+);
+
+-- What is still to be told to the service.  At most one row of a kind for a node: a row says what is
+-- to be brought about, and the worker reads the node for how it stands then.
+CREATE TABLE op (
+  seq          INTEGER PRIMARY KEY AUTOINCREMENT,
+  ino          INTEGER NOT NULL REFERENCES node(ino),
+  kind         TEXT NOT NULL CHECK (kind IN ('mkdir', 'upload', 'move', 'touch', 'trash')),
+  state        TEXT NOT NULL DEFAULT 'ready' CHECK (state IN ('ready', 'running', 'held')),
+  -- Counts every change of what is to be brought about; a worker that finds another number than it
+  -- started with must not delete the row.
+  revision     INTEGER NOT NULL DEFAULT 0,
+  attempts     INTEGER NOT NULL DEFAULT 0,
+  not_before   INTEGER NOT NULL,              -- _ns: settle time, or back-off after a failure
+  error        TEXT,                          -- why it is held, or what the last attempt met
+  UNIQUE (ino, kind)
+);
+CREATE INDEX op_ready ON op(state, not_before);
+
+-- Single values: change cursor, boot id, clean-shutdown mark.
+CREATE TABLE cursor (
+  key          TEXT PRIMARY KEY,
+  value        TEXT NOT NULL
+) WITHOUT ROWID;
+
+-- The two numbers that exist before anything else.
+INSERT INTO node(ino, parent, name, name_key, kind, mtime_ns, ctime_ns, mode, remote_id)
+VALUES (1, NULL, '', '', 'folder', 0, 0, 493, '0');
+INSERT INTO node(ino, parent, name, name_key, kind, mtime_ns, ctime_ns, mode)
+VALUES (2, NULL, '.trash', '.trash', 'folder', 0, 0, 448);

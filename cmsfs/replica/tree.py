@@ -1,0 +1,177 @@
+"""Reading and changing the local tree.
+
+Reads take the `Database` and are point queries on the loop; writes take the `Connection` of a running
+transaction and compose.  What the service says is applied in `remote`, not here.
+
+Rule: nothing here looks at operations or drafts; callers decide, this module moves rows.
+"""
+
+from sqlite3 import Connection
+
+from cmsfs.models import names
+from cmsfs.replica.nodes import COLUMNS, FILE_MODE, FOLDER_MODE, Ino, Kind, Node, node_from_row
+from cmsfs.sqlite import Database
+
+_FIND = f"SELECT {COLUMNS} FROM node WHERE ino = ?"
+_FIND_CHILD = f"SELECT {COLUMNS} FROM node WHERE parent = ? AND name_key = ?"
+_FIND_REMOTE = f"SELECT {COLUMNS} FROM node WHERE kind = ? AND remote_id = ?"
+_CHILDREN = f"SELECT {COLUMNS} FROM node WHERE parent = ? AND ino > ? ORDER BY ino LIMIT ?"
+
+
+# ---- reads -------------------------------------------------------------------------------------
+
+
+def find(db: Database, ino: Ino) -> Node | None:
+    row = db.row(_FIND, ino)
+    return node_from_row(row) if row else None
+
+
+def find_child(db: Database, parent: Ino, name: str) -> Node | None:
+    """The child of exactly this name.  Use `find_clash` to ask whether a name is free."""
+    row = db.row(_FIND_CHILD, parent, names.name_key(name))
+    return node_from_row(row) if row and row["name"] == name else None
+
+
+def find_clash(db: Database, parent: Ino, name: str) -> Node | None:
+    """The child that holds this name or one that differs only in case: the service allows one of them."""
+    row = db.row(_FIND_CHILD, parent, names.name_key(name))
+    return node_from_row(row) if row else None
+
+
+def find_remote(db: Database, kind: Kind, remote_id: str) -> Node | None:
+    row = db.row(_FIND_REMOTE, kind, remote_id)
+    return node_from_row(row) if row else None
+
+
+def children(db: Database, parent: Ino, *, after: Ino = 0, limit: int = 256) -> list[Node]:
+    """Up to `limit` children with an ino above `after`, in order of ino: stable under concurrent change."""
+    return [node_from_row(row) for row in db.rows(_CHILDREN, parent, after, limit)]
+
+
+def has_children(conn: Connection, ino: Ino) -> bool:
+    return conn.execute("SELECT 1 FROM node WHERE parent = ? LIMIT 1", (ino,)).fetchone() is not None
+
+
+def path(db: Database, ino: Ino) -> str:
+    """The path from the root, beginning with `/`; of a detached node, its last name in parentheses."""
+    parts: list[str] = []
+    current: Ino | None = ino
+    while current is not None:
+        row = db.row("SELECT parent, name FROM node WHERE ino = ?", current)
+        if row is None:
+            return f"(ino {ino})"
+        if row["parent"] is None and row["name"]:
+            return f"({row['name']})"
+        parts.append(row["name"])
+        current = row["parent"]
+    return "/".join(reversed(parts)) or "/"
+
+
+def is_listed(db: Database, ino: Ino) -> bool:
+    """Whether everything in this folder is known here."""
+    return db.row("SELECT 1 FROM listing WHERE ino = ?", ino) is not None
+
+
+def item_json(db: Database, ino: Ino) -> str | None:
+    """The item as the service last described it."""
+    row = db.row("SELECT item FROM node WHERE ino = ?", ino)
+    return row["item"] if row else None
+
+
+# ---- writes ------------------------------------------------------------------------------------
+
+
+def get(conn: Connection, ino: Ino) -> Node:
+    """The node as this transaction sees it; KeyError if there is none."""
+    row = conn.execute(_FIND, (ino,)).fetchone()
+    if row is None:
+        raise KeyError(ino)
+    return node_from_row(row)
+
+
+def child_at(conn: Connection, parent: Ino, name: str) -> Node | None:
+    """The child that holds this name or one that differs only in case, as this transaction sees it."""
+    row = conn.execute(_FIND_CHILD, (parent, names.name_key(name))).fetchone()
+    return node_from_row(row) if row else None
+
+
+def remote_at(conn: Connection, kind: Kind, remote_id: str) -> Node | None:
+    row = conn.execute(_FIND_REMOTE, (kind, remote_id)).fetchone()
+    return node_from_row(row) if row else None
+
+
+def insert(
+    conn: Connection, parent: Ino | None, name: str, kind: Kind, *, now_ns: int, mode: int | None = None
+) -> Ino:
+    """A new node; its place must be free."""
+    if mode is None:
+        mode = FOLDER_MODE if kind is Kind.FOLDER else FILE_MODE
+    cursor = conn.execute(
+        "INSERT INTO node(parent, name, name_key, kind, mtime_ns, ctime_ns, mode) VALUES (?,?,?,?,?,?,?)",
+        (parent, name, names.name_key(name), kind, now_ns, now_ns, mode),
+    )
+    assert cursor.lastrowid is not None
+    return cursor.lastrowid
+
+
+def place(conn: Connection, ino: Ino, parent: Ino, name: str) -> None:
+    """Put a node at a place, which must be free."""
+    conn.execute(
+        "UPDATE node SET parent = ?, name = ?, name_key = ? WHERE ino = ?",
+        (parent, name, names.name_key(name), ino),
+    )
+
+
+def detach(conn: Connection, ino: Ino) -> None:
+    """Take a node out of its folder; the row stays for handles and operations that need it."""
+    conn.execute("UPDATE node SET parent = NULL WHERE ino = ?", (ino,))
+
+
+def touch(conn: Connection, ino: Ino, now_ns: int) -> None:
+    """A folder's entries changed: so do its times."""
+    conn.execute("UPDATE node SET mtime_ns = ?, ctime_ns = ? WHERE ino = ?", (now_ns, now_ns, ino))
+
+
+def mark_listed(conn: Connection, ino: Ino, *, at: int) -> None:
+    """From now on everything in this folder is known here."""
+    conn.execute("INSERT OR REPLACE INTO listing(ino, listed_at) VALUES (?, ?)", (ino, at))
+
+
+def subtree(conn: Connection, ino: Ino, *, kind: Kind | None = None) -> list[Ino]:
+    """The node and all below it (of one kind, if given), ancestors before descendants."""
+    rows = conn.execute(
+        "WITH RECURSIVE below(ino, kind, depth) AS ("
+        "  SELECT ino, kind, 0 FROM node WHERE ino = ?"
+        "  UNION ALL SELECT n.ino, n.kind, depth + 1 FROM node n JOIN below b ON n.parent = b.ino"
+        ") SELECT ino FROM below WHERE ? IS NULL OR kind = ? ORDER BY depth",
+        (ino, kind, kind),
+    )
+    return [row[0] for row in rows]
+
+
+def is_below(conn: Connection, ino: Ino, ancestor: Ino) -> bool:
+    """Whether `ino` is `ancestor` or lies somewhere below it."""
+    current: Ino | None = ino
+    while current is not None:
+        if current == ancestor:
+            return True
+        row = conn.execute("SELECT parent FROM node WHERE ino = ?", (current,)).fetchone()
+        current = row[0] if row else None
+    return False
+
+
+def discard(conn: Connection, ino: Ino) -> bool:
+    """Delete the row of a detached node that no operation needs; whether it went."""
+    cursor = conn.execute(
+        "DELETE FROM node WHERE ino = ?1 AND parent IS NULL AND ino > 2 AND draft IS NULL"
+        " AND NOT EXISTS (SELECT 1 FROM op WHERE op.ino = ?1)"
+        " AND NOT EXISTS (SELECT 1 FROM node child WHERE child.parent = ?1)",
+        (ino,),
+    )
+    return cursor.rowcount > 0
+
+
+def discard_detached(conn: Connection) -> int:
+    """Delete all such rows; only while nothing is open and no listing runs.  How many went."""
+    rows = conn.execute("SELECT ino FROM node WHERE parent IS NULL AND ino > 2").fetchall()
+    return sum(discard(conn, row[0]) for row in rows)
