@@ -1,0 +1,1 @@
+"""The block cache of file content."""

@@ -1,0 +1,79 @@
+"""Which blocks of a content are on this disk: arithmetic on a bitmap, no state and no disk.
+
+One bit a block, bit i of byte i // 8 counted from the low end; `None` stands for "every block", so that
+a complete content carries no bitmap.  Used by every module of the cache.
+
+Rule: bits beyond the last block are zero.
+"""
+
+# Small enough that the first byte of a cold read is there after one short request, large enough that
+# a bitmap of a 100 GiB content is 12.5 KiB and a request a block is not the bottleneck.
+BLOCK = 1024 * 1024
+
+Run = tuple[int, int]
+
+
+def blocks(size: int) -> int:
+    """How many blocks a content of this size has; the last may be shorter."""
+    return -(-size // BLOCK)
+
+
+def block_length(size: int, index: int) -> int:
+    """The bytes in one block."""
+    return min(BLOCK, size - index * BLOCK)
+
+
+def empty(size: int) -> bytearray:
+    """The bitmap of a content of which nothing is here."""
+    return bytearray((blocks(size) + 7) // 8)
+
+
+def fits(bits: bytes | bytearray, size: int) -> bool:
+    """Whether a stored bitmap can belong to a content of this size."""
+    return len(bits) == (blocks(size) + 7) // 8 and not int.from_bytes(bits, "little") >> blocks(size)
+
+
+def has(bits: bytes | bytearray | None, index: int) -> bool:
+    return bits is None or bool(bits[index >> 3] & (1 << (index & 7)))
+
+
+def add(bits: bytearray, index: int) -> None:
+    bits[index >> 3] |= 1 << (index & 7)
+
+
+def absent(bits: bytes | bytearray | None, size: int) -> int:
+    """How many blocks are not here."""
+    return 0 if bits is None else blocks(size) - int.from_bytes(bits, "little").bit_count()
+
+
+def present_bytes(bits: bytes | bytearray | None, size: int) -> int:
+    """How many bytes are here."""
+    if bits is None or not size:
+        return size
+    last = blocks(size) - 1
+    full = int.from_bytes(bits, "little").bit_count() * BLOCK
+    return full - (BLOCK - block_length(size, last) if has(bits, last) else 0)
+
+
+def missing(bits: bytes | bytearray | None, first: int, last: int) -> list[Run]:
+    """The runs of absent blocks in `first`..`last`, all inclusive, ascending, with gaps between them."""
+    if bits is None:
+        return []
+    runs: list[Run] = []
+    start = -1
+    index = first
+    while index <= last:
+        # A byte that is all one or all zero decides eight blocks at once.
+        if not index & 7 and last - index >= 7 and bits[index >> 3] in (0x00, 0xFF):
+            here, step = bits[index >> 3] == 0xFF, 8
+        else:
+            here, step = has(bits, index), 1
+        if here and start >= 0:
+            runs.append((start, index - 1))
+            start = -1
+        elif not here and start < 0:
+            start = index
+        index += step
+    if start >= 0:
+        runs.append((start, last))
+    return runs

@@ -1,0 +1,313 @@
+"""The block cache: the bytes of contents, block by block, keyed by their SHA-1.
+
+The vfs reads here, hydrate writes what it fetched, the journal brings in what was written locally
+(dirty.py).  Keyed by content, versions never mix and a rename costs nothing.
+
+Rule: a complete content is only read once its bytes have matched its SHA-1.  The last block to land
+counts as missing until then, so a content of one block is never read unchecked.
+"""
+
+import errno
+import logging
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from pathlib import Path
+
+import trio
+
+from cmsfs import errors, sqlite
+from cmsfs.cache import bitmap, contents, dirty, eviction, files, landing, recovery, rows
+
+log = logging.getLogger(__name__)
+
+BLOCK = bitmap.BLOCK
+
+# Larger reads would hold up the loop for longer than a hop to a thread takes.
+LOOP_READ_BYTES = 1024 * 1024
+
+# The kernel has written data out by itself after so long (30 s, and 5 s for the journal).
+SYNC_SECONDS = 60
+
+EMPTY_SHA1 = files.sha1_of(b"")
+
+
+class Blocks:
+    """Every content on this disk.  `recover` comes before all else, `aclose` last."""
+
+    def __init__(
+        self,
+        db: sqlite.Database,
+        root: Path,
+        dirty_root: Path,
+        *,
+        limit_bytes: int,
+        keep_free_bytes: int,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._db = db
+        self._files = files.Files(root, dirty_root)
+        self._contents = contents.Contents(db, self._files, clock=clock)
+        self._dirty = dirty.Dirty(db, self._contents, self._files)
+        self._landing = landing.Landing(self._contents, self._files)
+        self._room = eviction.Room(
+            db, self._contents, self._files, limit_bytes=limit_bytes, keep_free_bytes=keep_free_bytes
+        )
+        self._written: OrderedDict[str, float] = OrderedDict()
+
+    # What is here
+
+    def missing(self, sha1: str, size: int, first: int, last: int) -> list[bitmap.Run]:
+        """The runs of blocks in `first`..`last` that are not here, all inclusive; clamped to the size."""
+        content = self._contents.get(sha1, size)
+        return bitmap.missing(content.bits, first, min(last, bitmap.blocks(content.size) - 1))
+
+    def is_complete(self, sha1: str) -> bool:
+        """Whether every block is here; after a power cut they may still have to be checked."""
+        if sha1 == EMPTY_SHA1:
+            return True
+        content = self._contents.find(sha1)
+        return content is not None and content.complete
+
+    def path(self, sha1: str) -> Path | None:
+        """The file of a complete content: one that is dirty, or was checked against its SHA-1.
+
+        Whoever reads the file opens the content, or opens the file at once.
+        """
+        content = self._contents.find(sha1)
+        usable = content is not None and content.complete and (content.verified or content.dirty)
+        if content is not None and usable and content.file.path.exists():
+            return content.file.path
+        if sha1 != EMPTY_SHA1:
+            return None
+        place = self._files.cached(sha1)
+        place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        place.touch(mode=0o600)
+        return place
+
+    async def complete_path(self, sha1: str) -> Path | None:
+        """As `path`, after checking a content that is here and was not checked yet."""
+        await self.verify(sha1)
+        return self.path(sha1)
+
+    def usage(self) -> int:
+        """The bytes of all cached blocks, without those of dirty contents."""
+        return self._contents.used
+
+    def open(self, sha1: str, size: int) -> None:
+        """Keep this content from eviction until `close`; opens count."""
+        content = self._contents.get(sha1, size)
+        self._contents.opened(sha1)
+        self._contents.touch(content)
+
+    def close(self, sha1: str) -> None:
+        """Undo one `open`."""
+        self._contents.closed(sha1)
+
+    # Reading
+
+    async def read(self, sha1: str, size: int, offset: int, length: int) -> bytes | bytearray:
+        """The bytes from `offset`, fewer at the end of the content.
+
+        Raises `MissingBlocks` if any of them is not here, and OSError or `IntegrityError` if they
+        should be and cannot be had again because the content is dirty.  What is in the page cache is
+        answered without giving up the loop.
+        """
+        while True:
+            content = self._contents.get(sha1, size)
+            count = min(length, content.size - offset)
+            if count <= 0:
+                return b""
+            if content.complete and not content.verified:
+                await self._check(content)
+                continue
+            runs = bitmap.missing(content.bits, offset // BLOCK, (offset + count - 1) // BLOCK)
+            if runs:
+                raise errors.MissingBlocks(sha1, runs[0][0], runs[-1][1])
+            self._contents.touch(content)
+            try:
+                data = await self._read(content, offset, count)
+            except OSError as error:
+                self._damaged(content, error)
+            else:
+                if not content.dropped or content.verified:
+                    return data
+
+    async def _read(self, content: contents.Content, offset: int, count: int) -> bytearray:
+        # atomic: no await from the caller's look at the bitmap to here; then the descriptor is ours.
+        file = content.file
+        fd = self._files.borrow(file, size=content.size, writable=not content.complete)
+        try:
+            if count <= LOOP_READ_BYTES and (data := files.read_now(fd, offset, count)) is not None:
+                return data
+            return await trio.to_thread.run_sync(files.read, fd, offset, count)
+        finally:
+            self._files.give_back(file)
+
+    def _damaged(self, content: contents.Content, error: OSError) -> None:
+        """Drop what can be fetched again; anything else is the caller's to hear."""
+        if not files.is_damage(error):
+            raise error
+        if content.dirty:
+            raise OSError(errno.EIO, f"the local content {content.sha1} is damaged") from error
+        if not content.dropped:
+            log.info("the cached file of %s is damaged (%s); it is fetched again", content.sha1, error)
+            self._contents.drop(content)
+
+    # Checking
+
+    async def verify(self, sha1: str) -> bool:
+        """Check a complete content if that was not done; whether it is whole and right."""
+        content = self._contents.find(sha1)
+        while content is not None and content.complete and not content.verified:
+            await self._check(content)
+            content = self._contents.find(sha1)
+        return content is not None and content.complete
+
+    async def verify_all(self) -> None:
+        """Check everything that was not checked since a power cut; background work."""
+        last = ""
+        while names := rows.unverified(self._db, 100, after=last):
+            for last in names:
+                try:
+                    await self.verify(last)
+                except (errors.IntegrityError, OSError) as error:
+                    log.error("content %s was not uploaded yet and is damaged here: %s", last, error)
+        await self.flush()
+
+    async def _check(self, content: contents.Content) -> None:
+        """Hash the whole file once for all who wait; the caller looks again at what that gave."""
+        if content.checking is not None:
+            await content.checking.wait()
+            return
+        content.checking = trio.Event()
+        try:
+            actual = await self._hash(content)
+        except OSError as error:
+            self._damaged(content, error)
+            return
+        finally:
+            content.checking.set()
+            content.checking = None
+        if content.dropped:
+            return
+        if actual == content.sha1:
+            content.verified = True
+            self._contents.changed(content)
+        elif content.dirty:
+            raise errors.IntegrityError("a local content is damaged", expected=content.sha1, actual=actual)
+        else:
+            log.info("the cached file of %s is damaged; it is fetched again", content.sha1)
+            self._contents.drop(content)
+
+    async def _hash(self, content: contents.Content) -> str:
+        file = content.file
+        fd = self._files.borrow(file, size=content.size, writable=not content.complete)
+        try:
+            return await trio.to_thread.run_sync(files.hash_open, fd)
+        finally:
+            self._files.give_back(file)
+
+    @staticmethod
+    async def hash_of(path: Path) -> str:
+        """The SHA-1 of any file."""
+        return await trio.to_thread.run_sync(files.hash_file, path)
+
+    # Writing
+
+    async def write_block(self, sha1: str, size: int, index: int, data: files.Bytes) -> None:
+        """Take in one fetched block, exactly as long as the block is; nothing happens if it is here.
+
+        Raises `IntegrityError`, and forgets the content, if this was the last block and the whole does
+        not have the SHA-1 it should; OSError if the disk refuses.  Cancelled: the block is not here.
+        """
+        await self._landing.write_block(sha1, size, index, data)
+        self._written[sha1] = trio.current_time()
+        self._written.move_to_end(sha1)
+        while self._written[first := next(iter(self._written))] < trio.current_time() - SYNC_SECONDS:
+            del self._written[first]
+
+    async def make_room(self, nbytes: int) -> None:
+        """Evict what is longest unused so that `nbytes` more may come.
+
+        Raises OSError with ENOSPC if the disk would be left with less than it must keep free.
+        Cancelled: some contents may have been evicted.
+        """
+        await self._room.make(nbytes)
+
+    async def flush(self) -> None:
+        """Bring the rows up to date; a crash loses the knowledge of blocks written since."""
+        await self._contents.flush()
+
+    # Local contents (dirty.py)
+
+    async def adopt_dirty(self, sha1: str, size: int, path: Path) -> None:
+        """Move a finished local file, which has this SHA-1, into the drafts folder under that name.
+
+        It and its name are on the disk when this returns.  The transaction with `record_dirty` comes
+        next, without another await between; if it fails, `disown_dirty`.  Cancelled: nothing has
+        happened, or everything.  May be repeated.
+        """
+        await self._dirty.adopt(sha1, size, path)
+
+    @staticmethod
+    def record_dirty(conn: sqlite.Connection, sha1: str, size: int) -> None:
+        """The row of an adopted content; for the caller's transaction."""
+        rows.record_dirty(conn, sha1, size)
+
+    def disown_dirty(self, sha1: str) -> None:
+        """Undo `adopt_dirty` when the transaction with its row failed; the file is removed.
+
+        Does nothing if an earlier transaction has recorded the same content.
+        """
+        self._dirty.disown(sha1)
+
+    @staticmethod
+    def mark_clean(conn: sqlite.Connection, sha1: str) -> None:
+        """No op needs to send this content any more; for the caller's transaction."""
+        rows.mark_clean(conn, sha1)
+
+    async def settle_clean(self, sha1: str) -> None:
+        """After the transaction with `mark_clean`: the file moves to the cache, where it may be evicted."""
+        await self._dirty.settle(sha1)
+
+    @staticmethod
+    def pin(conn: sqlite.Connection, sha1: str, size: int) -> None:
+        """Keep a content from eviction, also one still to be fetched; for the caller's transaction."""
+        rows.pin(conn, sha1, size)
+
+    @staticmethod
+    def unpin(conn: sqlite.Connection, sha1: str) -> None:
+        """Undo `pin`; for the caller's transaction."""
+        rows.unpin(conn, sha1)
+
+    # Beginning and end
+
+    async def recover(self, *, clean_shutdown: bool, same_boot: bool) -> recovery.Recovered:
+        """Make files and rows agree, before anything else is asked of the cache."""
+        found, used = await recovery.recover(
+            self._db, self._files, distrust=not clean_shutdown and not same_boot
+        )
+        self._contents.used = used
+        return found
+
+    async def aclose(self) -> None:
+        """Save what is known, bring fresh blocks to the disk and close every file.
+
+        Only after this may the shutdown be marked as clean: a power cut right behind it must not find
+        bitmaps of blocks that were never written out.
+        """
+        try:
+            await self.flush()
+            paths = [path for sha1 in self._written if (path := self._contents.file_of(sha1)) is not None]
+            await trio.to_thread.run_sync(_sync_all, paths)
+        finally:
+            self._files.close()
+
+
+def _sync_all(paths: list[Path]) -> None:
+    for path in paths:
+        try:
+            files.sync(path)
+        except FileNotFoundError:
+            pass  # evicted meanwhile

@@ -1,0 +1,143 @@
+"""Contents that the service does not have yet: how they enter the cache and when they become ordinary.
+
+    a draft's file ── adopt ──> drafts/<sha1>, record_dirty (row)
+                                   … upload …
+    mark_clean (row) ── settle ──> blocks/ab/<sha1>
+
+`adopt` comes before the transaction with `record_dirty`, `settle` after the one with `mark_clean`; a
+crash between leaves a file in the drafts folder, which recovery.py puts right.
+
+Rule: a file in the drafts folder is never dropped nor evicted, whatever its row says.
+"""
+
+import errno
+import shutil
+from collections import Counter
+from pathlib import Path
+
+import trio
+
+from cmsfs import sqlite
+from cmsfs.cache import contents, files, rows
+
+
+class Dirty:
+    """The way of local contents into the cache."""
+
+    def __init__(self, db: sqlite.Database, known: contents.Contents, store: files.Files) -> None:
+        self._db = db
+        self._contents = known
+        self._files = store
+        self._adopting: Counter[str] = Counter()  # a file is being moved in right now
+
+    async def adopt(self, sha1: str, size: int, path: Path) -> None:
+        """Make a finished file the dirty content; it and its name are on the disk when this returns.
+
+        `path` is gone afterwards.  The caller records the row next, without another await between:
+        `settle` relies on standing behind it in the queue of writes.  Cancelled: nothing has happened,
+        or everything.  May be repeated after a crash: a file that was moved already is fine.
+        """
+        target = self._files.dirty(sha1)
+        row = rows.find(self._db, sha1)
+        self._adopting[sha1] += 1
+        try:
+            await trio.to_thread.run_sync(_move_in, path, target, size, row is not None and row.dirty)
+            file = files.File(target)
+            self._contents.replace(
+                contents.Content(sha1, size, bits=None, verified=True, dirty=True, file=file)
+            )
+        finally:
+            self._adopting[sha1] -= 1
+            if not self._adopting[sha1]:
+                del self._adopting[sha1]
+
+    def disown(self, sha1: str) -> None:
+        """Undo `adopt` after the transaction with its row has failed."""
+        content, row = self._contents.find(sha1), rows.find(self._db, sha1)
+        if content is not None and content.dirty and (row is None or not row.dirty):
+            self._contents.forget(content)
+            content.file.path.unlink(missing_ok=True)
+
+    async def settle(self, sha1: str) -> None:
+        """Move a content that is marked clean to the cache, where it may be evicted.
+
+        Does nothing if it has become dirty again.  Cancelled: it stays where it is until the next start.
+        """
+        content = self._contents.find(sha1)
+        if content is None or not content.dirty:
+            return
+
+        def is_clean(conn: sqlite.Connection) -> bool:
+            return rows.is_clean(conn, sha1)
+
+        # Asked in the queue of writes: behind the row of whatever was adopted before.
+        if not await self._db.write(is_clean) or self._has_changed(content):
+            return
+        source, target = content.file.path, self._files.cached(sha1)
+        # atomic: no await from the look at the content to the rename.
+        target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        try:
+            source.rename(target)
+        except FileNotFoundError:
+            return  # it was lost; the next read of it finds out
+        except OSError as error:
+            if error.errno != errno.EXDEV:
+                raise
+        else:
+            content.file.path = target
+            self._contents.settled(content)
+            return
+        await self._settle_by_copy(content, target)
+
+    def _has_changed(self, content: contents.Content) -> bool:
+        """Whether it was settled or adopted anew while we looked away."""
+        return content.dropped or not content.dirty or content.sha1 in self._adopting
+
+    async def _settle_by_copy(self, content: contents.Content, target: Path) -> None:
+        source, copy = content.file.path, self._files.new_copy()
+        try:
+            await trio.to_thread.run_sync(shutil.copyfile, source, copy)
+        except OSError:
+            copy.unlink(missing_ok=True)
+            raise
+        # atomic: no await from the look at the content to the end.
+        if self._has_changed(content):
+            copy.unlink()
+            return
+        copy.rename(target)
+        source.unlink()
+        self._files.retire(content.file)
+        content.file = files.File(target)
+        self._contents.settled(content)
+
+
+def move_across(source: Path, target: Path, copy: Path) -> None:
+    """Move a file, over `copy` (a name beside the target) if that is another file system."""
+    target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    try:
+        source.rename(target)
+    except OSError as error:
+        if error.errno != errno.EXDEV:
+            raise
+        shutil.copyfile(source, copy)
+        files.sync(copy)
+        copy.rename(target)
+        source.unlink()
+
+
+def _move_in(path: Path, target: Path, size: int, here: bool) -> None:
+    try:
+        found = path.stat().st_size
+    except FileNotFoundError:
+        path, found = target, target.stat().st_size
+    if found != size:
+        raise ValueError(f"{path} has {found} bytes, its content {size}")
+    if here and path != target and target.exists() and target.stat().st_size == size:
+        # Two files with the same bytes: the one that is recorded is not touched.
+        path.unlink()
+        return
+    files.sync(path)
+    path.rename(target)
+    files.sync(target.parent)
+    if path.parent != target.parent:
+        files.sync(path.parent)

@@ -1,0 +1,136 @@
+"""Making room: how much to evict, and which contents may go.
+
+The cache fills up to its limit and is then emptied to a lower mark in one go, so that a long download
+does not evict one content for each block.  What the rest of the machine needs (`keep_free`) comes
+first: the limit gives way to contents that may not be evicted, the free space does not.
+
+Rule: evicted are clean, unpinned contents, the longest unused first: closed ones; and if these are
+not enough, open ones that are not complete (their reader must be able to fetch blocks anyway).
+"""
+
+import errno
+import os
+from dataclasses import dataclass
+
+import trio
+
+from cmsfs import sqlite
+from cmsfs.cache import contents, files, rows
+
+# 2 GiB of the default 20: room for the next quarter of an hour of browsing.
+LOW_MARK = 0.9
+
+# Beyond the floor itself, so that the next block does not hit it again.
+FLOOR_SPARE = 0.1
+
+# Rows looked at in one go: evicting one takes some 40 µs of the loop.
+PAGE = 32
+
+# The figure of pinned bytes needs a walk of the table (15 ms at 100,000 rows, in a thread).
+PINNED_SECONDS = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """Bytes to free: `needed` at least, `wanted` if that costs only closed contents."""
+
+    needed: int
+    wanted: int
+
+
+def goal(*, used: int, limit: int, free: int, keep_free: int, nbytes: int) -> Goal | None:
+    """What to free before `nbytes` more come; None: nothing."""
+    over_limit = used + nbytes - limit
+    over_floor = keep_free + nbytes - free
+    needed = max(over_limit, over_floor)
+    if needed <= 0:
+        return None
+    to_low_mark = used + nbytes - int(limit * LOW_MARK)
+    to_spare = over_floor + int(keep_free * FLOOR_SPARE)
+    return Goal(needed, max(needed, to_low_mark if over_limit > 0 else 0, to_spare if over_floor > 0 else 0))
+
+
+class Room:
+    """Keeps the cache below its limit and the disk above its floor.
+
+    Downloads under way are not counted in: their windows (12 of 16 MiB at most) may overshoot the
+    limit for a moment, and the floor is larger than that.
+    """
+
+    def __init__(
+        self,
+        db: sqlite.Database,
+        known: contents.Contents,
+        store: files.Files,
+        *,
+        limit_bytes: int,
+        keep_free_bytes: int,
+    ) -> None:
+        self._db = db
+        self._contents = known
+        self._files = store
+        self._limit = limit_bytes
+        self._keep_free = keep_free_bytes
+        self._making = trio.Lock()
+        self._pinned = 0
+        self._pinned_at = float("-inf")
+
+    async def make(self, nbytes: int) -> None:
+        """Evict until `nbytes` fit; OSError with ENOSPC if the floor cannot be kept."""
+        # Held over an eviction: whoever comes meanwhile would evict the same amount once more.
+        async with self._making:
+            if (target := await self._goal(nbytes)) is None:
+                return
+            await self._contents.flush()  # the table's order is that of the last uses
+            left = target.wanted - await self._evict_closed(target.wanted)
+            left -= target.wanted - target.needed
+            if left > 0:
+                self._evict_partial(left)
+            await self._contents.flush()  # removes the files
+            if self._free() - nbytes < self._keep_free:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self._files.root))
+
+    async def _goal(self, nbytes: int) -> Goal | None:
+        used = self._contents.used
+        if used + nbytes > self._limit:
+            # Pinned contents were asked for one by one; they do not use up the room of the others.
+            if trio.current_time() - self._pinned_at > PINNED_SECONDS:
+                self._pinned = await self._db.query(rows.pinned_bytes)
+                self._pinned_at = trio.current_time()
+            used = max(0, used - self._pinned)
+        return goal(used=used, limit=self._limit, free=self._free(), keep_free=self._keep_free, nbytes=nbytes)
+
+    def _free(self) -> int:
+        found = os.statvfs(self._files.root)
+        return found.f_bavail * found.f_frsize
+
+    async def _evict_closed(self, wanted: int) -> int:
+        freed, after = 0, (0, "")
+        while freed < wanted:
+            # atomic: no await from reading a page of rows until its contents are dropped.
+            page = rows.evictable(self._db, PAGE, after=after)
+            for row in page:
+                content = self._contents.find(row.sha1)
+                if content is not None and not self._contents.in_use(content):
+                    freed += content.cached_bytes
+                    self._contents.drop(content)
+                if freed >= wanted:
+                    break
+            if len(page) < PAGE:
+                break
+            after = (page[-1].used_at, page[-1].sha1)
+            await trio.lowlevel.checkpoint()
+        return freed
+
+    def _evict_partial(self, needed: int) -> None:
+        """Begin open contents anew: a file larger than the cache is still read to its end."""
+        freed = 0
+        for content in self._contents.live():
+            if freed >= needed:
+                return
+            if content.complete or content.dirty or content.busy or not content.cached_bytes:
+                continue
+            row = rows.find(self._db, content.sha1)
+            if row is None or not (row.pinned or row.dirty):
+                freed += content.cached_bytes
+                self._contents.drop(content)

@@ -1,0 +1,63 @@
+"""Read-ahead: from the reads of one handle to the blocks that should be fetched before they are read.
+
+One `Window` a handle, no state elsewhere and no disk; the vfs calls `advance` with every read and hands
+the answer to hydrate as background work.
+
+Rule: the answer never holds blocks of the read itself, those are the reader's own demand.
+"""
+
+from cmsfs.cache import bitmap
+
+# The window starts small so that a reader of a file's head costs one block more, and ends where a
+# request is long enough for the connection to be the bottleneck.
+MAX_BLOCKS = 16
+
+# A window is refilled when half of it is used up: refilling block by block makes one request a MiB
+# (176 MB/s measured over loopback), half windows make few (344-371 MB/s).
+REFILL_AT = 0.5
+
+# The kernel sends the reads of one reader in several requests and out of order, and programs skip
+# headers: neither is a seek.
+NEAR_BYTES = bitmap.BLOCK
+
+
+class Window:
+    """What has been asked for ahead of one reader."""
+
+    def __init__(self, *, max_blocks: int = MAX_BLOCKS) -> None:
+        self._max_blocks = max_blocks
+        self._next: int | None = None  # the byte after the furthest one read in this sequence
+        self._blocks = 0  # the window's length; 0: no sequence of reads yet
+        self._asked = 0  # the first block not asked for
+
+    @property
+    def blocks(self) -> int:
+        """How far ahead of the reader blocks are wanted."""
+        return self._blocks
+
+    def advance(self, offset: int, length: int, size: int) -> tuple[int, int] | None:
+        """Note a read; the first and last block to fetch now, inclusive, or None."""
+        end = min(offset + length, size)
+        if end <= offset:
+            return None
+        if not self._continues(offset):
+            self._next, self._blocks = end, 0
+            self._asked = bitmap.blocks(end)
+            return None
+        self._next = max(self._next or 0, end)
+        here = bitmap.blocks(self._next)
+        self._asked = max(self._asked, here)
+        if self._asked - here > self._blocks * REFILL_AT:
+            return None
+        self._blocks = min(max(1, self._blocks * 2), self._max_blocks)
+        first, behind = self._asked, min(here + self._blocks, bitmap.blocks(size))
+        if first >= behind:
+            return None
+        self._asked = behind
+        return first, behind - 1
+
+    def _continues(self, offset: int) -> bool:
+        if self._next is None:
+            return False
+        ahead = max(self._next + NEAR_BYTES, self._asked * bitmap.BLOCK)
+        return self._next - NEAR_BYTES <= offset <= ahead

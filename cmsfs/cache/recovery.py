@@ -1,0 +1,152 @@
+"""Bringing table and folders together again at start.
+
+Whatever a killed process or a power cut left between a file and its row is put right here, before
+anything is read.  Bitmaps outlive a killed process, since the page cache does; after a power cut
+neither a bitmap nor a complete content can be trusted, because the cache is never synced.
+
+Rule: nothing of the drafts folder is ever deleted: what has no place in the table is reported.
+"""
+
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from cmsfs import sqlite
+from cmsfs.cache import bitmap, dirty, files, rows
+
+_SHA1 = re.compile(r"[0-9a-f]{40}")
+
+
+@dataclass(frozen=True, slots=True)
+class Recovered:
+    """What was found.  `lost`, `damaged` and `orphans` concern bytes that only this disk has."""
+
+    lost: list[str] = field(default_factory=list)  # dirty contents without a file
+    damaged: list[str] = field(default_factory=list)  # dirty contents whose file has another size
+    orphans: list[Path] = field(default_factory=list)  # files of contents in the drafts folder, without a row
+    settled: list[str] = field(
+        default_factory=list
+    )  # clean contents found in the drafts folder, now in the cache
+    dropped: list[str] = field(
+        default_factory=list
+    )  # cached contents that are not, or not surely, here any more
+    unverified: list[str] = field(default_factory=list)  # complete contents, hashed before they are read
+
+
+class _Plan:
+    """The changes to the table, collected while the folders are walked."""
+
+    def __init__(self, found: Recovered) -> None:
+        self.found = found
+        self.remove: list[str] = []
+        self.save: list[rows.Saved] = []
+        self.used = 0
+
+
+async def recover(db: sqlite.Database, store: files.Files, *, distrust: bool) -> tuple[Recovered, int]:
+    """Make rows and files agree; what was found, and the bytes that cached contents take up.
+
+    With `distrust` (an unclean stop, and another boot since) the bytes in the files may not be what
+    was written.  Interrupted: may be repeated.
+    """
+
+    def examine(conn: sqlite.Connection) -> _Plan:
+        return _examine(rows.everything(conn), store, distrust=distrust)
+
+    plan = await db.query(examine)
+
+    def txn(conn: sqlite.Connection) -> None:
+        rows.remove(conn, plan.remove)
+        rows.save(conn, plan.save)
+
+    if plan.remove or plan.save:
+        await db.write(txn)
+    return plan.found, plan.used
+
+
+def _examine(table: list[rows.Saved], store: files.Files, *, distrust: bool) -> _Plan:
+    plan = _Plan(Recovered())
+    cached = _cached_files(store.root)
+    drafted = {path.name: path for path in store.dirty_root.iterdir() if _SHA1.fullmatch(path.name)}
+    for row in table:
+        draft = drafted.pop(row.sha1, None)
+        file = cached.pop(row.sha1, None)
+        if row.dirty:
+            _examine_dirty(row, plan, store, draft=draft, file=file)
+            if distrust and row.verified:
+                plan.save.append(_changed(row, bits=None, verified=False))
+                plan.found.unverified.append(row.sha1)
+            continue
+        if draft is not None and _is_whole(draft, row.size):
+            # Uploaded and not settled, or adopted and not recorded: both times the bytes are whole.
+            dirty.move_across(draft, store.cached(row.sha1), store.new_copy())
+            plan.found.settled.append(row.sha1)
+            row = _changed(row, bits=None, verified=row.verified and row.bits is None)
+            plan.save.append(row)
+            file = store.cached(row.sha1)
+        elif draft is not None:
+            plan.found.orphans.append(draft)
+        _examine_clean(row, plan, file, distrust=distrust)
+    plan.found.orphans.extend(sorted(drafted.values()))
+    for path in cached.values():
+        path.unlink()
+    return plan
+
+
+def _examine_dirty(
+    row: rows.Saved, plan: _Plan, store: files.Files, *, draft: Path | None, file: Path | None
+) -> None:
+    if draft is None and file is not None and file.stat().st_size == row.size:
+        draft = store.dirty(row.sha1)
+        dirty.move_across(file, draft, store.dirty_root / f"{row.sha1}.copy")
+        file = None
+    if draft is None and row.size:
+        plan.found.lost.append(row.sha1)
+    elif draft is not None and draft.stat().st_size != row.size:
+        plan.found.damaged.append(row.sha1)
+    if file is not None:
+        file.unlink()
+
+
+def _is_whole(draft: Path, size: int) -> bool:
+    # A second name means that the draft it was made from is there and may be written again.
+    found = draft.stat()
+    return found.st_size == size and found.st_nlink == 1
+
+
+def _examine_clean(row: rows.Saved, plan: _Plan, file: Path | None, *, distrust: bool) -> None:
+    here = bitmap.present_bytes(row.bits, row.size)
+    sound = row.bits is None or bitmap.fits(row.bits, row.size)
+    if file is None and (not row.size or (row.pinned and sound and not here)):
+        return
+    if (
+        file is None
+        or file.stat().st_size != row.size
+        or not here
+        or not sound
+        or (distrust and row.bits is not None)
+    ):
+        plan.remove.append(row.sha1)
+        plan.found.dropped.append(row.sha1)
+        if file is not None:
+            file.unlink()
+        return
+    plan.used += here
+    if row.bits is None and (distrust or not row.verified):
+        plan.found.unverified.append(row.sha1)
+        if row.verified:
+            plan.save.append(_changed(row, bits=None, verified=False))
+
+
+def _cached_files(root: Path) -> dict[str, Path]:
+    found: dict[str, Path] = {}
+    for entry in root.iterdir():
+        if files.is_left_over(entry.name):
+            entry.unlink()
+        elif entry.is_dir():
+            found |= {path.name: path for path in entry.iterdir() if _SHA1.fullmatch(path.name)}
+    return found
+
+
+def _changed(row: rows.Saved, *, bits: bytes | None, verified: bool) -> rows.Saved:
+    return rows.Saved(row.sha1, row.size, bits, verified, row.dirty, row.pinned, row.used_at)

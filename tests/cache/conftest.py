@@ -1,0 +1,105 @@
+"""A cache in folders of its own, and contents to put into it."""
+
+import functools
+import hashlib
+import random
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from cmsfs import sqlite
+from cmsfs.cache import bitmap, blocks
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Bytes and what they are called."""
+
+    data: bytes
+
+    @property
+    def size(self) -> int:
+        return len(self.data)
+
+    @functools.cached_property
+    def sha1(self) -> str:
+        return hashlib.sha1(self.data).hexdigest()
+
+    def block(self, index: int) -> bytes:
+        return self.data[index * blocks.BLOCK : (index + 1) * blocks.BLOCK]
+
+    @property
+    def blocks(self) -> int:
+        return bitmap.blocks(self.size)
+
+
+class Cache(blocks.Blocks):
+    """The cache, and what a test does with it again and again."""
+
+    async def put(self, sample: Sample, *indices: int) -> None:
+        """Write some blocks, or all of them."""
+        for index in indices or range(sample.blocks):
+            await self.write_block(sample.sha1, sample.size, index, sample.block(index))
+
+    async def get(self, sample: Sample, offset: int = 0, length: int | None = None) -> bytes:
+        count = sample.size if length is None else length
+        return bytes(await self.read(sample.sha1, sample.size, offset, count))
+
+    async def adopt(self, db: sqlite.Database, sample: Sample, path: Path) -> None:
+        """Bring in a local file as the journal does."""
+        path.write_bytes(sample.data)
+        await self.adopt_dirty(sample.sha1, sample.size, path)
+        await db.write(lambda conn: self.record_dirty(conn, sample.sha1, sample.size), durable=True)
+
+    def absent(self, sample: Sample) -> list[tuple[int, int]]:
+        return self.missing(sample.sha1, sample.size, 0, sample.blocks)
+
+    def abandon(self) -> None:
+        """What a killed process leaves: descriptors closed, nothing written."""
+        self._files.close()
+
+
+MakeSample = Callable[[int], Sample]
+OpenCache = Callable[..., Cache]
+
+
+@pytest.fixture
+def sample() -> MakeSample:
+    """`sample(size)`: bytes that no other sample has."""
+    source = random.Random(20)
+    return lambda size: Sample(source.randbytes(size))
+
+
+@pytest.fixture
+def folders(tmp_path: Path) -> tuple[Path, Path]:
+    """Where cached and dirty contents go."""
+    return tmp_path / "blocks", tmp_path / "drafts"
+
+
+@pytest.fixture
+def open_cache(db: sqlite.Database, folders: tuple[Path, Path]) -> OpenCache:
+    """`open_cache(limit_bytes=…)`: a cache over the test's database and folders, not recovered yet."""
+
+    def make(*, limit_bytes: int = 1024**3, keep_free_bytes: int = 0, **more: object) -> Cache:
+        return Cache(db, *folders, limit_bytes=limit_bytes, keep_free_bytes=keep_free_bytes, **more)  # type: ignore[arg-type]
+
+    return make
+
+
+@pytest.fixture
+async def cache(open_cache: OpenCache) -> AsyncIterator[Cache]:
+    """An empty cache."""
+    async with started(open_cache()) as found:
+        yield found
+
+
+@asynccontextmanager
+async def started(found: Cache) -> AsyncIterator[Cache]:
+    await found.recover(clean_shutdown=True, same_boot=True)
+    try:
+        yield found
+    finally:
+        await found.aclose()

@@ -1,0 +1,54 @@
+"""Bitmaps against sets of numbers."""
+
+import itertools
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cmsfs.cache import bitmap
+from cmsfs.cache.bitmap import BLOCK
+
+sizes = st.one_of(
+    st.integers(0, 40 * BLOCK),
+    st.builds(lambda n, d: max(0, n * BLOCK + d), st.integers(0, 40), st.integers(-1, 1)),
+)
+
+
+@given(sizes, st.sets(st.integers(0, 40)), st.integers(0, 40), st.integers(0, 40))
+def test_a_bitmap_says_what_a_set_says(size: int, chosen: set[int], first: int, length: int) -> None:
+    count = bitmap.blocks(size)
+    here = {index for index in chosen if index < count}
+    bits = bitmap.empty(size)
+    for index in here:
+        bitmap.add(bits, index)
+    assert bitmap.fits(bits, size)
+    assert [index for index in range(count) if bitmap.has(bits, index)] == sorted(here)
+    assert bitmap.absent(bits, size) == count - len(here)
+    assert bitmap.present_bytes(bits, size) == sum(bitmap.block_length(size, index) for index in here)
+
+    last = min(first + length, count - 1)
+    runs = bitmap.missing(bits, first, last)
+    listed = [index for start, end in runs for index in range(start, end + 1)]
+    assert listed == [index for index in range(first, last + 1) if index not in here]
+    assert all(start <= end for start, end in runs)
+    assert all(before[1] + 1 < after[0] for before, after in itertools.pairwise(runs))
+
+
+def test_no_bitmap_means_every_block() -> None:
+    assert bitmap.missing(None, 0, 9) == []
+    assert bitmap.absent(None, 10 * BLOCK) == 0
+    assert bitmap.present_bytes(None, 12345) == 12345
+    assert bitmap.has(None, 7)
+
+
+def test_a_stored_bitmap_with_stray_bits_does_not_fit() -> None:
+    assert not bitmap.fits(b"\x02", BLOCK)
+    assert not bitmap.fits(b"\x01\x00", BLOCK)
+    assert not bitmap.fits(b"", 1)
+
+
+def test_bits_are_counted_from_the_low_end_of_the_first_byte() -> None:
+    bits = bitmap.empty(10 * BLOCK)
+    bitmap.add(bits, 0)
+    bitmap.add(bits, 9)
+    assert bytes(bits) == b"\x01\x02"

@@ -1,0 +1,132 @@
+"""Making room."""
+
+import errno
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cmsfs import sqlite
+from cmsfs.cache import eviction
+from cmsfs.cache.blocks import BLOCK
+from tests.cache.conftest import Cache, MakeSample, OpenCache, Sample, started
+
+
+class Clock:
+    """Time that goes on by a minute with each look."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        self.now += 60
+        return self.now
+
+
+@given(*[st.integers(0, 10**9)] * 5)
+def test_a_goal_reached_leaves_limit_and_floor_kept(
+    used: int, limit: int, free: int, keep_free: int, nbytes: int
+) -> None:
+    goal = eviction.goal(used=used, limit=limit, free=free, keep_free=keep_free, nbytes=nbytes)
+    freed = 0
+    if goal is not None:
+        assert 0 < goal.needed <= goal.wanted
+        freed = goal.needed
+    assert used - freed + nbytes <= limit or used - freed < 0
+    assert free + freed - nbytes >= keep_free
+
+
+async def fill(cache: Cache, sample: MakeSample, count: int) -> list[Sample]:
+    contents = [sample(BLOCK) for _ in range(count)]
+    for content in contents:
+        await cache.put(content)
+    return contents
+
+
+def here(cache: Cache, contents: list[Sample]) -> list[bool]:
+    return [cache.is_complete(content.sha1) for content in contents]
+
+
+async def test_the_longest_unused_go_first_down_to_the_low_mark(
+    open_cache: OpenCache, sample: MakeSample, folders: tuple[Path, Path]
+) -> None:
+    async with started(open_cache(limit_bytes=20 * BLOCK, clock=Clock())) as cache:
+        contents = await fill(cache, sample, 20)
+        await cache.make_room(0)
+        assert all(here(cache, contents))
+        await cache.get(contents[0])
+        await cache.make_room(BLOCK)
+        assert here(cache, contents) == [True, False, False, False] + [True] * 16
+        assert cache.usage() == 17 * BLOCK
+        assert len([path for path in folders[0].rglob("*") if path.is_file()]) == 17
+
+
+async def test_open_pinned_and_dirty_contents_stay(
+    open_cache: OpenCache, db: sqlite.Database, sample: MakeSample, tmp_path: Path
+) -> None:
+    async with started(open_cache(limit_bytes=4 * BLOCK, clock=Clock())) as cache:
+        opened, pinned, dirty = sample(BLOCK), sample(2 * BLOCK), sample(BLOCK)
+        cache.open(opened.sha1, opened.size)
+        await db.write(lambda conn: cache.pin(conn, pinned.sha1, pinned.size))
+        await cache.adopt(db, dirty, tmp_path / "draft")
+        for content in (opened, pinned):
+            await cache.put(content)
+        rest = await fill(cache, sample, 4)
+        await cache.make_room(8 * BLOCK)
+        assert here(cache, [opened, pinned, dirty]) == [True] * 3
+        assert here(cache, rest) == [False] * 4
+        assert await cache.get(dirty) == dirty.data
+
+        cache.close(opened.sha1)
+        await db.write(lambda conn: cache.unpin(conn, pinned.sha1))
+        await cache.make_room(8 * BLOCK)
+        assert here(cache, [opened, pinned, dirty]) == [False, False, True]
+
+
+async def test_pinned_contents_do_not_use_up_the_room_of_the_others(
+    open_cache: OpenCache, db: sqlite.Database, sample: MakeSample
+) -> None:
+    async with started(open_cache(limit_bytes=4 * BLOCK)) as cache:
+        pinned = sample(8 * BLOCK)
+        await db.write(lambda conn: cache.pin(conn, pinned.sha1, pinned.size))
+        await cache.put(pinned)
+        others = await fill(cache, sample, 3)
+        await cache.make_room(BLOCK)
+        assert all(here(cache, [pinned, *others]))
+
+
+async def test_a_content_larger_than_the_cache_is_read_to_its_end(
+    open_cache: OpenCache, sample: MakeSample
+) -> None:
+    async with started(open_cache(limit_bytes=3 * BLOCK)) as cache:
+        film = sample(10 * BLOCK)
+        cache.open(film.sha1, film.size)
+        for index in range(film.blocks):
+            await cache.make_room(BLOCK)
+            await cache.put(film, index)
+            assert await cache.get(film, index * BLOCK, BLOCK) == film.block(index)
+            assert cache.usage() <= 3 * BLOCK
+        cache.close(film.sha1)
+
+
+async def test_a_disk_that_must_keep_its_room_takes_nothing(
+    open_cache: OpenCache, sample: MakeSample
+) -> None:
+    async with started(open_cache(keep_free_bytes=10**18)) as cache:
+        contents = await fill(cache, sample, 3)
+        with pytest.raises(OSError) as caught:
+            await cache.make_room(BLOCK)
+        assert caught.value.errno == errno.ENOSPC
+        assert here(cache, contents) == [False] * 3
+
+
+async def test_a_content_evicted_under_a_reader_is_missing_not_wrong(
+    open_cache: OpenCache, sample: MakeSample
+) -> None:
+    async with started(open_cache(limit_bytes=BLOCK)) as cache:
+        first, second = await fill(cache, sample, 2)
+        await cache.make_room(BLOCK)
+        assert here(cache, [first, second]) == [False, False]
+        await cache.put(first)
+        assert await cache.get(first) == first.data

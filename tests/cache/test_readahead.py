@@ -1,0 +1,110 @@
+"""The read-ahead window, as a reader would see it."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cmsfs.cache import bitmap, readahead
+from cmsfs.cache.bitmap import BLOCK
+
+KIB = 1024
+
+
+def scan(
+    window: readahead.Window, size: int, step: int, start: int = 0, end: int | None = None
+) -> list[tuple[int, int, int]]:
+    """Read from `start` to the end; (block being read, first, last) of each prefetch."""
+    asked = []
+    for offset in range(start, end or size, step):
+        found = window.advance(offset, step, size)
+        if found is not None:
+            asked.append((offset // BLOCK, *found))
+    return asked
+
+
+def test_the_first_read_fetches_nothing_ahead() -> None:
+    assert readahead.Window().advance(0, 128 * KIB, 100 * BLOCK) is None
+
+
+def test_a_sequential_reader_gets_windows_that_double_and_are_refilled_when_half_used() -> None:
+    asked = scan(readahead.Window(), 64 * BLOCK, 128 * KIB)
+    assert asked[:4] == [(0, 1, 1), (1, 2, 3), (2, 4, 6), (4, 7, 12)]
+    lengths = [last - first + 1 for _, first, last in asked]
+    assert max(lengths) <= readahead.MAX_BLOCKS
+    assert lengths[6] == readahead.MAX_BLOCKS // 2
+
+
+@given(
+    st.integers(1, 60 * BLOCK), st.sampled_from([4 * KIB, 100_000, 128 * KIB, BLOCK, 3 * BLOCK]), st.data()
+)
+def test_a_scan_asks_for_every_later_block_once_and_before_it_is_read(
+    size: int, step: int, data: st.DataObject
+) -> None:
+    start = data.draw(st.integers(0, size // 2))
+    step = max(step, size // 400)
+    asked = scan(readahead.Window(), size, step, start)
+    ahead = [block for _, first, last in asked for block in range(first, last + 1)]
+    assert len(ahead) == len(set(ahead))
+    assert ahead == sorted(ahead)
+    own = {start // BLOCK, *range(start // BLOCK, min(start + 2 * step - 1, size - 1) // BLOCK + 1)}
+    if step <= BLOCK:
+        rest = set(range(start // BLOCK, bitmap.blocks(size)))
+        assert rest - own <= set(ahead) <= rest
+    assert all(
+        at < first <= last <= at + 3 + readahead.MAX_BLOCKS + step // BLOCK for at, first, last in asked
+    )
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 30 * BLOCK), st.integers(0, 2 * BLOCK)), max_size=60),
+    st.integers(0, 20 * BLOCK),
+)
+def test_whatever_is_read_the_answer_is_within_the_content_and_the_window(
+    reads: list[tuple[int, int]], size: int
+) -> None:
+    window = readahead.Window()
+    for offset, length in reads:
+        found = window.advance(offset, length, size)
+        assert 0 <= window.blocks <= readahead.MAX_BLOCKS
+        if found is not None:
+            first, last = found
+            assert 0 <= first <= last < bitmap.blocks(size)
+            assert last - first < readahead.MAX_BLOCKS
+
+
+def test_a_far_seek_starts_over() -> None:
+    window = readahead.Window()
+    scan(window, 40 * BLOCK, 128 * KIB)
+    size = 1000 * BLOCK
+    assert window.advance(500 * BLOCK, 128 * KIB, size) is None
+    assert window.blocks == 0
+    assert window.advance(500 * BLOCK + 128 * KIB, 128 * KIB, size) == (501, 501)
+
+
+def test_random_reads_fetch_nothing_ahead() -> None:
+    window = readahead.Window()
+    size = 10_000 * BLOCK
+    assert all(window.advance((i * 3571 % 10_000) * BLOCK, 4 * KIB, size) is None for i in range(200))
+
+
+def test_reads_out_of_order_and_small_skips_are_no_seek() -> None:
+    window, size, step = readahead.Window(), 100 * BLOCK, 128 * KIB
+    for base in range(0, 20 * BLOCK, 4 * step):
+        for part in (0, 2, 1, 3):  # as the kernel sends them
+            window.advance(base + part * step, step, size)
+    assert window.blocks == readahead.MAX_BLOCKS
+    window.advance(20 * BLOCK + 900 * KIB, step, size)
+    assert window.blocks == readahead.MAX_BLOCKS
+
+
+def test_a_skip_into_what_was_asked_for_is_no_seek() -> None:
+    window, size = readahead.Window(), 100 * BLOCK
+    scan(window, size, 128 * KIB, end=32 * BLOCK)
+    assert window.advance(40 * BLOCK, 128 * KIB, size) is not None
+    assert window.blocks == readahead.MAX_BLOCKS
+
+
+def test_a_read_past_the_end_changes_nothing() -> None:
+    window = readahead.Window()
+    assert window.advance(5, 10, 0) is None
+    assert window.advance(10, 0, 100) is None
+    assert window.blocks == 0

@@ -1,0 +1,173 @@
+"""After a stop of any kind: rows and files agree again."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from cmsfs import errors, sqlite
+from cmsfs.cache.blocks import BLOCK
+from tests.cache.conftest import Cache, MakeSample, OpenCache, started
+
+
+async def test_after_a_power_cut_parts_go_and_wholes_are_checked_before_they_are_read(
+    open_cache: OpenCache, db: sqlite.Database, sample: MakeSample, folders: tuple[Path, Path]
+) -> None:
+    part, sound, flipped = sample(3 * BLOCK), sample(2 * BLOCK), sample(BLOCK)
+    async with started(open_cache()) as first:
+        await first.put(part, 1)
+        await first.put(sound)
+        await first.put(flipped)
+    place = folders[0] / flipped.sha1[:2] / flipped.sha1
+    place.write_bytes(bytes(BLOCK))
+    cache = open_cache()
+    found = await cache.recover(clean_shutdown=False, same_boot=False)
+    assert found.dropped == [part.sha1]
+    assert sorted(found.unverified) == sorted([sound.sha1, flipped.sha1])
+    assert cache.path(sound.sha1) is None
+    assert cache.absent(part) == [(0, 2)]
+    assert await cache.get(sound) == sound.data
+    assert cache.path(sound.sha1) is not None
+    with pytest.raises(errors.MissingBlocks):
+        await cache.get(flipped)
+    await cache.verify_all()
+    assert db.row("SELECT 1 FROM content WHERE verified = 0") is None
+    assert cache.usage() == sound.size
+    await cache.aclose()
+
+
+async def test_a_check_in_the_background_drops_what_is_wrong(
+    open_cache: OpenCache, sample: MakeSample, folders: tuple[Path, Path]
+) -> None:
+    contents = [sample(1000 + n) for n in range(5)]
+    async with started(open_cache()) as first:
+        for content in contents:
+            await first.put(content)
+    (folders[0] / contents[2].sha1[:2] / contents[2].sha1).write_bytes(bytes(1002))
+    cache = open_cache()
+    await cache.recover(clean_shutdown=False, same_boot=False)
+    await cache.verify_all()
+    assert [cache.is_complete(content.sha1) for content in contents] == [True, True, False, True, True]
+    assert await cache.complete_path(contents[2].sha1) is None
+    await cache.aclose()
+
+
+async def test_rows_without_files_and_files_without_rows_go(
+    open_cache: OpenCache, db: sqlite.Database, sample: MakeSample, folders: tuple[Path, Path]
+) -> None:
+    gone, cut, stray = sample(1000), sample(2000), sample(3000)
+    async with started(open_cache()) as first:
+        for content in (gone, cut, stray):
+            await first.put(content)
+    (folders[0] / gone.sha1[:2] / gone.sha1).unlink()
+    os.truncate(folders[0] / cut.sha1[:2] / cut.sha1, 10)
+    await db.write(lambda conn: conn.execute("DELETE FROM content WHERE sha1 = ?", (stray.sha1,)))
+    (folders[0] / ".gone-1-1").write_bytes(b"x")
+    (folders[0] / ".copy-1-1").write_bytes(b"x")
+    async with started(open_cache()) as cache:
+        assert cache.usage() == 0
+        assert [path for path in folders[0].rglob("*") if path.is_file()] == []
+        assert db.rows("SELECT 1 FROM content") == []
+
+
+async def test_local_contents_are_looked_for_in_both_places_and_never_deleted(
+    open_cache: OpenCache, db: sqlite.Database, sample: MakeSample, tmp_path: Path, folders: tuple[Path, Path]
+) -> None:
+    fine, moved, lost, cut = sample(10), sample(20), sample(30), sample(40)
+    async with started(open_cache()) as first:
+        for content in (fine, moved, lost, cut):
+            await first.adopt(db, content, tmp_path / "draft")
+    (folders[0] / moved.sha1[:2]).mkdir()
+    (folders[1] / moved.sha1).rename(folders[0] / moved.sha1[:2] / moved.sha1)
+    (folders[1] / lost.sha1).unlink()
+    os.truncate(folders[1] / cut.sha1, 3)
+    orphan = sample(50)
+    (folders[1] / orphan.sha1).write_bytes(orphan.data)
+    (folders[1] / "17").write_bytes(b"a draft of the journal's")
+    cache = open_cache()
+    found = await cache.recover(clean_shutdown=False, same_boot=True)
+    assert (found.lost, found.damaged) == ([lost.sha1], [cut.sha1])
+    assert found.orphans == [folders[1] / orphan.sha1]
+    assert found.dropped == found.settled == found.unverified == []
+    assert await cache.get(moved) == moved.data
+    assert cache.path(moved.sha1) == folders[1] / moved.sha1
+    assert {path.name for path in folders[1].iterdir()} == {
+        fine.sha1, moved.sha1, cut.sha1, orphan.sha1, "17",
+    }  # fmt: skip
+    await cache.aclose()
+
+
+async def test_an_upload_cut_off_before_the_file_moved_is_settled(
+    open_cache: OpenCache, db: sqlite.Database, sample: MakeSample, tmp_path: Path, folders: tuple[Path, Path]
+) -> None:
+    content = sample(BLOCK + 1)
+    first = open_cache()
+    await first.recover(clean_shutdown=True, same_boot=True)
+    await first.adopt(db, content, tmp_path / "draft")
+    await db.write(lambda conn: first.mark_clean(conn, content.sha1))
+    first.abandon()
+    cache = open_cache()
+    found = await cache.recover(clean_shutdown=False, same_boot=True)
+    assert found.settled == [content.sha1]
+    assert cache.path(content.sha1) == folders[0] / content.sha1[:2] / content.sha1
+    assert await cache.get(content) == content.data
+    assert cache.usage() == content.size
+    cache.abandon()
+
+
+async def test_a_file_that_is_still_a_draft_under_another_name_stays_out_of_the_cache(
+    open_cache: OpenCache, sample: MakeSample, tmp_path: Path, folders: tuple[Path, Path]
+) -> None:
+    content = sample(100)
+    first = open_cache()
+    await first.recover(clean_shutdown=True, same_boot=True)
+    await first.put(content)
+    draft = folders[1] / "17"
+    draft.write_bytes(content.data)
+    os.link(draft, folders[1] / "17.sealed")
+    await first.adopt_dirty(content.sha1, content.size, folders[1] / "17.sealed")
+    first.abandon()  # before the transaction
+    cache = open_cache()
+    found = await cache.recover(clean_shutdown=False, same_boot=True)
+    assert found.orphans == [folders[1] / content.sha1]
+    assert found.settled == []
+    found.orphans[0].unlink()
+    draft.write_bytes(bytes(100))
+    with pytest.raises(errors.MissingBlocks):
+        await cache.get(content)
+    cache.abandon()
+
+
+async def test_a_pin_outlives_the_loss_of_the_bytes(
+    open_cache: OpenCache, db: sqlite.Database, sample: MakeSample, folders: tuple[Path, Path]
+) -> None:
+    waiting, lost = sample(BLOCK), sample(2 * BLOCK)
+    async with started(open_cache()) as first:
+        for content in (waiting, lost):
+            await db.write(lambda conn, c=content: first.pin(conn, c.sha1, c.size))  # type: ignore[misc]
+        await first.put(lost)
+    (folders[0] / lost.sha1[:2] / lost.sha1).unlink()
+    async with started(open_cache()) as cache:
+        assert cache.absent(waiting) == [(0, 0)]
+        assert cache.absent(lost) == [(0, 1)]
+        assert db.rows(
+            "SELECT 1 FROM content WHERE pinned = 1 AND bitmap IS NOT NULL AND verified = 0 LIMIT 3"
+        )
+        await cache.put(lost)
+    found = db.rows("SELECT sha1, pinned, verified FROM content ORDER BY size")
+    assert [tuple(row) for row in found] == [(waiting.sha1, 1, 0), (lost.sha1, 1, 1)]
+
+
+async def test_a_cache_that_was_closed_is_as_it_was(open_cache: OpenCache, sample: MakeSample) -> None:
+    contents = [sample(size) for size in (1, BLOCK, 4 * BLOCK, 5 * BLOCK)]
+    async with started(open_cache()) as first:
+        for content in contents[:-1]:
+            await first.put(content)
+        await first.put(contents[-1], 0, 4)
+    cache: Cache = open_cache()
+    found = await cache.recover(clean_shutdown=True, same_boot=False)
+    assert (found.dropped, found.unverified) == ([], [])
+    for content in contents[:-1]:
+        assert await cache.get(content) == content.data
+    assert cache.absent(contents[-1]) == [(1, 3)]
+    cache.abandon()
