@@ -1,0 +1,1 @@
+"""Durable write-back: drafts, operations, recovery."""

@@ -1,0 +1,275 @@
+"""Drafts: content being written, laid over the content it started from.
+
+A draft is a sparse file and a set of extents; what the extents do not cover shows the base content, and
+beyond the base, zeros.  So changing ten bytes of a large file neither downloads nor copies it.  When the
+last writer is gone and the settle time has passed the draft is sealed: holes are filled from the base,
+the file is fsynced and hashed, and from then on it *is* content (`cmsfs.cache.blocks`).
+
+Calls that change a draft are ordered by its lock, under which nothing but the local disk is awaited.
+Rule: `record` is what makes a write survive the process; whoever acknowledges a close calls it first.
+"""
+
+import os
+import time
+from pathlib import Path
+from sqlite3 import Connection
+
+import trio
+
+from cmsfs.journal.extents import Extents
+from cmsfs.replica.nodes import Content, Ino
+from cmsfs.sqlite import Database
+
+# A thread hop costs 85 µs: worth it when the copy into the page cache takes about as long.
+THREAD_FROM = 128 * 1024
+
+
+class Draft:
+    """The draft of one node.  `Drafts` hands them out, one object for a draft at a time."""
+
+    def __init__(self, draft_id: int, ino: Ino, path: Path, base: tuple[str, int] | None) -> None:
+        self.id = draft_id
+        self.ino = ino
+        self.path = path
+        self.base_sha1: str | None = base[0] if base else None
+        self.base_total = base[1] if base else 0
+        self.base_size = self.base_total
+        self.size = self.base_total
+        self.extents = Extents()
+        self.writers = 0
+        # When the bytes last changed; None: not since the node's time was set.
+        self.mtime_ns: int | None = None
+        # Counts changes of the bytes: whoever works on them unlocked sees whether they moved on.
+        self.generation = 0
+        self.sealed = False
+        self.dropped = False
+        self.lock = trio.Lock()
+        # Set when the draft is no more; `content` then says what it became (None: it was dropped).
+        self.replaced = trio.Event()
+        self.content: tuple[str, int] | None = None
+        self._fd: int | None = None
+        self._users = 0
+        self._recorded = -1
+
+    # ---- file descriptor: open while anybody reads, writes or seals ----
+
+    def acquire(self) -> int:
+        """The open file; pair with `release`."""
+        if self._fd is None:
+            self._fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._users += 1
+        return self._fd
+
+    def release(self) -> None:
+        self._users -= 1
+        if not self._users and self._fd is not None:
+            os.close(self._fd)
+            self._fd = None
+
+    # ---- bytes ----
+
+    async def write(self, offset: int, data: bytes | memoryview) -> int:
+        """Put `data` at `offset`; the number of bytes written.
+
+        Cancelled: the bytes may be in the file, and count only if they are.
+        """
+        async with self.lock:
+            fd = self.acquire()
+            try:
+                if len(data) >= THREAD_FROM:
+                    await trio.to_thread.run_sync(_pwrite_all, fd, data, offset)
+                else:
+                    _pwrite_all(fd, data, offset)
+                end = offset + len(data)
+                self.extents.add(offset, end)
+                self.size = max(self.size, end)
+                self._changed()
+            finally:
+                self.release()
+        return len(data)
+
+    async def truncate(self, size: int) -> None:
+        """Cut or lengthen (with zeros) to `size`."""
+        async with self.lock:
+            fd = self.acquire()
+            try:
+                if size < self.size:
+                    # Bytes beyond the end must not come back when the file grows again.
+                    os.ftruncate(fd, size)
+                    self.extents.clip(size)
+                    self.base_size = min(self.base_size, size)
+                self.size = size
+                self._changed()
+            finally:
+                self.release()
+
+    def _changed(self) -> None:
+        self.generation += 1
+        self.mtime_ns = time.time_ns()
+
+    async def fill(self, offset: int, data: bytes) -> None:
+        """Put bytes of the base where the draft still shows the base; what was written meanwhile stays."""
+        async with self.lock:
+            fd = self.acquire()
+            try:
+                for start, end, where in self.pieces(offset, len(data)):
+                    if where == "base":
+                        _pwrite_all(fd, memoryview(data)[start - offset : end - offset], start)
+                        self.extents.add(start, end)
+            finally:
+                self.release()
+
+    def pieces(self, offset: int, length: int) -> list[tuple[int, int, str]]:
+        """Where the bytes of a range are: runs `(start, end, "draft" | "base" | "zero")`, up to the size."""
+        result: list[tuple[int, int, str]] = []
+        for start, end, held in self.extents.pieces(offset, min(offset + length, self.size)):
+            if held:
+                result.append((start, end, "draft"))
+                continue
+            if start < self.base_size:
+                result.append((start, min(end, self.base_size), "base"))
+            if end > self.base_size:
+                result.append((max(start, self.base_size), end, "zero"))
+        return result
+
+    def read_held(self, start: int, end: int) -> bytes:
+        """The bytes of a run that the draft file holds."""
+        fd = self.acquire()
+        try:
+            return os.pread(fd, end - start, start).ljust(end - start, b"\0")
+        finally:
+            self.release()
+
+    def holes(self) -> list[tuple[int, int]]:
+        """Ranges that still come from the base."""
+        return [(start, end) for start, end, where in self.pieces(0, self.size) if where == "base"]
+
+    # ---- durability ----
+
+    @property
+    def is_recorded(self) -> bool:
+        """Whether the row says what the file holds."""
+        return self._recorded == self.generation
+
+    def record(self, conn: Connection) -> int:
+        """Write what the draft holds into its row and its node's size, inside the caller's transaction.
+
+        From the commit on, a killed process does not lose it; hand the number to `recorded` then.
+        """
+        generation, size, extents = self.generation, self.size, self.extents.to_json()
+        conn.execute(
+            "UPDATE draft SET base_size = ?, size = ?, extents = ? WHERE id = ?",
+            (self.base_size, size, extents, self.id),
+        )
+        conn.execute(
+            "UPDATE node SET size = ?1, mtime_ns = coalesce(?2, mtime_ns),"
+            " ctime_ns = max(ctime_ns, coalesce(?2, 0)) WHERE ino = ?3 AND draft = ?4",
+            (size, self.mtime_ns, self.ino, self.id),
+        )
+        return generation
+
+    def recorded(self, generation: int) -> None:
+        """The transaction of the `record` that returned this number is committed."""
+        self._recorded = max(self._recorded, generation)
+
+    async def fsync(self) -> None:
+        """Wait until the bytes are on the disk."""
+        fd = self.acquire()
+        try:
+            await trio.to_thread.run_sync(os.fsync, fd)
+        finally:
+            self.release()
+
+
+class Drafts:
+    """All drafts of an account: made, found again after a restart, dropped."""
+
+    def __init__(self, db: Database, root: Path) -> None:
+        self._db = db
+        self.root = root
+        self._live: dict[int, Draft] = {}
+
+    def path(self, draft_id: int) -> Path:
+        return self.root / f"{draft_id}.draft"
+
+    @staticmethod
+    def insert(conn: Connection, ino: Ino, base: tuple[str, int] | None) -> int:
+        """The row of a new draft of `ino` over `base` (SHA-1, size), inside the caller's transaction; its id.
+
+        Hand the id to `started` after the commit.
+        """
+        sha1, size = base or (None, 0)
+        cursor = conn.execute(
+            "INSERT INTO draft(base_sha1, base_total, base_size, size) VALUES (?, ?, ?, ?)",
+            (sha1, size, size, size),
+        )
+        conn.execute("UPDATE node SET draft = ? WHERE ino = ?", (cursor.lastrowid, ino))
+        assert cursor.lastrowid is not None
+        return cursor.lastrowid
+
+    def started(self, draft_id: int, ino: Ino, base: tuple[str, int] | None) -> Draft:
+        """The draft whose row was just committed."""
+        draft = Draft(draft_id, ino, self.path(draft_id), base)
+        draft._recorded = draft.generation
+        self._live[draft_id] = draft
+        return draft
+
+    def find(self, draft_id: int) -> Draft | None:
+        """The draft of this id, loaded from its row if nobody has it yet."""
+        if draft := self._live.get(draft_id):
+            return draft
+        row = self._db.row(
+            "SELECT d.*, n.ino FROM draft d JOIN node n ON n.draft = d.id WHERE d.id = ?", draft_id
+        )
+        if row is None:
+            return None
+        base = (row["base_sha1"], row["base_total"]) if row["base_sha1"] is not None else None
+        draft = Draft(draft_id, row["ino"], self.path(draft_id), base)
+        draft.base_size, draft.size = row["base_size"], row["size"]
+        draft.extents = Extents.from_json(row["extents"])
+        draft._recorded = draft.generation
+        self._live[draft_id] = draft
+        return draft
+
+    def base(self, draft: Draft) -> Content | None:
+        """The content under a draft, with where the service has it as of now."""
+        if draft.base_sha1 is None:
+            return None
+        row = self._db.row("SELECT remote_id, version, base_sha1 FROM node WHERE ino = ?", draft.ino)
+        # The service has it if it is still the version that the node is based on.
+        there = row is not None and row["base_sha1"] == draft.base_sha1
+        where = (row["remote_id"], row["version"]) if row is not None and there else (None, None)
+        return Content(draft.base_sha1, draft.base_total, *where)
+
+    def is_busy(self, ino: Ino) -> bool:
+        """Whether the node's draft is open for writing."""
+        row = self._db.row("SELECT draft FROM node WHERE ino = ?", ino)
+        draft = self._live.get(row["draft"]) if row and row["draft"] is not None else None
+        return draft is not None and draft.writers > 0
+
+    @staticmethod
+    def delete(conn: Connection, draft_id: int) -> None:
+        """Delete a draft's row, inside the caller's transaction; follow it by `gone`."""
+        conn.execute("UPDATE node SET draft = NULL WHERE draft = ?", (draft_id,))
+        conn.execute("DELETE FROM draft WHERE id = ?", (draft_id,))
+
+    def gone(self, draft_id: int, *, unlink: bool = True) -> None:
+        """The row is deleted: forget the object and (unless the file lives on as content) the file."""
+        draft = self._live.pop(draft_id, None)
+        if draft is not None:
+            draft.dropped = True
+            draft.replaced.set()
+        if unlink:
+            self.path(draft_id).unlink(missing_ok=True)
+
+    def live(self) -> list[Draft]:
+        """The drafts that somebody holds in memory."""
+        return list(self._live.values())
+
+
+def _pwrite_all(fd: int, data: bytes | memoryview, offset: int) -> None:
+    view = memoryview(data)
+    while view:
+        written = os.pwrite(fd, view, offset)
+        view = view[written:]
+        offset += written

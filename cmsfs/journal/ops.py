@@ -1,0 +1,139 @@
+"""Operations: what is still to be told to the service, recorded in the transaction that makes it true here.
+
+An operation says what is to be brought about for a node, not the steps: the worker reads the node for
+its bytes, name and place at the moment it runs.  So a second save, a second rename and a rename of
+something not yet uploaded need no operation of their own, and a flurry of changes is one request.
+
+Rule: nothing here waits and nothing here is lost; a failed operation is held with its error, never dropped.
+"""
+
+import enum
+import time
+from dataclasses import dataclass
+from sqlite3 import Connection
+
+from cmsfs.replica import naming, tree
+from cmsfs.replica.nodes import Ino, Kind, Node
+
+
+class OpKind(enum.StrEnum):
+    """What an operation brings about at the service."""
+
+    MKDIR = "mkdir"  # the folder exists
+    UPLOAD = "upload"  # the file exists and has our bytes
+    MOVE = "move"  # the item is where it is here, under the name it has here
+    TOUCH = "touch"  # the item has our modification time
+    TRASH = "trash"  # the item is in the trash
+
+
+@dataclass(frozen=True, slots=True)
+class Op:
+    """A row of the journal."""
+
+    seq: int
+    ino: Ino
+    kind: OpKind
+    state: str
+    revision: int
+    attempts: int
+    not_before: int
+    error: str | None
+
+
+COLUMNS = "seq, ino, kind, state, revision, attempts, not_before, error"
+
+
+def record(conn: Connection, ino: Ino, kind: OpKind, *, due_ns: int) -> None:
+    """This is to be brought about, not before `due_ns` (wall clock).
+
+    A pending operation of the same kind takes the new time; one that is running will run again after it
+    ends; one that was held is tried afresh, since what it was held for may have changed.
+    """
+    conn.execute(
+        "INSERT INTO op(ino, kind, not_before) VALUES (?1, ?2, ?3) ON CONFLICT(ino, kind) DO UPDATE SET"
+        " revision = revision + 1, attempts = 0, error = NULL, not_before = ?3,"
+        " state = CASE state WHEN 'running' THEN 'running' ELSE 'ready' END",
+        (ino, kind, due_ns),
+    )
+
+
+def pending(conn: Connection, ino: Ino) -> dict[OpKind, str]:
+    """The kinds recorded for a node, with their states."""
+    rows = conn.execute("SELECT kind, state FROM op WHERE ino = ?", (ino,))
+    return {OpKind(row["kind"]): row["state"] for row in rows}
+
+
+def drop(conn: Connection, ino: Ino, *kinds: OpKind) -> None:
+    """Forget operations that something else made pointless, unless they are running."""
+    for kind in kinds:
+        conn.execute("DELETE FROM op WHERE ino = ? AND kind = ? AND state <> 'running'", (ino, kind))
+
+
+def is_unborn(conn: Connection, node: Node) -> bool:
+    """Whether the service has never heard of the node and is not hearing of it right now."""
+    return node.remote_id is None and "running" not in pending(conn, node.ino).values()
+
+
+# ---- what the calls of the drive amount to -----------------------------------------------------
+
+
+def record_move(conn: Connection, ino: Ino, *, due_ns: int) -> None:
+    """The node has been placed elsewhere: tell the service, unless making it will tell the place anyway."""
+    node = tree.get(conn, ino)
+    if is_at_base(conn, node):
+        drop(conn, ino, OpKind.MOVE)
+    elif not is_unborn(conn, node):
+        record(conn, ino, OpKind.MOVE, due_ns=due_ns)
+
+
+def is_at_base(conn: Connection, node: Node) -> bool:
+    """Whether the node is where the service has it, under the name that the service has for it."""
+    if node.parent is None or node.remote_id is None:
+        return False
+    folder = tree.get(conn, node.parent).remote_id
+    return (folder, naming.remote_name(node.kind, node.name)) == (node.base_parent, node.base_name)
+
+
+def record_touch(conn: Connection, ino: Ino, *, due_ns: int) -> None:
+    """A file's modification time was set: an upload that is due carries it, otherwise it is sent alone."""
+    node = tree.get(conn, ino)
+    if node.kind is Kind.FILE and OpKind.UPLOAD not in pending(conn, ino):
+        record(conn, ino, OpKind.TOUCH, due_ns=due_ns)
+
+
+def record_removal(conn: Connection, ino: Ino, *, due_ns: int) -> None:
+    """The node is detached: forget what was due for it, and delete at the service what the service has."""
+    node = tree.get(conn, ino)
+    unborn = is_unborn(conn, node)
+    drop(conn, ino, *OpKind)
+    if not unborn:
+        record(conn, ino, OpKind.TRASH, due_ns=due_ns)
+
+
+def hand_over(conn: Connection, old: Ino, new: Ino) -> None:
+    """Give `old`'s identity at the service to `new`, whose bytes become its next version.
+
+    This is how "write a new file, rename it over the old one" keeps the id, the history, the links and
+    the retention of the old one.  `old` is left as a node that the service has never heard of.
+    """
+    row = conn.execute(
+        "SELECT remote_id, etag, version, base_sha1, base_parent, base_name, base_key, sequence, item"
+        " FROM node WHERE ino = ?",
+        (old,),
+    ).fetchone()
+    conn.execute(
+        "UPDATE node SET remote_id = NULL, etag = NULL, version = NULL, base_sha1 = NULL, base_parent = NULL,"
+        " base_name = NULL, base_key = NULL, sequence = 0, item = NULL WHERE ino = ?",
+        (old,),
+    )
+    conn.execute(
+        "UPDATE node SET remote_id = ?, etag = ?, version = ?, base_sha1 = ?, base_parent = ?, base_name = ?,"
+        " base_key = ?, sequence = ?, item = ? WHERE ino = ?",
+        (*row, new),
+    )
+    drop(conn, old, *OpKind)
+
+
+def now_ns() -> int:
+    """The wall clock, which outlives a restart, as operations do."""
+    return time.time_ns()

@@ -1,0 +1,232 @@
+"""The journal read as a queue: which operations may be sent now, in what order.
+
+`candidates` proposes, `claim` decides inside a transaction, `finish`, `retry` and `hold` end a run.
+
+An operation waits for
+  * another running operation of its node,
+  * the folder it goes into, until the service knows that folder,
+  * a pending move of any folder above it, which might otherwise close a ring at the service,
+  * the node that still holds its name at the service and is about to leave it,
+  * (deletion of a folder) everything that is still to leave the folder at the service.
+Waiting for names can close a ring (a and b exchanged); `step_aside` finds the operation that breaks it.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from sqlite3 import Connection, Row
+
+from cmsfs.journal.ops import COLUMNS, Op, OpKind
+from cmsfs.models import names
+from cmsfs.replica import naming, tree
+from cmsfs.replica.nodes import Ino, Node
+from cmsfs.sqlite import Database
+
+_READY = (
+    f"SELECT {COLUMNS} FROM op WHERE state = 'ready' AND not_before <= ? AND seq > ? ORDER BY seq LIMIT ?"
+)
+_MAKES = (OpKind.MKDIR, OpKind.UPLOAD)
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A claimed operation with its node and folder as they stood at the claim."""
+
+    op: Op
+    node: Node
+    parent: Node | None
+
+
+def _op(row: Row) -> Op:
+    seq, ino, kind, *rest = row
+    return Op(seq, ino, OpKind(kind), *rest)
+
+
+def candidates(db: Database, *, now_ns: int, after: int = 0, limit: int = 64) -> list[Op]:
+    """Operations that are due, in the order they were recorded, beginning behind `after`."""
+    return [_op(row) for row in db.rows(_READY, now_ns, after, limit)]
+
+
+def next_due(db: Database) -> int | None:
+    """When the next ready operation is due (_ns), None if there is none."""
+    row = db.row("SELECT min(not_before) AS due FROM op WHERE state = 'ready'")
+    return row["due"] if row else None
+
+
+def unfinished(db: Database) -> int:
+    """How many operations are still to be brought about, held ones aside."""
+    row = db.row("SELECT count(*) AS n FROM op WHERE state <> 'held'")
+    return row["n"] if row else 0
+
+
+def listed(db: Database, limit: int = 1000) -> list[Op]:
+    """Operations for display, the held ones first."""
+    order = "ORDER BY state = 'held' DESC, state = 'running' DESC, seq LIMIT ?"
+    return [_op(row) for row in db.rows(f"SELECT {COLUMNS} FROM op {order}", limit)]
+
+
+def states(db: Database, ino: Ino) -> list[Op]:
+    """The operations of one node."""
+    return [_op(row) for row in db.rows(f"SELECT {COLUMNS} FROM op WHERE ino = ?", ino)]
+
+
+def claim(conn: Connection, seq: int, *, busy: Callable[[Ino], bool]) -> Task | None:
+    """Mark an operation as running, unless it has to wait or has become pointless; None then.
+
+    `busy` says whether a file is open for writing: its bytes are sent after the last writer closes.
+    """
+    row = conn.execute(f"SELECT {COLUMNS} FROM op WHERE seq = ? AND state = 'ready'", (seq,)).fetchone()
+    if row is None:
+        return None
+    op = _op(row)
+    node = tree.get(conn, op.ino)
+    if _is_pointless(conn, op, node):
+        conn.execute("DELETE FROM op WHERE seq = ?", (seq,))
+        return None
+    if (op.kind is OpKind.UPLOAD and busy(op.ino)) or _waits_for(conn, op, node):
+        return None
+    conn.execute("UPDATE op SET state = 'running' WHERE seq = ?", (seq,))
+    parent = tree.get(conn, node.parent) if node.parent is not None else None
+    return Task(op, node, parent)
+
+
+def _is_pointless(conn: Connection, op: Op, node: Node) -> bool:
+    running = _running(conn, node.ino)
+    if running:
+        return False
+    if op.kind in (OpKind.TRASH, OpKind.TOUCH):
+        # Without an id there is nothing to act on, and no upload left that would bring one.
+        return node.remote_id is None and not _has(conn, node.ino, *_MAKES)
+    if op.kind is OpKind.MOVE:
+        return node.parent is None or (node.remote_id is None and not _has(conn, node.ino, *_MAKES))
+    return node.parent is None
+
+
+def _waits_for(conn: Connection, op: Op, node: Node) -> Ino | None:
+    """The node that this operation has to wait for."""
+    if _running(conn, node.ino):
+        return node.ino
+    if op.kind is OpKind.TRASH:
+        return _leaver_of(conn, node) if node.is_folder else None
+    if op.kind is OpKind.TOUCH:
+        return node.ino if node.remote_id is None else None
+    if op.kind is OpKind.MOVE and node.remote_id is None:
+        return node.ino
+    assert node.parent is not None
+    parent = tree.get(conn, node.parent)
+    if parent.remote_id is None:
+        return parent.ino
+    if op.kind is OpKind.UPLOAD and node.remote_id is not None:
+        return None
+    return _moving_above(conn, parent) or _holder_of(conn, node, parent)
+
+
+def _running(conn: Connection, ino: Ino) -> bool:
+    return conn.execute("SELECT 1 FROM op WHERE ino = ? AND state = 'running'", (ino,)).fetchone() is not None
+
+
+def _has(conn: Connection, ino: Ino, *kinds: OpKind) -> bool:
+    marks = ",".join("?" * len(kinds))
+    found = conn.execute(f"SELECT 1 FROM op WHERE ino = ? AND kind IN ({marks}) LIMIT 1", (ino, *kinds))
+    return found.fetchone() is not None
+
+
+def _moving_above(conn: Connection, folder: Node) -> Ino | None:
+    """A folder from here up to the root that is still to be moved at the service."""
+    current: Node = folder
+    while current.parent is not None:
+        if _has(conn, current.ino, OpKind.MOVE):
+            return current.ino
+        current = tree.get(conn, current.parent)
+    return None
+
+
+def _holder_of(conn: Connection, node: Node, parent: Node) -> Ino | None:
+    """Another node that has our name at the service and is about to give it up."""
+    key = names.name_key(naming.remote_name(node.kind, node.name))
+    row = conn.execute(
+        "SELECT n.ino FROM node n JOIN op o ON o.ino = n.ino WHERE n.base_parent = ? AND n.base_key = ?"
+        " AND n.ino <> ? AND o.kind IN ('move', 'trash') AND o.state <> 'held' LIMIT 1",
+        (parent.remote_id, key, node.ino),
+    ).fetchone()
+    return row[0] if row else None
+
+
+def _leaver_of(conn: Connection, folder: Node) -> Ino | None:
+    """A node that is in this folder at the service and is about to leave it."""
+    row = conn.execute(
+        "SELECT n.ino FROM node n JOIN op o ON o.ino = n.ino WHERE n.base_parent = ?"
+        " AND o.kind IN ('move', 'trash') AND o.state <> 'held' LIMIT 1",
+        (folder.remote_id,),
+    ).fetchone()
+    return row[0] if row else None
+
+
+def step_aside(conn: Connection) -> Task | None:
+    """When all due moves wait for each other: claim one whose item is to be renamed out of the way.
+
+    The caller renames the item at the service, inside the folder it is in, to a name nobody else uses,
+    records that as its base name and gives the operation back: then the others can go.
+    """
+    rows = conn.execute(f"SELECT {COLUMNS} FROM op WHERE state = 'ready' AND kind = 'move' ORDER BY seq")
+    for row in rows.fetchall():
+        op = _op(row)
+        node = tree.get(conn, op.ino)
+        if node.parent is None or node.remote_id is None or _running(conn, op.ino):
+            continue
+        if _rings(conn, op, node):
+            conn.execute("UPDATE op SET state = 'running' WHERE seq = ?", (op.seq,))
+            return Task(op, node, tree.get(conn, node.parent))
+    return None
+
+
+def _rings(conn: Connection, op: Op, node: Node) -> bool:
+    seen = {node.ino}
+    current = _waits_for(conn, op, node)
+    while current is not None:
+        if current in seen:
+            return current == node.ino
+        seen.add(current)
+        row = conn.execute(f"SELECT {COLUMNS} FROM op WHERE ino = ? AND kind = 'move'", (current,)).fetchone()
+        if row is None:
+            return False
+        current = _waits_for(conn, _op(row), tree.get(conn, current))
+    return False
+
+
+def finish(conn: Connection, op: Op) -> bool:
+    """The operation is done: delete it, or make it ready again if more was asked for meanwhile.
+
+    Whether it is gone.
+    """
+    done = conn.execute("DELETE FROM op WHERE seq = ? AND revision = ?", (op.seq, op.revision))
+    if done.rowcount:
+        return True
+    conn.execute("UPDATE op SET state = 'ready' WHERE seq = ?", (op.seq,))
+    return False
+
+
+def retry(conn: Connection, op: Op, *, not_before_ns: int, error: str) -> None:
+    """The operation met something that passes: try again later."""
+    conn.execute(
+        "UPDATE op SET state = 'ready', attempts = attempts + 1, not_before = max(not_before, ?), error = ?"
+        " WHERE seq = ?",
+        (not_before_ns, error, op.seq),
+    )
+
+
+def hold(conn: Connection, op: Op, *, error: str) -> None:
+    """The service refused for good: keep the operation and its bytes until somebody decides.
+
+    If more was asked for meanwhile it is tried again with that.
+    """
+    conn.execute(
+        "UPDATE op SET state = CASE WHEN revision = ? THEN 'held' ELSE 'ready' END, error = ? WHERE seq = ?",
+        (op.revision, error, op.seq),
+    )
+
+
+def release_held(conn: Connection, *, now_ns: int) -> int:
+    """Try every held operation again; how many there were."""
+    return conn.execute(
+        "UPDATE op SET state = 'ready', attempts = 0, not_before = ? WHERE state = 'held'", (now_ns,)
+    ).rowcount

@@ -1,0 +1,134 @@
+"""Putting the journal in order at start, after whatever ended the last run.
+
+What a crash can leave, and what mends it:
+
+  an operation marked running          it is sent again; sending twice is recognised by SHA-1
+  a draft never closed                 kept as it is and uploaded: its bytes are the best that is known
+  a draft row longer than its file     (power cut) cut to what the disk has, as on any local disk
+  a draft's second name, no commit     unlinked; the draft is still whole under its own name
+  a draft file without a row           moved to `recovered/`
+  a detached node nobody needs         deleted with its draft
+"""
+
+import logging
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from sqlite3 import Connection
+
+import trio
+
+from cmsfs.journal import ops
+from cmsfs.journal.drafts import Drafts
+from cmsfs.journal.extents import Extents
+from cmsfs.replica import cursor, tree
+from cmsfs.sqlite import Database
+
+log = logging.getLogger(__name__)
+
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+
+
+@dataclass(frozen=True, slots=True)
+class LastRun:
+    """How the last run of the daemon ended."""
+
+    clean: bool
+    same_boot: bool
+
+
+async def begin(db: Database) -> LastRun:
+    """Note that the state is in use from now on, and tell how the last use ended."""
+    boot_id = _boot_id()
+
+    def txn(conn: Connection) -> None:
+        cursor.put(conn, cursor.CLEAN, "0")
+        cursor.put(conn, cursor.BOOT_ID, boot_id)
+
+    last = LastRun(
+        clean=cursor.get(db, cursor.CLEAN) != "0",
+        same_boot=cursor.get(db, cursor.BOOT_ID) in (None, boot_id),
+    )
+    await db.write(txn, durable=True)
+    return last
+
+
+async def end(db: Database) -> None:
+    """Note an orderly end."""
+    await db.write(lambda conn: cursor.put(conn, cursor.CLEAN, "1"), durable=True)
+
+
+async def recover(db: Database, drafts: Drafts, recovered: Path) -> int:
+    """Bring journal and drafts in order; how many operations are to be sent.
+
+    Run it before anything else uses them, and before `Blocks.recover` looks at the drafts folder.
+    """
+
+    def txn(conn: Connection) -> tuple[int, set[str]]:
+        conn.execute("UPDATE op SET state = 'ready', not_before = 0 WHERE state = 'running'")
+        _drop_unneeded(conn)
+        keep = {_mend(conn, drafts, row["id"]) for row in conn.execute("SELECT id FROM draft").fetchall()}
+        tree.discard_detached(conn)
+        due = conn.execute("SELECT count(*) FROM op").fetchone()[0]
+        return due, keep
+
+    due, keep = await db.write(txn, durable=True)
+    await trio.to_thread.run_sync(_sort_files, drafts.root, recovered, keep)
+    return due
+
+
+def _drop_unneeded(conn: Connection) -> None:
+    """Drafts of files that were unlinked while open: the handles are gone now."""
+    rows = conn.execute(
+        "SELECT d.id FROM draft d LEFT JOIN node n ON n.draft = d.id WHERE n.ino IS NULL OR n.parent IS NULL"
+    )
+    for row in rows.fetchall():
+        Drafts.delete(conn, row["id"])
+
+
+def _mend(conn: Connection, drafts: Drafts, draft_id: int) -> str:
+    """Cut a draft to what its file holds, and see that it is uploaded; the name of its file."""
+    path = drafts.path(draft_id)
+    row = conn.execute(
+        "SELECT d.*, n.ino FROM draft d JOIN node n ON n.draft = d.id WHERE d.id = ?", (draft_id,)
+    ).fetchone()
+    extents = Extents.from_json(row["extents"])
+    there = path.stat().st_size if path.exists() else 0
+    held = max((end for _, end in extents), default=0)
+    if held > there:
+        extents.clip(there)
+        # Without the bytes the length is a promise too much, unless the base reaches further.
+        size = max(there, min(row["base_size"], row["size"]))
+        log.warning("draft %d has %d of %d bytes after the power failed", draft_id, there, row["size"])
+        conn.execute(
+            "UPDATE draft SET extents = ?, size = ? WHERE id = ?", (extents.to_json(), size, draft_id)
+        )
+        conn.execute("UPDATE node SET size = ? WHERE ino = ?", (size, row["ino"]))
+    if ops.OpKind.UPLOAD not in ops.pending(conn, row["ino"]):
+        ops.record(conn, row["ino"], ops.OpKind.UPLOAD, due_ns=0)
+    return path.name
+
+
+def _sort_files(root: Path, recovered: Path, keep: set[str]) -> None:
+    """Move draft files without a row aside, and unlink second names that were never committed."""
+    for path in root.glob("*.draft"):
+        if path.name in keep:
+            continue
+        found = path.stat()
+        if found.st_nlink > 1 or found.st_size == 0:
+            # It became content, which has the bytes under their SHA-1.
+            path.unlink()
+        else:
+            path.rename(recovered / path.name)
+            log.info("moved a draft that nothing refers to into %s", recovered)
+    for path in root.iterdir():
+        # Still two names: the draft is alive, so its turning into content was never committed.
+        if path.suffix == ".sealed" or (path.suffix == "" and path.stat().st_nlink > 1):
+            path.unlink()
+
+
+def _boot_id() -> str:
+    try:
+        return _BOOT_ID.read_text(encoding="ascii").strip()
+    except OSError:
+        return f"pid namespace {os.getpid()}"

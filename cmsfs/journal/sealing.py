@@ -1,0 +1,133 @@
+"""Sealing: a draft that nobody writes any more becomes content, known by its SHA-1.
+
+Called by the push just before an upload.  Order of the steps: fill the holes from the base, fsync, hash,
+link the file to its place as content, commit, unlink the draft.  A crash between any two of them leaves
+the draft as it was; `recovery` removes the second name.
+"""
+
+import hashlib
+import os
+from dataclasses import dataclass
+from sqlite3 import Connection
+
+import trio
+
+from cmsfs.cache import reading
+from cmsfs.cache.blocks import BLOCK, Blocks
+from cmsfs.journal.drafts import Draft, Drafts
+from cmsfs.replica.nodes import Ino
+from cmsfs.sqlite import Database
+
+
+@dataclass(frozen=True, slots=True)
+class Sealed:
+    """What a draft became."""
+
+    sha1: str
+    size: int
+
+
+class Sealer:
+    """Turns drafts into content."""
+
+    def __init__(self, db: Database, drafts: Drafts, blocks: Blocks, fetcher: reading.Fetcher) -> None:
+        self._db = db
+        self._drafts = drafts
+        self._blocks = blocks
+        self._fetcher = fetcher
+
+    async def seal(self, draft: Draft) -> Sealed | None:
+        """Make the draft content of its node and return what it became; None if it is being written again.
+
+        Cancelled: the draft is as it was and may be sealed again.  Raises what fetching the base raises.
+        """
+        await self._fill_holes(draft)
+        fd = draft.acquire()
+        try:
+            async with draft.lock:
+                generation = draft.generation
+                os.ftruncate(fd, draft.size)
+            sha1 = await trio.to_thread.run_sync(_fsync_and_hash, fd)
+            async with draft.lock:
+                # atomic: no await between the check and the mark, so no writer slips in between
+                if draft.writers or draft.dropped or draft.generation != generation:
+                    return None
+                draft.sealed = True
+            # From here to the commit nothing waits but for the local disk.
+            with trio.CancelScope(shield=True):
+                await self._commit(draft, sha1)
+            return Sealed(sha1, draft.size)
+        finally:
+            draft.release()
+
+    async def _fill_holes(self, draft: Draft) -> None:
+        base = self._drafts.base(draft)
+        while base is not None and (holes := draft.holes()):
+            start, end = holes[0]
+            end = min(end, start + BLOCK)
+            data = await reading.read(self._blocks, self._fetcher, base, start, end - start)
+            await draft.fill(start, data)
+
+    async def _commit(self, draft: Draft, sha1: str) -> None:
+        size = draft.size
+        second_name = draft.path.with_suffix(".sealed")
+        try:
+            if size:
+                second_name.unlink(missing_ok=True)
+                os.link(draft.path, second_name)
+                await self._blocks.adopt_dirty(sha1, size, second_name)
+            await self._db.write(lambda conn: self._become_content(conn, draft, sha1, size), durable=True)
+        except BaseException:
+            draft.sealed = False
+            second_name.unlink(missing_ok=True)
+            raise
+        draft.content = (sha1, size)
+        self._drafts.gone(draft.id)
+
+    def _become_content(self, conn: Connection, draft: Draft, sha1: str, size: int) -> None:
+        row = conn.execute(
+            "SELECT sha1 FROM node WHERE ino = ? AND draft = ?", (draft.ino, draft.id)
+        ).fetchone()
+        if row is None:
+            raise KeyError(draft.id)
+        if size:
+            self._blocks.record_dirty(conn, sha1, size)
+        conn.execute("UPDATE node SET sha1 = ?, size = ? WHERE ino = ?", (sha1, size, draft.ino))
+        Drafts.delete(conn, draft.id)
+        if row["sha1"] is not None and row["sha1"] != sha1:
+            release_content(conn, row["sha1"])
+
+
+def release_content(conn: Connection, sha1: str) -> bool:
+    """Let content be evicted if no node still has to upload it; whether it may be now."""
+    if is_unsent(conn, sha1):
+        return False
+    Blocks.mark_clean(conn, sha1)
+    return True
+
+
+def is_unsent(conn: Connection, sha1: str) -> bool:
+    """Whether some node's only copy of these bytes is here: as its content or as the base of its draft."""
+    found = conn.execute(
+        "SELECT 1 FROM node WHERE sha1 = ?1 AND base_sha1 IS NOT ?1"
+        " UNION ALL SELECT 1 FROM draft d JOIN node n ON n.draft = d.id"
+        "  WHERE d.base_sha1 = ?1 AND n.base_sha1 IS NOT ?1 LIMIT 1",
+        (sha1,),
+    ).fetchone()
+    return found is not None
+
+
+def is_new_content(conn: Connection, ino: Ino) -> bool:
+    """Whether the node's sealed content differs from what the service has."""
+    row = conn.execute("SELECT sha1, base_sha1 FROM node WHERE ino = ?", (ino,)).fetchone()
+    return row is not None and row["sha1"] is not None and row["sha1"] != row["base_sha1"]
+
+
+def _fsync_and_hash(fd: int) -> str:
+    os.fsync(fd)
+    digest = hashlib.sha1(usedforsecurity=False)
+    offset = 0
+    while chunk := os.pread(fd, BLOCK, offset):
+        digest.update(chunk)
+        offset += len(chunk)
+    return digest.hexdigest()

@@ -1,0 +1,243 @@
+"""Drafts, their sealing and what a crash at any point leaves."""
+
+import errno
+import hashlib
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cmsfs.cache.blocks import BLOCK, Blocks
+from cmsfs.journal import ops, recovery
+from cmsfs.journal.drafts import Draft, Drafts
+from cmsfs.journal.durability import GroupCommit
+from cmsfs.journal.extents import Extents
+from cmsfs.journal.sealing import Sealer, is_unsent
+from cmsfs.replica import tree
+from cmsfs.replica.nodes import ROOT, Content, Ino, Kind
+from cmsfs.sqlite import Connection, Database
+
+
+class Nowhere:
+    """A service that cannot be reached."""
+
+    async def blocks(self, content: Content, first: int, last: int) -> None:
+        raise OSError(errno.ENETDOWN, os.strerror(errno.ENETDOWN))
+
+
+class Desk:
+    """Drafts with what is below them."""
+
+    def __init__(self, db: Database, root: Path) -> None:
+        self.db = db
+        self.root = root / "drafts"
+        self.recovered = root / "recovered"
+        for folder in (self.root, self.recovered):
+            folder.mkdir(exist_ok=True)
+        self.blocks = Blocks(db, root / "blocks", self.root, limit_bytes=1 << 30, keep_free_bytes=1 << 20)
+        self.drafts = Drafts(db, self.root)
+        self.sealer = Sealer(db, self.drafts, self.blocks, Nowhere())
+
+    async def new(self, name: str, data: bytes, *, base: tuple[str, int] | None = None) -> Draft:
+        def txn(conn: Connection) -> tuple[Ino, int]:
+            ino = tree.insert(conn, ROOT, name, Kind.FILE, now_ns=0)
+            ops.record(conn, ino, ops.OpKind.UPLOAD, due_ns=0)
+            return ino, Drafts.insert(conn, ino, base)
+
+        ino, draft_id = await self.db.write(txn)
+        draft = self.drafts.started(draft_id, ino, base)
+        await draft.write(0, data)
+        draft.recorded(await self.db.write(draft.record))
+        return draft
+
+    async def restarted(self) -> "Desk":
+        """The same folders as another process finds them, recovered."""
+        await self.blocks.aclose()
+        desk = Desk(self.db, self.root.parent)
+        await recovery.recover(desk.db, desk.drafts, desk.recovered)
+        await desk.blocks.recover(clean_shutdown=False, same_boot=True)
+        return desk
+
+    async def bytes_of(self, name: str) -> bytes:
+        node = tree.find_child(self.db, ROOT, name)
+        assert node is not None
+        if node.draft is not None:
+            draft = self.drafts.find(node.draft)
+            assert draft is not None
+            return b"".join(
+                draft.read_held(start, end) if where == "draft" else bytes(end - start)
+                for start, end, where in draft.pieces(0, draft.size)
+            )
+        assert node.sha1 is not None
+        return bytes(await self.blocks.read(node.sha1, node.size, 0, node.size))
+
+
+@pytest.fixture
+async def desk(db: Database, tmp_path: Path) -> AsyncIterator[Desk]:
+    made = Desk(db, tmp_path)
+    await made.blocks.recover(clean_shutdown=True, same_boot=True)
+    yield made
+    await made.blocks.aclose()
+
+
+WRITE = st.tuples(st.just("write"), st.integers(0, 40), st.binary(min_size=1, max_size=20))
+CUT = st.tuples(st.just("cut"), st.integers(0, 60), st.just(b""))
+
+
+@given(steps=st.lists(st.one_of(WRITE, CUT), max_size=12), base=st.binary(max_size=30))
+def test_a_draft_shows_what_a_file_would(steps: list[tuple[str, int, bytes]], base: bytes) -> None:
+    """Pure arithmetic of the overlay: pieces over a base against a byte string."""
+    model = bytearray(base)
+    draft = Draft(1, 3, Path("/nonexistent"), ("0" * 40, len(base)))
+    held = bytearray(100)
+    for kind, at, data in steps:
+        if kind == "write":
+            model.extend(bytes(max(0, at - len(model))))
+            model[at : at + len(data)] = data
+            held[at : at + len(data)] = data
+            draft.extents.add(at, at + len(data))
+            draft.size = max(draft.size, at + len(data))
+        else:
+            if at < draft.size:
+                draft.extents.clip(at)
+                draft.base_size = min(draft.base_size, at)
+            del model[at:]
+            model.extend(bytes(at - len(model)))
+            draft.size = at
+    source = {"draft": bytes(held), "base": base, "zero": bytes(100)}
+    shown = b"".join(source[where][start:end] for start, end, where in draft.pieces(0, 1000))
+    assert shown == bytes(model)
+
+
+async def test_a_restart_finds_the_draft_as_it_was_recorded(desk: Desk) -> None:
+    draft = await desk.new("f", b"recorded")
+    await draft.write(8, b" and not")
+    again = await desk.restarted()
+    assert await again.bytes_of("f") == b"recorded"
+    await again.blocks.aclose()
+
+
+async def test_sealed_content_is_found_after_a_restart(desk: Desk) -> None:
+    draft = await desk.new("f", b"x" * (BLOCK + 1))
+    sealed = await desk.sealer.seal(draft)
+    assert sealed is not None
+    assert sealed.sha1 == hashlib.sha1(b"x" * (BLOCK + 1)).hexdigest()
+    assert await desk.db.query(lambda conn: is_unsent(conn, sealed.sha1))
+    again = await desk.restarted()
+    assert await again.bytes_of("f") == b"x" * (BLOCK + 1)
+    await again.blocks.aclose()
+
+
+@pytest.mark.parametrize("point", ["linked", "adopted", "committed"])
+async def test_a_crash_within_the_seal_loses_nothing(
+    desk: Desk, point: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The folder as it is when the process dies after this step; another process then recovers it."""
+
+    class Died(BaseException):
+        pass
+
+    def die(*args: Any, **kwargs: Any) -> Any:
+        raise Died
+
+    draft = await desk.new("f", b"precious")
+    # What would be cleaned up by a process that lives on stays, as after a kill.
+    monkeypatch.setattr(Path, "unlink", lambda *args, **kwargs: None)
+    if point == "linked":
+        monkeypatch.setattr(desk.blocks, "adopt_dirty", die)
+    elif point == "adopted":
+        monkeypatch.setattr(desk.db, "write", die)
+    else:
+        monkeypatch.setattr(desk.drafts, "gone", die)
+    with pytest.raises(Died):
+        await desk.sealer.seal(draft)
+    monkeypatch.undo()
+    again = await desk.restarted()
+    assert await again.bytes_of("f") == b"precious"
+    assert list(again.recovered.iterdir()) == []
+    # And what was recovered can be sealed and written as ever.
+    node = tree.find_child(again.db, ROOT, "f")
+    assert node is not None
+    if node.draft is not None:
+        found = again.drafts.find(node.draft)
+        assert found is not None
+        assert await again.sealer.seal(found) is not None
+    assert await again.bytes_of("f") == b"precious"
+    assert [path.name for path in again.root.iterdir()] == [hashlib.sha1(b"precious").hexdigest()]
+    await again.blocks.aclose()
+
+
+async def test_a_power_cut_that_took_the_end_of_a_file_takes_no_more(desk: Desk, expect_log: Any) -> None:
+    draft = await desk.new("f", b"0123456789")
+    os.truncate(draft.path, 4)
+    expect_log("after the power failed")
+    again = await desk.restarted()
+    assert await again.bytes_of("f") == b"0123"
+    await again.blocks.aclose()
+
+
+async def test_a_draft_file_without_a_row_is_kept_aside(desk: Desk) -> None:
+    (desk.root / "99.draft").write_bytes(b"whose?")
+    again = await desk.restarted()
+    assert (again.recovered / "99.draft").read_bytes() == b"whose?"
+    await again.blocks.aclose()
+
+
+async def test_running_operations_are_ready_after_a_restart(desk: Desk) -> None:
+    await desk.new("f", b"x")
+    await desk.db.write(lambda conn: conn.execute("UPDATE op SET state = 'running'"))
+    again = await desk.restarted()
+    assert [row["state"] for row in desk.db.rows("SELECT state FROM op")] == ["ready"]
+    await again.blocks.aclose()
+
+
+async def test_the_last_run_is_judged_by_its_mark_and_its_boot(db: Database) -> None:
+    assert await recovery.begin(db) == recovery.LastRun(clean=True, same_boot=True)
+    assert await recovery.begin(db) == recovery.LastRun(clean=False, same_boot=True)
+    await recovery.end(db)
+    await db.write(lambda conn: conn.execute("UPDATE cursor SET value = 'other' WHERE key = 'boot_id'"))
+    assert await recovery.begin(db) == recovery.LastRun(clean=True, same_boot=False)
+
+
+async def test_bytes_reach_the_disk_before_the_row_that_speaks_of_them(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The order of the fsyncs of a group commit: draft files, their folder, then the log."""
+    synced: list[str] = []
+    real = os.fsync
+
+    def watch(fd: int) -> None:
+        synced.append(Path(f"/proc/self/fd/{fd}").readlink().name)
+        real(fd)
+
+    draft = await desk.new("f", b"x")
+    commit = GroupCommit(desk.db, desk.root)
+    commit.note(draft)
+    monkeypatch.setattr(os, "fsync", watch)
+    await commit.commit()
+    assert synced == [draft.path.name, "drafts", "replica.db-wal"]
+
+
+async def test_group_commits_follow_within_a_second(desk: Desk, autojump_clock: Any, nursery: Any) -> None:
+    import trio
+
+    draft = await desk.new("f", b"x")
+    commit = GroupCommit(desk.db, desk.root)
+    synced = trio.Event()
+
+    async def fsync() -> None:
+        synced.set()
+
+    draft.fsync = fsync  # type: ignore[method-assign]
+    nursery.start_soon(commit.run)
+    commit.note(draft)
+    with trio.fail_after(1):
+        await synced.wait()
+
+
+def test_extents_of_a_draft_survive_as_text() -> None:
+    assert Extents.from_json(Extents([(3, 5), (5, 9), (20, 21)]).to_json()) == Extents([(3, 9), (20, 21)])

@@ -1,0 +1,207 @@
+"""The journal as a queue: what waits for what."""
+
+from typing import Any
+
+import pytest
+
+from cmsfs.journal import ops, queue
+from cmsfs.journal.ops import OpKind
+from cmsfs.replica import tree
+from cmsfs.replica.nodes import ROOT, Ino, Kind
+from cmsfs.sqlite import Connection, Database
+
+
+def never_busy(ino: Ino) -> bool:
+    return False
+
+
+class Journal:
+    """A tree and its journal, driven in short calls; `send` stands for what the push does."""
+
+    def __init__(self, db: Database) -> None:
+        self.db = db
+        self._ids = iter(range(100, 10**6))
+
+    async def known(self, name: str, parent: Ino = ROOT, kind: Kind = Kind.FILE) -> Ino:
+        """A node that the service has."""
+
+        def txn(conn: Connection) -> Ino:
+            ino = tree.insert(conn, parent, name, kind, now_ns=0)
+            self._agree(conn, ino)
+            return ino
+
+        return await self.db.write(txn)
+
+    async def new(self, name: str, parent: Ino = ROOT, kind: Kind = Kind.FILE) -> Ino:
+        """A node that the service is still to hear of."""
+
+        def txn(conn: Connection) -> Ino:
+            ino = tree.insert(conn, parent, name, kind, now_ns=0)
+            ops.record(conn, ino, OpKind.MKDIR if kind is Kind.FOLDER else OpKind.UPLOAD, due_ns=0)
+            return ino
+
+        return await self.db.write(txn)
+
+    async def move(self, ino: Ino, parent: Ino, name: str) -> None:
+        def txn(conn: Connection) -> None:
+            tree.detach(conn, ino)
+            tree.place(conn, ino, parent, name)
+            ops.record_move(conn, ino, due_ns=0)
+
+        await self.db.write(txn)
+
+    async def remove(self, ino: Ino) -> None:
+        def txn(conn: Connection) -> None:
+            tree.detach(conn, ino)
+            ops.record_removal(conn, ino, due_ns=0)
+
+        await self.db.write(txn)
+
+    def _agree(self, conn: Connection, ino: Ino) -> None:
+        node = tree.get(conn, ino)
+        folder = tree.get(conn, node.parent).remote_id if node.parent else None
+        conn.execute(
+            "UPDATE node SET remote_id = coalesce(remote_id, ?), base_parent = ?, base_name = name,"
+            " base_key = name_key WHERE ino = ?",
+            (str(next(self._ids)), folder, ino),
+        )
+
+    async def claim(self, busy: Any = never_busy) -> queue.Task | None:
+        """The first operation that may go now."""
+        for op in queue.candidates(self.db, now_ns=1):
+            task = await self.db.write(lambda conn, op=op: queue.claim(conn, op.seq, busy=busy))
+            if task is not None:
+                return task
+        return None
+
+    async def finish(self, task: queue.Task) -> bool:
+        def txn(conn: Connection) -> bool:
+            if task.op.kind is OpKind.TRASH:
+                conn.execute("UPDATE node SET base_parent = NULL WHERE ino = ?", (task.node.ino,))
+            else:
+                self._agree(conn, task.node.ino)
+            return queue.finish(conn, task.op)
+
+        return await self.db.write(txn)
+
+    async def send_all(self) -> list[tuple[str, str]]:
+        """Send until nothing may go; what was sent, in order."""
+        sent = []
+        while (task := await self.claim()) is not None:
+            sent.append((task.op.kind.value, task.node.name))
+            await self.finish(task)
+        return sent
+
+
+@pytest.fixture
+def journal(db: Database) -> Journal:
+    return Journal(db)
+
+
+async def test_folders_come_before_what_is_in_them(journal: Journal) -> None:
+    outer = await journal.new("outer", kind=Kind.FOLDER)
+    file = await journal.new("file", ROOT)
+    inner = await journal.new("inner", outer, kind=Kind.FOLDER)
+    await journal.move(file, inner, "file")
+    assert await journal.send_all() == [("mkdir", "outer"), ("mkdir", "inner"), ("upload", "file")]
+
+
+async def test_a_name_is_free_before_it_is_taken(journal: Journal) -> None:
+    old = await journal.known("a")
+    await journal.remove(old)
+    await journal.new("A")
+    assert await journal.send_all() == [("trash", "a"), ("upload", "A")]
+
+
+async def test_a_folder_is_deleted_after_what_was_in_it(journal: Journal) -> None:
+    folder = await journal.known("d", kind=Kind.FOLDER)
+    kept, lost = await journal.known("kept", folder), await journal.known("lost", folder)
+    # The folder's deletion has been due for longer than that of its content.
+    await journal.remove(folder)
+    await journal.move(kept, ROOT, "kept")
+    await journal.remove(lost)
+    assert (await journal.send_all())[-1] == ("trash", "d")
+
+
+async def test_exchanged_names_wait_for_each_other_until_one_steps_aside(journal: Journal) -> None:
+    a, b = await journal.known("a"), await journal.known("b")
+    await journal.move(a, ROOT, "x")
+    await journal.move(b, ROOT, "a")
+    await journal.move(a, ROOT, "b")
+    assert await journal.claim() is None
+    task = await journal.db.write(queue.step_aside)
+    assert task is not None
+    assert task.node.ino in (a, b)
+
+    def aside(conn: Connection) -> None:
+        conn.execute("UPDATE node SET base_name = 't', base_key = 't' WHERE ino = ?", (task.node.ino,))
+        queue.retry(conn, task.op, not_before_ns=0, error="stepped aside")
+
+    await journal.db.write(aside)
+    assert len(await journal.send_all()) == 2
+    assert await journal.db.write(queue.step_aside) is None
+
+
+async def test_folders_exchanged_in_depth_do_not_close_a_ring(journal: Journal) -> None:
+    outer = await journal.known("outer", kind=Kind.FOLDER)
+    inner = await journal.known("inner", outer, kind=Kind.FOLDER)
+    await journal.move(inner, ROOT, "inner")
+    await journal.move(outer, inner, "outer")
+    assert await journal.send_all() == [("move", "inner"), ("move", "outer")]
+
+
+async def test_a_file_open_for_writing_waits(journal: Journal) -> None:
+    ino = await journal.new("f")
+    assert await journal.claim(lambda busy: busy == ino) is None
+    assert await journal.claim() is not None
+
+
+async def test_what_changes_while_it_is_sent_is_sent_again(journal: Journal) -> None:
+    ino = await journal.new("f")
+    task = await journal.claim()
+    assert task is not None
+    await journal.db.write(lambda conn: ops.record(conn, ino, OpKind.UPLOAD, due_ns=0))
+    assert await journal.claim() is None
+    assert not await journal.finish(task)
+    again = await journal.claim()
+    assert again is not None
+    assert await journal.finish(again)
+    assert await journal.claim() is None
+
+
+async def test_a_file_deleted_while_it_is_uploaded_is_deleted_afterwards(journal: Journal) -> None:
+    ino = await journal.new("f")
+    task = await journal.claim()
+    assert task is not None
+    await journal.remove(ino)
+    assert await journal.claim() is None
+    await journal.finish(task)
+    assert await journal.send_all() == [("trash", "f")]
+
+
+async def test_a_held_operation_waits_for_a_decision_or_for_a_change(journal: Journal) -> None:
+    ino = await journal.new("f")
+    task = await journal.claim()
+    assert task is not None
+    await journal.db.write(lambda conn: queue.hold(conn, task.op, error="policy"))
+    assert await journal.claim() is None
+    assert queue.unfinished(journal.db) == 0
+    assert [op.error for op in queue.listed(journal.db)] == ["policy"]
+    await journal.db.write(lambda conn: ops.record(conn, ino, OpKind.UPLOAD, due_ns=0))
+    assert await journal.claim() is not None
+
+
+async def test_a_move_back_is_no_move(journal: Journal) -> None:
+    ino = await journal.known("f")
+    await journal.move(ino, ROOT, "g")
+    await journal.move(ino, ROOT, "f")
+    assert await journal.send_all() == []
+
+
+async def test_back_off_is_not_shortened_by_the_settle_time(journal: Journal) -> None:
+    await journal.new("f")
+    task = await journal.claim()
+    assert task is not None
+    await journal.db.write(lambda conn: queue.retry(conn, task.op, not_before_ns=50, error="later"))
+    assert queue.next_due(journal.db) == 50
+    assert await journal.claim() is None
