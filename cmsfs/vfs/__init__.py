@@ -1,0 +1,1 @@
+"""The meaning of the drive, without kernel and without network."""

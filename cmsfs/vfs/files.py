@@ -1,0 +1,282 @@
+"""Open files: reading, writing, truncating, flushing.
+
+`Filesystem` resolves names and hands inodes to this module; both work on one `Inodes`.  Reads come from
+the block cache or the draft and wait only for the hydrator; writes go to the draft and wait only for the
+local disk.
+
+Rule: what `flush` has answered is recorded: it survives the death of this process at once, and a power
+cut within a second (group commit).
+"""
+
+import errno
+import logging
+import os
+from sqlite3 import Connection
+
+from cmsfs import errors
+from cmsfs.cache import reading
+from cmsfs.cache.blocks import Blocks
+from cmsfs.journal import ops
+from cmsfs.journal.drafts import Draft, Drafts
+from cmsfs.journal.durability import GroupCommit
+from cmsfs.replica import tree, weblinks
+from cmsfs.replica.nodes import Content, Ino, Kind, Node
+from cmsfs.sqlite import Database
+from cmsfs.vfs import oserrors
+from cmsfs.vfs.attributes import Opened
+from cmsfs.vfs.handles import Handle, Handles, OpenFile
+from cmsfs.vfs.inodes import Inodes
+from cmsfs.vfs.ports import Hydrator, Wakeable
+
+log = logging.getLogger(__name__)
+
+_WRITING = os.O_WRONLY | os.O_RDWR
+
+# Differs from every version, also from that of a file without bytes (None).
+_NO_VERSION = object()
+
+
+class Files:
+    """Everything that happens to the bytes of files."""
+
+    def __init__(
+        self,
+        db: Database,
+        blocks: Blocks,
+        drafts: Drafts,
+        commit: GroupCommit,
+        hydrate: Hydrator,
+        push: Wakeable,
+        inodes: Inodes,
+        handles: Handles,
+        *,
+        settle_seconds: float,
+    ) -> None:
+        self._db = db
+        self._blocks = blocks
+        self._drafts = drafts
+        self._commit = commit
+        self._hydrate = hydrate
+        self._push = push
+        self._inodes = inodes
+        self._handles = handles
+        self._settle_ns = int(settle_seconds * 10**9)
+        # The newest version of each open file; older ones live on in their handles.
+        self._open: dict[Ino, OpenFile] = {}
+        # Of which version the kernel has pages: a SHA-1, or the draft that they were written to.
+        self._pages: dict[Ino, str | Draft | None] = {}
+
+    # ---- opening and closing ----
+
+    def open(self, node: Node, flags: int) -> Opened:
+        """A new handle.  `O_TRUNC` is the caller's business."""
+        writable = bool(flags & _WRITING)
+        if node.kind is Kind.LINK and writable:
+            raise oserrors.oserror(errno.EPERM, "a web link cannot be written")
+        file = self._open.get(node.ino)
+        overlaps = file is not None and not file.is_version(node)
+        if file is None or overlaps:
+            file = self._new_file(node)
+        # Pages of the older version must stay that version's while somebody reads it.
+        keep = not overlaps and self._page_version(node.ino) == self._version(file)
+        if not overlaps:
+            self._pages[node.ino] = self._version(file)
+        return Opened(self._add(file, writable=writable), keep_cache=keep, direct_io=overlaps)
+
+    def created(self, node: Node, draft: Draft, flags: int) -> Opened:
+        """The handle of a file that was just made with an empty draft."""
+        file = OpenFile(node, self._blocks, draft=draft)
+        self._open[node.ino] = file
+        self._pages[node.ino] = draft
+        return Opened(self._add(file, writable=bool(flags & _WRITING)))
+
+    def _new_file(self, node: Node) -> OpenFile:
+        text = self._link_text(node) if node.kind is Kind.LINK else None
+        draft = self._drafts.find(node.draft) if node.draft is not None else None
+        file = OpenFile(node, self._blocks, draft=draft, text=text)
+        self._open[node.ino] = file
+        return file
+
+    def _add(self, file: OpenFile, *, writable: bool) -> int:
+        file.opened(writable=writable)
+        self._inodes.opened(file.ino)
+        return self._handles.add(Handle(file, writable))
+
+    async def release(self, fh: int) -> None:
+        """Close a handle; the last writer's close makes the upload due."""
+        handle = self._handles.file(fh)
+        try:
+            if handle.writable:
+                await self._record(handle.file)
+        finally:
+            # atomic: no await until the handle is gone from every count
+            self._handles.remove(fh)
+            handle.file.closed(writable=handle.writable)
+            self._inodes.closed(handle.file.ino)
+            if not handle.file.handles and self._open.get(handle.file.ino) is handle.file:
+                del self._open[handle.file.ino]
+            if handle.writable:
+                self._push.wake()
+
+    def forgotten(self, ino: Ino) -> None:
+        """The kernel dropped the inode, and its pages with it."""
+        self._pages.pop(ino, None)
+
+    # ---- reading ----
+
+    async def read(self, fh: int, offset: int, size: int) -> bytes:
+        """Up to `size` bytes, fewer only at the end of the file."""
+        handle = self._handles.file(fh)
+        file = handle.file
+        if file.text is not None:
+            return file.text[offset : offset + size]
+        if (draft := file.draft) is not None:
+            return await self._read_draft(draft, offset, size)
+        content = file.content
+        if content is None or offset >= content.size:
+            return b""
+        if ahead := handle.window.advance(offset, min(size, content.size - offset), content.size):
+            self._hydrate.ahead(content, *ahead)
+        return await self._read_content(content, offset, size)
+
+    async def _read_content(self, content: Content, offset: int, size: int) -> bytes:
+        try:
+            return await reading.read(self._blocks, self._hydrate, content, offset, size)
+        except errors.CmsfsError as error:
+            raise oserrors.to_oserror(error) from error
+
+    async def _read_draft(self, draft: Draft, offset: int, size: int) -> bytes:
+        base = self._drafts.base(draft)
+        parts: list[bytes] = []
+        for start, end, where in draft.pieces(offset, size):
+            if where == "draft":
+                parts.append(draft.read_held(start, end))
+            elif where == "zero" or base is None:
+                parts.append(bytes(end - start))
+            else:
+                parts.append(await self._read_content(base, start, end - start))
+        return b"".join(parts)
+
+    # ---- writing ----
+
+    async def write(self, fh: int, offset: int, data: bytes) -> int:
+        """Put bytes at an offset; how many."""
+        handle = self._handles.file(fh)
+        while True:
+            draft = await self._draft_of(handle.file)
+            if not draft.sealed:
+                return await draft.write(offset, data)
+            await draft.replaced.wait()
+
+    async def truncate(self, node: Node, size: int) -> None:
+        """Set the length of a file, open or not, and record it."""
+        if node.kind is Kind.LINK:
+            raise oserrors.oserror(errno.EPERM, "a web link cannot be written")
+        file = self._open.get(node.ino)
+        if file is None or not file.is_version(node):
+            file = self._new_file(node)
+        file.opened(writable=True)
+        self._inodes.opened(node.ino)
+        try:
+            while True:
+                draft = await self._draft_of(file, keep_base=size > 0)
+                if not draft.sealed:
+                    await draft.truncate(size)
+                    break
+                await draft.replaced.wait()
+            await self._record(file)
+        finally:
+            file.closed(writable=True)
+            self._inodes.closed(node.ino)
+            if not file.handles and self._open.get(node.ino) is file:
+                del self._open[node.ino]
+            self._push.wake()
+
+    async def _draft_of(self, file: OpenFile, *, keep_base: bool = True) -> Draft:
+        """The file's draft, made over its content if it has none."""
+        while True:
+            if (draft := file.draft) is not None:
+                if not draft.sealed:
+                    return draft
+                await draft.replaced.wait()
+                continue
+            async with file.drafting:
+                if file.draft is None:
+                    await self._make_draft(file, keep_base=keep_base)
+
+    async def _make_draft(self, file: OpenFile, *, keep_base: bool) -> None:
+        content = file.content
+        base = (content.sha1, content.size) if content is not None and content.size and keep_base else None
+        due = ops.now_ns() + self._settle_ns
+
+        def txn(conn: Connection) -> int:
+            draft_id = Drafts.insert(conn, file.ino, base)
+            node = tree.get(conn, file.ino)
+            if content is not None and node.sha1 != content.sha1 and node.base_sha1 == node.sha1:
+                # The service has moved on since this handle was opened.  What is written now starts from
+                # the old version and must not pass for a change of the new one.
+                conn.execute(
+                    "UPDATE node SET etag = ?, version = ?, base_sha1 = ? WHERE ino = ?",
+                    (file.base.etag, file.base.version, file.base.sha1, file.ino),
+                )
+            if node.parent is not None:
+                ops.record(conn, file.ino, ops.OpKind.UPLOAD, due_ns=due)
+                ops.drop(conn, file.ino, ops.OpKind.TOUCH)
+            return draft_id
+
+        draft_id = await self._db.write(txn)
+        draft = self._drafts.started(draft_id, file.ino, base)
+        file.wrote(draft)
+        self._open[file.ino] = file
+        self._pages[file.ino] = draft
+
+    async def flush(self, fh: int) -> None:
+        """Record what was written; called at every close of a descriptor."""
+        handle = self._handles.file(fh)
+        if handle.writable:
+            await self._record(handle.file)
+
+    async def fsync(self, fh: int) -> None:
+        """Return when what was written is on the disk."""
+        handle = self._handles.file(fh)
+        await self._record(handle.file)
+        await self._commit.sync(handle.file.draft)
+
+    async def _record(self, file: OpenFile) -> None:
+        draft = file.draft
+        if draft is None or draft.is_recorded or draft.dropped:
+            return
+        due = ops.now_ns() + self._settle_ns
+
+        def txn(conn: Connection) -> int:
+            generation = draft.record(conn)
+            if tree.get(conn, draft.ino).parent is not None:
+                ops.record(conn, draft.ino, ops.OpKind.UPLOAD, due_ns=due)
+            return generation
+
+        draft.recorded(await self._db.write(txn))
+        self._commit.note(draft)
+
+    # ---- what others ask ----
+
+    def live_draft(self, node: Node) -> Draft | None:
+        """The draft of a node if it is in memory: it knows the size and time that the row does not yet."""
+        file = self._open.get(node.ino)
+        return file.draft if file is not None else None
+
+    def is_open(self, ino: Ino) -> bool:
+        return self._inodes.opens(ino) > 0
+
+    def _link_text(self, node: Node) -> bytes:
+        return weblinks.text_of_item(tree.item_json(self._db, node.ino))
+
+    def _version(self, file: OpenFile) -> str | Draft | None:
+        if (draft := file.draft) is not None:
+            return draft
+        return file.content.sha1 if file.content is not None else None
+
+    def _page_version(self, ino: Ino) -> object:
+        pages = self._pages.get(ino, _NO_VERSION)
+        if isinstance(pages, Draft) and pages.content is not None:
+            return pages.content[0]
+        return pages

@@ -1,0 +1,401 @@
+"""The drive as plain async methods on inode numbers and names: what every operation means.
+
+`fuse.operations` calls this and translates; SEMANTICS.md beside it says what each operation promises.
+Metadata is answered from the replica, bytes by `files`, changes are one local transaction each.  The
+only waits for the network are the hydrator's: a folder not listed yet, a block not cached yet.
+
+Rule: raises `OSError` only; an expected absence is no log line.
+"""
+
+import errno
+import os
+import time
+from collections.abc import Callable
+from sqlite3 import Connection
+from typing import TypeVar
+
+import trio
+
+from cmsfs.cache.blocks import Blocks
+from cmsfs.journal import ops
+from cmsfs.journal.drafts import Drafts
+from cmsfs.journal.durability import GroupCommit
+from cmsfs.replica import tree
+from cmsfs.replica.nodes import ROOT, TRASH, Ino, Kind, Node
+from cmsfs.sqlite import Database
+from cmsfs.vfs import attributes, naming, oserrors, renaming, xattrs
+from cmsfs.vfs.attributes import Attributes, DirEntry, Opened, SetAttr, Statfs
+from cmsfs.vfs.files import Files
+from cmsfs.vfs.handles import FolderHandle, Handles
+from cmsfs.vfs.inodes import Inodes
+from cmsfs.vfs.ports import Account, Hydrator, Wakeable
+
+T = TypeVar("T")
+
+# We tell the kernel of every change that we hear of, so it may rely on what it knows.
+TIMEOUT_SECONDS = 300.0
+# While nothing can be heard, it had better ask again.
+OFFLINE_TIMEOUT_SECONDS = 1.0
+
+# A file made this recently that is renamed over another is somebody's way to save the other.
+SAVE_SECONDS = 600.0
+
+_BLOCK = 4096
+_UNKNOWN_SPACE = 1 << 50
+
+
+class Filesystem:
+    """The tree of one account."""
+
+    def __init__(
+        self,
+        db: Database,
+        blocks: Blocks,
+        drafts: Drafts,
+        commit: GroupCommit,
+        hydrate: Hydrator,
+        push: Wakeable,
+        account: Account,
+        *,
+        settle_seconds: float,
+    ) -> None:
+        self.inodes = Inodes()
+        self._db = db
+        self._drafts = drafts
+        self._commit = commit
+        self._hydrate = hydrate
+        self._push = push
+        self._account = account
+        self._settle_ns = int(settle_seconds * 10**9)
+        self._handles = Handles()
+        self._files = Files(
+            *(db, blocks, drafts, commit, hydrate, push, self.inodes, self._handles),
+            settle_seconds=settle_seconds,
+        )
+        self._born: dict[Ino, float] = {}
+        self._unneeded: set[Ino] = set()
+        self._reap = trio.Event()
+
+    # ---- names ---------------------------------------------------------------------------------
+
+    async def lookup(self, parent: Ino, name: str) -> Attributes:
+        """The child of this name; counted as a lookup."""
+        node = tree.find_child(self._db, parent, name)
+        if node is None and not tree.is_listed(self._db, parent):
+            await self._listed(parent)
+            node = tree.find_child(self._db, parent, name)
+        if node is None:
+            raise oserrors.oserror(errno.ENOENT, name)
+        # atomic: no await until the reply
+        self.inodes.looked_up(node.ino)
+        return self._attributes(node)
+
+    def forget(self, pairs: list[tuple[Ino, int]]) -> None:
+        """The kernel gives back lookups."""
+        for ino, count in pairs:
+            self.inodes.forgotten(ino, count)
+            if not self.inodes.lookups(ino):
+                self._files.forgotten(ino)
+                self._perhaps_unneeded(ino)
+
+    async def opendir(self, ino: Ino) -> int:
+        """A handle on a folder, all of whose entries are known when this returns."""
+        node = self._node(ino)
+        if not node.is_folder:
+            raise oserrors.oserror(errno.ENOTDIR, node.name)
+        await self._listed(ino)
+        self.inodes.opened(ino)
+        return self._handles.add(FolderHandle(ino))
+
+    def readdir(self, fh: int, after: int) -> list[DirEntry]:
+        """Up to 256 entries behind the cookie `after`; call `counted` for each one delivered."""
+        folder = self._handles.folder(fh)
+        return [
+            DirEntry(node.name, self._attributes(node), node.ino)
+            for node in tree.children(self._db, folder.ino, after=after)
+        ]
+
+    def counted(self, ino: Ino) -> None:
+        """An entry was delivered with its attributes: the kernel holds a lookup more."""
+        self.inodes.looked_up(ino)
+
+    def releasedir(self, fh: int) -> None:
+        handle = self._handles.remove(fh)
+        if isinstance(handle, FolderHandle):
+            self.inodes.closed(handle.ino)
+            self._perhaps_unneeded(handle.ino)
+
+    async def _listed(self, folder: Ino) -> None:
+        if not tree.is_listed(self._db, folder):
+            await self._hydrate.listing(folder)
+
+    # ---- attributes ----------------------------------------------------------------------------
+
+    def getattr(self, ino: Ino) -> Attributes:
+        return self._attributes(self._node(ino))
+
+    async def setattr(self, ino: Ino, changes: SetAttr, fh: int | None = None) -> Attributes:
+        """Change size, permission bits or times; owner and group can only be set to what they are."""
+        node = self._node(ino)
+        if changes.uid not in (None, os.getuid()) or changes.gid not in (None, os.getgid()):
+            raise oserrors.oserror(errno.EPERM, "the owner of all files is who mounted the drive")
+        if changes.size is not None:
+            if node.is_folder:
+                raise oserrors.oserror(errno.EISDIR, node.name)
+            await self._files.truncate(node, changes.size)
+        if changes.mode is not None or changes.mtime_ns is not None:
+            await self._set_mode_and_time(node, changes)
+        return self._attributes(self._node(ino))
+
+    async def _set_mode_and_time(self, node: Node, changes: SetAttr) -> None:
+        if changes.mtime_ns is not None and (draft := self._files.live_draft(node)) is not None:
+            # What was written before this call has the time that is set now.
+            draft.mtime_ns = None
+        due = self._due()
+
+        def txn(conn: Connection) -> None:
+            conn.execute(
+                "UPDATE node SET mode = coalesce(?, mode), mtime_ns = coalesce(?, mtime_ns), ctime_ns = ?"
+                " WHERE ino = ?",
+                (
+                    changes.mode & 0o7777 if changes.mode is not None else None,
+                    *(changes.mtime_ns, ops.now_ns(), node.ino),
+                ),
+            )
+            if changes.mtime_ns is not None and tree.get(conn, node.ino).parent is not None:
+                ops.record_touch(conn, node.ino, due_ns=due)
+
+        await self._change(txn)
+
+    def _attributes(self, node: Node) -> Attributes:
+        timeout = TIMEOUT_SECONDS if self._account.is_online else OFFLINE_TIMEOUT_SECONDS
+        draft = self._files.live_draft(node) if node.draft is not None else None
+        if draft is None:
+            return attributes.of_node(node, timeout=timeout)
+        return attributes.of_node(node, timeout=timeout, size=draft.size, mtime_ns=draft.mtime_ns)
+
+    def _node(self, ino: Ino) -> Node:
+        node = tree.find(self._db, ino)
+        if node is None:
+            raise oserrors.oserror(errno.ESTALE, f"ino {ino}")
+        return node
+
+    # ---- files ---------------------------------------------------------------------------------
+
+    async def open(self, ino: Ino, flags: int) -> Opened:
+        """A handle on the version that is current now; it stays on that version."""
+        node = self._node(ino)
+        if node.is_folder:
+            raise oserrors.oserror(errno.EISDIR, node.name)
+        if flags & os.O_TRUNC and flags & (os.O_WRONLY | os.O_RDWR):
+            await self._files.truncate(node, 0)
+            node = self._node(ino)
+        return self._files.open(node, flags)
+
+    async def create(self, parent: Ino, name: str, mode: int, flags: int) -> tuple[Opened, Attributes]:
+        """Make a file and open it; counted as a lookup."""
+        ino, draft_id = await self._make(parent, name, Kind.FILE, mode)
+        assert draft_id is not None
+        draft = self._drafts.started(draft_id, ino, None)
+        self._born[ino] = time.monotonic()
+        # atomic: no await until the reply
+        node = self._node(ino)
+        opened = self._files.created(node, draft, flags)
+        self.inodes.looked_up(ino)
+        return opened, self._attributes(node)
+
+    async def read(self, fh: int, offset: int, size: int) -> bytes:
+        return await self._files.read(fh, offset, size)
+
+    async def write(self, fh: int, offset: int, data: bytes) -> int:
+        return await self._files.write(fh, offset, data)
+
+    async def flush(self, fh: int) -> None:
+        await self._files.flush(fh)
+
+    async def fsync(self, fh: int) -> None:
+        await self._files.fsync(fh)
+
+    async def fsyncdir(self, fh: int) -> None:
+        """Return when every change made so far is on the disk."""
+        await self._commit.sync(None)
+
+    async def release(self, fh: int) -> None:
+        ino = self._handles.file(fh).file.ino
+        await self._files.release(fh)
+        self._perhaps_unneeded(ino)
+
+    # ---- the tree ------------------------------------------------------------------------------
+
+    async def mkdir(self, parent: Ino, name: str, mode: int) -> Attributes:
+        """Make a folder; counted as a lookup."""
+        ino, _ = await self._make(parent, name, Kind.FOLDER, mode)
+        node = self._node(ino)
+        self.inodes.looked_up(ino)
+        return self._attributes(node)
+
+    async def _make(self, parent: Ino, name: str, kind: Kind, mode: int) -> tuple[Ino, int | None]:
+        naming.check(parent, name)
+        await self._listed(parent)
+        due, now = self._due(), ops.now_ns()
+
+        def txn(conn: Connection) -> tuple[Ino, int | None]:
+            self._check_folder(conn, parent)
+            if (holder := tree.child_at(conn, parent, name)) is not None:
+                raise naming.told_clash(name, holder.name)
+            ino = tree.insert(conn, parent, name, kind, now_ns=now, mode=mode & 0o7777)
+            tree.touch(conn, parent, now)
+            if kind is Kind.FOLDER:
+                tree.mark_listed(conn, ino, at=now // 10**9)
+                ops.record(conn, ino, ops.OpKind.MKDIR, due_ns=due)
+                return ino, None
+            ops.record(conn, ino, ops.OpKind.UPLOAD, due_ns=due)
+            return ino, Drafts.insert(conn, ino, None)
+
+        return await self._change(txn)
+
+    @staticmethod
+    def _check_folder(conn: Connection, ino: Ino) -> None:
+        folder = tree.get(conn, ino)
+        if folder.parent is None and ino != ROOT:
+            raise oserrors.oserror(errno.ENOENT, folder.name)
+
+    async def unlink(self, parent: Ino, name: str) -> None:
+        """Remove a file from its folder; its bytes live on while a handle is open."""
+        await self._remove(parent, name, folder=False)
+
+    async def rmdir(self, parent: Ino, name: str) -> None:
+        """Remove an empty folder."""
+        node = tree.find_child(self._db, parent, name)
+        if node is not None and node.is_folder:
+            await self._listed(node.ino)
+        await self._remove(parent, name, folder=True)
+
+    async def _remove(self, parent: Ino, name: str, *, folder: bool) -> None:
+        await self._listed(parent)
+        due, now = self._due(), ops.now_ns()
+
+        def txn(conn: Connection) -> Ino:
+            node = tree.child_at(conn, parent, name)
+            if node is None or node.name != name:
+                raise oserrors.oserror(errno.ENOENT, name)
+            if node.is_folder is not folder:
+                raise oserrors.oserror(errno.ENOTDIR if folder else errno.EISDIR, name)
+            if folder and tree.has_children(conn, node.ino):
+                raise oserrors.oserror(errno.ENOTEMPTY, name)
+            tree.detach(conn, node.ino)
+            ops.record_removal(conn, node.ino, due_ns=due)
+            tree.touch(conn, parent, now)
+            return node.ino
+
+        self._perhaps_unneeded(await self._change(txn))
+
+    async def rename(self, parent: Ino, name: str, new_parent: Ino, new_name: str, flags: int) -> None:
+        """Move a node to another name or folder, replacing what is there as rename(2) does."""
+        if flags & ~(renaming.NOREPLACE | renaming.EXCHANGE):
+            raise oserrors.oserror(errno.EINVAL, "unknown rename flags")
+        naming.check(new_parent, new_name)
+        await self._listed(parent)
+        await self._listed(new_parent)
+        if (target := tree.find_child(self._db, new_parent, new_name)) is not None and target.is_folder:
+            await self._listed(target.ino)
+        node = tree.find_child(self._db, parent, name)
+        born = self._born.get(node.ino) if node is not None else None
+        recently = born is not None and time.monotonic() - born < SAVE_SECONDS
+        call = renaming.Rename(parent, name, new_parent, new_name, flags)
+        due = self._due()
+
+        def txn(conn: Connection) -> Ino | None:
+            self._check_folder(conn, new_parent)
+            return renaming.apply(conn, call, due_ns=due, was_born_here=recently)
+
+        displaced = await self._change(txn)
+        if displaced is not None:
+            self._perhaps_unneeded(displaced)
+
+    async def symlink(self, parent: Ino, name: str, target: str) -> Attributes:
+        """Refused: the service has no symbolic links."""
+        raise oserrors.oserror(errno.EPERM, name)
+
+    async def link(self, ino: Ino, new_parent: Ino, new_name: str) -> Attributes:
+        """Refused: an item of the service has one name."""
+        raise oserrors.oserror(errno.EPERM, new_name)
+
+    async def mknod(self, parent: Ino, name: str, mode: int) -> Attributes:
+        """Refused: the service has no devices, pipes and sockets."""
+        raise oserrors.oserror(errno.EPERM, name)
+
+    async def readlink(self, ino: Ino) -> str:
+        raise oserrors.oserror(errno.EINVAL, f"ino {ino}")
+
+    # ---- the rest ------------------------------------------------------------------------------
+
+    async def statfs(self) -> Statfs:
+        """The account's space; an unlimited or unknown one shows as very large."""
+        total, used = self._account.space() or (_UNKNOWN_SPACE, 0)
+        if total <= 0:
+            total = _UNKNOWN_SPACE
+        blocks = max(total, used) // _BLOCK
+        free = blocks - used // _BLOCK
+        return Statfs(_BLOCK, blocks, free, files=1 << 32, files_free=1 << 31, name_max=255)
+
+    async def getxattr(self, ino: Ino, name: str) -> bytes:
+        return xattrs.value(self._db, self._node(ino), name)
+
+    async def listxattr(self, ino: Ino) -> list[str]:
+        self._node(ino)
+        return []
+
+    async def setxattr(self, ino: Ino, name: str, value: bytes) -> None:
+        raise oserrors.oserror(errno.ENOTSUP, name)
+
+    async def removexattr(self, ino: Ino, name: str) -> None:
+        raise oserrors.oserror(errno.ENOTSUP, name)
+
+    # ---- housekeeping --------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Delete the rows and drafts of unlinked nodes that nobody holds any more, for ever."""
+        while True:
+            await self._reap.wait()
+            # atomic: no await until the set is taken
+            self._reap = trio.Event()
+            inos, self._unneeded = self._unneeded, set()
+            await self._delete_unneeded({ino for ino in inos if not self.inodes.is_used(ino)})
+
+    async def _delete_unneeded(self, inos: set[Ino]) -> None:
+        def txn(conn: Connection) -> list[int]:
+            dropped = []
+            for ino in inos:
+                row = conn.execute(
+                    "SELECT draft FROM node WHERE ino = ? AND parent IS NULL", (ino,)
+                ).fetchone()
+                if row is not None and row["draft"] is not None:
+                    Drafts.delete(conn, row["draft"])
+                    dropped.append(row["draft"])
+                if row is not None:
+                    tree.discard(conn, ino)
+            return dropped
+
+        for draft_id in await self._db.write(txn):
+            self._drafts.gone(draft_id)
+
+    def _perhaps_unneeded(self, ino: Ino) -> None:
+        if ino in (ROOT, TRASH) or self.inodes.opens(ino):
+            return
+        node = tree.find(self._db, ino)
+        if node is None:
+            self._born.pop(ino, None)
+        elif node.parent is None:
+            self._unneeded.add(ino)
+            self._reap.set()
+
+    async def _change(self, txn: Callable[[Connection], T]) -> T:
+        """Commit a change of the tree, see that it becomes durable soon, and tell the push."""
+        result = await self._db.write(txn)
+        self._commit.note()
+        self._push.wake()
+        return result
+
+    def _due(self) -> int:
+        return ops.now_ns() + self._settle_ns

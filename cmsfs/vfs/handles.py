@@ -1,0 +1,160 @@
+"""Open files and folders.
+
+All handles of a file share one `OpenFile`, so that what one writes another reads.  A change made
+elsewhere does not touch an `OpenFile`: whoever opens the file afterwards gets another one, of the new
+version, and two versions never mix.
+
+Rule: an `OpenFile` reads either from its draft or from its content; `source` says which, now.
+"""
+
+import itertools
+from dataclasses import dataclass, field
+
+import trio
+
+from cmsfs.cache.blocks import Blocks
+from cmsfs.cache.readahead import Window
+from cmsfs.journal.drafts import Draft
+from cmsfs.replica.nodes import Content, Ino, Node
+
+
+@dataclass(frozen=True, slots=True)
+class Base:
+    """What the service had of a file when it was opened: what a change of it starts from."""
+
+    etag: str | None
+    version: str | None
+    sha1: str | None
+
+
+class OpenFile:
+    """One version of a file, open in one or more handles."""
+
+    def __init__(self, node: Node, blocks: Blocks, *, draft: Draft | None, text: bytes | None = None) -> None:
+        self.ino = node.ino
+        self.base = Base(node.etag, node.version, node.base_sha1)
+        self.text = text
+        self.handles = 0
+        self.writers = 0
+        # Making a draft takes a transaction; two writers must not make two.
+        self.drafting = trio.Lock()
+        self._blocks = blocks
+        self._draft = draft
+        if draft is not None:
+            draft.acquire()
+        self._content: Content | None = None
+        self._held: list[tuple[str, int]] = []
+        if draft is None and node.sha1 is not None:
+            there = node.sha1 == node.base_sha1
+            self._content = Content(
+                node.sha1, node.size, node.remote_id if there else None, node.version if there else None
+            )
+            self._hold(node.sha1, node.size)
+
+    @property
+    def draft(self) -> Draft | None:
+        """The draft, while there is one; once it is sealed, what it became is the content."""
+        draft = self._draft
+        if draft is not None and draft.content is not None:
+            sha1, size = draft.content
+            self._let_go_of_draft()
+            self._content = Content(sha1, size, None, None)
+            self._hold(sha1, size)
+        return self._draft
+
+    @property
+    def content(self) -> Content | None:
+        """The content, while there is no draft; None for a file that has no bytes yet."""
+        return None if self.draft is not None else self._content
+
+    def wrote(self, draft: Draft) -> None:
+        """From now on the file is this draft."""
+        draft.acquire()
+        self._draft = draft
+        draft.writers += self.writers
+        if draft.base_sha1 is not None:
+            self._hold(draft.base_sha1, draft.base_total)
+
+    def is_version(self, node: Node) -> bool:
+        """Whether a handle opened now would see what this one sees."""
+        if (draft := self.draft) is not None:
+            return draft.id == node.draft
+        return node.draft is None and (self._content.sha1 if self._content else None) == node.sha1
+
+    def opened(self, *, writable: bool) -> None:
+        self.handles += 1
+        if writable:
+            self.writers += 1
+            if (draft := self.draft) is not None:
+                draft.writers += 1
+
+    def closed(self, *, writable: bool) -> None:
+        self.handles -= 1
+        if writable:
+            self.writers -= 1
+            if (draft := self.draft) is not None:
+                draft.writers -= 1
+        if not self.handles:
+            for sha1, _ in self._held:
+                self._blocks.close(sha1)
+            self._held.clear()
+            self._let_go_of_draft()
+
+    def _let_go_of_draft(self) -> None:
+        if self._draft is not None:
+            self._draft.release()
+            self._draft = None
+
+    def _hold(self, sha1: str, size: int) -> None:
+        """Keep content from being evicted while it is open here."""
+        if size:
+            self._blocks.open(sha1, size)
+            self._held.append((sha1, size))
+
+
+@dataclass(slots=True)
+class Handle:
+    """An open file description."""
+
+    file: OpenFile
+    writable: bool
+    window: Window = field(default_factory=Window)
+
+
+@dataclass(frozen=True, slots=True)
+class FolderHandle:
+    """An open folder."""
+
+    ino: Ino
+
+
+class Handles:
+    """The table of open descriptions, by the number that the kernel holds."""
+
+    def __init__(self) -> None:
+        self._numbers = itertools.count(1)
+        self._open: dict[int, Handle | FolderHandle] = {}
+
+    def add(self, handle: Handle | FolderHandle) -> int:
+        fh = next(self._numbers)
+        self._open[fh] = handle
+        return fh
+
+    def file(self, fh: int) -> Handle:
+        """KeyError or TypeError here is a bug of the caller, never of a program."""
+        handle = self._open[fh]
+        if not isinstance(handle, Handle):
+            raise TypeError(f"handle {fh} is a folder")
+        return handle
+
+    def folder(self, fh: int) -> FolderHandle:
+        handle = self._open[fh]
+        if not isinstance(handle, FolderHandle):
+            raise TypeError(f"handle {fh} is a file")
+        return handle
+
+    def remove(self, fh: int) -> Handle | FolderHandle:
+        return self._open.pop(fh)
+
+    def __len__(self) -> int:
+        return len(self._open)

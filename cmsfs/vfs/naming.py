@@ -1,0 +1,40 @@
+"""Which names may be made on the drive.
+
+The service decides what a name is; asking it would be too late, so its rules are applied here, before
+anything is recorded.
+"""
+
+import errno
+import logging
+
+from cmsfs.models import names
+from cmsfs.replica.naming import MAX_BYTES
+from cmsfs.replica.nodes import ROOT, Ino
+from cmsfs.vfs import oserrors
+
+log = logging.getLogger(__name__)
+
+# The desktop's own trash folders would be uploaded with all that is thrown away; programs that may not
+# make them delete for good instead, which on this drive means into the service's trash.
+_RESERVED_AT_ROOT = (".trash", ".search")
+
+
+def check(parent: Ino, name: str) -> None:
+    """Raise the `OSError` for a name that cannot be made in this folder, with one log line that says why."""
+    if len(name.encode(errors="surrogateescape")) > MAX_BYTES:
+        raise oserrors.oserror(errno.ENAMETOOLONG, name)
+    if parent == ROOT and (name in _RESERVED_AT_ROOT or name == ".Trash" or name.startswith(".Trash-")):
+        raise oserrors.oserror(errno.EPERM, name)
+    problem = names.name_problem(name)
+    if problem == "item_name_too_long":
+        raise oserrors.oserror(errno.ENAMETOOLONG, name)
+    if problem is not None:
+        log.warning("the service does not take such a name (%s); choose another one", problem)
+        raise oserrors.oserror(errno.EINVAL, name)
+
+
+def told_clash(name: str, holder: str) -> OSError:
+    """The error for a name that is taken, with a log line if it is taken by one of other case."""
+    if name != holder:
+        log.warning("the service does not tell upper from lower case in names; one of that name exists")
+    return oserrors.oserror(errno.EEXIST, name)

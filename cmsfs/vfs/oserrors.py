@@ -1,0 +1,35 @@
+"""What failed on the way to the service, in the words that programs understand.
+
+The one place where `cmsfs.errors` become `OSError`.
+"""
+
+import errno
+import os
+
+from cmsfs import errors
+
+_ERRNO: list[tuple[type[errors.CmsfsError], int]] = [
+    (errors.Offline, errno.ENETDOWN),
+    (errors.RemoteTimeout, errno.ETIMEDOUT),
+    (errors.RateLimited, errno.EAGAIN),
+    (errors.Unauthorized, errno.EACCES),
+    (errors.Forbidden, errno.EACCES),
+    (errors.OAuthError, errno.EACCES),
+    (errors.NotFound, errno.ENOENT),
+    (errors.NotSupported, errno.EOPNOTSUPP),
+    (errors.Conflict, errno.EEXIST),
+    (errors.PreconditionFailed, errno.ESTALE),
+    # IntegrityError, MissingBlocks, ProtocolError, ServerError and what else may come
+    (errors.CmsfsError, errno.EIO),
+]
+
+
+def to_oserror(error: errors.CmsfsError) -> OSError:
+    """The `OSError` (of the fitting subclass) that a program should see for this."""
+    number = next(number for kind, number in _ERRNO if isinstance(error, kind))
+    return oserror(number, str(error))
+
+
+def oserror(number: int, detail: str = "") -> OSError:
+    """An `OSError` of the subclass that belongs to an errno; `detail` (a name, a reason) is for logs."""
+    return OSError(number, os.strerror(number), detail or None)

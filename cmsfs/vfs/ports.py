@@ -1,0 +1,39 @@
+"""What the vfs needs from the layers above it, as narrow as it is used.
+
+The running agent (`daemon`) implements these; the vfs never knows a client.
+"""
+
+from typing import Protocol
+
+from cmsfs.replica.nodes import Content, Ino
+
+
+class Hydrator(Protocol):
+    """Brings what is missing here from the service."""
+
+    async def listing(self, folder: Ino) -> None:
+        """Return once everything in the folder is in the replica; OSError when it cannot be had in time."""
+
+    async def blocks(self, content: Content, first: int, last: int) -> None:
+        """Return once these blocks (inclusive) are cached; OSError when they cannot be had in time."""
+
+    def ahead(self, content: Content, first: int, last: int) -> None:
+        """These blocks will probably be read soon; never waits, never fails."""
+
+
+class Wakeable(Protocol):
+    """Whoever sends the journal."""
+
+    def wake(self) -> None:
+        """The journal has work, or a file that was busy no longer is."""
+
+
+class Account(Protocol):
+    """What the agent knows of the account and the connection."""
+
+    @property
+    def is_online(self) -> bool:
+        """Whether changes made elsewhere are being heard of."""
+
+    def space(self) -> tuple[int, int] | None:
+        """Bytes the account may use and has used; None while that is unknown."""

@@ -1,0 +1,146 @@
+"""A drive without kernel and without network: real replica, cache and journal, a shelf as the service."""
+
+import errno
+import hashlib
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import trio
+
+from cmsfs.cache.blocks import BLOCK, Blocks
+from cmsfs.journal.drafts import Drafts
+from cmsfs.journal.durability import GroupCommit
+from cmsfs.journal.sealing import Sealer
+from cmsfs.models import items
+from cmsfs.replica import cursor, remote, tree
+from cmsfs.replica.nodes import ROOT, Content, Ino, remote_from_item
+from cmsfs.sqlite import Connection, Database
+from cmsfs.vfs.filesystem import Filesystem
+
+
+class Shelf:
+    """Answers the ports of the vfs: bytes by SHA-1, and a count of what was asked for."""
+
+    def __init__(self, db: Database, blocks: Blocks) -> None:
+        self._db = db
+        self._blocks = blocks
+        self.bytes: dict[str, bytes] = {}
+        self.fetched: list[tuple[str, int, int]] = []
+        self.listed: list[Ino] = []
+        self.woken = 0
+        self.is_online = True
+
+    async def listing(self, folder: Ino) -> None:
+        self.listed.append(folder)
+        await self._db.write(lambda conn: tree.mark_listed(conn, folder, at=0))
+
+    async def blocks(self, content: Content, first: int, last: int) -> None:
+        self.fetched.append((content.sha1, first, last))
+        if content.remote_id is None or content.sha1 not in self.bytes:
+            raise OSError(errno.ENETDOWN, os.strerror(errno.ENETDOWN))
+        data = self.bytes[content.sha1]
+        for index in range(first, last + 1):
+            piece = data[index * BLOCK : (index + 1) * BLOCK]
+            await self._blocks.write_block(content.sha1, content.size, index, piece)
+
+    def ahead(self, content: Content, first: int, last: int) -> None:
+        pass
+
+    def wake(self) -> None:
+        self.woken += 1
+
+    def space(self) -> tuple[int, int] | None:
+        return 1 << 30, 1 << 20
+
+
+class Drive:
+    """A file system with everything below it, and the service's side of the story in short calls."""
+
+    def __init__(self, db: Database, root: Path) -> None:
+        self.db = db
+        (root / "drafts").mkdir()
+        self.blocks = Blocks(
+            db, root / "blocks", root / "drafts", limit_bytes=1 << 30, keep_free_bytes=1 << 20
+        )
+        self.drafts = Drafts(db, root / "drafts")
+        self.commit = GroupCommit(db, root / "drafts")
+        self.shelf = Shelf(db, self.blocks)
+        self.fs = Filesystem(
+            *(db, self.blocks, self.drafts, self.commit, self.shelf, self.shelf, self.shelf),
+            settle_seconds=0,
+        )
+        self.sealer = Sealer(db, self.drafts, self.blocks, self.shelf)
+        self._sequence = 0
+
+    async def remote_file(self, number: int, name: str, data: bytes, *, parent: int = 0) -> Ino:
+        """The service has this file now."""
+        self._sequence += 1
+        sha1 = hashlib.sha1(data).hexdigest()
+        self.shelf.bytes[sha1] = data
+        item = items.File.model_validate(
+            {
+                "id": str(number),
+                "name": name,
+                "sha1": sha1,
+                "size": len(data),
+                "etag": str(self._sequence),
+                "sequence_id": str(self._sequence),
+                "parent": {"type": "folder", "id": str(parent)},
+                "item_status": "active",
+                "file_version": {"type": "file_version", "id": f"v{self._sequence}", "sha1": sha1},
+                "modified_at": "2026-01-02T03:04:05+00:00",
+            }
+        )
+
+        def txn(conn: Connection) -> Ino:
+            remote.apply(conn, [remote_from_item(item)], generation=cursor.generation(conn))
+            node = tree.remote_at(conn, remote_from_item(item).kind, str(number))
+            assert node is not None
+            return node.ino
+
+        return await self.db.write(txn)
+
+    async def write_file(self, name: str, data: bytes, *, parent: Ino = ROOT) -> Ino:
+        """What a program does to make a file."""
+        opened, made = await self.fs.create(parent, name, 0o644, os.O_WRONLY)
+        await self.fs.write(opened.fh, 0, data)
+        await self.fs.flush(opened.fh)
+        await self.fs.release(opened.fh)
+        return made.ino
+
+    async def read_file(self, name: str, *, parent: Ino = ROOT) -> bytes:
+        found = await self.fs.lookup(parent, name)
+        opened = await self.fs.open(found.ino, os.O_RDONLY)
+        try:
+            return await self.fs.read(opened.fh, 0, found.size + 1)
+        finally:
+            await self.fs.release(opened.fh)
+
+    async def seal(self, ino: Ino) -> None:
+        """What the push does before an upload."""
+        node = tree.find(self.db, ino)
+        assert node is not None
+        assert node.draft is not None
+        draft = self.drafts.find(node.draft)
+        assert draft is not None
+        assert await self.sealer.seal(draft) is not None
+
+    def ops(self) -> list[tuple[str, str]]:
+        """What is to be sent: (kind, path or last name)."""
+        rows = self.db.rows("SELECT kind, ino FROM op ORDER BY seq")
+        return [(row["kind"], tree.path(self.db, row["ino"])) for row in rows]
+
+    def names(self, parent: Ino = ROOT) -> list[str]:
+        return sorted(node.name for node in tree.children(self.db, parent))
+
+
+@pytest.fixture
+async def drive(db: Database, tmp_path: Path, nursery: trio.Nursery) -> AsyncIterator[Drive]:
+    made = Drive(db, tmp_path)
+    await made.blocks.recover(clean_shutdown=True, same_boot=True)
+    await db.write(lambda conn: tree.mark_listed(conn, ROOT, at=0))
+    nursery.start_soon(made.fs.run)
+    yield made
+    await made.blocks.aclose()
