@@ -9,6 +9,7 @@ Rule: after `await db.write(f)` returns, reads on the loop see what `f` did.
 import errno
 import os
 import sqlite3
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -130,6 +131,19 @@ def _statements(schema: str) -> list[str]:
     return statements
 
 
+def _use_log(conn: Connection) -> None:
+    """Switch to write-ahead logging; for this, and only this, SQLite does not wait for others by itself."""
+    give_up = time.monotonic() + BUSY_TIMEOUT_MS / 1000
+    while True:
+        try:
+            conn.execute("PRAGMA journal_mode=WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > give_up:
+                raise
+            time.sleep(0.01)
+
+
 def _unusable(path: Path, error: sqlite3.DatabaseError) -> errors.UserError:
     return errors.UserError(f"{path} cannot be used as a database: {error}.")
 
@@ -140,7 +154,7 @@ def _prepare(path: Path, schema: str, version: int) -> tuple[Connection, Connect
     except sqlite3.DatabaseError as error:
         raise _unusable(path, error) from error
     try:
-        writer.execute("PRAGMA journal_mode=WAL")
+        _use_log(writer)
         # Two processes may open a new file at once: the one that comes second finds it made.
         writer.execute("BEGIN IMMEDIATE")
         found = writer.execute("PRAGMA user_version").fetchone()[0]
