@@ -14,16 +14,14 @@ from collections.abc import Callable
 from sqlite3 import Connection
 from typing import TypeVar
 
-import trio
-
 from cmsfs.cache.blocks import Blocks
 from cmsfs.journal import ops
 from cmsfs.journal.drafts import Drafts
 from cmsfs.journal.durability import GroupCommit
 from cmsfs.replica import tree
-from cmsfs.replica.nodes import ROOT, TRASH, Ino, Kind, Node
+from cmsfs.replica.nodes import ROOT, Ino, Kind, Node
 from cmsfs.sqlite import Database
-from cmsfs.vfs import attributes, naming, oserrors, renaming, xattrs
+from cmsfs.vfs import attributes, naming, oserrors, reaper, renaming, xattrs
 from cmsfs.vfs.attributes import Attributes, DirEntry, Opened, SetAttr, Statfs
 from cmsfs.vfs.files import Files
 from cmsfs.vfs.handles import FolderHandle, Handles
@@ -73,8 +71,7 @@ class Filesystem:
             settle_seconds=settle_seconds,
         )
         self._born: dict[Ino, float] = {}
-        self._unneeded: set[Ino] = set()
-        self._reap = trio.Event()
+        self._reaper = reaper.Reaper(db, drafts, self.inodes)
 
     # ---- names ---------------------------------------------------------------------------------
 
@@ -96,7 +93,7 @@ class Filesystem:
             self.inodes.forgotten(ino, count)
             if not self.inodes.lookups(ino):
                 self._files.forgotten(ino)
-                self._perhaps_unneeded(ino)
+                self._reaper.consider(ino)
 
     async def opendir(self, ino: Ino) -> int:
         """A handle on a folder, all of whose entries are known when this returns."""
@@ -123,7 +120,7 @@ class Filesystem:
         handle = self._handles.remove(fh)
         if isinstance(handle, FolderHandle):
             self.inodes.closed(handle.ino)
-            self._perhaps_unneeded(handle.ino)
+            self._reaper.consider(handle.ino)
 
     async def _listed(self, folder: Ino) -> None:
         if not tree.is_listed(self._db, folder):
@@ -197,7 +194,7 @@ class Filesystem:
         ino, draft_id = await self._make(parent, name, Kind.FILE, mode)
         assert draft_id is not None
         draft = self._drafts.started(draft_id, ino, None)
-        self._born[ino] = time.monotonic()
+        self._note_birth(ino)
         # atomic: no await until the reply
         node = self._node(ino)
         opened = self._files.created(node, draft, flags)
@@ -223,7 +220,7 @@ class Filesystem:
     async def release(self, fh: int) -> None:
         ino = self._handles.file(fh).file.ino
         await self._files.release(fh)
-        self._perhaps_unneeded(ino)
+        self._reaper.consider(ino)
 
     # ---- the tree ------------------------------------------------------------------------------
 
@@ -288,7 +285,7 @@ class Filesystem:
             tree.touch(conn, parent, now)
             return node.ino
 
-        self._perhaps_unneeded(await self._change(txn))
+        self._reaper.consider(await self._change(txn))
 
     async def rename(self, parent: Ino, name: str, new_parent: Ino, new_name: str, flags: int) -> None:
         """Move a node to another name or folder, replacing what is there as rename(2) does."""
@@ -300,8 +297,7 @@ class Filesystem:
         if (target := tree.find_child(self._db, new_parent, new_name)) is not None and target.is_folder:
             await self._listed(target.ino)
         node = tree.find_child(self._db, parent, name)
-        born = self._born.get(node.ino) if node is not None else None
-        recently = born is not None and time.monotonic() - born < SAVE_SECONDS
+        recently = node is not None and self._is_newborn(node.ino)
         call = renaming.Rename(parent, name, new_parent, new_name, flags)
         due = self._due()
 
@@ -311,7 +307,17 @@ class Filesystem:
 
         displaced = await self._change(txn)
         if displaced is not None:
-            self._perhaps_unneeded(displaced)
+            self._reaper.consider(displaced)
+
+    def _note_birth(self, ino: Ino) -> None:
+        # In the order of their birth, so that the old ones are found at the front.
+        while self._born and not self._is_newborn(oldest := next(iter(self._born))):
+            del self._born[oldest]
+        self._born[ino] = time.monotonic()
+
+    def _is_newborn(self, ino: Ino) -> bool:
+        born = self._born.get(ino)
+        return born is not None and time.monotonic() - born < SAVE_SECONDS
 
     async def symlink(self, parent: Ino, name: str, target: str) -> Attributes:
         """Refused: the service has no symbolic links."""
@@ -355,40 +361,8 @@ class Filesystem:
     # ---- housekeeping --------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Delete the rows and drafts of unlinked nodes that nobody holds any more, for ever."""
-        while True:
-            await self._reap.wait()
-            # atomic: no await until the set is taken
-            self._reap = trio.Event()
-            inos, self._unneeded = self._unneeded, set()
-            await self._delete_unneeded({ino for ino in inos if not self.inodes.is_used(ino)})
-
-    async def _delete_unneeded(self, inos: set[Ino]) -> None:
-        def txn(conn: Connection) -> list[int]:
-            dropped = []
-            for ino in inos:
-                row = conn.execute(
-                    "SELECT draft FROM node WHERE ino = ? AND parent IS NULL", (ino,)
-                ).fetchone()
-                if row is not None and row["draft"] is not None:
-                    Drafts.delete(conn, row["draft"])
-                    dropped.append(row["draft"])
-                if row is not None:
-                    tree.discard(conn, ino)
-            return dropped
-
-        for draft_id in await self._db.write(txn):
-            self._drafts.gone(draft_id)
-
-    def _perhaps_unneeded(self, ino: Ino) -> None:
-        if ino in (ROOT, TRASH) or self.inodes.opens(ino):
-            return
-        node = tree.find(self._db, ino)
-        if node is None:
-            self._born.pop(ino, None)
-        elif node.parent is None:
-            self._unneeded.add(ino)
-            self._reap.set()
+        """Delete what was unlinked and is no longer held by anybody, for ever."""
+        await self._reaper.run()
 
     async def _change(self, txn: Callable[[Connection], T]) -> T:
         """Commit a change of the tree, see that it becomes durable soon, and tell the push."""

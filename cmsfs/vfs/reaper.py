@@ -1,0 +1,63 @@
+"""The end of nodes that were unlinked: when nobody holds them any more, their rows and drafts go.
+
+A node is held by the kernel's lookups, by open handles and by operations that are still to be sent.  The
+first two are counted in memory only, so what is left when the process dies is removed at the next start.
+
+Rule: asked after whatever may have been the last hold; asking too often is harmless.
+"""
+
+from sqlite3 import Connection
+
+import trio
+
+from cmsfs.journal.drafts import Drafts
+from cmsfs.replica import tree
+from cmsfs.replica.nodes import TRASH, Ino
+from cmsfs.sqlite import Database
+from cmsfs.vfs.inodes import Inodes
+
+
+class Reaper:
+    """Deletes unlinked nodes behind the calls that let go of them."""
+
+    def __init__(self, db: Database, drafts: Drafts, inodes: Inodes) -> None:
+        self._db = db
+        self._drafts = drafts
+        self._inodes = inodes
+        self._considered: set[Ino] = set()
+        self._wanted = trio.Event()
+
+    def consider(self, ino: Ino) -> None:
+        """Delete this node soon, if it is unlinked and nobody holds it."""
+        if ino <= TRASH or self._inodes.opens(ino):
+            return
+        node = tree.find(self._db, ino)
+        if node is not None and node.parent is None:
+            self._considered.add(ino)
+            self._wanted.set()
+
+    async def run(self) -> None:
+        """Delete for ever.  Cancelled: what was considered is deleted at the next start."""
+        while True:
+            await self._wanted.wait()
+            # atomic: no await until the set is taken
+            self._wanted = trio.Event()
+            considered, self._considered = self._considered, set()
+            await self._delete({ino for ino in considered if not self._inodes.is_used(ino)})
+
+    async def _delete(self, inos: set[Ino]) -> None:
+        def txn(conn: Connection) -> list[int]:
+            dropped = []
+            for ino in inos:
+                row = conn.execute(
+                    "SELECT draft FROM node WHERE ino = ? AND parent IS NULL", (ino,)
+                ).fetchone()
+                if row is not None and row["draft"] is not None:
+                    Drafts.delete(conn, row["draft"])
+                    dropped.append(row["draft"])
+                if row is not None:
+                    tree.discard(conn, ino)
+            return dropped
+
+        for draft_id in await self._db.write(txn):
+            self._drafts.gone(draft_id)
