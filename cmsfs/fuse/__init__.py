@@ -1,0 +1,1 @@
+"""The kernel protocol, and nothing else."""

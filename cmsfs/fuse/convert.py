@@ -1,0 +1,120 @@
+"""Between the file system's values and the kernel's structures.
+
+Called by `operations` alone.
+
+Rule: pure functions; a name that is not UTF-8 gets no further than this file.
+"""
+
+import errno
+import os
+from dataclasses import dataclass
+
+import pyfuse3
+
+from cmsfs.vfs import attributes
+
+# What programs take as the size of a good read or write.  The kernel asks us for 128 KiB at a time; with
+# the default of 4 KiB, buffered writers send 4 KiB requests, which are ten times slower.
+BLOCK_SIZE = 128 * 1024
+
+# How long the kernel remembers that a name is not there.  Long, because a name that appears elsewhere is
+# told to the kernel by `notifier`, and desktops ask for the same absent names (.hidden, .git) all day.
+NEGATIVE_TIMEOUT = 300.0
+
+_SECTOR = 512  # the unit of st_blocks, whatever st_blksize says
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """Whom every file of the drive belongs to: the process that mounted it."""
+
+    uid: int
+    gid: int
+
+
+def this_process() -> Owner:
+    """The owner of a drive that this process mounts."""
+    return Owner(os.getuid(), os.getgid())
+
+
+def entry(found: attributes.Attributes, owner: Owner) -> pyfuse3.EntryAttributes:
+    """The kernel's view of a node."""
+    result = pyfuse3.EntryAttributes()
+    result.st_ino = found.ino
+    result.generation = 0  # inode numbers are never given out twice
+    result.entry_timeout = found.timeout
+    result.attr_timeout = found.timeout
+    result.st_mode = found.mode
+    result.st_nlink = found.nlink
+    result.st_uid = owner.uid
+    result.st_gid = owner.gid
+    result.st_rdev = 0
+    result.st_size = found.size
+    result.st_blksize = BLOCK_SIZE
+    result.st_blocks = -(-found.size // _SECTOR)
+    result.st_atime_ns = found.atime_ns
+    result.st_mtime_ns = found.mtime_ns
+    result.st_ctime_ns = found.ctime_ns
+    return result
+
+
+def absent() -> pyfuse3.EntryAttributes:
+    """The answer that there is no such name, which the kernel may remember (a plain ENOENT it forgets)."""
+    result = pyfuse3.EntryAttributes()
+    result.st_ino = 0
+    result.entry_timeout = NEGATIVE_TIMEOUT
+    return result
+
+
+def file_info(opened: attributes.Opened) -> pyfuse3.FileInfo:
+    """The kernel's view of an open file; `keep_cache` is always set, for pyfuse3's default is True."""
+    return pyfuse3.FileInfo(fh=opened.fh, keep_cache=opened.keep_cache, direct_io=opened.direct_io)
+
+
+def changes(wanted: pyfuse3.EntryAttributes, fields: pyfuse3.SetattrFields) -> attributes.SetAttr:
+    """What setattr asks for; the change time is not a caller's to set."""
+    return attributes.SetAttr(
+        size=wanted.st_size if fields.update_size else None,
+        mode=wanted.st_mode & 0o7777 if fields.update_mode else None,
+        uid=wanted.st_uid if fields.update_uid else None,
+        gid=wanted.st_gid if fields.update_gid else None,
+        atime_ns=wanted.st_atime_ns if fields.update_atime else None,
+        mtime_ns=wanted.st_mtime_ns if fields.update_mtime else None,
+    )
+
+
+def statvfs(room: attributes.Statfs) -> pyfuse3.StatvfsData:
+    """What df shows; nothing is reserved for root."""
+    result = pyfuse3.StatvfsData()
+    result.f_bsize = room.block_size
+    result.f_frsize = room.block_size
+    result.f_blocks = room.blocks
+    result.f_bfree = room.blocks_free
+    result.f_bavail = room.blocks_free
+    result.f_files = room.files
+    result.f_ffree = room.files_free
+    result.f_favail = room.files_free
+    result.f_namemax = room.name_max
+    return result
+
+
+def known_name(raw: bytes) -> str:
+    """A name that should be there.  One that is not UTF-8 cannot be: `FileNotFoundError`."""
+    try:
+        return raw.decode("utf-8")
+    except UnicodeDecodeError:
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT)) from None
+
+
+def new_name(raw: bytes) -> str:
+    """A name to be made.  One that is not UTF-8 cannot be told to the service: `OSError` EILSEQ, whose text
+    ("Invalid or incomplete multibyte …") tells the user what is wrong with it, as EINVAL would not."""
+    try:
+        return raw.decode("utf-8")
+    except UnicodeDecodeError:
+        raise OSError(errno.EILSEQ, os.strerror(errno.EILSEQ)) from None
+
+
+def raw_name(name: str) -> bytes:
+    """A name as the kernel wants it; never fails, for a listing must not end half way."""
+    return name.encode("utf-8", "surrogatepass")

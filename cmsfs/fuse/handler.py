@@ -1,0 +1,78 @@
+"""The kernel edge: what a handler may let out.
+
+`@handler` and `@quiet` wrap every method of `operations.Operations`.  An exception other than `FUSEError`
+ends `pyfuse3.main()` and leaves every caller waiting in the kernel, so nothing else may pass.
+
+Rule: errors become numbers here and nowhere else; `trio.Cancelled` is not an error and passes.
+"""
+
+import errno
+import functools
+import inspect
+import logging
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, ParamSpec, TypeVar
+
+import pyfuse3
+
+from cmsfs import logs
+
+log = logging.getLogger(__name__)
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+# First parameters that say in a log line what a request was about.
+_SUBJECTS = frozenset({"ino", "parent", "fh"})
+
+
+def handler(fn: Callable[P, Awaitable[R]]) -> Callable[P, Coroutine[Any, Any, R]]:
+    """Bind the log context; turn `OSError` into its number, and anything else into EIO and a traceback."""
+    context = _context(fn)
+
+    @functools.wraps(fn)
+    async def wrapped(*args: P.args, **kwargs: P.kwargs) -> R:
+        with logs.context(**context(args)):
+            try:
+                return await fn(*args, **kwargs)
+            except pyfuse3.FUSEError:
+                raise
+            except Exception as error:
+                raise pyfuse3.FUSEError(_number(error)) from None
+
+    return wrapped
+
+
+def quiet(fn: Callable[P, Awaitable[None]]) -> Callable[P, Coroutine[Any, Any, None]]:
+    """As `handler`, for requests that nobody waits for (forget, release, releasedir): nothing is raised."""
+    context = _context(fn)
+
+    @functools.wraps(fn)
+    async def wrapped(*args: P.args, **kwargs: P.kwargs) -> None:
+        with logs.context(**context(args)):
+            try:
+                await fn(*args, **kwargs)
+            except Exception:
+                log.exception("a request that has no answer failed")
+
+    return wrapped
+
+
+def _context(fn: Callable[..., Any]) -> Callable[[tuple[object, ...]], dict[str, object]]:
+    op = fn.__name__
+    subject = list(inspect.signature(fn).parameters)[1]
+    if subject not in _SUBJECTS:
+        fields: dict[str, object] = {"op": op}
+        return lambda args: fields
+    return lambda args: {"op": op, subject: args[1]}
+
+
+def _number(error: Exception) -> int:
+    """The errno to answer.  An `OSError` without a real one (`socket.gaierror` carries -2, which the kernel
+    would turn into ERANGE) is our mistake like any other exception."""
+    number = error.errno if isinstance(error, OSError) else None
+    if number is not None and number in errno.errorcode:
+        log.debug("answered %s", errno.errorcode[number])
+        return number
+    log.error("a bug in a handler; its caller gets EIO", exc_info=error)
+    return errno.EIO

@@ -1,0 +1,50 @@
+"""Calls into the kernel that do not answer a request.
+
+pyfuse3 keeps one session in module globals, and a call on a session that was closed uses freed memory.
+`mount` says when the session is live; `notifier` calls through here, from its thread.
+
+Rule: never call from the event loop.  A notification waits in the kernel for requests that only the loop
+can answer.
+"""
+
+import threading
+
+import pyfuse3
+
+from cmsfs.replica.nodes import Ino
+
+
+class Session:
+    """The one session of this process, safe to call into at any time; without a mount a call does nothing."""
+
+    def __init__(self) -> None:
+        # Held during a call, which may block in the kernel: only `closing` waits for it, with a deadline.
+        self._calling = threading.Lock()
+        self._live = False
+
+    def opened(self) -> None:
+        """The session exists from now on."""
+        self._live = True
+
+    def closing(self, *, timeout: float) -> bool:
+        """No further call begins; whether the one under way has ended within `timeout`."""
+        self._live = False
+        if not self._calling.acquire(timeout=timeout):
+            return False
+        self._calling.release()
+        return True
+
+    def invalidate_inode(self, ino: Ino, *, attributes_only: bool) -> None:
+        """Forget the attributes of an inode, and its pages too unless `attributes_only`."""
+        with self._calling:
+            if self._live:
+                pyfuse3.invalidate_inode(ino, attr_only=attributes_only)
+
+    def invalidate_entry(self, parent: Ino, name: bytes, *, deleted: Ino = 0) -> None:
+        """Forget what a name stands for; those who watch inode `deleted` are told that it is gone."""
+        with self._calling:
+            if self._live:
+                pyfuse3.invalidate_entry(parent, name, deleted)
+
+
+session = Session()

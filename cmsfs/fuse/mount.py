@@ -1,0 +1,214 @@
+"""From a mountpoint to a served drive, and back.
+
+`mounted` is used once a process: pyfuse3 keeps its session in module globals.  The daemon enters it when
+everything that the handlers need is running, and leaves it before anything of that stops.
+
+Rule: handlers are never cancelled while a caller waits for them.  The drive is taken off its mountpoint
+first, open files are served a little longer, handlers end, and only past a deadline is the connection
+aborted.
+"""
+
+import logging
+import os
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from functools import partial
+from pathlib import Path
+from typing import IO
+
+import pyfuse3
+import trio
+
+from cmsfs import errors, mounts
+from cmsfs.fuse import kernel
+from cmsfs.fuse.operations import Operations
+
+log = logging.getLogger(__name__)
+
+# How long a drive that was taken off its mountpoint still serves those who have files open in it.  A shell
+# that merely stands in a folder of the drive counts too, so a stop must not wait long for this.
+LINGER = 2.0
+
+# How long handlers may then take; a stop of the daemon is given 90 seconds by its unit.
+DEADLINE = 20.0
+
+# How long the kernel may take to answer the first stat; it asks the root folder only.
+ANSWER = 30.0
+
+# Requests served at a time.  pyfuse3's 99 could all be reads that wait for the network, and then `ls` of a
+# folder that is known would wait with them.  A task that was needed once ends when it is idle.
+TASKS = 256
+
+# What libfuse and fusermount3 print, and what it means to a person: the reason of most failures is told
+# only there.
+_REASONS = (
+    ("user_allow_other", "allow_other needs the line user_allow_other in /etc/fuse.conf"),
+    ("mount_max", "this user has as many FUSE file systems as mount_max in /etc/fuse.conf allows"),
+    (
+        "mount failed: Operation not permitted",
+        "fusermount3 may not mount (it must be setuid root, unconfined)",
+    ),
+    ("fusermount3: No such file", "fusermount3 is missing; it comes with the package fuse3"),
+    ("fusermount3 failed: No such file", "fusermount3 is missing; it comes with the package fuse3"),
+    ("/dev/fuse: Permission denied", "this user may not open /dev/fuse"),
+    ("no write access to mountpoint", "this user may not write to the mountpoint"),
+)
+
+
+class Mounted:
+    """A drive that the kernel knows: where it is, which connection serves it, and when it is gone."""
+
+    def __init__(self, mountpoint: Path, connection: int) -> None:
+        self.mountpoint = mountpoint
+        self.connection = connection
+        # Set when no request comes any more: by our own doing, or because somebody unmounted the drive.
+        self.unmounted = trio.Event()
+        # The loop outlives a cancellation from outside, or callers would never be answered.
+        self._serving = trio.CancelScope(shield=True)
+
+    @property
+    def is_attached(self) -> bool:
+        """Whether the mountpoint shows this very drive."""
+        found = mounts.find(self.mountpoint)
+        return found is not None and found.connection == self.connection
+
+    def abort(self) -> bool:
+        """Break the connection; callers end with an error.  For another thread, when the loop is stuck."""
+        # The number is given to the next mount as soon as ours is gone.
+        others = (mount for mount in mounts.listing() if mount.connection == self.connection)
+        if any(mount.mountpoint != str(self.mountpoint) for mount in others):
+            return False
+        return mounts.abort(self.connection)
+
+    async def serve(self) -> None:
+        """Answer requests until the drive is unmounted."""
+        try:
+            with self._serving:
+                await pyfuse3.main(min_tasks=1, max_tasks=TASKS)
+        finally:
+            self.unmounted.set()
+
+    async def stop(self, *, linger: float, deadline: float) -> None:
+        """Take the drive off its mountpoint and end serving, in the order that loses nothing."""
+        if self.unmounted.is_set():
+            # Unmounted by somebody, or the loop failed: then callers wait for answers that nobody gives.
+            await trio.to_thread.run_sync(self.abort)
+        if self.is_attached:
+            try:
+                await trio.to_thread.run_sync(mounts.detach, self.mountpoint)
+            except errors.UserError as error:
+                log.warning("%s", error)
+        with trio.move_on_after(linger):
+            await self.unmounted.wait()
+        if not self.unmounted.is_set():
+            pyfuse3.terminate()
+            with trio.move_on_after(deadline):
+                await self.unmounted.wait()
+        if not self.unmounted.is_set():
+            log.error("requests did not end within %s seconds; the connection is aborted", deadline)
+            await trio.to_thread.run_sync(self.abort)
+            self._serving.cancel()
+            await self.unmounted.wait()
+
+    async def close(self) -> None:
+        """Give the session back; whoever still waits for an answer gets an error."""
+        # A notification may wait in the kernel for a request that nobody answers any more.
+        await trio.to_thread.run_sync(self.abort)
+        if not await trio.to_thread.run_sync(partial(kernel.session.closing, timeout=5.0)):
+            log.error("a notification does not end; the session is closed under it")
+        pyfuse3.close(unmount=self.is_attached)
+
+
+@asynccontextmanager
+async def mounted(
+    operations: Operations,
+    mountpoint: Path,
+    *,
+    fsname: str = mounts.FSNAME,
+    allow_other: bool = False,
+    create: bool = False,
+    linger: float = LINGER,
+    deadline: float = DEADLINE,
+) -> AsyncIterator[Mounted]:
+    """Serve a drive at `mountpoint` for as long as the context is open.
+
+    Raises `UserError` if it cannot be mounted, saying why.  Ends cleanly if somebody else unmounts it:
+    `Mounted.unmounted` tells.  What is raised inside leaves as an `ExceptionGroup`, as out of a nursery.
+    Cancelled: the drive is stopped in good order all the same, which takes `linger` and `deadline` at most.
+    """
+    mounts.require_fuse()
+    place = await trio.to_thread.run_sync(partial(mounts.prepare, mountpoint, create=create))
+    await trio.to_thread.run_sync(mounts.ensure_fusectl)
+    _init(operations, place, fsname=fsname, allow_other=allow_other)
+    # The one look at the mount from this process, through the kernel's own list.
+    found = mounts.find(place)
+    drive = Mounted(place, found.connection if found else -1)
+    kernel.session.opened()
+    try:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(drive.serve, name="fuse")
+            try:
+                await _answered(drive)
+                yield drive
+            finally:
+                with trio.CancelScope(shield=True):
+                    await drive.stop(linger=linger, deadline=deadline)
+    finally:
+        with trio.CancelScope(shield=True):
+            await drive.close()
+
+
+async def _answered(drive: Mounted) -> None:
+    with trio.move_on_after(ANSWER):
+        # In a thread: from the loop it would wait for itself.
+        await trio.to_thread.run_sync(os.stat, drive.mountpoint, abandon_on_cancel=True)
+        return
+    raise errors.UserError(f"The drive at {drive.mountpoint} does not answer.", exit_code=mounts.NO_FUSE)
+
+
+def _init(operations: Operations, mountpoint: Path, *, fsname: str, allow_other: bool) -> None:
+    # default_permissions: the kernel checks mode bits, without which allow_other would let anybody write.
+    options = {"default_permissions", f"fsname={fsname}", f"subtype={mounts.FSNAME}"}
+    if allow_other:
+        options.add("allow_other")
+    with _standard_error() as printed:
+        try:
+            pyfuse3.init(operations, str(mountpoint), options)
+        except RuntimeError:
+            message = f"{mountpoint} cannot be mounted: {_reason(printed())}."
+            raise errors.UserError(message, exit_code=mounts.NO_FUSE) from None
+
+
+def _reason(printed: str) -> str:
+    """One clause from what libfuse printed; its own last line if we do not know better."""
+    for part, meaning in _REASONS:
+        if part in printed:
+            return meaning
+    lines = [line.strip() for line in printed.splitlines() if line.strip()]
+    return lines[-1].rstrip(".") if lines else "libfuse gives no reason"
+
+
+@contextmanager
+def _standard_error() -> Iterator[Callable[[], str]]:
+    """Catch what C code prints to file descriptor 2; what is printed without an error goes out after all."""
+    with tempfile.TemporaryFile() as spool:
+        sys.stderr.flush()
+        outside = os.dup(2)
+        os.dup2(spool.fileno(), 2)
+        try:
+            yield partial(_text, spool)
+        except BaseException:
+            os.dup2(outside, 2)
+            raise
+        else:
+            os.dup2(outside, 2)
+            os.write(2, _text(spool).encode())
+        finally:
+            os.close(outside)
+
+
+def _text(spool: IO[bytes]) -> str:
+    spool.seek(0)
+    return spool.read().decode("utf-8", "replace")

@@ -1,0 +1,112 @@
+"""Kernel cache invalidation.
+
+Whoever applies remote changes publishes a `Change` after the commit; this module tells the kernel.
+Everything runs in ONE worker thread, because a notification waits in the kernel for any lookup in the same
+folder, and such a lookup may be waiting for us (GOTCHAS.md, "Notifications").
+
+Rule: publishers post and go on.  Nobody awaits a notification inside a handler or under a lock.
+"""
+
+import errno
+import logging
+from typing import Protocol
+
+import trio
+
+from cmsfs.fuse import convert, kernel
+from cmsfs.replica.changes import Change, Hub, What
+from cmsfs.replica.nodes import Ino
+
+log = logging.getLogger(__name__)
+
+# The kernel does not know the inode or the name; or it cannot tell watchers of a folder that still has
+# something in it, or on it.  The name itself is forgotten in all three cases.
+_NORMAL = frozenset({errno.ENOENT, errno.ENOTEMPTY, errno.EBUSY})
+
+_Key = tuple[Ino, str]  # (ino, "") for an inode, (parent, name) for an entry; no entry has an empty name
+
+
+class OpenCounts(Protocol):
+    """How many handles are open on an inode.  Asked from the notifier's thread: one look into a dict."""
+
+    def opens(self, ino: Ino, /) -> int: ...
+
+
+class Notifier:
+    """Takes changes from the hub and tells the kernel, each inode and each name once a batch."""
+
+    def __init__(self, hub: Hub, inodes: OpenCounts) -> None:
+        self._inodes = inodes
+        # Bounded by the tree: a change of something that is waiting already takes its place.
+        self._waiting: dict[_Key, Change] = {}
+        self._posted = trio.Event()
+        self._settled = trio.Event()
+        self._settled.set()
+        self._thread = trio.CapacityLimiter(1)
+        self._complained: set[int] = set()
+        hub.subscribe(self._post)
+
+    async def run(self) -> None:
+        """Tell the kernel until cancelled.  Cancelled: a notification that waits in the kernel is left to
+        end by itself, and no further one begins once the mount closes."""
+        while True:
+            await self._posted.wait()
+            self._posted = trio.Event()
+            batch, self._waiting = list(self._waiting.values()), {}
+            await trio.to_thread.run_sync(self._tell_all, batch, limiter=self._thread, abandon_on_cancel=True)
+            if not self._waiting:
+                self._settled.set()
+
+    async def settled(self) -> None:
+        """Wait until the kernel has heard everything published so far.  Never from a handler."""
+        await self._settled.wait()
+
+    def _post(self, changes: list[Change]) -> None:
+        for change in changes:
+            key = _key(change)
+            self._waiting[key] = _merged(self._waiting.get(key), change)
+        self._settled = trio.Event() if self._settled.is_set() else self._settled
+        self._posted.set()
+
+    def _tell_all(self, batch: list[Change]) -> None:
+        for change in batch:
+            try:
+                self._tell(change)
+            except OSError as error:
+                self._complain(error)
+
+    def _tell(self, change: Change) -> None:
+        name = convert.raw_name(change.name)
+        match change.what, change.parent:
+            case What.ENTRY, int(parent):
+                kernel.session.invalidate_entry(parent, name)
+            case What.GONE, int(parent):
+                kernel.session.invalidate_entry(parent, name, deleted=change.ino)
+            case What.CONTENT, _:
+                # Pages of an open file stay: its handle reads the version it opened, and dropping them
+                # would wait for its reads.  A later open drops them, or goes around them.
+                in_use = self._inodes.opens(change.ino) > 0
+                kernel.session.invalidate_inode(change.ino, attributes_only=in_use)
+            case _:
+                kernel.session.invalidate_inode(change.ino, attributes_only=True)
+
+    def _complain(self, error: OSError) -> None:
+        number = error.errno or 0
+        if number in _NORMAL:
+            return
+        level = logging.DEBUG if number in self._complained else logging.WARNING
+        self._complained.add(number)
+        log.log(level, "the kernel refused a notification: %s", error)
+
+
+def _key(change: Change) -> _Key:
+    if change.what in (What.ENTRY, What.GONE) and change.parent is not None:
+        return change.parent, change.name
+    return change.ino, ""
+
+
+def _merged(waiting: Change | None, new: Change) -> Change:
+    """The one change that does for both: GONE forgets the name as ENTRY does, CONTENT includes attributes."""
+    if waiting and waiting.what in (What.GONE, What.CONTENT) and new.what in (What.ENTRY, What.ATTRIBUTES):
+        return waiting
+    return new

@@ -1,0 +1,211 @@
+"""The kernel protocol: one short handler for each request, and no decisions.
+
+Every handler decodes what the kernel sent, asks the file system, and encodes its answer; `handler.py` says
+what becomes of errors.
+
+Rule: what an operation means stands in `cmsfs.vfs.filesystem`; GOTCHAS.md beside this file says what the
+kernel makes of an answer.
+"""
+
+import errno
+import os
+from collections.abc import Sequence
+
+import pyfuse3
+
+from cmsfs.fuse import convert
+from cmsfs.fuse.drive import Drive
+from cmsfs.fuse.handler import handler, quiet
+from cmsfs.replica.nodes import Ino
+
+# The one namespace of extended attributes that the drive has.
+_USER = b"user."
+
+
+class Operations(pyfuse3.Operations):
+    """The handlers over one file system."""
+
+    enable_writeback_cache = False  # with it the kernel ignores sizes and times that change elsewhere
+    supports_dot_lookup = False
+    enable_acl = False
+
+    def __init__(self, drive: Drive, *, owner: convert.Owner | None = None) -> None:
+        super().__init__()
+        self._drive = drive
+        self._owner = owner or convert.this_process()
+
+    # Names and attributes
+
+    @handler
+    async def lookup(self, parent: Ino, name: bytes, ctx: pyfuse3.RequestContext) -> pyfuse3.EntryAttributes:
+        try:
+            return convert.entry(await self._drive.lookup(parent, convert.known_name(name)), self._owner)
+        except FileNotFoundError:
+            return convert.absent()
+
+    @quiet
+    async def forget(self, pairs: Sequence[tuple[Ino, int]]) -> None:
+        self._drive.forget(list(pairs))
+
+    @handler
+    async def getattr(self, ino: Ino, ctx: pyfuse3.RequestContext) -> pyfuse3.EntryAttributes:
+        return convert.entry(self._drive.getattr(ino), self._owner)
+
+    @handler
+    async def setattr(
+        self,
+        ino: Ino,
+        attr: pyfuse3.EntryAttributes,
+        fields: pyfuse3.SetattrFields,
+        fh: int | None,
+        ctx: pyfuse3.RequestContext,
+    ) -> pyfuse3.EntryAttributes:
+        return convert.entry(await self._drive.setattr(ino, convert.changes(attr, fields), fh), self._owner)
+
+    @handler
+    async def readlink(self, ino: Ino, ctx: pyfuse3.RequestContext) -> bytes:
+        return convert.raw_name(await self._drive.readlink(ino))
+
+    # Folders
+
+    @handler
+    async def opendir(self, ino: Ino, ctx: pyfuse3.RequestContext) -> int:
+        return await self._drive.opendir(ino)
+
+    @handler
+    async def readdir(self, fh: int, after: int, token: pyfuse3.ReaddirToken) -> None:
+        for line in self._drive.readdir(fh, after):
+            # atomic: no await between the reply and the count, which the kernel takes back by `forget`.
+            if not pyfuse3.readdir_reply(
+                token,
+                convert.raw_name(line.name),
+                convert.entry(line.attributes, self._owner),
+                line.cookie,
+            ):
+                return
+            self._drive.counted(line.attributes.ino)
+
+    @quiet
+    async def releasedir(self, fh: int) -> None:
+        self._drive.releasedir(fh)
+
+    @handler
+    async def fsyncdir(self, fh: int, datasync: bool) -> None:
+        await self._drive.fsyncdir(fh)
+
+    # Open files
+
+    @handler
+    async def open(self, ino: Ino, flags: int, ctx: pyfuse3.RequestContext) -> pyfuse3.FileInfo:
+        return convert.file_info(await self._drive.open(ino, flags))
+
+    @handler
+    async def create(
+        self, parent: Ino, name: bytes, mode: int, flags: int, ctx: pyfuse3.RequestContext
+    ) -> tuple[pyfuse3.FileInfo, pyfuse3.EntryAttributes]:
+        opened, made = await self._drive.create(parent, convert.new_name(name), mode & 0o7777, flags)
+        return convert.file_info(opened), convert.entry(made, self._owner)
+
+    @handler
+    async def read(self, fh: int, offset: int, size: int) -> bytes:
+        return await self._drive.read(fh, offset, size)
+
+    @handler
+    async def write(self, fh: int, offset: int, data: bytes) -> int:
+        return await self._drive.write(fh, offset, data)
+
+    @handler
+    async def flush(self, fh: int) -> None:
+        await self._drive.flush(fh)
+
+    @handler
+    async def fsync(self, fh: int, datasync: bool) -> None:
+        await self._drive.fsync(fh)
+
+    @quiet
+    async def release(self, fh: int) -> None:
+        await self._drive.release(fh)
+
+    # Making, moving, removing
+
+    @handler
+    async def mkdir(
+        self, parent: Ino, name: bytes, mode: int, ctx: pyfuse3.RequestContext
+    ) -> pyfuse3.EntryAttributes:
+        made = await self._drive.mkdir(parent, convert.new_name(name), mode & 0o7777)
+        return convert.entry(made, self._owner)
+
+    @handler
+    async def mknod(
+        self, parent: Ino, name: bytes, mode: int, rdev: int, ctx: pyfuse3.RequestContext
+    ) -> pyfuse3.EntryAttributes:
+        return convert.entry(await self._drive.mknod(parent, convert.new_name(name), mode), self._owner)
+
+    @handler
+    async def symlink(
+        self, parent: Ino, name: bytes, target: bytes, ctx: pyfuse3.RequestContext
+    ) -> pyfuse3.EntryAttributes:
+        made = await self._drive.symlink(parent, convert.new_name(name), convert.new_name(target))
+        return convert.entry(made, self._owner)
+
+    @handler
+    async def link(
+        self, ino: Ino, new_parent: Ino, new_name: bytes, ctx: pyfuse3.RequestContext
+    ) -> pyfuse3.EntryAttributes:
+        made = await self._drive.link(ino, new_parent, convert.new_name(new_name))
+        return convert.entry(made, self._owner)
+
+    @handler
+    async def unlink(self, parent: Ino, name: bytes, ctx: pyfuse3.RequestContext) -> None:
+        await self._drive.unlink(parent, convert.known_name(name))
+
+    @handler
+    async def rmdir(self, parent: Ino, name: bytes, ctx: pyfuse3.RequestContext) -> None:
+        await self._drive.rmdir(parent, convert.known_name(name))
+
+    @handler
+    async def rename(
+        self,
+        parent: Ino,
+        name: bytes,
+        new_parent: Ino,
+        new_name: bytes,
+        flags: int,
+        ctx: pyfuse3.RequestContext,
+    ) -> None:
+        old, new = convert.known_name(name), convert.new_name(new_name)
+        await self._drive.rename(parent, old, new_parent, new, flags)
+
+    # The drive as a whole, extended attributes
+
+    @handler
+    async def statfs(self, ctx: pyfuse3.RequestContext) -> pyfuse3.StatvfsData:
+        return convert.statvfs(await self._drive.statfs())
+
+    @handler
+    async def getxattr(self, ino: Ino, name: bytes, ctx: pyfuse3.RequestContext) -> bytes:
+        # The kernel asks for security.capability before every write: not worth a look.
+        return await self._drive.getxattr(ino, _user_name(name, errno.ENODATA))
+
+    @handler
+    async def listxattr(self, ino: Ino, ctx: pyfuse3.RequestContext) -> Sequence[bytes]:
+        return [convert.raw_name(name) for name in await self._drive.listxattr(ino)]
+
+    @handler
+    async def setxattr(self, ino: Ino, name: bytes, value: bytes, ctx: pyfuse3.RequestContext) -> None:
+        # ENOTSUP is what cp -a and mv pass over in silence; EPERM would make them fail.
+        await self._drive.setxattr(ino, _user_name(name, errno.ENOTSUP), value)
+
+    @handler
+    async def removexattr(self, ino: Ino, name: bytes, ctx: pyfuse3.RequestContext) -> None:
+        await self._drive.removexattr(ino, _user_name(name, errno.ENODATA))
+
+
+def _user_name(name: bytes, number: int) -> str:
+    """The name as text; `OSError` with `number` for one of another namespace or not of UTF-8."""
+    try:
+        if name.startswith(_USER):
+            return name.decode("utf-8")
+    except UnicodeDecodeError:
+        pass
+    raise OSError(number, os.strerror(number))

@@ -1,0 +1,155 @@
+"""Mounts for tests: a watchdog that frees what hangs, a sweep of what was left behind, a drive in memory.
+
+A test's own calls on a mount go through `outside`, into a thread: from the event loop they would wait for
+the loop that waits for them.
+"""
+
+import importlib.util
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import trio
+
+from cmsfs import mounts
+from cmsfs.fuse import mount, notifier, operations
+from cmsfs.replica import changes
+
+# A test with a mount takes a fraction of a second; whatever takes this long waits for itself.
+WATCHDOG_SECONDS = 30.0
+
+
+def _load(name: str) -> ModuleType:
+    """A module beside this file, which `--import-mode=importlib` does not put on the path."""
+    path = Path(__file__).with_name(f"{name}.py")
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec and spec.loader
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+memory_drive = _load("memory_drive")
+Watchdog = _load("watchdog").Watchdog
+
+
+def _drives_under(folder: Path) -> list[mounts.Mount]:
+    return [m for m in mounts.listing() if m.is_drive and Path(m.mountpoint).is_relative_to(folder)]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _swept(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """No mount of an earlier run that died is left at the start, and none of this one at the end."""
+    own = tmp_path_factory.getbasetemp()
+    mounts.ensure_fusectl()
+    for left in mounts.stale_mounts():
+        if Path(left.mountpoint).is_relative_to(own.parent):
+            mounts.detach(Path(left.mountpoint))
+    yield
+    for left in reversed(_drives_under(own)):
+        mounts.abort(left.connection)
+        mounts.detach(Path(left.mountpoint))
+
+
+@pytest.fixture(scope="session")
+def watchdog_process() -> Iterator[Any]:
+    """The process behind `watchdog`."""
+    dog = Watchdog()
+    yield dog
+    dog.close()
+
+
+@pytest.fixture(autouse=True)
+def watchdog(tmp_path: Path, watchdog_process: Any) -> Iterator[Any]:
+    """Frees a test that waits for itself, and fails it."""
+    watchdog_process.arm(seconds=WATCHDOG_SECONDS, under=tmp_path)
+    yield watchdog_process
+    if watchdog_process.disarm():
+        pytest.fail("the test hung, and its mounts were aborted")
+
+
+Outside = Callable[..., Awaitable[Any]]
+
+
+@pytest.fixture
+def outside() -> Outside:
+    """`await outside(os.stat, path)`: a call on the mount, from a thread as from another program."""
+
+    async def call(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        return await trio.to_thread.run_sync(partial(fn, *args, **kwargs), abandon_on_cancel=True)
+
+    return call
+
+
+@pytest.fixture
+async def outcome(outside: Outside) -> Callable[..., Awaitable[int]]:
+    """`await outcome(os.unlink, path)`: the errno of a call on the mount, 0 if it went well."""
+
+    async def call(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> int:
+        try:
+            await outside(fn, *args, **kwargs)
+        except OSError as error:
+            return error.errno or -1
+        return 0
+
+    return call
+
+
+@pytest.fixture
+def fs() -> Any:
+    """An empty file system in memory."""
+    return memory_drive.MemoryDrive()
+
+
+Mounting = Callable[..., AbstractAsyncContextManager[mount.Mounted]]
+
+
+@pytest.fixture
+def mounting(tmp_path: Path, watchdog: Any) -> Mounting:
+    """`async with mounting(fs) as drive`: mounted at `tmp_path / "drive"`, watched."""
+
+    @asynccontextmanager
+    async def start(fs: Any, **options: Any) -> AsyncIterator[mount.Mounted]:
+        place, options = tmp_path / "drive", {"create": True, "linger": 0.2, "deadline": 5.0} | options
+        async with mount.mounted(operations.Operations(fs), place, **options) as drive:
+            watchdog.watch(drive.connection)
+            yield drive
+        watchdog.ended(drive.connection)
+
+    return start
+
+
+@pytest.fixture
+async def drive(fs: Any, mounting: Mounting) -> AsyncIterator[mount.Mounted]:
+    """`fs`, mounted."""
+    async with mounting(fs) as mounted:
+        yield mounted
+
+
+@pytest.fixture
+def top(drive: mount.Mounted) -> Path:
+    """The mountpoint of `drive`."""
+    return drive.mountpoint
+
+
+@pytest.fixture
+def hub() -> changes.Hub:
+    return changes.Hub()
+
+
+@pytest.fixture
+async def told(fs: Any, hub: changes.Hub, nursery: trio.Nursery) -> Callable[..., Awaitable[None]]:
+    """`await told(Change(…))`: publish, and wait until the kernel has heard it."""
+    tells = notifier.Notifier(hub, fs)
+    nursery.start_soon(tells.run)
+
+    async def publish(*news: changes.Change) -> None:
+        hub.publish(news)
+        await tells.settled()
+
+    return publish

@@ -1,0 +1,86 @@
+"""Drives whose process was killed, or hangs."""
+
+import errno
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from cmsfs import errors, mounts
+
+PROGRAM = Path(__file__).with_name("memory_drive.py")
+
+
+@pytest.fixture
+def served(tmp_path) -> Iterator[subprocess.Popen]:
+    """A process that serves a drive at `tmp_path / "drive"`."""
+    (tmp_path / "drive").mkdir()
+    with subprocess.Popen(
+        [sys.executable, PROGRAM, tmp_path / "drive"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    ) as process:
+        assert process.stdout.readline() == b"mounted\n"
+        yield process
+        process.kill()
+
+
+async def test_a_killed_drive_is_dead_and_the_next_one_clears_it_away(
+    fs, served, tmp_path, mounting, outside
+):
+    place = tmp_path / "drive"
+    served.kill()
+    served.wait()
+    assert await outside(mounts.answer, place) == errno.ENOTCONN
+    assert [Path(left.mountpoint) for left in mounts.stale_mounts()] == [place]
+    fs.put("alive")
+    async with mounting(fs) as drive:
+        assert await outside(os.listdir, drive.mountpoint) == ["alive"]
+    assert mounts.find(place) is None
+
+
+def test_a_dead_drive_is_cleaned_once(served, tmp_path):
+    served.kill()
+    served.wait()
+    assert mounts.clean_stale(tmp_path / "drive")
+    assert not mounts.clean_stale(tmp_path / "drive")
+
+
+def test_a_living_drive_is_not_cleaned(served, tmp_path):
+    assert mounts.answer(tmp_path / "drive") == 0
+    with pytest.raises(errors.UserError, match="mounted on it already"):
+        mounts.clean_stale(tmp_path / "drive")
+    assert mounts.find(tmp_path / "drive") is not None
+    assert mounts.stale_mounts() == []
+    mounts.detach(tmp_path / "drive")
+
+
+def test_a_drive_that_hangs_is_told_of_and_nobody_hangs_with_it(served, tmp_path, monkeypatch):
+    monkeypatch.setattr(mounts, "PATIENCE", 0.1)
+    served.send_signal(signal.SIGSTOP)
+    assert mounts.answer(tmp_path / "drive") == errno.ETIMEDOUT
+    with pytest.raises(errors.UserError, match="does not answer"):
+        mounts.clean_stale(tmp_path / "drive")
+    mounts.detach(tmp_path / "drive")
+    served.send_signal(signal.SIGCONT)
+
+
+def test_another_users_drive_is_left_alone(served, tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    with pytest.raises(errors.UserError, match="drive of another user"):
+        mounts.clean_stale(tmp_path / "drive")
+    assert mounts.stale_mounts() == []
+    monkeypatch.undo()
+    mounts.detach(tmp_path / "drive")
+
+
+def test_what_is_not_mounted_cannot_be_unmounted(tmp_path):
+    with pytest.raises(errors.UserError) as caught:
+        mounts.detach(tmp_path)
+    assert caught.value.message.startswith(f"{tmp_path} could not be unmounted: ")
+
+
+def test_no_connection_no_abort():
+    assert not mounts.abort(2**30)

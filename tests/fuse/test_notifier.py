@@ -1,0 +1,183 @@
+"""Changes from elsewhere reach the kernel's caches, and never at the price of a deadlock."""
+
+import errno
+import os
+import stat
+
+import pytest
+import trio
+import trio.testing
+
+from cmsfs.fuse import kernel, notifier
+from cmsfs.replica.changes import Change, What
+from cmsfs.replica.nodes import ROOT
+
+
+async def test_other_bytes_show_when_nobody_has_the_file_open(fs, top, told, outside):
+    fs.put("a", b"old bytes")
+    assert await outside((top / "a").read_bytes) == b"old bytes"
+    await fs.entered["release"].wait()
+    # Reading made the kernel doubt the access time, so it asks once more here.
+    await outside(os.stat, top / "a")
+    ino = fs.put("a", b"the new").ino
+    # It knows no better until it is told.
+    assert (await outside(os.stat, top / "a")).st_size == 9
+    await told(Change(What.CONTENT, ino))
+    assert (await outside(os.stat, top / "a")).st_size == 7
+    assert await outside((top / "a").read_bytes) == b"the new"
+
+
+async def test_an_open_handle_keeps_its_version_and_a_new_one_reads_the_new(fs, top, told, outside):
+    fs.put("a", b"old bytes")
+    old = await outside(os.open, top / "a", os.O_RDONLY)
+    assert await outside(os.pread, old, 3, 0) == b"old"
+    ino = fs.put("a", b"NEW BYTES").ino
+    await told(Change(What.CONTENT, ino))
+    assert (await outside(os.stat, top / "a")).st_mtime_ns == fs.things[ino].mtime_ns
+    new = await outside(os.open, top / "a", os.O_RDONLY)
+    assert await outside(os.pread, new, 9, 0) == b"NEW BYTES"
+    assert await outside(os.pread, old, 9, 0) == b"old bytes"
+    assert await outside(os.pread, new, 9, 0) == b"NEW BYTES"
+    await outside(os.close, old)
+    await outside(os.close, new)
+    assert await outside((top / "a").read_bytes) == b"NEW BYTES"
+
+
+async def test_a_new_name_shows_though_it_was_known_to_be_absent(fs, top, told, outside, outcome):
+    assert await outcome(os.stat, top / "a") == errno.ENOENT
+    ino = fs.put("a", b"x").ino
+    assert await outcome(os.stat, top / "a") == errno.ENOENT
+    await told(Change(What.ENTRY, ino, ROOT, "a"))
+    assert (await outside(os.stat, top / "a")).st_size == 1
+
+
+async def test_a_move_shows_at_both_ends(fs, top, told, outside, outcome):
+    ino = fs.put("a", b"x").ino
+    await outside(os.stat, top / "a")
+    assert await outcome(os.stat, top / "b") == errno.ENOENT
+    entries = fs.things[ROOT].entries
+    entries["b"] = entries.pop("a")
+    await told(Change(What.ENTRY, ino, ROOT, "a"), Change(What.ENTRY, ino, ROOT, "b"))
+    assert await outcome(os.stat, top / "a") == errno.ENOENT
+    assert (await outside(os.stat, top / "b")).st_ino == ino
+
+
+async def test_a_deletion_shows_and_those_who_have_it_open_read_on(fs, top, told, outside, outcome):
+    ino = fs.put("a", b"x").ino
+    handle = await outside(os.open, top / "a", os.O_RDONLY)
+    del fs.things[ROOT].entries["a"]
+    await told(Change(What.GONE, ino, ROOT, "a"))
+    assert await outcome(os.stat, top / "a") == errno.ENOENT
+    assert await outside(os.pread, handle, 9, 0) == b"x"
+    await outside(os.close, handle)
+
+
+async def test_changed_times_show(fs, top, told, outside):
+    thing = fs.put("a", b"x")
+    await outside(os.stat, top / "a")
+    thing.mtime_ns = 5 * 10**9
+    await told(Change(What.ATTRIBUTES, thing.ino))
+    assert (await outside(os.stat, top / "a")).st_mtime_ns == 5 * 10**9
+
+
+async def test_a_folder_that_is_gone_with_things_in_it_is_no_complaint(fs, top, told, outside, outcome):
+    ino = fs.put("d", mode=stat.S_IFDIR | 0o755).ino
+    fs.put("d/f", b"x")
+    await outside(os.stat, top / "d" / "f")
+    del fs.things[ROOT].entries["d"]
+    await told(Change(What.GONE, ino, ROOT, "d"))
+    assert await outcome(os.stat, top / "d") == errno.ENOENT
+
+
+async def test_what_the_kernel_never_heard_of_is_no_complaint(fs, top, told):
+    await told(
+        Change(What.CONTENT, 4711),
+        Change(What.ATTRIBUTES, 4712),
+        Change(What.ENTRY, 4713, ROOT, "x"),
+        Change(What.GONE, 4713, 4714, "x"),
+    )
+
+
+async def test_a_lookup_that_waits_in_the_same_folder_is_waited_for_and_nothing_hangs(
+    fs, top, hub, outside, nursery
+):
+    fs.put("slow", b"x")
+    known = fs.put("known", b"x")
+    await outside(os.stat, top / "known")
+    tells = notifier.Notifier(hub, fs)
+    nursery.start_soon(tells.run)
+    fs.waiting["lookup slow"] = trio.Event()
+    nursery.start_soon(outside, os.stat, top / "slow")
+    await fs.entered["lookup slow"].wait()
+
+    del fs.things[ROOT].entries["known"]
+    hub.publish([Change(What.GONE, known.ino, ROOT, "known")])
+    # The loop goes on: another folder's business is answered while the notification waits.
+    assert (await outside(os.statvfs, top)).f_namemax == 255
+    fs.waiting["lookup slow"].set()
+    await tells.settled()
+    with pytest.raises(FileNotFoundError):
+        await outside(os.stat, top / "known")
+
+
+async def test_a_read_that_waits_does_not_hold_up_news_of_its_file(fs, top, told, outside, nursery):
+    ino = fs.put("slow", b"x").ino
+    other = fs.put("other", b"x")
+    await outside(os.stat, top / "other")
+    fs.waiting["read"] = trio.Event()
+    nursery.start_soon(outside, (top / "slow").read_bytes)
+    await fs.entered["read"].wait()
+    fs.put("other", b"longer")
+    await told(Change(What.CONTENT, ino), Change(What.CONTENT, other.ino))
+    assert (await outside(os.stat, top / "other")).st_size == 6
+    fs.waiting["read"].set()
+
+
+async def test_a_mount_closes_though_a_notification_waits_for_a_caller(
+    fs, mounting, hub, outcome, nursery, expect_log
+):
+    expect_log("requests did not end")
+    known = fs.put("known")
+    fs.put("slow", b"x")
+    tells = notifier.Notifier(hub, fs)
+    nursery.start_soon(tells.run)
+    fs.waiting["lookup slow"] = trio.Event()
+    ends = []
+
+    async def caller(path):
+        ends.append(await outcome(os.stat, path))
+
+    async with trio.open_nursery() as callers, mounting(fs, linger=0.1, deadline=0.1) as drive:
+        await outcome(os.stat, drive.mountpoint / "known")
+        callers.start_soon(caller, drive.mountpoint / "slow")
+        await fs.entered["lookup slow"].wait()
+        hub.publish([Change(What.ENTRY, known.ino, ROOT, "known")])
+        await trio.testing.wait_all_tasks_blocked()
+    await tells.settled()
+    assert ends[0] in (errno.ENOTCONN, errno.ECONNABORTED)
+
+
+async def test_without_a_mount_news_is_dropped(fs, told):
+    await told(Change(What.CONTENT, 1), Change(What.ENTRY, 5, 1, "x"))
+
+
+async def test_changes_that_wait_collapse(fs, hub):
+    tells = notifier.Notifier(hub, fs)
+    for _ in range(1000):
+        hub.publish([Change(What.CONTENT, 5), Change(What.ATTRIBUTES, 5), Change(What.ENTRY, 6, 1, "x")])
+    hub.publish([Change(What.GONE, 6, 1, "x"), Change(What.ENTRY, 7, 1, "x")])
+    assert list(tells._waiting.values()) == [Change(What.CONTENT, 5), Change(What.GONE, 6, 1, "x")]
+
+
+async def test_a_refusal_of_the_kernel_is_told_once(fs, hub, caplog, expect_log, monkeypatch, nursery):
+    expect_log("refused a notification")
+
+    def refuse(*args, **kwargs):
+        raise OSError(errno.EPERM, "refused")
+
+    monkeypatch.setattr(kernel.session, "invalidate_inode", refuse)
+    tells = notifier.Notifier(hub, fs)
+    nursery.start_soon(tells.run)
+    hub.publish([Change(What.CONTENT, ino) for ino in range(3)])
+    await tells.settled()
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
