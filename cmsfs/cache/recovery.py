@@ -81,7 +81,7 @@ def _examine(table: list[rows.Saved], store: files.Files, *, distrust: bool) -> 
             # Uploaded and not settled, or adopted and not recorded: both times the bytes are whole.
             dirty.move_across(draft, store.cached(row.sha1), store.new_copy())
             plan.found.settled.append(row.sha1)
-            row = _changed(row, bits=None, verified=row.verified and row.bits is None)
+            row = _changed(row, bits=None, verified=row.verified)
             plan.save.append(row)
             file = store.cached(row.sha1)
         elif draft is not None:

@@ -46,9 +46,9 @@ def candidates(db: Database, *, now_ns: int, after: int = 0, limit: int = 64) ->
     return [_op(row) for row in db.rows(_READY, now_ns, after, limit)]
 
 
-def next_due(db: Database) -> int | None:
-    """When the next ready operation is due (_ns), None if there is none."""
-    row = db.row("SELECT min(not_before) AS due FROM op WHERE state = 'ready'")
+def next_due(db: Database, *, after_ns: int = -1) -> int | None:
+    """When the next ready operation is due (_ns) that is not due at `after_ns` already; None: no such."""
+    row = db.row("SELECT min(not_before) AS due FROM op WHERE state = 'ready' AND not_before > ?", after_ns)
     return row["due"] if row else None
 
 
@@ -56,6 +56,20 @@ def unfinished(db: Database) -> int:
     """How many operations are still to be brought about, held ones aside."""
     row = db.row("SELECT count(*) AS n FROM op WHERE state <> 'held'")
     return row["n"] if row else 0
+
+
+def counts(db: Database) -> dict[str, int]:
+    """How many operations are in each state."""
+    return {row["state"]: row["n"] for row in db.rows("SELECT state, count(*) AS n FROM op GROUP BY state")}
+
+
+def unsent_bytes(db: Database) -> int:
+    """The bytes of all files that are to be uploaded, held ones aside."""
+    row = db.row(
+        "SELECT coalesce(sum(n.size), 0) AS bytes FROM op o JOIN node n ON n.ino = o.ino"
+        " WHERE o.kind = 'upload' AND o.state <> 'held'"
+    )
+    return row["bytes"] if row else 0
 
 
 def listed(db: Database, limit: int = 1000) -> list[Op]:
@@ -212,6 +226,28 @@ def retry(conn: Connection, op: Op, *, not_before_ns: int, error: str) -> None:
         " WHERE seq = ?",
         (not_before_ns, error, op.seq),
     )
+
+
+def give_back(conn: Connection, op: Op, *, not_before_ns: int) -> None:
+    """Nothing failed, but it is not the time: look at the operation again then."""
+    conn.execute("UPDATE op SET state = 'ready', not_before = ? WHERE seq = ?", (not_before_ns, op.seq))
+
+
+def cancel(conn: Connection, op: Op) -> None:
+    """The operation is not wanted any more, whatever was asked for meanwhile."""
+    conn.execute("DELETE FROM op WHERE seq = ?", (op.seq,))
+
+
+def end_settling(conn: Connection, *, now_ns: int) -> int:
+    """Make due what only rests; how many."""
+    sql = "UPDATE op SET not_before = ?1 WHERE state = 'ready' AND attempts = 0 AND not_before > ?1"
+    return conn.execute(sql, (now_ns,)).rowcount
+
+
+def end_waiting(conn: Connection, *, now_ns: int) -> int:
+    """Make due what waits after a failure; how many."""
+    sql = "UPDATE op SET not_before = ?1 WHERE state = 'ready' AND attempts > 0 AND not_before > ?1"
+    return conn.execute(sql, (now_ns,)).rowcount
 
 
 def hold(conn: Connection, op: Op, *, error: str) -> None:

@@ -164,7 +164,7 @@ class Done(_Message):
     """The request was carried out; what is `held` or still `pending` stays safe in the journal."""
 
     kind: Literal["done"] = "done"
-    pending: int = 0  # only after a Stop whose limit ran out
+    pending: int = 0  # after a Stop whose limit ran out, or a Sync while files are open for writing
     held: int = 0
     message: str = ""
 

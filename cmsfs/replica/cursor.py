@@ -17,6 +17,12 @@ def get(db: Database, key: str) -> str | None:
     return row["value"] if row else None
 
 
+def at(conn: Connection, key: str) -> str | None:
+    """The value under `key` as this transaction sees it, or None."""
+    row = conn.execute("SELECT value FROM cursor WHERE key = ?", (key,)).fetchone()
+    return row["value"] if row else None
+
+
 def put(conn: Connection, key: str, value: str) -> None:
     """Store `value` under `key`."""
     conn.execute("INSERT OR REPLACE INTO cursor(key, value) VALUES (?, ?)", (key, value))
@@ -31,5 +37,4 @@ def next_generation(conn: Connection) -> int:
 
 def generation(conn: Connection) -> int:
     """The number of the newest listing that was begun."""
-    row = conn.execute("SELECT value FROM cursor WHERE key = ?", (GENERATION,)).fetchone()
-    return int(row[0]) if row else 0
+    return int(at(conn, GENERATION) or 0)

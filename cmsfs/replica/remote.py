@@ -81,7 +81,7 @@ def _update_content(
     if ours:
         return
     conn.execute("UPDATE node SET sha1 = ?, size = ? WHERE ino = ?", (remote.sha1, remote.size, node.ino))
-    if "touch" not in pending and not _same_time(node.mtime_ns, remote.mtime_ns):
+    if "touch" not in pending and not same_time(node.mtime_ns, remote.mtime_ns):
         conn.execute(
             "UPDATE node SET mtime_ns = ?2, ctime_ns = max(ctime_ns, ?2) WHERE ino = ?1",
             (node.ino, remote.mtime_ns),
@@ -122,6 +122,8 @@ def _appear(conn: Connection, remote: Remote, generation: int, changes: list[Cha
         # What we were about to make exists already: made by us and unheard, or equal bytes by somebody else.
         adopt(conn, holder.ino, remote)
         conn.execute("DELETE FROM op WHERE ino = ? AND kind IN ('mkdir', 'upload', 'move')", (holder.ino,))
+        # Somebody else may have put something into the folder that we have not heard of.
+        conn.execute("DELETE FROM listing WHERE ino = ?", (holder.ino,))
         return
     mode = FOLDER_MODE if remote.kind is Kind.FOLDER else FILE_MODE
     ino = tree.insert(conn, None, name, remote.kind, now_ns=remote.mtime_ns, mode=mode)
@@ -217,15 +219,32 @@ def adopt(conn: Connection, ino: Ino, remote: Remote) -> None:
     )
 
 
-def vanish(conn: Connection, ino: Ino) -> list[Change]:
+def vanish(conn: Connection, ino: Ino, *, sequence: int = 0) -> list[Change]:
     """The service no longer has this node (or shows it to us); what it held that only we have stays.
 
-    A folder with unsent work below becomes a folder of ours to be made again.
+    `sequence` is that of the deletion, if it was told: what is older than it is ignored from now on.  A
+    folder with unsent work below becomes a folder of ours to be made again, and so does one into which
+    something is being moved that the service still has elsewhere.
     """
     changes: list[Change] = []
-    for below in reversed(tree.subtree(conn, ino)):
-        _vanish_one(conn, tree.get(conn, below), changes)
+    inos = tree.subtree(conn, ino)
+    elsewhere: set[Ino] = set()
+    for below in inos[1:]:
+        node = tree.get(conn, below)
+        if node.parent in elsewhere or _is_elsewhere(conn, node):
+            elsewhere.add(below)
+    for below in reversed(inos):
+        if below not in elsewhere:
+            _vanish_one(conn, tree.get(conn, below), changes)
+    conn.execute("UPDATE node SET sequence = max(sequence, ?) WHERE ino = ?", (sequence, ino))
     return changes
+
+
+def _is_elsewhere(conn: Connection, node: Node) -> bool:
+    """Whether the service has the node in another folder than it is in here."""
+    if node.remote_id is None or node.parent is None or "move" not in _pending(conn, node.ino):
+        return False
+    return tree.get(conn, node.parent).remote_id != node.base_parent
 
 
 def _vanish_one(conn: Connection, node: Node, changes: list[Change]) -> None:
@@ -234,25 +253,31 @@ def _vanish_one(conn: Connection, node: Node, changes: list[Change]) -> None:
         return
     unsent = "upload" in pending or node.draft is not None
     if unsent or (node.is_folder and tree.has_children(conn, node.ino)):
-        conn.execute(
-            "UPDATE node SET remote_id = NULL, etag = NULL, version = NULL, base_sha1 = NULL,"
-            " base_parent = NULL, base_name = NULL, base_key = NULL, sequence = 0 WHERE ino = ?",
-            (node.ino,),
-        )
+        forget(conn, node.ino)
         conn.execute("DELETE FROM op WHERE ino = ? AND kind IN ('move', 'touch', 'trash')", (node.ino,))
         if node.is_folder:
             _record(conn, node.ino, "mkdir")
         return
     conn.execute("DELETE FROM op WHERE ino = ?", (node.ino,))
     conn.execute("DELETE FROM listing WHERE ino = ?", (node.ino,))
-    entomb(conn, node.ino)
+    # The sequence stays: what went with its folder comes back with it, unchanged.
+    conn.execute("UPDATE node SET base_parent = NULL WHERE ino = ?", (node.ino,))
     if node.parent is not None:
         tree.detach(conn, node.ino)
         changes.append(Change(What.GONE, node.ino, node.parent, node.name))
 
 
+def forget(conn: Connection, ino: Ino) -> None:
+    """The service does not have this node, or has it as somebody else's: from here on it is only ours."""
+    conn.execute(
+        "UPDATE node SET remote_id = NULL, etag = NULL, version = NULL, base_sha1 = NULL,"
+        " base_parent = NULL, base_name = NULL, base_key = NULL, sequence = 0 WHERE ino = ?",
+        (ino,),
+    )
+
+
 def entomb(conn: Connection, ino: Ino) -> None:
-    """Remember that the service deleted the node: a page that still shows it is older and is ignored."""
+    """The service deleted the node as we asked: a page that still shows it is older, and is ignored."""
     conn.execute("UPDATE node SET sequence = sequence + 1, base_parent = NULL WHERE ino = ?", (ino,))
 
 
@@ -277,6 +302,6 @@ def _pending(conn: Connection, ino: Ino) -> set[str]:
     return {row[0] for row in conn.execute("SELECT kind FROM op WHERE ino = ?", (ino,))}
 
 
-def _same_time(ours_ns: int, theirs_ns: int) -> bool:
+def same_time(ours_ns: int, theirs_ns: int) -> bool:
     """Whether the service's time is ours, cut to the resolution that it keeps."""
     return theirs_ns in (ours_ns, ours_ns // 1000 * 1000, ours_ns // 10**6 * 10**6, ours_ns // 10**9 * 10**9)

@@ -137,6 +137,11 @@ def mark_listed(conn: Connection, ino: Ino, *, at: int) -> None:
     conn.execute("INSERT OR REPLACE INTO listing(ino, listed_at) VALUES (?, ?)", (ino, at))
 
 
+def mark_unlisted(conn: Connection, ino: Ino) -> None:
+    """There may be something in this folder that is not known here."""
+    conn.execute("DELETE FROM listing WHERE ino = ?", (ino,))
+
+
 def subtree(conn: Connection, ino: Ino, *, kind: Kind | None = None) -> list[Ino]:
     """The node and all below it (of one kind, if given), ancestors before descendants."""
     rows = conn.execute(

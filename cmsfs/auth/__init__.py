@@ -1,0 +1,1 @@
+"""Login, token keeping and the bearer header."""

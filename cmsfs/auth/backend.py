@@ -1,0 +1,108 @@
+"""From settings to a client that is ready: the embedded service in this process, or one on the network.
+
+`open_backend` is used by the daemon and by the commands that speak with the service themselves.
+
+Rule: it asks the service nothing; the caller's first request finds out whether all is well.
+"""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import trio
+
+from cmsfs import config, errors
+from cmsfs.auth import bearer, grants
+from cmsfs.client import embedded, session
+
+# Nobody listens there: the embedded service is reached through its transport, and a URL needs a host.
+EMBEDDED_URL = "http://cmsfs.embedded"
+
+
+@asynccontextmanager
+async def open_backend(
+    settings: config.Settings, *, sample: bool = False, counters: session.Counters | None = None
+) -> AsyncIterator[session.Client]:
+    """A client for the account.  `sample` puts the sample enterprise into the embedded service.
+
+    Raises `ConfigError` for credentials that are missing, `UserError` for an embedded service that has
+    no data yet.
+    """
+    if config.profile(settings).embedded:
+        opened = _embedded(settings, sample=sample, counters=counters)
+    else:
+        opened = _remote(settings, counters=counters)
+    async with opened as client:
+        yield client
+
+
+@asynccontextmanager
+async def _embedded(
+    settings: config.Settings, *, sample: bool, counters: session.Counters | None
+) -> AsyncIterator[session.Client]:
+    # Here and not above: a remote account does not pay for loading the service.
+    from cmsfs.service import app, demo, store
+
+    folder = config.service_data(settings)
+    if not sample and not (folder / "credentials.json").exists():
+        raise errors.UserError(
+            "The embedded service holds nothing yet: `cmsfs demo` fills it, "
+            f"or say in {config.config_file()} which service is to be used.",
+            exit_code=2,
+        )
+    async with store.open_store(folder) as opened, trio.open_nursery() as nursery:
+        credentials = await demo.ensure_sample(opened)
+        transport = embedded.EmbeddedTransport(app.build(opened), nursery)
+        endpoints = session.Endpoints.of_server(EMBEDDED_URL)
+        async with session.open_client(endpoints, transport=transport) as anonymous:
+            fetch = grants.client_credentials(
+                anonymous,
+                credentials.client_id,
+                credentials.client_secret,
+                subject_type="user",
+                subject_id=credentials.user_id,
+            )
+            auth = bearer.BearerAuth(fetch)
+            async with session.open_client(
+                endpoints, auth=auth, transport=transport, counters=counters
+            ) as client:
+                yield client
+        nursery.cancel_scope.cancel()
+
+
+@asynccontextmanager
+async def _remote(
+    settings: config.Settings, *, counters: session.Counters | None
+) -> AsyncIterator[session.Client]:
+    profile = config.profile(settings)
+    if not settings.client_id or not settings.client_secret_file or not settings.subject_id:
+        raise errors.ConfigError(
+            f"The account {settings.account!r} needs client_id, client_secret_file and subject_id "
+            f"in {config.config_file()}."
+        )
+    secret = _secret(settings.client_secret_file)
+    endpoints = session.Endpoints(profile.base_url, profile.upload_url, profile.auth_url)
+    async with session.open_client(endpoints, ca_file=settings.ca_file) as anonymous:
+        fetch = grants.client_credentials(
+            anonymous,
+            settings.client_id,
+            secret,
+            subject_type=settings.subject_type,
+            subject_id=settings.subject_id,
+        )
+        auth = bearer.BearerAuth(fetch)
+        async with session.open_client(
+            endpoints, auth=auth, ca_file=settings.ca_file, counters=counters
+        ) as client:
+            yield client
+
+
+def _secret(path: Path) -> str:
+    try:
+        secret = path.expanduser().read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not text"
+        raise errors.ConfigError(f"The secret in {path} cannot be read: {reason}.") from None
+    if not secret:
+        raise errors.ConfigError(f"The file {path} holds no secret.")
+    return secret

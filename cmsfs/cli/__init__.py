@@ -1,0 +1,1 @@
+"""The `cmsfs` command: talks to the daemon by socket and to the service by client."""

@@ -1,0 +1,23 @@
+"""What the options before the command say, and the settings that follow from them.
+
+`main.cli` makes one `Context` for a command line; commands get it with `@pass_context`.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import click
+
+from cmsfs import config
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    account: str | None  # as given on the command line; None: the configuration's default
+
+    def settings(self, **overrides: Any) -> config.Settings:
+        """The settings of the account.  Raises `ConfigError`."""
+        return config.load(self.account, **overrides)
+
+
+pass_context = click.make_pass_decorator(Context)

@@ -1,0 +1,142 @@
+"""The calling side of the control socket: which daemons run, and asking one of them.
+
+Plain blocking sockets: a command asks one thing and waits for it.  `models.control` says what may be
+said.  Commands call `find_for` to learn whom to ask, then `status` or `exchange`.
+
+Rule: a socket that nobody listens on is no daemon, whatever process ids or mounts may say.
+"""
+
+import os
+import select
+import socket
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pydantic
+
+from cmsfs import config, errors
+from cmsfs.models import control
+
+# A daemon answers between two awaits and reports progress every second; longer silence means it hangs.
+SILENCE_SECONDS = 15.0
+
+
+@dataclass(frozen=True, slots=True)
+class Daemon:
+    """A running daemon."""
+
+    socket: Path
+    account: str
+    mountpoint: Path
+    pid: int
+    version: str
+
+
+def find_account(account: str) -> Daemon | None:
+    """The daemon of an account, if one runs."""
+    return _probe(config.Paths(account).socket)
+
+
+def running() -> list[Daemon]:
+    """All daemons of this user."""
+    folder = config.Paths("any").runtime
+    found = [_probe(path) for path in sorted(folder.glob("*.sock"))]
+    return [daemon for daemon in found if daemon]
+
+
+def find_mountpoint(mountpoint: Path) -> Daemon | None:
+    """The daemon that serves a mountpoint (resolved, as `mounts.located` gives it)."""
+    return next((daemon for daemon in running() if daemon.mountpoint == mountpoint), None)
+
+
+def find_for(account: str | None, settings: config.Settings) -> Daemon | None:
+    """The daemon a command means: that of the named account; unnamed, the configured account's or,
+    if that one is not mounted, the only one there is.
+
+    Raises `UserError` if several could be meant.
+    """
+    if (daemon := find_account(settings.account)) or account:
+        return daemon
+    others = running()
+    if len(others) > 1:
+        names = ", ".join(sorted(other.account for other in others))
+        raise errors.UserError(f"Several drives are mounted; say which with --account: {names}.", exit_code=2)
+    return others[0] if others else None
+
+
+def status(daemon: Daemon) -> control.Status:
+    """What the daemon tells about itself.  Raises `UserError`."""
+    for answer in exchange(daemon.socket, control.GetStatus()):
+        if isinstance(answer, control.Status):
+            return answer
+    raise errors.UserError("The daemon did not answer with its status.")
+
+
+def exchange(
+    path: Path, request: pydantic.BaseModel
+) -> Iterator[control.Pong | control.Status | control.Progress | control.Done]:
+    """Ask, and yield the answers as they come, the last one included.
+
+    Raises `UserError` when the daemon refuses, hangs up early or falls silent, and the `OSError` of
+    connecting when there is none.
+    """
+    with _connect(path) as connection:
+        connection.settimeout(SILENCE_SECONDS)
+        try:
+            connection.sendall(control.encode(request))
+            with connection.makefile("rb") as lines:
+                for line in lines:
+                    answer = control.parse_answer(line)
+                    if isinstance(answer, control.Failure):
+                        raise errors.UserError(answer.message, exit_code=answer.exit_code)
+                    yield answer
+                    if not isinstance(answer, control.Progress):
+                        return
+        except TimeoutError:
+            raise errors.UserError("The daemon is running but does not answer.") from None
+        except pydantic.ValidationError:
+            raise errors.UserError("The daemon answers in another language; is it an older one?") from None
+        except (BrokenPipeError, ConnectionResetError):
+            pass
+        raise errors.UserError("The daemon ended before it had answered.")
+
+
+def await_exit(daemon: Daemon, *, seconds: float) -> bool:
+    """Wait until the daemon's process is gone; whether it is."""
+    try:
+        handle = os.pidfd_open(daemon.pid)
+    except ProcessLookupError:
+        return True
+    try:
+        readable, _, _ = select.select([handle], [], [], seconds)
+        return bool(readable)
+    finally:
+        os.close(handle)
+
+
+def _probe(path: Path) -> Daemon | None:
+    try:
+        for answer in exchange(path, control.Ping()):
+            if isinstance(answer, control.Pong):
+                return Daemon(path, answer.account, Path(answer.mountpoint), answer.pid, answer.version)
+    except (ConnectionRefusedError, FileNotFoundError):
+        pass  # never started, or gone without removing its socket
+    return None
+
+
+def _connect(path: Path) -> socket.socket:
+    """A connection to a Unix socket, however long its path is."""
+    # sun_path holds 107 bytes; through a descriptor of the folder any path is short.
+    folder = os.open(path.parent, os.O_PATH | os.O_DIRECTORY)
+    try:
+        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            connection.settimeout(SILENCE_SECONDS)
+            connection.connect(f"/proc/self/fd/{folder}/{path.name}")
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+    finally:
+        os.close(folder)

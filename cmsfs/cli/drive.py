@@ -1,0 +1,212 @@
+"""The drive: demo, mount, umount, status, sync.
+
+These commands start a daemon (`starting`) or ask a running one (`daemonctl`); none of them touches the
+daemon's files or looks into the mount.
+
+Rule: each may be repeated; what is done already is said, not an error.
+"""
+
+import os
+import time
+from pathlib import Path
+
+import click
+
+from cmsfs import config, errors, mounts
+from cmsfs.cli import context, daemonctl, output, progress, starting, status_page
+from cmsfs.models import control
+
+# Exit code of `sync` and `umount` when the service refused changes, which wait for a person.
+HELD = 7
+
+# After its last word the daemon closes databases; it has nothing to wait for any more.
+EXIT_SECONDS = 20.0
+
+# Not click.Path: that would look at the folder, and a look into a drive that hangs hangs.
+_mountpoint = click.argument("mountpoint", required=False, type=Path)
+_foreground = click.option("--foreground", is_flag=True, help="Stay in the foreground.")
+
+
+@click.command()
+@_mountpoint
+@_foreground
+@context.pass_context
+def demo(ctx: context.Context, mountpoint: Path | None, *, foreground: bool) -> None:
+    """Mount a drive on the embedded service with a small sample enterprise (default: ~/cmsfs).
+
+    The folder is made if it does not exist.  What you change is kept over `cmsfs umount` and the next
+    `cmsfs demo`.
+    """
+    settings = ctx.settings()
+    if not config.profile(settings).embedded:
+        if ctx.account:
+            raise errors.ConfigError(f"The account {ctx.account!r} is not on the embedded service.")
+        settings = config.load("demo", profile="embedded")
+    where = _mount(settings, mountpoint, create=True, sample=True, foreground=foreground)
+    output.say(
+        f"\nFive things to try:\n"
+        f"  ls -R {where}\n"
+        f"  {output.command()} find budget\n"
+        f"  cp -a /usr/include/fuse3 {where}/ && {output.command()} sync\n"
+        f"  {output.command()} status\n"
+        f"  {output.command()} umount {where}"
+    )
+
+
+@click.command()
+@_mountpoint
+@_foreground
+@context.pass_context
+def mount(ctx: context.Context, mountpoint: Path | None, *, foreground: bool) -> None:
+    """Mount the drive of the configured account."""
+    settings = ctx.settings()
+    config.profile(settings)  # a profile that does not hold is told at once, not from the daemon's log
+    # A folder named here must exist, since a typing mistake would make one; the configured one is made.
+    _mount(settings, mountpoint, create=mountpoint is None, sample=False, foreground=foreground)
+
+
+def _mount(
+    settings: config.Settings, named: Path | None, *, create: bool, sample: bool, foreground: bool
+) -> Path:
+    """Start the daemon unless it runs; the mountpoint."""
+    mountpoint = mounts.located(named or settings.mountpoint)
+    if daemon := daemonctl.find_account(settings.account):
+        if daemon.mountpoint != mountpoint and named:
+            raise errors.UserError(
+                f"The account {daemon.account!r} is already mounted at {daemon.mountpoint}.",
+                exit_code=mounts.BAD_MOUNTPOINT,
+            )
+        output.say(f"The drive is already mounted at {daemon.mountpoint}.")
+        return daemon.mountpoint
+    if other := daemonctl.find_mountpoint(mountpoint):
+        raise errors.UserError(
+            f"{mountpoint} is in use by the account {other.account!r}.", exit_code=mounts.BAD_MOUNTPOINT
+        )
+    # The daemon looks for itself; here nothing has been started yet that would have to be ended.
+    mounts.require_fuse()
+    mounts.clean_stale(mountpoint)
+    with starting.folder(mountpoint, create=create):
+        mounts.prepare(mountpoint)
+        if foreground:
+            arguments = starting.arguments(settings, mountpoint, sample=sample)
+            os.execv(arguments[0], arguments)
+        starting.start(settings, mountpoint, sample=sample)
+    output.say(f"The drive is mounted at {mountpoint}.")
+    return mountpoint
+
+
+@click.command()
+@_mountpoint
+@click.option("--force", is_flag=True, help="Unmount even while programs have files open.")
+@click.option("--drain", type=click.FloatRange(min=0), metavar="SECONDS", help="Wait so long for uploads.")
+@context.pass_context
+def umount(ctx: context.Context, mountpoint: Path | None, *, force: bool, drain: float | None) -> None:
+    """Upload what is left, within a limit, and unmount the drive.
+
+    What could not be uploaded in time is kept and goes after the next mount.
+    """
+    settings = ctx.settings()
+    if mountpoint is None:
+        daemon = daemonctl.find_for(ctx.account, settings)
+        where = daemon.mountpoint if daemon else mounts.located(settings.mountpoint)
+    else:
+        where = mounts.located(mountpoint)
+        daemon = daemonctl.find_mountpoint(where)
+    if daemon:
+        _stop(daemon, force=force, drain=drain)
+    else:
+        _detach(where)
+
+
+def _stop(daemon: daemonctl.Daemon, *, force: bool, drain: float | None) -> None:
+    with progress.changes() as bar:
+        done = _last(daemon, control.Stop(force=force, drain_seconds=drain), bar)
+    if not daemonctl.await_exit(daemon, seconds=EXIT_SECONDS):
+        raise errors.UserError(f"The drive is unmounted but its daemon (process {daemon.pid}) does not end.")
+    output.say(f"The drive at {daemon.mountpoint} is unmounted.")
+    if done.pending:
+        output.note(f"{output.plural(done.pending, 'change')} will be uploaded after the next mount.")
+    if done.held:
+        output.note(f"{output.plural(done.held, 'change')} cannot be uploaded and stay here.")
+
+
+def _detach(where: Path) -> None:
+    """Remove a drive that no daemon of ours answers for: dead, or started with other folders than ours."""
+    mount = mounts.find(where)
+    if mount is None:
+        output.say(f"Nothing is mounted at {where}.")
+        return
+    if not mount.is_drive:
+        raise errors.UserError(
+            f"{where} has another file system ({mount.fstype}) mounted on it.",
+            exit_code=mounts.BAD_MOUNTPOINT,
+        )
+    mounts.detach(where)
+    output.say(f"The mount at {where} is removed; no daemon of yours answered for it.")
+
+
+@click.command()
+@output.json_option
+@context.pass_context
+def status(ctx: context.Context, *, as_json: bool) -> None:
+    """Show the drive's state: connection, changes on their way, cache, requests."""
+    daemon = daemonctl.find_for(ctx.account, ctx.settings())
+    if daemon is None:
+        if as_json:
+            output.document({"mounted": False})
+        raise errors.UserError("No drive is mounted; `cmsfs mount` mounts one.")
+    found = daemonctl.status(daemon)
+    if as_json:
+        output.document({"mounted": True, **found.model_dump(mode="json", exclude={"kind"})})
+    else:
+        status_page.show(found)
+
+
+@click.command()
+@click.option("--timeout", type=click.FloatRange(min=0), metavar="SECONDS", help="Give up after this.")
+@output.json_option
+@context.pass_context
+def sync(ctx: context.Context, *, timeout: float | None, as_json: bool) -> None:
+    """Wait until every change is uploaded."""
+    daemon = daemonctl.find_for(ctx.account, ctx.settings())
+    if daemon is None:
+        raise errors.UserError("No drive is mounted; `cmsfs mount` mounts one.")
+    with progress.changes() as bar:
+        done = _last(daemon, control.Sync(), bar, timeout=timeout)
+    if as_json:
+        output.document(done.model_dump(include={"held", "pending"}))
+    if done.held:
+        held = [op for op in daemonctl.status(daemon).queue.ops if op.state == "held"]
+        example = f", for example {held[0].path}: {held[0].error.rstrip('.')}" if held else ""
+        raise errors.UserError(
+            f"{output.plural(done.held, 'change')} cannot be uploaded{example}.", exit_code=HELD
+        )
+    if done.pending:
+        output.note(done.message or f"{output.plural(done.pending, 'change')} came in the meantime.")
+    elif not as_json:
+        output.say("Everything is uploaded.")
+
+
+def _last(
+    daemon: daemonctl.Daemon,
+    request: control.Sync | control.Stop,
+    bar: progress.Changes,
+    *,
+    timeout: float | None = None,
+) -> control.Done:
+    """Show the progress of a request until it is done.  Raises `UserError`, also after `timeout`."""
+    deadline = None if timeout is None else time.monotonic() + timeout
+    for answer in daemonctl.exchange(daemon.socket, request):
+        match answer:
+            case control.Done():
+                return answer
+            case control.Progress():
+                bar.update(answer)
+                if deadline is not None and time.monotonic() >= deadline:
+                    raise errors.UserError(
+                        f"Not everything is uploaded after {timeout:g} s: "
+                        f"{output.plural(answer.pending, 'change')} to go."
+                    )
+            case _:
+                break
+    raise errors.UserError("The daemon answered something else.")

@@ -1,0 +1,200 @@
+"""Files of the service without a drive: find, get, put.
+
+Straight through the client, of the embedded service as of one on the network.
+
+Rule: `put` makes a new version of the version it saw, never of a later one; `get` never replaces a
+local file unasked.
+"""
+
+import sys
+from pathlib import Path
+
+import click
+import trio
+
+from cmsfs import errors
+from cmsfs.auth import backend
+from cmsfs.cli import context, output, progress, remote_paths, transfers
+from cmsfs.client import multipart, session
+from cmsfs.models import base, items, uploads
+from cmsfs.models import search as searching
+
+_TYPES = {"file": "file", "folder": "folder", "link": "web_link"}
+
+
+@click.command()
+@click.argument("query", nargs=-1, required=True)
+@click.option("--type", "kind", type=click.Choice(list(_TYPES)), help="Only these.")
+@click.option("--in", "folder", metavar="REMOTE", help="Only below this folder, for example /Documents.")
+@click.option("--limit", type=click.IntRange(min=1), default=50, show_default=True, help="At most so many.")
+@output.json_option
+@context.pass_context
+def find(
+    ctx: context.Context,
+    query: tuple[str, ...],
+    *,
+    kind: str | None,
+    folder: str | None,
+    limit: int,
+    as_json: bool,
+) -> None:
+    """Search names, descriptions and contents.
+
+    QUERY is in the service's language: words, "phrases", AND, OR, NOT and parentheses.
+    """
+    found = trio.run(_find, ctx, " ".join(query), _TYPES[kind] if kind else None, folder, limit)
+    if as_json:
+        output.document([_json(item) for item in found])
+    elif found:
+        output.table([_row(item) for item in found])
+    else:
+        output.note("Nothing was found.")
+
+
+async def _find(
+    ctx: context.Context, text: str, kind: str | None, folder: str | None, limit: int
+) -> list[remote_paths.Found]:
+    settings = ctx.settings()
+    found: list[remote_paths.Found] = []
+    async with backend.open_backend(settings) as client:
+        asked = {
+            "query": text,
+            "fields": [*remote_paths.FIELDS, "path_collection"],
+            "limit": min(limit, searching.MAX_LIMIT),
+        }
+        if kind:
+            asked["type"] = kind
+        if folder is not None:
+            paths = remote_paths.RemotePaths(client, settings)
+            asked["ancestor_folder_ids"] = [(await paths.get_folder(folder)).id]
+        query = searching.Query.model_validate(asked)
+        async for item in client.search.entries(query):
+            found.append(item)
+            if len(found) == limit:
+                break
+    return found
+
+
+@click.command()
+@click.argument("remote")
+@click.argument("local", required=False, type=click.Path(path_type=Path))
+@click.option("--force", is_flag=True, help="Replace a local file that exists.")
+@output.json_option
+@context.pass_context
+def get(ctx: context.Context, remote: str, local: Path | None, *, force: bool, as_json: bool) -> None:
+    """Download the file REMOTE, for example /Documents/a.txt, to LOCAL ("-" for standard output)."""
+    if str(local) == "-" and as_json:
+        raise click.UsageError("--json and the file itself cannot both go to standard output.")
+    item, target = trio.run(_get, ctx, remote, local, force)
+    if as_json:
+        output.document(_json(item) | {"local": str(target)})
+    elif target:
+        output.say(f"{target}: {output.size(int(item.size or 0))}")
+
+
+async def _get(
+    ctx: context.Context, remote: str, local: Path | None, force: bool
+) -> tuple[items.File, Path | None]:
+    settings = ctx.settings()
+    async with backend.open_backend(settings) as client:
+        item = await remote_paths.RemotePaths(client, settings).get(remote)
+        if isinstance(item, items.WebLink):
+            raise errors.UserError(f"{remote_paths.normal(remote)} is a web link to {item.url}.")
+        if not isinstance(item, items.File):
+            raise errors.UserError(f"{remote_paths.normal(remote)} is a folder; get takes one file.")
+        target = _target(item.name or "download", local, force=force)
+        with progress.transfer(item.name or "", int(item.size or 0)) as bar:
+            if target is None:
+                await transfers.write(client, item, sys.stdout.buffer, progress=bar)
+                sys.stdout.buffer.flush()
+            else:
+                await transfers.save(client, item, target, force=force, progress=bar)
+        return item, target
+
+
+def _target(name: str, local: Path | None, *, force: bool) -> Path | None:
+    """Where a download goes; None is standard output.  Raises `UserError`."""
+    if local is not None and str(local) == "-":
+        return None
+    target = local or Path()
+    if target.is_dir():
+        target /= name.replace("/", "_")
+    if not target.parent.is_dir():
+        raise errors.UserError(f"There is no folder {target.parent}.")
+    if target.exists() and not force:
+        raise errors.UserError(f"{target} exists already; --force replaces it.")
+    return target
+
+
+@click.command()
+@click.argument("local", type=click.Path(path_type=Path))
+@click.argument("remote")
+@output.json_option
+@context.pass_context
+def put(ctx: context.Context, local: Path, remote: str, *, as_json: bool) -> None:
+    """Upload the file LOCAL as REMOTE: a folder to put it into, or the path it is to have.
+
+    A file that is there already gets a new version.
+    """
+    if not local.is_file():
+        raise errors.UserError(f"{local} is not a file." if local.exists() else f"{local} does not exist.")
+    path, item = trio.run(_put, ctx, local, remote)
+    if as_json:
+        output.document(_json(item) | {"path": path})
+    else:
+        output.say(f"{path}: {output.size(int(item.size or 0))}")
+
+
+async def _put(ctx: context.Context, local: Path, remote: str) -> tuple[str, items.File]:
+    settings = ctx.settings()
+    async with backend.open_backend(settings) as client:
+        paths = remote_paths.RemotePaths(client, settings)
+        path = remote_paths.normal(remote)
+        there = await paths.find(path)
+        if isinstance(there, items.Folder):
+            path = remote_paths.normal(f"{path}/{local.name}")
+            there = await paths.find(path)
+        elif remote.endswith("/"):
+            raise errors.UserError(f"There is no folder {path} on the service.")
+        if there is not None and not isinstance(there, items.File):
+            raise errors.UserError(f"{path} is there already and not a file.")
+        folder, _, name = path.rpartition("/")
+        parent = await paths.get_folder(folder)
+        with progress.transfer(name, local.stat().st_size) as bar:
+            return path, await _send(client, local, there, parent.id, name, bar)
+
+
+async def _send(
+    client: session.Client,
+    local: Path,
+    there: items.File | None,
+    parent_id: str,
+    name: str,
+    bar: progress.Bar,
+) -> items.File:
+    source = multipart.FileSource(local)
+    sha1 = await transfers.sha1_of(local)
+    if there:
+        return await client.uploads.new_version(there.id, source, sha1=sha1, etag=there.etag, progress=bar)
+    attributes = uploads.Attributes(name=name, parent=base.Reference(id=parent_id))
+    return await client.uploads.new_file(attributes, source, sha1=sha1, progress=bar)
+
+
+def _path(item: remote_paths.Found) -> str:
+    """The item's path on the service, as far as the answer tells."""
+    above = item.path_collection.entries if item.path_collection else []
+    return "/" + "/".join([*(folder.name or "" for folder in above[1:]), item.name or ""])
+
+
+def _row(item: remote_paths.Found) -> list[str]:
+    kind = next(word for word, wire in _TYPES.items() if wire == item.type)
+    size = output.size(int(item.size or 0)) if isinstance(item, items.File) else ""
+    when = item.modified_at.astimezone().strftime("%Y-%m-%d %H:%M") if item.modified_at else ""
+    return [kind, size.rjust(8), when, _path(item)]
+
+
+def _json(item: remote_paths.Found) -> dict[str, object]:
+    answer: dict[str, object] = item.model_dump(mode="json", exclude_unset=True)
+    if item.path_collection:
+        answer["path"] = _path(item)
+    return answer

@@ -1,0 +1,87 @@
+"""The click group `cmsfs` and its entry point.
+
+`main` is the one place where an exception becomes a sentence on standard error and an exit code
+(`failures.explain` knows which); everywhere else in the command line exceptions just fly.
+
+Exit codes: 1 something failed, 2 the command line or the configuration is wrong, 3 the mountpoint cannot
+be used, 4 FUSE cannot be used, 5 the service cannot be reached, 6 it refuses the credentials, 7 it refuses
+changes, which are held, 130 interrupted.
+
+Rule: a command parses nothing and prints through `output`; no traceback unless `CMSFS_DEBUG` is set.
+"""
+
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+
+import click
+
+import cmsfs
+from cmsfs.cli import context, failures, output
+
+# Where each command lives.
+COMMANDS = {
+    "demo": "drive",
+    "find": "files",
+    "get": "files",
+    "mount": "drive",
+    "put": "files",
+    "serve": "serve",
+    "status": "drive",
+    "sync": "drive",
+    "umount": "drive",
+}
+
+
+class Commands(click.Group):
+    """Loads a command's module when it is called: `cmsfs status` need not wait for the HTTP libraries."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        module = importlib.import_module(f"cmsfs.cli.{COMMANDS[cmd_name]}")
+        command = getattr(module, cmd_name)
+        assert isinstance(command, click.Command)
+        return command
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(cmsfs.__version__, prog_name="cmsfs")
+@click.option("--account", metavar="NAME", help="The account of the configuration to work with.")
+@click.pass_context
+def cli(ctx: click.Context, account: str | None) -> None:
+    """A drive on a cloud content-management service.
+
+    `cmsfs demo` mounts one on a service of its own, with a small sample enterprise in it.
+    """
+    ctx.obj = context.Context(account)
+
+
+def run(args: Sequence[str] | None = None) -> int:
+    """Carry out a command line; the exit code, with anything to be said about a failure said."""
+    try:
+        return cli.main(args=args, prog_name="cmsfs", standalone_mode=False) or 0
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else 1  # click, when standard output is closed
+    except BaseException as error:
+        if os.environ.get("CMSFS_DEBUG"):
+            raise
+        if failures.is_broken_pipe(error):
+            # `cmsfs get x - | head`: nobody is left to hear anything, not even Python's own last flush.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return 1
+        told = failures.explain(error)
+        output.complain(told.message)
+        return told.exit_code
+
+
+def main() -> None:
+    """The entry point of the `cmsfs` script."""
+    sys.exit(run())

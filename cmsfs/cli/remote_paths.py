@@ -1,0 +1,87 @@
+"""A path on the service, such as /Documents/a.txt, to the item it means.
+
+One request a folder on the way.  Where the service can list folders it is asked to, elsewhere a search
+below the folder looks for the name; the profile says which.
+
+Rule: an exact name wins over one that differs in case only, as on the service itself.
+"""
+
+import posixpath
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+
+from cmsfs import config, errors
+from cmsfs.client import search, session
+from cmsfs.models import items, names
+from cmsfs.models import search as searching
+
+ROOT_ID = "0"
+FIELDS = ["name", "parent", "size", "sha1", "etag", "modified_at", "url"]
+
+Found = items.File | items.Folder | items.WebLink
+
+
+class RemotePaths:
+    """Resolves the paths of one command."""
+
+    def __init__(self, client: session.Client, settings: config.Settings) -> None:
+        self._client = client
+        profile = config.profile(settings)
+        self._folders_list = profile.embedded or profile.lister == "folder_items"
+
+    async def get(self, path: str) -> Found:
+        """The item at a path.  Raises `UserError` if there is none."""
+        if found := await self.find(path):
+            return found
+        raise errors.UserError(f"There is no {normal(path)} on the service.")
+
+    async def get_folder(self, path: str) -> items.Folder:
+        """The folder at a path.  Raises `UserError` if there is none or it is something else."""
+        found = await self.get(path)
+        if not isinstance(found, items.Folder):
+            raise errors.UserError(f"{normal(path)} is not a folder.")
+        return found
+
+    async def find(self, path: str) -> Found | None:
+        """The item at a path, if there is one."""
+        found: Found = items.Folder(id=ROOT_ID, name="")
+        for part in normal(path).split("/"):
+            if not part:
+                continue
+            child = await self._child(found, part) if isinstance(found, items.Folder) else None
+            if child is None:
+                return None
+            found = child
+        return found
+
+    async def _child(self, folder: items.Folder, name: str) -> Found | None:
+        key = names.name_key(name)
+        alike = None
+        async with aclosing(self._children(folder, name)) as children:
+            async for item in children:
+                if item.name == name:
+                    return item
+                if item.name and names.name_key(item.name) == key:
+                    alike = item
+        return alike
+
+    async def _children(self, folder: items.Folder, name: str) -> AsyncGenerator[Found, None]:
+        """Items of a folder, at least those with this name."""
+        if self._folders_list:
+            async for item in self._client.folders.items(folder.id):
+                yield item
+            return
+        # A phrase finds nearly every name at once; one without a word in it is found among everything.
+        phrase = '"' + name.replace('"', " ") + '"'
+        for text in (phrase, search.EVERYTHING):
+            query = searching.Query(
+                query=text, ancestor_folder_ids=[folder.id], fields=FIELDS, limit=searching.MAX_LIMIT
+            )
+            async for item in self._client.search.entries(query):
+                if item.parent and item.parent.id == folder.id:
+                    yield item
+
+
+def normal(path: str) -> str:
+    """The absolute spelling of a remote path."""
+    return posixpath.normpath("/" + path.lstrip("/"))

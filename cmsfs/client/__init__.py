@@ -1,0 +1,1 @@
+"""The calling side of the wire, one class a capability."""

@@ -1,0 +1,170 @@
+"""An ASGI app as an httpx transport: the service in our own process, without a socket.
+
+The app runs as a task of the given nursery.  It pulls the request's body piece by piece, and its answer
+comes through a channel of capacity 0, so that a body of any length costs the memory of one piece.
+
+Rules: when a call has failed or its response is closed, the app no longer touches the request's body.
+What goes wrong in the app becomes an httpx error for its caller and never ends the nursery.  Deadlines
+are the caller's; the timeouts of httpx are for sockets.
+"""
+
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
+from typing import Any, NoReturn
+
+import httpx
+import trio
+
+log = logging.getLogger(__name__)
+
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+App = Callable[[Message, Receive, Send], Awaitable[None]]
+
+
+class EmbeddedTransport(httpx.AsyncBaseTransport):
+    """Hands requests to `app`.  It holds no state of its own: several clients may share it."""
+
+    def __init__(self, app: App, nursery: trio.Nursery) -> None:
+        self._app = app
+        self._nursery = nursery
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        """Cancelled: the app is cancelled too, and has ended when this returns."""
+        exchange = _Exchange(request)
+        try:
+            self._nursery.start_soon(exchange.run, self._app, name="embedded app")
+        except RuntimeError as error:
+            raise httpx.ConnectError("the embedded service has stopped") from error
+        try:
+            await exchange.answered.wait()
+            if exchange.head is None:
+                exchange.fail("no answer")
+        except BaseException:
+            # The head may have come in the very moment of the cancellation: hang up in any case.
+            await exchange.aclose()
+            raise
+        return httpx.Response(exchange.head["status"], headers=exchange.head["headers"], stream=exchange)
+
+
+class _Exchange(httpx.AsyncByteStream):
+    """One request and its response, whose body it is."""
+
+    def __init__(self, request: httpx.Request) -> None:
+        self.head: Message | None = None
+        self.answered = trio.Event()  # the head is there, or there will be none
+        self._request = request
+        self._body: AsyncIterator[bytes] | None = None
+        self._body_error: Exception | None = None  # the caller's own body failed
+        self._app_error: Exception | None = None
+        self._all_received = False
+        self._all_sent = trio.Event()
+        self._missing: int | None = None  # bytes of the announced length that are still to come
+        self._sender, self._receiver = trio.open_memory_channel[bytes](0)
+        self._scope = trio.CancelScope()
+        self._ended = trio.Event()
+
+    # -- the app's side -------------------------------------------------------------------------------
+
+    async def run(self, app: App) -> None:
+        try:
+            with self._scope:
+                await app(_scope(self._request), self._receive, self._send)
+            if (aclose := getattr(self._body, "aclose", None)) is not None:
+                await aclose()
+        except Exception as error:
+            # We are the app's server here, and this is where a server reports.
+            log.exception("the embedded app failed")
+            self._app_error = error
+        finally:
+            self._sender.close()
+            self._ended.set()
+            self.answered.set()
+
+    async def _receive(self) -> Message:
+        if self._all_received:
+            await self._all_sent.wait()
+            return {"type": "http.disconnect"}
+        if self._body is None:
+            assert isinstance(self._request.stream, httpx.AsyncByteStream)
+            self._body = aiter(self._request.stream)
+        try:
+            return {"type": "http.request", "body": await anext(self._body), "more_body": True}
+        except StopAsyncIteration:
+            self._all_received = True
+            return {"type": "http.request", "body": b"", "more_body": False}
+        except Exception as error:
+            # The caller hears of it below; to the app he has hung up.
+            self._body_error = error
+            self._scope.cancel()
+            await trio.lowlevel.checkpoint()
+            raise
+
+    async def _send(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.head = {"status": message["status"], "headers": list(message.get("headers", []))}
+            self._missing = _announced(self._request, self.head)
+            self.answered.set()
+            return
+        if (body := message.get("body", b"")) and self._request.method != "HEAD":
+            await self._sender.send(body)
+        if not message.get("more_body", False):
+            self._all_sent.set()
+            self._sender.close()
+
+    # -- the caller's side ----------------------------------------------------------------------------
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return self
+
+    async def __anext__(self) -> bytes:
+        try:
+            piece = await self._receiver.receive()
+        except trio.EndOfChannel:
+            if self._missing or not self._all_sent.is_set():
+                self.fail("the answer broke off")
+            raise StopAsyncIteration from None
+        if self._missing is not None:
+            self._missing -= len(piece)
+            if self._missing < 0:
+                self.fail("the answer is longer than it announced")
+        return piece
+
+    async def aclose(self) -> None:
+        """Hang up: an app that has not answered completely is cancelled."""
+        if not self._all_sent.is_set():
+            self._scope.cancel()
+            with trio.CancelScope(shield=True):  # short: the app itself is being cancelled
+                await self._ended.wait()
+        self._receiver.close()
+
+    def fail(self, what: str) -> NoReturn:
+        if self._body_error is not None:
+            raise self._body_error
+        raise httpx.RemoteProtocolError(f"embedded service: {what}") from self._app_error
+
+
+def _scope(request: httpx.Request) -> Message:
+    return {
+        "type": "http",
+        "asgi": {"version": "3.0", "spec_version": "2.4"},  # 2.4: Starlette streams without a helper task
+        "http_version": "1.1",
+        "method": request.method,
+        "scheme": request.url.scheme,
+        "path": request.url.path,
+        "raw_path": request.url.raw_path.partition(b"?")[0],
+        "query_string": request.url.query,
+        "root_path": "",
+        "headers": [(name.lower(), value) for name, value in request.headers.raw],
+        "server": (request.url.host, request.url.port),
+        "client": ("127.0.0.1", 0),
+    }
+
+
+def _announced(request: httpx.Request, head: Message) -> int | None:
+    """The length that the answer's head promises, where a body is to follow."""
+    if request.method == "HEAD" or head["status"] in (204, 304):
+        return None
+    lengths = [int(value) for name, value in head["headers"] if name.lower() == b"content-length"]
+    return lengths[0] if lengths else None

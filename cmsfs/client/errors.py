@@ -1,0 +1,130 @@
+"""The client edge: what httpx raises and what the service answers, as exceptions of `cmsfs.errors`.
+
+Everything that `client/` lets out has passed through here.
+
+Rule: an error answer may have any body, or none; it never makes the report of the error fail.
+"""
+
+import email.utils
+import json
+import ssl
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC
+from http import HTTPStatus
+from typing import Any
+
+import httpx
+import pydantic
+
+from cmsfs import errors
+from cmsfs.models import problems
+
+# A message of a foreign body is shown to people; a page of HTML is not.
+MAX_MESSAGE = 500
+
+
+@contextmanager
+def translated() -> Iterator[None]:
+    """Turn what httpx raises inside into `Offline`, `RemoteTimeout` or `ProtocolError`.
+
+    The httpx exception stays the `__cause__`.  Exceptions that are not httpx's pass unchanged.
+    """
+    try:
+        yield
+    except (httpx.ConnectTimeout, httpx.ProxyError) as error:
+        raise errors.Offline(_text(error)) from error
+    except httpx.TimeoutException as error:
+        raise errors.RemoteTimeout(_text(error)) from error
+    except (httpx.NetworkError, httpx.RemoteProtocolError) as error:
+        if (refused := _certificate_problem(error)) is not None:
+            raise errors.ProtocolError(f"the service's certificate is not accepted: {refused}") from error
+        raise errors.Offline(_text(error)) from error
+    except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError) as error:
+        raise errors.ProtocolError(_text(error)) from error
+
+
+def _text(error: Exception) -> str:
+    return str(error) or type(error).__name__
+
+
+def _certificate_problem(error: BaseException) -> str | None:
+    """Why TLS refused the other side; waiting for the network would not help there."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, ssl.SSLCertVerificationError):
+            return cause.verify_message
+        cause = cause.__cause__ or cause.__context__
+    return None
+
+
+def from_response(response: httpx.Response) -> errors.ApiError:
+    """The exception for an error answer whose body has been read."""
+    problem = _problem(response)
+    try:
+        phrase = HTTPStatus(response.status_code).phrase
+    except ValueError:
+        phrase = ""
+    return errors.api_error_class(response.status_code)(
+        response.status_code,
+        problem.code,
+        problem.message or phrase,
+        context_info=problem.context_info,
+        request_id=problem.request_id or "",
+        retry_after=retry_after(response),
+    )
+
+
+def from_token_response(response: httpx.Response) -> errors.RemoteError:
+    """The exception for a refusal of the token endpoint, which has a body form of its own."""
+    body = _json(response)
+    if isinstance(body, dict) and isinstance(body.get("error"), str):
+        description = body.get("error_description")
+        return errors.OAuthError(
+            body["error"],
+            description[:MAX_MESSAGE] if isinstance(description, str) else "",
+            status=response.status_code,
+        )
+    return from_response(response)
+
+
+def _json(response: httpx.Response) -> Any:
+    try:
+        return json.loads(response.content)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _problem(response: httpx.Response) -> problems.Problem:
+    body = _json(response)
+    if not isinstance(body, dict):
+        return problems.Problem(message=_challenge(response))
+    try:
+        return problems.Problem.model_validate(body)
+    except pydantic.ValidationError:
+        # Take what can be taken: a handler needs the code most of all.
+        kept = {key: body[key] for key in ("code", "message", "request_id") if isinstance(body.get(key), str)}
+        if isinstance(body.get("context_info"), dict):
+            kept["context_info"] = body["context_info"]
+        return problems.Problem.model_validate(kept)
+
+
+def _challenge(response: httpx.Response) -> str:
+    """A 401 has no body; what there is to know stands in this header, which carries no secret."""
+    challenge: str = response.headers.get("www-authenticate", "")
+    return challenge[:MAX_MESSAGE]
+
+
+def retry_after(response: httpx.Response) -> float | None:
+    """Seconds that the service asks us to wait: given as such or as a date; None if it does not say."""
+    value = response.headers.get("retry-after", "").strip()
+    if value.isascii() and value.isdigit():
+        return float(value)
+    try:
+        moment = email.utils.parsedate_to_datetime(value)
+    except (ValueError, OverflowError):
+        return None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return max(0.0, moment.timestamp() - time.time())

@@ -1,0 +1,71 @@
+"""Folders: made, moved, deleted, and listed one level deep."""
+
+from cmsfs.client import paging
+from cmsfs.client.files import if_match, update_body
+from cmsfs.client.retry import Repeat
+from cmsfs.client.search import FIELDS_PARAM
+from cmsfs.client.wire import Wire
+from cmsfs.models import items
+from cmsfs.models.base import Reference
+from cmsfs.models.items import Item  # by name: `Folders.items` hides the module
+from cmsfs.models.paging import MarkerPage
+
+PAGE = 1000  # the most that a page of folder items may have
+
+
+class Folders:
+    """/folders/:id and what is below."""
+
+    def __init__(self, wire: Wire, base_url: str) -> None:
+        self._wire = wire
+        self._url = f"{base_url}/folders"
+
+    async def get(self, folder_id: str) -> items.Folder:
+        """Raises `NotFound`; its code is `trashed` if the folder is in the trash."""
+        return await self._wire.ask(
+            items.Folder, "GET", f"{self._url}/{folder_id}", repeat=Repeat.READ, params=FIELDS_PARAM
+        )
+
+    async def create(self, name: str, parent_id: str) -> items.Folder:
+        """Raises `Conflict` if the name is taken; `conflict` of it is the holder."""
+        body = items.NewFolder(name=name, parent=Reference(id=parent_id)).body()
+        return await self._wire.ask(items.Folder, "POST", self._url, params=FIELDS_PARAM, body=body)
+
+    async def update(
+        self,
+        folder_id: str,
+        *,
+        name: str | None = None,
+        parent_id: str | None = None,
+        etag: str | None = None,
+    ) -> items.Folder:
+        """Rename or move with all that is below; None leaves as it is.  Errors as for files."""
+        return await self._wire.ask(
+            items.Folder,
+            "PUT",
+            f"{self._url}/{folder_id}",
+            params=FIELDS_PARAM,
+            headers=if_match(etag),
+            body=update_body(name, parent_id),
+        )
+
+    async def delete(self, folder_id: str, *, recursive: bool = False, etag: str | None = None) -> None:
+        """Into the trash.  Raises `BadRequest` (`folder_not_empty`) unless it is empty or `recursive`."""
+        query = "true" if recursive else "false"
+        await self._wire.tell("DELETE", f"{self._url}/{folder_id}?recursive={query}", headers=if_match(etag))
+
+    def items(self, folder_id: str) -> paging.ByMarker[Item]:
+        """What is directly in the folder, page by page as it is asked for."""
+        return items_of(self._wire, f"{self._url}/{folder_id}/items")
+
+
+def items_of(wire: Wire, url: str) -> paging.ByMarker[Item]:
+    """The entries of a folder's items, or of the trash."""
+
+    async def fetch(marker: str | None) -> MarkerPage[Item]:
+        params = FIELDS_PARAM | {"usemarker": "true", "limit": str(PAGE)}
+        if marker is not None:
+            params["marker"] = marker
+        return await wire.ask(MarkerPage[Item], "GET", url, repeat=Repeat.READ, params=params)
+
+    return paging.ByMarker(fetch)

@@ -1,0 +1,103 @@
+"""Uploads: a new file, and a new version of one.
+
+The SHA-1 goes with the bytes and is compared with what the service says it has.
+
+Rule: an upload is not repeated by itself after a broken connection or a 5xx: the file may be there.  The
+caller looks, or sends it again and meets its own file as the holder of the name.
+"""
+
+from datetime import datetime
+
+from cmsfs import errors
+from cmsfs.client import multipart
+from cmsfs.client.search import FIELDS_PARAM
+from cmsfs.client.wire import Wire
+from cmsfs.models import items, names, uploads
+
+BAD_DIGEST = "bad_digest"  # the code of a refusal whose bytes did not have the SHA-1 of the header
+OTHER_BYTES = "the service received other bytes"
+
+
+class Uploads:
+    """POST /files/content and POST /files/:id/content of the upload address."""
+
+    def __init__(self, wire: Wire, upload_url: str) -> None:
+        self._wire = wire
+        self._url = f"{upload_url}/files"
+
+    async def new_file(
+        self,
+        attributes: uploads.Attributes,
+        source: multipart.Source,
+        *,
+        sha1: str,
+        progress: multipart.Progress | None = None,
+    ) -> items.File:
+        """The new file.
+
+        Raises `Conflict` if the name is taken, `IntegrityError` if the service has other bytes than
+        `sha1` says, `SourceChanged` if the source has another size than it said.
+        Cancelled: the file may be there or not.
+        """
+        return await self._send("content", attributes.body(), source, sha1=sha1, progress=progress)
+
+    async def new_version(
+        self,
+        file_id: str,
+        source: multipart.Source,
+        *,
+        sha1: str,
+        etag: str | None = None,
+        name: str | None = None,
+        content_modified_at: datetime | None = None,
+        progress: multipart.Progress | None = None,
+    ) -> items.File:
+        """The file with its new content; `name` renames it as well.
+
+        Raises `PreconditionFailed` if it is no longer of the version `etag`, and as `new_file` does.
+        """
+        given = {"name": name, "content_modified_at": content_modified_at}
+        attributes = uploads.VersionAttributes(**{key: v for key, v in given.items() if v is not None})
+        return await self._send(
+            f"{file_id}/content", attributes.body(), source, sha1=sha1, etag=etag, progress=progress
+        )
+
+    async def _send(
+        self,
+        path: str,
+        attributes: dict[str, object],
+        source: multipart.Source,
+        *,
+        sha1: str,
+        etag: str | None = None,
+        progress: multipart.Progress | None,
+    ) -> items.File:
+        body = multipart.Upload(attributes, source, progress=progress)
+        headers = body.headers | {names.SHA1_HEADER: sha1}
+        if etag is not None:
+            headers["if-match"] = etag
+        try:
+            result = await self._wire.ask(
+                uploads.UploadResult,
+                "POST",
+                f"{self._url}/{path}",
+                kind="upload",
+                params=FIELDS_PARAM,
+                headers=headers,
+                content=body,
+            )
+        except errors.BadRequest as error:
+            if error.code != BAD_DIGEST:
+                raise
+            # The service compares too, and refuses what we would refuse of its answer.
+            raise errors.IntegrityError(OTHER_BYTES, expected=sha1, actual="another") from error
+        finally:
+            await body.aclose()
+        if len(result.entries) != 1:
+            raise errors.ProtocolError(f"the answer to an upload has {len(result.entries)} files")
+        file = result.entries[0]
+        if file.sha1 is None:
+            raise errors.ProtocolError("the answer to an upload carries no SHA-1")
+        if file.sha1.lower() != sha1.lower():
+            raise errors.IntegrityError(OTHER_BYTES, expected=sha1, actual=file.sha1)
+        return file

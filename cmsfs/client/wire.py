@@ -1,0 +1,183 @@
+"""One request and its answer: sent, repeated if that is safe, judged, decoded.
+
+The capability modules of this folder say what to ask; how asking goes is here, once.
+
+Rule: an error answer never leaves as a response, and an httpx exception never leaves at all.
+"""
+
+import collections
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from typing import Any, TypeVar
+
+import httpx
+import pydantic
+import trio
+
+from cmsfs import errors
+from cmsfs.client import errors as edge
+from cmsfs.client import retry
+from cmsfs.client.retry import Repeat
+
+Counters = collections.Counter[str]
+M = TypeVar("M", bound=pydantic.BaseModel)
+
+MAX_REDIRECTS = 5
+
+
+class Wire:
+    """Sends requests through one httpx client, with the given auth, and counts them by kind."""
+
+    def __init__(
+        self, http: httpx.AsyncClient, *, auth: httpx.Auth | None, policy: retry.Policy, counters: Counters
+    ) -> None:
+        self._http = http
+        self._auth = auth
+        self._policy = policy
+        self.counters = counters
+
+    async def ask(
+        self,
+        shape: type[M],
+        method: str,
+        url: str,
+        *,
+        kind: str = "other",
+        repeat: Repeat = Repeat.CHANGE,
+        params: Mapping[str, str] | None = None,
+        headers: Mapping[str, str] | None = None,
+        body: Any = None,
+        content: httpx.AsyncByteStream | None = None,
+    ) -> M:
+        """The answer as a model.  `body` is sent as JSON, `content` as it is."""
+        request = self._request(method, url, params=params, headers=headers, json=body)
+        if content is not None:
+            # Not through httpx's encoder, which would wrap it in a generator.
+            request.stream = content
+        return _decoded(shape, await self._whole(request, kind, repeat))
+
+    async def tell(self, method: str, url: str, *, headers: Mapping[str, str] | None = None) -> None:
+        """A change whose answer has no body."""
+        await self._whole(self._request(method, url, headers=headers), "other", Repeat.CHANGE)
+
+    async def token(self, shape: type[M], url: str, form: Mapping[str, str], *, repeat: Repeat) -> M:
+        """The token endpoint: a form, sent without a bearer token; a refusal is an `OAuthError`."""
+        request = self._request("POST", url, data=form)
+
+        async def attempt() -> httpx.Response:
+            response = await self._http.send(request, auth=None, stream=True)
+            await _read(response)
+            if not response.is_success:
+                raise edge.from_token_response(response)
+            return response
+
+        return _decoded(shape, await self._repeated(attempt, "token", repeat))
+
+    @contextlib.asynccontextmanager
+    async def stream(
+        self, url: str, *, kind: str, params: Mapping[str, str] | None = None, headers: Mapping[str, str]
+    ) -> AsyncIterator[tuple[httpx.Response, "Body"]]:
+        """The head of the answer to a GET, and its bytes as they come; redirections are followed.
+
+        Attempts are repeated until the head is there.  An answer of 202 means "not ready yet".
+        """
+        request = self._request("GET", url, params=params, headers=headers)
+
+        async def attempt() -> httpx.Response:
+            response = await self._redirected(await self._http.send(request, auth=self._auth, stream=True))
+            if response.status_code == httpx.codes.ACCEPTED:
+                await _read(response)
+                # Transient like a 5xx, and handled like one.
+                raise errors.ServerError(
+                    202, "unavailable", "the content is not ready yet", retry_after=edge.retry_after(response)
+                )
+            if not response.is_success:
+                await _read(response)
+                raise edge.from_response(response)
+            return response
+
+        response = await self._repeated(attempt, kind, Repeat.READ)
+        async with contextlib.aclosing(Body(response)) as body:
+            yield response, body
+
+    def _request(self, method: str, url: str, **parts: Any) -> httpx.Request:
+        with edge.translated():
+            return self._http.build_request(method, url, **parts)
+
+    async def _whole(self, request: httpx.Request, kind: str, repeat: Repeat) -> httpx.Response:
+        async def attempt() -> httpx.Response:
+            response = await self._http.send(request, auth=self._auth, stream=True)
+            await _read(response)
+            if not response.is_success:
+                raise edge.from_response(response)
+            return response
+
+        return await self._repeated(attempt, kind, repeat)
+
+    async def _repeated(
+        self, attempt: Callable[[], Awaitable[httpx.Response]], kind: str, repeat: Repeat
+    ) -> httpx.Response:
+        attempts = retry.Attempts(self._policy, repeat)
+        while True:
+            self.counters[kind] += 1
+            try:
+                with edge.translated():
+                    return await attempt()
+            except errors.RemoteError as error:
+                await attempts.after(error)
+
+    async def _redirected(self, response: httpx.Response) -> httpx.Response:
+        """Go where the bytes are.  Another host gets no token: httpx leaves the header out."""
+        for _ in range(MAX_REDIRECTS):
+            target = response.next_request
+            if target is None:
+                return response
+            await _read(response)
+            if response.url.scheme == "https" and target.url.scheme != "https":
+                raise errors.ProtocolError("a download is redirected to an address without TLS")
+            response = await self._http.send(target, auth=None, stream=True)
+        await response.aclose()
+        raise errors.ProtocolError(f"a download is redirected more than {MAX_REDIRECTS} times")
+
+
+class Body:
+    """The bytes of an answer, as the connection gives them; to be closed."""
+
+    def __init__(self, response: httpx.Response) -> None:
+        self._response = response
+        # Raw: `aiter_bytes` cuts pieces to size, which halves the rate (measured).
+        self._pieces = response.aiter_raw()
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return self
+
+    async def __anext__(self) -> bytes:
+        with edge.translated():
+            return await anext(self._pieces)
+
+    async def aclose(self) -> None:
+        """Give back the connection; one with bytes still to come is closed."""
+        # The pieces come through a chain of async generators, httpx's and httpcore's.  Closing the outer
+        # one would leave the inner ones to the garbage collector; cancelling one more read ends them all,
+        # from the inside out.
+        with trio.CancelScope() as scope, contextlib.suppress(httpx.HTTPError, httpx.StreamError):
+            scope.cancel()
+            async for _ in self._pieces:
+                pass
+        await self._response.aclose()
+
+
+async def _read(response: httpx.Response) -> None:
+    try:
+        await response.aread()
+    finally:
+        await response.aclose()
+
+
+def _decoded(shape: type[M], response: httpx.Response) -> M:
+    try:
+        return shape.model_validate_json(response.content)
+    except pydantic.ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise errors.ProtocolError(f"the answer is no {shape.__name__}: {where}: {first['msg']}") from None

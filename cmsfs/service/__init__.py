@@ -1,0 +1,1 @@
+"""The serving side of the wire: the embedded service."""

@@ -1,0 +1,239 @@
+"""Who calls, and what they may see and do.
+
+`guarded` makes a Starlette endpoint of a handler: it checks the bearer token and hands the handler a
+`Call`.  `get_item`, `get_trashed` and `get_folder` are the only ways to an item by its id, `visible_sql`
+the only way to many.  Today a user sees what is in the tree of their own; sharing widens this module.
+
+Rule: what may not be seen does not exist: 404, never 403.
+"""
+
+import hashlib
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass
+from sqlite3 import Row
+from typing import Any, TypeVar
+
+import pydantic
+import pydantic_core
+from starlette import requests, responses
+
+from cmsfs.models import names
+from cmsfs.service import problems
+from cmsfs.service.kinds import KIND_NAMES, Kind, Status
+from cmsfs.service.store import Read, Store
+
+M = TypeVar("M", bound=pydantic.BaseModel)
+
+# A body of JSON that is larger than this is no request of ours.
+MAX_BODY = 1024 * 1024
+
+_CALLER = """
+  SELECT token.expires_at, token.app, user.* FROM token JOIN user ON user.id = token.user WHERE token.hash = ?
+"""
+_AS_USER = "SELECT user.* FROM user WHERE id = ? AND enterprise = ?"
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """The user that a token speaks for."""
+
+    id: int
+    enterprise: int
+    role: str
+    root: int
+    client_id: str
+    enterprise_content: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One authenticated request."""
+
+    request: requests.Request
+    store: Store
+    caller: Caller
+
+    @property
+    def id(self) -> str:
+        """The id in the path."""
+        wire_id: str = self.request.path_params["id"]
+        return wire_id
+
+    @property
+    def fields(self) -> list[str] | None:
+        """The fields that were asked for; None is the standard answer."""
+        asked = self.request.query_params.get("fields")
+        return (
+            None if asked is None else [name for part in asked.split(",") if (name := part.strip())] or None
+        )
+
+    def flag(self, name: str) -> bool:
+        """A boolean of the query string, however the client's language writes it."""
+        return self.request.query_params.get(name, "").lower() in ("true", "1")
+
+    async def body(self, model: type[M]) -> M:
+        """The JSON body as a model; an absent body is an empty object."""
+        data = await read_body(self.request)
+        return model.model_validate_json(data or b"{}")
+
+    def check_if_match(self, row: Row) -> None:
+        """412 unless the item still has the etag that the client started from."""
+        wanted = self.request.headers.get("if-match")
+        if wanted is not None and not _etag_matches(wanted, row):
+            raise problems.Refused(
+                412, "precondition_failed", "The item has changed since the version you have."
+            )
+
+    def is_unchanged(self, row: Row) -> bool:
+        """Whether the client has this very version already (If-None-Match)."""
+        known = self.request.headers.get("if-none-match")
+        return known is not None and _etag_matches(known, row)
+
+
+Handler = Callable[[Call], Awaitable[responses.Response]]
+
+
+def guarded(handler: Handler) -> Callable[[requests.Request], Awaitable[responses.Response]]:
+    """A handler as an endpoint that only bearers of a living token reach."""
+
+    async def endpoint(request: requests.Request) -> responses.Response:
+        store: Store = request.app.store
+        return await handler(Call(request, store, _caller(store, request)))
+
+    return endpoint
+
+
+def answer(body: Any, status: int = 200, *, headers: Mapping[str, str] | None = None) -> responses.Response:
+    """A JSON answer."""
+    return responses.Response(pydantic_core.to_json(body), status, headers, media_type="application/json")
+
+
+def hashed(secret: str) -> str:
+    """What is stored of a token or a client secret.  They are long and random: one hash is enough."""
+    return hashlib.sha256(secret.encode("utf-8", "replace")).hexdigest()
+
+
+async def read_body(request: requests.Request, limit: int = MAX_BODY) -> bytes:
+    """The whole body; 413 if it is larger than any request of this kind."""
+    parts, size = [], 0
+    async with aclosing(request.stream()) as chunks:
+        async for chunk in chunks:
+            parts.append(chunk)
+            size += len(chunk)
+            if size > limit:
+                said = f"The body has more than {limit} bytes."
+                raise problems.Refused(413, "request_entity_too_large", said)
+    return b"".join(parts)
+
+
+def _caller(store: Store, request: requests.Request) -> Caller:
+    scheme, _, token = request.headers.get("authorization", "").partition(" ")
+    if scheme.lower() != "bearer" or not token.strip():
+        raise problems.Unauthorized
+    found = store.read(_CALLER, hashed(token.strip()))
+    if not found:
+        raise problems.Unauthorized("The access token provided is invalid.")
+    row = found[0]
+    if row["expires_at"] <= time.time_ns() // 1000:
+        # Some clients look for this word to tell a token to be renewed from one that never was good.
+        raise problems.Unauthorized("The access token provided has expired (expired_token).")
+    client_id = row["app"]
+    if (other := request.headers.get("as-user")) is not None:
+        row = _as_user(store, row, other)
+    if row["status"] == "inactive":
+        raise problems.Unauthorized("The user of this access token is inactive.")
+    return Caller(
+        id=row["id"],
+        enterprise=row["enterprise"],
+        role=row["role"],
+        root=row["root"],
+        client_id=client_id,
+        enterprise_content=bool(row["enterprise_content"]),
+    )
+
+
+def _as_user(store: Store, caller: Row, other: str) -> Row:
+    if caller["role"] == "user":
+        raise problems.Refused(403, "forbidden", "Only an administrator may act as another user.")
+    number = parse_id(other)
+    found = store.read(_AS_USER, number, caller["enterprise"]) if number is not None else []
+    if not found:
+        raise problems.Refused(403, "forbidden", "There is no such user in your enterprise.")
+    return found[0]
+
+
+def parse_id(wire_id: str) -> int | None:
+    """The number that an id is; None if no item can have it."""
+    # 18 digits fit into the database's integers.
+    return int(wire_id) if wire_id.isascii() and wire_id.isdigit() and len(wire_id) <= 18 else None
+
+
+def find_item(read: Read, caller: Caller, kind: Kind, wire_id: str) -> Row | None:
+    """An item that the caller may see, in whatever state; `0` is the caller's root folder."""
+    number = parse_id(wire_id)
+    if number is None:
+        return None
+    if wire_id == names.ROOT_ID and kind is Kind.FOLDER:
+        number = caller.root
+    found = read("SELECT * FROM item WHERE id = ? AND kind = ? AND owner = ?", number, kind, caller.id)
+    # A root has one id on the wire, 0; its number is nobody's business.
+    if found and found[0]["status"] == Status.ROOT and wire_id != names.ROOT_ID:
+        return None
+    return found[0] if found else None
+
+
+def get_item(read: Read, caller: Caller, kind: Kind, wire_id: str, *, name: str | None = None) -> Row:
+    """An active item that the caller may see; 404 `not_found`, or `trashed` if it is in the trash."""
+    row = find_item(read, caller, kind, wire_id)
+    if row is not None and row["status"] in (Status.ACTIVE, Status.ROOT):
+        return row
+    trashed = row is not None and row["status"] == Status.TRASHED
+    raise problems.not_found(name or KIND_NAMES[kind], wire_id, code="trashed" if trashed else "not_found")
+
+
+def get_trashed(read: Read, caller: Caller, kind: Kind, wire_id: str) -> Row:
+    """An item in the trash; 404 `not_trashed` for a living one, `not_found` for what lies below such."""
+    row = find_item(read, caller, kind, wire_id)
+    if row is not None and row["status"] == Status.TRASHED:
+        return row
+    alive = row is not None and row["status"] in (Status.ACTIVE, Status.ROOT)
+    raise problems.not_found(KIND_NAMES[kind], wire_id, code="not_trashed" if alive else "not_found")
+
+
+def get_for_change(read: Read, call: Call, kind: Kind, wire_id: str) -> Row:
+    """An active item whose change the caller may make, at the version the caller started from.
+
+    A root cannot be changed: 403.  An item that went into the trash with the very etag of `If-Match` is
+    412; with another it is 404, as without the header.
+    """
+    row = find_item(read, call.caller, kind, wire_id)
+    wanted = call.request.headers.get("if-match")
+    if (
+        row is not None
+        and row["status"] == Status.TRASHED
+        and wanted is not None
+        and _etag_matches(wanted, row)
+    ):
+        raise problems.Refused(412, "precondition_failed", "The item is in the trash.")
+    row = get_item(read, call.caller, kind, wire_id)
+    if row["status"] == Status.ROOT:
+        raise problems.Refused(
+            403, "access_denied_insufficient_permissions", "The root folder cannot be changed."
+        )
+    call.check_if_match(row)
+    return row
+
+
+def visible_sql(caller: Caller, *, enterprise: bool = False) -> tuple[str, list[Any]]:
+    """The condition on `item` that holds for what the caller may see, and its arguments."""
+    if enterprise:
+        return "item.owner IN (SELECT id FROM user WHERE enterprise = ?)", [caller.enterprise]
+    return "item.owner = ?", [caller.id]
+
+
+def _etag_matches(header: str, row: Row) -> bool:
+    """Etags are plain small numbers; some clients put them into HTTP's quotes."""
+    wanted = {one.strip().removeprefix("W/").strip('"') for one in header.split(",")}
+    return "*" in wanted or str(row["etag"]) in wanted

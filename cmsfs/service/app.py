@@ -1,0 +1,57 @@
+"""The application: the capability modules' routes under the API's and the upload host's paths.
+
+`build` is all that a server, a transport in the same process or a test needs.  One server plays all hosts
+of the public API: for a server at URL u, base_url is u/2.0, upload_url is u/api/2.0 and auth_url is u.
+
+Rule: a capability is a module that exports `routes`; adding one is a line here.
+"""
+
+from collections.abc import Sequence
+
+from starlette import routing, types
+
+from cmsfs.service import files, folders, problems, search, tokens, trash, uploads, users, web_links
+from cmsfs.service.store import Store
+
+# More particular paths come before those with an id in the same place.
+API = [
+    *search.routes,
+    *uploads.routes,
+    *files.routes,
+    *folders.routes,
+    *web_links.routes,
+    *trash.routes,
+    *users.routes,
+]
+
+
+class Service:
+    """The application.  Handlers find it as `request.app` and the store on it.
+
+    It is Starlette's router without Starlette's application around it, whose own error pages would answer
+    before `problems.Edge` could.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self._router = _router(
+            [
+                *tokens.routes,
+                routing.Mount("/2.0", _router(API)),
+                routing.Mount("/api/2.0", _router(API)),
+                routing.Mount("/api", _router(tokens.routes)),
+            ]
+        )
+
+    async def __call__(self, scope: types.Scope, receive: types.Receive, send: types.Send) -> None:
+        scope["app"] = self
+        await self._router(scope, receive, send)
+
+
+def build(store: Store) -> types.ASGIApp:
+    """The ASGI application on a store."""
+    return problems.Edge(Service(store))
+
+
+def _router(routes: Sequence[routing.BaseRoute]) -> routing.Router:
+    return routing.Router(routes, redirect_slashes=False)

@@ -1,0 +1,157 @@
+"""The blob directory: bytes of files under the SHA-1 of their content, streaming in and out.
+
+`blobs/ab/<sha1>` is the content, `incoming/` holds what is still arriving.  Used by uploads (in) and
+downloads (out); all disk work happens in threads, a mebibyte at a time.
+
+Rule: a blob is on disk (file synced, renamed, folder synced) before a row names it; blobs that no row
+names are removed only at start, when no other process has the store open (see store.py).
+"""
+
+import contextlib
+import hashlib
+import os
+import time
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+
+import trio
+
+# One hop into a thread a mebibyte: 64 KiB a hop reads at a fifth of the rate.
+CHUNK = 1024 * 1024
+
+# Another process may be receiving this file right now; nobody is silent for an hour in mid-upload.
+STALE_SECONDS = 3600
+
+
+class Incoming:
+    """A content that is arriving: `write` it, then `keep` it; what was not kept is discarded on leaving."""
+
+    def __init__(self, blobs: "Blobs") -> None:
+        self._blobs = blobs
+        self._path = blobs.incoming / f"{os.getpid()}-{uuid.uuid4().hex}"
+        self._file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        self._hash = hashlib.sha1(usedforsecurity=False)
+        self._pending: list[bytes] = []
+        self._pending_size = 0
+        self.size = 0
+        self.head = b""  # the first bytes, for search
+
+    def __enter__(self) -> "Incoming":
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        os.close(self._file)
+        with contextlib.suppress(FileNotFoundError):
+            self._path.unlink()
+
+    async def write(self, chunk: bytes) -> None:
+        """Take the next bytes.  Cancelled: the content is incomplete and must be discarded."""
+        self._pending.append(chunk)
+        self._pending_size += len(chunk)
+        if self._pending_size >= CHUNK:
+            await trio.to_thread.run_sync(self._drain)
+
+    async def keep(self) -> str:
+        """Put the content in its place, durably, and return its SHA-1."""
+        return await trio.to_thread.run_sync(self._keep)
+
+    async def sha1(self) -> str:
+        """The SHA-1 of what has arrived."""
+        await trio.to_thread.run_sync(self._drain)
+        return self._hash.hexdigest()
+
+    def _drain(self) -> None:
+        data = memoryview(b"".join(self._pending))
+        self._pending.clear()
+        self._pending_size = 0
+        self._hash.update(data)
+        if len(self.head) < HEAD_BYTES:
+            self.head += bytes(data[: HEAD_BYTES - len(self.head)])
+        self.size += len(data)
+        while data:
+            data = data[os.write(self._file, data) :]
+
+    def _keep(self) -> str:
+        self._drain()
+        os.fsync(self._file)
+        sha1 = self._hash.hexdigest()
+        target = self._blobs.path(sha1)
+        if not target.parent.exists():
+            target.parent.mkdir(exist_ok=True, mode=0o700)
+            _sync(self._blobs.root)
+        # Over an equal blob too: the content is the same, and a damaged one is healed.
+        self._path.rename(target)
+        _sync(target.parent)
+        return sha1
+
+
+# How much of a text file search can find.
+HEAD_BYTES = 10_000
+
+
+class Blobs:
+    """The directory, and what may be asked of it."""
+
+    def __init__(self, root: Path, incoming: Path) -> None:
+        self.root = root
+        self.incoming = incoming
+
+    def path(self, sha1: str) -> Path:
+        return self.root / sha1[:2] / sha1
+
+    def receive(self) -> Incoming:
+        """Begin to receive a content; use as a context manager."""
+        return Incoming(self)
+
+    def keep_bytes(self, data: bytes) -> str:
+        """Store a small content at once, durably; for a thread."""
+        with self.receive() as incoming:
+            incoming._pending.append(data)
+            return incoming._keep()
+
+    def sweep_incoming(self, *, alone: bool) -> int:
+        """Remove what was left half arrived; with other processes around, only what is stale."""
+        removed = 0
+        for entry in os.scandir(self.incoming):
+            with contextlib.suppress(FileNotFoundError):
+                if alone or time.time() - entry.stat().st_mtime > STALE_SECONDS:
+                    Path(entry.path).unlink()
+                    removed += 1
+        return removed
+
+    def sweep(self, known: Callable[[str], set[str]]) -> int:
+        """Remove the blobs that no row names; `known` gives the SHA-1s that begin with two digits.
+
+        Only while no other process has the store open.
+        """
+        removed = 0
+        for folder in os.scandir(self.root):
+            names = known(folder.name)
+            for entry in os.scandir(folder.path):
+                if entry.name not in names:
+                    Path(entry.path).unlink()
+                    removed += 1
+        return removed
+
+
+def _sync(folder: Path) -> None:
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def text_of(head: bytes) -> str:
+    """The words that search may find in a file that begins with `head`; nothing if it is not text."""
+    if b"\0" in head:
+        return ""
+    # The cut may go through a character; anything else that is not UTF-8 means that this is no text.
+    for cut in range(4):
+        try:
+            return head[: len(head) - cut].decode("utf-8")
+        except UnicodeDecodeError:
+            if len(head) < HEAD_BYTES:
+                break
+    return ""

@@ -1,0 +1,155 @@
+"""The sample enterprise: what a first look at cmsfs shows, and what tests work on.
+
+`cmsfs demo`, `cmsfs serve` and the embedded profile call `ensure_sample` on a store; the first call fills
+it, every later one only reads the credentials, which stand beside the data for this user alone.
+
+Rule: the texts are made to be looked at: a welcome first, then folders that look like somebody's work.
+"""
+
+import fcntl
+import json
+import os
+import secrets
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from sqlite3 import Connection, Row
+
+import trio
+
+from cmsfs import errors
+from cmsfs.service import access, blobs, fields, files, items, samples, trash
+from cmsfs.service.kinds import Kind
+from cmsfs.service.store import Store
+
+GIB = 1024**3
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """How an application comes in as the drive's owner."""
+
+    client_id: str
+    client_secret: str
+    user_id: str
+    enterprise_id: str
+
+
+async def ensure_sample(store: Store) -> Credentials:
+    """The sample in the store, made if it is not there, and the credentials to use it.
+
+    Cancelled: the sample is there whole or not at all.  Raises `UserError` for unreadable credentials.
+    """
+    return await trio.to_thread.run_sync(_ensure, store)
+
+
+def _ensure(store: Store) -> Credentials:
+    # Two processes may start on an empty folder at once: the second finds what the first made.
+    lock = os.open(store.root / "sample.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        path = store.root / "credentials.json"
+        found = _read(path)
+        if found is not None:
+            return found
+        secret = secrets.token_urlsafe(32)
+        sha1s = {text: store.blobs.keep_bytes(text.encode()) for text in samples.texts()}
+        made = trio.from_thread.run(store.write, lambda conn: _fill(conn, store, secret, sha1s))
+        _write(path, made)
+        return made
+    finally:
+        os.close(lock)
+
+
+def _read(path: Path) -> Credentials | None:
+    try:
+        return Credentials(**json.loads(path.read_text(encoding="utf-8")))
+    except FileNotFoundError:
+        return None
+    except (ValueError, TypeError) as error:
+        raise errors.UserError(
+            f"{path} does not hold credentials; remove it to have new ones made."
+        ) from error
+
+
+def _write(path: Path, made: Credentials) -> None:
+    new = path.with_suffix(".new")
+    new.unlink(missing_ok=True)
+    fd = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    with os.fdopen(fd, "w", encoding="utf-8") as file:
+        json.dump(asdict(made), file, indent=2)
+        file.flush()
+        os.fsync(file.fileno())
+    new.rename(path)
+
+
+def _fill(conn: Connection, store: Store, secret: str, sha1s: dict[str, str]) -> Credentials:
+    """Make everything, or, when only the credentials were lost, a new secret."""
+    app = conn.execute("SELECT client_id, enterprise FROM app ORDER BY client_id LIMIT 1").fetchone()
+    if app is not None:
+        conn.execute(
+            "UPDATE app SET secret_hash = ? WHERE client_id = ?", (access.hashed(secret), app["client_id"])
+        )
+        owner = conn.execute("SELECT min(id) AS id FROM user WHERE role = 'admin'").fetchone()
+        return Credentials(app["client_id"], secret, str(owner["id"]), str(app["enterprise"]))
+    now = store.now()
+    enterprise = add_enterprise(conn, "Example Enterprise", now=now)
+    owner = add_user(conn, enterprise, "Ada Example", "ada@example.com", role="admin", now=now)
+    for name, login in (("Ben Sample", "ben@example.com"), ("Cleo Specimen", "cleo@example.com")):
+        add_user(conn, enterprise, name, login, now=now)
+    service = add_user(conn, enterprise, "cmsfs application", None, now=now)
+    client_id = f"sample-{secrets.token_hex(8)}"
+    conn.execute(
+        "INSERT INTO app (client_id, secret_hash, name, enterprise, service_user) VALUES (?, ?, ?, ?, ?)",
+        (client_id, access.hashed(secret), "cmsfs", enterprise, service["id"]),
+    )
+    _fill_tree(conn, store, owner, sha1s)
+    return Credentials(client_id, secret, str(owner["id"]), str(enterprise))
+
+
+def add_enterprise(conn: Connection, name: str, *, now: int) -> int:
+    cursor = conn.execute("INSERT INTO enterprise (name, created_at) VALUES (?, ?)", (name, now))
+    assert cursor.lastrowid is not None
+    return cursor.lastrowid
+
+
+def add_user(
+    conn: Connection, enterprise: int, name: str, login: str | None, *, role: str = "user", now: int
+) -> Row:
+    """Make a user with an empty root folder."""
+    cursor = conn.execute(
+        "INSERT INTO user (enterprise, name, login, role, space_amount, max_upload_size, created_at,"
+        " modified_at, enterprise_content) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        (enterprise, name, login, role, 100 * GIB, 50 * GIB, now, now, role == "admin"),
+    )
+    number = cursor.lastrowid
+    root = conn.execute(
+        "INSERT INTO item (kind, owner, path, name, name_key, status, created_at, modified_at,"
+        " content_created_at, content_modified_at, created_by, modified_by)"
+        " VALUES (0, ?1, '/', ?2, '', 3, ?3, ?3, ?3, ?3, ?1, ?1)",
+        (number, fields.ROOT_NAME, now),
+    )
+    conn.execute("UPDATE user SET root = ? WHERE id = ?", (root.lastrowid, number))
+    row: Row = conn.execute("SELECT * FROM user WHERE id = ?", (number,)).fetchone()
+    return row
+
+
+def _fill_tree(conn: Connection, store: Store, owner: Row, sha1s: dict[str, str]) -> None:
+    folders = {"": items.find(conn, owner["root"])}
+    for sample in samples.TREE:
+        above, _, name = sample.path.rpartition("/")
+        now = store.now()
+        new = items.New(sample.kind, name, description=sample.description)
+        if sample.kind is Kind.FILE:
+            size = len(sample.text.encode())
+            new = items.New(Kind.FILE, name, size, sha1s[sample.text], description=sample.description)
+        elif sample.kind is Kind.WEB_LINK:
+            new = items.New(Kind.WEB_LINK, name, url=sample.text, description=sample.description)
+        row = items.insert(conn, folders[above], new, by=owner["id"], now=now)
+        if sample.kind is Kind.FILE:
+            files.add_version(conn, row, by=owner["id"], now=now)
+            text = blobs.text_of(sample.text.encode()[: blobs.HEAD_BYTES])
+            conn.execute("UPDATE document SET file_content = ? WHERE id = ?", (text, row["id"]))
+        elif sample.kind is Kind.FOLDER:
+            folders[sample.path] = row
+        if sample.path in samples.TRASHED:
+            trash.put(conn, items.find(conn, row["id"]), by=owner["id"], now=store.now())

@@ -1,0 +1,270 @@
+"""Rows as items on the wire: the mini representation, the standard answer, and the fields asked for.
+
+`Shaper` is made for one answer and looks parents, owners and paths up for all of its rows together.
+With `fields` an answer holds the mini representation and what was asked; names that mean nothing are
+ignored.
+
+Rule: a moment that every item has is never null; some clients drop a whole listing over one.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, datetime, timedelta
+from sqlite3 import Row
+from typing import Any
+
+from cmsfs.models import base, names
+from cmsfs.service.kinds import KIND_NAMES, Kind, Status
+from cmsfs.service.store import Read
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+ROOT_NAME = "All Files"
+
+# Trash is emptied by hand; this is the date that an item in it is announced to go.
+PURGE_AFTER = timedelta(days=30)
+
+TRASH = {"type": "folder", "id": names.TRASH_ID, "sequence_id": None, "etag": None, "name": "Trash"}
+
+
+def moment(micros: int) -> str:
+    """A stored moment on the wire, exactly."""
+    return (EPOCH + timedelta(microseconds=micros)).isoformat()
+
+
+def micros(when: datetime) -> int:
+    """A moment as it is stored."""
+    return (when - EPOCH) // timedelta(microseconds=1)
+
+
+def user_mini(row: Row) -> dict[str, Any]:
+    return {"type": "user", "id": str(row["id"]), "name": row["name"], "login": row["login"] or ""}
+
+
+def folder_mini(row: Row) -> dict[str, Any]:
+    """A folder as others refer to it; every root goes by the id 0."""
+    if row["parent"] is None:
+        return {"type": "folder", "id": names.ROOT_ID, "sequence_id": None, "etag": None, "name": ROOT_NAME}
+    etag = str(row["etag"])
+    return {"type": "folder", "id": str(row["id"]), "sequence_id": etag, "etag": etag, "name": row["name"]}
+
+
+class Shaper:
+    """Makes items of rows, for one answer."""
+
+    def __init__(self, read: Read, fields: Sequence[str] | None = None, *, mini: bool = False) -> None:
+        self._read = read
+        self._fields = fields
+        self._mini = mini
+        self._users: dict[int, Row] = {}
+        self._folders: dict[int, Row] = {}
+
+    def item(self, row: Row) -> dict[str, Any]:
+        return self.items([row])[0]
+
+    def items(self, rows: Sequence[Row]) -> list[dict[str, Any]]:
+        wanted = {kind: self._wanted(kind) for kind in Kind}
+        self._look_up(rows, set().union(*wanted.values()))
+        return [self._one(row, wanted[Kind(row["kind"])]) for row in rows]
+
+    def _wanted(self, kind: Kind) -> list[str]:
+        known = _FIELDS[kind]
+        if self._fields is not None:
+            # Of `metadata.scope.template` the first part is the field.
+            asked = dict.fromkeys(name.partition(".")[0] for name in self._fields)
+            mini = _MINI[kind]
+            return [*mini, *(name for name in asked if name in known and name not in mini)]
+        return _MINI[kind] if self._mini else [*_MINI[kind], *_STANDARD[kind]]
+
+    def _one(self, row: Row, wanted: list[str]) -> dict[str, Any]:
+        kind = Kind(row["kind"])
+        found: dict[str, Any] = {"type": KIND_NAMES[kind]}
+        makers = _FIELDS[kind]
+        for name in wanted:
+            found[name] = makers[name](row, self)
+        return found
+
+    def _look_up(self, rows: Sequence[Row], wanted: set[str]) -> None:
+        users, folders = set(), set()
+        for row in rows:
+            if wanted & {"created_by", "modified_by", "owned_by", "uploader_display_name"}:
+                users |= {row["created_by"], row["modified_by"], row["owner"]}
+            if "path_collection" in wanted:
+                folders |= set(path_ids(row["path"]))
+            if "parent" in wanted and row["parent"] is not None:
+                folders.add(row["parent"])
+        self._users = self._by_id("SELECT * FROM user WHERE id IN (SELECT value FROM json_each(?))", users)
+        self._folders = self._by_id(
+            "SELECT id, parent, etag, name FROM item WHERE id IN (SELECT value FROM json_each(?))", folders
+        )
+
+    def _by_id(self, sql: str, ids: Iterable[int]) -> dict[int, Row]:
+        numbers = list(ids)
+        return {row["id"]: row for row in self._read(sql, json.dumps(numbers))} if numbers else {}
+
+    def user(self, number: int) -> dict[str, Any] | None:
+        row = self._users.get(number)
+        return None if row is None else user_mini(row)
+
+    def parent(self, row: Row) -> dict[str, Any] | None:
+        folder = self._folders.get(row["parent"])
+        return None if folder is None else folder_mini(folder)
+
+    def path(self, row: Row) -> dict[str, Any]:
+        if row["status"] == Status.TRASHED:
+            return {"total_count": 1, "entries": [TRASH]}
+        found = [folder_mini(self._folders[one]) for one in path_ids(row["path"]) if one in self._folders]
+        return {"total_count": len(found), "entries": found}
+
+
+def path_ids(path: str) -> list[int]:
+    """The ids of the folders above, the root first."""
+    return [int(part) for part in path.split("/") if part]
+
+
+Maker = Callable[[Row, Shaper], Any]
+
+
+def _id(row: Row, _: Shaper) -> str:
+    return names.ROOT_ID if row["status"] == Status.ROOT else str(row["id"])
+
+
+def _etag(row: Row, _: Shaper) -> str | None:
+    return None if row["status"] == Status.ROOT else str(row["etag"])
+
+
+def _name(row: Row, _: Shaper) -> str:
+    return ROOT_NAME if row["status"] == Status.ROOT else row["name"]
+
+
+def _column(name: str) -> Maker:
+    return lambda row, _: row[name]
+
+
+def _moment(name: str) -> Maker:
+    return lambda row, _: moment(row[name])
+
+
+def _user(name: str) -> Maker:
+    return lambda row, shaper: shaper.user(row[name])
+
+
+def _constant(make: Callable[[], Any]) -> Maker:
+    return lambda _, __: make()
+
+
+def _trashed_at(row: Row, _: Shaper) -> str | None:
+    return moment(row["trashed_at"]) if row["trashed_at"] is not None else None
+
+
+def _purged_at(row: Row, _: Shaper) -> str | None:
+    if row["trashed_at"] is None:
+        return None
+    return base.format_timestamp(EPOCH + timedelta(microseconds=row["trashed_at"]) + PURGE_AFTER)
+
+
+def _permissions(*granted: str) -> Maker:
+    # Whoever sees an item owns it, until there is sharing.
+    return lambda _, __: dict.fromkeys(granted, True)
+
+
+_ALL_MAY = (
+    "can_delete",
+    "can_download",
+    "can_invite_collaborator",
+    "can_rename",
+    "can_set_share_access",
+    "can_share",
+)
+_FILE_MAY = (
+    *_ALL_MAY,
+    *("can_annotate", "can_comment", "can_preview", "can_upload"),
+    *("can_view_annotations_all", "can_view_annotations_self", "can_apply_watermark"),
+)
+_ROLES = ["editor", "viewer", "previewer", "uploader", "previewer uploader", "viewer uploader", "co-owner"]
+
+_ITEM: dict[str, Maker] = {
+    "id": _id,
+    "sequence_id": _etag,  # an item's changes are counted once; both names show the count
+    "etag": _etag,
+    "name": _name,
+    "description": _column("description"),
+    "path_collection": lambda row, shaper: shaper.path(row),
+    "created_at": _moment("created_at"),
+    "modified_at": _moment("modified_at"),
+    "trashed_at": _trashed_at,
+    "purged_at": _purged_at,
+    "created_by": _user("created_by"),
+    "modified_by": _user("modified_by"),
+    "owned_by": _user("owner"),
+    "shared_link": _constant(lambda: None),
+    "parent": lambda row, shaper: shaper.parent(row),
+    "item_status": lambda row, _: "trashed" if row["status"] == Status.TRASHED else "active",
+}
+_STORED: dict[str, Maker] = _ITEM | {
+    "size": _column("size"),
+    "content_created_at": _moment("content_created_at"),
+    "content_modified_at": _moment("content_modified_at"),
+    "tags": lambda row, _: json.loads(row["tags"]),
+    "metadata": _constant(dict),
+    "classification": _constant(lambda: None),
+    "watermark_info": _constant(
+        lambda: dict.fromkeys(
+            ("is_watermarked", "is_watermark_inherited", "is_watermarked_by_access_policy"), False
+        )
+    ),
+    "allowed_invitee_roles": _constant(lambda: _ROLES),
+    "is_accessible_via_shared_link": _constant(lambda: False),
+    "is_externally_owned": _constant(lambda: False),
+    "has_collaborations": _constant(lambda: False),
+    "is_associated_with_app_item": _constant(lambda: False),
+}
+_FIELDS: dict[Kind, dict[str, Maker]] = {
+    Kind.FILE: _STORED
+    | {
+        "sha1": _column("sha1"),
+        "file_version": lambda row, _: {
+            "type": "file_version",
+            "id": str(row["version"]),
+            "sha1": row["sha1"],
+        },
+        "version_number": lambda row, _: str(row["version_number"]),
+        "comment_count": _constant(lambda: 0),
+        "permissions": _permissions(*_FILE_MAY),
+        "lock": _constant(lambda: None),
+        "extension": _column("extension"),
+        "is_package": _constant(lambda: False),
+        "expires_at": _constant(lambda: None),
+        "disposition_at": _constant(lambda: None),
+        "representations": _constant(lambda: {"entries": []}),
+        "uploader_display_name": lambda row, shaper: (shaper.user(row["created_by"]) or {}).get("name"),
+        "shared_link_permission_options": _constant(lambda: ["can_preview", "can_download", "can_edit"]),
+    },
+    Kind.FOLDER: _STORED
+    | {
+        "permissions": _permissions(*_ALL_MAY, "can_upload", "can_apply_watermark"),
+        "folder_upload_email": _constant(lambda: None),
+        "sync_state": _constant(lambda: "not_synced"),
+        "can_non_owners_invite": _constant(lambda: True),
+        "can_non_owners_view_collaborators": _constant(lambda: True),
+        "is_collaboration_restricted_to_enterprise": _constant(lambda: False),
+        "allowed_shared_link_access_levels": _constant(lambda: ["open", "company", "collaborators"]),
+    },
+    Kind.WEB_LINK: _ITEM | {"url": _column("url")},
+}
+
+_MINI: dict[Kind, list[str]] = {
+    Kind.FILE: ["id", "sequence_id", "etag", "sha1", "name", "file_version"],
+    Kind.FOLDER: ["id", "sequence_id", "etag", "name"],
+    Kind.WEB_LINK: ["id", "sequence_id", "etag", "name", "url"],
+}
+_ITEM_STANDARD = [
+    *("description", "path_collection", "created_at", "modified_at", "trashed_at", "purged_at"),
+    *("created_by", "modified_by", "owned_by", "shared_link", "parent", "item_status"),
+]
+_STORED_STANDARD = [*_ITEM_STANDARD, "size", "content_created_at", "content_modified_at"]
+_STANDARD: dict[Kind, list[str]] = {
+    Kind.FILE: _STORED_STANDARD,
+    Kind.FOLDER: [*_STORED_STANDARD, "folder_upload_email"],
+    Kind.WEB_LINK: _ITEM_STANDARD,
+}

@@ -1,0 +1,230 @@
+"""Files: get, change, delete, copy, content and versions.  Bytes come in through uploads.py.
+
+Content is streamed a mebibyte at a time, read in threads.  Of ranges, `bytes=a-b` and `bytes=a-` are
+served; one that begins behind the end, and the suffix form, which the public API does not know, are
+416 `requested_page_out_of_range`; anything else is no range, and the whole content is sent.
+
+Rule: what is being read stays readable: a blob is never changed or removed while the service runs.
+"""
+
+import mimetypes
+import os
+import re
+from sqlite3 import Connection, Row
+from typing import Any
+from urllib.parse import quote
+
+import trio
+from starlette import responses, routing, types
+
+from cmsfs.models import items as shapes
+from cmsfs.service import access, blobs, fields, items, paging, problems, store, trash
+from cmsfs.service.kinds import Kind
+
+_RANGE = re.compile(r"bytes=(\d{0,18})-(\d{0,18})", re.ASCII)
+
+
+async def get(call: access.Call) -> responses.Response:
+    row = access.get_item(call.store.read, call.caller, Kind.FILE, call.id)
+    if call.is_unchanged(row):
+        return responses.Response(status_code=304)
+    return access.answer(fields.Shaper(call.store.read, call.fields).item(row))
+
+
+async def update(call: access.Call) -> responses.Response:
+    wish = await call.body(shapes.UpdateItem)
+    return access.answer(await call.store.write(lambda conn: items.apply(conn, call, Kind.FILE, wish)))
+
+
+async def delete(call: access.Call) -> responses.Response:
+    def txn(conn: Connection) -> None:
+        row = access.get_for_change(store.reader(conn), call, Kind.FILE, call.id)
+        trash.put(conn, row, by=call.caller.id, now=call.store.now())
+
+    await call.store.write(txn)
+    return responses.Response(status_code=204)
+
+
+async def copy(call: access.Call) -> responses.Response:
+    wish = await call.body(shapes.CopyItem)
+    if wish.name is not None:
+        items.check_name(wish.name)
+
+    def txn(conn: Connection) -> dict[str, Any]:
+        read = store.reader(conn)
+        row = access.get_item(read, call.caller, Kind.FILE, call.id)
+        version = find_version(read, row, wish.version)
+        parent = access.get_item(read, call.caller, Kind.FOLDER, wish.parent.id, name="parent")
+        name = wish.name or row["name"]
+        items.check_free(read, parent["id"], name)
+        new = items.New(
+            *(Kind.FILE, name, version["size"], version["sha1"]),
+            description=row["description"],
+            content_created_at=row["content_created_at"],
+            content_modified_at=row["content_modified_at"],
+        )
+        now = call.store.now()
+        made = items.insert(conn, parent, new, by=call.caller.id, now=now)
+        made = add_version(conn, made, by=call.caller.id, now=now)
+        conn.execute(
+            "UPDATE document SET file_content = (SELECT file_content FROM document WHERE id = ?)"
+            " WHERE id = ?",
+            (row["id"], made["id"]),
+        )
+        return fields.Shaper(read, call.fields).item(made)
+
+    return access.answer(await call.store.write(txn), 201)
+
+
+def add_version(conn: Connection, row: Row, *, by: int, now: int) -> Row:
+    """Record what the file's row says as its current version; the row that names it."""
+    cursor = conn.execute(
+        "INSERT INTO version (file, sha1, size, name, created_at, created_by) VALUES (?, ?, ?, ?, ?, ?)",
+        (row["id"], row["sha1"], row["size"], row["name"], now, by),
+    )
+    conn.execute("UPDATE item SET version = ? WHERE id = ?", (cursor.lastrowid, row["id"]))
+    return items.find(conn, row["id"])
+
+
+def find_version(read: store.Read, row: Row, wire_id: str | None) -> Row:
+    """A version of a file, the current one if none is named; 404 if it has no such version."""
+    number = row["version"] if wire_id is None else access.parse_id(wire_id)
+    found = read("SELECT * FROM version WHERE id = ? AND file = ?", number, row["id"])
+    if not found:
+        raise problems.not_found("file_version", wire_id or "")
+    return found[0]
+
+
+async def list_versions(call: access.Call) -> responses.Response:
+    """The versions before the current one, the newest first."""
+    row = access.get_item(call.store.read, call.caller, Kind.FILE, call.id)
+    page = paging.read_page(call.request.query_params)
+
+    def run(read: store.Read) -> dict[str, Any]:
+        past = "FROM version WHERE file = ? AND id != ?"
+        args = (row["id"], row["version"])
+        total = read(f"SELECT count(*) AS n {past}", *args)[0]["n"]
+        rows = read(f"SELECT * {past} ORDER BY id DESC LIMIT ? OFFSET ?", *args, page.limit, page.offset)
+        users = {one["id"]: one for one in read("SELECT * FROM user")}
+        entries = [_version(one, users[one["created_by"]]) for one in rows]
+        return {
+            "total_count": total,
+            "entries": entries,
+            "offset": page.offset,
+            "limit": page.limit,
+            "order": [],
+        }
+
+    return access.answer(await call.store.query(run))
+
+
+def _version(row: Row, user: Row) -> dict[str, Any]:
+    made = fields.moment(row["created_at"])
+    return {
+        "type": "file_version",
+        "id": str(row["id"]),
+        "sha1": row["sha1"],
+        "name": row["name"],
+        "size": row["size"],
+        "created_at": made,
+        "modified_at": made,
+        "modified_by": fields.user_mini(user),
+        "uploader_display_name": user["name"],
+        "trashed_at": None,
+        "purged_at": None,
+    }
+
+
+async def content(call: access.Call) -> responses.Response:
+    row = access.get_item(call.store.read, call.caller, Kind.FILE, call.id)
+    version = find_version(call.store.read, row, call.request.query_params.get("version") or None)
+    size = version["size"]
+    first, last, status = _range(call.request.headers.get("range"), size)
+    headers = {
+        "Accept-Ranges": "bytes",
+        "Content-Length": str(last - first + 1),
+        "Content-Disposition": f"attachment; filename*=UTF-8''{quote(row['name'])}",
+        "Content-Type": mimetypes.guess_type(row["name"])[0] or "application/octet-stream",
+    }
+    if status == 206:
+        headers["Content-Range"] = f"bytes {first}-{last}/{size}"
+    return BlobResponse(call.store.blobs, version["sha1"], first, last, status=status, headers=headers)
+
+
+def _range(header: str | None, size: int) -> tuple[int, int, int]:
+    """First and last byte of the answer, and its status."""
+    found = _RANGE.fullmatch(header.strip()) if header else None
+    if found is None or found.group(0) == "bytes=-":
+        return 0, size - 1, 200
+    first, last = found.groups()
+    if not first or int(first) >= size:
+        raise problems.Refused(
+            *(416, "requested_page_out_of_range", "There are no such bytes."),
+            headers={"Content-Range": f"bytes */{size}"},
+        )
+    if last and int(last) < int(first):
+        return 0, size - 1, 200
+    return int(first), min(int(last), size - 1) if last else size - 1, 206
+
+
+class BlobResponse(responses.Response):
+    """Part of a blob, streamed.  It stops reading when the client goes away."""
+
+    def __init__(
+        self,
+        directory: blobs.Blobs,
+        sha1: str,
+        first: int,
+        last: int,
+        *,
+        status: int,
+        headers: dict[str, str],
+    ) -> None:
+        self.status_code = status
+        self.background = None
+        self.body = b""
+        self.init_headers(headers)
+        self._path = directory.path(sha1)
+        self._first = first
+        self._end = last + 1
+
+    async def __call__(self, scope: types.Scope, receive: types.Receive, send: types.Send) -> None:
+        file = await trio.to_thread.run_sync(os.open, self._path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            await send(
+                {"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers}
+            )
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(_until_gone, receive, nursery.cancel_scope)
+                if scope["method"] != "HEAD":
+                    await self._stream(file, send)
+                await send({"type": "http.response.body", "body": b"", "more_body": False})
+                nursery.cancel_scope.cancel()
+        finally:
+            os.close(file)
+
+    async def _stream(self, file: int, send: types.Send) -> None:
+        at = self._first
+        while at < self._end:
+            wanted = min(blobs.CHUNK, self._end - at)
+            data = await trio.to_thread.run_sync(os.pread, file, wanted, at)
+            if not data:
+                raise OSError(f"{self._path} is shorter than it should be")
+            await send({"type": "http.response.body", "body": data, "more_body": True})
+            at += len(data)
+
+
+async def _until_gone(receive: types.Receive, scope: trio.CancelScope) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+    scope.cancel()
+
+
+routes = [
+    routing.Route("/files/{id}", access.guarded(get), methods=["GET"]),
+    routing.Route("/files/{id}", access.guarded(update), methods=["PUT"]),
+    routing.Route("/files/{id}", access.guarded(delete), methods=["DELETE"]),
+    routing.Route("/files/{id}/copy", access.guarded(copy), methods=["POST"]),
+    routing.Route("/files/{id}/content", access.guarded(content), methods=["GET"]),
+    routing.Route("/files/{id}/versions", access.guarded(list_versions), methods=["GET"]),
+]

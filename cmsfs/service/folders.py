@@ -1,0 +1,112 @@
+"""Folders: get, list, create, change, delete; and the listing of the trash.
+
+A listing holds mini representations unless `fields` asks for more, full pages, and folders before files
+before web links.
+
+Rule: a folder's etag changes with the folder itself, not with what is in it.
+"""
+
+from sqlite3 import Connection, Row
+from typing import Any
+
+from starlette import responses, routing
+
+from cmsfs.models import items as shapes
+from cmsfs.service import access, fields, items, paging, problems, store, trash
+from cmsfs.service.kinds import Kind
+
+_CHILDREN = "parent = ? AND status = 0"
+_TRASH = "owner = ? AND status = 1"
+
+
+async def get(call: access.Call) -> responses.Response:
+    row = access.get_item(call.store.read, call.caller, Kind.FOLDER, call.id)
+    if call.is_unchanged(row) and row["parent"] is not None:
+        return responses.Response(status_code=304)
+    folder = fields.Shaper(call.store.read, call.fields).item(row)
+    if call.fields is None or "item_collection" in call.fields:
+        folder["item_collection"] = await _list(call, _CHILDREN, (row["id"],), mini=True)
+    return access.answer(folder)
+
+
+async def list_items(call: access.Call) -> responses.Response:
+    row = access.get_item(call.store.read, call.caller, Kind.FOLDER, call.id)
+    return access.answer(await _list(call, _CHILDREN, (row["id"],)))
+
+
+async def list_trash(call: access.Call) -> responses.Response:
+    params = call.request.query_params
+    if call.flag("usemarker") and any(params.get(name) for name in ("sort", "direction", "offset")):
+        raise problems.invalid(
+            "usemarker", "goes with no sort, direction or offset", code="invalid_parameter"
+        )
+    return access.answer(await _list(call, _TRASH, (call.caller.id,)))
+
+
+async def _list(
+    call: access.Call, where: str, args: tuple[Any, ...], *, mini: bool = False
+) -> dict[str, Any]:
+    page = paging.read_page(call.request.query_params)
+
+    def run(read: store.Read) -> dict[str, Any]:
+        rows, marker = paging.walk(read, page, where, args)
+        total = 0
+        if not page.use_marker:
+            total = read(f"SELECT count(*) AS n FROM item WHERE {where}", *args)[0]["n"]
+        asked = None if mini else call.fields
+        entries = fields.Shaper(read, asked, mini=asked is None).items(rows)
+        return paging.envelope(page, entries, total=total, marker=marker)
+
+    return await call.store.query(run)
+
+
+async def create(call: access.Call) -> responses.Response:
+    wish = await call.body(shapes.NewFolder)
+    items.check_name(wish.name)
+
+    def txn(conn: Connection) -> dict[str, Any]:
+        read = store.reader(conn)
+        parent = access.get_item(read, call.caller, Kind.FOLDER, wish.parent.id, name="parent")
+        items.check_free(read, parent["id"], wish.name, as_list=True)
+        new = items.New(Kind.FOLDER, wish.name)
+        row = items.insert(conn, parent, new, by=call.caller.id, now=call.store.now())
+        folder = fields.Shaper(read, call.fields).item(row)
+        if call.fields is None:
+            page = paging.read_page(call.request.query_params)
+            folder["item_collection"] = paging.envelope(page, [], total=0, marker=None)
+        return folder
+
+    return access.answer(await call.store.write(txn), 201)
+
+
+async def update(call: access.Call) -> responses.Response:
+    wish = await call.body(shapes.UpdateItem)
+    return access.answer(await call.store.write(lambda conn: items.apply(conn, call, Kind.FOLDER, wish)))
+
+
+async def delete(call: access.Call) -> responses.Response:
+    recursive = call.flag("recursive")
+
+    def txn(conn: Connection) -> None:
+        row = access.get_for_change(store.reader(conn), call, Kind.FOLDER, call.id)
+        if not recursive and _has_children(conn, row):
+            raise problems.Refused(400, "folder_not_empty", "The folder is not empty.")
+        trash.put(conn, row, by=call.caller.id, now=call.store.now())
+
+    await call.store.write(txn)
+    return responses.Response(status_code=204)
+
+
+def _has_children(conn: Connection, row: Row) -> bool:
+    found = conn.execute("SELECT 1 FROM item WHERE parent = ? AND status = 0 LIMIT 1", (row["id"],))
+    return found.fetchone() is not None
+
+
+routes = [
+    routing.Route("/folders/trash/items", access.guarded(list_trash), methods=["GET"]),
+    routing.Route("/folders", access.guarded(create), methods=["POST"]),
+    routing.Route("/folders/{id}", access.guarded(get), methods=["GET"]),
+    routing.Route("/folders/{id}", access.guarded(update), methods=["PUT"]),
+    routing.Route("/folders/{id}", access.guarded(delete), methods=["DELETE"]),
+    routing.Route("/folders/{id}/items", access.guarded(list_items), methods=["GET"]),
+]

@@ -1,0 +1,213 @@
+"""What files, folders and web links have in common: names, places, changes, and the sizes above them.
+
+Used by the capability modules inside their transactions.  A row's `path` names the folders above, so that
+a subtree is a range of the index; moving a folder rewrites that beginning for everything below.
+
+Rule: every change of an item counts its etag up and sets `modified_at`; `created_at` never changes.
+"""
+
+import json
+from dataclasses import dataclass
+from sqlite3 import Connection, Row
+from typing import Any
+
+from cmsfs.models import items as shapes
+from cmsfs.models import names
+from cmsfs.service import access, fields, problems, store
+from cmsfs.service.kinds import Kind, Status
+
+# Deep enough for every tree of people; a path of ids stays within a few kilobytes.
+MAX_DEPTH = 500
+
+_INSERT = """
+  INSERT INTO item (kind, owner, parent, path, name, name_key, extension, created_at, modified_at,
+    content_created_at, content_modified_at, created_by, modified_by, size, sha1, url, description)
+  VALUES (:kind, :owner, :parent, :path, :name, :name_key, :extension, :now, :now,
+    :content_created_at, :content_modified_at, :by, :by, :size, :sha1, :url, :description)
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class New:
+    """An item to be made.  Moments that are None are the moment of making."""
+
+    kind: Kind
+    name: str
+    size: int = 0
+    sha1: str | None = None
+    url: str | None = None
+    description: str = ""
+    content_created_at: int | None = None
+    content_modified_at: int | None = None
+
+
+def find(conn: Connection, number: int) -> Row:
+    """The row of an item that is known to exist."""
+    row: Row = conn.execute("SELECT * FROM item WHERE id = ?", (number,)).fetchone()
+    return row
+
+
+def below(row: Row) -> tuple[str, str]:
+    """The range of paths of what is below a folder: from the first, up to but without the second."""
+    start = f"{row['path']}{row['id']}"
+    return f"{start}/", f"{start}0"
+
+
+def extension(name: str) -> str:
+    stem, dot, last = name.rpartition(".")
+    return last.lower() if stem and dot else ""
+
+
+def check_name(name: str) -> None:
+    """400 unless an item may be called this."""
+    code = names.name_problem(name)
+    if code is not None:
+        said = "is too long" if code == names.NAME_TOO_LONG else "holds characters that names cannot have"
+        raise problems.Refused(400, code, f"The name {said}.")
+
+
+def check_free(
+    read: store.Read, parent: int, name: str, *, besides: int | None = None, as_list: bool = False
+) -> None:
+    """409 if something in the folder has this name already, whatever its kind and case.
+
+    The holder is told as one object or, where folders are made, as a list of one: clients of the public API
+    expect either, each in its place.
+    """
+    found = read(
+        "SELECT * FROM item WHERE parent = ? AND name_key = ? AND status = 0", parent, names.name_key(name)
+    )
+    if found and found[0]["id"] != besides:
+        holder = fields.Shaper(read, mini=True).item(found[0])
+        raise problems.Refused(
+            *(409, "item_name_in_use", "Item with the same name already exists."),
+            context_info={"conflicts": [holder] if as_list else holder},
+        )
+
+
+def insert(conn: Connection, parent: Row, new: New, *, by: int, now: int) -> Row:
+    """Make an item in a folder.  The name was checked and is free."""
+    path = below(parent)[0]
+    if path.count("/") > MAX_DEPTH:
+        raise problems.Refused(403, "operation_limit_exceeded", "The folder is too deep.")
+    cursor = conn.execute(
+        _INSERT,
+        {
+            "kind": new.kind,
+            "owner": parent["owner"],
+            "parent": parent["id"],
+            "path": path,
+            "name": new.name,
+            "name_key": names.name_key(new.name),
+            "extension": extension(new.name) if new.kind is Kind.FILE else "",
+            "now": now,
+            "content_created_at": now if new.content_created_at is None else new.content_created_at,
+            "content_modified_at": now if new.content_modified_at is None else new.content_modified_at,
+            "by": by,
+            "size": new.size,
+            "sha1": new.sha1,
+            "url": new.url,
+            "description": new.description,
+        },
+    )
+    assert cursor.lastrowid is not None
+    row = find(conn, cursor.lastrowid)
+    grow(conn, path, new.size)
+    return row
+
+
+def touch(conn: Connection, row: Row, *, by: int, now: int, **columns: Any) -> Row:
+    """Change columns of an item, count the change, and give the new row."""
+    parts = "".join(f", {name} = ?" for name in columns)
+    conn.execute(
+        f"UPDATE item SET etag = etag + 1, modified_at = ?, modified_by = ?{parts} WHERE id = ?",
+        (now, by, *columns.values(), row["id"]),
+    )
+    return find(conn, row["id"])
+
+
+def place(conn: Connection, row: Row, parent: Row, name: str) -> dict[str, Any]:
+    """Move what is below to its new path; the columns that put the item itself there, for `touch`."""
+    path = below(parent)[0]
+    if path != row["path"] and row["kind"] == Kind.FOLDER:
+        if path.count("/") > MAX_DEPTH:
+            raise problems.Refused(403, "operation_limit_exceeded", "The folder is too deep.")
+        first, end = below(row)
+        conn.execute(
+            "UPDATE item SET path = ? || substr(path, ?) WHERE path >= ? AND path < ?",
+            (f"{path}{row['id']}/", len(first) + 1, first, end),
+        )
+    return {
+        "parent": parent["id"],
+        "path": path,
+        "name": name,
+        "name_key": names.name_key(name),
+        "extension": extension(name) if row["kind"] == Kind.FILE else "",
+    }
+
+
+def grow(conn: Connection, path: str, size: int) -> None:
+    """Add to the size of every folder of a path."""
+    if size:
+        marks = fields.path_ids(path)
+        conn.executemany("UPDATE item SET size = size + ? WHERE id = ?", [(size, mark) for mark in marks])
+
+
+def relocation(
+    conn: Connection, call: access.Call, row: Row, *, parent_id: str | None, name: str | None
+) -> dict[str, Any]:
+    """Move and rename as a request wishes; the columns to be set, none if nothing would change.
+
+    400 for a bad name and for a folder into itself, 404 for a folder that is not there, 409 for a taken name.
+    """
+    read = store.reader(conn)
+    target = row["name"] if name is None else name
+    if name is not None:
+        check_name(name)
+    parent = find(conn, row["parent"])
+    if parent_id is not None:
+        parent = access.get_item(read, call.caller, Kind.FOLDER, parent_id, name="parent")
+    if parent["id"] == row["parent"] and target == row["name"]:
+        return {}
+    if parent["id"] == row["id"] or parent["path"].startswith(below(row)[0]):
+        raise problems.Refused(400, "cyclical_folder_structure", "A folder cannot be moved into itself.")
+    check_free(read, parent["id"], target, besides=row["id"])
+    if parent["id"] != row["parent"]:
+        grow(conn, row["path"], -row["size"])
+        grow(conn, below(parent)[0], row["size"])
+    return place(conn, row, parent, target)
+
+
+def apply(
+    conn: Connection, call: access.Call, kind: Kind, wish: shapes.UpdateItem, **more: Any
+) -> dict[str, Any]:
+    """Change an item as a request wishes, `more` columns with it, and give the new item.
+
+    What has all the wished values already is left as it is, its etag too.
+    """
+    read = store.reader(conn)
+    row = access.get_for_change(read, call, kind, call.id)
+    columns = relocation(
+        *(conn, call, row), parent_id=wish.parent.id if wish.parent else None, name=wish.name
+    )
+    if wish.description is not None:
+        columns["description"] = wish.description
+    if wish.tags is not None:
+        columns["tags"] = json.dumps(wish.tags, ensure_ascii=False)
+    for name in ("content_created_at", "content_modified_at"):
+        when = getattr(wish, name)
+        if when is not None:
+            columns[name] = fields.micros(when)
+    columns = _changed(row, columns | more)
+    if columns:
+        row = touch(conn, row, by=call.caller.id, now=call.store.now(), **columns)
+    return fields.Shaper(read, call.fields).item(row)
+
+
+def _changed(row: Row, columns: dict[str, Any]) -> dict[str, Any]:
+    """The columns whose value is another than the row has."""
+    return {name: value for name, value in columns.items() if row[name] != value}
+
+
+def is_active(row: Row) -> bool:
+    return row["status"] in (Status.ACTIVE, Status.ROOT)

@@ -1,0 +1,154 @@
+-- The embedded service's data: who there is, what there is, and what search looks at.
+-- Bytes of files are not here but in blobs/ab/<sha1>, on disk before the row that names them.
+--
+-- Moments are integer microseconds since 1970 in UTC, emitted exactly as they are stored, so that what a
+-- client reads can be sent back as the end of a range.  Ids are numbers here and text on the wire.
+
+CREATE TABLE enterprise (
+  id          INTEGER PRIMARY KEY,
+  name        TEXT NOT NULL,
+  created_at  INTEGER NOT NULL
+);
+
+CREATE TABLE user (
+  id                  INTEGER PRIMARY KEY AUTOINCREMENT,
+  enterprise          INTEGER NOT NULL REFERENCES enterprise,
+  name                TEXT NOT NULL,
+  login               TEXT UNIQUE,             -- NULL: an app user
+  role                TEXT NOT NULL,           -- admin, coadmin, user
+  status              TEXT NOT NULL DEFAULT 'active',
+  space_amount        INTEGER NOT NULL,        -- bytes; -1 is unlimited
+  space_used          INTEGER NOT NULL DEFAULT 0, -- bytes of all versions, kept by the triggers on version
+  max_upload_size     INTEGER NOT NULL,
+  enterprise_content  INTEGER NOT NULL DEFAULT 0, -- 1: may search with that scope
+  details             TEXT NOT NULL DEFAULT '{}', -- JSON object: the fields that nothing here looks at
+  created_at          INTEGER NOT NULL,
+  modified_at         INTEGER NOT NULL,
+  root                INTEGER                  -- item: this user's root folder, whose id on the wire is 0
+);
+
+-- An application that may ask for tokens.
+CREATE TABLE app (
+  client_id     TEXT PRIMARY KEY,
+  secret_hash   TEXT NOT NULL,                 -- SHA-256 of the secret, in hexadecimal
+  name          TEXT NOT NULL,
+  enterprise    INTEGER NOT NULL REFERENCES enterprise,
+  service_user  INTEGER NOT NULL REFERENCES user  -- for whom an enterprise token speaks
+) WITHOUT ROWID;
+
+CREATE TABLE token (
+  hash        TEXT PRIMARY KEY,                -- SHA-256 of the token, in hexadecimal
+  app         TEXT NOT NULL REFERENCES app,
+  user        INTEGER NOT NULL REFERENCES user,
+  created_at  INTEGER NOT NULL,
+  expires_at  INTEGER NOT NULL                 -- dead tokens are removed when the next one is issued
+) WITHOUT ROWID;
+CREATE INDEX token_by_end ON token (expires_at);
+
+-- Files, folders and web links.  Ids are never used again (AUTOINCREMENT), and all three kinds share them.
+CREATE TABLE item (
+  id                   INTEGER PRIMARY KEY AUTOINCREMENT,
+  kind                 INTEGER NOT NULL,       -- 0 folder, 1 file, 2 web link: the order of a listing
+  owner                INTEGER NOT NULL REFERENCES user,
+  parent               INTEGER,                -- item; NULL for a root; may name one that was purged
+  path                 TEXT NOT NULL,          -- ids of the folders above, '/12/40/': what is below folder f
+                                               -- is path >= f.path||f.id||'/' and < f.path||f.id||'0'
+  name                 TEXT NOT NULL,
+  name_key             TEXT NOT NULL,          -- models.names.name_key(name)
+  extension            TEXT NOT NULL DEFAULT '', -- lower case, without the dot
+  status               INTEGER NOT NULL DEFAULT 0, -- 0 active, 1 in the trash, 2 below a folder in the trash,
+                                               -- 3 a root: in no listing and no search
+  trash                INTEGER NOT NULL DEFAULT 0, -- item that was put in the trash and hides this; 0: none
+  etag                 INTEGER NOT NULL DEFAULT 0, -- counts changes of the item itself
+  created_at           INTEGER NOT NULL,       -- never changes
+  modified_at          INTEGER NOT NULL,
+  trashed_at           INTEGER,                -- set when status is 1
+  trashed_by           INTEGER,
+  content_created_at   INTEGER NOT NULL,
+  content_modified_at  INTEGER NOT NULL,
+  created_by           INTEGER NOT NULL REFERENCES user,
+  modified_by          INTEGER NOT NULL REFERENCES user,
+  size                 INTEGER NOT NULL DEFAULT 0, -- bytes; of a folder: all active files below
+  version              INTEGER,                -- file: the current version
+  sha1                 TEXT,                   -- file: of the current version
+  version_number       INTEGER NOT NULL DEFAULT 1, -- file: counts versions
+  url                  TEXT,                   -- web link
+  description          TEXT NOT NULL DEFAULT '',
+  tags                 TEXT NOT NULL DEFAULT '[]' -- JSON array of strings
+);
+
+-- The rule that names are unique in a folder, over all three kinds.
+CREATE UNIQUE INDEX item_name ON item (parent, name_key) WHERE status = 0;
+-- A folder's listing; the id in it makes every order complete.
+CREATE INDEX item_child ON item (parent, status, kind, name_key, id);
+-- What search walks along when there is no text to find: below a folder, by creation, by change.
+-- They cover the usual filters and orders, so that counting and sorting touch no row.
+CREATE INDEX item_below ON item (path, status, modified_at, created_at, kind);
+CREATE INDEX item_created ON item (owner, status, created_at, modified_at, kind);
+CREATE INDEX item_modified ON item (owner, status, modified_at, created_at, kind);
+CREATE INDEX item_trashed ON item (owner, trashed_at) WHERE status = 1;
+-- Folders alone, for a first crawl that takes them before the files.
+CREATE INDEX folder_modified ON item (owner, status, modified_at, created_at) WHERE kind = 0;
+
+-- Every content a file has had; the one that item.version names is the current one.
+CREATE TABLE version (
+  id          INTEGER PRIMARY KEY AUTOINCREMENT,
+  file        INTEGER NOT NULL REFERENCES item ON DELETE CASCADE,
+  sha1        TEXT NOT NULL,
+  size        INTEGER NOT NULL,
+  name        TEXT NOT NULL,                   -- the file's name when this was current
+  created_at  INTEGER NOT NULL,
+  created_by  INTEGER NOT NULL REFERENCES user
+);
+CREATE INDEX version_of_file ON version (file, id);
+CREATE INDEX version_blob ON version (sha1);
+
+CREATE TRIGGER version_added AFTER INSERT ON version BEGIN
+  UPDATE user SET space_used = space_used + NEW.size WHERE id = (SELECT owner FROM item WHERE id = NEW.file);
+END;
+-- BEFORE the item's row goes: afterwards its owner could not be found.
+CREATE TRIGGER item_purged BEFORE DELETE ON item BEGIN
+  UPDATE user SET space_used = space_used - (SELECT coalesce(sum(size), 0) FROM version WHERE file = OLD.id)
+    WHERE id = OLD.owner;
+  DELETE FROM document WHERE id = OLD.id;
+END;
+
+-- What search matches words against, one row an item.  Names, descriptions and tags follow the item by
+-- trigger; file_content is written by uploads (the beginning of text files).
+CREATE TABLE document (
+  id            INTEGER PRIMARY KEY,           -- item
+  name          TEXT NOT NULL,
+  description   TEXT NOT NULL,
+  file_content  TEXT NOT NULL DEFAULT '',
+  comments      TEXT NOT NULL DEFAULT '',
+  tags          TEXT NOT NULL
+);
+CREATE VIRTUAL TABLE word USING fts5 (
+  name, description, file_content, comments, tags,
+  content = 'document', content_rowid = 'id', tokenize = 'unicode61 remove_diacritics 2'
+);
+
+CREATE TRIGGER item_made AFTER INSERT ON item WHEN NEW.parent IS NOT NULL BEGIN
+  INSERT INTO document (id, name, description, tags) VALUES (NEW.id, NEW.name, NEW.description, NEW.tags);
+END;
+CREATE TRIGGER item_said AFTER UPDATE OF name, description, tags ON item BEGIN
+  UPDATE document SET name = NEW.name, description = NEW.description, tags = NEW.tags WHERE id = NEW.id;
+END;
+CREATE TRIGGER document_made AFTER INSERT ON document BEGIN
+  INSERT INTO word (rowid, name, description, file_content, comments, tags)
+    VALUES (NEW.id, NEW.name, NEW.description, NEW.file_content, NEW.comments, NEW.tags);
+END;
+CREATE TRIGGER document_gone AFTER DELETE ON document BEGIN
+  INSERT INTO word (word, rowid, name, description, file_content, comments, tags)
+    VALUES ('delete', OLD.id, OLD.name, OLD.description, OLD.file_content, OLD.comments, OLD.tags);
+END;
+CREATE TRIGGER document_said AFTER UPDATE ON document BEGIN
+  INSERT INTO word (word, rowid, name, description, file_content, comments, tags)
+    VALUES ('delete', OLD.id, OLD.name, OLD.description, OLD.file_content, OLD.comments, OLD.tags);
+  INSERT INTO word (rowid, name, description, file_content, comments, tags)
+    VALUES (NEW.id, NEW.name, NEW.description, NEW.file_content, NEW.comments, NEW.tags);
+END;
+
+-- Ids of different things begin in different places, so that one taken for another is noticed.  Anonymous
+-- actors have the user id 2 on the wire, roots the item id 0, the trash 1.
+INSERT INTO sqlite_sequence (name, seq) VALUES ('user', 2000), ('item', 100000), ('version', 500000);

@@ -1,0 +1,104 @@
+"""The service on a socket: Hypercorn's trio worker in the caller's nursery.
+
+`cmsfs serve` runs this; so do the tests that speak real HTTP.  HTTP/1.1 only: HTTP/2 in pure Python is
+several times slower.
+
+Rule: loopback unless told otherwise; with a certificate, TLS 1.2 or later and nothing older.
+"""
+
+import errno
+import logging
+import socket
+import ssl
+from pathlib import Path
+from typing import Any
+
+import hypercorn.config
+import hypercorn.trio.run
+import hypercorn.utils
+import trio
+
+from cmsfs import errors
+from cmsfs.service import app
+from cmsfs.service.store import Store
+
+log = logging.getLogger(__name__)
+
+# Hypercorn would close a connection after 1,000 requests, under a busy pool's hands.
+_FOR_EVER = 2**31
+
+STOP_SECONDS = 3
+
+# A client that takes no byte for so long is gone.  Hypercorn waits for it even while it is being stopped.
+STALLED_MS = 60_000
+
+
+async def serve(
+    store: Store,
+    *,
+    host: str = "127.0.0.1",
+    port: int = 8472,
+    certfile: Path | None = None,
+    keyfile: Path | None = None,
+    task_status: trio.TaskStatus[str] = trio.TASK_STATUS_IGNORED,
+) -> None:
+    """Serve until cancelled; starts with the URL that it listens on (port 0 takes a free one).
+
+    Raises `UserError` if the address cannot be had or the certificate not be read.
+    """
+    config = hypercorn.config.Config()
+    config.alpn_protocols = ["http/1.1"]
+    config.keep_alive_max_requests = _FOR_EVER
+    config.graceful_timeout = STOP_SECONDS
+    config.accesslog = None
+    config.errorlog = logging.getLogger("hypercorn.error")
+    if certfile is not None:
+        config.certfile = str(certfile)
+        config.keyfile = str(keyfile or certfile)
+    try:
+        config.create_ssl_context()
+        listener = _listen(host, port)
+    except OSError as error:
+        raise errors.UserError(_reason(error, host, port, certfile)) from error
+    scheme = "https" if config.ssl_enabled else "http"
+    shown = f"[{host}]" if ":" in host else host
+    url = f"{scheme}://{shown}:{listener.getsockname()[1]}"
+    sockets = hypercorn.config.Sockets([], [listener], [])
+    if config.ssl_enabled:
+        sockets = hypercorn.config.Sockets([listener], [], [])
+    with listener:
+        async with trio.open_nursery() as nursery:
+            await nursery.start(_run, store, config, sockets)
+            log.info("serving on %s", url)
+            task_status.started(url)
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.create_server((host, port), family=family, backlog=100)
+    listener.setblocking(False)
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, STALLED_MS)
+    return listener
+
+
+async def _run(
+    store: Store,
+    config: hypercorn.config.Config,
+    sockets: hypercorn.config.Sockets,
+    *,
+    task_status: trio.TaskStatus[list[str]],
+) -> None:
+    built: Any = app.build(store)  # Hypercorn and Starlette each have types of their own for the same thing
+    wrapped = hypercorn.utils.wrap_app(built, config.wsgi_max_body_size, "asgi")
+    await hypercorn.trio.run.worker_serve(wrapped, config, sockets=sockets, task_status=task_status)
+
+
+def _reason(error: OSError, host: str, port: int, certfile: Path | None) -> str:
+    if error.errno == errno.EADDRINUSE:
+        return f"Port {port} of {host} is in use; choose another with --port."
+    if error.errno == errno.EACCES:
+        return f"Port {port} of {host} needs rights that you do not have; choose one above 1023 with --port."
+    if isinstance(error, ssl.SSLError) or error.errno == errno.ENOENT:
+        return f"The certificate {certfile} or its key cannot be used: {error.strerror or error}."
+    return f"{host} port {port} cannot be listened on: {error.strerror or error}."

@@ -1,0 +1,115 @@
+"""The store of the embedded service: database, blobs and clock, opened together.
+
+`open_store` is how `cmsfs serve`, `cmsfs demo`, the daemon's embedded service and every test get one.
+The same folder may be open in several processes at once; each holds a shared lock on it, and whoever
+finds itself alone sweeps out what a crash left behind.
+
+Rule: every change goes through `write`, which is durable when it returns.
+"""
+
+import fcntl
+import logging
+import os
+import threading
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from importlib import resources
+from pathlib import Path
+from typing import Any, TypeVar
+
+import trio
+
+from cmsfs import errors, sqlite
+from cmsfs.service import blobs
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+# How reads are handed around: a function that runs a statement and gives its rows, on the loop
+# (`Database.rows`) or on a thread's connection (`reader`).
+Read = Callable[..., list[sqlite.Row]]
+
+VERSION = 1
+
+
+def reader(conn: sqlite.Connection) -> Read:
+    """Reads on a connection, for code that works on the loop and inside transactions alike."""
+    return lambda sql, *args: conn.execute(sql, args).fetchall()
+
+
+class Store:
+    """Construct with `open_store`."""
+
+    def __init__(self, root: Path, db: sqlite.Database, blob_directory: blobs.Blobs) -> None:
+        self.root = root
+        self.db = db
+        self.blobs = blob_directory
+        self._last = 0
+        self._clock = threading.Lock()
+
+    def now(self) -> int:
+        """This moment in microseconds, later than every moment given before."""
+        with self._clock:
+            self._last = max(self._last + 1, time.time_ns() // 1000)
+            return self._last
+
+    def read(self, sql: str, *args: Any) -> list[sqlite.Row]:
+        """A point read on the loop."""
+        return self.db.rows(sql, *args)
+
+    async def query(self, fn: Callable[[Read], T]) -> T:
+        """A long read in a thread."""
+        return await self.db.query(lambda conn: fn(reader(conn)))
+
+    async def write(self, txn: Callable[[sqlite.Connection], T]) -> T:
+        """A change: one transaction, durable when this returns."""
+        return await self.db.write(txn, durable=True)
+
+
+@asynccontextmanager
+async def open_store(root: Path) -> AsyncIterator[Store]:
+    """The store in `root`, made if it is new, readable by this user only.
+
+    Raises `UserError` if the folder cannot be used.
+    """
+    blob_directory = blobs.Blobs(root / "blobs", root / "incoming")
+    try:
+        for folder in (root, blob_directory.root, blob_directory.incoming):
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        lock = os.open(root / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise errors.UserError(f"{root} cannot hold the service's data: {error.strerror}.") from error
+    try:
+        schema = (resources.files("cmsfs.service") / "schema.sql").read_text(encoding="utf-8")
+        alone = _is_alone(lock)
+        async with sqlite.open_database(root / "service.db", schema, version=VERSION) as db:
+            store = Store(root, db, blob_directory)
+            await db.query(lambda conn: _sweep(store, conn, alone=alone))
+            await trio.to_thread.run_sync(fcntl.flock, lock, fcntl.LOCK_SH)
+            yield store
+    finally:
+        os.close(lock)
+
+
+def _is_alone(lock: int) -> bool:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
+
+
+def _sweep(store: Store, conn: sqlite.Connection, *, alone: bool) -> None:
+    def known(prefix: str) -> set[str]:
+        rows = conn.execute(
+            "SELECT DISTINCT sha1 FROM version WHERE sha1 >= ? AND sha1 < ?||'g'", (prefix, prefix)
+        )
+        return {row["sha1"] for row in rows}
+
+    removed = store.blobs.sweep_incoming(alone=alone)
+    if alone:
+        removed += store.blobs.sweep(known)
+    if removed:
+        log.info("removed %d contents that no file has", removed)

@@ -1,0 +1,110 @@
+"""The trash: putting items in, listing it, taking them out, removing them for good.
+
+Only the item that was deleted is in the trash; what is below a trashed folder is found by nobody until
+the folder comes back.  An item goes back to the folder it came from; another folder is taken only if that
+one is gone (removed, or in the trash itself).
+
+Rule: removing for good removes rows; their blobs go at the next start (see blobs.py).
+"""
+
+from collections.abc import Callable
+from functools import partial
+from sqlite3 import Connection, Row
+from typing import Any
+
+from starlette import responses, routing
+
+from cmsfs.models import items as shapes
+from cmsfs.service import access, fields, items, problems, store
+from cmsfs.service.kinds import KIND_NAMES, Kind, Status
+
+_HIDE = "UPDATE item SET status = 2, trash = ? WHERE path >= ? AND path < ? AND trash = 0"
+_SHOW = "UPDATE item SET status = 0, trash = 0 WHERE path >= ? AND path < ? AND trash = ?"
+
+
+def put(conn: Connection, row: Row, *, by: int, now: int) -> None:
+    """Put an active item into the trash, and with it everything below."""
+    items.grow(conn, row["path"], -row["size"])
+    items.touch(
+        *(conn, row), by=by, now=now, status=Status.TRASHED, trash=row["id"], trashed_at=now, trashed_by=by
+    )
+    if row["kind"] == Kind.FOLDER:
+        conn.execute(_HIDE, (row["id"], *items.below(row)))
+
+
+def bring_back(conn: Connection, call: access.Call, row: Row, wish: shapes.Restore, *, now: int) -> Row:
+    """Take an item out of the trash.
+
+    403 if there is no folder to take it to, 409 if its name is taken there.
+    """
+    read = store.reader(conn)
+    name = row["name"] if wish.name is None else wish.name
+    items.check_name(name)
+    parent = _home(conn, call, row, wish)
+    items.check_free(read, parent["id"], name)
+    columns = items.place(conn, row, parent, name)
+    items.grow(conn, columns["path"], row["size"])
+    columns |= {"status": Status.ACTIVE, "trash": 0, "trashed_at": None, "trashed_by": None}
+    back = items.touch(conn, row, by=call.caller.id, now=now, **columns)
+    if row["kind"] == Kind.FOLDER:
+        conn.execute(_SHOW, (*items.below(back), row["id"]))
+    return back
+
+
+def _home(conn: Connection, call: access.Call, row: Row, wish: shapes.Restore) -> Row:
+    original: Row | None = conn.execute("SELECT * FROM item WHERE id = ?", (row["parent"],)).fetchone()
+    if original is not None and items.is_active(original):
+        return original
+    if wish.parent is not None:
+        found = access.find_item(store.reader(conn), call.caller, Kind.FOLDER, wish.parent.id)
+        if found is not None and items.is_active(found):
+            return found
+    raise problems.Refused(
+        *(403, "access_denied_insufficient_permissions"),
+        "The original folder is gone, and no other folder was named that you may restore to.",
+    )
+
+
+def purge(conn: Connection, row: Row) -> None:
+    """Remove an item of the trash for good, and with it everything that went there under it."""
+    if row["kind"] == Kind.FOLDER:
+        conn.execute(
+            "DELETE FROM item WHERE path >= ? AND path < ? AND trash = ?", (*items.below(row), row["id"])
+        )
+    conn.execute("DELETE FROM item WHERE id = ?", (row["id"],))
+
+
+async def get(kind: Kind, call: access.Call) -> responses.Response:
+    row = access.get_trashed(call.store.read, call.caller, kind, call.id)
+    return access.answer(fields.Shaper(call.store.read, call.fields).item(row))
+
+
+async def remove(kind: Kind, call: access.Call) -> responses.Response:
+    def txn(conn: Connection) -> None:
+        purge(conn, access.get_trashed(store.reader(conn), call.caller, kind, call.id))
+
+    await call.store.write(txn)
+    return responses.Response(status_code=204)
+
+
+async def restore(kind: Kind, call: access.Call) -> responses.Response:
+    wish = await call.body(shapes.Restore)
+
+    def txn(conn: Connection) -> dict[str, Any]:
+        read = store.reader(conn)
+        row = access.get_trashed(read, call.caller, kind, call.id)
+        back = bring_back(conn, call, row, wish, now=call.store.now())
+        return fields.Shaper(read, call.fields).item(back)
+
+    return access.answer(await call.store.write(txn), 201)
+
+
+def _route(kind: Kind, path: str, handler: Callable[[Kind, access.Call], Any], method: str) -> routing.Route:
+    prefix = f"/{KIND_NAMES[kind]}s/{{id}}"
+    return routing.Route(prefix + path, access.guarded(partial(handler, kind)), methods=[method])
+
+
+routes = [_route(kind, "/trash", get, "GET") for kind in Kind]
+routes += [_route(kind, "/trash", remove, "DELETE") for kind in Kind]
+# Restoring a web link is an operation of the specification: it stands with the web links.
+routes += [_route(kind, "", restore, "POST") for kind in (Kind.FILE, Kind.FOLDER)]

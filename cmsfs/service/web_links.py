@@ -1,0 +1,78 @@
+"""Web links: create, get, change, delete, and restore from the trash.
+
+They share the name space of a folder with files and folders and have no content.
+
+Rule: a link that is restored goes back to its original folder; `parent` counts only if that is gone.
+"""
+
+from sqlite3 import Connection
+from typing import Any
+
+from starlette import responses, routing
+
+from cmsfs.models import items as shapes
+from cmsfs.models import names, web_links
+from cmsfs.service import access, fields, items, store, trash
+from cmsfs.service.kinds import Kind
+
+
+async def create(call: access.Call) -> responses.Response:
+    wish = await call.body(web_links.NewWebLink)
+    name = wish.name if wish.name is not None else name_of(wish.url)
+    items.check_name(name)
+
+    def txn(conn: Connection) -> dict[str, Any]:
+        read = store.reader(conn)
+        parent = access.get_item(read, call.caller, Kind.FOLDER, wish.parent.id, name="parent")
+        items.check_free(read, parent["id"], name)
+        new = items.New(Kind.WEB_LINK, name, url=wish.url, description=wish.description or "")
+        row = items.insert(conn, parent, new, by=call.caller.id, now=call.store.now())
+        return fields.Shaper(read, call.fields).item(row)
+
+    return access.answer(await call.store.write(txn))
+
+
+def name_of(url: str) -> str:
+    """The name of a link that was given none: its address, as far as names allow."""
+    name = url.partition("://")[2].replace("/", " ").replace("\\", " ").strip()[: names.MAX_NAME].rstrip()
+    return name or "link"
+
+
+async def get(call: access.Call) -> responses.Response:
+    row = access.get_item(call.store.read, call.caller, Kind.WEB_LINK, call.id)
+    if call.is_unchanged(row):
+        return responses.Response(status_code=304)
+    return access.answer(fields.Shaper(call.store.read, call.fields).item(row))
+
+
+async def update(call: access.Call) -> responses.Response:
+    wish = await call.body(web_links.UpdateWebLink)
+
+    def txn(conn: Connection) -> dict[str, Any]:
+        change = shapes.UpdateItem(name=wish.name, parent=wish.parent, description=wish.description)
+        more = {} if wish.url is None else {"url": wish.url}
+        return items.apply(conn, call, Kind.WEB_LINK, change, **more)
+
+    return access.answer(await call.store.write(txn))
+
+
+async def delete(call: access.Call) -> responses.Response:
+    def txn(conn: Connection) -> None:
+        row = access.get_for_change(store.reader(conn), call, Kind.WEB_LINK, call.id)
+        trash.put(conn, row, by=call.caller.id, now=call.store.now())
+
+    await call.store.write(txn)
+    return responses.Response(status_code=204)
+
+
+async def restore(call: access.Call) -> responses.Response:
+    return await trash.restore(Kind.WEB_LINK, call)
+
+
+routes = [
+    routing.Route("/web_links", access.guarded(create), methods=["POST"]),
+    routing.Route("/web_links/{id}", access.guarded(get), methods=["GET"]),
+    routing.Route("/web_links/{id}", access.guarded(update), methods=["PUT"]),
+    routing.Route("/web_links/{id}", access.guarded(delete), methods=["DELETE"]),
+    routing.Route("/web_links/{id}", access.guarded(restore), methods=["POST"]),
+]

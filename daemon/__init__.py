@@ -1,0 +1,1 @@
+"""The running agent: composition, push, pull, hydrate, control."""

@@ -1,0 +1,98 @@
+"""`cmsfsd`: the agent in the foreground, as systemd and `cmsfs mount` start it.
+
+Rule: a failure is one sentence and an exit code, told to whoever waits for the start and to the log.
+"""
+
+import functools
+import logging
+import os
+import sys
+from pathlib import Path
+
+import click
+import trio
+
+import cmsfs
+from cmsfs import config, errors, logs
+from cmsfs.cli import failures
+from cmsfs.models import control
+from daemon import main as program
+
+log = logging.getLogger(__name__)
+
+
+class Starter:
+    """Whoever started us and waits for word: READY once, or the sentence of the failure."""
+
+    def __init__(self, fd: int | None) -> None:
+        self._fd = fd
+
+    def ready(self) -> None:
+        self._tell(control.READY)
+
+    def failed(self, told: errors.UserError) -> None:
+        self._tell(control.error_line(told.message, told.exit_code))
+
+    def _tell(self, line: str) -> None:
+        fd, self._fd = self._fd, None
+        if fd is None:
+            return
+        try:
+            os.write(fd, line.encode())
+        except OSError:
+            pass  # whoever it was has gone
+        finally:
+            os.close(fd)
+
+
+@click.command()
+@click.option("--account", help="The account to mount (default: the configuration's).")
+@click.option("--profile", help="How the service is reached (default: the configuration's).")
+@click.option("--mountpoint", type=Path, help="Where to mount (default: the configuration's).")
+@click.option("--sample", is_flag=True, help="Put the sample enterprise into the embedded service.")
+@click.option("--ready-fd", type=int, help="A descriptor to write READY, or ERROR and the reason, to.")
+@click.version_option(cmsfs.__version__)
+def main(
+    account: str | None,
+    profile: str | None,
+    mountpoint: Path | None,
+    *,
+    sample: bool,
+    ready_fd: int | None,
+) -> None:
+    """Serve the drive of an account until SIGTERM, SIGINT or an unmount."""
+    starter = Starter(ready_fd)
+    try:
+        if ready_fd is not None:
+            os.set_inheritable(ready_fd, False)
+        settings = config.load(account, profile=profile, mountpoint=mountpoint)
+        logs.configure(settings.log_level)
+        run = functools.partial(
+            program.run,
+            settings,
+            mountpoint=settings.mountpoint,
+            # A folder named on the command line must be there, since a mistake in typing would make one.
+            create=mountpoint is None,
+            sample=sample,
+            ready=starter.ready,
+        )
+        trio.run(run)
+    except Exception as error:
+        told = failures.explain(error)
+        if _is_bug(error):
+            log.exception("ended by a bug")
+        starter.failed(told)
+        click.echo(f"cmsfsd: {told.message}", err=True)
+        sys.exit(told.exit_code)
+
+
+def _is_bug(error: Exception) -> bool:
+    """Whether anything in it is not a failure that a person can be told in a sentence."""
+    expected = (errors.CmsfsError, OSError)
+    if isinstance(error, ExceptionGroup):
+        return error.split(expected)[1] is not None
+    return not isinstance(error, expected)
+
+
+if __name__ == "__main__":
+    main()

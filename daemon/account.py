@@ -1,0 +1,46 @@
+"""What the agent knows of the account: whether the service is heard, and how much room there is.
+
+The vfs asks for both on its way (`vfs.ports.Account`), so both are answered from memory.
+"""
+
+import trio
+
+from cmsfs import errors
+from cmsfs.client.session import Client
+from daemon.health import Health
+
+# `df` may be a few minutes behind.
+REFRESH_SECONDS = 300.0
+
+
+class Account:
+    """The vfs's `Account` port over one client."""
+
+    def __init__(self, client: Client, health: Health) -> None:
+        self._client = client
+        self._health = health
+        self._space: tuple[int, int] | None = None
+
+    @property
+    def is_online(self) -> bool:
+        return self._health.is_online
+
+    def space(self) -> tuple[int, int] | None:
+        return self._space
+
+    async def refresh(self) -> None:
+        """Ask the service who we are and what room we have.  Raises `RemoteError`."""
+        with self._health.request("account"):
+            user = await self._client.users.me()
+        if user.space_amount is not None and user.space_used is not None:
+            self._space = (user.space_amount, user.space_used)
+
+    async def run(self) -> None:
+        """Refresh now and then, for ever."""
+        while True:
+            await trio.sleep(REFRESH_SECONDS)
+            await self._health.reachable()
+            try:
+                await self.refresh()
+            except errors.RemoteError:
+                pass  # health has heard of it

@@ -1,0 +1,38 @@
+"""One daemon for an account: a lock on a file, which the kernel gives back however the process ends."""
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from cmsfs import errors
+
+ALREADY_RUNNING = 8
+
+
+@contextmanager
+def single_instance(lock: Path, *, account: str) -> Iterator[None]:
+    """Hold the lock.  Raises `UserError` if another daemon of this account does."""
+    try:
+        fd = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise errors.UserError(f"{lock} cannot be opened: {error.strerror}.") from None
+    try:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise errors.UserError(
+                f"The drive of the account {account!r} is running already{_by_whom(fd)}.",
+                exit_code=ALREADY_RUNNING,
+            ) from None
+        os.ftruncate(fd, 0)
+        os.write(fd, f"{os.getpid()}\n".encode())
+        yield
+    finally:
+        os.close(fd)
+
+
+def _by_whom(fd: int) -> str:
+    text = os.pread(fd, 32, 0).decode("ascii", "replace").strip()
+    return f" (process {text})" if text.isdigit() else ""

@@ -1,0 +1,290 @@
+"""The whole program on two screens: every object is built here, every task is started here.
+
+    state     lock, database, recovery of journal and cache
+    backend   the service: embedded in this process, or far away
+    agents    everything that runs beside the mount
+    mount     the kernel's requests
+
+They end in the opposite order: the mount first, so that no new change comes; then what is left is uploaded,
+for as long as the settings allow; then the agents are cancelled, and the state is closed.
+
+Rule: a change that a program was told of is in the journal; so ending early, anywhere, loses nothing.
+"""
+
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+
+import trio
+
+from cmsfs import config, errors, mounts, sqlite
+from cmsfs.auth import backend
+from cmsfs.auth.explain import UNREACHABLE, explain
+from cmsfs.cache.blocks import Blocks
+from cmsfs.client.session import Client
+from cmsfs.fuse import mount, notifier, operations
+from cmsfs.journal import recovery
+from cmsfs.journal.drafts import Drafts
+from cmsfs.journal.durability import GroupCommit
+from cmsfs.journal.sealing import Sealer
+from cmsfs.models import control
+from cmsfs.replica import cursor, tree
+from cmsfs.replica.changes import Hub
+from cmsfs.replica.nodes import ROOT
+from cmsfs.vfs.filesystem import Filesystem
+from cmsfs.vfs.inodes import Inodes
+from daemon import control as control_server
+from daemon import instance, upkeep
+from daemon.account import Account
+from daemon.ending import Ending
+from daemon.health import Health
+from daemon.hydrate import Hydrate
+from daemon.incoming import Incoming
+from daemon.listing import Lister
+from daemon.pull import Pull
+from daemon.push.dispatcher import Push
+from daemon.push.kit import Kit
+from daemon.status import Status
+from daemon.watchdog import Watchdog
+
+log = logging.getLogger(__name__)
+
+# A first start needs the service; a later one only wants to know whether the credentials still hold.
+FIRST_CONTACT_SECONDS = 60.0
+CONTACT_SECONDS = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """What is on this disk."""
+
+    db: sqlite.Database
+    blocks: Blocks
+    drafts: Drafts
+    check_cache: bool
+
+    @property
+    def is_known(self) -> bool:
+        """Whether there is a tree to show without asking anybody."""
+        return tree.is_listed(self.db, ROOT) or cursor.get(self.db, cursor.CHANGES_SINCE) is not None
+
+
+@asynccontextmanager
+async def open_state(settings: config.Settings) -> AsyncIterator[State]:
+    """The local state, recovered from however the last run ended.  Raises `UserError`."""
+    paths = settings.paths
+    schema = (resources.files("cmsfs.replica") / "schema.sql").read_text(encoding="utf-8")
+    async with sqlite.open_database(paths.replica_db, schema) as db:
+        last = await recovery.begin(db)
+        drafts = Drafts(db, paths.drafts)
+        blocks = Blocks(
+            *(db, paths.blocks, paths.drafts),
+            limit_bytes=settings.cache_bytes,
+            keep_free_bytes=settings.keep_free_bytes,
+        )
+        due = await recovery.recover(db, drafts, paths.recovered)
+        await blocks.recover(clean_shutdown=last.clean, same_boot=last.same_boot)
+        log.info("%d changes are to be sent; the last run ended %s", due, "well" if last.clean else "badly")
+        try:
+            yield State(db, blocks, drafts, check_cache=not (last.clean or last.same_boot))
+        finally:
+            with trio.CancelScope(shield=True):
+                await blocks.aclose()
+                await recovery.end(db)
+
+
+async def run(
+    settings: config.Settings,
+    *,
+    mountpoint: Path,
+    create: bool,
+    sample: bool,
+    ready: Callable[[], None],
+) -> None:
+    """Serve the drive until it is asked to end; `ready` is called when the mount answers.
+
+    Raises `UserError` if it cannot start.
+    """
+    place = mounts.located(mountpoint)
+    settings.paths.ensure()
+    async with AsyncExitStack() as stack:
+        stack.enter_context(instance.single_instance(settings.paths.lock, account=settings.account))
+        state = await stack.enter_async_context(open_state(settings))
+        client = await stack.enter_async_context(backend.open_backend(settings, sample=sample))
+        agents = await stack.enter_async_context(trio.open_nursery())
+        drive = Drive(settings, place, state, client, agents)
+        await drive.contact()
+        agents.start_soon(drive.ending.heed_signals, drive.pull.poke, name="signals")
+        async with control_server.listening(settings.paths.socket) as listener:
+            drive.start(agents, listener)
+            await drive.serve(settings, create=create, ready=ready)
+        agents.cancel_scope.cancel()
+    log.info("ended in good order")
+
+
+class Drive:
+    """The agents of one drive, and what the control socket may ask of them."""
+
+    def __init__(
+        self,
+        settings: config.Settings,
+        mountpoint: Path,
+        state: State,
+        client: Client,
+        nursery: trio.Nursery,
+    ) -> None:
+        db, blocks, drafts = state.db, state.blocks, state.drafts
+        self.state = state
+        self.client = client
+        self.mountpoint = mountpoint
+        self.ending = Ending(settings.drain_seconds)
+        self.health = Health()
+        self.watchdog = Watchdog()
+        self.account = Account(client, self.health)
+        hub = Hub()
+        self.incoming = Incoming(db, hub)
+        lister = Lister(db, client, self.incoming, self.health)
+        self.hydrate = Hydrate(
+            *(db, client, blocks, lister, self.health, nursery), network_seconds=settings.network_seconds
+        )
+        sealer = Sealer(db, drafts, blocks, self.hydrate)
+        kit = Kit(
+            *(db, client, blocks, drafts, sealer, self.incoming, self.hydrate, self.health),
+            settle_seconds=settings.settle_seconds,
+        )
+        self.push = Push(kit, workers=settings.upload_workers)
+        self.commit = GroupCommit(db, drafts.root)
+        self.fs = Filesystem(
+            *(db, blocks, drafts, self.commit, self.hydrate, self.push, self.account),
+            settle_seconds=settings.settle_seconds,
+        )
+        self.notifier = notifier.Notifier(hub, self.fs.inodes)
+        self.pull = Pull(
+            *(db, client, self.incoming, self.hydrate, self.health),
+            seconds=settings.poll_seconds,
+            idle_seconds=settings.idle_poll_seconds,
+            is_used=Use(self.fs.inodes, self.health),
+        )
+        self._status = Status(
+            *(settings, mountpoint, db, blocks, self.health, self.hydrate, self.push, self.pull)
+        )
+        self.server = control_server.Server(db, self.health, self)
+
+    async def contact(self) -> None:
+        """The first words with the service.
+
+        Raises `UserError` if it refuses us, or cannot be reached while nothing is known here.
+        """
+        known = self.state.is_known
+        try:
+            with trio.fail_after(CONTACT_SECONDS if known else FIRST_CONTACT_SECONDS):
+                await self.account.refresh()
+                await self.pull.begin()
+        except (errors.OAuthError, errors.Unauthorized, errors.Forbidden) as error:
+            raise explain(error) from error
+        except errors.RemoteError as error:
+            if not known:
+                raise explain(error) from error
+            log.info("starting without the service: %s", error)
+        except trio.TooSlowError:
+            if not known:
+                raise errors.UserError("The service did not answer in time.", exit_code=UNREACHABLE) from None
+            self.health.suspect()
+
+    def start(self, agents: trio.Nursery, listener: trio.SocketListener) -> None:
+        """Start everything that runs beside the mount."""
+        state = self.state
+        agents.start_soon(self.health.run, self.client.users.me, name="health")
+        agents.start_soon(self.commit.run, name="commit")
+        agents.start_soon(self.fs.run, name="filesystem")
+        agents.start_soon(self.notifier.run, name="notifier")
+        agents.start_soon(self.push.run, name="push")
+        agents.start_soon(self.pull.run, name="pull")
+        agents.start_soon(self.account.run, name="account")
+        agents.start_soon(self.watchdog.run, self.health, name="watchdog")
+        agents.start_soon(self.server.serve, listener, name="control")
+        agents.start_soon(self._upkeep, state, name="upkeep")
+
+    async def _upkeep(self, state: State) -> None:
+        await upkeep.run(state.db, state.blocks, check=state.check_cache)
+
+    async def serve(self, settings: config.Settings, *, create: bool, ready: Callable[[], None]) -> None:
+        """Mount, serve until asked to end, and leave nothing behind that could still be sent."""
+        handlers = operations.Operations(self.fs)
+        async with mount.mounted(
+            handlers, self.mountpoint, allow_other=settings.allow_other, create=create
+        ) as mounted:
+            ready()
+            self.watchdog.ready()
+            log.info("the drive is mounted, connection %d", mounted.connection)
+            await _first_of(self.ending.wanted.wait, mounted.unmounted.wait)
+            self.watchdog.stopping(self.ending.drain_seconds + mount.LINGER + mount.DEADLINE)
+        await self.commit.commit()
+        with trio.move_on_after(self.ending.drain_seconds), self.push.hurrying():
+            await _first_of(self.push.drained, self.ending.impatient, self._out_of_reach)
+        self.ending.done.set()
+        await self.server.finished(seconds=2)
+
+    async def _out_of_reach(self) -> None:
+        while self.health.can_ask:
+            await self.health.changed()
+
+    # ---- what the control socket asks ----
+
+    def pong(self) -> control.Pong:
+        return self._status.pong()
+
+    async def status(self) -> control.Status:
+        return await self._status.whole()
+
+    async def sync(self) -> None:
+        with self.push.hurrying():
+            await self.push.retry_all()
+            await self.push.drained()
+
+    async def poll(self) -> None:
+        await self.pull.poll()
+
+    def stop(self, request: control.Stop) -> str | None:
+        """Begin to end; the reason if that is not to be."""
+        _, opened = self.fs.inodes.totals()
+        if opened and not request.force:
+            what = "A file or folder is" if opened == 1 else f"{opened} files or folders are"
+            return f"{what} open on the drive at {self.mountpoint}; --force unmounts it all the same."
+        self.ending.ask(request)
+        return None
+
+    async def stopped(self) -> None:
+        await self.ending.done.wait()
+
+
+class Use:
+    """Whether anybody has used the drive since the last time this was asked."""
+
+    def __init__(self, inodes: Inodes, health: Health) -> None:
+        self._inodes = inodes
+        self._health = health
+        self._last: tuple[int, ...] = ()
+
+    def __call__(self) -> bool:
+        lookups, opened = self._inodes.totals()
+        requests = self._health.requests
+        now = (lookups, opened, requests["read"], requests["upload"])
+        used = now != self._last or opened > 0
+        self._last = now
+        return used
+
+
+async def _first_of(*waits: Callable[[], Awaitable[None]]) -> None:
+    """Return when the first of these has; the others are cancelled."""
+    async with trio.open_nursery() as nursery:
+
+        async def one(wait: Callable[[], Awaitable[None]]) -> None:
+            await wait()
+            nursery.cancel_scope.cancel()
+
+        for wait in waits:
+            nursery.start_soon(one, wait)

@@ -1,0 +1,33 @@
+"""A bounded number of tasks over a list of work, with one exception coming out as itself.
+
+A nursery alone wraps what its tasks raise into a group, which no `except errors.NotFound` would match.
+"""
+
+from collections.abc import Awaitable, Callable, Iterable
+from typing import TypeVar
+
+import trio
+
+T = TypeVar("T")
+
+
+async def each(work: Iterable[T], do: Callable[[T], Awaitable[None]], *, tasks: int) -> None:
+    """Await `do` for every piece of work, `tasks` at a time; the first exception ends the rest."""
+    queue = iter(work)
+    failures: list[Exception] = []
+
+    async def worker() -> None:
+        # atomic: no await between taking a piece and the next look at the queue
+        for piece in queue:
+            try:
+                await do(piece)
+            except Exception as error:
+                failures.append(error)
+                nursery.cancel_scope.cancel()
+                return
+
+    async with trio.open_nursery() as nursery:
+        for _ in range(tasks):
+            nursery.start_soon(worker)
+    if failures:
+        raise failures[0]

@@ -1,0 +1,1 @@
+"""Push: the journal, carried out at the service."""

@@ -1,0 +1,31 @@
+"""Taking in what the service answered to a change of ours, whatever happened here while it was on its way.
+
+Meanwhile the node may have been renamed, deleted, written again, or given the identity of another item
+(a new file renamed over an old one).  So an answer is never written to "the node of the task" but to the
+node that stands for the item now; an item that nothing stands for any more is surplus and goes.
+
+Rule: everything here runs inside the transaction that ends the operation.
+"""
+
+from sqlite3 import Connection
+
+from cmsfs.journal import ops
+from cmsfs.replica import remote, tree
+from cmsfs.replica.nodes import Ino, Node, Remote
+
+
+def take_in(conn: Connection, ino: Ino, answer: Remote) -> Node:
+    """The answer to making or replacing an item for the node `ino`; the node that has the item now."""
+    there = tree.remote_at(conn, answer.kind, answer.id)
+    if there is not None:
+        remote.adopt(conn, there.ino, answer)
+        return tree.get(conn, there.ino)
+    if tree.get(conn, ino).remote_id is None:
+        remote.adopt(conn, ino, answer)
+        return tree.get(conn, ino)
+    # The node stands for another item by now, and the bytes are on their way there too.
+    surplus = tree.insert(conn, None, answer.name, answer.kind, now_ns=answer.mtime_ns)
+    remote.adopt(conn, surplus, answer)
+    conn.execute("UPDATE node SET sha1 = ?, size = ? WHERE ino = ?", (answer.sha1, answer.size, surplus))
+    ops.record(conn, surplus, ops.OpKind.TRASH, due_ns=ops.now_ns())
+    return tree.get(conn, surplus)

@@ -1,0 +1,135 @@
+"""Conflicts: when the service has something else than what a change of ours started from.
+
+    here             at the service     becomes
+    new name         name in use        theirs keeps it, ours is a conflict copy; equal content is one file
+    new bytes        other new bytes    theirs keeps name and id, ours is a conflict copy and a new file
+    anything         gone               with bytes of ours: made anew; without: gone here too
+    new place        folder gone        the folder is made anew
+
+Rule: theirs is applied and ours is renamed in one transaction, together with the operation's new state, so
+that a crash finds either the question or the answer.
+"""
+
+import logging
+import socket
+from datetime import date
+from sqlite3 import Connection
+
+from cmsfs import errors
+from cmsfs.journal import ops, queue
+from cmsfs.models import items, names
+from cmsfs.replica import cursor, naming, remote, tree
+from cmsfs.replica.changes import Change, What
+from cmsfs.replica.nodes import Kind, Node, remote_from_item
+from cmsfs.sqlite import Database
+from daemon.push.kit import Kit, again, has_moved
+
+log = logging.getLogger(__name__)
+
+NAME_IN_USE = "item_name_in_use"
+KEPT_BOTH = "The name is taken at the service; both are kept."
+
+# A holder that cannot be looked at is usually gone the next time.
+UNTOLD_ATTEMPTS = 2
+
+
+async def holder(kit: Kit, error: errors.Conflict) -> items.Item | None:
+    """Who has the name that was refused to us; None if that is not told, or the holder is gone again.
+
+    Raises `error` itself if it is about something else.
+    """
+    if error.code != NAME_IN_USE:
+        raise error
+    told = error.conflict or {}
+    try:
+        return await kit.get(Kind(str(told.get("type"))), str(told["id"]))
+    except (ValueError, KeyError, errors.NotFound):
+        return None
+
+
+def is_stranger(db: Database, item: items.Item) -> bool:
+    """Whether no node stands for the item: then ours may."""
+    return tree.find_remote(db, Kind(item.type), item.id) is None
+
+
+async def keep_both(kit: Kit, task: queue.Task, theirs: items.Item | None, *, anew: bool = False) -> None:
+    """Theirs keeps its name; ours takes another one and is sent again, `anew` as an item of its own."""
+
+    def txn(conn: Connection) -> list[Change]:
+        if anew:
+            remote.forget(conn, task.node.ino)
+        changes: list[Change] = []
+        if theirs is not None:
+            changes += remote.apply(conn, [remote_from_item(theirs)], generation=cursor.generation(conn))
+        node = tree.get(conn, task.node.ino)
+        if not has_moved(conn, task.node) and node.parent is not None and _is_in_the_way(theirs, node, task):
+            changes += _aside(conn, node)
+        again(conn, task.op, KEPT_BOTH)
+        return changes
+
+    kit.incoming.publish(await kit.db.write(txn))
+    log.info("the service has something else under a name of ours; both are kept")
+
+
+def _is_in_the_way(theirs: items.Item | None, node: Node, task: queue.Task) -> bool:
+    """Whether theirs is still what stands where ours would go, as far as is known."""
+    if theirs is None:
+        # Gone when we looked; or a service that does not tell who it is, and goes on refusing.
+        return task.op.attempts > UNTOLD_ATTEMPTS
+    where = theirs.parent.id if theirs.parent else None
+    called = names.name_key(naming.remote_name(node.kind, node.name))
+    folder = task.parent.remote_id if task.parent is not None else None
+    return (where, names.name_key(theirs.name or "")) == (folder, called)
+
+
+def _aside(conn: Connection, node: Node) -> list[Change]:
+    assert node.parent is not None
+    parent = node.parent
+    name = naming.conflict_name(
+        node.name,
+        socket.gethostname(),
+        date.today(),
+        taken=lambda candidate: tree.child_at(conn, parent, candidate) is not None,
+    )
+    tree.place(conn, node.ino, parent, name)
+    if node.remote_id is not None:
+        ops.record_move(conn, node.ino, due_ns=0)
+    return [Change(What.ENTRY, node.ino, parent, node.name), Change(What.ENTRY, node.ino, parent, name)]
+
+
+async def missing(kit: Kit, task: queue.Task, error: errors.NotFound) -> None:
+    """The service does not know the item, or the folder that it should go to: find out which, and follow.
+
+    Raises `error` if it knows both.
+    """
+    node, parent = task.node, task.parent
+    if node.remote_id is not None and await _is_gone(kit, node):
+        await _gone(kit, task, node)
+    elif parent is not None and parent.remote_id is not None and await _is_gone(kit, parent):
+        await _gone(kit, task, parent)
+    else:
+        raise error
+
+
+async def _is_gone(kit: Kit, node: Node) -> bool:
+    if node.remote_id in (None, remote.ROOT_ID):
+        return False
+    try:
+        await kit.get(node.kind, node.remote_id or "")
+    except errors.NotFound:
+        return True
+    return False
+
+
+async def _gone(kit: Kit, task: queue.Task, what: Node) -> None:
+    """The service has deleted `what`: so it goes here, but for what only we have, which is made anew."""
+
+    def txn(conn: Connection) -> list[Change]:
+        changes: list[Change] = []
+        if tree.get(conn, what.ino).remote_id == what.remote_id:
+            changes = remote.vanish(conn, what.ino)
+        again(conn, task.op, "It was deleted at the service.")
+        return changes
+
+    kit.incoming.publish(await kit.db.write(txn))
+    log.info("the service has deleted what a change of ours was about")

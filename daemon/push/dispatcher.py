@@ -1,0 +1,231 @@
+"""The dispatcher of the journal and its workers.
+
+The dispatcher claims operations that may go and hands them, one at a time, to whichever worker is free; a
+worker carries one out and sees that it ends: done, given back for later, or held.  Nothing is sent while
+the service is known to be out of reach.
+
+Rule: an operation that fails stands in nobody's way and is never lost, whatever was raised.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from sqlite3 import Connection
+
+import trio
+
+from cmsfs import errors, logs
+from cmsfs.journal import ops, queue
+from cmsfs.journal.ops import OpKind
+from daemon.push import failures, folders, moves, removals, uploads
+from daemon.push.kit import Kit, wait_ns
+
+log = logging.getLogger(__name__)
+
+Perform = Callable[[Kit, queue.Task], Awaitable[None]]
+
+PERFORM: dict[OpKind, Perform] = {
+    OpKind.MKDIR: folders.mkdir,
+    OpKind.UPLOAD: uploads.upload,
+    OpKind.MOVE: moves.move,
+    OpKind.TOUCH: moves.touch,
+    OpKind.TRASH: removals.trash,
+}
+
+UNFINISHED = "The change could not be finished here; the log says why."
+
+# The wall clock may be set back, and times of operations are on it: look at least this often.
+LONGEST_SLEEP_SECONDS = 60.0
+
+# A full disk refuses every transaction until somebody makes room.
+TROUBLE_SECONDS = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    task: queue.Task
+    perform: Perform
+
+
+class Push:
+    """Carries out the journal.  `wake` after every change of it."""
+
+    def __init__(self, kit: Kit, *, workers: int) -> None:
+        self._kit = kit
+        self._workers = workers
+        self._wanted = trio.Event()
+        self._moved = trio.Event()
+        self._running = 0
+        self._hurried = 0
+        # Nothing runs, nothing can be claimed, nothing is due later: what is left waits for somebody else.
+        self._stuck = False
+        # Operations whose end could not be written down (a full disk); they are made ready again.
+        self._dangling: list[ops.Op] = []
+
+    # ---- what others ask ----
+
+    def wake(self) -> None:
+        """The journal has work, or a file that was busy no longer is."""
+        self._wanted.set()
+
+    def sent(self, seq: int) -> int:
+        """How many bytes of a running upload are on their way."""
+        return self._kit.sent.get(seq, 0)
+
+    @contextmanager
+    def hurrying(self) -> Iterator[None]:
+        """Inside, nothing rests before it is sent."""
+        self._hurried += 1
+        self.wake()
+        try:
+            yield
+        finally:
+            self._hurried -= 1
+
+    async def retry_all(self) -> None:
+        """Try everything again that failed or is held; somebody may have mended the cause."""
+
+        def txn(conn: Connection) -> None:
+            queue.release_held(conn, now_ns=ops.now_ns())
+            queue.end_waiting(conn, now_ns=ops.now_ns())
+
+        await self._kit.db.write(txn)
+        self._stuck = False
+        self.wake()
+
+    async def drained(self) -> None:
+        """Wait until everything is at the service that can be: held operations and files that are still
+        open for writing are not waited for."""
+        while queue.unfinished(self._kit.db) and not (self._stuck and not self._wanted.is_set()):
+            # Not only workers end operations: an upload is pointless once its file is deleted.
+            with trio.move_on_after(1):
+                await self._moved.wait()
+
+    # ---- the dispatcher ----
+
+    async def run(self) -> None:
+        """Carry out operations for ever.  Cancelled: running ones are sent again after the next start."""
+        send, receive = trio.open_memory_channel[_Job](0)
+        async with trio.open_nursery() as nursery:
+            async with receive:
+                for _ in range(self._workers):
+                    nursery.start_soon(self._work, receive.clone())
+            nursery.start_soon(self._follow_health)
+            async with send:
+                while True:
+                    try:
+                        await self._round(send)
+                    except Exception:
+                        log.exception("the journal cannot be read or written")
+                        await trio.sleep(TROUBLE_SECONDS)
+
+    async def _round(self, send: "trio.MemorySendChannel[_Job]") -> None:
+        # atomic: what comes from here on is seen by this round, or wakes the next one
+        self._wanted = trio.Event()
+        self._stuck = False
+        await self._kit.health.reachable()
+        await self._kit.db.write(self._prepare)
+        sent = await self._pass(send)
+        if not sent and not self._running and not self._wanted.is_set():
+            sent = await self._break_ring(send)
+        due = queue.next_due(self._kit.db, after_ns=ops.now_ns())
+        self._stuck = not sent and not self._running and due is None
+        self._tell()
+        wait = LONGEST_SLEEP_SECONDS if due is None else max(0.0, (due - ops.now_ns()) / 10**9)
+        with trio.move_on_after(min(wait, LONGEST_SLEEP_SECONDS)):
+            await self._wanted.wait()
+
+    def _prepare(self, conn: Connection) -> None:
+        for op in list(self._dangling):
+            queue.retry(
+                conn, op, not_before_ns=ops.now_ns() + wait_ns(op.attempts), error="The disk refused."
+            )
+        self._dangling.clear()
+        if self._hurried:
+            queue.end_settling(conn, now_ns=ops.now_ns())
+
+    async def _pass(self, send: "trio.MemorySendChannel[_Job]") -> int:
+        """Go through what is due once, in order; how many were handed to a worker."""
+        sent = after = 0
+        while page := queue.candidates(self._kit.db, now_ns=ops.now_ns(), after=after):
+            task = await self._claim_first(page)
+            after = task.op.seq if task is not None else page[-1].seq
+            if task is not None:
+                sent += 1
+                await self._hand_over(send, _Job(task, PERFORM[task.op.kind]))
+                await self._kit.health.reachable()
+        return sent
+
+    async def _claim_first(self, page: list[ops.Op]) -> queue.Task | None:
+        # Taken here and now: what becomes busy after this is noticed when it is sealed.
+        busy = {draft.ino for draft in self._kit.drafts.live() if draft.writers > 0}
+
+        def txn(conn: Connection) -> queue.Task | None:
+            for op in page:
+                if (task := queue.claim(conn, op.seq, busy=busy.__contains__)) is not None:
+                    return task
+            return None
+
+        return await self._kit.db.write(txn)
+
+    async def _break_ring(self, send: "trio.MemorySendChannel[_Job]") -> int:
+        task = await self._kit.db.write(queue.step_aside)
+        if task is None:
+            return 0
+        await self._hand_over(send, _Job(task, moves.step_aside))
+        return 1
+
+    async def _hand_over(self, send: "trio.MemorySendChannel[_Job]", job: _Job) -> None:
+        self._running += 1
+        await send.send(job)
+
+    async def _follow_health(self) -> None:
+        """What failed for want of a connection goes as soon as there is one."""
+        while True:
+            await self._kit.health.changed()
+            if self._kit.health.is_online:
+                await self._kit.db.write(lambda conn: queue.end_waiting(conn, now_ns=ops.now_ns()))
+                self.wake()
+
+    def _tell(self) -> None:
+        self._moved.set()
+        self._moved = trio.Event()
+
+    # ---- the workers ----
+
+    async def _work(self, receive: "trio.MemoryReceiveChannel[_Job]") -> None:
+        async with receive:
+            async for job in receive:
+                with logs.context(op=job.task.op.kind, ino=job.task.op.ino):
+                    await self._carry_out(job)
+                self._running -= 1
+                self._tell()
+                self.wake()
+
+    async def _carry_out(self, job: _Job) -> None:
+        try:
+            try:
+                await job.perform(self._kit, job.task)
+            except (errors.CmsfsError, OSError) as error:
+                await self._failed(job.task.op, error)
+        except Exception:
+            log.exception("a bug in carrying out an operation; it is tried again")
+            self._dangling.append(job.task.op)
+
+    async def _failed(self, op: ops.Op, error: errors.CmsfsError | OSError) -> None:
+        verdict = failures.judge(error, op.attempts)
+        delay = verdict.wait_ns
+        if delay is None:
+            await self._kit.db.write(lambda conn: queue.hold(conn, op, error=verdict.reason))
+            log.warning(
+                "the service refuses a change, which is kept here: %s  `cmsfs status` shows which; mend the"
+                " cause and run `cmsfs sync`",
+                verdict.reason,
+            )
+            return
+        not_before = ops.now_ns() + delay
+        await self._kit.db.write(
+            lambda conn: queue.retry(conn, op, not_before_ns=not_before, error=verdict.reason)
+        )
+        log.info("a change could not be sent, it is tried again in %.0f s: %s", delay / 10**9, verdict.reason)

@@ -1,0 +1,48 @@
+"""What becomes of an operation that failed: tried again, when, or held until a person decides.
+
+Rule: whatever may pass is tried again for ever; only a refusal that asking again cannot change is held.
+"""
+
+from dataclasses import dataclass
+
+from cmsfs import errors
+from cmsfs.auth.explain import explain
+from cmsfs.client import retry
+from daemon.push.kit import wait_ns
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """`wait_ns` None: hold the operation.  `reason` is one sentence for a person."""
+
+    wait_ns: int | None
+    reason: str
+
+
+def judge(error: Exception, attempts: int) -> Verdict:
+    """What to do after this error, the `attempts` before it not counted."""
+    if isinstance(error, errors.MissingBlocks):
+        return Verdict(None, "Its bytes are no longer on this disk.")
+    if isinstance(error, OSError):
+        return Verdict(wait_ns(attempts), f"{error.strerror or error}.")
+    if not isinstance(error, errors.RemoteError):
+        # Bytes that were damaged on the way, or changed under the upload.
+        return Verdict(wait_ns(attempts), f"{error}.")
+    reason = explain(error).message
+    if isinstance(error, errors.RateLimited | errors.ServerError):
+        asked = int((error.retry_after or 0) * 10**9)
+        return Verdict(max(asked, wait_ns(attempts)), reason)
+    return Verdict(None if _is_final(error) else wait_ns(attempts), reason)
+
+
+def _is_final(error: errors.RemoteError) -> bool:
+    match error:
+        case errors.Conflict():
+            # Names in use are resolved before they come here; other conflicts do not go away by themselves.
+            return error.code not in retry.BUSY
+        case errors.Unauthorized() | errors.PreconditionFailed() | errors.Gone():
+            return False
+        case errors.ApiError():
+            return True
+        case _:
+            return False

@@ -1,0 +1,58 @@
+"""Folders: the folder exists at the service.
+
+A folder of that name that is there already is as good as one that we make: two people who make `docs` mean
+one folder.
+"""
+
+from sqlite3 import Connection
+
+from cmsfs import errors
+from cmsfs.journal import ops, queue
+from cmsfs.models import items
+from cmsfs.replica import naming, tree
+from cmsfs.replica.nodes import remote_from_item
+from daemon.push import answers, conflicts
+from daemon.push.kit import Kit
+
+
+async def mkdir(kit: Kit, task: queue.Task) -> None:
+    """Carry out a MKDIR."""
+    node, parent = task.node, task.parent
+    if node.remote_id is not None:
+        await kit.db.write(lambda conn: queue.finish(conn, task.op))
+        return
+    assert parent is not None
+    assert parent.remote_id is not None
+    name = naming.remote_name(node.kind, node.name)
+    with kit.incoming.making(parent.remote_id, name):
+        try:
+            with kit.health.request("mkdir"):
+                answer = await kit.client.folders.create(name, parent.remote_id)
+        except errors.Conflict as error:
+            await _name_in_use(kit, task, error)
+        except errors.NotFound as error:
+            await conflicts.missing(kit, task, error)
+        else:
+            await _done(kit, task, answer, found=False)
+
+
+async def _name_in_use(kit: Kit, task: queue.Task, error: errors.Conflict) -> None:
+    theirs = await conflicts.holder(kit, error)
+    if isinstance(theirs, items.Folder) and conflicts.is_stranger(kit.db, theirs):
+        await _done(kit, task, theirs, found=True)
+        kit.hydrate.list_soon(task.node.ino)
+    else:
+        await conflicts.keep_both(kit, task, theirs)
+
+
+async def _done(kit: Kit, task: queue.Task, answer: items.Folder, *, found: bool) -> None:
+    def txn(conn: Connection) -> None:
+        answers.take_in(conn, task.node.ino, remote_from_item(answer))
+        now = tree.get(conn, task.node.ino)
+        if queue.finish(conn, task.op) and now.parent is not None and now.remote_id is None:
+            # What was found stands for another node by now.
+            ops.record(conn, now.ino, ops.OpKind.MKDIR, due_ns=ops.now_ns())
+        if found:
+            tree.mark_unlisted(conn, task.node.ino)
+
+    await kit.db.write(txn)

@@ -1,0 +1,78 @@
+"""What carrying out an operation needs: the same few objects for every kind of operation.
+
+`dispatcher.Push` owns the kit and hands it to `uploads`, `folders`, `moves` and `removals`, whose functions
+take a claimed task, ask the service, and write what follows in one transaction that also ends the
+operation.
+
+Rule: such a function either ends the operation (done, given back, cancelled) or raises.
+"""
+
+import random
+from dataclasses import dataclass, field
+from sqlite3 import Connection
+
+from cmsfs.cache.blocks import Blocks
+from cmsfs.client.session import Client
+from cmsfs.journal import ops, queue
+from cmsfs.journal.drafts import Drafts
+from cmsfs.journal.sealing import Sealer
+from cmsfs.models import items
+from cmsfs.replica import tree
+from cmsfs.replica.nodes import Ino, Kind, Node
+from cmsfs.sqlite import Database
+from daemon.health import Health
+from daemon.hydrate import Hydrate
+from daemon.incoming import Incoming
+
+# Most of what fails fails once; what goes on failing is tried every five minutes, so that nobody needs to
+# come by when the cause is gone.
+FIRST_WAIT_SECONDS = 1.0
+LONGEST_WAIT_SECONDS = 300.0
+
+
+@dataclass(frozen=True, slots=True)
+class Kit:
+    """Everything that an operation may touch."""
+
+    db: Database
+    client: Client
+    blocks: Blocks
+    drafts: Drafts
+    sealer: Sealer
+    incoming: Incoming
+    hydrate: Hydrate
+    health: Health
+    settle_seconds: float
+    # Bytes sent of each running upload, by the number of its operation.
+    sent: dict[int, int] = field(default_factory=dict)
+    # SHA-1s that were sent as a new file without an answer: meeting them is meeting ourselves.
+    unheard: dict[Ino, set[str]] = field(default_factory=dict)
+
+    async def get(self, kind: Kind, item_id: str) -> items.Item:
+        """The item as the service has it now.  Raises `NotFound` also for one in the trash."""
+        with self.health.request("lookup"):
+            match kind:
+                case Kind.FILE:
+                    return await self.client.files.get(item_id)
+                case Kind.FOLDER:
+                    return await self.client.folders.get(item_id)
+                case Kind.LINK:
+                    return await self.client.web_links.get(item_id)
+
+
+def wait_ns(attempts: int) -> int:
+    """How long to wait after that many failed attempts; spread, so that many do not come at once."""
+    longest = min(LONGEST_WAIT_SECONDS, FIRST_WAIT_SECONDS * 2 ** min(attempts, 16))
+    return int(longest * random.uniform(0.5, 1.0) * 10**9)
+
+
+def again(conn: Connection, op: ops.Op, why: str) -> None:
+    """The situation has changed: look at the operation anew, at once unless that was done before."""
+    not_before = ops.now_ns() + (wait_ns(op.attempts) if op.attempts > 2 else 0)
+    queue.retry(conn, op, not_before_ns=not_before, error=why)
+
+
+def has_moved(conn: Connection, before: Node) -> bool:
+    """Whether the node was put elsewhere here since the task was claimed, and still has a place."""
+    now = tree.get(conn, before.ino)
+    return now.parent is not None and (now.parent, now.name) != (before.parent, before.name)

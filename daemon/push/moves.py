@@ -1,0 +1,101 @@
+"""Moves, renames and times: the item is where it is here, is called what it is called here, has our time.
+
+The last writer wins a place; only names are fought over (`conflicts`).  The answer is applied like any
+other news, since the item may have changed in other ways meanwhile.
+"""
+
+import logging
+import secrets
+from sqlite3 import Connection
+
+from cmsfs import errors
+from cmsfs.journal import ops, queue
+from cmsfs.models import items
+from cmsfs.replica import cursor, naming, remote
+from cmsfs.replica.changes import Change
+from cmsfs.replica.nodes import Kind, Node, remote_from_item
+from daemon.push import conflicts
+from daemon.push.kit import Kit, has_moved
+from daemon.push.uploads import moment
+
+log = logging.getLogger(__name__)
+
+# What steps aside in a ring of names is called this for a moment, also if we die in that moment: then the
+# operation is still there and gives it its name.
+ASIDE_PREFIX = ".cmsfs-aside-"
+
+
+async def move(kit: Kit, task: queue.Task) -> None:
+    """Carry out a MOVE."""
+    node, parent = task.node, task.parent
+    assert parent is not None
+    name = naming.remote_name(node.kind, node.name)
+    new_name = name if name != node.base_name else None
+    new_parent = parent.remote_id if parent.remote_id != node.base_parent else None
+    if new_name is None and new_parent is None:
+        await kit.db.write(lambda conn: queue.finish(conn, task.op))
+        return
+    try:
+        answer = await _update(kit, node, name=new_name, parent_id=new_parent)
+    except errors.Conflict as error:
+        await conflicts.keep_both(kit, task, await conflicts.holder(kit, error))
+    except errors.NotFound as error:
+        await conflicts.missing(kit, task, error)
+    else:
+        await _done(kit, task, answer)
+
+
+async def _update(kit: Kit, node: Node, *, name: str | None, parent_id: str | None) -> items.Item:
+    assert node.remote_id is not None
+    with kit.health.request("move"):
+        match node.kind:
+            case Kind.FILE:
+                return await kit.client.files.update(node.remote_id, name=name, parent_id=parent_id)
+            case Kind.FOLDER:
+                return await kit.client.folders.update(node.remote_id, name=name, parent_id=parent_id)
+            case Kind.LINK:
+                return await kit.client.web_links.update(node.remote_id, name=name, parent_id=parent_id)
+
+
+async def touch(kit: Kit, task: queue.Task) -> None:
+    """Carry out a TOUCH."""
+    node = task.node
+    assert node.remote_id is not None
+    try:
+        with kit.health.request("touch"):
+            answer = await kit.client.files.update(node.remote_id, content_modified_at=moment(node.mtime_ns))
+    except errors.NotFound as error:
+        await conflicts.missing(kit, task, error)
+    else:
+        await _done(kit, task, answer)
+
+
+async def _done(kit: Kit, task: queue.Task, answer: items.Item) -> None:
+    def txn(conn: Connection) -> list[Change]:
+        # While the operation is there its node keeps its place, and only its base learns.
+        changes = remote.apply(conn, [remote_from_item(answer)], generation=cursor.generation(conn))
+        if has_moved(conn, task.node):
+            ops.record_move(conn, task.node.ino, due_ns=ops.now_ns())
+        queue.finish(conn, task.op)
+        return changes
+
+    kit.incoming.publish(await kit.db.write(txn))
+
+
+async def step_aside(kit: Kit, task: queue.Task) -> None:
+    """Break a ring of names: give the item a name that nobody wants, in the folder where it is."""
+    try:
+        answer = await _update(
+            kit, task.node, name=f"{ASIDE_PREFIX}{task.node.ino}-{secrets.token_hex(4)}", parent_id=None
+        )
+    except errors.NotFound as error:
+        await conflicts.missing(kit, task, error)
+        return
+
+    def txn(conn: Connection) -> list[Change]:
+        changes = remote.apply(conn, [remote_from_item(answer)], generation=cursor.generation(conn))
+        queue.give_back(conn, task.op, not_before_ns=ops.now_ns())
+        return changes
+
+    kit.incoming.publish(await kit.db.write(txn))
+    log.info("an item stepped aside, so that others can exchange their names")

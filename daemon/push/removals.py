@@ -1,0 +1,95 @@
+"""Removals: the item is in the trash of the service.
+
+A file goes only as the version that was deleted here; if it has other bytes by now it comes back, and so
+does a folder in which something is that nobody here has seen.
+"""
+
+import logging
+from sqlite3 import Connection
+
+from cmsfs import errors
+from cmsfs.journal import queue
+from cmsfs.models import items
+from cmsfs.replica import cursor, remote, tree
+from cmsfs.replica.changes import Change
+from cmsfs.replica.nodes import Kind, Node, remote_from_item
+from daemon.push.kit import Kit, again
+
+log = logging.getLogger(__name__)
+
+# How often an item whose name or place was changed meanwhile is deleted as what it is now.
+ATTEMPTS = 3
+
+NOT_EMPTY = "folder_not_empty"
+
+
+async def trash(kit: Kit, task: queue.Task) -> None:
+    """Carry out a TRASH."""
+    node, etag = task.node, task.node.etag
+    if node.remote_id is None:
+        await kit.db.write(lambda conn: queue.finish(conn, task.op))
+        return
+    for _ in range(ATTEMPTS):
+        try:
+            await _delete(kit, node, etag)
+        except errors.NotFound:
+            pass  # somebody else was quicker
+        except errors.PreconditionFailed:
+            theirs = await _look(kit, node)
+            if theirs is not None and isinstance(theirs, items.File) and theirs.sha1 != node.base_sha1:
+                await _return(kit, task, theirs)
+                return
+            etag = theirs.etag if theirs is not None else None
+            continue
+        except errors.ApiError as error:
+            if error.code != NOT_EMPTY:
+                raise
+            theirs = await _look(kit, node)
+            if theirs is not None:
+                await _return(kit, task, theirs)
+                return
+        await _done(kit, task)
+        return
+    await kit.db.write(lambda conn: again(conn, task.op, "The item is being changed at the service."))
+
+
+async def _delete(kit: Kit, node: Node, etag: str | None) -> None:
+    assert node.remote_id is not None
+    with kit.health.request("delete"):
+        match node.kind:
+            case Kind.FILE:
+                await kit.client.files.delete(node.remote_id, etag=etag)
+            case Kind.FOLDER:
+                await kit.client.folders.delete(node.remote_id)
+            case Kind.LINK:
+                await kit.client.web_links.delete(node.remote_id)
+
+
+async def _look(kit: Kit, node: Node) -> items.Item | None:
+    try:
+        return await kit.get(node.kind, node.remote_id or "")
+    except errors.NotFound:
+        return None
+
+
+async def _done(kit: Kit, task: queue.Task) -> None:
+    def txn(conn: Connection) -> None:
+        if tree.get(conn, task.node.ino).remote_id == task.node.remote_id:
+            remote.entomb(conn, task.node.ino)
+        queue.finish(conn, task.op)
+
+    await kit.db.write(txn)
+
+
+async def _return(kit: Kit, task: queue.Task, theirs: items.Item) -> None:
+    """Theirs is not what was deleted here: it comes back."""
+
+    def txn(conn: Connection) -> list[Change]:
+        queue.cancel(conn, task.op)
+        tree.mark_unlisted(conn, task.node.ino)
+        return remote.apply(conn, [remote_from_item(theirs)], generation=cursor.generation(conn))
+
+    kit.incoming.publish(await kit.db.write(txn))
+    log.info("what was deleted here has changed at the service, and comes back")
+    if task.node.is_folder:
+        kit.hydrate.list_soon(task.node.ino)

@@ -1,0 +1,107 @@
+"""What `cmsfs status` tells, gathered from the agents."""
+
+import os
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+
+import cmsfs
+from cmsfs import config
+from cmsfs.cache.blocks import Blocks
+from cmsfs.journal import queue
+from cmsfs.journal.ops import Op, OpKind
+from cmsfs.models import control
+from cmsfs.replica import tree
+from cmsfs.replica.nodes import ROOT
+from cmsfs.sqlite import Database
+from daemon.health import Health
+from daemon.hydrate import Hydrate
+from daemon.pull import Pull
+from daemon.push.dispatcher import Push
+
+_STATES: Mapping[str, str] = {"ready": "waiting", "running": "running", "held": "held"}
+
+
+class Status:
+    """Answers for the whole drive."""
+
+    def __init__(
+        self,
+        settings: config.Settings,
+        mountpoint: Path,
+        db: Database,
+        blocks: Blocks,
+        health: Health,
+        hydrate: Hydrate,
+        push: Push,
+        pull: Pull,
+    ) -> None:
+        self._settings = settings
+        self._profile = config.profile(settings)
+        self._mountpoint = mountpoint
+        self._db = db
+        self._blocks = blocks
+        self._health = health
+        self._hydrate = hydrate
+        self._push = push
+        self._pull = pull
+        self._started = datetime.now(UTC)
+
+    def pong(self) -> control.Pong:
+        return control.Pong(
+            pid=os.getpid(),
+            version=cmsfs.__version__,
+            account=self._settings.account,
+            mountpoint=str(self._mountpoint),
+        )
+
+    async def whole(self) -> control.Status:
+        """Everything there is to tell."""
+        health = control.Health(
+            state=self._health.state.value, since=self._health.since, reason=self._health.reason
+        )
+        return control.Status(
+            account=self._settings.account,
+            profile=self._profile.title,
+            mountpoint=str(self._mountpoint),
+            pid=os.getpid(),
+            version=cmsfs.__version__,
+            started=self._started,
+            health=health,
+            queue=self._queue(),
+            cache=control.Cache(used_bytes=self._blocks.usage(), limit_bytes=self._settings.cache_bytes),
+            listing=await self._listing(),
+            requests=dict(self._health.requests),
+            last_poll=self._pull.last,
+        )
+
+    def _queue(self) -> control.Queue:
+        counts = queue.counts(self._db)
+        return control.Queue(
+            waiting=counts.get("ready", 0),
+            running=counts.get("running", 0),
+            held=counts.get("held", 0),
+            bytes_pending=queue.unsent_bytes(self._db),
+            ops=[self._op(op) for op in queue.listed(self._db, control.MAX_OPS)],
+        )
+
+    def _op(self, op: Op) -> control.Op:
+        node = tree.find(self._db, op.ino)
+        return control.Op(
+            seq=op.seq,
+            kind=op.kind,
+            path=tree.path(self._db, op.ino),
+            state=_STATES[op.state],
+            attempts=op.attempts,
+            error=op.error or "",
+            size=node.size if node is not None and op.kind is OpKind.UPLOAD else 0,
+            sent=self._push.sent(op.seq),
+        )
+
+    async def _listing(self) -> control.Listing:
+        sql = "SELECT count(*) FROM node WHERE parent IS NOT NULL"
+        items = await self._db.query(lambda conn: int(conn.execute(sql).fetchone()[0]))
+        if self._hydrate.is_listing:
+            return control.Listing(state="running", items=items)
+        known = tree.is_listed(self._db, ROOT)
+        return control.Listing(state="complete" if known else "unknown", items=items)

@@ -1,0 +1,56 @@
+"""Small regular work on local state, which nothing waits for.
+
+Rule: each piece may be interrupted anywhere and is simply done again.
+"""
+
+import logging
+from sqlite3 import Connection
+
+import trio
+
+from cmsfs.cache.blocks import Blocks
+from cmsfs.journal import sealing
+from cmsfs.sqlite import Database
+
+log = logging.getLogger(__name__)
+
+# What a killed process forgets of the blocks that it fetched.
+FLUSH_SECONDS = 5.0
+
+# Contents whose file was deleted before it was sent, or was found at the service: rare, and only space.
+RELEASE_SECONDS = 600.0
+
+
+async def run(db: Database, blocks: Blocks, *, check: bool) -> None:
+    """Write the cache's rows, release what need not be kept, for ever; `check` the cache first, which is
+    called for after a power cut."""
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(_flush, blocks)
+        nursery.start_soon(_release, db, blocks)
+        if check:
+            nursery.start_soon(blocks.verify_all)
+
+
+async def _flush(blocks: Blocks) -> None:
+    while True:
+        await trio.sleep(FLUSH_SECONDS)
+        try:
+            await blocks.flush()
+        except Exception:
+            log.exception("what is cached could not be written down")
+
+
+async def _release(db: Database, blocks: Blocks) -> None:
+    while True:
+        try:
+            for sha1 in await db.write(_unneeded):
+                await blocks.settle_clean(sha1)
+        except Exception:
+            log.exception("local contents could not be released")
+        await trio.sleep(RELEASE_SECONDS)
+
+
+def _unneeded(conn: Connection) -> list[str]:
+    """Dirty contents that no node has to send any more, marked as clean."""
+    dirty = [row["sha1"] for row in conn.execute("SELECT sha1 FROM content WHERE dirty = 1")]
+    return [sha1 for sha1 in dirty if sealing.release_content(conn, sha1)]

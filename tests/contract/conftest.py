@@ -1,0 +1,78 @@
+"""The embedded service twice: through its transport, and as a server on a socket.
+
+A test that takes `client` runs once over each; what it says holds for both, so that neither can differ
+from the other unnoticed.
+"""
+
+import hashlib
+from dataclasses import dataclass
+
+import httpx
+import pytest
+
+from cmsfs.auth import bearer, grants
+from cmsfs.client import embedded, session
+from cmsfs.client.multipart import BytesSource
+from cmsfs.models import uploads
+from cmsfs.models.base import Reference
+from cmsfs.service import app, demo, serve
+from cmsfs.service import store as stores
+
+
+@dataclass(frozen=True)
+class Way:
+    """How the service is reached in this run."""
+
+    endpoints: session.Endpoints
+    transport: httpx.AsyncBaseTransport | None
+
+
+@pytest.fixture
+async def store(tmp_path):
+    async with stores.open_store(tmp_path / "service") as opened:
+        yield opened
+
+
+@pytest.fixture
+async def credentials(store):
+    return await demo.ensure_sample(store)
+
+
+@pytest.fixture(params=["embedded", "http"])
+async def way(request, store, nursery):
+    if request.param == "embedded":
+        transport = embedded.EmbeddedTransport(app.build(store), nursery)
+        return Way(session.Endpoints.of_server("http://service.test"), transport)
+    url = await nursery.start(lambda task_status: serve.serve(store, port=0, task_status=task_status))
+    return Way(session.Endpoints.of_server(url), None)
+
+
+@pytest.fixture
+async def anonymous(way):
+    """A client without a token."""
+    async with session.open_client(way.endpoints, transport=way.transport) as client:
+        yield client
+
+
+@pytest.fixture
+async def client(way, anonymous, credentials):
+    """The client of the sample's owner."""
+    fetch = grants.client_credentials(
+        anonymous, credentials.client_id, credentials.client_secret, "user", credentials.user_id
+    )
+    async with session.open_client(
+        way.endpoints, transport=way.transport, auth=bearer.BearerAuth(fetch)
+    ) as client:
+        yield client
+
+
+@pytest.fixture
+async def upload(client):
+    """`await upload(name, data, parent="0")`: a new file."""
+
+    async def send(name, data=b"content", parent="0", **times):
+        wish = uploads.Attributes(name=name, parent=Reference(id=parent), **times)
+        sha1 = hashlib.sha1(data).hexdigest()
+        return await client.uploads.new_file(wish, BytesSource(data), sha1=sha1)
+
+    return send

@@ -1,0 +1,80 @@
+"""The service behind TLS, as a client on the network meets it."""
+
+import shutil
+import ssl
+import subprocess
+
+import pytest
+import trio
+
+from cmsfs import errors
+from cmsfs.client import retry, session
+from cmsfs.service import serve
+
+pytestmark = pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl makes the certificate")
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory):
+    """A self-signed certificate for 127.0.0.1, and its key."""
+    folder = tmp_path_factory.mktemp("tls")
+    certfile, keyfile = folder / "cert.pem", folder / "key.pem"
+    subprocess.run(
+        [
+            *(
+                "openssl",
+                "req",
+                "-x509",
+                "-newkey",
+                "ec",
+                "-pkeyopt",
+                "ec_paramgen_curve:prime256v1",
+                "-nodes",
+            ),
+            *("-keyout", keyfile, "-out", certfile, "-days", "2", "-subj", "/CN=cmsfs test"),
+            *("-addext", "subjectAltName=IP:127.0.0.1"),
+        ],
+        check=True,
+        capture_output=True,
+    )
+    return certfile, keyfile
+
+
+@pytest.fixture
+async def url(store, nursery, certificate):
+    certfile, keyfile = certificate
+
+    async def run(task_status):
+        await serve.serve(store, port=0, certfile=certfile, keyfile=keyfile, task_status=task_status)
+
+    return await nursery.start(lambda task_status: run(task_status))
+
+
+async def test_a_service_whose_authority_is_given_is_trusted(url, certificate):
+    assert url.startswith("https://")
+    endpoints = session.Endpoints.of_server(url)
+    async with session.open_client(endpoints, ca_file=certificate[0]) as client:
+        with pytest.raises(errors.Unauthorized):
+            await client.users.me()
+
+
+async def test_an_unknown_certificate_is_not_taken_for_a_broken_network(url):
+    endpoints = session.Endpoints.of_server(url)
+    policy = retry.Policy(first_wait=1000)  # a repeat would be noticed
+    async with session.open_client(endpoints, policy=policy) as client:
+        with trio.fail_after(30), pytest.raises(errors.ProtocolError, match="certificate is not accepted"):
+            await client.users.me()
+
+
+@pytest.mark.filterwarnings("ignore:ssl.TLSVersion:DeprecationWarning")
+async def test_tls_before_1_2_is_not_spoken(url):
+    host, _, port = url.removeprefix("https://").partition(":")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    context.set_ciphers("ALL:@SECLEVEL=0")
+    context.minimum_version = context.maximum_version = ssl.TLSVersion.TLSv1_1
+    stream = await trio.open_ssl_over_tcp_stream(host, int(port), ssl_context=context)
+    with pytest.raises(trio.BrokenResourceError):
+        await stream.do_handshake()
+    await stream.aclose()

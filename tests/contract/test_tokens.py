@@ -1,0 +1,101 @@
+"""POST /oauth2/token and the bearer token on every other call."""
+
+import hashlib
+
+import httpx
+import pytest
+import trio
+
+from cmsfs import errors
+from cmsfs.auth import bearer, grants
+from cmsfs.client import session
+from cmsfs.client.multipart import PIECE, BytesSource
+from cmsfs.models import tokens, uploads
+from cmsfs.models.base import Reference
+
+
+def grant(credentials, **changes):
+    values = {
+        "client_id": credentials.client_id,
+        "client_secret": credentials.client_secret,
+        "service_subject_type": "user",
+        "subject_id": credentials.user_id,
+    }
+    return tokens.ClientCredentials(**values | changes)
+
+
+async def test_client_credentials_give_a_token(anonymous, credentials):
+    token = await anonymous.tokens.request(grant(credentials))
+    assert token.token_type == "bearer"
+    assert token.expires_in > 60
+    assert len(token.access_token.get_secret_value()) >= 16
+    enterprise = {"service_subject_type": "enterprise", "subject_id": credentials.enterprise_id}
+    assert (await anonymous.tokens.request(grant(credentials, **enterprise))).access_token
+
+
+@pytest.mark.parametrize(
+    ("changes", "code"),
+    [
+        ({"client_secret": "wrong"}, "invalid_client"),
+        ({"client_id": "nobody"}, "invalid_client"),
+        ({"subject_id": "987654321"}, "invalid_grant"),
+    ],
+)
+async def test_refusals_are_oauth_errors(anonymous, credentials, changes, code):
+    with pytest.raises(errors.OAuthError) as caught:
+        await anonymous.tokens.request(grant(credentials, **changes))
+    assert caught.value.error == code
+
+
+async def test_without_a_token_nothing_is_told(anonymous):
+    with pytest.raises(errors.Unauthorized) as caught:
+        await anonymous.users.me()
+    assert caught.value.status == 401
+
+
+async def test_a_dead_token_is_renewed_once_for_all(way, anonymous, credentials, upload):
+    file = await upload("a.txt", b"text")
+    fresh = grants.client_credentials(
+        anonymous, credentials.client_id, credentials.client_secret, "user", credentials.user_id
+    )
+    fetched = []
+
+    async def fetch():
+        fetched.append("dead" if not fetched else "fresh")
+        return tokens.Token(access_token="dead") if len(fetched) == 1 else await fresh()
+
+    async with (
+        session.open_client(way.endpoints, transport=way.transport, auth=bearer.BearerAuth(fetch)) as client,
+        trio.open_nursery() as nursery,
+    ):
+        for _ in range(10):
+            nursery.start_soon(client.files.get, file.id)
+    assert fetched == ["dead", "fresh"]
+
+
+async def test_an_upload_with_a_dead_token_is_sent_again(way, anonymous, credentials):
+    fresh = grants.client_credentials(
+        anonymous, credentials.client_id, credentials.client_secret, "user", credentials.user_id
+    )
+    first = [tokens.Token(access_token="dead")]
+
+    async def fetch():
+        return first.pop() if first else await fresh()
+
+    data = bytes(3 * PIECE)
+    async with session.open_client(
+        way.endpoints, transport=way.transport, auth=bearer.BearerAuth(fetch)
+    ) as client:
+        made = await client.uploads.new_file(
+            uploads.Attributes(name="a", parent=Reference(id="0")),
+            BytesSource(data),
+            sha1=hashlib.sha1(data).hexdigest(),
+        )
+    assert made.size == len(data)
+
+
+async def test_both_paths_of_the_endpoint_answer(way, credentials):
+    async with httpx.AsyncClient(transport=way.transport) as http:
+        for path in ("/oauth2/token", "/api/oauth2/token"):
+            answer = await http.post(way.endpoints.auth_url + path, data=grant(credentials).form())
+            assert answer.status_code == 200

@@ -1,0 +1,109 @@
+"""A tree of real files on the drive, over stops, lost state and a killed daemon."""
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+WRITER = """
+import os, sys, time
+top, count = sys.argv[1], int(sys.argv[2])
+for number in range(count):
+    folder = os.path.join(top, f"d{number // 50}")
+    os.makedirs(folder, exist_ok=True)
+    name = os.path.join(folder, f"f{number}")
+    data = os.urandom(1 + number * 37 % 20000)
+    with open(name, "wb") as file:
+        file.write(data)
+    import hashlib
+    print(time.monotonic(), name, hashlib.sha1(data).hexdigest(), flush=True)
+"""
+
+
+def test_a_copied_tree_is_the_same_after_a_restart_and_after_the_loss_of_all_local_state(
+    drive: Any, sources: Path, same: Any
+) -> None:
+    drive.sh(f"cp -a {sources} copy")
+    same(sources, drive.top / "copy")
+    drive.sync()
+    drive.stop()
+    assert list(drive.top.iterdir()) == []
+
+    drive.start()
+    same(sources, drive.top / "copy")
+    drive.stop()
+
+    for name in ("state", "cache"):
+        shutil.rmtree(drive.home / name)
+        (drive.home / name).mkdir(mode=0o700)
+    drive.start()
+    same(sources, drive.top / "copy")
+
+
+def test_a_restarted_drive_is_walked_without_asking_the_service(drive: Any, sources: Path) -> None:
+    drive.sh(f"cp -a {sources} copy")
+    drive.sync()
+    drive.stop()
+    drive.start()
+    before = drive.status()["requests"]
+    assert len(drive.sh("find .").splitlines()) > 400
+    after = drive.status()["requests"]
+    assert after.get("listing", 0) == before.get("listing", 0) == 0
+
+
+def test_a_killed_daemon_loses_no_file_that_was_closed_a_second_ago(drive: Any) -> None:
+    writer = subprocess.Popen(
+        [sys.executable, "-c", WRITER, str(drive.top), "100000"], stdout=subprocess.PIPE, text=True, bufsize=1
+    )
+    assert writer.stdout is not None
+    acknowledged: list[tuple[float, Path, str]] = []
+    began = time.monotonic()
+    for line in writer.stdout:
+        at, name, sha1 = line.split()
+        acknowledged.append((float(at), Path(name), sha1))
+        # Past the settle time, so that uploads are under way too.
+        if float(at) - began > 4:
+            break
+    drive.kill()
+    killed = time.monotonic()
+    rest, _ = writer.communicate(timeout=60)
+    del rest  # whatever came after the kill was not acknowledged by a living drive
+
+    drive.start()
+    old = [(name, sha1) for at, name, sha1 in acknowledged if killed - at > 1]
+    assert len(old) > 100, "the test proves nothing"
+    for name, sha1 in old:
+        assert hashlib.sha1(name.read_bytes()).hexdigest() == sha1, name
+    drive.sync()
+    drive.stop()
+    shutil.rmtree(drive.home / "state")
+    shutil.rmtree(drive.home / "cache")
+    drive.start()
+    for name, sha1 in old:
+        assert hashlib.sha1(name.read_bytes()).hexdigest() == sha1, name
+
+
+def test_starting_twice_and_stopping_twice_is_harmless(drive: Any) -> None:
+    drive.start()
+    assert os.path.ismount(drive.top)
+    drive.stop()
+    drive.cmsfs("umount", drive.top, check=False)
+    assert not os.path.ismount(drive.top)
+
+
+def test_what_the_command_line_puts_there_shows_on_the_drive(drive: Any, tmp_path: Path) -> None:
+    (tmp_path / "local.txt").write_text("from elsewhere")
+    drive.sh("ls")
+    drive.cmsfs("put", tmp_path / "local.txt", "/elsewhere.txt")
+    deadline = time.monotonic() + 30
+    while not (drive.top / "elsewhere.txt").exists() and time.monotonic() < deadline:
+        time.sleep(0.2)
+    assert (drive.top / "elsewhere.txt").read_text() == "from elsewhere"
+    drive.sh("echo changed on the drive > elsewhere.txt")
+    drive.sync()
+    drive.cmsfs("get", "/elsewhere.txt", tmp_path / "back.txt")
+    assert (tmp_path / "back.txt").read_text() == "changed on the drive\n"

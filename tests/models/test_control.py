@@ -1,0 +1,68 @@
+"""The words between command line and daemon."""
+
+from datetime import UTC, datetime
+
+import pydantic
+import pytest
+
+from cmsfs.models import control
+
+NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [control.Ping(), control.GetStatus(), control.Sync(), control.Stop(force=True), control.Poll()],
+)
+def test_a_request_comes_out_as_it_went_in(request_):
+    line = control.encode(request_)
+    assert line.endswith(b"\n")
+    assert line.count(b"\n") == 1
+    assert control.parse_request(line) == request_
+
+
+def test_a_status_comes_out_as_it_went_in():
+    op = control.Op(seq=1, kind="create", path="/a\nb.txt", state="held", attempts=3, error="refused")
+    status = control.Status(
+        account="default",
+        profile="Embedded service",
+        mountpoint="/mnt",
+        pid=1,
+        version="0.1.0",
+        started=NOW,
+        health=control.Health(state="online", since=NOW),
+        queue=control.Queue(waiting=2, held=1, ops=[op]),
+        requests={"search": 3},
+    )
+    line = control.encode(status)
+    assert line.count(b"\n") == 1
+    assert control.parse_answer(line) == status
+
+
+def test_unknown_fields_of_a_newer_side_are_ignored():
+    assert control.parse_request(b'{"kind": "ping", "colour": "red"}') == control.Ping()
+
+
+@pytest.mark.parametrize("line", [b"", b"{}", b'{"kind": "dance"}', b"\xff", b"[]"])
+def test_anything_else_is_refused(line):
+    with pytest.raises(pydantic.ValidationError):
+        control.parse_request(line)
+
+
+def test_a_held_op_is_not_pending():
+    assert control.Queue(waiting=2, running=1, held=5).pending == 3
+
+
+def test_ready_is_success():
+    assert control.parse_ready_line(control.READY) == (0, "")
+
+
+def test_a_failure_keeps_its_code_and_sentence_on_one_line():
+    line = control.error_line("It is\nnot there.", 3)
+    assert line.count("\n") == 1
+    assert control.parse_ready_line(line) == (3, "It is not there.")
+
+
+@pytest.mark.parametrize("line", ["", "READ", "ERROR", "ERROR x y\n", "ERROR 3\n"])
+def test_a_daemon_that_ends_without_a_word_has_failed(line):
+    assert control.parse_ready_line(line) == (1, "")

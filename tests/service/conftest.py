@@ -1,0 +1,140 @@
+"""The embedded service with an empty enterprise, and a small client that speaks to it in this process."""
+
+import hashlib
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from sqlite3 import Connection
+from typing import Any
+
+import httpx
+import pytest
+
+from cmsfs.service import access, app, demo, store
+
+SECRET = "a secret of the tests"
+UPLOADS = "http://service.test/api/2.0"
+
+
+class Api:
+    """A caller: paths are below the API's root, answers are httpx's."""
+
+    def __init__(self, service: store.Store, user: int) -> None:
+        self.store = service
+        self.user = user
+        self.http = httpx.AsyncClient(
+            transport=httpx.ASGITransport(app.build(service)), base_url="http://service.test/2.0"
+        )
+
+    async def log_in(self) -> None:
+        form = {
+            "grant_type": "client_credentials",
+            "client_id": "tests",
+            "client_secret": SECRET,
+            "service_subject_type": "user",
+            "box_subject_id": str(self.user),
+        }
+        answer = await self.http.post("http://service.test/oauth2/token", data=form)
+        assert answer.status_code == 200, answer.text
+        self.http.headers["authorization"] = f"Bearer {answer.json()['access_token']}"
+
+    async def ask(self, method: str, path: str, *, expect: int = 200, **options: Any) -> Any:
+        """The decoded answer, which must have this status."""
+        answer = await self.http.request(method, path, **options)
+        assert answer.status_code == expect, answer.text
+        return answer.json() if answer.content else None
+
+    async def folder(self, name: str, parent: str = "0") -> dict[str, Any]:
+        body = {"name": name, "parent": {"id": parent}}
+        return await self.ask("POST", "/folders", json=body, expect=201)
+
+    async def link(self, name: str, parent: str = "0", url: str = "https://example.com/") -> dict[str, Any]:
+        body = {"name": name, "parent": {"id": parent}, "url": url}
+        return await self.ask("POST", "/web_links", json=body)
+
+    @staticmethod
+    def form(attributes: Any, content: bytes, *, boundary: str = "edge") -> tuple[bytes, dict[str, str]]:
+        """The body and the headers of an upload."""
+        text = attributes if isinstance(attributes, str) else json.dumps(attributes)
+        body = (
+            f'--{boundary}\r\nContent-Disposition: form-data; name="attributes"\r\n\r\n{text}\r\n'
+            f'--{boundary}\r\nContent-Disposition: form-data; name="file"; filename="x"\r\n\r\n'
+        ).encode() + content
+        sha1 = hashlib.sha1(content, usedforsecurity=False).hexdigest()
+        headers = {"content-type": f"multipart/form-data; boundary={boundary}", "content-md5": sha1}
+        return body + f"\r\n--{boundary}--\r\n".encode(), headers
+
+    async def send(
+        self, path: str, attributes: Any, content: bytes = b"", *, expect: int, **headers: str
+    ) -> Any:
+        """An upload, with further headers."""
+        body, needed = self.form(attributes, content)
+        return await self.ask(
+            "POST", f"{UPLOADS}{path}", content=body, headers=needed | headers, expect=expect
+        )
+
+    async def upload(
+        self, name: str, content: bytes = b"", parent: str = "0", **attributes: Any
+    ) -> dict[str, Any]:
+        attributes |= {"name": name, "parent": {"id": parent}}
+        return (await self.send("/files/content", attributes, content, expect=201))["entries"][0]
+
+    async def version(self, wire_id: str, content: bytes, **attributes: Any) -> dict[str, Any]:
+        return (await self.send(f"/files/{wire_id}/content", attributes, content, expect=200))["entries"][0]
+
+    async def bytes(self, wire_id: str, **options: Any) -> bytes:
+        answer = await self.http.get(f"/files/{wire_id}/content", **options)
+        assert answer.status_code in (200, 206), answer.text
+        return answer.content
+
+    async def search(self, query: str = 'NOT "improbableword"', **params: Any) -> dict[str, Any]:
+        return await self.ask("GET", "/search", params={"query": query, "limit": 200} | params)
+
+    async def names(self, query: str = 'NOT "improbableword"', **params: Any) -> set[str]:
+        return {one["name"] for one in (await self.search(query, **params))["entries"]}
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return tmp_path / "service"
+
+
+@pytest.fixture
+async def service(root: Path) -> AsyncIterator[store.Store]:
+    """A store with one enterprise, an administrator, a user, and an application."""
+    async with store.open_store(root) as opened:
+        await opened.write(lambda conn: _fill(conn, opened.now()))
+        yield opened
+
+
+def _fill(conn: Connection, now: int) -> None:
+    enterprise = demo.add_enterprise(conn, "Test Enterprise", now=now)
+    admin = demo.add_user(conn, enterprise, "Ann Admin", "ann@example.com", role="admin", now=now)
+    demo.add_user(conn, enterprise, "Uwe User", "uwe@example.com", now=now)
+    conn.execute(
+        "INSERT INTO app (client_id, secret_hash, name, enterprise, service_user) VALUES (?, ?, ?, ?, ?)",
+        ("tests", access.hashed(SECRET), "tests", enterprise, admin["id"]),
+    )
+
+
+async def _caller(service: store.Store, login: str) -> Api:
+    row = service.read("SELECT id FROM user WHERE login = ?", login)[0]
+    caller = Api(service, row["id"])
+    await caller.log_in()
+    return caller
+
+
+@pytest.fixture
+async def api(service: store.Store) -> AsyncIterator[Api]:
+    """The administrator."""
+    caller = await _caller(service, "ann@example.com")
+    yield caller
+    await caller.http.aclose()
+
+
+@pytest.fixture
+async def uwe(service: store.Store) -> AsyncIterator[Api]:
+    """A user without rights."""
+    caller = await _caller(service, "uwe@example.com")
+    yield caller
+    await caller.http.aclose()
