@@ -89,7 +89,7 @@ class Paths:
     def __init__(self, account: str) -> None:
         self.state = platformdirs.user_state_path(APP) / account
         self.cache = platformdirs.user_cache_path(APP) / account
-        self.runtime = platformdirs.user_runtime_path(APP)
+        self.runtime = _runtime_path()
         self.replica_db = self.state / "replica.db"
         self.drafts = self.state / "drafts"
         self.recovered = self.state / "recovered"
@@ -102,6 +102,16 @@ class Paths:
     def ensure(self) -> None:
         for folder in (self.state, self.cache, self.runtime, self.drafts, self.recovered, self.blocks):
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+
+
+def _runtime_path() -> Path:
+    """Where sockets are: the session's own folder, or beside the state where there is no session.
+
+    Never a folder in /tmp, which another user could have made first.
+    """
+    if os.environ.get("XDG_RUNTIME_DIR") or Path(f"/run/user/{os.getuid()}").is_dir():
+        return platformdirs.user_runtime_path(APP)
+    return platformdirs.user_state_path(APP) / "run"
 
 
 def service_data(settings: Settings) -> Path:

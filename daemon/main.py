@@ -144,24 +144,24 @@ class Drive:
         self.health = Health()
         self.watchdog = Watchdog()
         self.account = Account(client, self.health)
-        hub = Hub()
-        self.incoming = Incoming(db, hub)
+        self.hub = Hub()
+        self.incoming = Incoming(db, self.hub)
         lister = Lister(db, client, self.incoming, self.health)
         self.hydrate = Hydrate(
             *(db, client, blocks, lister, self.health, nursery), network_seconds=settings.network_seconds
         )
-        sealer = Sealer(db, drafts, blocks, self.hydrate)
+        self.commit = GroupCommit(db, drafts.root)
+        sealer = Sealer(db, drafts, blocks, self.hydrate, self.commit)
         kit = Kit(
-            *(db, client, blocks, drafts, sealer, self.incoming, self.hydrate, self.health),
+            *(db, client, blocks, drafts, sealer, self.incoming, self.hydrate, self.health, self.commit),
             settle_seconds=settings.settle_seconds,
         )
         self.push = Push(kit, workers=settings.upload_workers)
-        self.commit = GroupCommit(db, drafts.root)
         self.fs = Filesystem(
             *(db, blocks, drafts, self.commit, self.hydrate, self.push, self.account),
             settle_seconds=settings.settle_seconds,
         )
-        self.notifier = notifier.Notifier(hub, self.fs.inodes)
+        self.notifier = notifier.Notifier(self.hub, self.fs.inodes)
         self.pull = Pull(
             *(db, client, self.incoming, self.hydrate, self.health),
             seconds=settings.poll_seconds,
@@ -222,6 +222,7 @@ class Drive:
             log.info("the drive is mounted, connection %d", mounted.connection)
             await _first_of(self.ending.wanted.wait, mounted.unmounted.wait)
             self.watchdog.stopping(self.ending.drain_seconds + mount.LINGER + mount.DEADLINE)
+        await self.fs.finish()
         await self.commit.commit()
         with trio.move_on_after(self.ending.drain_seconds), self.push.hurrying():
             await _first_of(self.push.drained, self.ending.impatient, self._out_of_reach)

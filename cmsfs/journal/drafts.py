@@ -253,14 +253,13 @@ class Drafts:
         conn.execute("UPDATE node SET draft = NULL WHERE draft = ?", (draft_id,))
         conn.execute("DELETE FROM draft WHERE id = ?", (draft_id,))
 
-    def gone(self, draft_id: int, *, unlink: bool = True) -> None:
-        """The row is deleted: forget the object and (unless the file lives on as content) the file."""
+    def gone(self, draft_id: int) -> Path:
+        """The row is deleted: forget the object; the file, for the caller to unlink."""
         draft = self._live.pop(draft_id, None)
         if draft is not None:
             draft.dropped = True
             draft.replaced.set()
-        if unlink:
-            self.path(draft_id).unlink(missing_ok=True)
+        return self.path(draft_id)
 
     def live(self) -> list[Draft]:
         """The drafts that somebody holds in memory."""

@@ -1,13 +1,15 @@
 """Sealing: a draft that nobody writes any more becomes content, known by its SHA-1.
 
 Called by the push just before an upload.  Order of the steps: fill the holes from the base, fsync, hash,
-link the file to its place as content, commit, unlink the draft.  A crash between any two of them leaves
-the draft as it was; `recovery` removes the second name.
+link the file to its place as content, commit, and unlink the draft once the commit is durable (with the
+next group).  A crash between any two of them leaves the draft as it was, or the content with a second name;
+`recovery` tells which.
 """
 
 import hashlib
 import os
 from dataclasses import dataclass
+from pathlib import Path
 from sqlite3 import Connection
 
 import trio
@@ -15,6 +17,7 @@ import trio
 from cmsfs.cache import reading
 from cmsfs.cache.blocks import BLOCK, Blocks
 from cmsfs.journal.drafts import Draft, Drafts
+from cmsfs.journal.durability import GroupCommit
 from cmsfs.replica.nodes import Ino
 from cmsfs.sqlite import Database
 
@@ -30,8 +33,11 @@ class Sealed:
 class Sealer:
     """Turns drafts into content."""
 
-    def __init__(self, db: Database, drafts: Drafts, blocks: Blocks, fetcher: reading.Fetcher) -> None:
+    def __init__(
+        self, db: Database, drafts: Drafts, blocks: Blocks, fetcher: reading.Fetcher, commit: GroupCommit
+    ) -> None:
         self._db = db
+        self._group = commit
         self._drafts = drafts
         self._blocks = blocks
         self._fetcher = fetcher
@@ -71,18 +77,23 @@ class Sealer:
     async def _commit(self, draft: Draft, sha1: str) -> None:
         size = draft.size
         second_name = draft.path.with_suffix(".sealed")
+        adopted = False
         try:
             if size:
-                second_name.unlink(missing_ok=True)
-                os.link(draft.path, second_name)
+                await trio.to_thread.run_sync(_link, draft.path, second_name)
                 await self._blocks.adopt_dirty(sha1, size, second_name)
-            await self._db.write(lambda conn: self._become_content(conn, draft, sha1, size), durable=True)
+                adopted = True
+            await self._db.write(lambda conn: self._become_content(conn, draft, sha1, size))
         except BaseException:
             draft.sealed = False
+            if adopted:
+                # The draft may be written again, and this name is of the same file.
+                self._blocks.disown_dirty(sha1)
             second_name.unlink(missing_ok=True)
             raise
         draft.content = (sha1, size)
-        self._drafts.gone(draft.id)
+        # The commit is not on the disk yet: until it is, the draft must be found as it was.
+        self._group.unlink(self._drafts.gone(draft.id))
 
     def _become_content(self, conn: Connection, draft: Draft, sha1: str, size: int) -> None:
         row = conn.execute(
@@ -96,6 +107,11 @@ class Sealer:
         Drafts.delete(conn, draft.id)
         if row["sha1"] is not None and row["sha1"] != sha1:
             release_content(conn, row["sha1"])
+
+
+def _link(path: Path, second_name: Path) -> None:
+    second_name.unlink(missing_ok=True)
+    os.link(path, second_name)
 
 
 def release_content(conn: Connection, sha1: str) -> bool:

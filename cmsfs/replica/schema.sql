@@ -43,6 +43,7 @@ CREATE UNIQUE INDEX node_remote ON node(kind, remote_id) WHERE remote_id IS NOT 
 CREATE INDEX node_children ON node(parent, ino) WHERE parent IS NOT NULL;
 CREATE INDEX node_base ON node(base_parent, base_key) WHERE base_parent IS NOT NULL;
 CREATE INDEX node_content ON node(sha1) WHERE sha1 IS NOT NULL;
+CREATE INDEX node_draft ON node(draft) WHERE draft IS NOT NULL;
 CREATE INDEX node_detached ON node(ino) WHERE parent IS NULL;
 
 -- Folders whose content is completely known.  A row here is what lets `ls` answer without a request.
@@ -74,6 +75,8 @@ CREATE TABLE draft (
   extents      TEXT NOT NULL DEFAULT '[]'     -- JSON [[start, end], ...]: ranges that the draft file holds
 );
 
+CREATE INDEX draft_base ON draft(base_sha1) WHERE base_sha1 IS NOT NULL;
+
 -- What is still to be told to the service.  At most one row of a kind for a node: a row says what is
 -- to be brought about, and the worker reads the node for how it stands then.
 CREATE TABLE op (
@@ -89,7 +92,8 @@ CREATE TABLE op (
   error        TEXT,                          -- why it is held, or what the last attempt met
   UNIQUE (ino, kind)
 );
-CREATE INDEX op_ready ON op(state, not_before);
+CREATE INDEX op_due ON op(state, not_before);
+CREATE INDEX op_order ON op(state, seq);
 
 -- Single values: change cursor, boot id, clean-shutdown mark.
 CREATE TABLE cursor (

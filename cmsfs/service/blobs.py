@@ -12,7 +12,8 @@ import hashlib
 import os
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import trio
@@ -25,7 +26,7 @@ STALE_SECONDS = 3600
 
 
 class Incoming:
-    """A content that is arriving: `write` it, then `keep` it; what was not kept is discarded on leaving."""
+    """A content that is arriving: `write` it, then `keep` it.  Construct with `Blobs.receive`."""
 
     def __init__(self, blobs: "Blobs") -> None:
         self._blobs = blobs
@@ -37,10 +38,8 @@ class Incoming:
         self.size = 0
         self.head = b""  # the first bytes, for search
 
-    def __enter__(self) -> "Incoming":
-        return self
-
-    def __exit__(self, *exc: object) -> None:
+    def close(self) -> None:
+        """Discard what was not kept."""
         os.close(self._file)
         with contextlib.suppress(FileNotFoundError):
             self._path.unlink()
@@ -54,7 +53,7 @@ class Incoming:
 
     async def keep(self) -> str:
         """Put the content in its place, durably, and return its SHA-1."""
-        return await trio.to_thread.run_sync(self._keep)
+        return await trio.to_thread.run_sync(self.keep_now)
 
     async def sha1(self) -> str:
         """The SHA-1 of what has arrived."""
@@ -72,14 +71,14 @@ class Incoming:
         while data:
             data = data[os.write(self._file, data) :]
 
-    def _keep(self) -> str:
+    def keep_now(self, data: bytes = b"") -> str:
+        """`keep`, with the last of the data, for a thread."""
+        self._pending.append(data)
         self._drain()
         os.fsync(self._file)
         sha1 = self._hash.hexdigest()
         target = self._blobs.path(sha1)
-        if not target.parent.exists():
-            target.parent.mkdir(exist_ok=True, mode=0o700)
-            _sync(self._blobs.root)
+        self._blobs.ensure_folder(target.parent)
         # Over an equal blob too: the content is the same, and a damaged one is healed.
         self._path.rename(target)
         _sync(target.parent)
@@ -96,19 +95,36 @@ class Blobs:
     def __init__(self, root: Path, incoming: Path) -> None:
         self.root = root
         self.incoming = incoming
+        self._folders: set[Path] = set()
 
     def path(self, sha1: str) -> Path:
         return self.root / sha1[:2] / sha1
 
-    def receive(self) -> Incoming:
-        """Begin to receive a content; use as a context manager."""
-        return Incoming(self)
+    def ensure_folder(self, folder: Path) -> None:
+        """Make a folder of blobs, durably; one that somebody else is just making is synced again."""
+        if folder not in self._folders:
+            folder.mkdir(exist_ok=True, mode=0o700)
+            _sync(self.root)
+            self._folders.add(folder)
+
+    @asynccontextmanager
+    async def receive(self) -> AsyncIterator[Incoming]:
+        """Receive a content; what was not kept when the context is left is discarded."""
+        incoming = Incoming(self)
+        try:
+            yield incoming
+        finally:
+            # Removing gigabytes takes the disk its time, so not on the loop; and it is done in any case.
+            with trio.CancelScope(shield=True):
+                await trio.to_thread.run_sync(incoming.close)
 
     def keep_bytes(self, data: bytes) -> str:
         """Store a small content at once, durably; for a thread."""
-        with self.receive() as incoming:
-            incoming._pending.append(data)
-            return incoming._keep()
+        incoming = Incoming(self)
+        try:
+            return incoming.keep_now(data)
+        finally:
+            incoming.close()
 
     def sweep_incoming(self, *, alone: bool) -> int:
         """Remove what was left half arrived; with other processes around, only what is stale."""

@@ -31,7 +31,7 @@ async def new_file(call: access.Call) -> responses.Response:
     def judge(wish: uploads.Attributes) -> None:
         _judge_new(call.store.read, call, wish.name, wish.parent.id)
 
-    with call.store.blobs.receive() as incoming:
+    async with call.store.blobs.receive() as incoming:
         wish = await _receive(call, incoming, uploads.Attributes, judge)
         sha1 = await _keep(call, incoming)
 
@@ -57,7 +57,7 @@ async def new_version(call: access.Call) -> responses.Response:
     def judge(wish: uploads.VersionAttributes) -> None:
         _judge_version(call.store.read, call, wish.name)
 
-    with call.store.blobs.receive() as incoming:
+    async with call.store.blobs.receive() as incoming:
         wish = await _receive(call, incoming, uploads.VersionAttributes, judge)
         sha1 = await _keep(call, incoming)
 

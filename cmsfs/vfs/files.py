@@ -257,6 +257,14 @@ class Files:
         draft.recorded(await self._db.write(txn))
         self._commit.note(draft)
 
+    async def record_all(self) -> None:
+        """Record what every open file has, and let go of all: no handle will be closed any more."""
+        for file in list(self._open.values()):
+            await self._record(file)
+            while file.writers:
+                file.closed(writable=True)
+        self._push.wake()
+
     # ---- what others ask ----
 
     def live_draft(self, node: Node) -> Draft | None:

@@ -360,6 +360,10 @@ class Filesystem:
 
     # ---- housekeeping --------------------------------------------------------------------------
 
+    async def finish(self) -> None:
+        """The mount is gone: record what open handles have written and will never close."""
+        await self._files.record_all()
+
     async def run(self) -> None:
         """Delete what was unlinked and is no longer held by anybody, for ever."""
         await self._reaper.run()

@@ -6,6 +6,7 @@ first two are counted in memory only, so what is left when the process dies is r
 Rule: asked after whatever may have been the last hold; asking too often is harmless.
 """
 
+from pathlib import Path
 from sqlite3 import Connection
 
 import trio
@@ -59,5 +60,11 @@ class Reaper:
                     tree.discard(conn, ino)
             return dropped
 
-        for draft_id in await self._db.write(txn):
-            self._drafts.gone(draft_id)
+        files = [self._drafts.gone(draft_id) for draft_id in await self._db.write(txn)]
+        if files:
+            await trio.to_thread.run_sync(_unlink, files)
+
+
+def _unlink(files: list[Path]) -> None:
+    for path in files:
+        path.unlink(missing_ok=True)

@@ -19,7 +19,7 @@ from cmsfs import errors, logs
 from cmsfs.journal import ops, queue
 from cmsfs.journal.ops import OpKind
 from daemon.push import failures, folders, moves, removals, uploads
-from daemon.push.kit import Kit, wait_ns
+from daemon.push.kit import INTERACTIVE_SECONDS, Kit, wait_ns
 
 log = logging.getLogger(__name__)
 
@@ -154,8 +154,15 @@ class Push:
             if task is not None:
                 sent += 1
                 await self._hand_over(send, _Job(task, PERFORM[task.op.kind]))
+                await self._give_way()
                 await self._kit.health.reachable()
         return sent
+
+    async def _give_way(self) -> None:
+        """While a program is changing things, one operation at a time with pauses: it goes first."""
+        while self._kit.is_interactive and not self._hurried and self._running:
+            with trio.move_on_after(INTERACTIVE_SECONDS):
+                await self._moved.wait()
 
     async def _claim_first(self, page: list[ops.Op]) -> queue.Task | None:
         # Taken here and now: what becomes busy after this is noticed when it is sealed.

@@ -8,6 +8,7 @@ Rule: such a function either ends the operation (done, given back, cancelled) or
 """
 
 import random
+import time
 from dataclasses import dataclass, field
 from sqlite3 import Connection
 
@@ -15,6 +16,7 @@ from cmsfs.cache.blocks import Blocks
 from cmsfs.client.session import Client
 from cmsfs.journal import ops, queue
 from cmsfs.journal.drafts import Drafts
+from cmsfs.journal.durability import GroupCommit
 from cmsfs.journal.sealing import Sealer
 from cmsfs.models import items
 from cmsfs.replica import tree
@@ -23,6 +25,9 @@ from cmsfs.sqlite import Database
 from daemon.health import Health
 from daemon.hydrate import Hydrate
 from daemon.incoming import Incoming
+
+# The calls of a program that copies or unpacks many files come closer together than this.
+INTERACTIVE_SECONDS = 0.2
 
 # Most of what fails fails once; what goes on failing is tried every five minutes, so that nobody needs to
 # come by when the cause is gone.
@@ -42,11 +47,17 @@ class Kit:
     incoming: Incoming
     hydrate: Hydrate
     health: Health
+    commit: GroupCommit
     settle_seconds: float
     # Bytes sent of each running upload, by the number of its operation.
     sent: dict[int, int] = field(default_factory=dict)
     # SHA-1s that were sent as a new file without an answer: meeting them is meeting ourselves.
     unheard: dict[Ino, set[str]] = field(default_factory=dict)
+
+    @property
+    def is_interactive(self) -> bool:
+        """Whether a program is changing things on the drive at this moment."""
+        return time.monotonic() - self.commit.noted_at < INTERACTIVE_SECONDS
 
     async def get(self, kind: Kind, item_id: str) -> items.Item:
         """The item as the service has it now.  Raises `NotFound` also for one in the trash."""

@@ -3,12 +3,15 @@
 import functools
 import hashlib
 import random
+import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+import trio
+import trio.testing
 
 from cmsfs import sqlite
 from cmsfs.cache import bitmap, blocks
@@ -103,3 +106,21 @@ async def started(found: Cache) -> AsyncIterator[Cache]:
         yield found
     finally:
         await found.aclose()
+
+
+@asynccontextmanager
+async def no_threads() -> AsyncIterator[None]:
+    """Whatever asks for a worker thread inside waits until the end of the block."""
+    threads = trio.to_thread.current_default_thread_limiter()
+    busy = threading.Event()
+    many, threads.total_tokens = threads.total_tokens, 1
+    try:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(trio.to_thread.run_sync, busy.wait, 10)
+            await trio.testing.wait_all_tasks_blocked()
+            try:
+                yield
+            finally:
+                busy.set()
+    finally:
+        threads.total_tokens = many

@@ -1,15 +1,17 @@
 """Reading and writing blocks."""
 
 import os
+import threading
 from pathlib import Path
 
 import pytest
 import trio
+import trio.testing
 
 from cmsfs import errors, sqlite
 from cmsfs.cache import blocks, files
 from cmsfs.cache.blocks import BLOCK
-from tests.cache.conftest import Cache, MakeSample, OpenCache, started
+from tests.cache.conftest import Cache, MakeSample, OpenCache, no_threads, started
 
 
 @pytest.mark.parametrize("size", [1, 1000, BLOCK - 1, BLOCK, BLOCK + 1, 2 * BLOCK, 3 * BLOCK + 17])
@@ -74,6 +76,40 @@ async def test_a_content_of_one_block_is_never_readable_before_it_was_checked(
         await cache.get(content, 0, 1)
 
 
+async def test_a_reader_under_way_does_not_get_what_the_check_finds_wrong(
+    cache: Cache, sample: MakeSample
+) -> None:
+    content = sample(2 * BLOCK + 5)
+    await cache.write_block(content.sha1, content.size, 0, bytes(BLOCK))
+    await cache.put(content, 1)
+    before = len(os.listdir("/proc/self/fd"))  # noqa: PTH208
+    threads = trio.to_thread.current_default_thread_limiter()
+    heard = []
+
+    async def write_last() -> None:
+        with pytest.raises(errors.IntegrityError):
+            await cache.put(content, 2)
+        heard.append("writer")
+
+    async def read_long() -> None:
+        with pytest.raises(errors.MissingBlocks):
+            await cache.get(content, 0, 2 * BLOCK)
+        heard.append("reader")
+
+    # One thread for all: the reader has its descriptor and waits until the file is hashed.
+    many, threads.total_tokens = threads.total_tokens, 1
+    try:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(write_last)
+            while not threads.borrowed_tokens:
+                await trio.lowlevel.checkpoint()
+            nursery.start_soon(read_long)
+    finally:
+        threads.total_tokens = many
+    assert sorted(heard) == ["reader", "writer"]
+    assert len(os.listdir("/proc/self/fd")) == before - 1  # noqa: PTH208
+
+
 async def test_a_block_of_the_wrong_length_is_refused(cache: Cache, sample: MakeSample) -> None:
     content = sample(BLOCK + 5)
     for index, length in ((0, BLOCK - 1), (1, 6), (1, BLOCK)):
@@ -109,6 +145,41 @@ async def test_a_second_writer_takes_over_from_one_that_was_cancelled(
     assert await cache.get(content) == content.data
 
 
+async def test_a_block_on_its_way_into_a_dropped_file_is_written_again(
+    cache: Cache, sample: MakeSample
+) -> None:
+    content = sample(3 * BLOCK)
+    async with trio.open_nursery() as nursery, no_threads():
+        nursery.start_soon(cache.put, content, 0)
+        await trio.testing.wait_all_tasks_blocked()
+        cache.missing(content.sha1, 5 * BLOCK, 0, 9)  # another size: begins anew
+    assert cache.absent(content) == [(1, 2)]
+    assert cache.usage() == BLOCK
+    await cache.put(content)
+    assert await cache.get(content) == content.data
+
+
+async def test_a_removal_on_its_way_to_the_table_counts_already(
+    open_cache: OpenCache, db: sqlite.Database, sample: MakeSample
+) -> None:
+    content, busy = sample(BLOCK), threading.Event()
+    async with started(open_cache(limit_bytes=BLOCK)) as cache:
+        await cache.put(content)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(db.write, lambda conn: busy.wait(10))
+            await trio.testing.wait_all_tasks_blocked()
+            nursery.start_soon(cache.make_room, BLOCK)
+            while cache.is_complete(content.sha1):
+                await trio.lowlevel.checkpoint()
+            while cache._files.has_graves:  # the flush after the eviction removes the file first
+                await trio.lowlevel.checkpoint()
+            await trio.testing.wait_all_tasks_blocked()
+            assert cache.absent(content) == [(0, 0)]
+            assert cache.usage() == 0
+            busy.set()
+        assert cache.absent(content) == [(0, 0)]
+
+
 @pytest.mark.parametrize("complete", [False, True])
 @pytest.mark.parametrize("is_open", [False, True])
 async def test_a_file_cut_short_is_dropped_and_fetched_again(
@@ -139,6 +210,19 @@ async def test_a_block_written_into_a_file_cut_short_does_not_mend_it_with_zeros
     assert cache.absent(content) == [(0, 1)]
     await cache.put(content)
     assert await cache.get(content) == content.data
+
+
+async def test_a_file_of_another_size_is_found_out_when_it_is_opened(
+    open_cache: OpenCache, sample: MakeSample, folders: tuple[Path, Path]
+) -> None:
+    content = sample(2 * BLOCK)
+    async with started(open_cache()) as first:
+        await first.put(content)
+    async with started(open_cache()) as cache:
+        with (folders[0] / content.sha1[:2] / content.sha1).open("ab") as opened:
+            opened.write(b"more")
+        with pytest.raises(errors.MissingBlocks):
+            await cache.get(content, 0, 10)
 
 
 async def test_a_cleared_folder_is_filled_again(

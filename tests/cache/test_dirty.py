@@ -2,12 +2,16 @@
 
 import errno
 import os
+import shutil
+import threading
 from pathlib import Path
 
 import pytest
+import trio
+import trio.testing
 
 from cmsfs import errors, sqlite
-from cmsfs.cache import files
+from cmsfs.cache import files, rows
 from cmsfs.cache.blocks import BLOCK
 from tests.cache.conftest import Cache, MakeSample, OpenCache, started
 
@@ -70,6 +74,55 @@ async def test_an_upload_that_ends_while_the_same_content_is_saved_again_does_no
     await cache.adopt(db, content, tmp_path / "two")
     await cache.settle_clean(content.sha1)
     assert cache.path(content.sha1) == folders[1] / content.sha1
+
+
+async def test_a_content_adopted_while_it_is_being_settled_stays_with_the_drafts(
+    cache: Cache, db: sqlite.Database, sample: MakeSample, tmp_path: Path, folders: tuple[Path, Path]
+) -> None:
+    content = sample(100)
+    await cache.adopt(db, content, tmp_path / "one")
+    await db.write(lambda conn: cache.mark_clean(conn, content.sha1))
+    (tmp_path / "two").write_bytes(content.data)
+    busy = threading.Event()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(db.write, lambda conn: busy.wait(10))
+        await trio.testing.wait_all_tasks_blocked()
+        nursery.start_soon(cache.settle_clean, content.sha1)
+        await trio.testing.wait_all_tasks_blocked()
+        await cache.adopt_dirty(content.sha1, content.size, tmp_path / "two")
+        nursery.start_soon(db.write, lambda conn: cache.record_dirty(conn, content.sha1, content.size))
+        await trio.testing.wait_all_tasks_blocked()
+        busy.set()
+    assert cache.path(content.sha1) == folders[1] / content.sha1
+    assert await cache.get(content) == content.data
+
+
+async def test_what_was_dropped_before_does_not_take_the_row_of_a_local_content(
+    cache: Cache, db: sqlite.Database, sample: MakeSample, tmp_path: Path, folders: tuple[Path, Path]
+) -> None:
+    content = sample(100)
+    with pytest.raises(errors.IntegrityError):
+        await cache.write_block(content.sha1, content.size, 0, bytes(100))
+    await cache.adopt(db, content, tmp_path / "draft")
+    await db.write(lambda conn: cache.mark_clean(conn, content.sha1))
+    await cache.flush()
+    await cache.settle_clean(content.sha1)
+    assert cache.path(content.sha1) == folders[0] / content.sha1[:2] / content.sha1
+
+
+async def test_the_cache_never_ends_being_dirty(db: sqlite.Database, sample: MakeSample) -> None:
+    content = sample(100)
+    stale = rows.Saved(content.sha1, 100, b"\0", verified=False, dirty=False, pinned=False, used_at=1)
+
+    def txn(conn: sqlite.Connection) -> None:
+        rows.record_dirty(conn, content.sha1, content.size)
+        rows.save(conn, [stale])
+        rows.remove(conn, [content.sha1])
+
+    await db.write(txn)
+    found = rows.find(db, content.sha1)
+    assert found is not None
+    assert (found.bits, found.verified, found.dirty) == (None, True, True)
 
 
 async def test_adopting_may_be_repeated(
@@ -179,6 +232,55 @@ async def test_settling_to_another_file_system_copies(
     assert await cache.get(content) == content.data
     assert list(folders[1].iterdir()) == []
     assert cache.usage() == content.size
+
+
+async def test_a_content_adopted_while_it_is_copied_stays_with_the_drafts(
+    cache: Cache,
+    db: sqlite.Database,
+    sample: MakeSample,
+    tmp_path: Path,
+    folders: tuple[Path, Path],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    content = sample(100)
+    await cache.adopt(db, content, tmp_path / "one")
+    await db.write(lambda conn: cache.mark_clean(conn, content.sha1))
+    (tmp_path / "two").write_bytes(content.data)
+    rename, copyfile, copying, go_on = Path.rename, shutil.copyfile, threading.Event(), threading.Event()
+
+    def other_file_system(path: Path, target: Path) -> Path:
+        if folders[1] in path.parents and folders[0] in target.parents:
+            raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
+        return rename(path, target)
+
+    def slow(source: Path, target: Path) -> None:
+        copyfile(source, target)
+        copying.set()
+        go_on.wait(10)
+
+    monkeypatch.setattr(Path, "rename", other_file_system)
+    monkeypatch.setattr(shutil, "copyfile", slow)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(cache.settle_clean, content.sha1)
+        await trio.to_thread.run_sync(copying.wait, 10)
+        await cache.adopt_dirty(content.sha1, content.size, tmp_path / "two")
+        await db.write(lambda conn: cache.record_dirty(conn, content.sha1, content.size))
+        go_on.set()
+    assert cache.path(content.sha1) == folders[1] / content.sha1
+    assert await cache.get(content) == content.data
+    assert [path for path in folders[0].rglob("*") if path.is_file()] == []
+
+
+async def test_an_adopted_content_is_not_forgotten_before_it_has_a_row(
+    cache: Cache, sample: MakeSample, tmp_path: Path
+) -> None:
+    cache._contents._max_live = 4
+    content = sample(100)
+    (tmp_path / "draft").write_bytes(content.data)
+    await cache.adopt_dirty(content.sha1, content.size, tmp_path / "draft")
+    for _ in range(20):
+        await cache.put(sample(10))
+    assert await cache.get(content) == content.data
 
 
 async def test_an_empty_local_file_goes_the_same_way(

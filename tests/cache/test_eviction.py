@@ -110,6 +110,37 @@ async def test_a_content_larger_than_the_cache_is_read_to_its_end(
         cache.close(film.sha1)
 
 
+async def test_an_open_content_that_is_pinned_does_not_begin_anew(
+    open_cache: OpenCache, db: sqlite.Database, sample: MakeSample
+) -> None:
+    async with started(open_cache(limit_bytes=BLOCK, keep_free_bytes=10**18)) as cache:
+        pinned, other = sample(3 * BLOCK), sample(3 * BLOCK)
+        await db.write(lambda conn: cache.pin(conn, pinned.sha1, pinned.size))
+        for content in (pinned, other):
+            cache.open(content.sha1, content.size)
+            await cache.put(content, 1)
+        with pytest.raises(OSError):
+            await cache.make_room(BLOCK)
+        assert cache.absent(pinned) == [(0, 0), (2, 2)]
+        assert cache.absent(other) == [(0, 2)]
+        for content in (pinned, other):
+            cache.close(content.sha1)
+
+
+async def test_a_content_waiting_to_be_settled_is_not_evicted(
+    open_cache: OpenCache, db: sqlite.Database, sample: MakeSample, tmp_path: Path
+) -> None:
+    async with started(open_cache(limit_bytes=BLOCK)) as cache:
+        content = sample(BLOCK)
+        await cache.adopt(db, content, tmp_path / "draft")
+        await db.write(lambda conn: cache.mark_clean(conn, content.sha1))
+        await cache.make_room(2 * BLOCK)
+        assert await cache.get(content) == content.data
+        await cache.settle_clean(content.sha1)
+        await cache.make_room(2 * BLOCK)
+        assert here(cache, [content]) == [False]
+
+
 async def test_a_disk_that_must_keep_its_room_takes_nothing(
     open_cache: OpenCache, sample: MakeSample
 ) -> None:

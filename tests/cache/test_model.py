@@ -257,7 +257,7 @@ unhurried = settings(
 )
 
 
-@settings(unhurried, max_examples=40)
+@settings(unhurried, max_examples=60)
 @given(st.lists(step, max_size=25))
 def test_never_a_wrong_byte(steps: list[tuple[object, ...]]) -> None:
     trio.run(run, steps)

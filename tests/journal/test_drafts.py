@@ -40,7 +40,8 @@ class Desk:
             folder.mkdir(exist_ok=True)
         self.blocks = Blocks(db, root / "blocks", self.root, limit_bytes=1 << 30, keep_free_bytes=1 << 20)
         self.drafts = Drafts(db, self.root)
-        self.sealer = Sealer(db, self.drafts, self.blocks, Nowhere())
+        self.commit = GroupCommit(db, self.root)
+        self.sealer = Sealer(db, self.drafts, self.blocks, Nowhere(), self.commit)
 
     async def new(self, name: str, data: bytes, *, base: tuple[str, int] | None = None) -> Draft:
         def txn(conn: Connection) -> tuple[Ino, int]:
@@ -167,6 +168,7 @@ async def test_a_crash_within_the_seal_loses_nothing(
         assert found is not None
         assert await again.sealer.seal(found) is not None
     assert await again.bytes_of("f") == b"precious"
+    await again.commit.commit()
     assert [path.name for path in again.root.iterdir()] == [hashlib.sha1(b"precious").hexdigest()]
     await again.blocks.aclose()
 
@@ -215,7 +217,7 @@ async def test_bytes_reach_the_disk_before_the_row_that_speaks_of_them(
         real(fd)
 
     draft = await desk.new("f", b"x")
-    commit = GroupCommit(desk.db, desk.root)
+    commit = desk.commit
     commit.note(draft)
     monkeypatch.setattr(os, "fsync", watch)
     await commit.commit()

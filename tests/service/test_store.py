@@ -125,7 +125,7 @@ async def test_a_second_process_does_no_harm_to_the_first(root):
         stale.touch()
         old = time.time() - 2 * 3600
         os.utime(stale, (old, old))
-        with opened.blobs.receive() as incoming:
+        async with opened.blobs.receive() as incoming:
             await incoming.write(b"still arriving" * 100_000)
             orphan = opened.blobs.keep_bytes(b"its row is about to be written")
             code = (

@@ -71,7 +71,7 @@ class Drive:
             *(db, self.blocks, self.drafts, self.commit, self.shelf, self.shelf, self.shelf),
             settle_seconds=0,
         )
-        self.sealer = Sealer(db, self.drafts, self.blocks, self.shelf)
+        self.sealer = Sealer(db, self.drafts, self.blocks, self.shelf, self.commit)
         self._sequence = 0
 
     async def remote_file(self, number: int, name: str, data: bytes, *, parent: int = 0) -> Ino:
