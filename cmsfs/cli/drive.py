@@ -7,6 +7,7 @@ Rule: each may be repeated; what is done already is said, not an error.
 """
 
 import os
+import shlex
 import time
 from pathlib import Path
 
@@ -42,7 +43,8 @@ def demo(ctx: context.Context, mountpoint: Path | None, *, foreground: bool) -> 
         if ctx.account:
             raise errors.ConfigError(f"The account {ctx.account!r} is not on the embedded service.")
         settings = config.load("demo", profile="embedded")
-    where = _mount(settings, mountpoint, create=True, sample=True, foreground=foreground)
+    mounted = _mount(settings, mountpoint, create=True, sample=True, foreground=foreground)
+    where = shlex.quote(str(mounted))
     output.say(
         f"\nFive things to try:\n"
         f"  ls -R {where}\n"

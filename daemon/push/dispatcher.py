@@ -38,6 +38,9 @@ UNFINISHED = "The change could not be finished here; the log says why."
 # The wall clock may be set back, and times of operations are on it: look at least this often.
 LONGEST_SLEEP_SECONDS = 60.0
 
+# How long to let changes gather before the journal is looked at.
+FLURRY_SECONDS = 0.05
+
 # A full disk refuses every transaction until somebody makes room.
 TROUBLE_SECONDS = 5.0
 
@@ -125,16 +128,24 @@ class Push:
         self._wanted = trio.Event()
         self._stuck = False
         await self._kit.health.reachable()
-        await self._kit.db.write(self._prepare)
-        sent = await self._pass(send)
-        if not sent and not self._running and not self._wanted.is_set():
-            sent = await self._break_ring(send)
+        if self._dangling or self._hurried:
+            await self._kit.db.write(self._prepare)
+        sent = 0
+        soonest = queue.next_due(self._kit.db)
+        # While everything rests, as during a copy of many files, there is nothing to go through.
+        if soonest is not None and soonest <= ops.now_ns():
+            sent = await self._pass(send)
+            if not sent and not self._running and not self._wanted.is_set():
+                sent = await self._break_ring(send)
         due = queue.next_due(self._kit.db, after_ns=ops.now_ns())
         self._stuck = not sent and not self._running and due is None
         self._tell()
         wait = LONGEST_SLEEP_SECONDS if due is None else max(0.0, (due - ops.now_ns()) / 10**9)
         with trio.move_on_after(min(wait, LONGEST_SLEEP_SECONDS)):
             await self._wanted.wait()
+            if not self._hurried:
+                # Changes come in flurries, and each one wakes us.
+                await trio.sleep(FLURRY_SECONDS)
 
     def _prepare(self, conn: Connection) -> None:
         for op in list(self._dangling):

@@ -184,9 +184,7 @@ def measure(bench: Bench) -> None:
     count = bench.creates
     rates = [count / seconds(partial(make_files, f / "new", count)) for f in (bench.drive, bench.plain)]
     bench.add("creates of files of 1 kB", "files/s", *rates)
-    bench.add(
-        "upload drain of them", "files/s", count / seconds(lambda: bench.cmsfs("sync"))
-    )
+    bench.add("upload drain of them", "files/s", count / seconds(lambda: bench.cmsfs("sync")))
     pid = bench.status()["pid"]
     fields = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
     bench.add("resident memory of the daemon, service included", "MB", int(fields["VmRSS"].split()[0]) / 1024)
