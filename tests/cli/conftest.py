@@ -1,0 +1,220 @@
+"""What a command line meets: a daemon's socket that answers, a server, a mountpoint."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import pydantic
+import pytest
+import trio
+
+from cmsfs import config, errors, mounts
+from cmsfs.models import control
+from cmsfs.service import demo, store
+
+Answers = Callable[[pydantic.BaseModel], list[pydantic.BaseModel | bytes]]
+
+
+class SpokenTo:
+    """Serves an account's control socket in a thread; `answers` says what comes back for a request."""
+
+    def __init__(self, account: str, answers: Answers) -> None:
+        paths = config.Paths(account)
+        paths.ensure()
+        self.account = account
+        self.requests: list[pydantic.BaseModel] = []
+        self._answers = answers
+        # A socket's path may have 107 bytes; through a descriptor of its folder any is short enough.
+        self._folder = os.open(paths.socket.parent, os.O_PATH)
+        self._socket = socket.socket(socket.AF_UNIX)
+        self._socket.bind(f"/proc/self/fd/{self._folder}/{paths.socket.name}")
+        self._socket.listen()
+        self._thread = threading.Thread(target=self._serve)
+        self._thread.start()
+
+    def _serve(self) -> None:
+        while True:
+            connection, _ = self._socket.accept()
+            with connection, connection.makefile("rb") as lines:
+                if not (line := lines.readline()):
+                    return
+                request = control.parse_request(line)
+                self.requests.append(request)
+                # Who asked may have gone before the last word.
+                with suppress(BrokenPipeError):
+                    for answer in self._answers(request):
+                        connection.sendall(answer if isinstance(answer, bytes) else control.encode(answer))
+
+    def close(self) -> None:
+        # A connection without a request is the thread's word to end.
+        with socket.socket(socket.AF_UNIX) as last:
+            last.connect(self._socket.getsockname())
+        self._thread.join()
+        self._socket.close()
+        os.close(self._folder)
+
+
+@pytest.fixture
+def spoken_to() -> Iterator[Callable[..., SpokenTo]]:
+    """`spoken_to(answers, account=..., mountpoint=..., pid=...)`: pings are answered already."""
+    opened: list[SpokenTo] = []
+
+    def start(
+        answers: Answers = lambda request: [],
+        *,
+        account: str = "default",
+        mountpoint: str = "/mnt/drive",
+        pid: int = 2**22 - 1,
+    ) -> SpokenTo:
+        def all_answers(request: pydantic.BaseModel) -> list[pydantic.BaseModel | bytes]:
+            if isinstance(request, control.Ping):
+                return [control.Pong(pid=pid, version="0.1.0", account=account, mountpoint=mountpoint)]
+            return answers(request)
+
+        opened.append(SpokenTo(account, all_answers))
+        return opened[-1]
+
+    yield start
+    for daemon in opened:
+        daemon.close()
+
+
+@dataclass(frozen=True)
+class Server:
+    """A running `cmsfs serve`."""
+
+    url: str
+    data: Path
+    process: subprocess.Popen[str]
+
+    @property
+    def credentials(self) -> dict[str, str]:
+        found: dict[str, str] = json.loads((self.data / "credentials.json").read_text(encoding="utf-8"))
+        return found
+
+    def stop(self) -> int:
+        self.process.send_signal(signal.SIGTERM)
+        self.process.communicate(timeout=20)
+        return self.process.returncode
+
+
+def _run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "cmsfs", *arguments], capture_output=True, text=True, check=False, timeout=60
+    )
+
+
+@pytest.fixture
+def cmsfs() -> Callable[..., subprocess.CompletedProcess[str]]:
+    """The command as a shell runs it."""
+    return _run
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Server]:
+    """The embedded service on a free port of this machine."""
+    data = tmp_path / "service"
+    process = subprocess.Popen(
+        [sys.executable, "-m", "cmsfs", "serve", "--data", data, "--port", "0", "--json"],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout
+    document = ""
+    while not document.endswith("}\n"):
+        line = process.stdout.readline()
+        assert line, "the server did not start"
+        document += line
+    server = Server(json.loads(document)["url"], data, process)
+    yield server
+    if process.poll() is None:
+        server.stop()
+    process.stdout.close()
+
+
+@pytest.fixture
+def account(private_folders: Path) -> Callable[..., Path]:
+    """`account(server, **settings)`: configures the default account for a server; the secret's file."""
+
+    def configure(server: Server, **settings: str) -> Path:
+        folder = private_folders / "config" / "cmsfs"
+        folder.mkdir(parents=True, exist_ok=True)
+        secret = folder / "secret"
+        secret.write_text(server.credentials["client_secret"])
+        values = {
+            "profile": "specification",
+            "base_url": server.url + "/2.0",
+            "upload_url": server.url + "/api/2.0",
+            "auth_url": server.url,
+            "client_id": server.credentials["client_id"],
+            "client_secret_file": str(secret),
+            "subject_id": server.credentials["user_id"],
+        } | settings
+        lines = [f"{key} = {json.dumps(value)}\n" for key, value in values.items()]
+        (folder / "config.toml").write_text("".join(lines), encoding="utf-8")
+        return secret
+
+    return configure
+
+
+@pytest.fixture
+def fuse() -> None:
+    """Skips the test where this user cannot mount."""
+    try:
+        mounts.require_fuse()
+    except errors.UserError as error:
+        pytest.skip(error.message)
+
+
+@pytest.fixture
+def mountpoint(tmp_path: Path) -> Iterator[Path]:
+    """An empty folder; whatever a test leaves mounted there goes, and its daemon with it."""
+    place = tmp_path / "drive"
+    place.mkdir()
+    yield place
+    if mounts.find(place):
+        _run("umount", "--force", "--drain", "0", place)
+    while mounts.find(place):
+        mounts.detach(place)
+
+
+@pytest.fixture
+def sample() -> None:
+    """The embedded service has its sample, as after a first `cmsfs demo`."""
+
+    async def fill() -> None:
+        async with store.open_store(config.service_data(config.load())) as opened:
+            await demo.ensure_sample(opened)
+
+    trio.run(fill)
+
+
+@pytest.fixture
+def leftovers(private_folders: Path, tmp_path: Path) -> Callable[[], list[str]]:
+    """What a command left running, mounted or listening."""
+
+    def find() -> list[str]:
+        marker = f"XDG_STATE_HOME={private_folders / 'state'}".encode()
+        found = []
+        for process in Path("/proc").glob("[0-9]*"):
+            try:
+                # Our own environment was another when this process started.
+                if marker in (process / "environ").read_bytes().split(b"\0"):
+                    found.append(f"process {process.name}")
+            except OSError:
+                continue  # it ended, or is another user's
+        found += [
+            f"mount {m.mountpoint}" for m in mounts.listing() if m.mountpoint.startswith(f"{tmp_path}/")
+        ]
+        found += [f"socket {path}" for path in config.Paths("any").runtime.glob("*.sock")]
+        return found
+
+    return find

@@ -1,0 +1,330 @@
+"""A whole drive but for the kernel, on an embedded service, with a network that the test can cut.
+
+`service` is the service with one empty account, `other` is somebody else's program working in the same
+account, `drive` is ours: every agent of `daemon.main`, built by it, started by the test as far as it needs.
+"""
+
+import hashlib
+import os
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import trio
+
+from cmsfs import config
+from cmsfs.auth import bearer, grants
+from cmsfs.client import embedded, multipart, retry, session
+from cmsfs.client.search import EVERYTHING
+from cmsfs.models import base, items, search, uploads
+from cmsfs.replica import tree
+from cmsfs.replica.changes import Change
+from cmsfs.replica.nodes import ROOT, Ino, Node
+from cmsfs.service import access, app, demo, store
+from cmsfs.service.store import Store
+from cmsfs.sqlite import Connection
+from daemon import main
+
+URL = "http://service.test"
+
+
+@dataclass
+class _Gate:
+    method: str
+    part: str
+    before: bool
+    arrived: trio.Event = field(default_factory=trio.Event)
+    go: trio.Event = field(default_factory=trio.Event)
+
+
+class Network(httpx.AsyncBaseTransport):
+    """The way to the service: it can be cut, lose an answer, or hold a request at a gate."""
+
+    def __init__(self, inner: httpx.AsyncBaseTransport) -> None:
+        self._inner = inner
+        self.is_down = False
+        self.requests: list[tuple[str, str]] = []
+        self._lost: list[tuple[str, str]] = []
+        self._gates: list[_Gate] = []
+
+    def lose_answer(self, method: str, part: str) -> None:
+        """The next request of this method, with this part in its path, is carried out, and nobody hears."""
+        self._lost.append((method, part))
+
+    def gate(self, method: str, part: str, *, before: bool = False) -> tuple[trio.Event, trio.Event]:
+        """The next such request waits after it was carried out, or `before`: (it waits, let it go)."""
+        gate = _Gate(method, part, before)
+        self._gates.append(gate)
+        return gate.arrived, gate.go
+
+    async def _wait(self, method: str, path: str, *, before: bool) -> None:
+        for gate in self._gates:
+            if gate.method == method and gate.part in path and gate.before is before:
+                self._gates.remove(gate)
+                gate.arrived.set()
+                await gate.go.wait()
+                return
+
+    def count(self, method: str, part: str) -> int:
+        return sum(1 for one, path in self.requests if one == method and part in path)
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        if self.is_down:
+            raise httpx.ConnectError("the cable is cut")
+        path = request.url.raw_path.decode()
+        self.requests.append((request.method, path))
+        await self._wait(request.method, path, before=True)
+        response = await self._inner.handle_async_request(request)
+        for lost in self._lost:
+            if lost[0] == request.method and lost[1] in path:
+                self._lost.remove(lost)
+                await response.aclose()
+                raise httpx.ReadError("the answer was lost")
+        await self._wait(request.method, path, before=False)
+        return response
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+
+class Remote:
+    """The account as another program sees and changes it."""
+
+    def __init__(self, client: session.Client, service: Store, user: int) -> None:
+        self.client = client
+        self.store = service
+        self.user = user
+
+    async def folder(self, name: str, parent: str = "0") -> str:
+        return (await self.client.folders.create(name, parent)).id
+
+    async def file(self, name: str, data: bytes = b"", parent: str = "0") -> str:
+        attributes = uploads.Attributes(name=name, parent=base.Reference(id=parent))
+        return (await self.client.uploads.new_file(attributes, _source(data), sha1=_sha1(data))).id
+
+    async def write(self, file_id: str, data: bytes) -> None:
+        await self.client.uploads.new_version(file_id, _source(data), sha1=_sha1(data))
+
+    async def find(self, name: str) -> items.Item:
+        """The one item of this name, wherever it is."""
+        found = [item for item in await self.everything() if item.name == name]
+        assert len(found) == 1, (name, [item.name for item in found])
+        return found[0]
+
+    async def read(self, name: str) -> bytes:
+        found = await self.find(name)
+        if not found.size:  # type: ignore[union-attr]
+            return b""
+        async with self.client.files.content(found.id) as chunks:
+            return b"".join([chunk async for chunk in chunks])
+
+    async def everything(self) -> list[items.Item]:
+        query = search.Query(query=EVERYTHING, ancestor_folder_ids=["0"], limit=200)
+        return [item async for item in self.client.search.entries(query)]
+
+    async def paths(self) -> list[str]:
+        """All paths, sorted; folders end in a slash."""
+        found = {(item.type, item.id): item for item in await self.everything()}
+
+        def path(item: items.Item) -> str:
+            above = found.get(("folder", item.parent.id)) if item.parent else None
+            return (path(above) if above else "") + (item.name or "") + ("/" if item.type == "folder" else "")
+
+        return sorted(path(item) for item in found.values())
+
+    async def versions(self, file_id: str) -> int:
+        sql = "SELECT count(*) AS n FROM version WHERE file = ?"
+        return int(self.store.read(sql, int(file_id))[0]["n"])
+
+
+class Drive:
+    """Our side: `agents` is what `daemon.main` built; calls are those of programs."""
+
+    def __init__(self, agents: main.Drive) -> None:
+        self.agents = agents
+        self.fs = agents.fs
+        self.db = agents.state.db
+        self.changes: list[Change] = []
+        self.changed = trio.Event()
+        agents.hub.subscribe(self._note)
+
+    def _note(self, changes: list[Change]) -> None:
+        self.changes += changes
+        self.changed.set()
+        self.changed = trio.Event()
+
+    async def ino(self, path: str) -> Ino:
+        found = ROOT
+        for name in path.strip("/").split("/"):
+            if name:
+                found = (await self.fs.lookup(found, name)).ino
+        return found
+
+    async def place(self, path: str) -> tuple[Ino, str]:
+        above, _, name = path.strip("/").rpartition("/")
+        return await self.ino(above), name
+
+    async def write(self, path: str, data: bytes) -> Ino:
+        """Write a file anew, as `cat > path` does."""
+        parent, name = await self.place(path)
+        node = tree.find_child(self.db, parent, name)
+        if node is None:
+            opened, made = await self.fs.create(parent, name, 0o644, os.O_WRONLY)
+            ino = made.ino
+        else:
+            ino = node.ino
+            opened = await self.fs.open(ino, os.O_WRONLY | os.O_TRUNC)
+        await self.fs.write(opened.fh, 0, data)
+        await self.fs.flush(opened.fh)
+        await self.fs.release(opened.fh)
+        return ino
+
+    async def read(self, path: str) -> bytes:
+        found = self.fs.getattr(await self.ino(path))
+        opened = await self.fs.open(found.ino, os.O_RDONLY)
+        try:
+            return await self.fs.read(opened.fh, 0, found.size + 1)
+        finally:
+            await self.fs.release(opened.fh)
+
+    async def mkdir(self, path: str) -> Ino:
+        return (await self.fs.mkdir(*await self.place(path), 0o755)).ino
+
+    async def rename(self, old: str, new: str, flags: int = 0) -> None:
+        await self.fs.rename(*await self.place(old), *await self.place(new), flags)
+
+    async def unlink(self, path: str) -> None:
+        await self.fs.unlink(*await self.place(path))
+
+    async def rmdir(self, path: str) -> None:
+        await self.fs.rmdir(*await self.place(path))
+
+    async def names(self, path: str = "") -> list[str]:
+        """What `ls` shows."""
+        fh = await self.fs.opendir(await self.ino(path))
+        try:
+            found: list[str] = []
+            after = 0
+            while entries := self.fs.readdir(fh, after):
+                found += [entry.name for entry in entries]
+                after = entries[-1].cookie
+            return sorted(found)
+        finally:
+            self.fs.releasedir(fh)
+
+    def node(self, ino: Ino) -> Node:
+        node = tree.find(self.db, ino)
+        assert node is not None
+        return node
+
+    def ops(self) -> list[tuple[str, str, str]]:
+        rows = self.db.rows("SELECT kind, state, ino FROM op ORDER BY seq")
+        return [(row["kind"], row["state"], tree.path(self.db, row["ino"])) for row in rows]
+
+    async def sync(self) -> None:
+        """What `cmsfs sync` does."""
+        with trio.fail_after(20):
+            await self.agents.sync()
+
+    async def poll(self) -> None:
+        with trio.fail_after(20):
+            await self.agents.pull.poll()
+
+
+def _source(data: bytes) -> multipart.Source:
+    return multipart.BytesSource(data)
+
+
+def _sha1(data: bytes) -> str:
+    return hashlib.sha1(data, usedforsecurity=False).hexdigest()
+
+
+def _fill(conn: Connection) -> int:
+    enterprise = demo.add_enterprise(conn, "Tests", now=1)
+    user = demo.add_user(conn, enterprise, "Ada Tester", "ada@example.com", role="admin", now=1)
+    conn.execute(
+        "INSERT INTO app (client_id, secret_hash, name, enterprise, service_user) VALUES (?, ?, ?, ?, ?)",
+        ("tests", access.hashed("secret"), "tests", enterprise, user["id"]),
+    )
+    return int(user["id"])
+
+
+@asynccontextmanager
+async def _client(transport: httpx.AsyncBaseTransport, user: int) -> AsyncIterator[session.Client]:
+    endpoints = session.Endpoints.of_server(URL)
+    # No waiting inside the client: what is repeated, and when, is the agents' story here.
+    policy = retry.Policy(attempts=2, connect_attempts=1, first_wait=0.0)
+    async with session.open_client(endpoints, transport=transport) as anonymous:
+        fetch = grants.client_credentials(
+            anonymous, "tests", "secret", subject_type="user", subject_id=str(user)
+        )
+        auth = bearer.BearerAuth(fetch)
+        async with session.open_client(endpoints, auth=auth, transport=transport, policy=policy) as client:
+            yield client
+
+
+@pytest.fixture
+async def service(tmp_path: Path) -> AsyncIterator[Store]:
+    async with store.open_store(tmp_path / "service") as opened:
+        yield opened
+
+
+@pytest.fixture
+async def user(service: Store) -> int:
+    return await service.write(_fill)
+
+
+@pytest.fixture
+async def network(service: Store, nursery: trio.Nursery) -> Network:
+    return Network(embedded.EmbeddedTransport(app.build(service), nursery))
+
+
+@pytest.fixture
+async def other(service: Store, user: int, nursery: trio.Nursery) -> AsyncIterator[Remote]:
+    transport = embedded.EmbeddedTransport(app.build(service), nursery)
+    async with _client(transport, user) as client:
+        yield Remote(client, service, user)
+
+
+@pytest.fixture
+def settings() -> config.Settings:
+    return config.Settings(settle_seconds=0, network_seconds=5)
+
+
+Starting = Callable[..., Any]
+
+
+@pytest.fixture
+def starting(network: Network, user: int, settings: config.Settings, tmp_path: Path) -> Starting:
+    """`async with starting() as drive`: the agents of a drive; leave and enter again for a restart."""
+
+    @asynccontextmanager
+    async def start(*, agents: tuple[str, ...] = ("health", "push", "fs")) -> AsyncIterator[Drive]:
+        settings.paths.ensure()
+        async with (
+            _client(network, user) as client,
+            main.open_state(settings) as state,
+            trio.open_nursery() as nursery,
+        ):
+            built = main.Drive(settings, tmp_path / "mnt", state, client, nursery)
+            await built.contact()
+            runs = {"push": built.push.run, "fs": built.fs.run, "pull": built.pull.run}
+            for name in agents:
+                if name == "health":
+                    nursery.start_soon(built.health.run, client.users.me)
+                else:
+                    nursery.start_soon(runs[name])
+            yield Drive(built)
+            nursery.cancel_scope.cancel()
+
+    return start
+
+
+@pytest.fixture
+async def drive(starting: Starting) -> AsyncIterator[Drive]:
+    async with starting() as started:
+        yield started

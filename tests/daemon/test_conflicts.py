@@ -1,0 +1,214 @@
+"""Conflicts: when both sides have changed, both are kept."""
+
+from typing import Any
+
+import trio
+
+from cmsfs.models import items
+
+
+async def test_two_new_files_of_one_name_are_both_kept(drive: Any, other: Any) -> None:
+    await drive.names()
+    await other.file("a.txt", b"theirs")
+    ino = await drive.write("a.txt", b"ours")
+    await drive.sync()
+    ours = [path for path in await other.paths() if path != "a.txt"]
+    assert len(ours) == 1
+    assert ours[0].startswith("a (conflicted copy of ")
+    assert await other.read("a.txt") == b"theirs"
+    assert await other.read(ours[0]) == b"ours"
+    assert await drive.names() == sorted(["a.txt", ours[0]])
+    assert drive.node(ino).name == ours[0]
+    assert await drive.read("a.txt") == b"theirs"
+
+
+async def test_two_new_files_of_one_name_and_content_are_one(drive: Any, other: Any) -> None:
+    await drive.names()
+    theirs = await other.file("a.txt", b"same")
+    ino = await drive.write("a.txt", b"same")
+    await drive.sync()
+    assert await other.paths() == ["a.txt"]
+    assert drive.node(ino).remote_id == theirs
+
+
+async def test_names_that_differ_in_case_clash(drive: Any, other: Any) -> None:
+    await drive.names()
+    await other.file("README", b"theirs")
+    await drive.write("readme", b"ours")
+    await drive.sync()
+    assert len(await other.paths()) == 2
+    assert await other.read("README") == b"theirs"
+
+
+async def test_two_new_folders_of_one_name_are_one(drive: Any, other: Any) -> None:
+    await drive.names()
+    docs = await other.folder("docs")
+    await other.file("theirs", b"t", parent=docs)
+    await drive.mkdir("docs")
+    await drive.write("docs/ours", b"o")
+    await drive.sync()
+    assert await other.paths() == ["docs/", "docs/ours", "docs/theirs"]
+    assert await drive.names("docs") == ["ours", "theirs"]
+
+
+async def test_a_folder_where_theirs_is_a_file(drive: Any, other: Any) -> None:
+    await drive.names()
+    await other.file("x", b"file")
+    await drive.mkdir("x")
+    await drive.write("x/inside", b"i")
+    await drive.sync()
+    assert await other.read("x") == b"file"
+    assert len([path for path in await other.paths() if path.endswith("/inside")]) == 1
+
+
+async def test_both_changed_the_content(drive: Any, other: Any) -> None:
+    ino = await drive.write("f.txt", b"base")
+    await drive.sync()
+    theirs = (await other.find("f.txt")).id
+    await other.write(theirs, b"theirs")
+    await drive.write("f.txt", b"ours")
+    await drive.sync()
+    assert await other.read("f.txt") == b"theirs"
+    assert (await other.find("f.txt")).id == theirs
+    ours = next(path for path in await other.paths() if path != "f.txt")
+    assert await other.read(ours) == b"ours"
+    assert drive.node(ino).name == ours
+    assert await drive.read("f.txt") == b"theirs"
+    assert await other.versions(theirs) == 2
+
+
+async def test_both_made_the_same_change(drive: Any, other: Any) -> None:
+    await drive.write("f", b"base")
+    await drive.sync()
+    theirs = (await other.find("f")).id
+    await other.write(theirs, b"new")
+    await drive.write("f", b"new")
+    await drive.sync()
+    assert await other.paths() == ["f"]
+    assert await other.versions(theirs) == 2
+
+
+async def test_renamed_there_and_written_here_is_both(drive: Any, other: Any) -> None:
+    await drive.write("f", b"base")
+    await drive.sync()
+    theirs = (await other.find("f")).id
+    await other.client.files.update(theirs, name="g")
+    await drive.write("f", b"ours")
+    await drive.sync()
+    await drive.poll()
+    assert await other.paths() == ["g"]
+    assert await other.read("g") == b"ours"
+    assert await drive.names() == ["g"]
+
+
+async def test_written_there_and_renamed_here_is_both(drive: Any, other: Any) -> None:
+    await drive.write("f", b"base")
+    await drive.sync()
+    theirs = (await other.find("f")).id
+    await other.write(theirs, b"theirs")
+    await drive.rename("f", "g")
+    await drive.sync()
+    assert await other.paths() == ["g"]
+    assert await other.read("g") == b"theirs"
+    assert await drive.read("g") == b"theirs"
+
+
+async def test_moved_on_both_sides_is_where_ours_went(drive: Any, other: Any) -> None:
+    await drive.write("f", b"x")
+    await drive.sync()
+    theirs = (await other.find("f")).id
+    await other.client.files.update(theirs, name="theirs")
+    await drive.rename("f", "ours")
+    await drive.sync()
+    await drive.poll()
+    assert await other.paths() == await drive.names() == ["ours"]
+
+
+async def test_deleted_there_and_written_here_is_a_new_file(drive: Any, other: Any) -> None:
+    await drive.write("f", b"base")
+    await drive.sync()
+    await other.client.files.delete((await other.find("f")).id)
+    await drive.write("f", b"ours")
+    await drive.sync()
+    assert await other.read("f") == b"ours"
+    assert drive.ops() == []
+
+
+async def test_deleted_here_and_written_there_comes_back(drive: Any, other: Any) -> None:
+    await drive.write("f", b"base")
+    await drive.sync()
+    await other.write((await other.find("f")).id, b"theirs")
+    await drive.unlink("f")
+    await drive.sync()
+    assert await other.paths() == await drive.names() == ["f"]
+    assert await drive.read("f") == b"theirs"
+
+
+async def test_deleted_here_and_renamed_there_is_deleted(drive: Any, other: Any) -> None:
+    await drive.write("f", b"base")
+    await drive.sync()
+    await other.client.files.update((await other.find("f")).id, name="g")
+    await drive.unlink("f")
+    await drive.sync()
+    assert await other.paths() == []
+
+
+async def test_a_folder_deleted_here_that_is_not_empty_there_comes_back(drive: Any, other: Any) -> None:
+    await drive.mkdir("d")
+    await drive.sync()
+    await other.file("new", b"n", parent=(await other.find("d")).id)
+    await drive.rmdir("d")
+    await drive.sync()
+    assert await other.paths() == ["d/", "d/new"]
+    assert await drive.names() == ["d"]
+    assert await drive.names("d") == ["new"]
+
+
+async def test_a_folder_deleted_there_is_made_anew_for_what_only_we_have(drive: Any, other: Any) -> None:
+    await drive.mkdir("d")
+    await drive.write("d/known", b"k")
+    await drive.sync()
+    await other.client.folders.delete((await other.find("d")).id, recursive=True)
+    await drive.write("d/ours", b"o")
+    await drive.sync()
+    assert await other.paths() == ["d/", "d/ours"]
+    assert await drive.names("d") == ["ours"]
+
+
+async def test_a_name_taken_there_sends_our_rename_aside(drive: Any, other: Any) -> None:
+    await drive.write("f", b"ours")
+    await drive.sync()
+    await other.file("g", b"theirs")
+    await drive.rename("f", "g")
+    await drive.sync()
+    assert await other.read("g") == b"theirs"
+    ours = next(path for path in await other.paths() if path != "g")
+    assert await other.read(ours) == b"ours"
+    assert await drive.names() == sorted(["g", ours])
+
+
+async def test_ours_that_a_poll_shows_before_its_answer_is_not_taken_for_theirs(
+    drive: Any, other: Any, network: Any
+) -> None:
+    await drive.names()
+    arrived, go = network.gate("POST", "/files/content")
+    await drive.write("f", b"one")
+    with trio.fail_after(5):
+        await arrived.wait()
+    await drive.write("f", b"two")
+    await drive.poll()
+    go.set()
+    await drive.sync()
+    assert await other.paths() == await drive.names() == ["f"]
+    assert await other.read("f") == b"two"
+
+
+async def test_a_shared_item_of_the_trash_is_not_brought_back_by_a_page(drive: Any, other: Any) -> None:
+    await drive.write("f", b"x")
+    await drive.sync()
+    before = await other.find("f")
+    assert isinstance(before, items.File)
+    await drive.unlink("f")
+    await drive.sync()
+    await drive.agents.incoming.apply([before])
+    assert await drive.names() == []

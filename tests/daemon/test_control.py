@@ -1,0 +1,127 @@
+"""The control socket: one request a connection, and callers that come and go."""
+
+import os
+import stat
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+from cmsfs import errors
+from cmsfs.cli import daemonctl
+from cmsfs.models import control
+from daemon import control as server
+
+
+@pytest.fixture
+async def path(drive: Any, tmp_path: Path, nursery: trio.Nursery) -> AsyncIterator[Path]:
+    # Longer than an address of a socket may be.
+    folder = tmp_path / ("long" * 30)
+    folder.mkdir()
+    async with server.listening(folder / "s.sock") as listener:
+        nursery.start_soon(drive.agents.server.serve, listener)
+        yield folder / "s.sock"
+
+
+async def ask(path: Path, request: Any) -> list[Any]:
+    """All answers, as the command line gets them."""
+    with trio.fail_after(20):
+        return await trio.to_thread.run_sync(
+            lambda: list(daemonctl.exchange(path, request)), abandon_on_cancel=True
+        )
+
+
+async def test_a_ping_is_answered_with_who_we_are(path: Path, tmp_path: Path) -> None:
+    assert await ask(path, control.Ping()) == [
+        control.Pong(
+            pid=os.getpid(),
+            version=(await ask(path, control.Ping()))[0].version,
+            account="default",
+            mountpoint=str(tmp_path / "mnt"),
+        )
+    ]
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+async def test_the_status_tells_of_the_queue(path: Path, drive: Any, other: Any, network: Any) -> None:
+    await other.file("f", b"x")
+    await drive.names()
+    arrived, go = network.gate("POST", "/files/content")
+    await drive.write("large", b"y" * 1000)
+    with trio.fail_after(5):
+        await arrived.wait()
+    (status,) = await ask(path, control.GetStatus())
+    assert status.health.state == "online"
+    assert status.listing == control.Listing(state="complete", items=2)
+    assert (status.queue.running, status.queue.bytes_pending) == (1, 1000)
+    (op,) = status.queue.ops
+    assert (op.path, op.kind, op.state, op.size) == ("/large", "upload", "running", 1000)
+    assert status.requests["listing"] == 1
+    go.set()
+    await drive.sync()
+
+
+async def test_a_sync_tells_of_progress_and_ends_when_all_is_up(path: Path, drive: Any, other: Any) -> None:
+    await drive.write("f", b"x")
+    answers = await ask(path, control.Sync())
+    assert answers[-1] == control.Done()
+    assert all(isinstance(answer, control.Progress) for answer in answers[:-1])
+    assert await other.paths() == ["f"]
+
+
+async def test_a_caller_that_hangs_up_ends_its_sync_and_nothing_else(
+    path: Path, drive: Any, network: Any
+) -> None:
+    arrived, go = network.gate("POST", "/files/content")
+    await drive.write("f", b"x")
+    stream = await trio.open_unix_socket(f"/proc/self/fd/{os.open(path.parent, os.O_PATH)}/{path.name}")
+    await stream.send_all(control.encode(control.Sync()))
+    with trio.fail_after(5):
+        await stream.receive_some()
+        await arrived.wait()
+        await stream.aclose()
+        await drive.agents.server.finished(5)
+    go.set()
+    await drive.sync()
+    assert (await ask(path, control.Ping()))[0].pid == os.getpid()
+
+
+@pytest.mark.parametrize("line", [b"nonsense\n", b"{}\n", b'{"kind": "dance"}\n', b"\xff\n", b""])
+async def test_nonsense_is_answered_and_disturbs_nobody(path: Path, line: bytes) -> None:
+    stream = await trio.open_unix_socket(f"/proc/self/fd/{os.open(path.parent, os.O_PATH)}/{path.name}")
+    async with stream:
+        if line:
+            await stream.send_all(line)
+        else:
+            await stream.send_eof()
+        with trio.fail_after(5):
+            answer = control.parse_answer(await stream.receive_some())
+    assert isinstance(answer, control.Failure)
+    assert await ask(path, control.Ping())
+
+
+async def test_a_poll_brings_what_others_did(path: Path, drive: Any, other: Any) -> None:
+    await drive.names()
+    await other.file("new", b"x")
+    assert await ask(path, control.Poll()) == [control.Done()]
+    assert await drive.names() == ["new"]
+
+
+async def test_a_poll_without_a_network_says_so(path: Path, network: Any) -> None:
+    network.is_down = True
+    with pytest.raises(errors.UserError, match="cannot be reached"):
+        await ask(path, control.Poll())
+
+
+async def test_a_stop_is_refused_while_files_are_open_unless_forced(path: Path, drive: Any) -> None:
+    opened, _ = await drive.fs.create(1, "f", 0o644, os.O_WRONLY)
+    with pytest.raises(errors.UserError, match="open on the drive"):
+        await ask(path, control.Stop())
+    assert not drive.agents.ending.wanted.is_set()
+    await drive.fs.release(opened.fh)
+    drive.agents.ending.done.set()
+    assert (await ask(path, control.Stop(drain_seconds=7)))[-1].kind == "done"
+    assert drive.agents.ending.wanted.is_set()
+    assert drive.agents.ending.drain_seconds == 7

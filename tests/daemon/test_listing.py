@@ -1,0 +1,170 @@
+"""Listing: everything below a folder becomes known, and only what is known goes away."""
+
+import errno
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+
+from cmsfs.replica import tree
+from cmsfs.replica.nodes import ROOT
+from cmsfs.service import items as service_items
+from cmsfs.service.kinds import Kind
+from cmsfs.service.store import Store
+from cmsfs.sqlite import Connection
+from daemon import windows
+
+
+async def fill(service: Store, user: int, count: int, *, created: Callable[[int], int]) -> None:
+    """`count` empty files at the root, made by the service's own hand, for speed."""
+
+    def txn(conn: Connection) -> None:
+        owner = conn.execute("SELECT * FROM user WHERE id = ?", (user,)).fetchone()
+        root = service_items.find(conn, owner["root"])
+        sha1 = "da39a3ee5e6b4b0d3255bfef95601890afd80709"
+        for number in range(count):
+            new = service_items.New(Kind.FILE, f"file {number:06}", 0, sha1)
+            service_items.insert(conn, root, new, by=user, now=created(number))
+
+    await service.write(txn)
+
+
+async def test_a_small_folder_takes_one_request_and_knows_all_below(drive: Any, other: Any) -> None:
+    docs = await other.folder("docs")
+    deep = await other.folder("deep", docs)
+    await other.file("f", b"x", parent=deep)
+    assert await drive.names() == ["docs"]
+    assert await drive.names("docs/deep") == ["f"]
+    assert drive.agents.health.requests["listing"] == 1
+    assert await drive.read("docs/deep/f") == b"x"
+
+
+async def test_ten_thousand_items_and_more_come_in_windows(
+    drive: Any, service: Store, user: int, network: Any
+) -> None:
+    await fill(service, user, 12_345, created=lambda number: 10**15 + number * 1000)
+    assert len(await drive.names()) == 12_345
+    offsets = [path for method, path in network.requests if method == "GET" and "/search" in path]
+    assert all(int(path.partition("&offset=")[2].partition("&")[0] or 0) <= 10_000 for path in offsets)
+    assert any("created_at_range" in path for path in offsets)
+    assert tree.is_listed(drive.db, ROOT)
+
+
+async def test_items_made_at_one_moment_are_listed_as_far_as_they_can_be(
+    drive: Any, service: Store, user: int
+) -> None:
+    await fill(service, user, 10_500, created=lambda number: 10**15)
+    # 10,000 is the largest offset, 200 the largest page.
+    assert len(await drive.names()) == 10_200
+
+
+async def test_many_pages_come_folders_first(drive: Any, other: Any, service: Store, user: int) -> None:
+    await fill(service, user, 450, created=lambda number: 10**15 + number)
+    docs = await other.folder("docs")
+    await other.file("inside", b"i", parent=docs)
+    assert len(await drive.names()) == 451
+    assert await drive.names("docs") == ["inside"]
+
+
+async def test_what_a_listing_does_not_show_goes_away(drive: Any, other: Any) -> None:
+    docs = await other.folder("docs")
+    gone = await other.file("gone", b"g", parent=docs)
+    await other.file("stays", b"s", parent=docs)
+    assert await drive.names("docs") == ["gone", "stays"]
+    await other.client.files.delete(gone)
+    ino = await drive.ino("docs")
+    await drive.db.write(lambda conn: tree.mark_unlisted(conn, ino))
+    assert await drive.names("docs") == ["stays"]
+
+
+async def test_our_unsent_files_survive_a_listing(drive: Any, other: Any, network: Any) -> None:
+    await drive.names()
+    network.is_down = True
+    await drive.write("ours", b"o")
+    network.is_down = False
+    await drive.db.write(lambda conn: tree.mark_unlisted(conn, ROOT))
+    await drive.agents.health.reachable()
+    assert "ours" in await drive.names()
+
+
+async def test_callers_of_one_folder_share_a_listing_and_one_above_counts(
+    drive: Any, other: Any, network: Any
+) -> None:
+    docs = await other.folder("docs")
+    await other.file("f", b"x", parent=docs)
+    await drive.names()
+    ino = await drive.ino("docs")
+
+    def unlist(conn: Connection) -> None:
+        tree.mark_unlisted(conn, ROOT)
+        tree.mark_unlisted(conn, ino)
+
+    await drive.db.write(unlist)
+    before = drive.agents.health.requests["listing"]
+    arrived, go = network.gate("GET", "/search")
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(drive.agents.hydrate.listing, ROOT)
+        await arrived.wait()
+        nursery.start_soon(drive.agents.hydrate.listing, ROOT)
+        nursery.start_soon(drive.agents.hydrate.listing, ino)
+        await trio.testing.wait_all_tasks_blocked(0.05)
+        go.set()
+    assert drive.agents.health.requests["listing"] == before + 1
+
+
+async def test_an_item_that_leaves_during_a_listing_makes_it_unstable(
+    drive: Any, other: Any, service: Store, user: int, network: Any
+) -> None:
+    await fill(service, user, 450, created=lambda number: 10**15 + number)
+    arrived, go = network.gate("GET", "offset=200", before=True)
+    taken: list[int] = []
+
+    async def take(page: Any) -> None:
+        taken.append(len(page))
+
+    found: list[windows.Found] = []
+
+    async def enumerate_all() -> None:
+        lister = drive.agents.hydrate._lister
+        found.append(await lister._enumerate("0", take))
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(enumerate_all)
+        await arrived.wait()
+        await other.client.files.delete((await other.find("file 000000")).id)
+        go.set()
+    assert not found[0].stable
+
+
+async def test_offline_is_told_at_once_and_known_folders_keep_working(
+    drive: Any, other: Any, network: Any
+) -> None:
+    await other.file("f", b"x")
+    await drive.names()
+    network.is_down = True
+    drive.agents.health.suspect()
+    with trio.fail_after(5):
+        while drive.agents.health.can_ask:
+            await drive.agents.health.changed()
+    assert await drive.names() == ["f"]
+    await drive.db.write(lambda conn: tree.mark_unlisted(conn, ROOT))
+    with pytest.raises(OSError, match="Network is down") as caught:
+        await drive.names()
+    assert caught.value.errno == errno.ENETDOWN
+    network.is_down = False
+    with trio.fail_after(10):
+        await drive.agents.health.reachable()
+    assert await drive.names() == ["f"]
+
+
+async def test_a_restart_asks_for_no_listing(starting: Any, other: Any) -> None:
+    await other.file("f", b"x")
+    async with starting() as drive:
+        assert await drive.names() == ["f"]
+    async with starting(agents=("health", "pull", "fs")) as drive:
+        assert await drive.names() == ["f"]
+        await drive.poll()
+        assert drive.agents.health.requests["listing"] == 0
+        assert drive.agents.health.requests["poll"] <= 4

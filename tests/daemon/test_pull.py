@@ -1,0 +1,120 @@
+"""Pull: what others do at the service, seen on the drive."""
+
+from typing import Any
+
+import trio
+
+from cmsfs.replica.changes import What
+
+
+async def test_changes_of_others_arrive(drive: Any, other: Any) -> None:
+    docs = await other.folder("docs")
+    kept = await other.file("kept", b"one", parent=docs)
+    gone = await other.file("gone", b"x", parent=docs)
+    assert await drive.names("docs") == ["gone", "kept"]
+    await other.write(kept, b"two!")
+    await other.client.files.delete(gone)
+    await other.file("new", b"n", parent=docs)
+    await other.client.files.update(kept, name="renamed")
+    await drive.poll()
+    assert await drive.names("docs") == ["new", "renamed"]
+    assert await drive.read("docs/renamed") == b"two!"
+    assert What.CONTENT in {change.what for change in drive.changes}
+    assert What.GONE in {change.what for change in drive.changes}
+
+
+async def test_a_poll_takes_two_requests_and_our_own_changes_are_no_news(drive: Any, other: Any) -> None:
+    await other.file("f", b"x")
+    await drive.names()
+    await drive.mkdir("d")
+    await drive.write("d/ours", b"o")
+    await drive.sync()
+    drive.changes.clear()
+    before = drive.agents.health.requests["poll"]
+    await drive.poll()
+    assert drive.agents.health.requests["poll"] == before + 2
+    assert drive.changes == []
+
+
+async def test_a_folder_that_comes_with_old_content_is_listed(drive: Any, other: Any) -> None:
+    await drive.names()
+    docs = await other.folder("docs")
+    await other.file("f", b"x", parent=docs)
+    await drive.poll()
+    assert drive.agents.hydrate.is_listing
+    await drive.agents.hydrate.listing(await drive.ino("docs"))
+    requests = drive.agents.health.requests["listing"]
+    assert await drive.names("docs") == ["f"]
+    assert drive.agents.health.requests["listing"] == requests
+
+
+async def test_a_deleted_folder_goes_with_everything_and_comes_back_with_it(drive: Any, other: Any) -> None:
+    docs = await other.folder("docs")
+    deep = await other.folder("deep", docs)
+    await other.file("f", b"x", parent=deep)
+    assert await drive.names("docs/deep") == ["f"]
+    await other.client.folders.delete(docs, recursive=True)
+    await drive.poll()
+    assert await drive.names() == []
+    await other.client.trash.restore("folder", docs)
+    await drive.poll()
+    assert await drive.names() == ["docs"]
+    assert await drive.names("docs/deep") == ["f"]
+    assert await drive.read("docs/deep/f") == b"x"
+
+
+async def test_a_file_restored_from_the_trash_comes_back(drive: Any, other: Any) -> None:
+    await drive.write("f", b"x")
+    await drive.sync()
+    number = (await other.find("f")).id
+    await drive.unlink("f")
+    await drive.sync()
+    await drive.poll()
+    await drive.poll()
+    await other.client.trash.restore("file", number)
+    await drive.poll()
+    assert await drive.names() == ["f"]
+    assert await drive.read("f") == b"x"
+
+
+async def test_what_is_moved_into_a_folder_that_others_delete_stays(drive: Any, other: Any) -> None:
+    await drive.mkdir("d")
+    await drive.write("f", b"x")
+    await drive.sync()
+    await other.client.folders.delete((await other.find("d")).id, recursive=True)
+    await drive.rename("f", "d/f")
+    await drive.poll()
+    await drive.sync()
+    assert await other.paths() == ["d/", "d/f"]
+    assert await drive.names("d") == ["f"]
+
+
+async def test_the_poll_goes_on_after_an_outage(starting: Any, other: Any, network: Any) -> None:
+    async with starting(agents=("health", "pull", "fs")) as drive:
+        await drive.names()
+        network.is_down = True
+        drive.agents.pull.poke()
+        with trio.fail_after(5):
+            while drive.agents.health.can_ask:
+                await drive.agents.health.changed()
+        await other.file("f", b"x")
+        network.is_down = False
+        with trio.fail_after(15):
+            while not drive.changes:
+                await drive.changed.wait()
+        assert await drive.names() == ["f"]
+
+
+async def test_changes_during_a_long_absence_arrive_at_the_next_start(starting: Any, other: Any) -> None:
+    kept = await other.file("kept", b"one")
+    gone = await other.file("gone", b"x")
+    async with starting() as drive:
+        assert await drive.names() == ["gone", "kept"]
+    await other.write(kept, b"two")
+    await other.client.files.delete(gone)
+    await other.file("new", b"n")
+    async with starting(agents=("health", "fs")) as drive:
+        await drive.poll()
+        assert await drive.names() == ["kept", "new"]
+        assert await drive.read("kept") == b"two"
+        assert drive.agents.health.requests["listing"] == 0

@@ -1,0 +1,67 @@
+"""What the documents say exists."""
+
+import re
+from pathlib import Path
+
+import click
+import pytest
+
+from cmsfs.cli import main
+
+ROOT = Path(__file__).parents[2]
+DOCUMENTS = sorted(
+    path
+    for folder in (".", "cmsfs", "daemon", "packaging", "systemd")
+    for path in (ROOT / folder).glob("*.md" if folder == "." else "**/*.md")
+)
+
+
+def _name(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def _commands(text: str) -> set[tuple[str, ...]]:
+    """The words after `cmsfs` where it stands as a command: in code spans and code blocks."""
+    code = re.findall(r"```.*?```|`[^`\n]+`|^ {4,}.*$", text, flags=re.S | re.M)
+    return {
+        tuple(found) for block in code for found in re.findall(r"\bcmsfs ([a-z]+)((?: --[a-z-]+)?)", block)
+    }
+
+
+def _command(name: str) -> click.Command:
+    command = main.cli.get_command(click.Context(main.cli), name)
+    assert command
+    return command
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=_name)
+def test_its_links_lead_somewhere(document: Path):
+    for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", document.read_text(encoding="utf-8")):
+        if "://" not in target:
+            assert (document.parent / target).exists(), target
+
+
+def test_the_commands_of_the_readme_exist():
+    found = _commands((ROOT / "README.md").read_text(encoding="utf-8"))
+    assert found
+    for name, option in found:
+        assert name in main.COMMANDS
+        command = _command(name)
+        if option:
+            known = {opt for param in command.params if isinstance(param, click.Option) for opt in param.opts}
+            assert option.strip() in known, (name, option)
+
+
+def test_the_readme_begins_with_the_two_commands():
+    top = (ROOT / "README.md").read_text(encoding="utf-8")[:1500]
+    assert "./packaging/run" in top
+    assert "./packaging/test" in top
+
+
+def test_every_command_says_what_it_does():
+    for name in main.COMMANDS:
+        command = _command(name)
+        assert command.help, name
+        for param in command.params:
+            if isinstance(param, click.Option):
+                assert param.help, (name, param.name)
