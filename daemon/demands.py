@@ -67,10 +67,12 @@ class Demand:
     async def wait(self, seconds: float) -> None:
         """Return when it is met; raise what it ended with, or `TimeoutError` after `seconds` without
         progress of the work.  Cancelled: the work goes on."""
+        came = trio.current_time()
         while not self._done.is_set():
-            with trio.move_on_at(self.work.at + seconds):
+            deadline = max(came, self.work.at) + seconds
+            with trio.move_on_at(deadline):
                 await self._done.wait()
-            if not self._done.is_set() and trio.current_time() >= self.work.at + seconds:
+            if not self._done.is_set() and deadline >= max(came, self.work.at) + seconds:
                 raise oserrors.oserror(errno.ETIMEDOUT, f"no progress for {seconds:g} s")
         if self.error is not None:
             # A new object for every waiter: a traceback grows on the one that is raised.

@@ -31,11 +31,13 @@ class Dirty:
         self._adopting: Counter[str] = Counter()  # a file is being moved in right now
 
     async def adopt(self, sha1: str, size: int, path: Path) -> None:
-        """Make a finished file the dirty content; it and its name are on the disk when this returns.
+        """Make a finished file, whose bytes are on the disk, the dirty content.
 
-        `path` is gone afterwards.  The caller records the row next, without another await between:
-        `settle` relies on standing behind it in the queue of writes.  Cancelled: nothing has happened,
-        or everything.  May be repeated after a crash: a file that was moved already is fine.
+        `path` is gone afterwards.  The new name is not fsynced: whoever makes the row durable fsyncs the
+        folder first (`journal.durability` does both, for many files at once).  The caller records the row
+        next, without another await between: `settle` relies on standing behind it in the queue of writes.
+        Cancelled: nothing has happened, or everything.  May be repeated after a crash: a file that was
+        moved already is fine.
         """
         target = self._files.dirty(sha1)
         row = rows.find(self._db, sha1)
@@ -136,8 +138,4 @@ def _move_in(path: Path, target: Path, size: int, here: bool) -> None:
         # Two files with the same bytes: the one that is recorded is not touched.
         path.unlink()
         return
-    files.sync(path)
     path.rename(target)
-    files.sync(target.parent)
-    if path.parent != target.parent:
-        files.sync(path.parent)

@@ -13,6 +13,7 @@ import os
 import time
 from pathlib import Path
 from sqlite3 import Connection
+from weakref import WeakValueDictionary
 
 import trio
 
@@ -27,7 +28,10 @@ THREAD_FROM = 128 * 1024
 class Draft:
     """The draft of one node.  `Drafts` hands them out, one object for a draft at a time."""
 
-    def __init__(self, draft_id: int, ino: Ino, path: Path, base: tuple[str, int] | None) -> None:
+    def __init__(
+        self, draft_id: int, ino: Ino, path: Path, base: tuple[str, int] | None, busy: set[Ino] | None = None
+    ) -> None:
+        self._busy = set() if busy is None else busy
         self.id = draft_id
         self.ino = ino
         self.path = path
@@ -50,6 +54,14 @@ class Draft:
         self._fd: int | None = None
         self._users = 0
         self._recorded = -1
+
+    def count_writers(self, by: int) -> None:
+        """More or fewer handles are open for writing; while there are any, the draft is not sealed."""
+        self.writers += by
+        if self.writers > 0:
+            self._busy.add(self.ino)
+        else:
+            self._busy.discard(self.ino)
 
     # ---- file descriptor: open while anybody reads, writes or seals ----
 
@@ -187,7 +199,10 @@ class Drafts:
     def __init__(self, db: Database, root: Path) -> None:
         self._db = db
         self.root = root
-        self._live: dict[int, Draft] = {}
+        # Whoever uses a draft keeps it in memory; all others are as their rows say.
+        self._live: WeakValueDictionary[int, Draft] = WeakValueDictionary()
+        # Nodes whose drafts are open for writing; read from other threads too, which a set allows.
+        self.busy: set[Ino] = set()
 
     def path(self, draft_id: int) -> Path:
         return self.root / f"{draft_id}.draft"
@@ -209,7 +224,7 @@ class Drafts:
 
     def started(self, draft_id: int, ino: Ino, base: tuple[str, int] | None) -> Draft:
         """The draft whose row was just committed."""
-        draft = Draft(draft_id, ino, self.path(draft_id), base)
+        draft = Draft(draft_id, ino, self.path(draft_id), base, self.busy)
         draft._recorded = draft.generation
         self._live[draft_id] = draft
         return draft
@@ -224,7 +239,7 @@ class Drafts:
         if row is None:
             return None
         base = (row["base_sha1"], row["base_total"]) if row["base_sha1"] is not None else None
-        draft = Draft(draft_id, row["ino"], self.path(draft_id), base)
+        draft = Draft(draft_id, row["ino"], self.path(draft_id), base, self.busy)
         draft.base_size, draft.size = row["base_size"], row["size"]
         draft.extents = Extents.from_json(row["extents"])
         draft._recorded = draft.generation
@@ -243,9 +258,7 @@ class Drafts:
 
     def is_busy(self, ino: Ino) -> bool:
         """Whether the node's draft is open for writing."""
-        row = self._db.row("SELECT draft FROM node WHERE ino = ?", ino)
-        draft = self._live.get(row["draft"]) if row and row["draft"] is not None else None
-        return draft is not None and draft.writers > 0
+        return ino in self.busy
 
     @staticmethod
     def delete(conn: Connection, draft_id: int) -> None:
@@ -260,10 +273,6 @@ class Drafts:
             draft.dropped = True
             draft.replaced.set()
         return self.path(draft_id)
-
-    def live(self) -> list[Draft]:
-        """The drafts that somebody holds in memory."""
-        return list(self._live.values())
 
 
 def _pwrite_all(fd: int, data: bytes | memoryview, offset: int) -> None:

@@ -60,8 +60,8 @@ class GroupCommit:
         group, self._recorded = [d for d in self._recorded.values() if not d.dropped], {}
         unlinks, self._unlinks = self._unlinks, []
         await self._fsync_all(group)
-        if group:
-            await trio.to_thread.run_sync(fsync_folder, self._root)
+        # Names before the rows that speak of them: new drafts, and drafts that became content.
+        await trio.to_thread.run_sync(fsync_folder, self._root)
         await self._sync_log()
         if unlinks:
             await trio.to_thread.run_sync(_unlink_all, unlinks)
@@ -84,7 +84,7 @@ class GroupCommit:
         if draft is not None and not draft.dropped:
             await draft.fsync()
             self._recorded.pop(draft.id, None)
-            await trio.to_thread.run_sync(fsync_folder, self._root)
+        await trio.to_thread.run_sync(fsync_folder, self._root)
         await self._sync_log()
 
     async def _sync_log(self) -> None:

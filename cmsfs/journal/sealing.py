@@ -30,6 +30,10 @@ class Sealed:
     size: int
 
 
+class _Dropped(Exception):
+    """The file was deleted while its draft was on its way to being content."""
+
+
 class Sealer:
     """Turns drafts into content."""
 
@@ -43,7 +47,8 @@ class Sealer:
         self._fetcher = fetcher
 
     async def seal(self, draft: Draft) -> Sealed | None:
-        """Make the draft content of its node and return what it became; None if it is being written again.
+        """Make the draft content of its node and return what it became; None if it is being written again
+        or was dropped.
 
         Cancelled: the draft is as it was and may be sealed again.  Raises what fetching the base raises.
         """
@@ -63,6 +68,8 @@ class Sealer:
             with trio.CancelScope(shield=True):
                 await self._commit(draft, sha1)
             return Sealed(sha1, draft.size)
+        except _Dropped:
+            return None
         finally:
             draft.release()
 
@@ -100,7 +107,7 @@ class Sealer:
             "SELECT sha1 FROM node WHERE ino = ? AND draft = ?", (draft.ino, draft.id)
         ).fetchone()
         if row is None:
-            raise KeyError(draft.id)
+            raise _Dropped
         if size:
             self._blocks.record_dirty(conn, sha1, size)
         conn.execute("UPDATE node SET sha1 = ?, size = ? WHERE ino = ?", (sha1, size, draft.ino))

@@ -71,7 +71,7 @@ class OpenFile:
         """From now on the file is this draft."""
         draft.acquire()
         self._draft = draft
-        draft.writers += self.writers
+        draft.count_writers(self.writers)
         if draft.base_sha1 is not None:
             self._hold(draft.base_sha1, draft.base_total)
 
@@ -86,14 +86,14 @@ class OpenFile:
         if writable:
             self.writers += 1
             if (draft := self.draft) is not None:
-                draft.writers += 1
+                draft.count_writers(1)
 
     def closed(self, *, writable: bool) -> None:
         self.handles -= 1
         if writable:
             self.writers -= 1
             if (draft := self.draft) is not None:
-                draft.writers -= 1
+                draft.count_writers(-1)
         if not self.handles:
             for sha1, _ in self._held:
                 self._blocks.close(sha1)

@@ -148,20 +148,21 @@ class Push:
                 await trio.sleep(FLURRY_SECONDS)
 
     def _prepare(self, conn: Connection) -> None:
+        # In the writer's thread, while a worker may add to the list: what came after the look stays.
         for op in list(self._dangling):
-            queue.retry(
-                conn, op, not_before_ns=ops.now_ns() + wait_ns(op.attempts), error="The disk refused."
-            )
-        self._dangling.clear()
+            queue.retry(conn, op, not_before_ns=ops.now_ns() + wait_ns(op.attempts), error=UNFINISHED)
+            self._dangling.remove(op)
         if self._hurried:
             queue.end_settling(conn, now_ns=ops.now_ns())
 
     async def _pass(self, send: "trio.MemorySendChannel[_Job]") -> int:
         """Go through what is due once, in order; how many were handed to a worker."""
         sent = after = 0
-        while page := queue.candidates(self._kit.db, now_ns=ops.now_ns(), after=after):
+        page: list[ops.Op] = []
+        while page := page or queue.candidates(self._kit.db, now_ns=ops.now_ns(), after=after):
             task = await self._claim_first(page)
             after = task.op.seq if task is not None else page[-1].seq
+            page = [op for op in page if op.seq > after]
             if task is not None:
                 sent += 1
                 await self._hand_over(send, _Job(task, PERFORM[task.op.kind]))
@@ -176,12 +177,12 @@ class Push:
                 await self._moved.wait()
 
     async def _claim_first(self, page: list[ops.Op]) -> queue.Task | None:
-        # Taken here and now: what becomes busy after this is noticed when it is sealed.
-        busy = {draft.ino for draft in self._kit.drafts.live() if draft.writers > 0}
+        # What becomes busy after this is noticed when it is sealed.
+        is_busy = self._kit.drafts.is_busy
 
         def txn(conn: Connection) -> queue.Task | None:
             for op in page:
-                if (task := queue.claim(conn, op.seq, busy=busy.__contains__)) is not None:
+                if (task := queue.claim(conn, op.seq, busy=is_busy)) is not None:
                     return task
             return None
 
