@@ -43,6 +43,9 @@ IN_USE_SECONDS = 60.0
 
 ATTEMPTS = 3
 
+# How long a listing takes the place of polls.
+LISTING_SECONDS = 30.0
+
 # While thousands of changes of our own come back with every poll, a poll takes seconds; the drive has other
 # things to do in nine tenths of its time.
 MOST_OF_THE_TIME = 9
@@ -76,6 +79,7 @@ class Pull:
         self._wanted = trio.Event()
         self._polling = trio.Lock()
         self.last: datetime | None = None
+        self._polled_at = trio.current_time()
         self._took = 0.0
 
     async def begin(self) -> None:
@@ -97,7 +101,8 @@ class Pull:
         while True:
             await self._health.reachable()
             try:
-                await self.poll()
+                if not self._is_superfluous():
+                    await self.poll()
             except errors.RemoteError as error:
                 log.info("remote changes could not be looked for: %s", error)
             with trio.move_on_after(max(self._interval(), MOST_OF_THE_TIME * self._took)):
@@ -107,6 +112,10 @@ class Pull:
     def poke(self) -> None:
         """Poll at once."""
         self._wanted.set()
+
+    def _is_superfluous(self) -> bool:
+        """Whether a listing is telling all this at the moment; one that takes long tells it too late."""
+        return self._hydrate.is_listing and trio.current_time() - self._polled_at < LISTING_SECONDS
 
     def _interval(self) -> float:
         if self._is_used():
@@ -123,7 +132,8 @@ class Pull:
                 if await self._once():
                     break
             self.last = datetime.now(UTC)
-        self._took = trio.current_time() - began
+        self._polled_at = trio.current_time()
+        self._took = self._polled_at - began
 
     async def _once(self) -> bool:
         """Whether both results were stable, and the cursors moved."""

@@ -95,7 +95,12 @@ class Remote:
     size: int
     mtime_ns: int
     trashed: bool
-    json: str
+    item: items.Item
+
+    @property
+    def json(self) -> str:
+        """The item as the tree keeps it.  Made when it is asked for: most items that come are no news."""
+        return self.item.model_dump_json(exclude_none=True)
 
 
 def remote_from_item(item: items.Item) -> Remote:
@@ -117,7 +122,7 @@ def remote_from_item(item: items.Item) -> Remote:
         size=_size(item, kind),
         mtime_ns=_nanoseconds(modified),
         trashed=item.item_status not in (None, "active"),
-        json=item.model_dump_json(exclude_none=True),
+        item=item,
     )
 
 
