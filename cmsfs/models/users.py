@@ -1,4 +1,11 @@
-"""Users: the full form of the specification.  Fields that were not asked for may be absent."""
+"""Users: the full form of the specification, and the bodies that make and change them.
+
+Fields of a user that were not asked for may be absent; of an external user most are null.
+"""
+
+from typing import Annotated, Literal
+
+import pydantic
 
 from cmsfs.models.base import EnterpriseMini, Model, Size, Timestamp
 
@@ -44,3 +51,70 @@ class User(Model):
     enterprise: EnterpriseMini | None = None
     my_tags: list[str] | None = None
     external_app_user_id: str | None = None
+
+
+# The service's numbers are the database's.
+MAX_SPACE = 2**62
+
+Name = Annotated[str, pydantic.Field(min_length=1, max_length=50)]
+Login = Annotated[str, pydantic.Field(pattern=r"^[^@\s]+@[^@\s]+$", max_length=254)]
+# ISO 639-1, with the service's own additions: en, zh, x1, pt-BR.
+Language = Annotated[str, pydantic.Field(pattern=r"^[A-Za-z][A-Za-z0-9]([-_][A-Za-z0-9]{2,8})?$")]
+Address = Annotated[str, pydantic.Field(max_length=255)]
+Short = Annotated[str, pydantic.Field(max_length=100)]
+Space = Annotated[Size, pydantic.Field(ge=-1, le=MAX_SPACE)]
+Role = Literal["coadmin", "user"]
+Status = Literal["active", "inactive", "cannot_delete_edit", "cannot_delete_edit_upload"]
+
+
+class NewTrackingCode(Model):
+    type: Literal["tracking_code"] = "tracking_code"
+    name: str
+    value: Annotated[str, pydantic.Field(max_length=255)] = ""
+
+
+class UpdateUser(Model):
+    """What is not set stays as it is.  `enterprise` set to null lets the user go from the enterprise."""
+
+    name: Name | None = None
+    login: Login | None = None
+    external_app_user_id: Annotated[str, pydantic.Field(max_length=255)] | None = None
+    address: Address | None = None
+    job_title: Short | None = None
+    phone: Short | None = None
+    language: Language | None = None
+    timezone: Annotated[str, pydantic.Field(max_length=64)] | None = None
+    role: Role | None = None
+    status: Status | None = None
+    space_amount: Space | None = None
+    can_see_managed_users: bool | None = None
+    is_exempt_from_device_limits: bool | None = None
+    is_exempt_from_login_verification: bool | None = None
+    is_external_collab_restricted: bool | None = None
+    is_sync_enabled: bool | None = None
+    tracking_codes: Annotated[list[NewTrackingCode], pydantic.Field(max_length=100)] | None = None
+    notification_email: NotificationEmail | None = None
+    enterprise: None = None
+
+
+class NewUser(UpdateUser):
+    """`login` is required unless it is an app user."""
+
+    name: Name
+    is_platform_access_only: bool | None = None
+
+    @pydantic.model_validator(mode="after")
+    def _has_login(self) -> "NewUser":
+        if self.login is None and not self.is_platform_access_only:
+            raise ValueError("login is required unless is_platform_access_only is true")
+        return self
+
+
+class Users(Model):
+    """A page of users, in the form that `usemarker` chose."""
+
+    entries: list[User] = pydantic.Field(default_factory=list)
+    limit: int = 0
+    offset: int = 0
+    total_count: int = 0
+    next_marker: str | None = None

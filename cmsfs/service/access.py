@@ -226,6 +226,28 @@ def get_for_change(read: Read, call: Call, kind: Kind, wire_id: str) -> Row:
     return row
 
 
+def require_admin(caller: Caller) -> None:
+    """403 for who does not administer the enterprise."""
+    if caller.role not in ("admin", "coadmin"):
+        raise problems.Refused(403, "forbidden", "This needs an administrator of the enterprise.")
+
+
+def get_user(read: Read, caller: Caller, wire_id: str, *, name: str = "user") -> Row:
+    """A user of the caller's enterprise; 404 if there is none with this id."""
+    found = read("SELECT * FROM user WHERE id = ? AND enterprise = ?", parse_id(wire_id), caller.enterprise)
+    if not found:
+        raise problems.not_found(name, wire_id)
+    return found[0]
+
+
+def find_enterprise_item(read: Read, caller: Caller, kind: Kind, wire_id: str) -> Row | None:
+    """An item of anybody in the caller's enterprise, in whatever state: for administrators only."""
+    number = caller.root if wire_id == names.ROOT_ID and kind is Kind.FOLDER else parse_id(wire_id)
+    sql = "SELECT item.* FROM item JOIN user ON user.id = item.owner WHERE item.id = ? AND kind = ?"
+    found = read(f"{sql} AND enterprise = ?", number, kind, caller.enterprise)
+    return found[0] if found else None
+
+
 def visible_sql(caller: Caller, *, enterprise: bool = False) -> tuple[str, list[Any]]:
     """The condition on `item` that holds for what the caller may see, and its arguments."""
     if enterprise:

@@ -10,7 +10,24 @@ from collections.abc import Sequence
 
 from starlette import routing, types
 
-from cmsfs.service import files, folders, problems, search, tokens, trash, uploads, users, web_links
+from cmsfs.service import (
+    exemptions,
+    files,
+    folders,
+    legal_hold_assignments,
+    legal_holds,
+    metadata,
+    metadata_templates,
+    problems,
+    retention,
+    retention_assignments,
+    search,
+    tokens,
+    trash,
+    uploads,
+    users,
+    web_links,
+)
 from cmsfs.service.store import Store
 
 # More particular paths come before those with an id in the same place.
@@ -22,6 +39,13 @@ API = [
     *web_links.routes,
     *trash.routes,
     *users.routes,
+    *legal_holds.routes,
+    *legal_hold_assignments.routes,
+    *retention.routes,
+    *retention_assignments.routes,
+    *metadata_templates.routes,
+    *metadata.routes,
+    *exemptions.routes,
 ]
 
 

@@ -17,11 +17,9 @@ from sqlite3 import Connection, Row
 import trio
 
 from cmsfs import errors
-from cmsfs.service import access, blobs, fields, files, items, samples, trash
+from cmsfs.service import access, blobs, files, items, samples, trash, users
 from cmsfs.service.kinds import Kind
 from cmsfs.service.store import Store
-
-GIB = 1024**3
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,21 +114,7 @@ def add_user(
     conn: Connection, enterprise: int, name: str, login: str | None, *, role: str = "user", now: int
 ) -> Row:
     """Make a user with an empty root folder."""
-    cursor = conn.execute(
-        "INSERT INTO user (enterprise, name, login, role, space_amount, max_upload_size, created_at,"
-        " modified_at, enterprise_content) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        (enterprise, name, login, role, 100 * GIB, 50 * GIB, now, now, role == "admin"),
-    )
-    number = cursor.lastrowid
-    root = conn.execute(
-        "INSERT INTO item (kind, owner, path, name, name_key, status, created_at, modified_at,"
-        " content_created_at, content_modified_at, created_by, modified_by)"
-        " VALUES (0, ?1, '/', ?2, '', 3, ?3, ?3, ?3, ?3, ?1, ?1)",
-        (number, fields.ROOT_NAME, now),
-    )
-    conn.execute("UPDATE user SET root = ? WHERE id = ?", (root.lastrowid, number))
-    row: Row = conn.execute("SELECT * FROM user WHERE id = ?", (number,)).fetchone()
-    return row
+    return users.insert(conn, enterprise, name, login, role=role, now=now)
 
 
 def _fill_tree(conn: Connection, store: Store, owner: Row, sha1s: dict[str, str]) -> None:

@@ -14,6 +14,7 @@ from sqlite3 import Row
 from typing import Any
 
 from cmsfs.models import base, names
+from cmsfs.service import metadata_query, protection
 from cmsfs.service.kinds import KIND_NAMES, Kind, Status
 from cmsfs.service.store import Read
 
@@ -58,6 +59,8 @@ class Shaper:
         self._mini = mini
         self._users: dict[int, Row] = {}
         self._folders: dict[int, Row] = {}
+        self._instances: dict[int, list[Row]] = {}
+        self._ends: dict[int, int] = {}
 
     def item(self, row: Row) -> dict[str, Any]:
         return self.items([row])[0]
@@ -93,6 +96,10 @@ class Shaper:
                 folders |= set(path_ids(row["path"]))
             if "parent" in wanted and row["parent"] is not None:
                 folders.add(row["parent"])
+        if wanted & {"metadata", "classification"}:
+            self._instances = metadata_query.attached(self._read, rows)
+        if "disposition_at" in wanted:
+            self._ends = protection.ends(self._read, [row for row in rows if row["kind"] == Kind.FILE])
         self._users = self._by_id("SELECT * FROM user WHERE id IN (SELECT value FROM json_each(?))", users)
         self._folders = self._by_id(
             "SELECT id, parent, etag, name FROM item WHERE id IN (SELECT value FROM json_each(?))", folders
@@ -109,6 +116,17 @@ class Shaper:
     def parent(self, row: Row) -> dict[str, Any] | None:
         folder = self._folders.get(row["parent"])
         return None if folder is None else folder_mini(folder)
+
+    def metadata(self, row: Row) -> dict[str, Any]:
+        asked = [name for name in self._fields or () if name.partition(".")[0] == "metadata"]
+        return metadata_query.chosen(self._instances.get(row["id"], []), asked)
+
+    def classification(self, row: Row) -> dict[str, Any] | None:
+        return metadata_query.classification(self._instances.get(row["id"], []))
+
+    def disposition(self, row: Row) -> str | None:
+        end = self._ends.get(row["id"])
+        return None if end is None else moment(end)
 
     def path(self, row: Row) -> dict[str, Any]:
         if row["status"] == Status.TRASHED:
@@ -206,8 +224,8 @@ _STORED: dict[str, Maker] = _ITEM | {
     "content_created_at": _moment("content_created_at"),
     "content_modified_at": _moment("content_modified_at"),
     "tags": lambda row, _: json.loads(row["tags"]),
-    "metadata": _constant(dict),
-    "classification": _constant(lambda: None),
+    "metadata": lambda row, shaper: shaper.metadata(row),
+    "classification": lambda row, shaper: shaper.classification(row),
     "watermark_info": _constant(
         lambda: dict.fromkeys(
             ("is_watermarked", "is_watermark_inherited", "is_watermarked_by_access_policy"), False
@@ -235,7 +253,7 @@ _FIELDS: dict[Kind, dict[str, Maker]] = {
         "extension": _column("extension"),
         "is_package": _constant(lambda: False),
         "expires_at": _constant(lambda: None),
-        "disposition_at": _constant(lambda: None),
+        "disposition_at": lambda row, shaper: shaper.disposition(row),
         "representations": _constant(lambda: {"entries": []}),
         "uploader_display_name": lambda row, shaper: (shaper.user(row["created_by"]) or {}).get("name"),
         "shared_link_permission_options": _constant(lambda: ["can_preview", "can_download", "can_edit"]),

@@ -18,7 +18,7 @@ import trio
 from starlette import responses, routing, types
 
 from cmsfs.models import items as shapes
-from cmsfs.service import access, blobs, fields, items, paging, problems, store, trash
+from cmsfs.service import access, blobs, fields, items, metadata, paging, problems, store, trash
 from cmsfs.service.kinds import Kind
 
 _RANGE = re.compile(r"bytes=(\d{0,18})-(\d{0,18})", re.ASCII)
@@ -66,6 +66,7 @@ async def copy(call: access.Call) -> responses.Response:
         now = call.store.now()
         made = items.insert(conn, parent, new, by=call.caller.id, now=now)
         made = add_version(conn, made, by=call.caller.id, now=now)
+        metadata.copy(conn, row["id"], made["id"])
         conn.execute(
             "UPDATE document SET file_content = (SELECT file_content FROM document WHERE id = ?)"
             " WHERE id = ?",

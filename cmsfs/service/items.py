@@ -13,7 +13,7 @@ from typing import Any
 
 from cmsfs.models import items as shapes
 from cmsfs.models import names
-from cmsfs.service import access, fields, problems, store
+from cmsfs.service import access, fields, problems, protection, store
 from cmsfs.service.kinds import Kind, Status
 
 # Deep enough for every tree of people; a path of ids stays within a few kilobytes.
@@ -129,6 +129,8 @@ def touch(conn: Connection, row: Row, *, by: int, now: int, **columns: Any) -> R
 def place(conn: Connection, row: Row, parent: Row, name: str) -> dict[str, Any]:
     """Move what is below to its new path; the columns that put the item itself there, for `touch`."""
     path = below(parent)[0]
+    if path != row["path"]:
+        protection.keep_moved(conn, row, path)
     if path != row["path"] and row["kind"] == Kind.FOLDER:
         if path.count("/") > MAX_DEPTH:
             raise problems.Refused(403, "operation_limit_exceeded", "The folder is too deep.")

@@ -7,8 +7,11 @@
 CREATE TABLE enterprise (
   id          INTEGER PRIMARY KEY,
   name        TEXT NOT NULL,
-  created_at  INTEGER NOT NULL
+  created_at  INTEGER NOT NULL,
+  tracking_codes  TEXT NOT NULL DEFAULT '[]'   -- JSON array: the names that users may have codes for; [] is off
 );
+-- Deleted users belong here: others may still have to be told who made a version.
+INSERT INTO enterprise (id, name, created_at) VALUES (0, '', 0);
 
 CREATE TABLE user (
   id                  INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -25,6 +28,23 @@ CREATE TABLE user (
   created_at          INTEGER NOT NULL,
   modified_at         INTEGER NOT NULL,
   root                INTEGER                  -- item: this user's root folder, whose id on the wire is 0
+);
+
+-- Users of other enterprises who collaborate on content of this one: they are found by their whole login.
+CREATE TABLE collaborator (
+  enterprise  INTEGER NOT NULL REFERENCES enterprise,
+  user        INTEGER NOT NULL REFERENCES user,
+  PRIMARY KEY (enterprise, user)
+) WITHOUT ROWID;
+
+-- Users to whom the enterprise's list of domains to collaborate with does not apply.
+CREATE TABLE exemption (
+  id           INTEGER PRIMARY KEY AUTOINCREMENT,
+  enterprise   INTEGER NOT NULL REFERENCES enterprise,
+  user         INTEGER NOT NULL REFERENCES user,
+  created_at   INTEGER NOT NULL,
+  modified_at  INTEGER NOT NULL,
+  UNIQUE (enterprise, user)
 );
 
 -- An application that may ask for tokens.
@@ -103,6 +123,110 @@ CREATE TABLE version (
 CREATE INDEX version_of_file ON version (file, id);
 CREATE INDEX version_blob ON version (sha1);
 
+-- Metadata: templates, and their instances on files and folders.
+CREATE TABLE metadata_template (
+  id            INTEGER PRIMARY KEY AUTOINCREMENT,
+  uuid          TEXT NOT NULL UNIQUE,          -- the id on the wire
+  enterprise    INTEGER REFERENCES enterprise, -- NULL: scope global
+  key           TEXT NOT NULL,
+  display_name  TEXT NOT NULL,
+  hidden        INTEGER NOT NULL DEFAULT 0,
+  copies        INTEGER NOT NULL DEFAULT 0,    -- 1: a copy of an item has its instance too
+  fields        TEXT NOT NULL DEFAULT '[]',    -- JSON array of the fields as they are on the wire
+  version       INTEGER NOT NULL DEFAULT 0     -- counts changes of the fields
+);
+CREATE UNIQUE INDEX template_key ON metadata_template (coalesce(enterprise, 0), lower(key));
+-- The one template that takes any key; everybody has it.
+INSERT INTO metadata_template (uuid, enterprise, key, display_name)
+  VALUES ('00000000-0000-4000-8000-000000000001', NULL, 'properties', 'Properties');
+
+CREATE TABLE metadata_instance (
+  id            INTEGER PRIMARY KEY AUTOINCREMENT,
+  uuid          TEXT NOT NULL UNIQUE,          -- the id on the wire
+  item          INTEGER NOT NULL REFERENCES item ON DELETE CASCADE,
+  template      INTEGER NOT NULL REFERENCES metadata_template ON DELETE CASCADE,
+  data          TEXT NOT NULL,                 -- JSON object: key to value; dates as models.metadata writes them
+  version       INTEGER NOT NULL DEFAULT 0,    -- counts changes
+  type_version  INTEGER NOT NULL,              -- metadata_template.version when it was made or changed
+  UNIQUE (item, template)
+);
+CREATE INDEX metadata_instance_of ON metadata_instance (template, item);
+
+-- Legal holds.  What they cover is found when it is asked (protection.py), by the assignments that stand here;
+-- a version that was moved out of a held folder is written down, so that moving frees nothing.
+CREATE TABLE legal_hold_policy (
+  id                 INTEGER PRIMARY KEY AUTOINCREMENT,
+  enterprise         INTEGER NOT NULL REFERENCES enterprise,
+  name               TEXT NOT NULL,
+  name_key           TEXT NOT NULL,            -- models.names.name_key(name)
+  description        TEXT NOT NULL DEFAULT '',
+  release_notes      TEXT NOT NULL DEFAULT '',
+  is_ongoing         INTEGER NOT NULL,
+  filter_started_at  INTEGER,                  -- of what a user made or owns: versions from here on
+  filter_ended_at    INTEGER,                  -- up to here
+  created_by         INTEGER NOT NULL REFERENCES user,
+  created_at         INTEGER NOT NULL,
+  modified_at        INTEGER NOT NULL,
+  deleted_at         INTEGER                   -- from then on it is releasing, soon after released
+);
+CREATE UNIQUE INDEX legal_hold_name ON legal_hold_policy (enterprise, name_key) WHERE deleted_at IS NULL;
+
+CREATE TABLE legal_hold_assignment (
+  id           INTEGER PRIMARY KEY AUTOINCREMENT,
+  policy       INTEGER NOT NULL REFERENCES legal_hold_policy,
+  type         TEXT NOT NULL,                  -- file, file_version, folder, user, ownership, interactions
+  target       INTEGER NOT NULL,               -- id of that
+  assigned_by  INTEGER NOT NULL REFERENCES user,
+  assigned_at  INTEGER NOT NULL,
+  deleted_at   INTEGER
+);
+CREATE UNIQUE INDEX legal_hold_target ON legal_hold_assignment (policy, type, target) WHERE deleted_at IS NULL;
+
+CREATE TABLE legal_hold_kept (
+  assignment  INTEGER NOT NULL REFERENCES legal_hold_assignment ON DELETE CASCADE,
+  version     INTEGER NOT NULL REFERENCES version ON DELETE CASCADE,
+  PRIMARY KEY (assignment, version)
+) WITHOUT ROWID;
+CREATE INDEX legal_hold_kept_version ON legal_hold_kept (version);
+
+-- Retention, in the same way.
+CREATE TABLE retention_policy (
+  id                  INTEGER PRIMARY KEY AUTOINCREMENT,
+  enterprise          INTEGER NOT NULL REFERENCES enterprise,
+  name                TEXT NOT NULL,
+  description         TEXT NOT NULL DEFAULT '',
+  days                INTEGER,                 -- NULL: indefinite
+  disposition_action  TEXT NOT NULL,           -- permanently_delete, remove_retention
+  is_modifiable       INTEGER NOT NULL,
+  details             TEXT NOT NULL DEFAULT '{}', -- JSON object: the fields that nothing here looks at
+  created_by          INTEGER NOT NULL REFERENCES user,
+  created_at          INTEGER NOT NULL,
+  modified_at         INTEGER NOT NULL,
+  retired_at          INTEGER,                 -- covers no version made after that
+  UNIQUE (enterprise, name)
+);
+
+CREATE TABLE retention_assignment (
+  id           INTEGER PRIMARY KEY AUTOINCREMENT,
+  policy       INTEGER NOT NULL REFERENCES retention_policy ON DELETE CASCADE,
+  type         TEXT NOT NULL,                  -- folder, enterprise, metadata_template
+  target       INTEGER NOT NULL,               -- id of that
+  filters      TEXT NOT NULL DEFAULT '[]',     -- JSON array of {field, value, key, text}: ids as they were sent,
+                                               -- and what they stand for in an instance
+  start_field  TEXT,                           -- id of a date field; NULL: the day of the upload
+  start_key    TEXT,                           -- its key in an instance
+  assigned_by  INTEGER NOT NULL REFERENCES user,
+  assigned_at  INTEGER NOT NULL,
+  UNIQUE (policy, type, target, filters)
+);
+
+CREATE TABLE retention_kept (
+  assignment  INTEGER NOT NULL REFERENCES retention_assignment ON DELETE CASCADE,
+  version     INTEGER NOT NULL REFERENCES version ON DELETE CASCADE,
+  PRIMARY KEY (assignment, version)
+) WITHOUT ROWID;
+CREATE INDEX retention_kept_version ON retention_kept (version);
+
 CREATE TRIGGER version_added AFTER INSERT ON version BEGIN
   UPDATE user SET space_used = space_used + NEW.size WHERE id = (SELECT owner FROM item WHERE id = NEW.file);
 END;
@@ -151,4 +275,6 @@ END;
 
 -- Ids of different things begin in different places, so that one taken for another is noticed.  Anonymous
 -- actors have the user id 2 on the wire, roots the item id 0, the trash 1.
-INSERT INTO sqlite_sequence (name, seq) VALUES ('user', 2000), ('item', 100000), ('version', 500000);
+INSERT INTO sqlite_sequence (name, seq) VALUES ('user', 2000), ('item', 100000), ('version', 500000),
+  ('exemption', 700000), ('legal_hold_policy', 710000), ('legal_hold_assignment', 720000),
+  ('retention_policy', 730000), ('retention_assignment', 740000);

@@ -17,7 +17,7 @@ import pydantic
 from starlette import responses, routing
 
 from cmsfs.models import names, search
-from cmsfs.service import access, fields, items, problems, query, store
+from cmsfs.service import access, fields, items, metadata_query, problems, query, store
 from cmsfs.service.kinds import KINDS, Kind
 
 # Counting goes on no further than this: ten times what can be paged through, 10 ms of work.
@@ -76,9 +76,6 @@ def _read_query(call: access.Call) -> search.Query:
     if asked.query is None and asked.mdfilters is None:
         said = "query or mdfilters is required"
         raise problems.invalid("query", said, code="missing_parameter", reason="missing_parameter")
-    if asked.mdfilters is not None:
-        said = f"there is no template {asked.mdfilters[0].scope}.{asked.mdfilters[0].template_key}"
-        raise problems.invalid("mdfilters", said, code="invalid_parameter")
     return asked
 
 
@@ -123,7 +120,11 @@ def _plan(read: store.Read, caller: access.Caller, asked: search.Query) -> _Plan
         plan.order = f"item.modified_at {direction}, item.id {direction}"
     if asked.query is not None and not _add_text(plan, asked):
         return None
-    if not plan.source.startswith("word"):
+    if asked.mdfilters is not None:
+        _add_metadata(
+            plan, metadata_query.condition(read, caller, asked.mdfilters[0]), alone=asked.query is None
+        )
+    if plan.source == "item":
         plan.source = f"item INDEXED BY {_index(read, asked, folders)}"
     plan.add(f"item.{_STATUS[asked.trash_content]}")
     if not (folders and plan.source.endswith("item_below")):
@@ -168,6 +169,15 @@ def _add_text(plan: _Plan, asked: search.Query) -> bool:
         if asked.sort == "relevance":
             plan.order = f"{_RANK}, item.id"
     return True
+
+
+def _add_metadata(plan: _Plan, wanted: metadata_query.Condition, *, alone: bool) -> None:
+    """Without words to match, the instances are what is walked: they are fewer than the items."""
+    if alone:
+        plan.source = "metadata_instance AS m CROSS JOIN item ON item.id = m.item"
+        plan.add(wanted.sql, *wanted.args)
+    else:
+        plan.add(f"item.id IN (SELECT m.item FROM metadata_instance AS m WHERE {wanted.sql})", *wanted.args)
 
 
 def _index(read: store.Read, asked: search.Query, folders: list[Row]) -> str:

@@ -15,7 +15,7 @@ from typing import Any
 from starlette import responses, routing
 
 from cmsfs.models import items as shapes
-from cmsfs.service import access, fields, items, problems, store
+from cmsfs.service import access, fields, items, problems, protection, store
 from cmsfs.service.kinds import KIND_NAMES, Kind, Status
 
 _HIDE = "UPDATE item SET status = 2, trash = ? WHERE path >= ? AND path < ? AND trash = 0"
@@ -65,8 +65,12 @@ def _home(conn: Connection, call: access.Call, row: Row, wish: shapes.Restore) -
     )
 
 
-def purge(conn: Connection, row: Row) -> None:
-    """Remove an item of the trash for good, and with it everything that went there under it."""
+def purge(conn: Connection, row: Row, *, now: int) -> None:
+    """Remove an item of the trash for good, and with it everything that went there under it.
+
+    403 if a hold or a retention protects any of that.
+    """
+    protection.check_purge(conn, row, now=now)
     if row["kind"] == Kind.FOLDER:
         conn.execute(
             "DELETE FROM item WHERE path >= ? AND path < ? AND trash = ?", (*items.below(row), row["id"])
@@ -81,7 +85,8 @@ async def get(kind: Kind, call: access.Call) -> responses.Response:
 
 async def remove(kind: Kind, call: access.Call) -> responses.Response:
     def txn(conn: Connection) -> None:
-        purge(conn, access.get_trashed(store.reader(conn), call.caller, kind, call.id))
+        row = access.get_trashed(store.reader(conn), call.caller, kind, call.id)
+        purge(conn, row, now=call.store.now())
 
     await call.store.write(txn)
     return responses.Response(status_code=204)

@@ -1,17 +1,26 @@
-"""Users: who I am, and one user by id.
+"""Users: me, one by id, the enterprise's list; administrators make, change and delete them.
 
-`me` is anyone's to ask; another user needs the right to look users up in the enterprise.
+Managed users and app users belong to the caller's enterprise.  An external user belongs to another one and
+collaborates here: such a user is listed by the whole login only, and shows no more than a name.
 
-Rule: `space_used` is real: the bytes of every version of every file that the user owns.
+Rule: a deleted user's row stays, without login and in enterprise 0, because versions of others name it.
 """
 
 import json
-from sqlite3 import Row
+import zoneinfo
+from functools import cache
+from sqlite3 import Connection, Row
 from typing import Any
 
-from starlette import responses, routing
+from starlette import datastructures, responses, routing
 
-from cmsfs.service import access, fields, problems
+from cmsfs.models import names, users
+from cmsfs.service import access, fields, markers, paging, problems, protection, store
+
+MAX_OFFSET = 10_000
+GIB = 1024**3
+SPACE_AMOUNT = 100 * GIB
+MAX_UPLOAD_SIZE = 50 * GIB
 
 _STANDARD = (
     *("id", "name", "login", "created_at", "modified_at", "language", "timezone", "space_amount"),
@@ -19,33 +28,261 @@ _STANDARD = (
     "notification_email",
 )
 _MINI = ("id", "name", "login")
+# What an enterprise may know of a user of another one.
+_EXTERNAL = ("type", "id", "name", "login", "avatar_url")
+_COLUMNS = ("name", "login", "role", "status", "space_amount")
+
+_EXTERNAL_USERS = """
+  SELECT user.* FROM collaborator JOIN user ON user.id = collaborator.user
+    WHERE collaborator.enterprise = ?1 AND user.enterprise NOT IN (0, ?1)
+"""
 
 
 async def me(call: access.Call) -> responses.Response:
-    return access.answer(user(call, call.caller.id))
+    return access.answer(_shown(call, call.store.read, _find(call, str(call.caller.id))))
 
 
 async def get(call: access.Call) -> responses.Response:
-    number = call.caller.id if call.id == "me" else access.parse_id(call.id)
-    if number != call.caller.id and call.caller.role == "user":
-        raise problems.Refused(403, "forbidden", "Looking users up needs an administrator.")
-    return access.answer(user(call, number))
+    if call.id != str(call.caller.id):
+        access.require_admin(call.caller)
+    return access.answer(_shown(call, call.store.read, _find(call, call.id)))
 
 
-def user(call: access.Call, number: int | None) -> dict[str, Any]:
-    """A user of the caller's enterprise; 404 if there is none with this id."""
-    read = call.store.read
-    found = read("SELECT * FROM user WHERE id = ? AND enterprise = ?", number, call.caller.enterprise)
-    if not found:
-        raise problems.not_found("user", str(number or ""))
-    enterprise = read("SELECT * FROM enterprise WHERE id = ?", call.caller.enterprise)[0]
-    whole = _whole(found[0], enterprise)
-    wanted = _STANDARD if call.fields is None else (*_MINI, *call.fields)
-    return {"type": "user"} | {name: whole[name] for name in wanted if name in whole}
+def _find(call: access.Call, wire_id: str) -> Row:
+    """A user that the caller's enterprise knows; 404 otherwise."""
+    sql = f"{_EXTERNAL_USERS} AND user.id = ?2"
+    external = call.store.read(sql, call.caller.enterprise, access.parse_id(wire_id))
+    return external[0] if external else access.get_user(call.store.read, call.caller, wire_id)
+
+
+async def list_users(call: access.Call) -> responses.Response:
+    access.require_admin(call.caller)
+    params = call.request.query_params
+    limit, use_marker = markers.read_limit(params), call.flag("usemarker")
+    offset = paging.read_number(params, "offset", 0)
+    if offset > MAX_OFFSET:
+        raise problems.invalid("offset", f"must be {MAX_OFFSET} or less", code="invalid_offset")
+    if use_marker and offset:
+        raise problems.invalid("offset", "excludes usemarker", code="invalid_parameter")
+    if params.get("marker") and not use_marker:
+        raise problems.invalid("marker", "needs usemarker=true", code="invalid_parameter")
+    after = markers.read_marker(params)
+
+    def run(read: store.Read) -> dict[str, Any]:
+        found = _matching(read, call.caller, params)
+        rows = [row for row in found if row["id"] > after] if use_marker else found[offset:]
+        page, marker = markers.cut(rows, limit)
+        answer: dict[str, Any] = {
+            "total_count": len(found),
+            "entries": [_shown(call, read, row) for row in page],
+            "limit": limit,
+            "offset": offset,
+            "order": [{"by": "id", "direction": "ASC"}],
+        }
+        # The specification calls it `marker` here, and `next_marker` where it speaks of pages.
+        return answer | ({"marker": marker, "next_marker": marker} if use_marker else {})
+
+    return access.answer(await call.store.query(run))
+
+
+def _matching(read: store.Read, caller: access.Caller, params: datastructures.QueryParams) -> list[Row]:
+    """The users that a list's filters leave, by id."""
+    kind = params.get("user_type") or "all"
+    if kind not in ("all", "managed", "external"):
+        raise problems.invalid("user_type", "must be all, managed or external", code="invalid_parameter")
+    term = names.name_key(params.get("filter_term", "").strip())
+    wanted = params.get("external_app_user_id")
+    if kind != "managed" and term and not wanted:
+        external = read(f"{_EXTERNAL_USERS} ORDER BY user.id", caller.enterprise)
+        matching = [row for row in external if names.name_key(row["login"] or "") == term][:1]
+        if matching:
+            return matching
+    if kind == "external":
+        return []
+    rows = read("SELECT * FROM user WHERE enterprise = ? ORDER BY id", caller.enterprise)
+    if wanted:
+        rows = [row for row in rows if _app_user_id(row) == wanted]
+    return [row for row in rows if _begins(row["name"], term) or _begins(row["login"], term)]
+
+
+def _begins(text: str | None, term: str) -> bool:
+    return names.name_key(text or "").startswith(term)
+
+
+def _app_user_id(row: Row) -> str | None:
+    details = json.loads(row["details"])
+    is_app_user = details.get("is_platform_access_only") or row["login"] is None
+    return details.get("external_app_user_id") if is_app_user else None
+
+
+async def create(call: access.Call) -> responses.Response:
+    access.require_admin(call.caller)
+    wish = await call.body(users.NewUser)
+
+    def txn(conn: Connection) -> dict[str, Any]:
+        read = store.reader(conn)
+        _check(read, call.caller, wish)
+        number = insert(conn, call.caller.enterprise, wish.name, wish.login, now=call.store.now())["id"]
+        _change(conn, number, wish)
+        return _shown(call, read, access.get_user(read, call.caller, str(number)))
+
+    return access.answer(await call.store.write(txn), 201)
+
+
+async def update(call: access.Call) -> responses.Response:
+    access.require_admin(call.caller)
+    wish = await call.body(users.UpdateUser)
+
+    def txn(conn: Connection) -> dict[str, Any]:
+        read = store.reader(conn)
+        row = access.get_user(read, call.caller, call.id)
+        demotes = wish.role is not None or wish.status is not None or "enterprise" in wish.model_fields_set
+        if row["id"] == call.caller.id and demotes:
+            raise problems.Refused(403, "forbidden", "Nobody changes their own role, status or enterprise.")
+        _check_rank(call.caller, row)
+        _check(read, call.caller, wish, besides=row["id"])
+        _change(conn, row["id"], wish, now=call.store.now())
+        if "enterprise" in wish.model_fields_set:
+            _let_go(conn, row, now=call.store.now())
+        return _shown(call, read, read("SELECT * FROM user WHERE id = ?", row["id"])[0])
+
+    return access.answer(await call.store.write(txn))
+
+
+async def delete(call: access.Call) -> responses.Response:
+    access.require_admin(call.caller)
+    force = call.flag("force")
+
+    def txn(conn: Connection) -> None:
+        row = access.get_user(store.reader(conn), call.caller, call.id)
+        _check_rank(call.caller, row)
+        is_needed = conn.execute("SELECT 1 FROM app WHERE service_user = ?", (row["id"],)).fetchone()
+        if row["id"] == call.caller.id or is_needed:
+            raise problems.Refused(403, "forbidden", "The caller and the users of applications stay.")
+        owned = conn.execute("SELECT 1 FROM item WHERE owner = ? AND status != 3", (row["id"],)).fetchone()
+        if owned and not force:
+            said = "The user owns content; move it first, or use force to delete it too."
+            raise problems.Refused(400, "bad_request", said)
+        protection.check_owner(conn, row["id"], now=call.store.now())
+        _remove(conn, row["id"], now=call.store.now())
+
+    await call.store.write(txn)
+    return responses.Response(status_code=204)
+
+
+def insert(
+    conn: Connection, enterprise: int, name: str, login: str | None, *, role: str = "user", now: int
+) -> Row:
+    """Make a user with an empty root folder."""
+    cursor = conn.execute(
+        "INSERT INTO user (enterprise, name, login, role, space_amount, max_upload_size, created_at,"
+        " modified_at, enterprise_content) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        (enterprise, name, login, role, SPACE_AMOUNT, MAX_UPLOAD_SIZE, now, now, role == "admin"),
+    )
+    number = cursor.lastrowid
+    root = conn.execute(
+        "INSERT INTO item (kind, owner, path, name, name_key, status, created_at, modified_at,"
+        " content_created_at, content_modified_at, created_by, modified_by)"
+        " VALUES (0, ?1, '/', ?2, '', 3, ?3, ?3, ?3, ?3, ?1, ?1)",
+        (number, fields.ROOT_NAME, now),
+    )
+    conn.execute("UPDATE user SET root = ? WHERE id = ?", (root.lastrowid, number))
+    row: Row = conn.execute("SELECT * FROM user WHERE id = ?", (number,)).fetchone()
+    return row
+
+
+def _check_rank(caller: access.Caller, row: Row) -> None:
+    if row["role"] == "admin" and caller.role != "admin":
+        raise problems.Refused(403, "forbidden", "A co-administrator cannot change an administrator.")
+
+
+def _check(
+    read: store.Read, caller: access.Caller, wish: users.UpdateUser, *, besides: int | None = None
+) -> None:
+    """The rules that a model cannot know; 400, and 409 for a login that somebody has."""
+    if wish.timezone is not None and _zones() and wish.timezone not in _zones():
+        raise problems.invalid("timezone", "is not the name of a time zone")
+    if wish.tracking_codes:
+        row = read("SELECT tracking_codes FROM enterprise WHERE id = ?", caller.enterprise)[0]
+        known = json.loads(row["tracking_codes"])
+        for code in wish.tracking_codes:
+            if code.name not in known:
+                raise problems.invalid("tracking_codes", f"the enterprise has no tracking code {code.name!r}")
+    if wish.login is not None:
+        found = read("SELECT id FROM user WHERE lower(login) = lower(?)", wish.login)
+        if found and found[0]["id"] != besides:
+            said = "A user with this login exists already."
+            raise problems.Refused(409, "user_login_already_used", said)
+
+
+@cache
+def _zones() -> frozenset[str]:
+    """The names of time zones; none where the system does not know them."""
+    return frozenset(zoneinfo.available_timezones())
+
+
+def _change(conn: Connection, number: int, wish: users.UpdateUser, *, now: int | None = None) -> None:
+    """Set what the wish sets.  A null changes nothing, but takes the notification's address away."""
+    row = conn.execute("SELECT * FROM user WHERE id = ?", (number,)).fetchone()
+    given = wish.model_dump(mode="json", exclude_none=True)
+    if "notification_email" in wish.model_fields_set:
+        address = wish.notification_email
+        given["notification_email"] = (
+            None
+            if address is None or address.email is None
+            else {"email": address.email, "is_confirmed": False}
+        )
+    details = json.loads(row["details"]) | {
+        name: value for name, value in given.items() if name not in _COLUMNS and name != "enterprise"
+    }
+    columns = {name: given.get(name, row[name]) for name in _COLUMNS}
+    columns |= {
+        "details": json.dumps(details, ensure_ascii=False),
+        "modified_at": row["modified_at"] if now is None else now,
+    }
+    parts = ", ".join(f"{name} = ?" for name in columns)
+    conn.execute(f"UPDATE user SET {parts} WHERE id = ?", (*columns.values(), number))
+
+
+def _let_go(conn: Connection, row: Row, *, now: int) -> None:
+    """Into an enterprise of their own, with everything that they own; 403 if some of that is protected."""
+    protection.check_owner(conn, row["id"], now=now)
+    cursor = conn.execute("INSERT INTO enterprise (name, created_at) VALUES (?, ?)", (row["name"], now))
+    conn.execute(
+        "UPDATE user SET enterprise = ?, role = 'admin', enterprise_content = 0 WHERE id = ?",
+        (cursor.lastrowid, row["id"]),
+    )
+    _forget(conn, row["id"])
+
+
+def _remove(conn: Connection, number: int, *, now: int) -> None:
+    conn.execute("DELETE FROM item WHERE owner = ?", (number,))
+    _forget(conn, number)
+    conn.execute(
+        "UPDATE user SET enterprise = 0, login = NULL, status = 'inactive', root = NULL, modified_at = ?"
+        " WHERE id = ?",
+        (now, number),
+    )
+
+
+def _forget(conn: Connection, number: int) -> None:
+    """End the user's part in the enterprise."""
+    conn.execute("DELETE FROM token WHERE user = ?", (number,))
+    conn.execute("DELETE FROM exemption WHERE user = ?", (number,))
+
+
+def _shown(call: access.Call, read: store.Read, row: Row) -> dict[str, Any]:
+    """A user as the caller may see them."""
+    enterprise = read("SELECT * FROM enterprise WHERE id = ?", row["enterprise"])[0]
+    whole = _whole(row, enterprise)
+    if row["enterprise"] != call.caller.enterprise:
+        whole = {name: value if name in _EXTERNAL else None for name, value in whole.items()}
+    return markers.chosen(whole, _MINI, call.fields, _STANDARD)
 
 
 def _whole(row: Row, enterprise: Row) -> dict[str, Any]:
     whole: dict[str, Any] = {
+        "type": "user",
         "language": "en",
         "timezone": "Etc/UTC",
         "job_title": "",
@@ -77,6 +314,10 @@ def _whole(row: Row, enterprise: Row) -> dict[str, Any]:
 
 
 routes = [
+    routing.Route("/users", access.guarded(list_users), methods=["GET"]),
+    routing.Route("/users", access.guarded(create), methods=["POST"]),
     routing.Route("/users/me", access.guarded(me), methods=["GET"]),
     routing.Route("/users/{id}", access.guarded(get), methods=["GET"]),
+    routing.Route("/users/{id}", access.guarded(update), methods=["PUT"]),
+    routing.Route("/users/{id}", access.guarded(delete), methods=["DELETE"]),
 ]

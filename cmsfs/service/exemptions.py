@@ -1,0 +1,101 @@
+"""Collaboration exemptions: users to whom the enterprise's list of domains does not apply.
+
+Rule: administrators only; an exemption of another enterprise does not exist.
+"""
+
+from sqlite3 import Connection, Row
+from typing import Any
+
+from starlette import responses, routing
+
+from cmsfs.models import exemptions
+from cmsfs.service import access, fields, markers, problems, store
+
+_SELECT = """
+  SELECT exemption.*, user.name, user.login, enterprise.name AS enterprise_name FROM exemption
+    JOIN user ON user.id = exemption.user JOIN enterprise ON enterprise.id = exemption.enterprise
+    WHERE exemption.enterprise = ?
+"""
+
+
+async def list_exemptions(call: access.Call) -> responses.Response:
+    access.require_admin(call.caller)
+    params = call.request.query_params
+    limit, after = markers.read_limit(params), markers.read_marker(params)
+    sql = f"{_SELECT} AND exemption.id > ? ORDER BY exemption.id LIMIT ?"
+    rows, marker = markers.cut(call.store.read(sql, call.caller.enterprise, after, limit + 1), limit)
+    return access.answer(markers.envelope([_whole(row) for row in rows], limit, marker))
+
+
+async def create(call: access.Call) -> responses.Response:
+    access.require_admin(call.caller)
+    wish = await call.body(exemptions.NewExemption)
+
+    def txn(conn: Connection) -> dict[str, Any]:
+        read = store.reader(conn)
+        user = access.get_user(read, call.caller, wish.user.id)
+        number = add(conn, call.caller.enterprise, user["id"], now=call.store.now())
+        return _whole(_get(read, call.caller, str(number)))
+
+    return access.answer(await call.store.write(txn))
+
+
+def add(conn: Connection, enterprise: int, user: int, *, now: int) -> int:
+    """Exempt a user; 409 if that was done already."""
+    cursor = conn.execute(
+        "INSERT INTO exemption (enterprise, user, created_at, modified_at) VALUES (?, ?, ?, ?)"
+        " ON CONFLICT DO NOTHING",
+        (enterprise, user, now, now),
+    )
+    if not cursor.rowcount or cursor.lastrowid is None:
+        raise problems.Refused(409, "conflict", "The user is exempt already.")
+    return cursor.lastrowid
+
+
+async def get(call: access.Call) -> responses.Response:
+    access.require_admin(call.caller)
+    return access.answer(_whole(_get(call.store.read, call.caller, call.id)))
+
+
+async def delete(call: access.Call) -> responses.Response:
+    access.require_admin(call.caller)
+
+    def txn(conn: Connection) -> None:
+        row = _get(store.reader(conn), call.caller, call.id)
+        conn.execute("DELETE FROM exemption WHERE id = ?", (row["id"],))
+
+    await call.store.write(txn)
+    return responses.Response(status_code=204)
+
+
+def _get(read: store.Read, caller: access.Caller, wire_id: str) -> Row:
+    found = read(f"{_SELECT} AND exemption.id = ?", caller.enterprise, access.parse_id(wire_id))
+    if not found:
+        raise problems.not_found("collaboration_whitelist_exempt_target", wire_id)
+    return found[0]
+
+
+def _whole(row: Row) -> dict[str, Any]:
+    return {
+        "type": "collaboration_whitelist_exempt_target",
+        "id": str(row["id"]),
+        "created_at": fields.moment(row["created_at"]),
+        "modified_at": fields.moment(row["modified_at"]),
+        "enterprise": {"type": "enterprise", "id": str(row["enterprise"]), "name": row["enterprise_name"]},
+        "user": {
+            "type": "user",
+            "id": str(row["user"]),
+            "name": row["name"],
+            "login": row["login"] or "",
+        },
+    }
+
+
+_PATH = "/collaboration_whitelist_exempt_targets"
+
+routes = [
+    routing.Route(_PATH, access.guarded(list_exemptions), methods=["GET"]),
+    routing.Route(_PATH, access.guarded(create), methods=["POST"]),
+    routing.Route(_PATH + "/{id}", access.guarded(get), methods=["GET"]),
+    routing.Route(_PATH + "/{id}", access.guarded(delete), methods=["DELETE"]),
+]

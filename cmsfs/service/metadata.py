@@ -1,0 +1,169 @@
+"""Instances of metadata on files and folders: listed, put on, changed by JSON Patch, taken off.
+
+Rule: whoever may see an item sees its instances; a root has none.
+"""
+
+import json
+import uuid
+from collections.abc import Callable
+from functools import partial
+from sqlite3 import Connection, IntegrityError, Row
+from typing import Any
+
+from starlette import responses, routing
+
+from cmsfs.models import metadata
+from cmsfs.service import access, metadata_query, metadata_templates, problems, protection, store
+from cmsfs.service.kinds import KIND_NAMES, Kind, Status
+
+
+async def list_instances(kind: Kind, call: access.Call) -> responses.Response:
+    row = _item(call.store.read, call, kind)
+    found = metadata_query.attached(call.store.read, [row]).get(row["id"], [])
+    return access.answer({"entries": [metadata_query.shown(one) for one in found], "limit": 100})
+
+
+async def get(kind: Kind, call: access.Call) -> responses.Response:
+    row = _item(call.store.read, call, kind)
+    return access.answer(metadata_query.shown(_instance(call.store.read, call, row)[1]))
+
+
+async def create(kind: Kind, call: access.Call) -> responses.Response:
+    wish = metadata.NewInstance.validate_json(await access.read_body(call.request) or b"{}")
+
+    def txn(conn: Connection) -> dict[str, Any]:
+        read = store.reader(conn)
+        row = _item(read, call, kind)
+        template = _template(read, call)
+        insert(conn, row["id"], template, metadata_templates.checked(template, wish))
+        return metadata_query.shown(_instance(read, call, row)[1])
+
+    return access.answer(await call.store.write(txn), 201)
+
+
+def insert(conn: Connection, item: int, template: Row, data: dict[str, Any]) -> None:
+    """Put an instance of checked values on an item; 409 if it has one of this template."""
+    try:
+        conn.execute(
+            "INSERT INTO metadata_instance (uuid, item, template, data, type_version) VALUES (?, ?, ?, ?, ?)",
+            (
+                *(str(uuid.uuid4()), item, template["id"], json.dumps(data, ensure_ascii=False)),
+                template["version"],
+            ),
+        )
+    except IntegrityError:
+        raise problems.Refused(409, "tuple_already_exists", "The item has this metadata already.") from None
+
+
+def copy(conn: Connection, source: int, target: int) -> None:
+    """Put an item's instances on its copy, as far as their templates want it."""
+    found = conn.execute(
+        "SELECT m.*, t.version AS now FROM metadata_instance AS m JOIN metadata_template AS t"
+        " ON t.id = m.template WHERE m.item = ? AND t.copies",
+        (source,),
+    ).fetchall()
+    conn.executemany(
+        "INSERT INTO metadata_instance (uuid, item, template, data, type_version) VALUES (?, ?, ?, ?, ?)",
+        [(str(uuid.uuid4()), target, one["template"], one["data"], one["now"]) for one in found],
+    )
+
+
+async def update(kind: Kind, call: access.Call) -> responses.Response:
+    operations = metadata.Patch.validate_json(await access.read_body(call.request))
+
+    def txn(conn: Connection) -> dict[str, Any]:
+        read = store.reader(conn)
+        row = _item(read, call, kind)
+        template, instance = _instance(read, call, row)
+        data = _patched(template, json.loads(instance["data"]), operations)
+        protection.keep_described(conn, row["id"])
+        conn.execute(
+            "UPDATE metadata_instance SET data = ?, version = version + 1, type_version = ? WHERE id = ?",
+            (json.dumps(data, ensure_ascii=False), template["version"], instance["id"]),
+        )
+        return metadata_query.shown(_instance(read, call, row)[1])
+
+    return access.answer(await call.store.write(txn))
+
+
+async def delete(kind: Kind, call: access.Call) -> responses.Response:
+    def txn(conn: Connection) -> None:
+        row = _item(store.reader(conn), call, kind)
+        _, instance = _instance(store.reader(conn), call, row)
+        protection.keep_described(conn, row["id"])
+        conn.execute("DELETE FROM metadata_instance WHERE id = ?", (instance["id"],))
+
+    await call.store.write(txn)
+    return responses.Response(status_code=204)
+
+
+def _patched(template: Row, data: dict[str, Any], operations: list[metadata.Operation]) -> dict[str, Any]:
+    """The values after a JSON Patch; 409 if a test fails or something is not there, 400 for bad values."""
+    for one in operations:
+        key = _key(one.path)
+        value: Any = one.value
+        if one.op in ("move", "copy"):
+            source = _key(one.from_ or "")
+            if source not in data:
+                raise _failed(f"There is no {source}.")
+            value = data.pop(source) if one.op == "move" else data[source]
+        elif one.op in ("remove", "replace", "test") and key not in data:
+            raise _failed(f"There is no {key}.")
+        if one.op == "remove":
+            del data[key]
+        elif one.op != "test":
+            data[key] = value
+        elif value != data[key] and metadata_templates.checked(template, {key: value})[key] != data[key]:
+            raise _failed(f"{key} has another value.")
+    return metadata_templates.checked(template, data)
+
+
+def _key(path: str) -> str:
+    """The key that a JSON pointer names; instances are flat."""
+    if not path.startswith("/") or "/" in path[1:]:
+        raise problems.invalid("path", f"{path!r} names no value")
+    return path[1:].replace("~1", "/").replace("~0", "~")
+
+
+def _failed(said: str) -> problems.Refused:
+    return problems.Refused(409, "failed_json_patch_application", said)
+
+
+def _item(read: store.Read, call: access.Call, kind: Kind) -> Row:
+    row = access.get_item(read, call.caller, kind, call.id)
+    if row["status"] == Status.ROOT:
+        raise problems.Refused(403, "forbidden", "The root folder has no metadata.")
+    return row
+
+
+def _template(read: store.Read, call: access.Call) -> Row:
+    params = call.request.path_params
+    return metadata_templates.get_template(read, call.caller, params["scope"], params["key"])
+
+
+def _instance(read: store.Read, call: access.Call, item: Row) -> tuple[Row, Row]:
+    """The template of the path and the item's instance of it; 404 without one."""
+    template = _template(read, call)
+    found = read(f"{metadata_query.SELECT} WHERE m.item = ? AND m.template = ?", item["id"], template["id"])
+    if not found:
+        raise problems.not_found("metadata instance", template["key"], code="instance_not_found")
+    return template, found[0]
+
+
+_HANDLERS: list[tuple[str, str, Callable[[Kind, access.Call], Any]]] = [
+    ("", "GET", list_instances),
+    ("/{scope}/{key}", "GET", get),
+    ("/{scope}/{key}", "POST", create),
+    ("/{scope}/{key}", "PUT", update),
+    ("/{scope}/{key}", "DELETE", delete),
+]
+
+routes = [
+    routing.Route(
+        f"/{KIND_NAMES[kind]}s/{{id}}/metadata{path}",
+        access.guarded(partial(handler, kind)),
+        methods=[method],
+    )
+    for kind in (Kind.FILE, Kind.FOLDER)
+    for path, method, handler in _HANDLERS
+]
