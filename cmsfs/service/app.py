@@ -10,12 +10,24 @@ from collections.abc import Sequence
 
 from starlette import routing, types
 
-from cmsfs.service import files, folders, problems, search, tokens, trash, uploads, users, web_links
+from cmsfs.service import (
+    files,
+    folders,
+    problems,
+    search,
+    tokens,
+    trash,
+    upload_sessions,
+    uploads,
+    users,
+    web_links,
+)
 from cmsfs.service.store import Store
 
 # More particular paths come before those with an id in the same place.
 API = [
     *search.routes,
+    *upload_sessions.routes,
     *uploads.routes,
     *files.routes,
     *folders.routes,

@@ -113,6 +113,32 @@ CREATE TRIGGER item_purged BEFORE DELETE ON item BEGIN
   DELETE FROM document WHERE id = OLD.id;
 END;
 
+-- An upload in parts that was begun.  The row goes when the file is there or the upload is given up; one
+-- that expired stays for a while, without its parts, to say so.
+CREATE TABLE upload_session (
+  id          TEXT PRIMARY KEY,
+  user        INTEGER NOT NULL REFERENCES user,
+  folder      INTEGER,                         -- item: where the new file goes, 0: the root; NULL: a new version
+  file        INTEGER,                         -- item: the file that gets a new version; NULL: a new file
+  name        TEXT,                            -- of the new file, or the new name with the version
+  size        INTEGER NOT NULL,                -- bytes, of the whole file
+  part_size   INTEGER NOT NULL,
+  created_at  INTEGER NOT NULL,
+  expires_at  INTEGER NOT NULL
+) WITHOUT ROWID;
+CREATE INDEX upload_session_by_end ON upload_session (expires_at);
+
+-- What has arrived of it.  The bytes are in sessions/<session>/<file>, on disk before the row.
+CREATE TABLE upload_part (
+  session  TEXT NOT NULL REFERENCES upload_session ON DELETE CASCADE,
+  offset   INTEGER NOT NULL,
+  id       TEXT NOT NULL,
+  size     INTEGER NOT NULL,
+  sha1     TEXT NOT NULL,
+  file     TEXT NOT NULL,
+  PRIMARY KEY (session, offset)
+) WITHOUT ROWID;
+
 -- What search matches words against, one row an item.  Names, descriptions and tags follow the item by
 -- trigger; file_content is written by uploads (the beginning of text files).
 CREATE TABLE document (
