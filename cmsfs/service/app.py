@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from starlette import routing, types
 
 from cmsfs.service import (
+    events,
     files,
     folders,
     problems,
@@ -33,6 +34,7 @@ API = [
     *folders.routes,
     *web_links.routes,
     *trash.routes,
+    *events.routes,
     *users.routes,
 ]
 

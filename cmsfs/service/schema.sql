@@ -139,6 +139,17 @@ CREATE TABLE upload_part (
   PRIMARY KEY (session, offset)
 ) WITHOUT ROWID;
 
+-- What happened, for three weeks, in the stream of each user that sees the item (see events.py).
+CREATE TABLE event (
+  id          INTEGER PRIMARY KEY AUTOINCREMENT, -- the position in the stream
+  user        INTEGER NOT NULL,                -- whose stream this is
+  type        TEXT NOT NULL,
+  created_at  INTEGER NOT NULL,
+  created_by  INTEGER NOT NULL,                -- user
+  source      TEXT NOT NULL                    -- JSON: the item as it was after the event
+);
+CREATE INDEX event_of_user ON event (user, id);
+
 -- What search matches words against, one row an item.  Names, descriptions and tags follow the item by
 -- trigger; file_content is written by uploads (the beginning of text files).
 CREATE TABLE document (
@@ -177,4 +188,5 @@ END;
 
 -- Ids of different things begin in different places, so that one taken for another is noticed.  Anonymous
 -- actors have the user id 2 on the wire, roots the item id 0, the trash 1.
-INSERT INTO sqlite_sequence (name, seq) VALUES ('user', 2000), ('item', 100000), ('version', 500000);
+INSERT INTO sqlite_sequence (name, seq) VALUES ('user', 2000), ('item', 100000), ('version', 500000),
+  ('event', 1000000);

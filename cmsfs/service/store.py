@@ -47,6 +47,7 @@ class Store:
         self.db = db
         self.blobs = blob_directory
         self.parts = parts.Parts(root / "sessions")
+        self.written = trio.Event()  # set, and replaced, after each change of this process
         self._last = 0
         self._clock = threading.Lock()
 
@@ -66,7 +67,10 @@ class Store:
 
     async def write(self, txn: Callable[[sqlite.Connection], T]) -> T:
         """A change: one transaction, durable when this returns."""
-        return await self.db.write(txn, durable=True)
+        result = await self.db.write(txn, durable=True)
+        written, self.written = self.written, trio.Event()
+        written.set()
+        return result
 
 
 @asynccontextmanager

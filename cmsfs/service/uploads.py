@@ -125,7 +125,7 @@ def add_content(
         "version_number": row["version_number"] + 1,
         "content_modified_at": now if content_modified_at is None else fields.micros(content_modified_at),
     }
-    row = items.touch(conn, row, by=call.caller.id, now=now, **columns)
+    row = items.touch(conn, row, by=call.caller.id, now=now, event=None, **columns)
     row = files.add_version(conn, row, by=call.caller.id, now=now)
     index_text(conn, row, content.head)
     return row
