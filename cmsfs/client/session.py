@@ -16,7 +16,7 @@ import httpx
 
 import cmsfs
 from cmsfs import errors
-from cmsfs.client import files, folders, retry, search, tokens, trash, uploads, users, web_links, wire
+from cmsfs.client import events, files, folders, retry, search, tokens, trash, uploads, users, web_links, wire
 
 Counters = wire.Counters
 
@@ -54,6 +54,7 @@ class Client:
         self.folders = folders.Folders(wire, base)
         self.web_links = web_links.WebLinks(wire, base)
         self.trash = trash.Trash(wire, base)
+        self.events = events.Events(wire, base)
         self.users = users.Users(wire, base)
         self.tokens = tokens.Tokens(wire, endpoints.auth_url)
 

@@ -48,9 +48,15 @@ class Wire:
         headers: Mapping[str, str] | None = None,
         body: Any = None,
         content: httpx.AsyncByteStream | None = None,
+        silence: float | None = None,
     ) -> M:
-        """The answer as a model.  `body` is sent as JSON, `content` as it is."""
+        """The answer as a model.  `body` is sent as JSON, `content` as it is.
+
+        `silence` is how many seconds the service may take before it answers, if not as long as usual.
+        """
         request = self._request(method, url, params=params, headers=headers, json=body)
+        if silence is not None:
+            request.extensions["timeout"] = self._http.timeout.as_dict() | {"read": silence}
         if content is not None:
             # Not through httpx's encoder, which would wrap it in a generator.
             request.stream = content

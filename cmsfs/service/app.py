@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from starlette import routing, types
 
 from cmsfs.service import (
+    events,
     exemptions,
     files,
     folders,
@@ -24,6 +25,7 @@ from cmsfs.service import (
     search,
     tokens,
     trash,
+    upload_sessions,
     uploads,
     users,
     web_links,
@@ -33,11 +35,13 @@ from cmsfs.service.store import Store
 # More particular paths come before those with an id in the same place.
 API = [
     *search.routes,
+    *upload_sessions.routes,
     *uploads.routes,
     *files.routes,
     *folders.routes,
     *web_links.routes,
     *trash.routes,
+    *events.routes,
     *users.routes,
     *legal_holds.routes,
     *legal_hold_assignments.routes,

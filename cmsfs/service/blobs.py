@@ -8,6 +8,7 @@ names are removed only at start, when no other process has the store open (see s
 """
 
 import contextlib
+import errno
 import hashlib
 import os
 import time
@@ -60,6 +61,28 @@ class Incoming:
         await trio.to_thread.run_sync(self._drain)
         return self._hash.hexdigest()
 
+    def append_file(self, path: Path, offset: int = 0, size: int | None = None) -> None:
+        """Take bytes of a file, to its end unless `size` is given; for a thread.
+
+        Raises `OSError`: the content is incomplete then.
+        """
+        left = size if size is not None else path.stat().st_size - offset
+        with path.open("rb", buffering=0) as file:
+            file.seek(offset)
+            while left > 0 and (data := file.read(min(left, CHUNK))):
+                left -= len(data)
+                self._pending.append(data)
+                self._drain()
+        if left:
+            raise OSError(errno.EIO, "the file is shorter than it was", str(path))
+
+    def file_at(self, target: Path) -> None:
+        """Give the content a name of its own outside the blobs, durably; for a thread."""
+        self._drain()
+        os.fsync(self._file)
+        self._path.rename(target)
+        sync_folder(target.parent)
+
     def _drain(self) -> None:
         data = memoryview(b"".join(self._pending))
         self._pending.clear()
@@ -81,7 +104,7 @@ class Incoming:
         self._blobs.ensure_folder(target.parent)
         # Over an equal blob too: the content is the same, and a damaged one is healed.
         self._path.rename(target)
-        _sync(target.parent)
+        sync_folder(target.parent)
         return sha1
 
 
@@ -104,7 +127,7 @@ class Blobs:
         """Make a folder of blobs, durably; one that somebody else is just making is synced again."""
         if folder not in self._folders:
             folder.mkdir(exist_ok=True, mode=0o700)
-            _sync(self.root)
+            sync_folder(self.root)
             self._folders.add(folder)
 
     @asynccontextmanager
@@ -151,7 +174,8 @@ class Blobs:
         return removed
 
 
-def _sync(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
+    """Make what was made, renamed or removed in a folder durable."""
     fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(fd)

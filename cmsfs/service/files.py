@@ -17,8 +17,10 @@ from urllib.parse import quote
 import trio
 from starlette import responses, routing, types
 
+from cmsfs.models import events
 from cmsfs.models import items as shapes
 from cmsfs.service import access, blobs, fields, items, metadata, paging, problems, store, trash
+from cmsfs.service import events as recorder
 from cmsfs.service.kinds import Kind
 
 _RANGE = re.compile(r"bytes=(\d{0,18})-(\d{0,18})", re.ASCII)
@@ -65,7 +67,7 @@ async def copy(call: access.Call) -> responses.Response:
         )
         now = call.store.now()
         made = items.insert(conn, parent, new, by=call.caller.id, now=now)
-        made = add_version(conn, made, by=call.caller.id, now=now)
+        made = add_version(conn, made, by=call.caller.id, now=now, event=events.COPY)
         metadata.copy(conn, row["id"], made["id"])
         conn.execute(
             "UPDATE document SET file_content = (SELECT file_content FROM document WHERE id = ?)"
@@ -77,14 +79,16 @@ async def copy(call: access.Call) -> responses.Response:
     return access.answer(await call.store.write(txn), 201)
 
 
-def add_version(conn: Connection, row: Row, *, by: int, now: int) -> Row:
-    """Record what the file's row says as its current version; the row that names it."""
+def add_version(conn: Connection, row: Row, *, by: int, now: int, event: str = events.UPLOAD) -> Row:
+    """Record what the file's row says as its current version, and tell of it; the row that names it."""
     cursor = conn.execute(
         "INSERT INTO version (file, sha1, size, name, created_at, created_by) VALUES (?, ?, ?, ?, ?, ?)",
         (row["id"], row["sha1"], row["size"], row["name"], now, by),
     )
     conn.execute("UPDATE item SET version = ? WHERE id = ?", (cursor.lastrowid, row["id"]))
-    return items.find(conn, row["id"])
+    row = items.find(conn, row["id"])
+    recorder.record(conn, row, event, by=by, now=now)
+    return row
 
 
 def find_version(read: store.Read, row: Row, wire_id: str | None) -> Row:

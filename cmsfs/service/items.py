@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from sqlite3 import Connection, Row
 from typing import Any
 
+from cmsfs.models import events as words
 from cmsfs.models import items as shapes
 from cmsfs.models import names
-from cmsfs.service import access, fields, problems, protection, store
+from cmsfs.service import access, events, fields, problems, protection, store
 from cmsfs.service.kinds import Kind, Status
 
 # Deep enough for every tree of people; a path of ids stays within a few kilobytes.
@@ -86,7 +87,10 @@ def check_free(
 
 
 def insert(conn: Connection, parent: Row, new: New, *, by: int, now: int) -> Row:
-    """Make an item in a folder.  The name was checked and is free."""
+    """Make an item in a folder.  The name was checked and is free.
+
+    A file is there, and told of, when it has its version: see `files.add_version`.
+    """
     path = below(parent)[0]
     if path.count("/") > MAX_DEPTH:
         raise problems.Refused(403, "operation_limit_exceeded", "The folder is too deep.")
@@ -113,17 +117,25 @@ def insert(conn: Connection, parent: Row, new: New, *, by: int, now: int) -> Row
     assert cursor.lastrowid is not None
     row = find(conn, cursor.lastrowid)
     grow(conn, path, new.size)
+    if new.kind is not Kind.FILE:
+        events.record(conn, row, words.CREATE, by=by, now=now)
     return row
 
 
-def touch(conn: Connection, row: Row, *, by: int, now: int, **columns: Any) -> Row:
-    """Change columns of an item, count the change, and give the new row."""
+def touch(conn: Connection, row: Row, *, by: int, now: int, event: str | None, **columns: Any) -> Row:
+    """Change columns of an item, count the change, tell of it, and give the new row.
+
+    `event` is None where another one tells more.
+    """
     parts = "".join(f", {name} = ?" for name in columns)
     conn.execute(
         f"UPDATE item SET etag = etag + 1, modified_at = ?, modified_by = ?{parts} WHERE id = ?",
         (now, by, *columns.values(), row["id"]),
     )
-    return find(conn, row["id"])
+    row = find(conn, row["id"])
+    if event is not None:
+        events.record(conn, row, event, by=by, now=now)
+    return row
 
 
 def place(conn: Connection, row: Row, parent: Row, name: str) -> dict[str, Any]:
@@ -202,8 +214,15 @@ def apply(
             columns[name] = fields.micros(when)
     columns = _changed(row, columns | more)
     if columns:
-        row = touch(conn, row, by=call.caller.id, now=call.store.now(), **columns)
+        row = touch(conn, row, by=call.caller.id, now=call.store.now(), event=_word(columns), **columns)
     return fields.Shaper(read, call.fields).item(row)
+
+
+def _word(columns: dict[str, Any]) -> str:
+    """The event for a change of these columns."""
+    if "parent" in columns:
+        return words.MOVE
+    return words.RENAME if "name" in columns else words.MODIFY
 
 
 def _changed(row: Row, columns: dict[str, Any]) -> dict[str, Any]:

@@ -237,6 +237,43 @@ CREATE TRIGGER item_purged BEFORE DELETE ON item BEGIN
   DELETE FROM document WHERE id = OLD.id;
 END;
 
+-- An upload in parts that was begun.  The row goes when the file is there or the upload is given up; one
+-- that expired stays for a while, without its parts, to say so.
+CREATE TABLE upload_session (
+  id          TEXT PRIMARY KEY,
+  user        INTEGER NOT NULL REFERENCES user,
+  folder      INTEGER,                         -- item: where the new file goes, 0: the root; NULL: a new version
+  file        INTEGER,                         -- item: the file that gets a new version; NULL: a new file
+  name        TEXT,                            -- of the new file, or the new name with the version
+  size        INTEGER NOT NULL,                -- bytes, of the whole file
+  part_size   INTEGER NOT NULL,
+  created_at  INTEGER NOT NULL,
+  expires_at  INTEGER NOT NULL
+) WITHOUT ROWID;
+CREATE INDEX upload_session_by_end ON upload_session (expires_at);
+
+-- What has arrived of it.  The bytes are in sessions/<session>/<file>, on disk before the row.
+CREATE TABLE upload_part (
+  session  TEXT NOT NULL REFERENCES upload_session ON DELETE CASCADE,
+  offset   INTEGER NOT NULL,
+  id       TEXT NOT NULL,
+  size     INTEGER NOT NULL,
+  sha1     TEXT NOT NULL,
+  file     TEXT NOT NULL,
+  PRIMARY KEY (session, offset)
+) WITHOUT ROWID;
+
+-- What happened, for three weeks, in the stream of each user that sees the item (see events.py).
+CREATE TABLE event (
+  id          INTEGER PRIMARY KEY AUTOINCREMENT, -- the position in the stream
+  user        INTEGER NOT NULL,                -- whose stream this is
+  type        TEXT NOT NULL,
+  created_at  INTEGER NOT NULL,
+  created_by  INTEGER NOT NULL,                -- user
+  source      TEXT NOT NULL                    -- JSON: the item as it was after the event
+);
+CREATE INDEX event_of_user ON event (user, id);
+
 -- What search matches words against, one row an item.  Names, descriptions and tags follow the item by
 -- trigger; file_content is written by uploads (the beginning of text files).
 CREATE TABLE document (
@@ -277,4 +314,5 @@ END;
 -- actors have the user id 2 on the wire, roots the item id 0, the trash 1.
 INSERT INTO sqlite_sequence (name, seq) VALUES ('user', 2000), ('item', 100000), ('version', 500000),
   ('exemption', 700000), ('legal_hold_policy', 710000), ('legal_hold_assignment', 720000),
-  ('retention_policy', 730000), ('retention_assignment', 740000);
+  ('retention_policy', 730000), ('retention_assignment', 740000),
+  ('event', 1000000);

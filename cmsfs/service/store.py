@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 import trio
 
 from cmsfs import errors, sqlite
-from cmsfs.service import blobs
+from cmsfs.service import blobs, parts
 
 log = logging.getLogger(__name__)
 
@@ -31,7 +31,7 @@ T = TypeVar("T")
 # (`Database.rows`) or on a thread's connection (`reader`).
 Read = Callable[..., list[sqlite.Row]]
 
-VERSION = 1
+VERSION = 2
 
 
 def reader(conn: sqlite.Connection) -> Read:
@@ -46,6 +46,8 @@ class Store:
         self.root = root
         self.db = db
         self.blobs = blob_directory
+        self.parts = parts.Parts(root / "sessions")
+        self.written = trio.Event()  # set, and replaced, after each change of this process
         self._last = 0
         self._clock = threading.Lock()
 
@@ -65,7 +67,10 @@ class Store:
 
     async def write(self, txn: Callable[[sqlite.Connection], T]) -> T:
         """A change: one transaction, durable when this returns."""
-        return await self.db.write(txn, durable=True)
+        result = await self.db.write(txn, durable=True)
+        written, self.written = self.written, trio.Event()
+        written.set()
+        return result
 
 
 @asynccontextmanager
@@ -76,7 +81,7 @@ async def open_store(root: Path) -> AsyncIterator[Store]:
     """
     blob_directory = blobs.Blobs(root / "blobs", root / "incoming")
     try:
-        for folder in (root, blob_directory.root, blob_directory.incoming):
+        for folder in (root, blob_directory.root, blob_directory.incoming, root / "sessions"):
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         lock = os.open(root / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
@@ -88,7 +93,10 @@ async def open_store(root: Path) -> AsyncIterator[Store]:
             store = Store(root, db, blob_directory)
             await db.query(lambda conn: _sweep(store, conn, alone=alone))
             await trio.to_thread.run_sync(fcntl.flock, lock, fcntl.LOCK_SH)
-            yield store
+            try:
+                yield store
+            finally:
+                store.parts.close()
     finally:
         os.close(lock)
 
@@ -108,8 +116,15 @@ def _sweep(store: Store, conn: sqlite.Connection, *, alone: bool) -> None:
         )
         return {row["sha1"] for row in rows}
 
-    removed = store.blobs.sweep_incoming(alone=alone)
+    def parts_of(session: str) -> set[str] | None:
+        living = "SELECT 1 FROM upload_session WHERE id = ? AND expires_at > ?"
+        if conn.execute(living, (session, store.now())).fetchone() is None:
+            return None
+        rows = conn.execute("SELECT file FROM upload_part WHERE session = ?", (session,))
+        return {row["file"] for row in rows}
+
+    removed = store.blobs.sweep_incoming(alone=alone) + store.parts.sweep(parts_of, alone=alone)
     if alone:
         removed += store.blobs.sweep(known)
     if removed:
-        log.info("removed %d contents that no file has", removed)
+        log.info("removed %d contents and parts that nothing names", removed)

@@ -14,6 +14,7 @@ from typing import Any
 
 from starlette import responses, routing
 
+from cmsfs.models import events
 from cmsfs.models import items as shapes
 from cmsfs.service import access, fields, items, problems, protection, store
 from cmsfs.service.kinds import KIND_NAMES, Kind, Status
@@ -25,9 +26,8 @@ _SHOW = "UPDATE item SET status = 0, trash = 0 WHERE path >= ? AND path < ? AND 
 def put(conn: Connection, row: Row, *, by: int, now: int) -> None:
     """Put an active item into the trash, and with it everything below."""
     items.grow(conn, row["path"], -row["size"])
-    items.touch(
-        *(conn, row), by=by, now=now, status=Status.TRASHED, trash=row["id"], trashed_at=now, trashed_by=by
-    )
+    hidden = {"status": Status.TRASHED, "trash": row["id"], "trashed_at": now, "trashed_by": by}
+    items.touch(conn, row, by=by, now=now, event=events.TRASH, **hidden)
     if row["kind"] == Kind.FOLDER:
         conn.execute(_HIDE, (row["id"], *items.below(row)))
 
@@ -45,7 +45,7 @@ def bring_back(conn: Connection, call: access.Call, row: Row, wish: shapes.Resto
     columns = items.place(conn, row, parent, name)
     items.grow(conn, columns["path"], row["size"])
     columns |= {"status": Status.ACTIVE, "trash": 0, "trashed_at": None, "trashed_by": None}
-    back = items.touch(conn, row, by=call.caller.id, now=now, **columns)
+    back = items.touch(conn, row, by=call.caller.id, now=now, event=events.RESTORE, **columns)
     if row["kind"] == Kind.FOLDER:
         conn.execute(_SHOW, (*items.below(back), row["id"]))
     return back

@@ -10,6 +10,8 @@ Rule: the file is kept durably before its row is written, and the row before the
 import re
 from collections.abc import Callable
 from contextlib import aclosing
+from dataclasses import dataclass
+from datetime import datetime
 from sqlite3 import Connection, Row
 from typing import Any, Generic, TypeVar
 
@@ -27,61 +29,106 @@ MAX_ATTRIBUTES = 64 * 1024
 _SHA1 = re.compile(r"[0-9a-f]{40}")
 
 
+@dataclass(frozen=True, slots=True)
+class Content:
+    """Bytes that are durably in the blob directory."""
+
+    sha1: str
+    size: int
+    head: bytes  # the beginning, for search
+
+
 async def new_file(call: access.Call) -> responses.Response:
     def judge(wish: uploads.Attributes) -> None:
-        _judge_new(call.store.read, call, wish.name, wish.parent.id)
+        judge_new(call.store.read, call, wish.name, wish.parent.id)
 
     async with call.store.blobs.receive() as incoming:
         wish = await _receive(call, incoming, uploads.Attributes, judge)
-        sha1 = await _keep(call, incoming)
+        content = await _keep(call, incoming)
 
         def txn(conn: Connection) -> dict[str, Any]:
-            read = store.reader(conn)
-            parent = _judge_new(read, call, wish.name, wish.parent.id)
-            _judge_size(read, call, incoming.size)
-            now = call.store.now()
-            new = items.New(
-                *(Kind.FILE, wish.name, incoming.size, sha1),
-                content_created_at=_micros(wish.content_created_at),
-                content_modified_at=_micros(wish.content_modified_at),
+            row = add_file(
+                *(conn, call, content, wish.parent.id, wish.name),
+                content_created_at=wish.content_created_at,
+                content_modified_at=wish.content_modified_at,
             )
-            row = items.insert(conn, parent, new, by=call.caller.id, now=now)
-            row = files.add_version(conn, row, by=call.caller.id, now=now)
-            _index_text(conn, row, incoming)
-            return _result(read, call, row)
+            return result(store.reader(conn), call, row)
 
         return access.answer(await call.store.write(txn), 201)
 
 
+def add_file(
+    conn: Connection,
+    call: access.Call,
+    content: Content,
+    parent_id: str,
+    name: str,
+    *,
+    content_created_at: datetime | None = None,
+    content_modified_at: datetime | None = None,
+    description: str = "",
+) -> Row:
+    """A new file with this content, judged once more inside the transaction."""
+    read = store.reader(conn)
+    parent = judge_new(read, call, name, parent_id)
+    judge_size(read, call, content.size)
+    now = call.store.now()
+    new = items.New(
+        *(Kind.FILE, name, content.size, content.sha1),
+        description=description,
+        content_created_at=_micros(content_created_at),
+        content_modified_at=_micros(content_modified_at),
+    )
+    row = items.insert(conn, parent, new, by=call.caller.id, now=now)
+    row = files.add_version(conn, row, by=call.caller.id, now=now)
+    index_text(conn, row, content.head)
+    return row
+
+
 async def new_version(call: access.Call) -> responses.Response:
     def judge(wish: uploads.VersionAttributes) -> None:
-        _judge_version(call.store.read, call, wish.name)
+        judge_version(call.store.read, call, call.id, wish.name)
 
     async with call.store.blobs.receive() as incoming:
         wish = await _receive(call, incoming, uploads.VersionAttributes, judge)
-        sha1 = await _keep(call, incoming)
+        content = await _keep(call, incoming)
 
         def txn(conn: Connection) -> dict[str, Any]:
-            read = store.reader(conn)
-            row = _judge_version(read, call, wish.name)
-            _judge_size(read, call, incoming.size)
-            now = call.store.now()
-            columns = items.relocation(conn, call, row, parent_id=None, name=wish.name)
-            items.grow(conn, row["path"], incoming.size - row["size"])
-            columns |= {
-                "sha1": sha1,
-                "size": incoming.size,
-                "version_number": row["version_number"] + 1,
-                "content_modified_at": now
-                if wish.content_modified_at is None
-                else _micros(wish.content_modified_at),
-            }
-            row = items.touch(conn, row, by=call.caller.id, now=now, **columns)
-            row = files.add_version(conn, row, by=call.caller.id, now=now)
-            _index_text(conn, row, incoming)
-            return _result(read, call, row)
+            row = add_content(
+                *(conn, call, content, call.id, wish.name), content_modified_at=wish.content_modified_at
+            )
+            return result(store.reader(conn), call, row)
 
         return access.answer(await call.store.write(txn), 200)
+
+
+def add_content(
+    conn: Connection,
+    call: access.Call,
+    content: Content,
+    file_id: str,
+    name: str | None,
+    *,
+    content_modified_at: datetime | None = None,
+    **more: Any,
+) -> Row:
+    """The file with this content as its next version, perhaps under another name, `more` columns with it."""
+    read = store.reader(conn)
+    row = judge_version(read, call, file_id, name)
+    judge_size(read, call, content.size)
+    now = call.store.now()
+    columns = items.relocation(conn, call, row, parent_id=None, name=name)
+    items.grow(conn, row["path"], content.size - row["size"])
+    columns |= more | {
+        "sha1": content.sha1,
+        "size": content.size,
+        "version_number": row["version_number"] + 1,
+        "content_modified_at": now if content_modified_at is None else fields.micros(content_modified_at),
+    }
+    row = items.touch(conn, row, by=call.caller.id, now=now, event=None, **columns)
+    row = files.add_version(conn, row, by=call.caller.id, now=now)
+    index_text(conn, row, content.head)
+    return row
 
 
 async def preflight_new(call: access.Call) -> responses.Response:
@@ -92,23 +139,28 @@ async def preflight_new(call: access.Call) -> responses.Response:
         parent = access.get_item(call.store.read, call.caller, Kind.FOLDER, wish.parent.id, name="parent")
         if wish.name is not None:
             items.check_free(call.store.read, parent["id"], wish.name)
-    _judge_size(call.store.read, call, wish.size or 0)
+    judge_size(call.store.read, call, wish.size or 0)
     return _welcome(call, "files/content")
 
 
 async def preflight_version(call: access.Call) -> responses.Response:
     wish = await call.body(uploads.Preflight)
-    row = _judge_version(call.store.read, call, wish.name)
-    _judge_size(call.store.read, call, wish.size or 0)
+    row = judge_version(call.store.read, call, call.id, wish.name)
+    judge_size(call.store.read, call, wish.size or 0)
     return _welcome(call, f"files/{row['id']}/content")
 
 
 def _welcome(call: access.Call, path: str) -> responses.Response:
+    return access.answer({"upload_url": address(call, path), "upload_token": None})
+
+
+def address(call: access.Call, path: str) -> str:
+    """An absolute URL of the upload host, which is the host that was asked."""
     url = call.request.url
-    return access.answer({"upload_url": f"{url.scheme}://{url.netloc}/api/2.0/{path}", "upload_token": None})
+    return f"{url.scheme}://{url.netloc}/api/2.0/{path}"
 
 
-def _judge_new(read: store.Read, call: access.Call, name: str, parent_id: str) -> Row:
+def judge_new(read: store.Read, call: access.Call, name: str, parent_id: str) -> Row:
     """The folder that a new file may go to."""
     items.check_name(name)
     parent = access.get_item(read, call.caller, Kind.FOLDER, parent_id, name="parent")
@@ -116,16 +168,16 @@ def _judge_new(read: store.Read, call: access.Call, name: str, parent_id: str) -
     return parent
 
 
-def _judge_version(read: store.Read, call: access.Call, name: str | None) -> Row:
+def judge_version(read: store.Read, call: access.Call, file_id: str, name: str | None) -> Row:
     """The file that may get a new version, and perhaps another name."""
-    row = access.get_for_change(read, call, Kind.FILE, call.id)
+    row = access.get_for_change(read, call, Kind.FILE, file_id)
     if name is not None:
         items.check_name(name)
         items.check_free(read, row["parent"], name, besides=row["id"])
     return row
 
 
-def _judge_size(read: store.Read, call: access.Call, size: int) -> None:
+def judge_size(read: store.Read, call: access.Call, size: int) -> None:
     user = read("SELECT space_amount, space_used, max_upload_size FROM user WHERE id = ?", call.caller.id)[0]
     if size > user["max_upload_size"]:
         raise problems.Refused(
@@ -180,7 +232,7 @@ class _Form(Generic[A]):
             self._take_attributes(event)
         elif self._part == 2 and event is not None:
             await self._incoming.write(bytes(event))
-            _judge_size(self._call.store.read, self._call, self._incoming.size)
+            judge_size(self._call.store.read, self._call, self._incoming.size)
 
     def _take_attributes(self, data: bytes | None) -> None:
         if data is not None:
@@ -206,27 +258,27 @@ def _boundary(call: access.Call) -> str:
     return boundary
 
 
-async def _keep(call: access.Call, incoming: blobs.Incoming) -> str:
+async def _keep(call: access.Call, incoming: blobs.Incoming) -> Content:
     """Store what has arrived, if it is what was sent."""
     expected = call.request.headers.get(names.SHA1_HEADER)
     if expected is not None:
         actual = await incoming.sha1()
         if not _SHA1.fullmatch(expected.lower()) or expected.lower() != actual:
             raise problems.Refused(400, "bad_digest", f"The file has the SHA-1 {actual}, not {expected}.")
-    return await incoming.keep()
+    sha1 = await incoming.keep()
+    return Content(sha1, incoming.size, incoming.head)
 
 
 def _micros(when: Any) -> int | None:
     return None if when is None else fields.micros(when)
 
 
-def _index_text(conn: Connection, row: Row, incoming: blobs.Incoming) -> None:
-    conn.execute(
-        "UPDATE document SET file_content = ? WHERE id = ?", (blobs.text_of(incoming.head), row["id"])
-    )
+def index_text(conn: Connection, row: Row, head: bytes) -> None:
+    """Let search find what a file begins with."""
+    conn.execute("UPDATE document SET file_content = ? WHERE id = ?", (blobs.text_of(head), row["id"]))
 
 
-def _result(read: store.Read, call: access.Call, row: Row) -> dict[str, Any]:
+def result(read: store.Read, call: access.Call, row: Row) -> dict[str, Any]:
     return {"total_count": 1, "entries": [fields.Shaper(read, call.fields).item(row)]}
 
 

@@ -9,11 +9,20 @@ from typing import Any
 
 import httpx
 import pytest
+import trio
+from box_sdk_gen import BaseUrls, BoxCCGAuth, BoxClient, CCGConfig
 
-from cmsfs.service import access, app, demo, store
+from cmsfs.models import upload_sessions
+from cmsfs.service import access, app, demo, serve, store
+from cmsfs.service import upload_sessions as sessions
 
 SECRET = "a secret of the tests"
 UPLOADS = "http://service.test/api/2.0"
+SESSIONS = f"{UPLOADS}/files/upload_sessions"
+
+# What is uploaded in parts: two whole ones and a rest.
+PART = 1000
+CONTENT = bytes(range(256)) * 10
 
 
 class Api:
@@ -82,6 +91,40 @@ class Api:
     async def version(self, wire_id: str, content: bytes, **attributes: Any) -> dict[str, Any]:
         return (await self.send(f"/files/{wire_id}/content", attributes, content, expect=200))["entries"][0]
 
+    async def begin(
+        self, name: str = "big.bin", size: int | None = None, *, expect: int = 201, folder: str = "0"
+    ) -> Any:
+        """An upload session, for CONTENT unless told otherwise."""
+        body = {"folder_id": folder, "file_size": len(CONTENT) if size is None else size, "file_name": name}
+        return await self.ask("POST", SESSIONS, json=body, expect=expect)
+
+    async def put(
+        self, session: Any, offset: int, data: bytes | None = None, *, expect: int = 200, **more: Any
+    ) -> Any:
+        """A part; `more` are headers, or the `total` size."""
+        data = CONTENT[offset : offset + PART] if data is None else data
+        total = more.pop("total", len(CONTENT))
+        headers = {
+            "digest": upload_sessions.digest(hashlib.sha1(data, usedforsecurity=False).digest()),
+            "content-range": f"bytes {offset}-{offset + len(data) - 1}/{total}",
+        } | {name.replace("_", "-"): value for name, value in more.items()}
+        headers = {name: value for name, value in headers.items() if value}
+        url = f"{SESSIONS}/{session['id']}"
+        return await self.ask("PUT", url, content=data, headers=headers, expect=expect)
+
+    async def put_all(self, session: Any) -> list[Any]:
+        return [(await self.put(session, offset))["part"] for offset in range(0, len(CONTENT), PART)]
+
+    async def commit(
+        self, session: Any, parts: Any, *, expect: int = 201, attributes: Any = None, **more: Any
+    ) -> Any:
+        """A commit; `more` are headers, or the `whole` content."""
+        body = {"parts": parts} | ({} if attributes is None else {"attributes": attributes})
+        whole = hashlib.sha1(more.pop("whole", CONTENT), usedforsecurity=False).digest()
+        headers = {"digest": upload_sessions.digest(whole)} | more
+        url = f"{SESSIONS}/{session['id']}/commit"
+        return await self.ask("POST", url, json=body, headers=headers, expect=expect)
+
     async def bytes(self, wire_id: str, **options: Any) -> bytes:
         answer = await self.http.get(f"/files/{wire_id}/content", **options)
         assert answer.status_code in (200, 206), answer.text
@@ -117,6 +160,37 @@ def _fill(conn: Connection, now: int) -> None:
     )
 
 
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files of a few parts of a thousand bytes."""
+    monkeypatch.setattr(sessions, "PART_SIZE", PART)
+    monkeypatch.setattr(upload_sessions, "MIN_FILE_SIZE", 100)
+
+
+@pytest.fixture
+def fill():
+    """`await fill(store)`: the enterprise of `service` in a store of the test's own."""
+
+    async def run(opened: store.Store) -> None:
+        await opened.write(lambda conn: _fill(conn, opened.now()))
+
+    return run
+
+
+@pytest.fixture
+async def as_user() -> AsyncIterator[Any]:
+    """`await as_user(store, login)`: a caller."""
+    callers = []
+
+    async def run(opened: store.Store, login: str) -> Api:
+        callers.append(await _caller(opened, login))
+        return callers[-1]
+
+    yield run
+    for caller in callers:
+        await caller.http.aclose()
+
+
 async def _caller(service: store.Store, login: str) -> Api:
     row = service.read("SELECT id FROM user WHERE login = ?", login)[0]
     caller = Api(service, row["id"])
@@ -138,3 +212,22 @@ async def uwe(service: store.Store) -> AsyncIterator[Api]:
     caller = await _caller(service, "uwe@example.com")
     yield caller
     await caller.http.aclose()
+
+
+@pytest.fixture
+async def sample(root: Path) -> AsyncIterator[tuple[store.Store, demo.Credentials]]:
+    """A store with the sample enterprise."""
+    async with store.open_store(root) as opened:
+        yield opened, await demo.ensure_sample(opened)
+
+
+@pytest.fixture
+async def client(sample: tuple[store.Store, demo.Credentials], nursery: trio.Nursery) -> BoxClient:
+    """The public API's own client, on the sample's service on a socket."""
+    opened, credentials = sample
+    url = await nursery.start(lambda task_status: serve.serve(opened, port=0, task_status=task_status))
+    config = CCGConfig(
+        client_id=credentials.client_id, client_secret=credentials.client_secret, user_id=credentials.user_id
+    )
+    urls = BaseUrls(base_url=url, upload_url=f"{url}/api", oauth_2_url=f"{url}/api/oauth2")
+    return BoxClient(auth=BoxCCGAuth(config=config)).with_custom_base_urls(urls)

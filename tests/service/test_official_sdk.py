@@ -5,11 +5,7 @@ import io
 import pytest
 import trio
 from box_sdk_gen import (
-    BaseUrls,
     BoxAPIError,
-    BoxCCGAuth,
-    BoxClient,
-    CCGConfig,
     CreateFolderParent,
     CreateWebLinkParent,
     PreflightFileUploadCheckParent,
@@ -20,25 +16,6 @@ from box_sdk_gen import (
     UploadWithPreflightCheckAttributes,
     UploadWithPreflightCheckAttributesParentField,
 )
-
-from cmsfs.service import demo, serve, store
-
-
-@pytest.fixture
-async def sample(root):
-    async with store.open_store(root) as opened:
-        yield opened, await demo.ensure_sample(opened)
-
-
-@pytest.fixture
-async def client(sample, nursery):
-    opened, credentials = sample
-    url = await nursery.start(lambda task_status: serve.serve(opened, port=0, task_status=task_status))
-    config = CCGConfig(
-        client_id=credentials.client_id, client_secret=credentials.client_secret, user_id=credentials.user_id
-    )
-    urls = BaseUrls(base_url=url, upload_url=f"{url}/api", oauth_2_url=f"{url}/api/oauth2")
-    return BoxClient(auth=BoxCCGAuth(config=config)).with_custom_base_urls(urls)
 
 
 @pytest.fixture
