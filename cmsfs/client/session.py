@@ -16,7 +16,22 @@ import httpx
 
 import cmsfs
 from cmsfs import errors
-from cmsfs.client import files, folders, retry, search, tokens, trash, uploads, users, web_links, wire
+from cmsfs.client import (
+    exemptions,
+    files,
+    folders,
+    legal_holds,
+    metadata,
+    retention,
+    retry,
+    search,
+    tokens,
+    trash,
+    uploads,
+    users,
+    web_links,
+    wire,
+)
 
 Counters = wire.Counters
 
@@ -55,6 +70,10 @@ class Client:
         self.web_links = web_links.WebLinks(wire, base)
         self.trash = trash.Trash(wire, base)
         self.users = users.Users(wire, base)
+        self.legal_holds = legal_holds.LegalHolds(wire, base)
+        self.retention = retention.Retention(wire, base)
+        self.metadata = metadata.Metadata(wire, base)
+        self.exemptions = exemptions.Exemptions(wire, base)
         self.tokens = tokens.Tokens(wire, endpoints.auth_url)
 
 
