@@ -8,10 +8,12 @@ that the caller may not see are taken out after it was cut.
 
 from abc import abstractmethod
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import Generic, Protocol, TypeVar
 
 from cmsfs import errors
+from cmsfs.client.retry import Repeat
+from cmsfs.client.wire import Wire
 from cmsfs.models import paging
 
 T = TypeVar("T")
@@ -98,3 +100,15 @@ class ByMarker(_Entries[T]):
         self._marker = following
         self._more = following is not None
         return page.entries
+
+
+def pages(
+    wire: Wire, shape: type[paging.MarkerPage[T]], url: str, params: Mapping[str, str] | None = None
+) -> ByMarker[T]:
+    """The entries of a collection by marker at `url`."""
+
+    async def fetch(marker: str | None) -> paging.MarkerPage[T]:
+        given = dict(params or {}) | ({} if marker is None else {"marker": marker})
+        return await wire.ask(shape, "GET", url, repeat=Repeat.READ, params=given)
+
+    return ByMarker(fetch)

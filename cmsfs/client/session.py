@@ -16,7 +16,23 @@ import httpx
 
 import cmsfs
 from cmsfs import errors
-from cmsfs.client import events, files, folders, retry, search, tokens, trash, uploads, users, web_links, wire
+from cmsfs.client import (
+    events,
+    exemptions,
+    files,
+    folders,
+    legal_holds,
+    metadata,
+    retention,
+    retry,
+    search,
+    tokens,
+    trash,
+    uploads,
+    users,
+    web_links,
+    wire,
+)
 
 Counters = wire.Counters
 
@@ -56,6 +72,10 @@ class Client:
         self.trash = trash.Trash(wire, base)
         self.events = events.Events(wire, base)
         self.users = users.Users(wire, base)
+        self.legal_holds = legal_holds.LegalHolds(wire, base)
+        self.retention = retention.Retention(wire, base)
+        self.metadata = metadata.Metadata(wire, base)
+        self.exemptions = exemptions.Exemptions(wire, base)
         self.tokens = tokens.Tokens(wire, endpoints.auth_url)
 
 

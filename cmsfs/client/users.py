@@ -1,8 +1,9 @@
-"""Users: who the token speaks for, and others of the enterprise."""
+"""Users: who the token speaks for, and others of the enterprise, whom administrators list and manage."""
 
+from cmsfs.client.paging import ByMarker, pages
 from cmsfs.client.retry import Repeat
 from cmsfs.client.wire import Wire
-from cmsfs.models import users
+from cmsfs.models import paging, users
 
 
 class Users:
@@ -19,3 +20,22 @@ class Users:
     async def get(self, user_id: str) -> users.User:
         """Another user, for who may look up users of the enterprise."""
         return await self._wire.ask(users.User, "GET", f"{self._url}/{user_id}", repeat=Repeat.READ)
+
+    def list(self, *, term: str | None = None, kind: str = "all") -> ByMarker[users.User]:
+        """The enterprise's users; with `term` those whose name or login begins with it.
+
+        `kind` is all, managed or external; external users are found by their whole login only.
+        """
+        given = {"usemarker": "true", "user_type": kind} | ({"filter_term": term} if term else {})
+        return pages(self._wire, paging.MarkerPage[users.User], self._url, given)
+
+    async def create(self, wish: users.NewUser) -> users.User:
+        """Raises `Forbidden` for who is no administrator, `Conflict` if the login is taken."""
+        return await self._wire.ask(users.User, "POST", self._url, body=wish.body())
+
+    async def update(self, user_id: str, change: users.UpdateUser) -> users.User:
+        return await self._wire.ask(users.User, "PUT", f"{self._url}/{user_id}", body=change.body())
+
+    async def delete(self, user_id: str, *, force: bool = False) -> None:
+        """With `force` also the content that the user owns."""
+        await self._wire.tell("DELETE", f"{self._url}/{user_id}{'?force=true' if force else ''}")

@@ -17,9 +17,24 @@ from sqlite3 import Connection, Row
 import trio
 
 from cmsfs import errors
-from cmsfs.service import access, blobs, files, items, samples, trash, users
+from cmsfs.service import (
+    access,
+    blobs,
+    exemptions,
+    files,
+    items,
+    legal_hold_assignments,
+    legal_holds,
+    metadata,
+    metadata_templates,
+    retention,
+    retention_assignments,
+    samples,
+    trash,
+    users,
+)
 from cmsfs.service.kinds import Kind
-from cmsfs.service.store import Store
+from cmsfs.service.store import Store, reader
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +116,7 @@ def _fill(conn: Connection, store: Store, secret: str, sha1s: dict[str, str]) ->
         (client_id, access.hashed(secret), "cmsfs", enterprise, service["id"]),
     )
     _fill_tree(conn, store, owner, sha1s)
+    _fill_administration(conn, owner, now=store.now())
     return Credentials(client_id, secret, str(owner["id"]), str(enterprise))
 
 
@@ -115,6 +131,31 @@ def add_user(
 ) -> Row:
     """Make a user with an empty root folder."""
     return users.insert(conn, enterprise, name, login, role=role, now=now)
+
+
+def _fill_administration(conn: Connection, owner: Row, *, now: int) -> None:
+    """One of each thing that administrators manage."""
+    enterprise, by = owner["enterprise"], owner["id"]
+    read = reader(conn)
+
+    def item(path: str) -> Row:
+        found = items.find(conn, owner["root"])
+        for name in path.split("/"):
+            found = read("SELECT * FROM item WHERE parent = ? AND name = ?", found["id"], name)[0]
+        return found
+
+    template = metadata_templates.insert(conn, enterprise, samples.TEMPLATE)
+    template_row = read("SELECT * FROM metadata_template WHERE id = ?", template)[0]
+    values = metadata_templates.checked(template_row, samples.VALUES)
+    metadata.insert(conn, item(samples.DESCRIBED)["id"], template_row, values)
+    hold = legal_holds.insert(conn, enterprise, samples.HOLD, by=by, now=now)
+    held = item(samples.HELD)["id"]
+    legal_hold_assignments.assign(conn, hold, "folder", held, by=by, now=now)
+    policy = retention.insert(conn, enterprise, samples.RETENTION, by=by, now=now)
+    retained = item(samples.RETAINED)["id"]
+    retention_assignments.assign(conn, policy, "folder", retained, by=by, now=now)
+    exempt = read("SELECT id FROM user WHERE login = 'cleo@example.com'")[0]["id"]
+    exemptions.add(conn, enterprise, exempt, now=now)
 
 
 def _fill_tree(conn: Connection, store: Store, owner: Row, sha1s: dict[str, str]) -> None:

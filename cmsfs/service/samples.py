@@ -1,10 +1,14 @@
 """What is in the sample drive: folders, files, web links, and one file in the trash.
 
-Only text, written for this purpose.  demo.py puts it into a store.
+Only text, written for this purpose, and one of each thing that administrators manage.  demo.py puts it into a
+store.
 """
 
 from dataclasses import dataclass
 
+from cmsfs.models.legal_holds import NewLegalHoldPolicy
+from cmsfs.models.metadata import Field, NewTemplate, Option
+from cmsfs.models.retention import NewRetentionPolicy
 from cmsfs.service.kinds import Kind
 
 
@@ -284,3 +288,31 @@ TREE = [
 ]
 
 TRASHED = {"Projects/Harbour Bridge/First idea.md"}
+
+HOLD = NewLegalHoldPolicy(policy_name="Harbour Bridge permits", description="Asked for by the harbour office")
+HELD = "Projects/Harbour Bridge/Permits"
+
+RETENTION = NewRetentionPolicy(
+    policy_name="Yearly reports",
+    policy_type="finite",
+    retention_length=3650,
+    disposition_action="remove_retention",
+    description="Ten years",
+)
+RETAINED = "Reports/2025"
+
+TEMPLATE = NewTemplate(
+    scope="enterprise",
+    template_key="project",
+    display_name="Project",
+    fields=[
+        Field(type="string", key="lead", display_name="Lead"),
+        Field(type="float", key="budget", display_name="Budget"),
+        Field(type="date", key="due", display_name="Due"),
+        Field(
+            type="enum", key="phase", display_name="Phase", options=[Option(key="plan"), Option(key="build")]
+        ),
+    ],
+)
+DESCRIBED = "Projects/Harbour Bridge/Plan.md"
+VALUES = {"lead": "Ada Example", "budget": 480000, "due": "2026-10-30T00:00:00Z", "phase": "build"}

@@ -4,14 +4,14 @@
 -- Moments are integer microseconds since 1970 in UTC, emitted exactly as they are stored, so that what a
 -- client reads can be sent back as the end of a range.  Ids are numbers here and text on the wire.
 
+-- Enterprise 0, there when the first user was deleted, is that of deleted users: others may still have to be
+-- told who made a version.
 CREATE TABLE enterprise (
   id          INTEGER PRIMARY KEY,
   name        TEXT NOT NULL,
   created_at  INTEGER NOT NULL,
   tracking_codes  TEXT NOT NULL DEFAULT '[]'   -- JSON array: the names that users may have codes for; [] is off
 );
--- Deleted users belong here: others may still have to be told who made a version.
-INSERT INTO enterprise (id, name, created_at) VALUES (0, '', 0);
 
 CREATE TABLE user (
   id                  INTEGER PRIMARY KEY AUTOINCREMENT,

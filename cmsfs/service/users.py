@@ -258,6 +258,7 @@ def _let_go(conn: Connection, row: Row, *, now: int) -> None:
 def _remove(conn: Connection, number: int, *, now: int) -> None:
     conn.execute("DELETE FROM item WHERE owner = ?", (number,))
     _forget(conn, number)
+    conn.execute("INSERT OR IGNORE INTO enterprise (id, name, created_at) VALUES (0, '', ?)", (now,))
     conn.execute(
         "UPDATE user SET enterprise = 0, login = NULL, status = 'inactive', root = NULL, modified_at = ?"
         " WHERE id = ?",

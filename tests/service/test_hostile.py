@@ -27,11 +27,20 @@ PATHS = [
         "/oauth2/token",
     ),
     *("/2.0/folders/{id}/items", "/2.0/folders/{id}/trash", "/2.0/folders/trash/items", "/oauth2/revoke"),
+    *("/2.0/users", "/2.0/legal_hold_policies", "/2.0/legal_hold_policies/{id}", "/2.0/retention_policies"),
+    *("/2.0/legal_hold_policy_assignments", "/2.0/legal_hold_policy_assignments/{id}/files_on_hold"),
+    *("/2.0/retention_policies/{id}", "/2.0/retention_policies/{id}/assignments"),
+    *("/2.0/retention_policy_assignments", "/2.0/retention_policy_assignments/{id}"),
+    *("/2.0/metadata_templates", "/2.0/metadata_templates/{id}", "/2.0/metadata_templates/schema"),
+    *("/2.0/metadata_templates/enterprise/{id}/schema", "/2.0/files/{id}/metadata/enterprise/{id}"),
+    *("/2.0/folders/{id}/metadata", "/2.0/collaboration_whitelist_exempt_targets"),
+    "/2.0/collaboration_whitelist_exempt_targets/{id}",
     *("/2.0/web_links", "/2.0/web_links/{id}", "/2.0/web_links/{id}/trash", "/2.0/users/{id}", "/{id}", "//"),
 ]
 PARAMS = [
     *("query", "type", "limit", "offset", "marker", "usemarker", "sort", "direction", "fields", "recursive"),
     *("created_at_range", "size_range", "ancestor_folder_ids", "owner_user_ids", "mdfilters", "version"),
+    *("filter_term", "user_type", "external_app_user_id", "policy_name", "policy_id", "force"),
     *("trash_content", "content_types", "file_extensions", "scope", "deleted_at_range"),
 ]
 rubbish = st.one_of(
@@ -45,7 +54,11 @@ values = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(rubbish, inner, max_size=3),
     max_leaves=5,
 )
-FIELDS = ["name", "parent", "id", "description", "tags", "content_modified_at", "url", "size", "version"]
+FIELDS = [
+    *("name", "parent", "id", "description", "tags", "content_modified_at", "url", "size", "version"),
+    *("login", "space_amount", "policy_name", "filter_started_at", "filter_ended_at", "retention_length"),
+    *("policy_id", "assign_to", "scope", "displayName", "fields", "user", "op", "path", "enterprise"),
+]
 bodies = st.one_of(
     st.dictionaries(st.sampled_from(FIELDS), values | st.fixed_dictionaries({"id": rubbish})).map(
         lambda body: json.dumps(body).encode()

@@ -228,3 +228,20 @@ async def test_users_may_do_none_of_it(api, uwe):
     for path in (one, other):
         await uwe.ask("DELETE", path, expect=403)
     assert (await api.ask("GET", one))["status"] == "active"
+
+
+async def test_a_hold_on_a_user_covers_what_they_own_or_made_and_no_more(api, uwe, service):
+    plain, touched = await api.upload("plain", b"x"), await api.upload("touched", b"x")
+    own = await uwe.upload("own", b"x")
+    sql = "UPDATE version SET created_by = ? WHERE id = ?"
+    for user, file in ((uwe.user, touched), (api.user, own)):
+        args = (user, int(file["file_version"]["id"]))
+        await service.write(lambda conn, args=args: conn.execute(sql, args))
+    covered = {"user": {touched["id"], own["id"]}, "ownership": {own["id"]}, "interactions": {touched["id"]}}
+    policy = await hold(api)
+    for kind, files in covered.items():
+        assignment = await assign(api, policy, kind, uwe.user)
+        found = await api.ask("GET", f"{ASSIGNMENTS}/{assignment['id']}/files_on_hold")
+        assert {one["id"] for one in found["entries"]} == files
+    await api.ask("DELETE", f"/files/{plain['id']}", expect=204)
+    await api.ask("DELETE", f"/files/{plain['id']}/trash", expect=204)

@@ -169,6 +169,10 @@ async def test_ranges_take_the_moments_of_answers_and_include_both_ends(api, tre
         ("mdfilters={", "invalid_parameter"),
         ("mdfilters=" + "[" * 5000, "invalid_parameter"),
         ('mdfilters=[{"scope":"global","templateKey":"none"}]', "invalid_parameter"),
+        (
+            'mdfilters=[{"scope":"global","templateKey":"properties"},{"scope":"global","templateKey":"p"}]',
+            "invalid_parameter",
+        ),
         ("query=" + "a+" * 300, "invalid_parameter"),
     ],
 )

@@ -1,0 +1,44 @@
+"""Retention: policies, and what they are assigned to."""
+
+from cmsfs.client.paging import ByMarker, pages
+from cmsfs.client.retry import Repeat
+from cmsfs.client.wire import Wire
+from cmsfs.models import items, paging, retention
+
+
+class Retention:
+    """/retention_policies and /retention_policy_assignments.
+
+    Raises `Forbidden` for who is no administrator.
+    """
+
+    def __init__(self, wire: Wire, base_url: str) -> None:
+        self._wire = wire
+        self._url = f"{base_url}/retention_policies"
+        self._assignments = f"{base_url}/retention_policy_assignments"
+
+    def list(self) -> ByMarker[retention.RetentionPolicy]:
+        return pages(self._wire, paging.MarkerPage[retention.RetentionPolicy], self._url)
+
+    async def create(self, wish: retention.NewRetentionPolicy) -> retention.RetentionPolicy:
+        """Raises `Conflict` if the name is taken."""
+        return await self._wire.ask(retention.RetentionPolicy, "POST", self._url, body=wish.body())
+
+    async def assign(self, policy_id: str, target: retention.AssignTo) -> retention.Assignment:
+        """Raises `Conflict` if the policy is assigned to that already."""
+        body = retention.NewAssignment(policy_id=policy_id, assign_to=target).body()
+        return await self._wire.ask(retention.Assignment, "POST", self._assignments, body=body)
+
+    async def get_assignment(self, assignment_id: str) -> retention.Assignment:
+        url = f"{self._assignments}/{assignment_id}"
+        return await self._wire.ask(retention.Assignment, "GET", url, repeat=Repeat.READ)
+
+    def assignments(self, policy_id: str) -> ByMarker[retention.Assignment]:
+        return pages(
+            self._wire, paging.MarkerPage[retention.Assignment], f"{self._url}/{policy_id}/assignments"
+        )
+
+    def files(self, assignment_id: str) -> ByMarker[items.File]:
+        """The files whose current version is under retention by an assignment."""
+        url = f"{self._assignments}/{assignment_id}/files_under_retention"
+        return pages(self._wire, paging.MarkerPage[items.File], url)
