@@ -16,7 +16,21 @@ import httpx
 
 import cmsfs
 from cmsfs import errors
-from cmsfs.client import events, files, folders, retry, search, tokens, trash, uploads, users, web_links, wire
+from cmsfs.client import (
+    events,
+    files,
+    folders,
+    retry,
+    search,
+    tokens,
+    trash,
+    upload_sessions,
+    uploads,
+    users,
+    versions,
+    web_links,
+    wire,
+)
 
 Counters = wire.Counters
 
@@ -50,10 +64,12 @@ class Client:
         self.counters = wire.counters
         self.search = search.Search(wire, base)
         self.uploads = uploads.Uploads(wire, endpoints.upload_url)
+        self.upload_sessions = upload_sessions.UploadSessions(wire, endpoints.upload_url)
         self.files = files.Files(wire, base)
         self.folders = folders.Folders(wire, base)
         self.web_links = web_links.WebLinks(wire, base)
         self.trash = trash.Trash(wire, base)
+        self.versions = versions.Versions(wire, base)
         self.events = events.Events(wire, base)
         self.users = users.Users(wire, base)
         self.tokens = tokens.Tokens(wire, endpoints.auth_url)

@@ -223,8 +223,18 @@ class NewFolder(Model):
     parent: Reference
 
 
+class NewLock(Model):
+    """The lock that a change of a file sets; null in its place takes the lock away."""
+
+    access: Literal["lock"] = pydantic.Field("lock", validation_alias=pydantic.AliasChoices("access", "type"))
+    expires_at: RequestTimestamp | None = None
+    is_download_prevented: bool = False
+
+
 class UpdateItem(Model):
     """A change of a file or folder; what is not set stays as it is."""
+
+    lock: NewLock | None = None  # of a file; null unlocks
 
     name: str | None = None
     parent: Reference | None = None

@@ -20,7 +20,7 @@ import pydantic_core
 from starlette import requests, responses
 
 from cmsfs.models import names
-from cmsfs.service import problems
+from cmsfs.service import locks, problems
 from cmsfs.service.kinds import KIND_NAMES, Kind, Status
 from cmsfs.service.store import Read, Store
 
@@ -223,6 +223,7 @@ def get_for_change(read: Read, call: Call, kind: Kind, wire_id: str) -> Row:
             403, "access_denied_insufficient_permissions", "The root folder cannot be changed."
         )
     call.check_if_match(row)
+    locks.check(row, call.caller.id, call.store.now())
     return row
 
 

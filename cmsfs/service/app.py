@@ -21,6 +21,7 @@ from cmsfs.service import (
     upload_sessions,
     uploads,
     users,
+    versions,
     web_links,
 )
 from cmsfs.service.store import Store
@@ -31,6 +32,7 @@ API = [
     *upload_sessions.routes,
     *uploads.routes,
     *files.routes,
+    *versions.routes,
     *folders.routes,
     *web_links.routes,
     *trash.routes,

@@ -8,12 +8,14 @@ Rule: a moment that every item has is never null; some clients drop a whole list
 """
 
 import json
+import time
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from sqlite3 import Row
 from typing import Any
 
 from cmsfs.models import base, names
+from cmsfs.service import locks
 from cmsfs.service.kinds import KIND_NAMES, Kind, Status
 from cmsfs.service.store import Read
 
@@ -89,6 +91,8 @@ class Shaper:
         for row in rows:
             if wanted & {"created_by", "modified_by", "owned_by", "uploader_display_name"}:
                 users |= {row["created_by"], row["modified_by"], row["owner"]}
+            if "lock" in wanted and (lock := locks.find(row, _now())) is not None:
+                users.add(lock["by"])
             if "path_collection" in wanted:
                 folders |= set(path_ids(row["path"]))
             if "parent" in wanted and row["parent"] is not None:
@@ -106,6 +110,21 @@ class Shaper:
         row = self._users.get(number)
         return None if row is None else user_mini(row)
 
+    def lock(self, row: Row) -> dict[str, Any] | None:
+        found = locks.find(row, _now())
+        if found is None:
+            return None
+        ends = found["expires_at"]
+        return {
+            "type": "lock",
+            "id": found["id"],
+            "created_by": self.user(found["by"]),
+            "created_at": moment(found["created_at"]),
+            "expired_at": None if ends is None else moment(ends),
+            "is_download_prevented": found["prevents_download"],
+            "app_type": None,
+        }
+
     def parent(self, row: Row) -> dict[str, Any] | None:
         folder = self._folders.get(row["parent"])
         return None if folder is None else folder_mini(folder)
@@ -115,6 +134,10 @@ class Shaper:
             return {"total_count": 1, "entries": [TRASH]}
         found = [folder_mini(self._folders[one]) for one in path_ids(row["path"]) if one in self._folders]
         return {"total_count": len(found), "entries": found}
+
+
+def _now() -> int:
+    return time.time_ns() // 1000
 
 
 def path_ids(path: str) -> list[int]:
@@ -231,7 +254,7 @@ _FIELDS: dict[Kind, dict[str, Maker]] = {
         "version_number": lambda row, _: str(row["version_number"]),
         "comment_count": _constant(lambda: 0),
         "permissions": _permissions(*_FILE_MAY),
-        "lock": _constant(lambda: None),
+        "lock": lambda row, shaper: shaper.lock(row),
         "extension": _column("extension"),
         "is_package": _constant(lambda: False),
         "expires_at": _constant(lambda: None),

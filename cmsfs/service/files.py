@@ -19,7 +19,7 @@ from starlette import responses, routing, types
 
 from cmsfs.models import events
 from cmsfs.models import items as shapes
-from cmsfs.service import access, blobs, fields, items, paging, problems, store, trash
+from cmsfs.service import access, blobs, fields, items, locks, problems, store, trash
 from cmsfs.service import events as recorder
 from cmsfs.service.kinds import Kind
 
@@ -90,57 +90,23 @@ def add_version(conn: Connection, row: Row, *, by: int, now: int, event: str = e
     return row
 
 
-def find_version(read: store.Read, row: Row, wire_id: str | None) -> Row:
-    """A version of a file, the current one if none is named; 404 if it has no such version."""
+def find_version(read: store.Read, row: Row, wire_id: str | None, *, trashed: bool = False) -> Row:
+    """A version of a file, the current one if none is named.
+
+    404 if it has no such version, and, unless `trashed` ones are meant too, for one in the trash.
+    """
     number = row["version"] if wire_id is None else access.parse_id(wire_id)
     found = read("SELECT * FROM version WHERE id = ? AND file = ?", number, row["id"])
     if not found:
         raise problems.not_found("file_version", wire_id or "")
+    if found[0]["trashed_at"] is not None and not trashed:
+        raise problems.not_found("file_version", wire_id or "", code="trashed")
     return found[0]
-
-
-async def list_versions(call: access.Call) -> responses.Response:
-    """The versions before the current one, the newest first."""
-    row = access.get_item(call.store.read, call.caller, Kind.FILE, call.id)
-    page = paging.read_page(call.request.query_params)
-
-    def run(read: store.Read) -> dict[str, Any]:
-        past = "FROM version WHERE file = ? AND id != ?"
-        args = (row["id"], row["version"])
-        total = read(f"SELECT count(*) AS n {past}", *args)[0]["n"]
-        rows = read(f"SELECT * {past} ORDER BY id DESC LIMIT ? OFFSET ?", *args, page.limit, page.offset)
-        users = {one["id"]: one for one in read("SELECT * FROM user")}
-        entries = [_version(one, users[one["created_by"]]) for one in rows]
-        return {
-            "total_count": total,
-            "entries": entries,
-            "offset": page.offset,
-            "limit": page.limit,
-            "order": [],
-        }
-
-    return access.answer(await call.store.query(run))
-
-
-def _version(row: Row, user: Row) -> dict[str, Any]:
-    made = fields.moment(row["created_at"])
-    return {
-        "type": "file_version",
-        "id": str(row["id"]),
-        "sha1": row["sha1"],
-        "name": row["name"],
-        "size": row["size"],
-        "created_at": made,
-        "modified_at": made,
-        "modified_by": fields.user_mini(user),
-        "uploader_display_name": user["name"],
-        "trashed_at": None,
-        "purged_at": None,
-    }
 
 
 async def content(call: access.Call) -> responses.Response:
     row = access.get_item(call.store.read, call.caller, Kind.FILE, call.id)
+    locks.check_download(row, call.caller.id, call.store.now())
     version = find_version(call.store.read, row, call.request.query_params.get("version") or None)
     size = version["size"]
     first, last, status = _range(call.request.headers.get("range"), size)
@@ -230,5 +196,4 @@ routes = [
     routing.Route("/files/{id}", access.guarded(delete), methods=["DELETE"]),
     routing.Route("/files/{id}/copy", access.guarded(copy), methods=["POST"]),
     routing.Route("/files/{id}/content", access.guarded(content), methods=["GET"]),
-    routing.Route("/files/{id}/versions", access.guarded(list_versions), methods=["GET"]),
 ]

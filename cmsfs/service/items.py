@@ -14,7 +14,7 @@ from typing import Any
 from cmsfs.models import events as words
 from cmsfs.models import items as shapes
 from cmsfs.models import names
-from cmsfs.service import access, events, fields, problems, store
+from cmsfs.service import access, events, fields, locks, problems, store
 from cmsfs.service.kinds import Kind, Status
 
 # Deep enough for every tree of people; a path of ids stays within a few kilobytes.
@@ -210,14 +210,22 @@ def apply(
         when = getattr(wish, name)
         if when is not None:
             columns[name] = fields.micros(when)
+    event = None
+    if "lock" in wish.model_fields_set and kind is Kind.FILE:
+        columns["lock"] = locks.column(wish.lock, by=call.caller.id, now=call.store.now())
+        event = words.UNLOCK if wish.lock is None else words.LOCK
     columns = _changed(row, columns | more)
     if columns:
-        row = touch(conn, row, by=call.caller.id, now=call.store.now(), event=_word(columns), **columns)
+        row = touch(
+            conn, row, by=call.caller.id, now=call.store.now(), event=_word(columns, event), **columns
+        )
     return fields.Shaper(read, call.fields).item(row)
 
 
-def _word(columns: dict[str, Any]) -> str:
-    """The event for a change of these columns."""
+def _word(columns: dict[str, Any], other: str | None = None) -> str:
+    """The event for a change of these columns; `other` if it is about nothing but this."""
+    if other is not None and len(columns) == 1:
+        return other
     if "parent" in columns:
         return words.MOVE
     return words.RENAME if "name" in columns else words.MODIFY

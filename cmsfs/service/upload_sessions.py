@@ -28,6 +28,7 @@ REMEMBERED = 7 * DAY
 
 # A commit waits so long for the parts to be joined before it answers 202.
 PATIENCE = 10.0
+RETRY_AFTER = "1"
 
 MAX_COMMIT = 4 * 1024 * 1024
 
@@ -190,7 +191,7 @@ async def commit(call: access.Call) -> responses.Response:
     _judge(call.store.read, call, session, wish)
     assembly = call.store.parts.assembly(session["id"], call.store.blobs, [row["file"] for row in found])
     if assembly.busy or not await _advance(call, session, assembly):
-        return responses.Response(status_code=202, headers={"Retry-After": "1"})
+        return responses.Response(status_code=202, headers={"Retry-After": RETRY_AFTER})
     actual = await assembly.sha1()
     if bytes.fromhex(actual) != expected:
         said = f"The parts together have the SHA-1 {actual}, which is not what the digest says."
