@@ -16,6 +16,7 @@ from cmsfs.service import (
     folders,
     problems,
     search,
+    shared_items,
     tokens,
     trash,
     upload_sessions,
@@ -31,6 +32,7 @@ API = [
     *search.routes,
     *upload_sessions.routes,
     *uploads.routes,
+    *shared_items.routes,
     *files.routes,
     *versions.routes,
     *folders.routes,
@@ -53,6 +55,7 @@ class Service:
         self._router = _router(
             [
                 *tokens.routes,
+                *shared_items.public_routes,
                 routing.Mount("/2.0", _router(API)),
                 routing.Mount("/api/2.0", _router(API)),
                 routing.Mount("/api", _router(tokens.routes)),

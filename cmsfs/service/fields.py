@@ -15,7 +15,7 @@ from sqlite3 import Row
 from typing import Any
 
 from cmsfs.models import base, names
-from cmsfs.service import locks
+from cmsfs.service import locks, shared_links
 from cmsfs.service.kinds import KIND_NAMES, Kind, Status
 from cmsfs.service.store import Read
 
@@ -54,10 +54,14 @@ def folder_mini(row: Row) -> dict[str, Any]:
 class Shaper:
     """Makes items of rows, for one answer."""
 
-    def __init__(self, read: Read, fields: Sequence[str] | None = None, *, mini: bool = False) -> None:
+    def __init__(
+        self, read: Read, fields: Sequence[str] | None = None, *, mini: bool = False, top: int | None = None
+    ) -> None:
+        """With `top`, what is above that item is not shown, if what is shown is below it."""
         self._read = read
         self._fields = fields
         self._mini = mini
+        self._top = top
         self._users: dict[int, Row] = {}
         self._folders: dict[int, Row] = {}
 
@@ -126,13 +130,18 @@ class Shaper:
         }
 
     def parent(self, row: Row) -> dict[str, Any] | None:
-        folder = self._folders.get(row["parent"])
+        folder = None if row["id"] == self._top else self._folders.get(row["parent"])
         return None if folder is None else folder_mini(folder)
 
     def path(self, row: Row) -> dict[str, Any]:
         if row["status"] == Status.TRASHED:
             return {"total_count": 1, "entries": [TRASH]}
-        found = [folder_mini(self._folders[one]) for one in path_ids(row["path"]) if one in self._folders]
+        ids = path_ids(row["path"])
+        if row["id"] == self._top:
+            ids = []
+        elif self._top in ids:
+            ids = ids[ids.index(self._top) :]
+        found = [folder_mini(self._folders[one]) for one in ids if one in self._folders]
         return {"total_count": len(found), "entries": found}
 
 
@@ -220,7 +229,7 @@ _ITEM: dict[str, Maker] = {
     "created_by": _user("created_by"),
     "modified_by": _user("modified_by"),
     "owned_by": _user("owner"),
-    "shared_link": _constant(lambda: None),
+    "shared_link": lambda row, _: shared_links.shape(row),
     "parent": lambda row, shaper: shaper.parent(row),
     "item_status": lambda row, _: "trashed" if row["status"] == Status.TRASHED else "active",
 }

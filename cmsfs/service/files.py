@@ -15,11 +15,11 @@ from typing import Any
 from urllib.parse import quote
 
 import trio
-from starlette import responses, routing, types
+from starlette import requests, responses, routing, types
 
 from cmsfs.models import events
 from cmsfs.models import items as shapes
-from cmsfs.service import access, blobs, fields, items, locks, problems, store, trash
+from cmsfs.service import access, blobs, fields, items, problems, store, trash
 from cmsfs.service import events as recorder
 from cmsfs.service.kinds import Kind
 
@@ -30,7 +30,7 @@ async def get(call: access.Call) -> responses.Response:
     row = access.get_item(call.store.read, call.caller, Kind.FILE, call.id)
     if call.is_unchanged(row):
         return responses.Response(status_code=304)
-    return access.answer(fields.Shaper(call.store.read, call.fields).item(row))
+    return access.answer(fields.Shaper(call.store.read, call.fields, top=call.caller.top).item(row))
 
 
 async def update(call: access.Call) -> responses.Response:
@@ -55,8 +55,9 @@ async def copy(call: access.Call) -> responses.Response:
     def txn(conn: Connection) -> dict[str, Any]:
         read = store.reader(conn)
         row = access.get_item(read, call.caller, Kind.FILE, call.id)
+        access.check_download(call, row)
         version = find_version(read, row, wish.version)
-        parent = access.get_item(read, call.caller, Kind.FOLDER, wish.parent.id, name="parent")
+        parent = access.get_target(read, call.caller, wish.parent.id)
         name = wish.name or row["name"]
         items.check_free(read, parent["id"], name)
         new = items.New(
@@ -106,10 +107,15 @@ def find_version(read: store.Read, row: Row, wire_id: str | None, *, trashed: bo
 
 async def content(call: access.Call) -> responses.Response:
     row = access.get_item(call.store.read, call.caller, Kind.FILE, call.id)
-    locks.check_download(row, call.caller.id, call.store.now())
+    access.check_download(call, row)
     version = find_version(call.store.read, row, call.request.query_params.get("version") or None)
+    return send(call.store, call.request, row, version)
+
+
+def send(opened: store.Store, request: requests.Request, row: Row, version: Row) -> responses.Response:
+    """The bytes of a version, or the range of them that was asked for."""
     size = version["size"]
-    first, last, status = _range(call.request.headers.get("range"), size)
+    first, last, status = _range(request.headers.get("range"), size)
     headers = {
         "Accept-Ranges": "bytes",
         "Content-Length": str(last - first + 1),
@@ -118,7 +124,7 @@ async def content(call: access.Call) -> responses.Response:
     }
     if status == 206:
         headers["Content-Range"] = f"bytes {first}-{last}/{size}"
-    return BlobResponse(call.store.blobs, version["sha1"], first, last, status=status, headers=headers)
+    return BlobResponse(opened.blobs, version["sha1"], first, last, status=status, headers=headers)
 
 
 def _range(header: str | None, size: int) -> tuple[int, int, int]:

@@ -23,7 +23,7 @@ async def get(call: access.Call) -> responses.Response:
     row = access.get_item(call.store.read, call.caller, Kind.FOLDER, call.id)
     if call.is_unchanged(row) and row["parent"] is not None:
         return responses.Response(status_code=304)
-    folder = fields.Shaper(call.store.read, call.fields).item(row)
+    folder = fields.Shaper(call.store.read, call.fields, top=call.caller.top).item(row)
     if call.fields is None or "item_collection" in call.fields:
         folder["item_collection"] = await _list(call, _CHILDREN, (row["id"],), mini=True)
     return access.answer(folder)
@@ -54,7 +54,7 @@ async def _list(
         if not page.use_marker:
             total = read(f"SELECT count(*) AS n FROM item WHERE {where}", *args)[0]["n"]
         asked = None if mini else call.fields
-        entries = fields.Shaper(read, asked, mini=asked is None).items(rows)
+        entries = fields.Shaper(read, asked, mini=asked is None, top=call.caller.top).items(rows)
         return paging.envelope(page, entries, total=total, marker=marker)
 
     return await call.store.query(run)
@@ -66,7 +66,7 @@ async def create(call: access.Call) -> responses.Response:
 
     def txn(conn: Connection) -> dict[str, Any]:
         read = store.reader(conn)
-        parent = access.get_item(read, call.caller, Kind.FOLDER, wish.parent.id, name="parent")
+        parent = access.get_target(read, call.caller, wish.parent.id)
         items.check_free(read, parent["id"], wish.name, as_list=True)
         new = items.New(Kind.FOLDER, wish.name)
         row = items.insert(conn, parent, new, by=call.caller.id, now=call.store.now())

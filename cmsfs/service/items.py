@@ -14,7 +14,7 @@ from typing import Any
 from cmsfs.models import events as words
 from cmsfs.models import items as shapes
 from cmsfs.models import names
-from cmsfs.service import access, events, fields, locks, problems, store
+from cmsfs.service import access, events, fields, locks, problems, shared_links, store
 from cmsfs.service.kinds import Kind, Status
 
 # Deep enough for every tree of people; a path of ids stays within a few kilobytes.
@@ -178,7 +178,7 @@ def relocation(
         check_name(name)
     parent = find(conn, row["parent"])
     if parent_id is not None:
-        parent = access.get_item(read, call.caller, Kind.FOLDER, parent_id, name="parent")
+        parent = access.get_target(read, call.caller, parent_id)
     if parent["id"] == row["parent"] and target == row["name"]:
         return {}
     if parent["id"] == row["id"] or parent["path"].startswith(below(row)[0]):
@@ -214,6 +214,9 @@ def apply(
     if "lock" in wish.model_fields_set and kind is Kind.FILE:
         columns["lock"] = locks.column(wish.lock, by=call.caller.id, now=call.store.now())
         event = words.UNLOCK if wish.lock is None else words.LOCK
+    if "shared_link" in wish.model_fields_set:
+        made, event = shared_links.columns(call, row, wish.shared_link)
+        columns |= made
     columns = _changed(row, columns | more)
     if columns:
         row = touch(
@@ -224,7 +227,7 @@ def apply(
 
 def _word(columns: dict[str, Any], other: str | None = None) -> str:
     """The event for a change of these columns; `other` if it is about nothing but this."""
-    if other is not None and len(columns) == 1:
+    if other is not None and columns.keys() <= {"lock", "link", "link_terms"}:
         return other
     if "parent" in columns:
         return words.MOVE

@@ -136,7 +136,7 @@ async def preflight_new(call: access.Call) -> responses.Response:
     if wish.name is not None:
         items.check_name(wish.name)
     if wish.parent is not None:
-        parent = access.get_item(call.store.read, call.caller, Kind.FOLDER, wish.parent.id, name="parent")
+        parent = access.get_target(call.store.read, call.caller, wish.parent.id)
         if wish.name is not None:
             items.check_free(call.store.read, parent["id"], wish.name)
     judge_size(call.store.read, call, wish.size or 0)
@@ -163,14 +163,14 @@ def address(call: access.Call, path: str) -> str:
 def judge_new(read: store.Read, call: access.Call, name: str, parent_id: str) -> Row:
     """The folder that a new file may go to."""
     items.check_name(name)
-    parent = access.get_item(read, call.caller, Kind.FOLDER, parent_id, name="parent")
+    parent = access.get_target(read, call.caller, parent_id)
     items.check_free(read, parent["id"], name)
     return parent
 
 
 def judge_version(read: store.Read, call: access.Call, file_id: str, name: str | None) -> Row:
     """The file that may get a new version, and perhaps another name."""
-    row = access.get_for_change(read, call, Kind.FILE, file_id)
+    row = access.get_for_change(read, call, Kind.FILE, file_id, content=name is None)
     if name is not None:
         items.check_name(name)
         items.check_free(read, row["parent"], name, besides=row["id"])

@@ -65,8 +65,10 @@ async def test_a_lock_may_prevent_downloads(api, uwe, file):
     await lock(api, file, is_download_prevented=True)
     assert await api.bytes(file["id"]) == b"x"
     await take_over(api, uwe, file)
-    answer = await api.ask("GET", f"/files/{file['id']}/content", expect=403)
-    assert answer["code"] == "access_denied_item_locked"
+    copy = {"parent": {"id": "0"}, "name": "copy"}
+    for method, path, body in [("GET", "content", None), ("POST", "copy", copy)]:
+        answer = await api.ask(method, f"/files/{file['id']}/{path}", json=body, expect=403)
+        assert answer["code"] == "access_denied_item_locked"
 
 
 async def test_a_lock_ends(api, uwe, file):
