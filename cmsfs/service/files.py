@@ -60,26 +60,42 @@ async def copy(call: access.Call) -> responses.Response:
         parent = access.get_target(read, call.caller, wish.parent.id)
         name = wish.name or row["name"]
         items.check_free(read, parent["id"], name)
-        new = items.New(
-            *(Kind.FILE, name, version["size"], version["sha1"]),
-            description=row["description"],
-            content_created_at=row["content_created_at"],
-            content_modified_at=row["content_modified_at"],
-        )
+        check_space(read, call.caller.id, version["size"])
         now = call.store.now()
-        made = items.insert(conn, parent, new, by=call.caller.id, now=now)
-        made = add_version(conn, made, by=call.caller.id, now=now, event=events.COPY)
-        conn.execute(
-            "UPDATE document SET file_content = (SELECT file_content FROM document WHERE id = ?)"
-            " WHERE id = ?",
-            (row["id"], made["id"]),
-        )
+        made = duplicate(conn, row, version, parent, name, by=call.caller.id, now=now, event=events.COPY)
         return fields.Shaper(read, call.fields).item(made)
 
     return access.answer(await call.store.write(txn), 201)
 
 
-def add_version(conn: Connection, row: Row, *, by: int, now: int, event: str = events.UPLOAD) -> Row:
+def duplicate(
+    conn: Connection, row: Row, version: Row, parent: Row, name: str, *, by: int, now: int, event: str | None
+) -> Row:
+    """A new file with the bytes of a version and the properties of its file.  The name is free."""
+    new = items.New(
+        *(Kind.FILE, name, version["size"], version["sha1"]),
+        description=row["description"],
+        content_created_at=row["content_created_at"],
+        content_modified_at=row["content_modified_at"],
+    )
+    made = items.insert(conn, parent, new, by=by, now=now)
+    made = add_version(conn, made, by=by, now=now, event=event)
+    conn.execute(
+        "UPDATE document SET file_content = (SELECT file_content FROM document WHERE id = ?) WHERE id = ?",
+        (row["id"], made["id"]),
+    )
+    return made
+
+
+def check_space(read: store.Read, user: int, size: int) -> None:
+    """403 unless so many bytes more may be stored."""
+    row = read("SELECT space_amount, space_used FROM user WHERE id = ?", user)[0]
+    if 0 <= row["space_amount"] < row["space_used"] + size:
+        said = "There is not enough space left in this account."
+        raise problems.Refused(403, "storage_limit_exceeded", said)
+
+
+def add_version(conn: Connection, row: Row, *, by: int, now: int, event: str | None = events.UPLOAD) -> Row:
     """Record what the file's row says as its current version, and tell of it; the row that names it."""
     cursor = conn.execute(
         "INSERT INTO version (file, sha1, size, name, created_at, created_by) VALUES (?, ?, ?, ?, ?, ?)",
@@ -87,7 +103,8 @@ def add_version(conn: Connection, row: Row, *, by: int, now: int, event: str = e
     )
     conn.execute("UPDATE item SET version = ? WHERE id = ?", (cursor.lastrowid, row["id"]))
     row = items.find(conn, row["id"])
-    recorder.record(conn, row, event, by=by, now=now)
+    if event is not None:
+        recorder.record(conn, row, event, by=by, now=now)
     return row
 
 

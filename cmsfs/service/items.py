@@ -86,7 +86,9 @@ def check_free(
         )
 
 
-def insert(conn: Connection, parent: Row, new: New, *, by: int, now: int) -> Row:
+def insert(
+    conn: Connection, parent: Row, new: New, *, by: int, now: int, event: str | None = words.CREATE
+) -> Row:
     """Make an item in a folder.  The name was checked and is free.
 
     A file is there, and told of, when it has its version: see `files.add_version`.
@@ -117,8 +119,8 @@ def insert(conn: Connection, parent: Row, new: New, *, by: int, now: int) -> Row
     assert cursor.lastrowid is not None
     row = find(conn, cursor.lastrowid)
     grow(conn, path, new.size)
-    if new.kind is not Kind.FILE:
-        events.record(conn, row, words.CREATE, by=by, now=now)
+    if new.kind is not Kind.FILE and event is not None:
+        events.record(conn, row, event, by=by, now=now)
     return row
 
 

@@ -178,15 +178,12 @@ def judge_version(read: store.Read, call: access.Call, file_id: str, name: str |
 
 
 def judge_size(read: store.Read, call: access.Call, size: int) -> None:
-    user = read("SELECT space_amount, space_used, max_upload_size FROM user WHERE id = ?", call.caller.id)[0]
+    """403 unless a file of this size may be uploaded."""
+    user = read("SELECT max_upload_size FROM user WHERE id = ?", call.caller.id)[0]
     if size > user["max_upload_size"]:
-        raise problems.Refused(
-            403, "file_size_limit_exceeded", "The file is larger than this account may upload."
-        )
-    if 0 <= user["space_amount"] < user["space_used"] + size:
-        raise problems.Refused(
-            403, "storage_limit_exceeded", "There is not enough space left in this account."
-        )
+        said = "The file is larger than this account may upload."
+        raise problems.Refused(403, "file_size_limit_exceeded", said)
+    files.check_space(read, call.caller.id, size)
 
 
 async def _receive(
