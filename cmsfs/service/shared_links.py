@@ -139,7 +139,10 @@ def resolve(read: Read, header: str | None, user: Row, now: int) -> Shared | Non
     if header is None or len(header) > MAX_HEADER:
         return None
     given = {name: values[-1] for name, values in parse_qs(header).items()}
-    word = urlsplit(given.get("shared_link", "")).path.rpartition("/")[2]
+    try:
+        word = urlsplit(given.get("shared_link", "")).path.rpartition("/")[2]
+    except ValueError:
+        return None
     found = read("SELECT * FROM item WHERE link = ?", word) if word else []
     terms = _terms(found[0], now) if found else None
     if terms is None:

@@ -217,7 +217,15 @@ async def test_nothing_in_the_trash_is_shared(api, uwe, tree):
         await uwe.ask("GET", f"{url}/trash", headers=through(one), expect=404)
 
 
-HEADERS = [None, "", "shared_link=", "shared_link=http://service.test/s/", "x" * 10_000, "shared_link=%00"]
+HEADERS = [
+    None,
+    "",
+    "shared_link=",
+    "shared_link=http://service.test/s/",
+    "x" * 10_000,
+    "shared_link=%00",
+    "shared_link=http://[",
+]
 
 
 @pytest.mark.parametrize("header", HEADERS, ids=lambda one: str(one)[:30])
