@@ -20,8 +20,10 @@ from cmsfs.client import (
     events,
     files,
     folders,
+    locks,
     retry,
     search,
+    shared_links,
     tokens,
     trash,
     upload_sessions,
@@ -69,6 +71,8 @@ class Client:
         self.folders = folders.Folders(wire, base)
         self.web_links = web_links.WebLinks(wire, base)
         self.trash = trash.Trash(wire, base)
+        self.locks = locks.Locks(wire, base)
+        self.shared_links = shared_links.SharedLinks(wire, base)
         self.versions = versions.Versions(wire, base)
         self.events = events.Events(wire, base)
         self.users = users.Users(wire, base)
