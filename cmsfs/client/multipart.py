@@ -50,6 +50,10 @@ class BytesSource:
     def size(self) -> int:
         return len(self._data)
 
+    def part(self, offset: int, size: int) -> Source:
+        """Some of the bytes."""
+        return BytesSource(self._data[offset : offset + size])
+
     async def open(self) -> AsyncIterator[bytes]:
         for start in range(0, self.size, PIECE):
             yield self._data[start : start + PIECE]
@@ -68,6 +72,10 @@ class FileSource:
     @property
     def size(self) -> int:
         return self._size
+
+    def part(self, offset: int, size: int) -> Source:
+        """Some of the bytes."""
+        return FileSource(self._path, self._offset + offset, size)
 
     async def open(self) -> AsyncIterator[bytes]:
         """Raises `SourceChanged` when the file is found shorter or longer than it was."""

@@ -22,14 +22,18 @@ from cmsfs.client import (
     files,
     folders,
     legal_holds,
+    locks,
     metadata,
     retention,
     retry,
     search,
+    shared_links,
     tokens,
     trash,
+    upload_sessions,
     uploads,
     users,
+    versions,
     web_links,
     wire,
 )
@@ -66,10 +70,14 @@ class Client:
         self.counters = wire.counters
         self.search = search.Search(wire, base)
         self.uploads = uploads.Uploads(wire, endpoints.upload_url)
+        self.upload_sessions = upload_sessions.UploadSessions(wire, endpoints.upload_url)
         self.files = files.Files(wire, base)
         self.folders = folders.Folders(wire, base)
         self.web_links = web_links.WebLinks(wire, base)
         self.trash = trash.Trash(wire, base)
+        self.locks = locks.Locks(wire, base)
+        self.shared_links = shared_links.SharedLinks(wire, base)
+        self.versions = versions.Versions(wire, base)
         self.events = events.Events(wire, base)
         self.users = users.Users(wire, base)
         self.legal_holds = legal_holds.LegalHolds(wire, base)

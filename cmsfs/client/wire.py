@@ -62,6 +62,24 @@ class Wire:
             request.stream = content
         return _decoded(shape, await self._whole(request, kind, repeat))
 
+    async def ask_ready(
+        self,
+        shape: type[M],
+        method: str,
+        url: str,
+        *,
+        kind: str = "other",
+        params: Mapping[str, str] | None = None,
+        headers: Mapping[str, str] | None = None,
+        body: Any = None,
+    ) -> M | float:
+        """The answer to a change that may be "not ready yet" (202): then how many seconds to wait."""
+        request = self._request(method, url, params=params, headers=headers, json=body)
+        response = await self._whole(request, kind, Repeat.CHANGE)
+        if response.status_code == httpx.codes.ACCEPTED:
+            return edge.retry_after(response) or 0.0
+        return _decoded(shape, response)
+
     async def tell(self, method: str, url: str, *, headers: Mapping[str, str] | None = None) -> None:
         """A change whose answer has no body."""
         await self._whole(self._request(method, url, headers=headers), "other", Repeat.CHANGE)

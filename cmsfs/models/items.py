@@ -223,8 +223,31 @@ class NewFolder(Model):
     parent: Reference
 
 
+class NewLock(Model):
+    """The lock that a change of a file sets; null in its place takes the lock away."""
+
+    access: Literal["lock"] = pydantic.Field("lock", validation_alias=pydantic.AliasChoices("access", "type"))
+    expires_at: RequestTimestamp | None = None
+    is_download_prevented: bool = False
+
+
+class NewSharedLink(Model):
+    """The shared link that a change sets; what is left out stays, or is the default for a new link.
+
+    Null in its place takes the link away.
+    """
+
+    access: Literal["open", "company", "collaborators"] | None = None
+    password: Annotated[str, pydantic.Field(min_length=1, max_length=256)] | None = None  # null: none
+    unshared_at: RequestTimestamp | None = None  # null: for ever
+    permissions: SharedLinkPermissions | None = None
+
+
 class UpdateItem(Model):
     """A change of a file or folder; what is not set stays as it is."""
+
+    lock: NewLock | None = None  # of a file; null unlocks
+    shared_link: NewSharedLink | None = None
 
     name: str | None = None
     parent: Reference | None = None

@@ -3,7 +3,7 @@
 import pydantic
 
 from cmsfs.models.base import Model, Reference
-from cmsfs.models.items import Description
+from cmsfs.models.items import Description, NewSharedLink
 
 
 class NewWebLink(Model):
@@ -19,6 +19,7 @@ class UpdateWebLink(Model):
     url: str | None = pydantic.Field(None, pattern=r"^(?i:https?)://\S+$", max_length=4096)
     name: str | None = None
     parent: Reference | None = None
+    shared_link: NewSharedLink | None = None
     description: Description | None = None
 
 

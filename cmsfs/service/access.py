@@ -20,7 +20,7 @@ import pydantic_core
 from starlette import requests, responses
 
 from cmsfs.models import names
-from cmsfs.service import problems
+from cmsfs.service import locks, problems, shared_links
 from cmsfs.service.kinds import KIND_NAMES, Kind, Status
 from cmsfs.service.store import Read, Store
 
@@ -45,6 +45,13 @@ class Caller:
     root: int
     client_id: str
     enterprise_content: bool
+    # What a shared link in the request shows, beside the caller's own.
+    shared: shared_links.Shared | None = None
+
+    @property
+    def top(self) -> int | None:
+        """The item above which nothing may be seen."""
+        return None if self.shared is None else self.shared.item
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +158,7 @@ def _caller(store: Store, request: requests.Request) -> Caller:
         root=row["root"],
         client_id=client_id,
         enterprise_content=bool(row["enterprise_content"]),
+        shared=shared_links.resolve(store.read, request.headers.get("boxapi"), row, store.now()),
     )
 
 
@@ -177,7 +185,9 @@ def find_item(read: Read, caller: Caller, kind: Kind, wire_id: str) -> Row | Non
         return None
     if wire_id == names.ROOT_ID and kind is Kind.FOLDER:
         number = caller.root
-    found = read("SELECT * FROM item WHERE id = ? AND kind = ? AND owner = ?", number, kind, caller.id)
+    found = read("SELECT * FROM item WHERE id = ? AND kind = ?", number, kind)
+    if found and found[0]["owner"] != caller.id and not (caller.shared and caller.shared.shows(found[0])):
+        return None
     # A root has one id on the wire, 0; its number is nobody's business.
     if found and found[0]["status"] == Status.ROOT and wire_id != names.ROOT_ID:
         return None
@@ -202,10 +212,11 @@ def get_trashed(read: Read, caller: Caller, kind: Kind, wire_id: str) -> Row:
     raise problems.not_found(KIND_NAMES[kind], wire_id, code="not_trashed" if alive else "not_found")
 
 
-def get_for_change(read: Read, call: Call, kind: Kind, wire_id: str) -> Row:
+def get_for_change(read: Read, call: Call, kind: Kind, wire_id: str, *, content: bool = False) -> Row:
     """An active item whose change the caller may make, at the version the caller started from.
 
-    A root cannot be changed: 403.  An item that went into the trash with the very etag of `If-Match` is
+    `content` is a change of a file's bytes alone, which a shared link may allow.  A root cannot be
+    changed: 403.  An item that went into the trash with the very etag of `If-Match` is
     412; with another it is 404, as without the header.
     """
     row = find_item(read, call.caller, kind, wire_id)
@@ -222,7 +233,11 @@ def get_for_change(read: Read, call: Call, kind: Kind, wire_id: str) -> Row:
         raise problems.Refused(
             403, "access_denied_insufficient_permissions", "The root folder cannot be changed."
         )
+    by_link = content and call.caller.shared is not None and call.caller.shared.can_edit
+    if row["owner"] != call.caller.id and not by_link:
+        raise _insufficient("You may look at this item, but not change it.")
     call.check_if_match(row)
+    locks.check(row, call.caller.id, call.store.now())
     return row
 
 
@@ -246,6 +261,25 @@ def find_enterprise_item(read: Read, caller: Caller, kind: Kind, wire_id: str) -
     sql = "SELECT item.* FROM item JOIN user ON user.id = item.owner WHERE item.id = ? AND kind = ?"
     found = read(f"{sql} AND enterprise = ?", number, kind, caller.enterprise)
     return found[0] if found else None
+
+
+def get_target(read: Read, caller: Caller, wire_id: str) -> Row:
+    """An active folder that the caller may put something into."""
+    row = get_item(read, caller, Kind.FOLDER, wire_id, name="parent")
+    if row["owner"] != caller.id:
+        raise _insufficient("You may look at this folder, but put nothing into it.")
+    return row
+
+
+def check_download(call: Call, row: Row) -> None:
+    """403 unless the caller, who sees the file, may have its bytes."""
+    if row["owner"] != call.caller.id and not (call.caller.shared and call.caller.shared.can_download):
+        raise _insufficient("The shared link does not allow downloads.")
+    locks.check_download(row, call.caller.id, call.store.now())
+
+
+def _insufficient(said: str) -> problems.Refused:
+    return problems.Refused(403, "access_denied_insufficient_permissions", said)
 
 
 def visible_sql(caller: Caller, *, enterprise: bool = False) -> tuple[str, list[Any]]:

@@ -23,11 +23,13 @@ from cmsfs.service import (
     retention,
     retention_assignments,
     search,
+    shared_items,
     tokens,
     trash,
     upload_sessions,
     uploads,
     users,
+    versions,
     web_links,
 )
 from cmsfs.service.store import Store
@@ -37,7 +39,9 @@ API = [
     *search.routes,
     *upload_sessions.routes,
     *uploads.routes,
+    *shared_items.routes,
     *files.routes,
+    *versions.routes,
     *folders.routes,
     *web_links.routes,
     *trash.routes,
@@ -65,6 +69,7 @@ class Service:
         self._router = _router(
             [
                 *tokens.routes,
+                *shared_items.public_routes,
                 routing.Mount("/2.0", _router(API)),
                 routing.Mount("/api/2.0", _router(API)),
                 routing.Mount("/api", _router(tokens.routes)),

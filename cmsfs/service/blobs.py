@@ -149,6 +149,15 @@ class Blobs:
         finally:
             incoming.close()
 
+    async def head(self, sha1: str) -> bytes:
+        """The beginning of a content, for search."""
+
+        def read() -> bytes:
+            with self.path(sha1).open("rb") as file:
+                return file.read(HEAD_BYTES)
+
+        return await trio.to_thread.run_sync(read)
+
     def sweep_incoming(self, *, alone: bool) -> int:
         """Remove what was left half arrived; with other processes around, only what is stale."""
         removed = 0

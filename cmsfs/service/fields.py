@@ -8,13 +8,14 @@ Rule: a moment that every item has is never null; some clients drop a whole list
 """
 
 import json
+import time
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from sqlite3 import Row
 from typing import Any
 
 from cmsfs.models import base, names
-from cmsfs.service import metadata_query, protection
+from cmsfs.service import locks, metadata_query, protection, shared_links
 from cmsfs.service.kinds import KIND_NAMES, Kind, Status
 from cmsfs.service.store import Read
 
@@ -53,10 +54,14 @@ def folder_mini(row: Row) -> dict[str, Any]:
 class Shaper:
     """Makes items of rows, for one answer."""
 
-    def __init__(self, read: Read, fields: Sequence[str] | None = None, *, mini: bool = False) -> None:
+    def __init__(
+        self, read: Read, fields: Sequence[str] | None = None, *, mini: bool = False, top: int | None = None
+    ) -> None:
+        """With `top`, what is above that item is not shown, if what is shown is below it."""
         self._read = read
         self._fields = fields
         self._mini = mini
+        self._top = top
         self._users: dict[int, Row] = {}
         self._folders: dict[int, Row] = {}
         self._instances: dict[int, list[Row]] = {}
@@ -92,6 +97,8 @@ class Shaper:
         for row in rows:
             if wanted & {"created_by", "modified_by", "owned_by", "uploader_display_name"}:
                 users |= {row["created_by"], row["modified_by"], row["owner"]}
+            if "lock" in wanted and (lock := locks.find(row, _now())) is not None:
+                users.add(lock["by"])
             if "path_collection" in wanted:
                 folders |= set(path_ids(row["path"]))
             if "parent" in wanted and row["parent"] is not None:
@@ -113,8 +120,23 @@ class Shaper:
         row = self._users.get(number)
         return None if row is None else user_mini(row)
 
+    def lock(self, row: Row) -> dict[str, Any] | None:
+        found = locks.find(row, _now())
+        if found is None:
+            return None
+        ends = found["expires_at"]
+        return {
+            "type": "lock",
+            "id": found["id"],
+            "created_by": self.user(found["by"]),
+            "created_at": moment(found["created_at"]),
+            "expired_at": None if ends is None else moment(ends),
+            "is_download_prevented": found["prevents_download"],
+            "app_type": None,
+        }
+
     def parent(self, row: Row) -> dict[str, Any] | None:
-        folder = self._folders.get(row["parent"])
+        folder = None if row["id"] == self._top else self._folders.get(row["parent"])
         return None if folder is None else folder_mini(folder)
 
     def metadata(self, row: Row) -> dict[str, Any]:
@@ -131,8 +153,17 @@ class Shaper:
     def path(self, row: Row) -> dict[str, Any]:
         if row["status"] == Status.TRASHED:
             return {"total_count": 1, "entries": [TRASH]}
-        found = [folder_mini(self._folders[one]) for one in path_ids(row["path"]) if one in self._folders]
+        ids = path_ids(row["path"])
+        if row["id"] == self._top:
+            ids = []
+        elif self._top in ids:
+            ids = ids[ids.index(self._top) :]
+        found = [folder_mini(self._folders[one]) for one in ids if one in self._folders]
         return {"total_count": len(found), "entries": found}
+
+
+def _now() -> int:
+    return time.time_ns() // 1000
 
 
 def path_ids(path: str) -> list[int]:
@@ -215,7 +246,7 @@ _ITEM: dict[str, Maker] = {
     "created_by": _user("created_by"),
     "modified_by": _user("modified_by"),
     "owned_by": _user("owner"),
-    "shared_link": _constant(lambda: None),
+    "shared_link": lambda row, _: shared_links.shape(row),
     "parent": lambda row, shaper: shaper.parent(row),
     "item_status": lambda row, _: "trashed" if row["status"] == Status.TRASHED else "active",
 }
@@ -249,7 +280,7 @@ _FIELDS: dict[Kind, dict[str, Maker]] = {
         "version_number": lambda row, _: str(row["version_number"]),
         "comment_count": _constant(lambda: 0),
         "permissions": _permissions(*_FILE_MAY),
-        "lock": _constant(lambda: None),
+        "lock": lambda row, shaper: shaper.lock(row),
         "extension": _column("extension"),
         "is_package": _constant(lambda: False),
         "expires_at": _constant(lambda: None),

@@ -15,11 +15,11 @@ from typing import Any
 from urllib.parse import quote
 
 import trio
-from starlette import responses, routing, types
+from starlette import requests, responses, routing, types
 
 from cmsfs.models import events
 from cmsfs.models import items as shapes
-from cmsfs.service import access, blobs, fields, items, metadata, paging, problems, store, trash
+from cmsfs.service import access, blobs, fields, items, metadata, problems, store, trash
 from cmsfs.service import events as recorder
 from cmsfs.service.kinds import Kind
 
@@ -30,7 +30,7 @@ async def get(call: access.Call) -> responses.Response:
     row = access.get_item(call.store.read, call.caller, Kind.FILE, call.id)
     if call.is_unchanged(row):
         return responses.Response(status_code=304)
-    return access.answer(fields.Shaper(call.store.read, call.fields).item(row))
+    return access.answer(fields.Shaper(call.store.read, call.fields, top=call.caller.top).item(row))
 
 
 async def update(call: access.Call) -> responses.Response:
@@ -55,31 +55,48 @@ async def copy(call: access.Call) -> responses.Response:
     def txn(conn: Connection) -> dict[str, Any]:
         read = store.reader(conn)
         row = access.get_item(read, call.caller, Kind.FILE, call.id)
+        access.check_download(call, row)
         version = find_version(read, row, wish.version)
-        parent = access.get_item(read, call.caller, Kind.FOLDER, wish.parent.id, name="parent")
+        parent = access.get_target(read, call.caller, wish.parent.id)
         name = wish.name or row["name"]
         items.check_free(read, parent["id"], name)
-        new = items.New(
-            *(Kind.FILE, name, version["size"], version["sha1"]),
-            description=row["description"],
-            content_created_at=row["content_created_at"],
-            content_modified_at=row["content_modified_at"],
-        )
+        check_space(read, call.caller.id, version["size"])
         now = call.store.now()
-        made = items.insert(conn, parent, new, by=call.caller.id, now=now)
-        made = add_version(conn, made, by=call.caller.id, now=now, event=events.COPY)
-        metadata.copy(conn, row["id"], made["id"])
-        conn.execute(
-            "UPDATE document SET file_content = (SELECT file_content FROM document WHERE id = ?)"
-            " WHERE id = ?",
-            (row["id"], made["id"]),
-        )
+        made = duplicate(conn, row, version, parent, name, by=call.caller.id, now=now, event=events.COPY)
         return fields.Shaper(read, call.fields).item(made)
 
     return access.answer(await call.store.write(txn), 201)
 
 
-def add_version(conn: Connection, row: Row, *, by: int, now: int, event: str = events.UPLOAD) -> Row:
+def duplicate(
+    conn: Connection, row: Row, version: Row, parent: Row, name: str, *, by: int, now: int, event: str | None
+) -> Row:
+    """A new file with the bytes of a version and the properties of its file.  The name is free."""
+    new = items.New(
+        *(Kind.FILE, name, version["size"], version["sha1"]),
+        description=row["description"],
+        content_created_at=row["content_created_at"],
+        content_modified_at=row["content_modified_at"],
+    )
+    made = items.insert(conn, parent, new, by=by, now=now)
+    made = add_version(conn, made, by=by, now=now, event=event)
+    conn.execute(
+        "UPDATE document SET file_content = (SELECT file_content FROM document WHERE id = ?) WHERE id = ?",
+        (row["id"], made["id"]),
+    )
+    metadata.copy(conn, row["id"], made["id"])
+    return made
+
+
+def check_space(read: store.Read, user: int, size: int) -> None:
+    """403 unless so many bytes more may be stored."""
+    row = read("SELECT space_amount, space_used FROM user WHERE id = ?", user)[0]
+    if 0 <= row["space_amount"] < row["space_used"] + size:
+        said = "There is not enough space left in this account."
+        raise problems.Refused(403, "storage_limit_exceeded", said)
+
+
+def add_version(conn: Connection, row: Row, *, by: int, now: int, event: str | None = events.UPLOAD) -> Row:
     """Record what the file's row says as its current version, and tell of it; the row that names it."""
     cursor = conn.execute(
         "INSERT INTO version (file, sha1, size, name, created_at, created_by) VALUES (?, ?, ?, ?, ?, ?)",
@@ -87,64 +104,36 @@ def add_version(conn: Connection, row: Row, *, by: int, now: int, event: str = e
     )
     conn.execute("UPDATE item SET version = ? WHERE id = ?", (cursor.lastrowid, row["id"]))
     row = items.find(conn, row["id"])
-    recorder.record(conn, row, event, by=by, now=now)
+    if event is not None:
+        recorder.record(conn, row, event, by=by, now=now)
     return row
 
 
-def find_version(read: store.Read, row: Row, wire_id: str | None) -> Row:
-    """A version of a file, the current one if none is named; 404 if it has no such version."""
+def find_version(read: store.Read, row: Row, wire_id: str | None, *, trashed: bool = False) -> Row:
+    """A version of a file, the current one if none is named.
+
+    404 if it has no such version, and, unless `trashed` ones are meant too, for one in the trash.
+    """
     number = row["version"] if wire_id is None else access.parse_id(wire_id)
     found = read("SELECT * FROM version WHERE id = ? AND file = ?", number, row["id"])
     if not found:
         raise problems.not_found("file_version", wire_id or "")
+    if found[0]["trashed_at"] is not None and not trashed:
+        raise problems.not_found("file_version", wire_id or "", code="trashed")
     return found[0]
-
-
-async def list_versions(call: access.Call) -> responses.Response:
-    """The versions before the current one, the newest first."""
-    row = access.get_item(call.store.read, call.caller, Kind.FILE, call.id)
-    page = paging.read_page(call.request.query_params)
-
-    def run(read: store.Read) -> dict[str, Any]:
-        past = "FROM version WHERE file = ? AND id != ?"
-        args = (row["id"], row["version"])
-        total = read(f"SELECT count(*) AS n {past}", *args)[0]["n"]
-        rows = read(f"SELECT * {past} ORDER BY id DESC LIMIT ? OFFSET ?", *args, page.limit, page.offset)
-        users = {one["id"]: one for one in read("SELECT * FROM user")}
-        entries = [_version(one, users[one["created_by"]]) for one in rows]
-        return {
-            "total_count": total,
-            "entries": entries,
-            "offset": page.offset,
-            "limit": page.limit,
-            "order": [],
-        }
-
-    return access.answer(await call.store.query(run))
-
-
-def _version(row: Row, user: Row) -> dict[str, Any]:
-    made = fields.moment(row["created_at"])
-    return {
-        "type": "file_version",
-        "id": str(row["id"]),
-        "sha1": row["sha1"],
-        "name": row["name"],
-        "size": row["size"],
-        "created_at": made,
-        "modified_at": made,
-        "modified_by": fields.user_mini(user),
-        "uploader_display_name": user["name"],
-        "trashed_at": None,
-        "purged_at": None,
-    }
 
 
 async def content(call: access.Call) -> responses.Response:
     row = access.get_item(call.store.read, call.caller, Kind.FILE, call.id)
+    access.check_download(call, row)
     version = find_version(call.store.read, row, call.request.query_params.get("version") or None)
+    return send(call.store, call.request, row, version)
+
+
+def send(opened: store.Store, request: requests.Request, row: Row, version: Row) -> responses.Response:
+    """The bytes of a version, or the range of them that was asked for."""
     size = version["size"]
-    first, last, status = _range(call.request.headers.get("range"), size)
+    first, last, status = _range(request.headers.get("range"), size)
     headers = {
         "Accept-Ranges": "bytes",
         "Content-Length": str(last - first + 1),
@@ -153,7 +142,7 @@ async def content(call: access.Call) -> responses.Response:
     }
     if status == 206:
         headers["Content-Range"] = f"bytes {first}-{last}/{size}"
-    return BlobResponse(call.store.blobs, version["sha1"], first, last, status=status, headers=headers)
+    return BlobResponse(opened.blobs, version["sha1"], first, last, status=status, headers=headers)
 
 
 def _range(header: str | None, size: int) -> tuple[int, int, int]:
@@ -231,5 +220,4 @@ routes = [
     routing.Route("/files/{id}", access.guarded(delete), methods=["DELETE"]),
     routing.Route("/files/{id}/copy", access.guarded(copy), methods=["POST"]),
     routing.Route("/files/{id}/content", access.guarded(content), methods=["GET"]),
-    routing.Route("/files/{id}/versions", access.guarded(list_versions), methods=["GET"]),
 ]

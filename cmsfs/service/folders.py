@@ -11,8 +11,10 @@ from typing import Any
 
 from starlette import responses, routing
 
+from cmsfs.models import events
 from cmsfs.models import items as shapes
-from cmsfs.service import access, fields, items, paging, problems, store, trash
+from cmsfs.service import access, fields, files, items, paging, problems, store, trash
+from cmsfs.service import events as recorder
 from cmsfs.service.kinds import Kind
 
 _CHILDREN = "parent = ? AND status = 0"
@@ -23,7 +25,7 @@ async def get(call: access.Call) -> responses.Response:
     row = access.get_item(call.store.read, call.caller, Kind.FOLDER, call.id)
     if call.is_unchanged(row) and row["parent"] is not None:
         return responses.Response(status_code=304)
-    folder = fields.Shaper(call.store.read, call.fields).item(row)
+    folder = fields.Shaper(call.store.read, call.fields, top=call.caller.top).item(row)
     if call.fields is None or "item_collection" in call.fields:
         folder["item_collection"] = await _list(call, _CHILDREN, (row["id"],), mini=True)
     return access.answer(folder)
@@ -54,7 +56,7 @@ async def _list(
         if not page.use_marker:
             total = read(f"SELECT count(*) AS n FROM item WHERE {where}", *args)[0]["n"]
         asked = None if mini else call.fields
-        entries = fields.Shaper(read, asked, mini=asked is None).items(rows)
+        entries = fields.Shaper(read, asked, mini=asked is None, top=call.caller.top).items(rows)
         return paging.envelope(page, entries, total=total, marker=marker)
 
     return await call.store.query(run)
@@ -66,7 +68,7 @@ async def create(call: access.Call) -> responses.Response:
 
     def txn(conn: Connection) -> dict[str, Any]:
         read = store.reader(conn)
-        parent = access.get_item(read, call.caller, Kind.FOLDER, wish.parent.id, name="parent")
+        parent = access.get_target(read, call.caller, wish.parent.id)
         items.check_free(read, parent["id"], wish.name, as_list=True)
         new = items.New(Kind.FOLDER, wish.name)
         row = items.insert(conn, parent, new, by=call.caller.id, now=call.store.now())
@@ -97,6 +99,61 @@ async def delete(call: access.Call) -> responses.Response:
     return responses.Response(status_code=204)
 
 
+async def copy(call: access.Call) -> responses.Response:
+    """A folder with all that is below, in one transaction; files come with their current versions alone."""
+    wish = await call.body(shapes.CopyItem)
+    if wish.name is not None:
+        items.check_name(wish.name)
+
+    def txn(conn: Connection) -> dict[str, Any]:
+        read = store.reader(conn)
+        row = access.get_item(read, call.caller, Kind.FOLDER, call.id)
+        if row["parent"] is None:
+            raise problems.Refused(403, "forbidden", "The root folder cannot be copied.")
+        parent = access.get_target(read, call.caller, wish.parent.id)
+        if parent["id"] == row["id"] or parent["path"].startswith(items.below(row)[0]):
+            raise problems.Refused(400, "cyclical_folder_structure", "A folder cannot be copied into itself.")
+        name = wish.name or row["name"]
+        items.check_free(read, parent["id"], name, as_list=True)
+        files.check_space(read, call.caller.id, row["size"])
+        top = _copy_tree(conn, call, row, parent, name)
+        folder = fields.Shaper(read, call.fields).item(top)
+        if call.fields is None:
+            page = paging.read_page(call.request.query_params)
+            rows, marker = paging.walk(read, page, _CHILDREN, (top["id"],))
+            total = read(f"SELECT count(*) AS n FROM item WHERE {_CHILDREN}", top["id"])[0]["n"]
+            entries = fields.Shaper(read, mini=True).items(rows)
+            folder["item_collection"] = paging.envelope(page, entries, total=total, marker=marker)
+        return folder
+
+    return access.answer(await call.store.write(txn), 201)
+
+
+def _copy_tree(conn: Connection, call: access.Call, row: Row, parent: Row, name: str) -> Row:
+    by, now = call.caller.id, call.store.now()
+    read = store.reader(conn)
+    below = read(
+        "SELECT * FROM item WHERE path >= ? AND path < ? AND status = 0 ORDER BY length(path), id",
+        *items.below(row),
+    )
+    new = items.New(Kind.FOLDER, name, description=row["description"])
+    top = items.insert(conn, parent, new, by=by, now=now, event=None)
+    made = {row["id"]: top}
+    for one in below:
+        above = made[one["parent"]]
+        if one["kind"] == Kind.FILE:
+            access.check_download(call, one)
+            version = files.find_version(read, one, None)
+            files.duplicate(conn, one, version, above, one["name"], by=by, now=now, event=None)
+            continue
+        new = items.New(Kind(one["kind"]), one["name"], url=one["url"], description=one["description"])
+        made[one["id"]] = items.insert(conn, above, new, by=by, now=now, event=None)
+    top = items.find(conn, top["id"])
+    # One event: whoever follows the stream lists what is below.
+    recorder.record(conn, top, events.COPY, by=by, now=now)
+    return top
+
+
 def _has_children(conn: Connection, row: Row) -> bool:
     found = conn.execute("SELECT 1 FROM item WHERE parent = ? AND status = 0 LIMIT 1", (row["id"],))
     return found.fetchone() is not None
@@ -108,5 +165,6 @@ routes = [
     routing.Route("/folders/{id}", access.guarded(get), methods=["GET"]),
     routing.Route("/folders/{id}", access.guarded(update), methods=["PUT"]),
     routing.Route("/folders/{id}", access.guarded(delete), methods=["DELETE"]),
+    routing.Route("/folders/{id}/copy", access.guarded(copy), methods=["POST"]),
     routing.Route("/folders/{id}/items", access.guarded(list_items), methods=["GET"]),
 ]

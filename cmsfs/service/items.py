@@ -14,7 +14,7 @@ from typing import Any
 from cmsfs.models import events as words
 from cmsfs.models import items as shapes
 from cmsfs.models import names
-from cmsfs.service import access, events, fields, problems, protection, store
+from cmsfs.service import access, events, fields, locks, problems, protection, shared_links, store
 from cmsfs.service.kinds import Kind, Status
 
 # Deep enough for every tree of people; a path of ids stays within a few kilobytes.
@@ -86,7 +86,9 @@ def check_free(
         )
 
 
-def insert(conn: Connection, parent: Row, new: New, *, by: int, now: int) -> Row:
+def insert(
+    conn: Connection, parent: Row, new: New, *, by: int, now: int, event: str | None = words.CREATE
+) -> Row:
     """Make an item in a folder.  The name was checked and is free.
 
     A file is there, and told of, when it has its version: see `files.add_version`.
@@ -117,8 +119,8 @@ def insert(conn: Connection, parent: Row, new: New, *, by: int, now: int) -> Row
     assert cursor.lastrowid is not None
     row = find(conn, cursor.lastrowid)
     grow(conn, path, new.size)
-    if new.kind is not Kind.FILE:
-        events.record(conn, row, words.CREATE, by=by, now=now)
+    if new.kind is not Kind.FILE and event is not None:
+        events.record(conn, row, event, by=by, now=now)
     return row
 
 
@@ -180,7 +182,7 @@ def relocation(
         check_name(name)
     parent = find(conn, row["parent"])
     if parent_id is not None:
-        parent = access.get_item(read, call.caller, Kind.FOLDER, parent_id, name="parent")
+        parent = access.get_target(read, call.caller, parent_id)
     if parent["id"] == row["parent"] and target == row["name"]:
         return {}
     if parent["id"] == row["id"] or parent["path"].startswith(below(row)[0]):
@@ -212,14 +214,25 @@ def apply(
         when = getattr(wish, name)
         if when is not None:
             columns[name] = fields.micros(when)
+    event = None
+    if "lock" in wish.model_fields_set and kind is Kind.FILE:
+        columns["lock"] = locks.column(wish.lock, by=call.caller.id, now=call.store.now())
+        event = words.UNLOCK if wish.lock is None else words.LOCK
+    if "shared_link" in wish.model_fields_set:
+        made, event = shared_links.columns(call, row, wish.shared_link)
+        columns |= made
     columns = _changed(row, columns | more)
     if columns:
-        row = touch(conn, row, by=call.caller.id, now=call.store.now(), event=_word(columns), **columns)
+        row = touch(
+            conn, row, by=call.caller.id, now=call.store.now(), event=_word(columns, event), **columns
+        )
     return fields.Shaper(read, call.fields).item(row)
 
 
-def _word(columns: dict[str, Any]) -> str:
-    """The event for a change of these columns."""
+def _word(columns: dict[str, Any], other: str | None = None) -> str:
+    """The event for a change of these columns; `other` if it is about nothing but this."""
+    if other is not None and columns.keys() <= {"lock", "link", "link_terms"}:
+        return other
     if "parent" in columns:
         return words.MOVE
     return words.RENAME if "name" in columns else words.MODIFY

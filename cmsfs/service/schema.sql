@@ -94,8 +94,12 @@ CREATE TABLE item (
   version_number       INTEGER NOT NULL DEFAULT 1, -- file: counts versions
   url                  TEXT,                   -- web link
   description          TEXT NOT NULL DEFAULT '',
-  tags                 TEXT NOT NULL DEFAULT '[]' -- JSON array of strings
+  tags                 TEXT NOT NULL DEFAULT '[]', -- JSON array of strings
+  lock                 TEXT,                   -- file: JSON object, see service/locks.py; NULL: not locked
+  link                 TEXT,                   -- the word in the shared link's address; NULL: not shared
+  link_terms           TEXT                    -- JSON object, see service/shared_links.py
 );
+CREATE UNIQUE INDEX item_link ON item (link) WHERE link IS NOT NULL;
 
 -- The rule that names are unique in a folder, over all three kinds.
 CREATE UNIQUE INDEX item_name ON item (parent, name_key) WHERE status = 0;
@@ -118,7 +122,8 @@ CREATE TABLE version (
   size        INTEGER NOT NULL,
   name        TEXT NOT NULL,                   -- the file's name when this was current
   created_at  INTEGER NOT NULL,
-  created_by  INTEGER NOT NULL REFERENCES user
+  created_by  INTEGER NOT NULL REFERENCES user,
+  trashed_at  INTEGER                          -- set: in the trash, listed but not to be downloaded
 );
 CREATE INDEX version_of_file ON version (file, id);
 CREATE INDEX version_blob ON version (sha1);

@@ -28,6 +28,7 @@ REMEMBERED = 7 * DAY
 
 # A commit waits so long for the parts to be joined before it answers 202.
 PATIENCE = 10.0
+RETRY_AFTER = "1"
 
 MAX_COMMIT = 4 * 1024 * 1024
 
@@ -190,12 +191,17 @@ async def commit(call: access.Call) -> responses.Response:
     _judge(call.store.read, call, session, wish)
     assembly = call.store.parts.assembly(session["id"], call.store.blobs, [row["file"] for row in found])
     if assembly.busy or not await _advance(call, session, assembly):
-        return responses.Response(status_code=202, headers={"Retry-After": "1"})
+        return _not_ready()
     actual = await assembly.sha1()
     if bytes.fromhex(actual) != expected:
         said = f"The parts together have the SHA-1 {actual}, which is not what the digest says."
         raise problems.Refused(400, "bad_digest", said)
-    await assembly.keep()
+    try:
+        await assembly.keep()
+    except FileNotFoundError:
+        # It rested for so long that another process, starting, took it for left behind.
+        call.store.parts.drop(session["id"])
+        return _not_ready()
     content = uploads.Content(actual, session["size"], assembly.incoming.head)
 
     def txn(conn: Connection) -> dict[str, Any]:
@@ -208,6 +214,10 @@ async def commit(call: access.Call) -> responses.Response:
     answer = await call.store.write(txn)
     await call.store.parts.remove(session["id"])
     return access.answer(answer, 201)
+
+
+def _not_ready() -> responses.Response:
+    return responses.Response(status_code=202, headers={"Retry-After": RETRY_AFTER})
 
 
 def _check_parts(session: Row, wish: shapes.Commit, found: list[Row]) -> None:

@@ -136,7 +136,7 @@ async def preflight_new(call: access.Call) -> responses.Response:
     if wish.name is not None:
         items.check_name(wish.name)
     if wish.parent is not None:
-        parent = access.get_item(call.store.read, call.caller, Kind.FOLDER, wish.parent.id, name="parent")
+        parent = access.get_target(call.store.read, call.caller, wish.parent.id)
         if wish.name is not None:
             items.check_free(call.store.read, parent["id"], wish.name)
     judge_size(call.store.read, call, wish.size or 0)
@@ -163,14 +163,14 @@ def address(call: access.Call, path: str) -> str:
 def judge_new(read: store.Read, call: access.Call, name: str, parent_id: str) -> Row:
     """The folder that a new file may go to."""
     items.check_name(name)
-    parent = access.get_item(read, call.caller, Kind.FOLDER, parent_id, name="parent")
+    parent = access.get_target(read, call.caller, parent_id)
     items.check_free(read, parent["id"], name)
     return parent
 
 
 def judge_version(read: store.Read, call: access.Call, file_id: str, name: str | None) -> Row:
     """The file that may get a new version, and perhaps another name."""
-    row = access.get_for_change(read, call, Kind.FILE, file_id)
+    row = access.get_for_change(read, call, Kind.FILE, file_id, content=name is None)
     if name is not None:
         items.check_name(name)
         items.check_free(read, row["parent"], name, besides=row["id"])
@@ -178,15 +178,12 @@ def judge_version(read: store.Read, call: access.Call, file_id: str, name: str |
 
 
 def judge_size(read: store.Read, call: access.Call, size: int) -> None:
-    user = read("SELECT space_amount, space_used, max_upload_size FROM user WHERE id = ?", call.caller.id)[0]
+    """403 unless a file of this size may be uploaded."""
+    user = read("SELECT max_upload_size FROM user WHERE id = ?", call.caller.id)[0]
     if size > user["max_upload_size"]:
-        raise problems.Refused(
-            403, "file_size_limit_exceeded", "The file is larger than this account may upload."
-        )
-    if 0 <= user["space_amount"] < user["space_used"] + size:
-        raise problems.Refused(
-            403, "storage_limit_exceeded", "There is not enough space left in this account."
-        )
+        said = "The file is larger than this account may upload."
+        raise problems.Refused(403, "file_size_limit_exceeded", said)
+    files.check_space(read, call.caller.id, size)
 
 
 async def _receive(

@@ -23,7 +23,7 @@ async def create(call: access.Call) -> responses.Response:
 
     def txn(conn: Connection) -> dict[str, Any]:
         read = store.reader(conn)
-        parent = access.get_item(read, call.caller, Kind.FOLDER, wish.parent.id, name="parent")
+        parent = access.get_target(read, call.caller, wish.parent.id)
         items.check_free(read, parent["id"], name)
         new = items.New(Kind.WEB_LINK, name, url=wish.url, description=wish.description or "")
         row = items.insert(conn, parent, new, by=call.caller.id, now=call.store.now())
@@ -42,7 +42,7 @@ async def get(call: access.Call) -> responses.Response:
     row = access.get_item(call.store.read, call.caller, Kind.WEB_LINK, call.id)
     if call.is_unchanged(row):
         return responses.Response(status_code=304)
-    return access.answer(fields.Shaper(call.store.read, call.fields).item(row))
+    return access.answer(fields.Shaper(call.store.read, call.fields, top=call.caller.top).item(row))
 
 
 async def update(call: access.Call) -> responses.Response:
@@ -50,6 +50,8 @@ async def update(call: access.Call) -> responses.Response:
 
     def txn(conn: Connection) -> dict[str, Any]:
         change = shapes.UpdateItem(name=wish.name, parent=wish.parent, description=wish.description)
+        if "shared_link" in wish.model_fields_set:
+            change.shared_link = wish.shared_link
         more = {} if wish.url is None else {"url": wish.url}
         return items.apply(conn, call, Kind.WEB_LINK, change, **more)
 

@@ -294,6 +294,25 @@ async def test_a_restart_in_the_middle_of_a_commit(root, small, fill, as_user, m
         assert await api.bytes(file["id"]) == CONTENT
 
 
+async def test_what_was_joined_is_swept_meanwhile(api, small, monkeypatch):
+    monkeypatch.setattr(upload_sessions, "PATIENCE", 0)
+    session = await api.begin()
+    parts = await api.put_all(session)
+    for _ in range(2):
+        await api.ask(
+            "POST",
+            f"{SESSIONS}/{session['id']}/commit",
+            json={"parts": parts},
+            headers={"digest": digest(CONTENT)},
+            expect=202,
+        )
+    for path in api.store.blobs.incoming.iterdir():
+        path.unlink()
+    monkeypatch.setattr(upload_sessions, "PATIENCE", 10)
+    assert await api.commit(session, parts, expect=202) is None
+    await api.commit(session, parts)
+
+
 async def test_the_beginning_of_a_text_is_found(api, small):
     text = b"quincunx " * 300
     session = await api.begin(name="t.txt", size=len(text))

@@ -1,0 +1,32 @@
+"""Versions of a file as they are answered, and the bodies that restore and promote one."""
+
+from typing import Any
+
+from cmsfs.models.base import Model, Size, Timestamp, UserMini
+
+
+class FileVersion(Model):
+    type: str = "file_version"
+    id: str
+    sha1: str | None = None
+    name: str | None = None
+    size: Size | None = None
+    created_at: Timestamp | None = None
+    modified_at: Timestamp | None = None
+    modified_by: UserMini | None = None
+    uploader_display_name: str | None = None
+    trashed_at: Timestamp | None = None
+    purged_at: Timestamp | None = None
+
+
+class RestoreVersion(Model):
+    """Out of the trash: `trashed_at` is null, or left out, as some clients do with what is null."""
+
+    trashed_at: Any = None
+
+
+class Promote(Model):
+    """Make this version's bytes the current ones again."""
+
+    id: str
+    type: str = "file_version"

@@ -1,0 +1,141 @@
+"""Versions of a file: the ones before the current, one of them, into the trash, out of it, and promoted.
+
+A promotion makes a new version of an old one's bytes; no version is ever changed or moved.  A version in
+the trash still counts as space that is used.
+
+Rule: the current version cannot be put into the trash.
+"""
+
+from sqlite3 import Connection, Row
+from typing import Any
+
+from starlette import responses, routing
+
+from cmsfs.models import events
+from cmsfs.models import versions as shapes
+from cmsfs.service import access, fields, files, items, paging, problems, store, uploads
+from cmsfs.service.kinds import Kind
+
+
+async def get_all(call: access.Call) -> responses.Response:
+    """The versions before the current one, the newest first."""
+    row = access.get_item(call.store.read, call.caller, Kind.FILE, call.id)
+    page = paging.read_page(call.request.query_params)
+
+    def run(read: store.Read) -> dict[str, Any]:
+        past = "FROM version WHERE file = ? AND id != ?"
+        args = (row["id"], row["version"])
+        total = read(f"SELECT count(*) AS n {past}", *args)[0]["n"]
+        rows = read(f"SELECT * {past} ORDER BY id DESC LIMIT ? OFFSET ?", *args, page.limit, page.offset)
+        users = {one["id"]: one for one in read("SELECT * FROM user")}
+        entries = [_shape(one, users[one["created_by"]]) for one in rows]
+        return {
+            "total_count": total,
+            "entries": entries,
+            "offset": page.offset,
+            "limit": page.limit,
+            "order": [],
+        }
+
+    return access.answer(await call.store.query(run))
+
+
+def _shape(row: Row, user: Row) -> dict[str, Any]:
+    made = fields.moment(row["created_at"])
+    gone = row["trashed_at"]
+    return {
+        "type": "file_version",
+        "id": str(row["id"]),
+        "sha1": row["sha1"],
+        "name": row["name"],
+        "size": row["size"],
+        "created_at": made,
+        "modified_at": made,
+        "modified_by": fields.user_mini(user),
+        "uploader_display_name": user["name"],
+        "trashed_at": None if gone is None else fields.moment(gone),
+        "purged_at": None,
+    }
+
+
+def _one(read: store.Read, row: Row) -> dict[str, Any]:
+    return _shape(row, read("SELECT * FROM user WHERE id = ?", row["created_by"])[0])
+
+
+def _version_id(call: access.Call) -> str:
+    wire_id: str = call.request.path_params["version"]
+    return wire_id
+
+
+async def get(call: access.Call) -> responses.Response:
+    row = access.get_item(call.store.read, call.caller, Kind.FILE, call.id)
+    version = files.find_version(call.store.read, row, _version_id(call), trashed=True)
+    return access.answer(_one(call.store.read, version))
+
+
+async def delete(call: access.Call) -> responses.Response:
+    """Into the trash; done twice it is done once."""
+
+    def txn(conn: Connection) -> None:
+        read = store.reader(conn)
+        row = access.get_for_change(read, call, Kind.FILE, call.id)
+        version = files.find_version(read, row, _version_id(call), trashed=True)
+        if version["id"] == row["version"]:
+            said = "The current version stays: delete the file, or promote another version first."
+            raise problems.Refused(403, "forbidden", said)
+        _set_trashed(conn, version, call.store.now())
+
+    await call.store.write(txn)
+    return responses.Response(status_code=204)
+
+
+async def restore(call: access.Call) -> responses.Response:
+    wish = await call.body(shapes.RestoreVersion)
+    if wish.trashed_at is not None:
+        raise problems.invalid("trashed_at", "must be null")
+
+    def txn(conn: Connection) -> dict[str, Any]:
+        read = store.reader(conn)
+        row = access.get_for_change(read, call, Kind.FILE, call.id)
+        version = files.find_version(read, row, _version_id(call), trashed=True)
+        _set_trashed(conn, version, None)
+        return _one(read, files.find_version(read, row, _version_id(call)))
+
+    return access.answer(await call.store.write(txn))
+
+
+def _set_trashed(conn: Connection, version: Row, when: int | None) -> None:
+    if (version["trashed_at"] is None) != (when is None):
+        conn.execute("UPDATE version SET trashed_at = ? WHERE id = ?", (when, version["id"]))
+
+
+async def promote(call: access.Call) -> responses.Response:
+    wish = await call.body(shapes.Promote)
+    row = access.get_for_change(call.store.read, call, Kind.FILE, call.id)
+    old = files.find_version(call.store.read, row, wish.id)
+    head = await call.store.blobs.head(old["sha1"])
+
+    def txn(conn: Connection) -> dict[str, Any]:
+        read = store.reader(conn)
+        row = access.get_for_change(read, call, Kind.FILE, call.id)
+        old = files.find_version(read, row, wish.id)
+        uploads.judge_size(read, call, old["size"])
+        now = call.store.now()
+        items.grow(conn, row["path"], old["size"] - row["size"])
+        columns = {"sha1": old["sha1"], "size": old["size"], "version_number": row["version_number"] + 1}
+        columns["content_modified_at"] = now
+        row = items.touch(conn, row, by=call.caller.id, now=now, event=None, **columns)
+        row = files.add_version(conn, row, by=call.caller.id, now=now, event=events.PROMOTE)
+        uploads.index_text(conn, row, head)
+        return _one(read, files.find_version(read, row, None))
+
+    return access.answer(await call.store.write(txn), 201)
+
+
+routes = [
+    routing.Route("/files/{id}/versions", access.guarded(get_all), methods=["GET"]),
+    routing.Route("/files/{id}/versions/current", access.guarded(promote), methods=["POST"]),
+    routing.Route("/files/{id}/versions/{version}", access.guarded(get), methods=["GET"]),
+    routing.Route("/files/{id}/versions/{version}", access.guarded(delete), methods=["DELETE"]),
+    routing.Route("/files/{id}/versions/{version}", access.guarded(restore), methods=["PUT"]),
+]

@@ -1,0 +1,72 @@
+"""Copies of folders."""
+
+import pytest
+
+
+@pytest.fixture
+async def tree(api):
+    folder = await api.folder("tree")
+    deep = await api.folder("deep", folder["id"])
+    await api.upload("a.txt", b"aardvark", folder["id"])
+    await api.upload("b.txt", b"bobolink!", deep["id"])
+    await api.link("l", deep["id"], "https://example.com/there")
+    gone = await api.upload("gone", b"x", folder["id"])
+    await api.ask("DELETE", f"/files/{gone['id']}", expect=204)
+    return folder
+
+
+async def entries(api, wire_id):
+    page = await api.ask("GET", f"/folders/{wire_id}/items?fields=name,size,sha1,url,path_collection")
+    return {one["name"]: one for one in page["entries"]}
+
+
+async def test_all_of_it_is_copied(api, tree):
+    start = (await api.ask("GET", "/events?stream_position=now"))["next_stream_position"]
+    used = (await api.ask("GET", "/users/me"))["space_used"]
+    body = {"parent": {"id": "0"}, "name": "twin"}
+    made = await api.ask("POST", f"/folders/{tree['id']}/copy", json=body, expect=201)
+    assert (made["name"], made["size"], made["parent"]["id"]) == ("twin", 17, "0")
+    assert [one["name"] for one in made["item_collection"]["entries"]] == ["deep", "a.txt"]
+    top = await entries(api, made["id"])
+    assert set(top) == {"deep", "a.txt"}
+    assert top["deep"]["size"] == 9
+    deep = await entries(api, top["deep"]["id"])
+    assert deep["l"]["url"] == "https://example.com/there"
+    above = [one["name"] for one in deep["b.txt"]["path_collection"]["entries"]]
+    assert above == ["All Files", "twin", "deep"]
+    assert await api.bytes(deep["b.txt"]["id"]) == b"bobolink!"
+    assert await api.names("bobolink", ancestor_folder_ids=made["id"]) == {"b.txt"}
+    assert (await api.ask("GET", "/users/me"))["space_used"] == used + 17
+    # The original is as it was, and what happens is one event.
+    assert set(await entries(api, tree["id"])) == {"deep", "a.txt"}
+    page = await api.ask("GET", f"/events?stream_position={start}")
+    assert [(one["event_type"], one["source"]["id"]) for one in page["entries"]] == [
+        ("ITEM_COPY", made["id"])
+    ]
+    assert page["entries"][0]["source"]["size"] == 17
+
+
+async def test_what_cannot_be_copied(api, uwe, tree):
+    url = f"/folders/{tree['id']}/copy"
+    deep = (await entries(api, tree["id"]))["deep"]["id"]
+    for body, status, word in [
+        ({"parent": {"id": "0"}}, 409, "item_name_in_use"),
+        ({"parent": {"id": "0"}, "name": "a/b"}, 400, "item_name_invalid"),
+        ({"parent": {"id": tree["id"]}}, 400, "cyclical_folder_structure"),
+        ({"parent": {"id": deep}}, 400, "cyclical_folder_structure"),
+        ({"parent": {"id": "77"}}, 404, "not_found"),
+        ({}, 400, "bad_request"),
+    ]:
+        assert (await api.ask("POST", url, json=body, expect=status))["code"] == word, body
+    await uwe.ask("POST", url, json={"parent": {"id": "0"}}, expect=404)
+    await api.ask("POST", "/folders/0/copy", json={"parent": {"id": tree["id"]}}, expect=403)
+
+
+@pytest.mark.parametrize("kind", ["folders", "files"])
+async def test_no_space_no_copy(api, tree, kind):
+    await api.store.write(lambda conn: conn.execute("UPDATE user SET space_amount = space_used + 7"))
+    wire_id = tree["id"] if kind == "folders" else (await entries(api, tree["id"]))["a.txt"]["id"]
+    body = {"parent": {"id": "0"}, "name": "twin"}
+    answer = await api.ask("POST", f"/{kind}/{wire_id}/copy", json=body, expect=403)
+    assert answer["code"] == "storage_limit_exceeded"
+    assert await api.names(type="folder") == {"tree", "deep"}
