@@ -10,7 +10,18 @@ from collections.abc import Sequence
 
 from starlette import routing, types
 
-from cmsfs.service import files, folders, problems, search, tokens, trash, uploads, users, web_links
+from cmsfs.service import (
+    authorize,
+    files,
+    folders,
+    problems,
+    search,
+    tokens,
+    trash,
+    uploads,
+    users,
+    web_links,
+)
 from cmsfs.service.store import Store
 
 # More particular paths come before those with an id in the same place.
@@ -24,6 +35,9 @@ API = [
     *users.routes,
 ]
 
+# The ways to a token; both of their places are in use.
+OAUTH = [*tokens.routes, *authorize.routes]
+
 
 class Service:
     """The application.  Handlers find it as `request.app` and the store on it.
@@ -32,14 +46,19 @@ class Service:
     before `problems.Edge` could.
     """
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, url: str | None = None) -> None:
         self.store = store
+        # What an assertion may be meant for.  The address that a request names is no proof: whoever got hold
+        # of an assertion for another service would name that one's.
+        self.token_urls = frozenset(
+            {tokens.PUBLIC_URL} | {f"{url}{prefix}/oauth2/token" for prefix in ("", "/api") if url}
+        )
         self._router = _router(
             [
-                *tokens.routes,
+                *OAUTH,
                 routing.Mount("/2.0", _router(API)),
                 routing.Mount("/api/2.0", _router(API)),
-                routing.Mount("/api", _router(tokens.routes)),
+                routing.Mount("/api", _router(OAUTH)),
             ]
         )
 
@@ -48,9 +67,9 @@ class Service:
         await self._router(scope, receive, send)
 
 
-def build(store: Store) -> types.ASGIApp:
-    """The ASGI application on a store."""
-    return problems.Edge(Service(store))
+def build(store: Store, url: str | None = None) -> types.ASGIApp:
+    """The ASGI application on a store; `url` is where clients find it, if they do."""
+    return problems.Edge(Service(store, url))
 
 
 def _router(routes: Sequence[routing.BaseRoute]) -> routing.Router:

@@ -31,7 +31,7 @@ T = TypeVar("T")
 # (`Database.rows`) or on a thread's connection (`reader`).
 Read = Callable[..., list[sqlite.Row]]
 
-VERSION = 1
+VERSION = 2
 
 
 def reader(conn: sqlite.Connection) -> Read:

@@ -10,9 +10,11 @@ from typing import Any
 import httpx
 import pytest
 
-from cmsfs.service import access, app, demo, store
+from cmsfs.service import app, clients, demo, passwords, scopes, store
 
 SECRET = "a secret of the tests"
+PASSWORD = "the password of uwe"
+PASSWORD_HASH = passwords.hashed(PASSWORD)
 UPLOADS = "http://service.test/api/2.0"
 
 
@@ -23,7 +25,8 @@ class Api:
         self.store = service
         self.user = user
         self.http = httpx.AsyncClient(
-            transport=httpx.ASGITransport(app.build(service)), base_url="http://service.test/2.0"
+            transport=httpx.ASGITransport(app.build(service, "http://service.test")),
+            base_url="http://service.test/2.0",
         )
 
     async def log_in(self) -> None:
@@ -110,10 +113,16 @@ async def service(root: Path) -> AsyncIterator[store.Store]:
 def _fill(conn: Connection, now: int) -> None:
     enterprise = demo.add_enterprise(conn, "Test Enterprise", now=now)
     admin = demo.add_user(conn, enterprise, "Ann Admin", "ann@example.com", role="admin", now=now)
-    demo.add_user(conn, enterprise, "Uwe User", "uwe@example.com", now=now)
-    conn.execute(
-        "INSERT INTO app (client_id, secret_hash, name, enterprise, service_user) VALUES (?, ?, ?, ?, ?)",
-        ("tests", access.hashed(SECRET), "tests", enterprise, admin["id"]),
+    uwe = demo.add_user(conn, enterprise, "Uwe User", "uwe@example.com", now=now)
+    passwords.keep(conn, uwe["id"], PASSWORD_HASH)
+    clients.add(
+        *(conn, "tests", SECRET),
+        name="Tests & Co",
+        enterprise=enterprise,
+        service_user=admin["id"],
+        scopes=" ".join(scopes.APPLICATION),
+        grants=" ".join(clients.GRANTS),
+        redirect_uris=("http://127.0.0.1/callback", "https://app.example.com/in?x=1"),
     )
 
 
