@@ -83,8 +83,8 @@ async def answer(request: requests.Request) -> responses.Response:
     """What the person did on the page."""
     store: Store = request.app.store
     try:
-        wish = _read(store, request)
         form = await _form(request)
+        wish = _read(store, request)
         visited = logins.visit(store, request)
         if not visited.owns(form):
             said = "The form is out of date, or it was not made for this browser. Go back and try again."
@@ -166,7 +166,7 @@ def _is_of(user: Row, wish: _Wish) -> bool:
 async def _form(request: requests.Request) -> dict[str, str]:
     try:
         return await tokens.read_form(request)
-    except (problems.OAuthRefused, problems.Refused):
+    except problems.OAuthRefused:
         raise _Shown("invalid_request", "The form cannot be read.") from None
 
 

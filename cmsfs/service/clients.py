@@ -63,7 +63,7 @@ class Ask:
         return found[0]
 
     def has_credentials(self) -> bool:
-        return "client_secret" in self.form or bool(self.authorization)
+        return "client_secret" in self.form or self.authorization.lower().startswith("basic ")
 
     def _credentials(self) -> tuple[str, str]:
         scheme, _, encoded = self.authorization.partition(" ")

@@ -41,6 +41,34 @@ class Api:
         assert answer.status_code == 200, answer.text
         self.http.headers["authorization"] = f"Bearer {answer.json()['access_token']}"
 
+    async def oauth(self, form: dict[str, str], *, expect: int = 200) -> Any:
+        """The answer of the token endpoint to a form, with the application's credentials."""
+        form = {"client_id": "tests", "client_secret": SECRET} | form
+        answer = await self.http.post("http://service.test/oauth2/token", data=form)
+        assert answer.status_code == expect, answer.text
+        return answer.json()
+
+    async def refused(self, form: dict[str, str], *, expect: int = 400) -> str:
+        """The error with which the token endpoint refuses a form."""
+        body = await self.oauth(form, expect=expect)
+        assert body.keys() == {"error", "error_description"}
+        return str(body["error"])
+
+    async def narrowed(self, *scopes: str, **form: str) -> str:
+        """A token for these scopes, made of the caller's own."""
+        form |= {
+            "grant_type": "urn:ietf:params:oauth:grant-type:token-exchange",
+            "subject_token": self.http.headers["authorization"].removeprefix("Bearer "),
+            "subject_token_type": "urn:ietf:params:oauth:token-type:access_token",
+            "scope": " ".join(scopes),
+        }
+        return str((await self.oauth(form))["access_token"])
+
+    async def status(self, token: str, method: str = "GET", path: str = "/users/me", **options: Any) -> int:
+        """How a request with this token ends."""
+        headers = options.pop("headers", {}) | {"authorization": f"Bearer {token}"}
+        return (await self.http.request(method, path, headers=headers, **options)).status_code
+
     async def ask(self, method: str, path: str, *, expect: int = 200, **options: Any) -> Any:
         """The decoded answer, which must have this status."""
         answer = await self.http.request(method, path, **options)
