@@ -359,10 +359,12 @@ async def test_hostile_forms(browser, body):
     assert answer.status_code == 200
 
 
-async def test_nothing_secret_is_stored(browser, uwe, root):
+async def test_nothing_secret_is_stored_or_logged(browser, uwe, root, caplog):
+    caplog.set_level("DEBUG")
     code = await browser.code()
     made = await uwe.oauth(code_form(code))
     stored = b"".join(path.read_bytes() for path in root.rglob("*") if path.is_file())
     cookie = browser.http.cookies["cmsfs_login"]
     for secret in (code, made["access_token"], made["refresh_token"], PASSWORD, cookie):
         assert secret.encode() not in stored
+        assert secret not in caplog.text

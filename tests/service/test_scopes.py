@@ -114,7 +114,10 @@ def test_holds_and_retention_need_the_enterprises_content_too():
 
 
 async def test_the_applications_scopes_bound_its_tokens(api, service, things):
+    narrow = await api.narrowed("item_rename", "item_download")
     await service.write(lambda conn: conn.execute("UPDATE app SET scopes = 'root_readonly'"))
+    assert await api.status(narrow, path=f"/files/{things['FILE']}/content") == 200
+    assert await api.status(narrow, "PUT", f"/files/{things['FILE']}", json={"name": "x"}) == 403
     token = api.http.headers["authorization"].removeprefix("Bearer ")
     assert await api.status(token, path=f"/files/{things['FILE']}/content") == 200
     assert await api.status(token, "DELETE", f"/files/{things['FILE']}") == 403
