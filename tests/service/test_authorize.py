@@ -2,6 +2,7 @@
 
 import base64
 import hashlib
+import hmac
 import html
 import re
 from urllib.parse import parse_qs, urlencode, urlsplit
@@ -279,6 +280,10 @@ async def test_users_of_another_enterprise_are_turned_away(browser, service):
     await browser.open()
     page = await browser.log_in("out@example.com", "pw")
     assert (page.status_code, "location" in page.headers) == (403, False)
+    # Not by a form that the page does not show, either.
+    proof = hmac.new(browser.http.cookies["cmsfs_login"].encode(), b"form", "sha256").hexdigest()
+    answer = await browser.http.post(browser.url, data={"form_proof": proof, "action": "grant"})
+    assert (answer.status_code, "location" in answer.headers) == (403, False)
 
 
 async def test_a_code_is_good_once_and_its_reuse_ends_what_came_of_it(browser, uwe):
