@@ -1,8 +1,10 @@
 """Where tokens come from: each grant as the `fetch` that `bearer.BearerAuth` wants."""
 
+from collections.abc import Awaitable, Callable
 from typing import Literal
 
 import pydantic
+import trio
 
 from cmsfs.auth.bearer import Fetch
 from cmsfs.client import session
@@ -29,5 +31,35 @@ def client_credentials(
 
     async def fetch() -> tokens.Token:
         return await client.tokens.request(grant)
+
+    return fetch
+
+
+def refreshing(
+    client: session.Client,
+    client_id: str,
+    client_secret: str,
+    refresh_token: pydantic.SecretStr,
+    keep: Callable[[tokens.Token], Awaitable[None]],
+) -> Fetch:
+    """Tokens for a person who once consented: each fetch uses up a refresh token and brings the next.
+
+    `keep` stores the new pair durably; it is called before the pair is used, for the old one is worthless
+    from then on.  Cancelled: a fetch that has begun is finished first, so that the new pair is not lost.
+    """
+    current = refresh_token
+
+    async def fetch() -> tokens.Token:
+        nonlocal current
+        grant = tokens.RefreshToken(
+            client_id=client_id,
+            client_secret=pydantic.SecretStr(client_secret),
+            refresh_token=current,
+        )
+        with trio.CancelScope(shield=True):
+            token = await client.tokens.request(grant)
+            current = token.refresh_token or current
+            await keep(token)
+        return token
 
     return fetch

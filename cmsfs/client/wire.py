@@ -86,6 +86,10 @@ class Wire:
 
     async def token(self, shape: type[M], url: str, form: Mapping[str, str], *, repeat: Repeat) -> M:
         """The token endpoint: a form, sent without a bearer token; a refusal is an `OAuthError`."""
+        return _decoded(shape, await self.form(url, form, repeat=repeat))
+
+    async def form(self, url: str, form: Mapping[str, str], *, repeat: Repeat) -> httpx.Response:
+        """As `token`, for an answer that holds nothing."""
         request = self._request("POST", url, data=form)
 
         async def attempt() -> httpx.Response:
@@ -95,7 +99,7 @@ class Wire:
                 raise edge.from_token_response(response)
             return response
 
-        return _decoded(shape, await self._repeated(attempt, "token", repeat))
+        return await self._repeated(attempt, "token", repeat)
 
     @contextlib.asynccontextmanager
     async def stream(

@@ -1,13 +1,16 @@
 """Who calls, and what they may see and do.
 
-`guarded` makes a Starlette endpoint of a handler: it checks the bearer token and hands the handler a
-`Call`.  `get_item`, `get_trashed` and `get_folder` are the only ways to an item by its id, `visible_sql`
-the only way to many.  Today a user sees what is in the tree of their own; sharing widens this module.
+`guarded` makes a Starlette endpoint of a handler: it checks the bearer token and its scopes (see scopes.py)
+and hands the handler a `Call`.  `get_item`, `get_trashed` and `get_folder` are the only ways to an item by
+its id, `visible_sql` the only way to many.  Today a user sees what is in the tree of their own, and a token
+that is bound to an item sees that item and what is below it; sharing widens this module.
 
 Rule: what may not be seen does not exist: 404, never 403.
 """
 
+import dataclasses
 import hashlib
+import json
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import aclosing
@@ -20,7 +23,7 @@ import pydantic_core
 from starlette import requests, responses
 
 from cmsfs.models import names
-from cmsfs.service import locks, problems, shared_links
+from cmsfs.service import locks, problems, scopes, shared_links
 from cmsfs.service.kinds import KIND_NAMES, Kind, Status
 from cmsfs.service.store import Read, Store
 
@@ -30,14 +33,20 @@ M = TypeVar("M", bound=pydantic.BaseModel)
 MAX_BODY = 1024 * 1024
 
 _CALLER = """
-  SELECT token.expires_at, token.app, user.* FROM token JOIN user ON user.id = token.user WHERE token.hash = ?
+  SELECT token.expires_at, token.app, token.scopes AS granted, token.bound, token.actor,
+    app.scopes AS application, user.*
+  FROM token JOIN app ON app.client_id = token.app JOIN user ON user.id = token.user WHERE token.hash = ?
+"""
+# What `_reaches` says, for an index to use.
+_WITHIN = """ AND (item.id = ? OR item.path >= (SELECT path || id || '/' FROM item AS top WHERE top.id = ?)
+  AND item.path < (SELECT path || id || '0' FROM item AS top WHERE top.id = ?))
 """
 _AS_USER = "SELECT user.* FROM user WHERE id = ? AND enterprise = ?"
 
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """The user that a token speaks for."""
+    """The user that a token speaks for, and what it is good for."""
 
     id: int
     enterprise: int
@@ -45,6 +54,9 @@ class Caller:
     root: int
     client_id: str
     enterprise_content: bool
+    scopes: frozenset[str]  # with all that they contain
+    bound: int | None  # the item that, with what is below it, is all there is for this token
+    actor: dict[str, str] | None  # annotator token: the id and the name of who acts
     # What a shared link in the request shows, beside the caller's own.
     shared: shared_links.Shared | None = None
 
@@ -61,6 +73,7 @@ class Call:
     request: requests.Request
     store: Store
     caller: Caller
+    data: bytes | None = None  # the body, if it had to be judged before
 
     @property
     def id(self) -> str:
@@ -82,7 +95,7 @@ class Call:
 
     async def body(self, model: type[M]) -> M:
         """The JSON body as a model; an absent body is an empty object."""
-        data = await read_body(self.request)
+        data = await read_body(self.request) if self.data is None else self.data
         return model.model_validate_json(data or b"{}")
 
     def check_if_match(self, row: Row) -> None:
@@ -103,13 +116,40 @@ Handler = Callable[[Call], Awaitable[responses.Response]]
 
 
 def guarded(handler: Handler) -> Callable[[requests.Request], Awaitable[responses.Response]]:
-    """A handler as an endpoint that only bearers of a living token reach."""
+    """A handler as an endpoint that only bearers of a living token with the scopes for it reach."""
 
     async def endpoint(request: requests.Request) -> responses.Response:
         store: Store = request.app.store
-        return await handler(Call(request, store, _caller(store, request)))
+        caller = _caller(store, request)
+        return await handler(Call(request, store, caller, await _judge_scopes(request, caller)))
 
     return endpoint
+
+
+async def _judge_scopes(request: requests.Request, caller: Caller) -> bytes | None:
+    """403 unless the token is good for this operation; the body, if that depends on it."""
+    path = request.scope["path"].removeprefix(request.scope.get("root_path", ""))
+    need = scopes.find(request.method, path) or scopes.UNLISTED
+    data = None
+    allowed = need.bound or caller.bound is None
+    if allowed and not need.is_met(caller.scopes):
+        data = await read_body(request) if need.fields else None
+        allowed = data is not None and need.is_met_by_fields(caller.scopes, _names(data))
+    if not allowed:
+        raise problems.Refused(
+            *(403, "insufficient_scope", "The access token is not good for this operation."),
+            headers={"WWW-Authenticate": 'Bearer realm="Service", error="insufficient_scope"'},
+        )
+    return data
+
+
+def _names(data: bytes) -> list[str]:
+    """The names of the fields of a JSON body; of one that is no object, one that no scope allows."""
+    try:
+        found = json.loads(data or b"{}")
+    except (ValueError, RecursionError):
+        return [""]
+    return list(found) if isinstance(found, dict) else [""]
 
 
 def answer(body: Any, status: int = 200, *, headers: Mapping[str, str] | None = None) -> responses.Response:
@@ -139,32 +179,62 @@ def _caller(store: Store, request: requests.Request) -> Caller:
     scheme, _, token = request.headers.get("authorization", "").partition(" ")
     if scheme.lower() != "bearer" or not token.strip():
         raise problems.Unauthorized
-    found = store.read(_CALLER, hashed(token.strip()))
+    caller = caller_of(store, token.strip(), as_user=request.headers.get("as-user"))
+    link = request.headers.get("boxapi")
+    if link is None:
+        return caller
+    shared = shared_links.resolve(
+        *(store.read, link), user=caller.id, enterprise=caller.enterprise, now=store.now()
+    )
+    return dataclasses.replace(caller, shared=shared)
+
+
+def caller_of(store: Store, token: str, *, as_user: str | None = None) -> Caller:
+    """Whom a token speaks for.  Raises `Unauthorized` for one that is not good."""
+    found = store.read(_CALLER, hashed(token))
     if not found:
         raise problems.Unauthorized("The access token provided is invalid.")
     row = found[0]
     if row["expires_at"] <= time.time_ns() // 1000:
         # Some clients look for this word to tell a token to be renewed from one that never was good.
         raise problems.Unauthorized("The access token provided has expired (expired_token).")
-    client_id = row["app"]
-    if (other := request.headers.get("as-user")) is not None:
-        row = _as_user(store, row, other)
-    if row["status"] == "inactive":
+    user = row if as_user is None else _as_user(store, row, as_user)
+    if user["status"] == "inactive":
         raise problems.Unauthorized("The user of this access token is inactive.")
+    return speaks_for(
+        *(user, row["app"], scopes.effective(row["application"], row["granted"])),
+        bound=row["bound"],
+        actor=json.loads(row["actor"]) if row["actor"] else None,
+    )
+
+
+def speaks_for(
+    user: Row,
+    client_id: str,
+    effective: frozenset[str],
+    *,
+    bound: int | None = None,
+    actor: dict[str, str] | None = None,
+) -> Caller:
+    """The caller that a user's row is, with these scopes."""
     return Caller(
-        id=row["id"],
-        enterprise=row["enterprise"],
-        role=row["role"],
-        root=row["root"],
+        id=user["id"],
+        enterprise=user["enterprise"],
+        role=user["role"],
+        root=user["root"],
         client_id=client_id,
-        enterprise_content=bool(row["enterprise_content"]),
-        shared=shared_links.resolve(store.read, request.headers.get("boxapi"), row, store.now()),
+        enterprise_content=bool(user["enterprise_content"]),
+        scopes=effective,
+        bound=bound,
+        actor=actor,
     )
 
 
 def _as_user(store: Store, caller: Row, other: str) -> Row:
     if caller["role"] == "user":
         raise problems.Refused(403, "forbidden", "Only an administrator may act as another user.")
+    if caller["granted"] is not None:
+        raise problems.Refused(403, "forbidden", "A narrowed token speaks for no other user.")
     number = parse_id(other)
     found = store.read(_AS_USER, number, caller["enterprise"]) if number is not None else []
     if not found:
@@ -191,7 +261,12 @@ def find_item(read: Read, caller: Caller, kind: Kind, wire_id: str) -> Row | Non
     # A root has one id on the wire, 0; its number is nobody's business.
     if found and found[0]["status"] == Status.ROOT and wire_id != names.ROOT_ID:
         return None
-    return found[0] if found else None
+    return found[0] if found and _reaches(caller, found[0]) else None
+
+
+def _reaches(caller: Caller, row: Row) -> bool:
+    """Whether a token that is bound to an item is good for this one."""
+    return caller.bound is None or row["id"] == caller.bound or f"/{caller.bound}/" in row["path"]
 
 
 def get_item(read: Read, caller: Caller, kind: Kind, wire_id: str, *, name: str | None = None) -> Row:
@@ -284,9 +359,13 @@ def _insufficient(said: str) -> problems.Refused:
 
 def visible_sql(caller: Caller, *, enterprise: bool = False) -> tuple[str, list[Any]]:
     """The condition on `item` that holds for what the caller may see, and its arguments."""
+    condition, args = "item.owner = ?", [caller.id]
     if enterprise:
-        return "item.owner IN (SELECT id FROM user WHERE enterprise = ?)", [caller.enterprise]
-    return "item.owner = ?", [caller.id]
+        condition, args = "item.owner IN (SELECT id FROM user WHERE enterprise = ?)", [caller.enterprise]
+    if caller.bound is not None:
+        condition += _WITHIN
+        args += [caller.bound] * 3
+    return condition, args
 
 
 def _etag_matches(header: str, row: Row) -> bool:

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from starlette import routing, types
 
 from cmsfs.service import (
+    authorize,
     events,
     exemptions,
     files,
@@ -56,6 +57,9 @@ API = [
     *exemptions.routes,
 ]
 
+# The ways to a token; both of their places are in use.
+OAUTH = [*tokens.routes, *authorize.routes]
+
 
 class Service:
     """The application.  Handlers find it as `request.app` and the store on it.
@@ -64,15 +68,20 @@ class Service:
     before `problems.Edge` could.
     """
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, url: str | None = None) -> None:
         self.store = store
+        # What an assertion may be meant for.  The address that a request names is no proof: whoever got hold
+        # of an assertion for another service would name that one's.
+        self.token_urls = frozenset(
+            {tokens.PUBLIC_URL} | {f"{url}{prefix}/oauth2/token" for prefix in ("", "/api") if url}
+        )
         self._router = _router(
             [
-                *tokens.routes,
+                *OAUTH,
                 *shared_items.public_routes,
                 routing.Mount("/2.0", _router(API)),
                 routing.Mount("/api/2.0", _router(API)),
-                routing.Mount("/api", _router(tokens.routes)),
+                routing.Mount("/api", _router(OAUTH)),
             ]
         )
 
@@ -81,9 +90,9 @@ class Service:
         await self._router(scope, receive, send)
 
 
-def build(store: Store) -> types.ASGIApp:
-    """The ASGI application on a store."""
-    return problems.Edge(Service(store))
+def build(store: Store, url: str | None = None) -> types.ASGIApp:
+    """The ASGI application on a store; `url` is where clients find it, if they do."""
+    return problems.Edge(Service(store, url))
 
 
 def _router(routes: Sequence[routing.BaseRoute]) -> routing.Router:

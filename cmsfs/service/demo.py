@@ -10,7 +10,7 @@ import fcntl
 import json
 import os
 import secrets
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from sqlite3 import Connection, Row
 
@@ -20,6 +20,7 @@ from cmsfs import errors
 from cmsfs.service import (
     access,
     blobs,
+    clients,
     exemptions,
     files,
     items,
@@ -27,24 +28,39 @@ from cmsfs.service import (
     legal_holds,
     metadata,
     metadata_templates,
+    passwords,
     retention,
     retention_assignments,
     samples,
+    scopes,
     trash,
     users,
 )
 from cmsfs.service.kinds import Kind
 from cmsfs.service.store import Store, reader
 
+# The owner of the drive first.
+PEOPLE = (
+    ("Ada Example", "ada@example.com", "admin"),
+    ("Ben Sample", "ben@example.com", "user"),
+    ("Cleo Specimen", "cleo@example.com", "user"),
+)
+
+# Where programs on this machine wait for a code, at a port of their choice.
+REDIRECTS = tuple(
+    f"http://{host}{path}" for host in ("127.0.0.1", "localhost", "[::1]") for path in ("/", "/callback")
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """How an application comes in as the drive's owner."""
+    """How an application comes in as the drive's owner, and how people do."""
 
     client_id: str
     client_secret: str
     user_id: str
     enterprise_id: str
+    passwords: dict[str, str] = field(default_factory=dict)  # by login
 
 
 async def ensure_sample(store: Store) -> Credentials:
@@ -65,8 +81,11 @@ def _ensure(store: Store) -> Credentials:
         if found is not None:
             return found
         secret = secrets.token_urlsafe(32)
+        words = {login: secrets.token_urlsafe(12) for _, login, _ in PEOPLE}
+        hashes = {login: passwords.hashed(word) for login, word in words.items()}
         sha1s = {text: store.blobs.keep_bytes(text.encode()) for text in samples.texts()}
-        made = trio.from_thread.run(store.write, lambda conn: _fill(conn, store, secret, sha1s))
+        made = trio.from_thread.run(store.write, lambda conn: _fill(conn, store, secret, sha1s, hashes))
+        made = replace(made, passwords=words)
         _write(path, made)
         return made
     finally:
@@ -95,29 +114,43 @@ def _write(path: Path, made: Credentials) -> None:
     new.rename(path)
 
 
-def _fill(conn: Connection, store: Store, secret: str, sha1s: dict[str, str]) -> Credentials:
-    """Make everything, or, when only the credentials were lost, a new secret."""
+def _fill(
+    conn: Connection, store: Store, secret: str, sha1s: dict[str, str], hashes: dict[str, str]
+) -> Credentials:
+    """Make everything, or, when only the credentials were lost, new ones."""
     app = conn.execute("SELECT client_id, enterprise FROM app ORDER BY client_id LIMIT 1").fetchone()
     if app is not None:
         conn.execute(
             "UPDATE app SET secret_hash = ? WHERE client_id = ?", (access.hashed(secret), app["client_id"])
         )
         owner = conn.execute("SELECT min(id) AS id FROM user WHERE role = 'admin'").fetchone()
+        _keep_passwords(conn, hashes)
         return Credentials(app["client_id"], secret, str(owner["id"]), str(app["enterprise"]))
     now = store.now()
     enterprise = add_enterprise(conn, "Example Enterprise", now=now)
-    owner = add_user(conn, enterprise, "Ada Example", "ada@example.com", role="admin", now=now)
-    for name, login in (("Ben Sample", "ben@example.com"), ("Cleo Specimen", "cleo@example.com")):
-        add_user(conn, enterprise, name, login, now=now)
+    owner, *_ = [add_user(conn, enterprise, name, login, role=role, now=now) for name, login, role in PEOPLE]
+    _keep_passwords(conn, hashes)
     service = add_user(conn, enterprise, "cmsfs application", None, now=now)
     client_id = f"sample-{secrets.token_hex(8)}"
-    conn.execute(
-        "INSERT INTO app (client_id, secret_hash, name, enterprise, service_user) VALUES (?, ?, ?, ?, ?)",
-        (client_id, access.hashed(secret), "cmsfs", enterprise, service["id"]),
+    clients.add(
+        *(conn, client_id, secret),
+        name="cmsfs",
+        enterprise=enterprise,
+        service_user=service["id"],
+        scopes=" ".join(scopes.APPLICATION),
+        grants=" ".join(clients.GRANTS),
+        redirect_uris=REDIRECTS,
     )
     _fill_tree(conn, store, owner, sha1s)
     _fill_administration(conn, owner, now=store.now())
     return Credentials(client_id, secret, str(owner["id"]), str(enterprise))
+
+
+def _keep_passwords(conn: Connection, hashes: dict[str, str]) -> None:
+    for login, hashed in hashes.items():
+        found = conn.execute("SELECT id FROM user WHERE login = ?", (login,)).fetchone()
+        if found is not None:
+            passwords.keep(conn, found["id"], hashed)
 
 
 def add_enterprise(conn: Connection, name: str, *, now: int) -> int:

@@ -49,21 +49,97 @@ CREATE TABLE exemption (
 
 -- An application that may ask for tokens.
 CREATE TABLE app (
-  client_id     TEXT PRIMARY KEY,
-  secret_hash   TEXT NOT NULL,                 -- SHA-256 of the secret, in hexadecimal
-  name          TEXT NOT NULL,
-  enterprise    INTEGER NOT NULL REFERENCES enterprise,
-  service_user  INTEGER NOT NULL REFERENCES user  -- for whom an enterprise token speaks
+  client_id      TEXT PRIMARY KEY,
+  secret_hash    TEXT NOT NULL,                -- SHA-256 of the secret, in hexadecimal
+  name           TEXT NOT NULL,
+  enterprise     INTEGER NOT NULL REFERENCES enterprise,
+  service_user   INTEGER NOT NULL REFERENCES user, -- for whom an enterprise token speaks
+  scopes         TEXT NOT NULL DEFAULT 'root_readwrite', -- with spaces between: what its tokens are good for
+  grants         TEXT NOT NULL DEFAULT 'client_credentials', -- with spaces between: how it may get tokens, of
+                                               -- authorization_code, client_credentials, jwt_bearer
+  redirect_uris  TEXT NOT NULL DEFAULT '[]'    -- JSON array: where codes may be sent
 ) WITHOUT ROWID;
 
+-- The RSA keys that an application signs its assertions with.
+CREATE TABLE app_key (
+  app  TEXT NOT NULL REFERENCES app ON DELETE CASCADE,
+  kid  TEXT NOT NULL,
+  pem  TEXT NOT NULL,                          -- the public key
+  PRIMARY KEY (app, kid)
+) WITHOUT ROWID;
+
+-- Assertions that were taken, so that none is taken twice.
+CREATE TABLE assertion (
+  app         TEXT NOT NULL REFERENCES app ON DELETE CASCADE,
+  jti         TEXT NOT NULL,
+  expires_at  INTEGER NOT NULL,                -- afterwards it is refused for its age
+  PRIMARY KEY (app, jti)
+) WITHOUT ROWID;
+
+-- Everything that one consent of a user has led to; it ends as a whole.
+CREATE TABLE family (
+  id          INTEGER PRIMARY KEY AUTOINCREMENT,
+  app         TEXT NOT NULL REFERENCES app ON DELETE CASCADE,
+  user        INTEGER NOT NULL REFERENCES user ON DELETE CASCADE,
+  scopes      TEXT,                            -- as of a token
+  expires_at  INTEGER NOT NULL                 -- when its newest refresh token does
+);
+CREATE INDEX family_by_end ON family (expires_at);
+
+-- A family has one refresh token that is good; the ones before it are kept to recognise a thief.
+CREATE TABLE refresh_token (
+  hash    TEXT PRIMARY KEY,                    -- SHA-256, in hexadecimal; so are all hashes here
+  family  INTEGER NOT NULL REFERENCES family ON DELETE CASCADE,
+  used    INTEGER NOT NULL DEFAULT 0
+) WITHOUT ROWID;
+CREATE INDEX refresh_token_of_family ON refresh_token (family);
+
+-- An authorization code; one that was used is kept for a while to recognise a thief.
+CREATE TABLE code (
+  hash          TEXT PRIMARY KEY,
+  app           TEXT NOT NULL REFERENCES app ON DELETE CASCADE,
+  user          INTEGER NOT NULL REFERENCES user ON DELETE CASCADE,
+  redirect_uri  TEXT NOT NULL,                 -- where the code was sent
+  scopes        TEXT,                          -- as of a token
+  challenge     TEXT,                          -- PKCE, S256; NULL: none was given
+  expires_at    INTEGER NOT NULL,
+  used          INTEGER NOT NULL DEFAULT 0,
+  family        INTEGER REFERENCES family ON DELETE SET NULL -- what came of it
+) WITHOUT ROWID;
+CREATE INDEX code_by_end ON code (expires_at);
+CREATE INDEX code_of_family ON code (family);
+
+-- An access token.
 CREATE TABLE token (
-  hash        TEXT PRIMARY KEY,                -- SHA-256 of the token, in hexadecimal
-  app         TEXT NOT NULL REFERENCES app,
-  user        INTEGER NOT NULL REFERENCES user,
+  hash        TEXT PRIMARY KEY,
+  app         TEXT NOT NULL REFERENCES app ON DELETE CASCADE,
+  user        INTEGER NOT NULL REFERENCES user ON DELETE CASCADE,
   created_at  INTEGER NOT NULL,
-  expires_at  INTEGER NOT NULL                 -- dead tokens are removed when the next one is issued
+  expires_at  INTEGER NOT NULL,                -- dead tokens are removed when the next one is issued
+  scopes      TEXT,                            -- with spaces between; NULL: all that the application has
+  bound       INTEGER,                         -- item that it is good for, and for what is below; NULL: all
+  family      INTEGER REFERENCES family ON DELETE CASCADE,
+  source      TEXT REFERENCES token ON DELETE CASCADE, -- the wider token that it was made of
+  actor       TEXT                             -- annotator token: JSON object, the id and name of who acts
 ) WITHOUT ROWID;
 CREATE INDEX token_by_end ON token (expires_at);
+CREATE INDEX token_of_family ON token (family);
+CREATE INDEX token_of_source ON token (source);
+
+-- How a user comes in by the authorize page.
+CREATE TABLE password (
+  user          INTEGER PRIMARY KEY REFERENCES user ON DELETE CASCADE,
+  hash          TEXT NOT NULL,                 -- scrypt, with its parameters and salt
+  failures      INTEGER NOT NULL DEFAULT 0,    -- attempts since the last that was right
+  locked_until  INTEGER NOT NULL DEFAULT 0
+);
+
+-- Somebody who logged in in a browser; the cookie's hash.
+CREATE TABLE login (
+  hash        TEXT PRIMARY KEY,
+  user        INTEGER NOT NULL REFERENCES user ON DELETE CASCADE,
+  expires_at  INTEGER NOT NULL
+) WITHOUT ROWID;
 
 -- Files, folders and web links.  Ids are never used again (AUTOINCREMENT), and all three kinds share them.
 CREATE TABLE item (

@@ -68,7 +68,7 @@ async def serve(
         sockets = hypercorn.config.Sockets([listener], [], [])
     with listener:
         async with trio.open_nursery() as nursery:
-            await nursery.start(_run, store, config, sockets)
+            await nursery.start(_run, app.build(store, url), config, sockets)
             log.info("serving on %s", url)
             task_status.started(url)
 
@@ -83,13 +83,12 @@ def _listen(host: str, port: int) -> socket.socket:
 
 
 async def _run(
-    store: Store,
+    built: Any,  # Hypercorn and Starlette each have types of their own for the same thing
     config: hypercorn.config.Config,
     sockets: hypercorn.config.Sockets,
     *,
     task_status: trio.TaskStatus[list[str]],
 ) -> None:
-    built: Any = app.build(store)  # Hypercorn and Starlette each have types of their own for the same thing
     wrapped = hypercorn.utils.wrap_app(built, config.wsgi_max_body_size, "asgi")
     await hypercorn.trio.run.worker_serve(wrapped, config, sockets=sockets, task_status=task_status)
 

@@ -131,12 +131,12 @@ def shape(row: Row) -> dict[str, Any] | None:
     }
 
 
-def resolve(read: Read, header: str | None, user: Row, now: int) -> Shared | None:
+def resolve(read: Read, header: str, *, user: int, enterprise: int, now: int) -> Shared | None:
     """What the link of a request's header shows to a user; None for a link that shows nothing.
 
     403 for a missing or wrong password.
     """
-    if header is None or len(header) > MAX_HEADER:
+    if len(header) > MAX_HEADER:
         return None
     given = {name: values[-1] for name, values in parse_qs(header).items()}
     try:
@@ -148,9 +148,9 @@ def resolve(read: Read, header: str | None, user: Row, now: int) -> Shared | Non
     if terms is None:
         return None
     row = found[0]
-    if row["owner"] != user["id"]:
+    if row["owner"] != user:
         owner = read("SELECT enterprise FROM user WHERE id = ?", row["owner"])[0]
-        same = owner["enterprise"] == user["enterprise"]
+        same = owner["enterprise"] == enterprise
         if terms["access"] == "collaborators" or (terms["access"] == "company" and not same):
             return None
         check_password(terms, given.get("shared_link_password"))

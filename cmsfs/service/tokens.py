@@ -1,122 +1,78 @@
-"""The token endpoint: access tokens for client credentials, and their revocation.
+"""The token endpoint: the form of each of the five grants to the module that knows it; and revocation.
 
-Both spellings of the subject are taken, the specification's and the public API's, and the client's
-credentials in the form or in HTTP Basic.  Refusals have the OAuth body, not the API's.
+Both spellings of the subject of client credentials are taken, the specification's and the public API's.
+Refusals have the OAuth body, not the API's.
 
-Rule: of tokens and secrets only hashes are stored, and neither is ever logged.
+Rule: of tokens, codes and secrets only hashes are stored, and none is ever logged.
 """
 
-import base64
-import binascii
-import hmac
-import secrets
-from sqlite3 import Connection, Row
-from urllib.parse import parse_qs, unquote_plus
+from collections.abc import Awaitable, Callable
+from typing import Any
+from urllib.parse import parse_qs
 
 from starlette import requests, responses, routing
 
 from cmsfs.models import names, tokens
-from cmsfs.service import access, problems
-from cmsfs.service.store import Store
-
-LIFETIME_SECONDS = 3600
-# A dead token is remembered for a day, so that its bearer is told that it expired.
-REMEMBER_MICROS = 24 * 3600 * 1_000_000
+from cmsfs.service import access, assertions, clients, codes, exchange, families, issuing, problems
 
 MAX_FORM = 64 * 1024
 
-_GRANTS = (
-    *(tokens.AUTHORIZATION_CODE, tokens.REFRESH_TOKEN, tokens.CLIENT_CREDENTIALS),
-    *(tokens.JWT_BEARER, tokens.TOKEN_EXCHANGE),
-)
+# What official clients write into assertions, wherever they send them.
+PUBLIC_URL = "https://api.box.com/oauth2/token"
+
+
+async def credentials(ask: clients.Ask) -> dict[str, Any]:
+    """The client_credentials grant."""
+    app = ask.authenticate("client_credentials")
+    kind = next((ask.form[name] for name in names.SUBJECT_TYPE if name in ask.form), "")
+    wire_id = next((ask.form[name] for name in names.SUBJECT_ID if name in ask.form), "")
+    if kind not in ("enterprise", "user") or not wire_id:
+        raise problems.OAuthRefused("invalid_request", "The subject's type or id is missing")
+    user = assertions.subject(ask.store, app, kind, wire_id)
+    return await ask.store.write(
+        lambda conn: issuing.access_token(conn, app["client_id"], user, now=ask.store.now())
+    )
+
+
+_GRANTS: dict[str, Callable[[clients.Ask], Awaitable[dict[str, Any]]]] = {
+    tokens.CLIENT_CREDENTIALS: credentials,
+    tokens.AUTHORIZATION_CODE: codes.redeem,
+    tokens.REFRESH_TOKEN: families.refresh,
+    tokens.JWT_BEARER: assertions.bearer,
+    tokens.TOKEN_EXCHANGE: exchange.exchange,
+}
 
 
 async def token(request: requests.Request) -> responses.Response:
-    store: Store = request.app.store
-    form = await _form(request)
-    grant = form.get("grant_type", "")
-    if grant not in _GRANTS:
+    ask = await _ask(request)
+    grant = _GRANTS.get(ask.form.get("grant_type", ""))
+    if grant is None:
         raise problems.OAuthRefused("invalid_request", "Invalid grant_type parameter or parameter missing")
-    if grant != tokens.CLIENT_CREDENTIALS:
-        raise problems.OAuthRefused("unsupported_grant_type", "This service issues no tokens by this grant")
-    app = _client(store, request, form)
-    user = _subject(store, app, form)
-    secret = secrets.token_urlsafe(24)
-
-    def txn(conn: Connection) -> None:
-        now = store.now()
-        conn.execute("DELETE FROM token WHERE expires_at < ?", (now - REMEMBER_MICROS,))
-        conn.execute(
-            "INSERT INTO token (hash, app, user, created_at, expires_at) VALUES (?, ?, ?, ?, ?)",
-            (access.hashed(secret), app["client_id"], user, now, now + LIFETIME_SECONDS * 1_000_000),
-        )
-
-    await store.write(txn)
-    body = {
-        "access_token": secret,
-        "expires_in": LIFETIME_SECONDS,
-        "restricted_to": [],
-        "token_type": "bearer",
-    }
-    return access.answer(body, headers={"Cache-Control": "no-store"})
+    return access.answer(await grant(ask), headers={"Cache-Control": "no-store"})
 
 
 async def revoke(request: requests.Request) -> responses.Response:
-    """End a token; one that is unknown or dead already is ended as well."""
-    store: Store = request.app.store
-    form = await _form(request)
-    app = _client(store, request, form)
-    if not form.get("token"):
-        raise problems.OAuthRefused("invalid_request", "Parameter token is missing")
-    hashed = access.hashed(form["token"])
-    await store.write(
-        lambda conn: conn.execute("DELETE FROM token WHERE hash = ? AND app = ?", (hashed, app["client_id"]))
-    )
+    """End a token and its family; one that is unknown or dead already is ended as well."""
+    ask = await _ask(request)
+    app = ask.authenticate()
+    secret = ask.required("token")
+    await ask.store.write(lambda conn: issuing.revoke(conn, app["client_id"], secret))
     return responses.Response(status_code=200)
 
 
-async def _form(request: requests.Request) -> dict[str, str]:
+async def _ask(request: requests.Request) -> clients.Ask:
+    authorization = request.headers.get("authorization", "")
+    form = await read_form(request)
+    return clients.Ask(request.app.store, form, authorization, request.app.token_urls)
+
+
+async def read_form(request: requests.Request) -> dict[str, str]:
     body = await access.read_body(request, MAX_FORM)
     try:
         found = parse_qs(body.decode("ascii"), keep_blank_values=True, max_num_fields=100, errors="strict")
     except ValueError:
         raise problems.OAuthRefused("invalid_request", "The body is no form") from None
     return {name: values[0] for name, values in found.items()}
-
-
-def _client(store: Store, request: requests.Request, form: dict[str, str]) -> Row:
-    client_id, secret = form.get("client_id", ""), form.get("client_secret", "")
-    scheme, _, encoded = request.headers.get("authorization", "").partition(" ")
-    if scheme.lower() == "basic":
-        try:
-            text = base64.b64decode(encoded.strip(), validate=True).decode("utf-8")
-        except (ValueError, binascii.Error):
-            raise problems.OAuthRefused("invalid_client", "The client credentials are invalid") from None
-        client_id, _, secret = (unquote_plus(part) for part in text.partition(":"))
-    found = store.read("SELECT * FROM app WHERE client_id = ?", client_id)
-    expected = found[0]["secret_hash"] if found else access.hashed(secrets.token_hex(8))
-    if not hmac.compare_digest(expected, access.hashed(secret)) or not found:
-        raise problems.OAuthRefused("invalid_client", "The client credentials are invalid")
-    return found[0]
-
-
-def _subject(store: Store, app: Row, form: dict[str, str]) -> int:
-    """The user for whom the token is to speak."""
-    kind = next((form[name] for name in names.SUBJECT_TYPE if name in form), "")
-    wire_id = next((form[name] for name in names.SUBJECT_ID if name in form), "")
-    if kind not in ("enterprise", "user") or not wire_id:
-        raise problems.OAuthRefused("invalid_request", "The subject's type or id is missing")
-    number = access.parse_id(wire_id)
-    if kind == "enterprise" and number == app["enterprise"]:
-        return int(app["service_user"])
-    if kind == "user":
-        found = store.read(
-            "SELECT id FROM user WHERE id = ? AND enterprise = ? AND status != 'inactive'",
-            *(number, app["enterprise"]),
-        )
-        if found:
-            return int(found[0]["id"])
-    raise problems.OAuthRefused("invalid_grant", "Grant credentials are invalid")
 
 
 routes = [

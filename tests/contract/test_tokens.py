@@ -3,6 +3,7 @@
 import hashlib
 
 import httpx
+import pydantic
 import pytest
 import trio
 
@@ -12,6 +13,7 @@ from cmsfs.client import session
 from cmsfs.client.multipart import PIECE, BytesSource
 from cmsfs.models import tokens, uploads
 from cmsfs.models.base import Reference
+from cmsfs.service import issuing
 
 
 def grant(credentials, **changes):
@@ -99,3 +101,26 @@ async def test_both_paths_of_the_endpoint_answer(way, credentials):
         for path in ("/oauth2/token", "/api/oauth2/token"):
             answer = await http.post(way.endpoints.auth_url + path, data=grant(credentials).form())
             assert answer.status_code == 200
+
+
+async def test_a_persons_consent_goes_on_by_refreshing_until_it_is_revoked(anonymous, credentials, store):
+    def consent(conn):
+        app, user = credentials.client_id, int(credentials.user_id)
+        family = issuing.begin_family(conn, app, user, granted=None, now=store.now())
+        return issuing.pair(conn, family, now=store.now())["refresh_token"]
+
+    kept = []
+
+    async def keep(token):
+        kept.append(token)
+
+    first = pydantic.SecretStr(await store.write(consent))
+    fetch = grants.refreshing(anonymous, credentials.client_id, credentials.client_secret, first, keep)
+    assert (await fetch()).access_token != (await fetch()).access_token
+    assert len({token.refresh_token for token in kept} | {first}) == 3
+    secret = pydantic.SecretStr(credentials.client_secret)
+    for _ in range(2):
+        await anonymous.tokens.revoke(credentials.client_id, secret, kept[-1].access_token)
+    with pytest.raises(errors.OAuthError) as caught:
+        await fetch()
+    assert caught.value.error == "invalid_grant"

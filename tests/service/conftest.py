@@ -13,10 +13,12 @@ import trio
 from box_sdk_gen import BaseUrls, BoxCCGAuth, BoxClient, CCGConfig
 
 from cmsfs.models import upload_sessions
-from cmsfs.service import access, app, demo, serve, store
+from cmsfs.service import app, clients, demo, passwords, scopes, serve, store
 from cmsfs.service import upload_sessions as sessions
 
 SECRET = "a secret of the tests"
+PASSWORD = "the password of uwe"
+PASSWORD_HASH = passwords.hashed(PASSWORD)
 UPLOADS = "http://service.test/api/2.0"
 SESSIONS = f"{UPLOADS}/files/upload_sessions"
 
@@ -32,7 +34,8 @@ class Api:
         self.store = service
         self.user = user
         self.http = httpx.AsyncClient(
-            transport=httpx.ASGITransport(app.build(service)), base_url="http://service.test/2.0"
+            transport=httpx.ASGITransport(app.build(service, "http://service.test")),
+            base_url="http://service.test/2.0",
         )
 
     async def log_in(self) -> None:
@@ -46,6 +49,34 @@ class Api:
         answer = await self.http.post("http://service.test/oauth2/token", data=form)
         assert answer.status_code == 200, answer.text
         self.http.headers["authorization"] = f"Bearer {answer.json()['access_token']}"
+
+    async def oauth(self, form: dict[str, str], *, expect: int = 200) -> Any:
+        """The answer of the token endpoint to a form, with the application's credentials."""
+        form = {"client_id": "tests", "client_secret": SECRET} | form
+        answer = await self.http.post("http://service.test/oauth2/token", data=form)
+        assert answer.status_code == expect, answer.text
+        return answer.json()
+
+    async def refused(self, form: dict[str, str], *, expect: int = 400) -> str:
+        """The error with which the token endpoint refuses a form."""
+        body = await self.oauth(form, expect=expect)
+        assert body.keys() == {"error", "error_description"}
+        return str(body["error"])
+
+    async def narrowed(self, *scopes: str, **form: str) -> str:
+        """A token for these scopes, made of the caller's own."""
+        form |= {
+            "grant_type": "urn:ietf:params:oauth:grant-type:token-exchange",
+            "subject_token": self.http.headers["authorization"].removeprefix("Bearer "),
+            "subject_token_type": "urn:ietf:params:oauth:token-type:access_token",
+            "scope": " ".join(scopes),
+        }
+        return str((await self.oauth(form))["access_token"])
+
+    async def status(self, token: str, method: str = "GET", path: str = "/users/me", **options: Any) -> int:
+        """How a request with this token ends."""
+        headers = options.pop("headers", {}) | {"authorization": f"Bearer {token}"}
+        return (await self.http.request(method, path, headers=headers, **options)).status_code
 
     async def ask(self, method: str, path: str, *, expect: int = 200, **options: Any) -> Any:
         """The decoded answer, which must have this status."""
@@ -153,10 +184,16 @@ async def service(root: Path) -> AsyncIterator[store.Store]:
 def _fill(conn: Connection, now: int) -> None:
     enterprise = demo.add_enterprise(conn, "Test Enterprise", now=now)
     admin = demo.add_user(conn, enterprise, "Ann Admin", "ann@example.com", role="admin", now=now)
-    demo.add_user(conn, enterprise, "Uwe User", "uwe@example.com", now=now)
-    conn.execute(
-        "INSERT INTO app (client_id, secret_hash, name, enterprise, service_user) VALUES (?, ?, ?, ?, ?)",
-        ("tests", access.hashed(SECRET), "tests", enterprise, admin["id"]),
+    uwe = demo.add_user(conn, enterprise, "Uwe User", "uwe@example.com", now=now)
+    passwords.keep(conn, uwe["id"], PASSWORD_HASH)
+    clients.add(
+        *(conn, "tests", SECRET),
+        name="Tests & Co",
+        enterprise=enterprise,
+        service_user=admin["id"],
+        scopes=" ".join(scopes.APPLICATION),
+        grants=" ".join(clients.GRANTS),
+        redirect_uris=("http://127.0.0.1/callback", "https://app.example.com/in?x=1"),
     )
 
 

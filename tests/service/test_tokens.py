@@ -68,7 +68,6 @@ async def test_credentials_may_come_in_basic(api, good):
     [
         ({"grant_type": ""}, "invalid_request"),
         ({"grant_type": "magic"}, "invalid_request"),
-        ({"grant_type": "refresh_token"}, "unsupported_grant_type"),
         ({"client_id": "nobody"}, "invalid_client"),
         ({"client_secret": ""}, "invalid_client"),
         ({"client_secret": "\udcff".encode("utf-8", "surrogatepass")}, "invalid_client"),

@@ -1,0 +1,139 @@
+"""Token exchange: a narrower token out of a wider one, for scopes and perhaps one item.
+
+What is narrowed is an access token or an application's assertion.  The new token has only scopes that the
+old one has, and is bound to the item, which the old one must reach; it ends with the old one.  With an
+`actor_token` it is an annotator token: it still speaks for the user, and names somebody else who acts.
+
+Rule: nothing can be widened: each narrowing starts from what the subject is good for now.
+"""
+
+import re
+from dataclasses import dataclass
+from sqlite3 import Connection, Row
+from typing import Any
+
+from cmsfs.models import names, tokens
+from cmsfs.service import access, assertions, clients, fields, issuing, problems, scopes, store
+from cmsfs.service.kinds import Kind, Status
+
+_RESOURCE = re.compile(r"https?://[^/?#]+/2\.0/(files|folders)/(\d{1,18})/?", re.ASCII)
+
+_MAX_ACTOR = 255
+
+
+@dataclass(frozen=True, slots=True)
+class _Subject:
+    """What is to be narrowed."""
+
+    caller: access.Caller
+    row: Row | None  # the token
+    claims: assertions.Claims | None  # or the assertion
+
+
+async def exchange(ask: clients.Ask) -> dict[str, Any]:
+    """The token-exchange grant."""
+    if ask.form.get("subject_token_type") != tokens.ACCESS_TOKEN_TYPE:
+        raise problems.OAuthRefused("invalid_request", "Invalid subject_token_type or parameter missing")
+    subject = _subject(ask)
+    caller = subject.caller
+    if ask.has_credentials() and ask.authenticate()["client_id"] != caller.client_id:
+        raise problems.OAuthRefused("invalid_client", "The subject token belongs to another application")
+    wanted = _scopes(ask, caller)
+    item = _item(ask, caller)
+    actor, actor_claims = _actor(ask, caller.client_id)
+    used = [claims for claims in (subject.claims, actor_claims) if claims is not None]
+
+    def txn(conn: Connection) -> dict[str, Any] | None:
+        now = ask.store.now()
+        for claims in used:
+            if not assertions.use(conn, claims, now=now):
+                return None
+        return issuing.access_token(
+            *(conn, caller.client_id, caller.id),
+            now=now,
+            granted=" ".join(wanted),
+            bound=item["id"] if item else caller.bound,
+            source=subject.row,
+            actor=actor or caller.actor,
+        )
+
+    made = issuing.with_kind(assertions.taken_once(await ask.store.write(txn)))
+    more = {"object": fields.Shaper(ask.store.read, mini=True).item(item)} if item else {}
+    return made | {"restricted_to": [{"scope": scope} | more for scope in wanted]}
+
+
+def _subject(ask: clients.Ask) -> _Subject:
+    secret = ask.required("subject_token")
+    found = ask.store.read("SELECT * FROM token WHERE hash = ?", access.hashed(secret))
+    if not found and secret.count(".") == 2:
+        return _from_assertion(ask, secret)
+    try:
+        return _Subject(access.caller_of(ask.store, secret), found[0] if found else None, None)
+    except problems.Unauthorized:
+        raise problems.OAuthRefused("invalid_grant", "The subject token is invalid or has expired") from None
+
+
+def _from_assertion(ask: clients.Ask, assertion: str) -> _Subject:
+    client_id = assertions.issuer(assertion)
+    claims = assertions.verify(ask, assertion, client_id)
+    app = ask.store.read("SELECT * FROM app WHERE client_id = ?", client_id)[0]
+    if "jwt_bearer" not in app["grants"].split():
+        raise problems.OAuthRefused("unauthorized_client", "The application may not use assertions")
+    number = assertions.subject(ask.store, app, str(claims.get("box_sub_type", "")), claims["sub"])
+    user = ask.store.read("SELECT * FROM user WHERE id = ?", number)[0]
+    return _Subject(
+        access.speaks_for(user, client_id, scopes.effective(app["scopes"], None)), row=None, claims=claims
+    )
+
+
+def _scopes(ask: clients.Ask, caller: access.Caller) -> list[str]:
+    wanted = scopes.split(ask.required("scope"))
+    if not wanted or not scopes.KNOWN.issuperset(wanted):
+        raise problems.OAuthRefused("invalid_scope", "The requested scope is unknown")
+    if not caller.scopes.issuperset(wanted):
+        said = "The subject token does not have all of the requested scopes"
+        raise problems.OAuthRefused("invalid_scope", said, status=401)
+    return wanted
+
+
+def _item(ask: clients.Ask, caller: access.Caller) -> Row | None:
+    """The item that the new token is to be bound to, which the subject must reach."""
+    resource, link = ask.form.get(names.RESOURCE), ask.form.get(names.SHARED_LINK)
+    if resource is None and link is None:
+        return None
+    if resource is not None and link is not None:
+        raise problems.OAuthRefused("invalid_request", "resource and box_shared_link exclude each other")
+    row = None
+    if link is not None:
+        row = find_shared(ask.store.read, caller, link)
+    elif (found := _RESOURCE.fullmatch(resource or "")) is not None:
+        kind = Kind.FILE if found[1] == "files" else Kind.FOLDER
+        row = access.find_item(ask.store.read, caller, kind, found[2])
+    if row is None or row["status"] not in (Status.ACTIVE, Status.ROOT):
+        raise problems.OAuthRefused("invalid_resource", "The resource is no file or folder that can be seen")
+    return row
+
+
+def find_shared(read: store.Read, caller: access.Caller, url: str) -> Row | None:
+    """The file or folder that a shared link shows to the caller; None as long as nothing is shared."""
+    return None
+
+
+def _actor(ask: clients.Ask, client_id: str) -> tuple[dict[str, str] | None, assertions.Claims | None]:
+    """Who is to act: somebody that only the application knows.
+
+    The subject token says that the application means it, so that an unsigned assertion will do; this is
+    what clients of the public API send.  A signed one must be signed rightly.
+    """
+    assertion = ask.form.get("actor_token")
+    if assertion is None:
+        return None, None
+    if ask.form.get("actor_token_type") != tokens.ID_TOKEN_TYPE:
+        raise problems.OAuthRefused("invalid_request", "Invalid actor_token_type or parameter missing")
+    claims = assertions.verify(ask, assertion, client_id, unsigned=True)
+    name = claims.get("name", "")
+    if claims.get("box_sub_type") != "external" or not isinstance(name, str):
+        raise problems.OAuthRefused("invalid_grant", "The actor token describes no external user")
+    if len(claims["sub"]) > _MAX_ACTOR or len(name) > _MAX_ACTOR:
+        raise problems.OAuthRefused("invalid_grant", "The actor's id or name is too long")
+    return {"id": claims["sub"], "name": name}, claims
