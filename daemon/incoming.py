@@ -42,7 +42,8 @@ class Incoming:
 
     async def apply(self, found: Sequence[items.Item], *, generation: int | None = None) -> None:
         """Bring the tree up to what these items say; `generation` is that of a listing."""
-        # atomic: no await between the look at what is being made and the start of the transaction's wait
+        # What begins to be made while the transaction waits for its turn cannot be on this page, unless an
+        # earlier attempt made it; the push expects that.
         remotes = [remote_from_item(item) for item in found]
         if self._making:
             remotes = [one for one in remotes if not self._is_ours(one)]

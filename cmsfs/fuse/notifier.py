@@ -20,8 +20,9 @@ from cmsfs.replica.nodes import Ino
 log = logging.getLogger(__name__)
 
 # The kernel does not know the inode or the name; or it cannot tell watchers of a folder that still has
-# something in it, or on it.  The name itself is forgotten in all three cases.
-_NORMAL = frozenset({errno.ENOENT, errno.ENOTEMPTY, errno.EBUSY})
+# something in it, or on it.  The name itself is forgotten in all three cases.  ENOSYS: the kernel has not
+# said its first word yet (libfuse knows no protocol version until then), so it remembers nothing.
+_NORMAL = frozenset({errno.ENOENT, errno.ENOTEMPTY, errno.EBUSY, errno.ENOSYS})
 
 _Key = tuple[Ino, str]  # (ino, "") for an inode, (parent, name) for an entry; no entry has an empty name
 

@@ -18,6 +18,7 @@ from weakref import WeakValueDictionary
 import trio
 
 from cmsfs.journal.extents import Extents
+from cmsfs.replica import tree
 from cmsfs.replica.nodes import Content, Ino
 from cmsfs.sqlite import Database
 
@@ -253,7 +254,10 @@ class Drafts:
         row = self._db.row("SELECT remote_id, version, base_sha1 FROM node WHERE ino = ?", draft.ino)
         # The service has it if it is still the version that the node is based on.
         there = row is not None and row["base_sha1"] == draft.base_sha1
-        where = (row["remote_id"], row["version"]) if row is not None and there else (None, None)
+        if row is not None and there:
+            return Content(draft.base_sha1, draft.base_total, row["remote_id"], row["version"])
+        # It may have been renamed over another file and have taken over that one's identity.
+        where = tree.find_bytes(self._db, draft.base_sha1) or (None, None)
         return Content(draft.base_sha1, draft.base_total, *where)
 
     def is_busy(self, ino: Ino) -> bool:

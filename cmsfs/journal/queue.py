@@ -7,7 +7,8 @@ An operation waits for
   * the folder it goes into, until the service knows that folder,
   * a pending move of any folder above it, which might otherwise close a ring at the service,
   * the node that still holds its name at the service and is about to leave it,
-  * (deletion of a folder) everything that is still to leave the folder at the service.
+  * (deletion of a folder) everything that is still to leave the folder at the service,
+  * (deletion of a file) others that are still to be uploaded with bytes that may only be there.
 Waiting for names can close a ring (a and b exchanged); `step_aside` finds the operation that breaks it.
 """
 
@@ -122,7 +123,7 @@ def _waits_for(conn: Connection, op: Op, node: Node) -> Ino | None:
     if _running(conn, node.ino):
         return node.ino
     if op.kind is OpKind.TRASH:
-        return _leaver_of(conn, node) if node.is_folder else None
+        return _leaver_of(conn, node) if node.is_folder else _needs_bytes_of(conn, node)
     if op.kind is OpKind.TOUCH:
         return node.ino if node.remote_id is None else None
     if op.kind is OpKind.MOVE and node.remote_id is None:
@@ -173,6 +174,22 @@ def _leaver_of(conn: Connection, folder: Node) -> Ino | None:
         "SELECT n.ino FROM node n JOIN op o ON o.ino = n.ino WHERE n.base_parent = ?"
         " AND o.kind IN ('move', 'trash') AND o.state <> 'held' LIMIT 1",
         (folder.remote_id,),
+    ).fetchone()
+    return row[0] if row else None
+
+
+def _needs_bytes_of(conn: Connection, node: Node) -> Ino | None:
+    """Another node that has the content of this one and is to be uploaded with it, or is written over it.
+
+    A file that took over the identity of another has its bytes at the service under its own old identity,
+    and perhaps nowhere else.
+    """
+    row = conn.execute(
+        "SELECT n.ino FROM node n JOIN op o ON o.ino = n.ino"
+        "  WHERE n.sha1 = ?1 AND n.ino <> ?2 AND o.kind = 'upload'"
+        " UNION ALL SELECT n.ino FROM draft d JOIN node n ON n.draft = d.id"
+        "  WHERE d.base_sha1 = ?1 AND n.ino <> ?2 AND n.base_sha1 IS NOT ?1 LIMIT 1",
+        (node.base_sha1, node.ino),
     ).fetchone()
     return row[0] if row else None
 

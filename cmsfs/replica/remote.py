@@ -44,21 +44,29 @@ def _apply_one(conn: Connection, remote: Remote, generation: int, changes: list[
     if remote.sequence < node.sequence:
         return
     news = node.etag is None or remote.sequence != node.sequence or remote.etag != node.etag
-    if not news and _is_in_place(node, remote):
+    if not news and _is_in_place(conn, node, remote):
         return
     pending = _pending(conn, node.ino)
     if "trash" in pending:
         # Whether the deletion still holds is decided when it is sent, by the etag it started from.
+        return
+    if node.parent is None and node.draft is not None:
+        # It was deleted here while open, and is written on by who has it open; what comes back is theirs.
+        forget(conn, node.ino)
+        _appear(conn, remote, generation, changes)
         return
     if news:
         _update_content(conn, node, remote, pending, changes)
     _update_place(conn, node, remote, pending, changes)
 
 
-def _is_in_place(node: Node, remote: Remote) -> bool:
-    """Whether the node has the name that belongs to the item; not while it had to make way for another."""
+def _is_in_place(conn: Connection, node: Node, remote: Remote) -> bool:
+    """Whether the node is where the item is, and has the name that belongs to it."""
     name = naming.file_name(remote.kind, remote.name)
-    return node.name in (name, _link_name(name, remote)) and node.parent is not None
+    if node.parent is None or node.name not in (name, _link_name(name, remote)):
+        return False
+    row = conn.execute("SELECT remote_id FROM node WHERE ino = ?", (node.parent,)).fetchone()
+    return bool(row[0] == remote.parent_id)
 
 
 def _link_name(name: str, remote: Remote) -> str:
@@ -208,8 +216,9 @@ def _parent_of(conn: Connection, remote: Remote) -> Ino | None:
 def adopt(conn: Connection, ino: Ino, remote: Remote) -> None:
     """The service's answer to a change of ours becomes the node's base; its place and bytes here stay."""
     conn.execute(
-        "UPDATE node SET remote_id = ?, etag = ?, sequence = max(sequence, ?), version = ?, base_sha1 = ?,"
-        " base_parent = ?, base_name = ?, base_key = ?, item = ?, seen = ? WHERE ino = ?",
+        "UPDATE node SET sequence = CASE WHEN remote_id = ?1 THEN max(sequence, ?3) ELSE ?3 END,"
+        " remote_id = ?1, etag = ?2, version = ?4, base_sha1 = ?5, base_parent = ?6, base_name = ?7,"
+        " base_key = ?8, item = ?9, seen = ?10 WHERE ino = ?11",
         (
             *(remote.id, remote.etag, remote.sequence, remote.version, remote.sha1),
             *(remote.parent_id, remote.name, names.name_key(remote.name), remote.json),
@@ -236,7 +245,9 @@ def vanish(conn: Connection, ino: Ino, *, sequence: int = 0) -> list[Change]:
     for below in reversed(inos):
         if below not in elsewhere:
             _vanish_one(conn, tree.get(conn, below), changes)
-    conn.execute("UPDATE node SET sequence = max(sequence, ?) WHERE ino = ?", (sequence, ino))
+    conn.execute(
+        "UPDATE node SET sequence = max(sequence, ?) WHERE ino = ? AND remote_id IS NOT NULL", (sequence, ino)
+    )
     return changes
 
 

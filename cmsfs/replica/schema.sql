@@ -45,6 +45,7 @@ CREATE INDEX node_base ON node(base_parent, base_key) WHERE base_parent IS NOT N
 CREATE INDEX node_content ON node(sha1) WHERE sha1 IS NOT NULL;
 CREATE INDEX node_draft ON node(draft) WHERE draft IS NOT NULL;
 CREATE INDEX node_detached ON node(ino) WHERE parent IS NULL;
+CREATE INDEX node_surplus ON node(base_sha1) WHERE parent IS NULL AND base_parent IS NOT NULL;
 
 -- Folders whose content is completely known.  A row here is what lets `ls` answer without a request.
 CREATE TABLE listing (

@@ -72,6 +72,21 @@ def is_listed(db: Database, ino: Ino) -> bool:
     return db.row("SELECT 1 FROM listing WHERE ino = ?", ino) is not None
 
 
+def find_bytes(db: Database, sha1: str) -> tuple[str, str | None] | None:
+    """An item of the service that has this content: its id and the version; None if none is known.
+
+    Also one that is still to be deleted, since it gave its place to another.
+    """
+    row = db.row(
+        "SELECT remote_id, version FROM node WHERE sha1 = ?1 AND base_sha1 = ?1 AND remote_id IS NOT NULL"
+        "  AND parent IS NOT NULL"
+        " UNION ALL SELECT remote_id, version FROM node WHERE base_sha1 = ?1 AND parent IS NULL"
+        "  AND base_parent IS NOT NULL AND remote_id IS NOT NULL LIMIT 1",
+        sha1,
+    )
+    return (row["remote_id"], row["version"]) if row else None
+
+
 def item_json(db: Database, ino: Ino) -> str | None:
     """The item as the service last described it."""
     row = db.row("SELECT item FROM node WHERE ino = ?", ino)

@@ -79,10 +79,27 @@ def _check_replaceable(conn: Connection, node: Node, target: Node, call: Rename)
 def _replace(conn: Connection, node: Node, target: Node, *, due_ns: int, was_born_here: bool) -> None:
     tree.detach(conn, target.ino)
     files = node.kind is Kind.FILE and target.kind is Kind.FILE
-    if files and target.remote_id is not None and (node.remote_id is None or was_born_here):
+    is_new = node.remote_id is None or (was_born_here and _is_whole_here(conn, node))
+    if files and target.remote_id is not None and is_new:
         _take_over(conn, node, target, due_ns=due_ns)
         return
     ops.record_removal(conn, target.ino, due_ns=due_ns)
+
+
+def _is_whole_here(conn: Connection, node: Node) -> bool:
+    """Whether every byte of the file is on this disk.
+
+    If not, its newest version is somebody else's, or lies under what is written: then it is more than our
+    way to save the other, and the service alone has what would have to be sent.
+    """
+    base = conn.execute("SELECT base_sha1 AS sha1 FROM draft WHERE id = ?", (node.draft,)).fetchone()
+    sha1 = base["sha1"] if base is not None else node.sha1
+    if sha1 is None or not node.size:
+        return True
+    return (
+        conn.execute("SELECT 1 FROM content WHERE sha1 = ? AND bitmap IS NULL", (sha1,)).fetchone()
+        is not None
+    )
 
 
 def _take_over(conn: Connection, node: Node, target: Node, *, due_ns: int) -> None:

@@ -20,7 +20,7 @@ from cmsfs.journal import ops, queue
 from cmsfs.models import items, names
 from cmsfs.replica import cursor, naming, remote, tree
 from cmsfs.replica.changes import Change, What
-from cmsfs.replica.nodes import Kind, Node, remote_from_item
+from cmsfs.replica.nodes import Ino, Kind, Node, remote_from_item
 from cmsfs.sqlite import Database
 from daemon.push.kit import Kit, again, has_moved
 
@@ -47,9 +47,10 @@ async def holder(kit: Kit, error: errors.Conflict) -> items.Item | None:
         return None
 
 
-def is_stranger(db: Database, item: items.Item) -> bool:
-    """Whether no node stands for the item: then ours may."""
-    return tree.find_remote(db, Kind(item.type), item.id) is None
+def may_be_ours(db: Database, ino: Ino, item: items.Item) -> bool:
+    """Whether no other node stands for the item.  A poll may have found it for ours meanwhile."""
+    node = tree.find_remote(db, Kind(item.type), item.id)
+    return node is None or node.ino == ino
 
 
 async def keep_both(kit: Kit, task: queue.Task, theirs: items.Item | None, *, anew: bool = False) -> None:
@@ -62,7 +63,9 @@ async def keep_both(kit: Kit, task: queue.Task, theirs: items.Item | None, *, an
         if theirs is not None:
             changes += remote.apply(conn, [remote_from_item(theirs)], generation=cursor.generation(conn))
         node = tree.get(conn, task.node.ino)
-        if not has_moved(conn, task.node) and node.parent is not None and _is_in_the_way(theirs, node, task):
+        is_itself = theirs is not None and node.remote_id == theirs.id and node.kind == theirs.type
+        stays = node.parent is not None and not has_moved(conn, task.node)
+        if stays and not is_itself and _is_in_the_way(theirs, node, task):
             changes += _aside(conn, node)
         again(conn, task.op, KEPT_BOTH)
         return changes

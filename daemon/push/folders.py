@@ -38,7 +38,7 @@ async def mkdir(kit: Kit, task: queue.Task) -> None:
 
 async def _name_in_use(kit: Kit, task: queue.Task, error: errors.Conflict) -> None:
     theirs = await conflicts.holder(kit, error)
-    if isinstance(theirs, items.Folder) and conflicts.is_stranger(kit.db, theirs):
+    if isinstance(theirs, items.Folder) and conflicts.may_be_ours(kit.db, task.node.ino, theirs):
         await _done(kit, task, theirs, found=True)
         kit.hydrate.list_soon(task.node.ino)
     else:

@@ -13,11 +13,13 @@ from pathlib import Path
 from sqlite3 import Connection
 
 from cmsfs import errors
+from cmsfs.cache.blocks import BLOCK
 from cmsfs.client import multipart
 from cmsfs.journal import ops, queue, sealing
 from cmsfs.models import base, items, uploads
-from cmsfs.replica import naming, remote, tree
-from cmsfs.replica.nodes import Node, Remote, remote_from_item
+from cmsfs.replica import cursor, naming, remote, tree
+from cmsfs.replica.changes import Change
+from cmsfs.replica.nodes import Content, Node, Remote, remote_from_item
 from daemon.push import answers, conflicts
 from daemon.push.kit import Kit, again
 
@@ -49,11 +51,9 @@ async def upload(kit: Kit, task: queue.Task) -> None:
     if node.sha1 == node.base_sha1 and node.remote_id is not None:
         await _finish_unchanged(kit, task, node)
         return
-    path = await kit.blocks.complete_path(node.sha1)
-    if path is None:
-        raise errors.MissingBlocks(node.sha1, 0, 0)
     kit.blocks.open(node.sha1, node.size)
     try:
+        path = await _bytes(kit, node.sha1, node.size)
         if node.remote_id is None:
             await _send_new(kit, task, node, path)
         else:
@@ -61,6 +61,21 @@ async def upload(kit: Kit, task: queue.Task) -> None:
     finally:
         kit.sent.pop(task.op.seq, None)
         kit.blocks.close(node.sha1)
+
+
+async def _bytes(kit: Kit, sha1: str, size: int) -> Path:
+    """The file with the content.
+
+    It is here unless the file came from the service and took over the identity of another; then the
+    service still has it under the old one.
+    """
+    path = await kit.blocks.complete_path(sha1)
+    if path is None and (where := tree.find_bytes(kit.db, sha1)) is not None:
+        await kit.hydrate.blocks(Content(sha1, size, *where), 0, (size - 1) // BLOCK)
+        path = await kit.blocks.complete_path(sha1)
+    if path is None:
+        raise errors.MissingBlocks(sha1, 0, 0)
+    return path
 
 
 async def _seal(kit: Kit, task: queue.Task, draft_id: int) -> bool:
@@ -141,7 +156,7 @@ async def _name_in_use(kit: Kit, task: queue.Task, node: Node, error: errors.Con
     if (
         isinstance(theirs, items.File)
         and _is_ours(kit, node, theirs)
-        and conflicts.is_stranger(kit.db, theirs)
+        and conflicts.may_be_ours(kit.db, node.ino, theirs)
     ):
         log.info("a file of ours was at the service already; it is taken over")
         await _done(kit, task, node, theirs, found=True)
@@ -205,7 +220,7 @@ async def _done(kit: Kit, task: queue.Task, node: Node, answer: items.File, *, f
     kit.unheard.pop(node.ino, None)
     theirs = remote_from_item(answer)
 
-    def txn(conn: Connection) -> bool:
+    def txn(conn: Connection) -> tuple[list[Change], bool]:
         answers.take_in(conn, node.ino, theirs)
         done = queue.finish(conn, task.op)
         now = tree.get(conn, node.ino)
@@ -215,9 +230,13 @@ async def _done(kit: Kit, task: queue.Task, node: Node, answer: items.File, *, f
                 ops.record(conn, now.ino, ops.OpKind.UPLOAD, due_ns=ops.now_ns())
             elif not _has_time(now, node, theirs, found=found):
                 ops.record_touch(conn, now.ino, due_ns=ops.now_ns())
-        return theirs.sha1 is not None and sealing.release_content(conn, theirs.sha1)
+        # It may have been moved there while it was written here: then it is moved here, too.
+        changes = remote.apply(conn, [theirs], generation=cursor.generation(conn))
+        return changes, theirs.sha1 is not None and sealing.release_content(conn, theirs.sha1)
 
-    await _settle(kit, theirs.sha1, await kit.db.write(txn))
+    changes, released = await kit.db.write(txn)
+    kit.incoming.publish(changes)
+    await _settle(kit, theirs.sha1, released)
 
 
 def _has_time(now: Node, sent: Node, theirs: Remote, *, found: bool) -> bool:

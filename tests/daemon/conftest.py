@@ -4,6 +4,7 @@
 account, `drive` is ours: every agent of `daemon.main`, built by it, started by the test as far as it needs.
 """
 
+import errno
 import hashlib
 import os
 from collections.abc import AsyncIterator, Callable
@@ -161,12 +162,17 @@ class Drive:
         found = ROOT
         for name in path.strip("/").split("/"):
             if name:
+                if not self.node(found).is_folder:
+                    raise NotADirectoryError(errno.ENOTDIR, path)  # as the kernel does
                 found = (await self.fs.lookup(found, name)).ino
         return found
 
     async def place(self, path: str) -> tuple[Ino, str]:
         above, _, name = path.strip("/").rpartition("/")
-        return await self.ino(above), name
+        parent = await self.ino(above)
+        if not self.node(parent).is_folder:
+            raise NotADirectoryError(errno.ENOTDIR, path)
+        return parent, name
 
     async def write(self, path: str, data: bytes) -> Ino:
         """Write a file anew, as `cat > path` does."""

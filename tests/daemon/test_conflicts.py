@@ -1,10 +1,13 @@
 """Conflicts: when both sides have changed, both are kept."""
 
+import os
 from typing import Any
 
 import trio
 
 from cmsfs.models import items
+from cmsfs.replica import cursor, remote
+from cmsfs.replica.nodes import remote_from_item
 
 
 async def test_two_new_files_of_one_name_are_both_kept(drive: Any, other: Any) -> None:
@@ -101,6 +104,19 @@ async def test_renamed_there_and_written_here_is_both(drive: Any, other: Any) ->
     assert await drive.names() == ["g"]
 
 
+async def test_moved_there_and_written_here_is_both(drive: Any, other: Any) -> None:
+    await drive.mkdir("d")
+    await drive.write("f", b"base")
+    await drive.sync()
+    await other.client.files.update((await other.find("f")).id, parent_id=(await other.find("d")).id)
+    await drive.write("f", b"ours")
+    await drive.sync()
+    assert await other.paths() == ["d/", "d/f"]
+    assert await other.read("f") == b"ours"
+    assert await drive.names() == ["d"]
+    assert await drive.read("d/f") == b"ours"
+
+
 async def test_written_there_and_renamed_here_is_both(drive: Any, other: Any) -> None:
     await drive.write("f", b"base")
     await drive.sync()
@@ -142,6 +158,24 @@ async def test_deleted_here_and_written_there_comes_back(drive: Any, other: Any)
     await drive.sync()
     assert await other.paths() == await drive.names() == ["f"]
     assert await drive.read("f") == b"theirs"
+
+
+async def test_deleted_here_while_open_and_written_there_comes_back_as_theirs(drive: Any, other: Any) -> None:
+    ino = await drive.write("f", b"base")
+    await drive.sync()
+    opened = await drive.fs.open(ino, os.O_RDWR)
+    await drive.fs.write(opened.fh, 0, b"OURS")
+    await drive.fs.flush(opened.fh)
+    await drive.unlink("f")
+    await other.write((await other.find("f")).id, b"theirs")
+    await drive.sync()
+    assert await other.paths() == await drive.names() == ["f"]
+    assert await drive.read("f") == b"theirs"
+    assert await drive.fs.read(opened.fh, 0, 10) == b"OURS"
+    await drive.fs.release(opened.fh)
+    await other.write((await other.find("f")).id, b"theirs again")
+    await drive.poll()
+    assert await drive.read("f") == b"theirs again"
 
 
 async def test_deleted_here_and_renamed_there_is_deleted(drive: Any, other: Any) -> None:
@@ -203,7 +237,7 @@ async def test_ours_that_a_poll_shows_before_its_answer_is_not_taken_for_theirs(
     assert await other.read("f") == b"two"
 
 
-async def test_a_shared_item_of_the_trash_is_not_brought_back_by_a_page(drive: Any, other: Any) -> None:
+async def test_an_item_of_the_trash_is_not_brought_back_by_a_page(drive: Any, other: Any) -> None:
     await drive.write("f", b"x")
     await drive.sync()
     before = await other.find("f")
@@ -212,3 +246,38 @@ async def test_a_shared_item_of_the_trash_is_not_brought_back_by_a_page(drive: A
     await drive.sync()
     await drive.agents.incoming.apply([before])
     assert await drive.names() == []
+
+
+async def test_what_a_late_page_finds_for_an_upload_under_way_is_that_upload(
+    drive: Any, other: Any, network: Any
+) -> None:
+    await drive.names()
+    theirs = await other.file("f", b"same")
+    arrived, go = network.gate("POST", "/files/content", before=True)
+    ino = await drive.write("f", b"same")
+    with trio.fail_after(5):
+        await arrived.wait()
+    found = remote_from_item(await other.find("f"))
+    # As a page that was judged before the upload began, and written after that.
+    await drive.db.write(lambda conn: remote.apply(conn, [found], generation=cursor.generation(conn)))
+    go.set()
+    await drive.sync()
+    assert await other.paths() == await drive.names() == ["f"]
+    assert drive.node(ino).remote_id == theirs
+
+
+async def test_a_folder_that_a_late_page_finds_is_the_one_being_made(
+    drive: Any, other: Any, network: Any
+) -> None:
+    await drive.names()
+    await other.folder("d")
+    arrived, go = network.gate("POST", "/folders", before=True)
+    await drive.mkdir("d")
+    with trio.fail_after(5):
+        await arrived.wait()
+    found = remote_from_item(await other.find("d"))
+    await drive.db.write(lambda conn: remote.apply(conn, [found], generation=cursor.generation(conn)))
+    go.set()
+    await drive.sync()
+    assert await other.paths() == ["d/"]
+    assert await drive.names() == ["d"]

@@ -288,6 +288,21 @@ def test_wrong_credentials_are_one_sentence(daemon: Daemon, served: Served, tmp_
     assert daemon.process.wait(timeout=HANG_SECONDS) == 6
 
 
+def test_credentials_that_hold_no_longer_are_told_at_a_later_start(
+    daemon: Daemon, served: Served, tmp_path: Path
+) -> None:
+    credentials = json.loads((served.data / "credentials.json").read_text())
+    own = {"CMSFS_CLIENT_ID": credentials["client_id"], "CMSFS_SUBJECT_ID": credentials["user_id"]}
+    right = remote_settings(tmp_path, credentials["client_secret"], served.port) | own
+    daemon.start(**right)
+    assert listed(daemon.mountpoint)
+    assert daemon.end() == 0
+    exit_code, _ = daemon.attempt(**(remote_settings(tmp_path, "another", served.port) | own))
+    assert exit_code == 6
+    assert daemon.process is not None
+    assert daemon.process.wait(timeout=HANG_SECONDS) == 6
+
+
 def test_a_known_drive_starts_without_the_service_and_catches_up(
     daemon: Daemon, served: Served, tmp_path: Path
 ) -> None:

@@ -258,3 +258,53 @@ async def test_an_open_file_is_not_waited_for(drive: Any, other: Any) -> None:
     await drive.fs.release(opened.fh)
     await drive.sync()
     assert await other.paths() == ["log", "other"]
+
+
+async def test_bytes_that_only_the_service_has_survive_a_rename(drive: Any, other: Any) -> None:
+    await drive.write("old", b"old")
+    await drive.write("new", b"new")
+    await drive.sync()
+    # Ours by birth, but the newest version is theirs, and has never been read here.
+    await other.write((await other.find("new")).id, b"newest, from elsewhere")
+    await drive.poll()
+    await drive.rename("new", "old")
+    await drive.sync()
+    assert await other.paths() == await drive.names() == ["old"]
+    assert await other.read("old") == b"newest, from elsewhere"
+
+
+async def test_bytes_written_over_a_version_that_only_the_service_has_survive_a_rename(
+    drive: Any, other: Any
+) -> None:
+    await drive.write("old", b"old")
+    await drive.write("new", b"new")
+    await drive.sync()
+    await other.write((await other.find("new")).id, b"newest, from elsewhere")
+    await drive.poll()
+    opened = await drive.fs.open(await drive.ino("new"), os.O_WRONLY)
+    await drive.fs.write(opened.fh, 0, b"NEW")
+    await drive.fs.flush(opened.fh)
+    await drive.rename("new", "old")
+    await drive.fs.release(opened.fh)
+    await drive.sync()
+    assert await other.paths() == ["old"]
+    assert await other.read("old") == b"NEWest, from elsewhere"
+
+
+async def test_evicted_bytes_of_a_file_that_took_over_another_are_fetched_and_sent(
+    drive: Any, other: Any, network: Any
+) -> None:
+    await drive.write("old", b"old")
+    ino = await drive.write("new", b"new bytes")
+    await drive.sync()
+    kept = (await other.find("old")).id
+    network.is_down = True
+    await drive.rename("new", "old")
+    # The service has these bytes, so they may go from here at any time.
+    contents = drive.agents.state.blocks._contents
+    contents.drop(contents.find(drive.node(ino).sha1))
+    network.is_down = False
+    await drive.sync()
+    assert await other.paths() == ["old"]
+    assert await other.read("old") == b"new bytes"
+    assert (await other.find("old")).id == kept

@@ -243,3 +243,10 @@ async def test_group_commits_follow_within_a_second(desk: Desk, autojump_clock: 
 
 def test_extents_of_a_draft_survive_as_text() -> None:
     assert Extents.from_json(Extents([(3, 5), (5, 9), (20, 21)]).to_json()) == Extents([(3, 9), (20, 21)])
+
+
+async def test_a_draft_that_is_dropped_while_it_is_sealed_becomes_nothing(desk: Desk) -> None:
+    draft = await desk.new("f", b"on its way")
+    await desk.db.write(lambda conn: Drafts.delete(conn, draft.id))
+    assert await desk.sealer.seal(draft) is None
+    assert [path.name for path in desk.root.iterdir()] == [draft.path.name]
