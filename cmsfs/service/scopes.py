@@ -141,7 +141,7 @@ _TABLE: tuple[tuple[Need, str], ...] = (
         GET /files/upload_sessions/{id}      PUT /files/upload_sessions/{id}
         DELETE /files/upload_sessions/{id}   GET /files/upload_sessions/{id}/parts
         POST /files/upload_sessions/{id}/commit
-        POST /files/upload_sessions/{id}/plan
+        POST /files/upload_sessions/{id}/plan  POST /files/upload_sessions/{id}/log
         POST /folders                        POST /web_links
         """,
     ),
@@ -173,6 +173,7 @@ _TABLE: tuple[tuple[Need, str], ...] = (
         GET /folders/trash/items     GET /files/{id}/trash  GET /folders/{id}/trash
         GET /web_links/{id}/trash    GET /shared_items      GET /collaborations
         GET /collaborations/{id}     GET /events            OPTIONS /events
+        GET /events/wait
         POST /metadata_queries/execute_read
         """,
     ),

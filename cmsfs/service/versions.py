@@ -13,7 +13,7 @@ from starlette import responses, routing
 
 from cmsfs.models import events
 from cmsfs.models import versions as shapes
-from cmsfs.service import access, fields, files, items, paging, problems, store, uploads
+from cmsfs.service import access, fields, files, items, paging, problems, protection, store, uploads
 from cmsfs.service.kinds import Kind
 
 
@@ -83,7 +83,9 @@ async def delete(call: access.Call) -> responses.Response:
         if version["id"] == row["version"]:
             said = "The current version stays: delete the file, or promote another version first."
             raise problems.Refused(403, "forbidden", said)
-        _set_trashed(conn, version, call.store.now())
+        now = call.store.now()
+        protection.check_version(conn, version["id"], now=now)
+        _set_trashed(conn, version, now)
 
     await call.store.write(txn)
     return responses.Response(status_code=204)
