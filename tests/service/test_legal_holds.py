@@ -176,6 +176,8 @@ async def test_a_version_is_held(api, service):
     versions = (await api.ask("GET", f"{path}/file_versions_on_hold"))["entries"]
     assert [(one["id"], one["file"]["id"]) for one in versions] == [(first, file["id"])]
 
+    problem = await api.ask("DELETE", f"/files/{file['id']}/versions/{first}", expect=403)
+    assert problem["code"] == "forbidden_by_policy"
     with pytest.raises(Exception, match="forbidden_by_policy"):
         await service.write(lambda conn: protection.check_version(conn, int(first), now=service.now()))
 
