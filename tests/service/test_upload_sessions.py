@@ -286,9 +286,9 @@ async def test_a_restart_in_the_middle_of_a_commit(root, small, fill, as_user, m
         url = f"{SESSIONS}/{session['id']}/commit"
         answer = await api.http.post(url, json={"parts": parts}, headers={"digest": digest(CONTENT)})
         assert answer.status_code == 202
+    assert list((root / "incoming").iterdir()) == []
     monkeypatch.setattr(upload_sessions, "PATIENCE", 10)
     async with store.open_store(root) as second:
-        assert list(second.blobs.incoming.iterdir()) == []
         api = await as_user(second, "ann@example.com")
         file = (await api.commit(session, parts))["entries"][0]
         assert await api.bytes(file["id"]) == CONTENT
