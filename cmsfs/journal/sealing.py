@@ -18,7 +18,6 @@ from cmsfs.cache import reading
 from cmsfs.cache.blocks import BLOCK, Blocks
 from cmsfs.journal.drafts import Draft, Drafts
 from cmsfs.journal.durability import GroupCommit
-from cmsfs.replica.nodes import Ino
 from cmsfs.sqlite import Database
 
 
@@ -138,12 +137,6 @@ def is_unsent(conn: Connection, sha1: str) -> bool:
         (sha1,),
     ).fetchone()
     return found is not None
-
-
-def is_new_content(conn: Connection, ino: Ino) -> bool:
-    """Whether the node's sealed content differs from what the service has."""
-    row = conn.execute("SELECT sha1, base_sha1 FROM node WHERE ino = ?", (ino,)).fetchone()
-    return row is not None and row["sha1"] is not None and row["sha1"] != row["base_sha1"]
 
 
 def _fsync_and_hash(fd: int) -> str:

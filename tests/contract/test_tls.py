@@ -1,6 +1,5 @@
 """The service behind TLS, as a client on the network meets it."""
 
-import shutil
 import ssl
 import subprocess
 
@@ -10,8 +9,6 @@ import trio
 from cmsfs import errors
 from cmsfs.client import retry, session
 from cmsfs.service import serve
-
-pytestmark = pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl makes the certificate")
 
 
 @pytest.fixture(scope="module")
