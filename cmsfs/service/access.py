@@ -121,6 +121,7 @@ def guarded(handler: Handler) -> Callable[[requests.Request], Awaitable[response
     async def endpoint(request: requests.Request) -> responses.Response:
         store: Store = request.app.store
         caller = _caller(store, request)
+        request.app.admit(request, caller.id, caller.enterprise)
         return await handler(Call(request, store, caller, await _judge_scopes(request, caller)))
 
     return endpoint

@@ -10,7 +10,8 @@ CREATE TABLE enterprise (
   id          INTEGER PRIMARY KEY,
   name        TEXT NOT NULL,
   created_at  INTEGER NOT NULL,
-  tracking_codes  TEXT NOT NULL DEFAULT '[]'   -- JSON array: the names that users may have codes for; [] is off
+  tracking_codes  TEXT NOT NULL DEFAULT '[]',  -- JSON array: the names that users may have codes for; [] is off
+  trash_days  INTEGER DEFAULT 30               -- for so long is trash kept; NULL: until somebody empties it
 );
 
 CREATE TABLE user (
@@ -160,6 +161,7 @@ CREATE TABLE item (
   modified_at          INTEGER NOT NULL,
   trashed_at           INTEGER,                -- set when status is 1
   trashed_by           INTEGER,
+  purge_at             INTEGER,                -- when the sweeper removes it for good; NULL: never, or not in the trash
   content_created_at   INTEGER NOT NULL,
   content_modified_at  INTEGER NOT NULL,
   created_by           INTEGER NOT NULL REFERENCES user,
@@ -397,3 +399,13 @@ INSERT INTO sqlite_sequence (name, seq) VALUES ('user', 2000), ('item', 100000),
   ('exemption', 700000), ('legal_hold_policy', 710000), ('legal_hold_assignment', 720000),
   ('retention_policy', 730000), ('retention_assignment', 740000),
   ('event', 1000000);
+
+-- What the sweeper looks for; each of these is small, since few items are in such a state.
+CREATE INDEX item_purge ON item (purge_at, id) WHERE purge_at IS NOT NULL;
+CREATE INDEX item_locked ON item (id) WHERE lock IS NOT NULL;
+CREATE INDEX version_trashed ON version (trashed_at) WHERE trashed_at IS NOT NULL;
+
+-- A version that goes while its file stays; with the file, item_purged has counted it already.
+CREATE TRIGGER version_removed AFTER DELETE ON version BEGIN
+  UPDATE user SET space_used = space_used - OLD.size WHERE id = (SELECT owner FROM item WHERE id = OLD.file);
+END;
