@@ -223,7 +223,8 @@ def load(path: Path) -> Enterprise:
         # An unknown key first: the one that is missing is often the one that was misspelt.
         found = error.errors(include_url=False)
         first = next((one for one in found if one["type"] == "extra_forbidden"), found[0])
-        raise errors.ConfigError(f"{path}: {_sentence(first)}.") from None
+        said = _sentence(first)
+        raise errors.ConfigError(f"{path}: {said}{'' if said.endswith('?') else '.'}") from None
 
 
 def _said(error: OSError | UnicodeDecodeError) -> str:
