@@ -12,6 +12,8 @@ from starlette import routing, types
 
 from cmsfs.service import (
     authorize,
+    collaborations,
+    collaborations_allowlist,
     events,
     exemptions,
     files,
@@ -55,6 +57,8 @@ API = [
     *metadata_templates.routes,
     *metadata.routes,
     *exemptions.routes,
+    *collaborations.routes,
+    *collaborations_allowlist.routes,
 ]
 
 # The ways to a token; both of their places are in use.
