@@ -13,6 +13,8 @@ from starlette import requests, routing, types
 
 from cmsfs.service import (
     authorize,
+    collaborations,
+    collaborations_allowlist,
     events,
     exemptions,
     files,
@@ -57,6 +59,8 @@ API = [
     *metadata_templates.routes,
     *metadata.routes,
     *exemptions.routes,
+    *collaborations.routes,
+    *collaborations_allowlist.routes,
 ]
 
 # The ways to a token; both of their places are in use.

@@ -87,6 +87,12 @@ def check_version(conn: Connection, number: int, *, now: int) -> None:
     _check(conn, "v.id = :version", now=now, version=number)
 
 
+def check_leaving(conn: Connection, item: int, first: str, end: str, *, now: int) -> None:
+    """403 if an item, or anything whose path is in the range, is protected and would get another owner."""
+    where = "(f.id = :item OR (f.path >= :first AND f.path < :end))"
+    _check(conn, where, now=now, item=item, first=first, end=end)
+
+
 def check_owner(conn: Connection, user: int, *, now: int) -> None:
     """403 if anything that a user owns is protected."""
     _check(conn, "f.owner = :owner", now=now, owner=user)
