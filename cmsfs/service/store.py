@@ -31,7 +31,7 @@ T = TypeVar("T")
 # (`Database.rows`) or on a thread's connection (`reader`).
 Read = Callable[..., list[sqlite.Row]]
 
-VERSION = 2
+VERSION = 3
 
 
 def reader(conn: sqlite.Connection) -> Read:
