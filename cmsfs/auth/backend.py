@@ -41,7 +41,7 @@ async def _embedded(
     settings: config.Settings, *, sample: bool, counters: session.Counters | None
 ) -> AsyncIterator[session.Client]:
     # Here and not above: a remote account does not pay for loading the service.
-    from cmsfs.service import app, demo, store
+    from cmsfs.service import app, demo, indexing, store
 
     folder = config.service_data(settings)
     if not sample and not (folder / "credentials.json").exists():
@@ -52,6 +52,7 @@ async def _embedded(
         )
     async with store.open_store(folder) as opened, trio.open_nursery() as nursery:
         credentials = await demo.ensure_sample(opened)
+        nursery.start_soon(indexing.run, opened)
         transport = embedded.EmbeddedTransport(app.build(opened), nursery)
         endpoints = session.Endpoints.of_server(EMBEDDED_URL)
         async with session.open_client(endpoints, transport=transport) as anonymous:

@@ -19,7 +19,7 @@ from starlette import requests, responses, routing, types
 
 from cmsfs.models import events
 from cmsfs.models import items as shapes
-from cmsfs.service import access, blobs, fields, items, metadata, problems, store, trash
+from cmsfs.service import access, blobs, fields, indexing, items, metadata, problems, store, trash
 from cmsfs.service import events as recorder
 from cmsfs.service.kinds import Kind
 
@@ -80,10 +80,7 @@ def duplicate(
     )
     made = items.insert(conn, parent, new, by=by, now=now)
     made = add_version(conn, made, by=by, now=now, event=event)
-    conn.execute(
-        "UPDATE document SET file_content = (SELECT file_content FROM document WHERE id = ?) WHERE id = ?",
-        (row["id"], made["id"]),
-    )
+    indexing.note_copy(conn, row, version, made)
     metadata.copy(conn, row["id"], made["id"])
     return made
 

@@ -19,7 +19,7 @@ import hypercorn.utils
 import trio
 
 from cmsfs import errors
-from cmsfs.service import app
+from cmsfs.service import app, indexing
 from cmsfs.service.store import Store
 
 log = logging.getLogger(__name__)
@@ -69,6 +69,7 @@ async def serve(
     with listener:
         async with trio.open_nursery() as nursery:
             await nursery.start(_run, app.build(store, url), config, sockets)
+            nursery.start_soon(indexing.run, store)
             log.info("serving on %s", url)
             task_status.started(url)
 
