@@ -19,7 +19,18 @@ from starlette import requests, responses, routing, types
 
 from cmsfs.models import events
 from cmsfs.models import items as shapes
-from cmsfs.service import access, blobs, fields, indexing, items, metadata, problems, store, trash
+from cmsfs.service import (
+    access,
+    blobs,
+    fields,
+    indexing,
+    items,
+    metadata,
+    problems,
+    representations,
+    store,
+    trash,
+)
 from cmsfs.service import events as recorder
 from cmsfs.service.kinds import Kind
 
@@ -30,7 +41,9 @@ async def get(call: access.Call) -> responses.Response:
     row = access.get_item(call.store.read, call.caller, Kind.FILE, call.id)
     if call.is_unchanged(row):
         return responses.Response(status_code=304)
-    return access.answer(fields.Shaper(call.store.read, call.fields, top=call.caller.top).item(row))
+    file = fields.Shaper(call.store.read, call.fields, top=call.caller.top).item(row)
+    await representations.add(call, [file])
+    return access.answer(file)
 
 
 async def update(call: access.Call) -> responses.Response:

@@ -51,11 +51,11 @@ def states(read: Read, sha1s: Iterable[str]) -> dict[tuple[str, str], State]:
     return {(row["sha1"], row["name"]): State(row["state"]) for row in found}
 
 
-def ask(conn: Connection, sha1: str, names: Iterable[str], *, now: int) -> None:
-    """Have these made, unless they are there or known to be impossible."""
+def ask(conn: Connection, wanted: Iterable[tuple[str, str]], *, now: int) -> None:
+    """Have these made, each a SHA-1 and a name, unless they are there or known to be impossible."""
     conn.executemany(
         "INSERT INTO rendition (sha1, name, asked_at) VALUES (?, ?, ?) ON CONFLICT DO NOTHING",
-        [(sha1, name, now) for name in names],
+        [(sha1, name, now) for sha1, name in wanted],
     )
 
 

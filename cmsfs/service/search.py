@@ -17,7 +17,7 @@ import pydantic
 from starlette import responses, routing
 
 from cmsfs.models import names, search
-from cmsfs.service import access, fields, items, metadata_query, problems, query, store
+from cmsfs.service import access, fields, items, metadata_query, problems, query, representations, store
 from cmsfs.service.kinds import KINDS, Kind
 
 # Counting goes on no further than this: ten times what can be paged through, 10 ms of work.
@@ -62,6 +62,7 @@ async def find(call: access.Call) -> responses.Response:
     if asked.scope == "enterprise_content" and not call.caller.enterprise_content:
         raise problems.Refused(403, "forbidden", "The scope enterprise_content is not enabled for you.")
     found = await call.store.query(lambda read: _run(read, call.caller, asked))
+    await representations.add(call, [one.get("item", one) for one in found["entries"]])
     return access.answer(found)
 
 
