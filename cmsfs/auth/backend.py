@@ -66,7 +66,7 @@ async def open_backend(
 @asynccontextmanager
 async def _embedded(settings: config.Settings, *, sample: bool) -> AsyncIterator[Way]:
     # Here and not above: a remote account does not pay for loading the service.
-    from cmsfs.service import app, demo, store
+    from cmsfs.service import app, demo, indexing, store
 
     folder = config.service_data(settings)
     if not sample and not (folder / "credentials.json").exists():
@@ -77,6 +77,7 @@ async def _embedded(settings: config.Settings, *, sample: bool) -> AsyncIterator
         )
     async with store.open_store(folder) as opened, trio.open_nursery() as nursery:
         credentials = await demo.ensure_sample(opened)
+        nursery.start_soon(indexing.run, opened)
         transport = embedded.EmbeddedTransport(app.build(opened), nursery)
         endpoints = session.Endpoints.of_server(EMBEDDED_URL)
         async with session.open_client(endpoints, transport=transport) as anonymous:

@@ -187,8 +187,6 @@ async def _end_uploads(opened: store.Store, now: int) -> None:
     numbers = [row["id"] for row in opened.read(over, now)]
     if numbers:
         marks = [(number,) for number in numbers]
-        await opened.write(
-            lambda conn: conn.executemany("DELETE FROM upload_part WHERE session = ?", marks)
-        )
+        await opened.write(lambda conn: conn.executemany("DELETE FROM upload_part WHERE session = ?", marks))
         await opened.parts.remove(*numbers)
         log.info("dropped the parts of %d uploads that expired", len(numbers))
