@@ -22,8 +22,8 @@ ROOT_ID = "0"
 
 # A clash of names is ignored by the statement, and seen in what is not there afterwards.
 _INSERT = """
-  INSERT OR IGNORE INTO node(ino, parent, name, name_key, kind, size, mtime_ns, ctime_ns, mode, sha1, remote_id,
-    etag, version, base_sha1, base_parent, base_name, base_key, sequence, item, seen)
+  INSERT OR IGNORE INTO node(ino, parent, name, name_key, kind, size, mtime_ns, ctime_ns, mode, sha1,
+    remote_id, etag, version, base_sha1, base_parent, base_name, base_key, sequence, item, seen)
   VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?7, ?8, ?9, ?10, ?11, ?12, ?9, ?13, ?14, ?15, ?16, ?17, ?18)
 """
 
@@ -142,19 +142,15 @@ def _insert(
     row = conn.execute("SELECT seq FROM sqlite_sequence WHERE name = 'node'").fetchone()
     first: Ino = row[0] + 1
     rows = []
-    for ino, one in enumerate(remotes, first):
+    for number, one in enumerate(remotes, first):
         name = naming.file_name(one.kind, one.name)
         key = names.name_key(name)
+        base_key = key if name == one.name else names.name_key(one.name)
         rows.append(
             (
-                *(ino, folders[one.parent_id or ""], name, key, one.kind.value, one.size, one.mtime_ns),
+                *(number, folders[one.parent_id or ""], name, key, one.kind.value, one.size, one.mtime_ns),
                 *(FOLDER_MODE if one.kind is Kind.FOLDER else FILE_MODE, one.sha1, one.id, one.etag),
-                *(
-                    one.version,
-                    one.parent_id,
-                    one.name,
-                    key if name == one.name else names.name_key(one.name),
-                ),
+                *(one.version, one.parent_id, one.name, base_key),
                 *(one.sequence, one.json, generation),
             )
         )
