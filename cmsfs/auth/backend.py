@@ -13,7 +13,7 @@ import trio
 
 from cmsfs import config, errors
 from cmsfs.auth import bearer, grants
-from cmsfs.client import embedded, session
+from cmsfs.client import embedded, pacing, session
 
 # Nobody listens there: the embedded service is reached through its transport, and a URL needs a host.
 EMBEDDED_URL = "http://cmsfs.embedded"
@@ -21,24 +21,29 @@ EMBEDDED_URL = "http://cmsfs.embedded"
 
 @asynccontextmanager
 async def open_backend(
-    settings: config.Settings, *, sample: bool = False, counters: session.Counters | None = None
+    settings: config.Settings,
+    *,
+    sample: bool = False,
+    counters: session.Counters | None = None,
+    pace: pacing.Pacing | None = None,
 ) -> AsyncIterator[session.Client]:
-    """A client for the account.  `sample` puts the sample enterprise into the embedded service.
+    """A client for the account.  `sample` puts the sample enterprise into the embedded service; every
+    request of the account waits for its turn at `pace`.
 
     Raises `ConfigError` for credentials that are missing, `UserError` for an embedded service that has
     no data yet.
     """
     if config.profile(settings).embedded:
-        opened = _embedded(settings, sample=sample, counters=counters)
+        opened = _embedded(settings, sample=sample, counters=counters, pace=pace)
     else:
-        opened = _remote(settings, counters=counters)
+        opened = _remote(settings, counters=counters, pace=pace)
     async with opened as client:
         yield client
 
 
 @asynccontextmanager
 async def _embedded(
-    settings: config.Settings, *, sample: bool, counters: session.Counters | None
+    settings: config.Settings, *, sample: bool, counters: session.Counters | None, pace: pacing.Pacing | None
 ) -> AsyncIterator[session.Client]:
     # Here and not above: a remote account does not pay for loading the service.
     from cmsfs.service import app, demo, store
@@ -64,7 +69,7 @@ async def _embedded(
             )
             auth = bearer.BearerAuth(fetch)
             async with session.open_client(
-                endpoints, auth=auth, transport=transport, counters=counters
+                endpoints, auth=auth, transport=transport, counters=counters, pace=pace
             ) as client:
                 yield client
         nursery.cancel_scope.cancel()
@@ -72,7 +77,7 @@ async def _embedded(
 
 @asynccontextmanager
 async def _remote(
-    settings: config.Settings, *, counters: session.Counters | None
+    settings: config.Settings, *, counters: session.Counters | None, pace: pacing.Pacing | None
 ) -> AsyncIterator[session.Client]:
     profile = config.profile(settings)
     if not settings.client_id or not settings.client_secret_file or not settings.subject_id:
@@ -92,7 +97,7 @@ async def _remote(
         )
         auth = bearer.BearerAuth(fetch)
         async with session.open_client(
-            endpoints, auth=auth, ca_file=settings.ca_file, counters=counters
+            endpoints, auth=auth, ca_file=settings.ca_file, counters=counters, pace=pace
         ) as client:
             yield client
 
