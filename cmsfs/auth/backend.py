@@ -15,7 +15,7 @@ import trio
 
 from cmsfs import config, errors
 from cmsfs.auth import bearer, grants
-from cmsfs.client import embedded, session
+from cmsfs.client import embedded, pacing, session
 
 # Nobody listens there: the embedded service is reached through its transport, and a URL needs a host.
 EMBEDDED_URL = "http://cmsfs.embedded"
@@ -47,9 +47,16 @@ async def open_way(settings: config.Settings, *, sample: bool = False) -> AsyncI
 
 @asynccontextmanager
 async def open_backend(
-    settings: config.Settings, *, sample: bool = False, counters: session.Counters | None = None
+    settings: config.Settings,
+    *,
+    sample: bool = False,
+    counters: session.Counters | None = None,
+    pace: pacing.Pacing | None = None,
 ) -> AsyncIterator[session.Client]:
-    """A client for the account.  `sample` and what is raised as with `open_way`."""
+    """A client for the account, whose every request waits for its turn at `pace`.
+
+    `sample` and what is raised as with `open_way`.
+    """
     async with (
         open_way(settings, sample=sample) as way,
         session.open_client(
@@ -58,6 +65,7 @@ async def open_backend(
             transport=way.transport,
             ca_file=way.ca_file,
             counters=counters,
+            pace=pace,
         ) as client,
     ):
         yield client

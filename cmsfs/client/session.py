@@ -24,6 +24,7 @@ from cmsfs.client import (
     legal_holds,
     locks,
     metadata,
+    pacing,
     retention,
     retry,
     search,
@@ -97,6 +98,7 @@ async def open_client(
     timeout: httpx.Timeout = TIMEOUT,
     policy: retry.Policy | None = None,
     counters: Counters | None = None,
+    pace: pacing.Pacing | None = None,
 ) -> AsyncIterator[Client]:
     """A client for as long as the block lasts.  `ca_file` is trusted beside the system's authorities.
 
@@ -116,6 +118,7 @@ async def open_client(
                 auth=auth,
                 policy=policy or retry.Policy(),
                 counters=Counters() if counters is None else counters,
+                pace=pace or pacing.Unpaced(),
             ),
             endpoints,
         )
