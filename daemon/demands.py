@@ -6,12 +6,15 @@ Rule: a deadline is time without progress; work that gets on is worth waiting fo
 """
 
 import errno
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 import trio
 
 from cmsfs.vfs import oserrors
+
+# Silence of the network for so long is worth a question whether it is there at all.
+DOUBT_SECONDS = 3.0
 
 
 class Work:
@@ -19,7 +22,8 @@ class Work:
 
     def __init__(self, *, urgent: bool = True) -> None:
         self.at = trio.current_time()
-        self.urgent = urgent
+        self.urgent = self.born_urgent = urgent
+        self.answered = False  # the service has begun to answer the request under way
         self._queueing = trio.CancelScope()
 
     def progressed(self) -> None:
@@ -64,16 +68,23 @@ class Demand:
             self.error = error
             self._done.set()
 
-    async def wait(self, seconds: float) -> None:
+    async def wait(self, seconds: float, doubt: Callable[[], None]) -> None:
         """Return when it is met; raise what it ended with, or `TimeoutError` after `seconds` without
-        progress of the work.  Cancelled: the work goes on."""
+        progress of the work.  `doubt` is called when there was none for a while.  Cancelled: the work goes on.
+        """
         came = trio.current_time()
+        patience = min(DOUBT_SECONDS, seconds)
         while not self._done.is_set():
-            deadline = max(came, self.work.at) + seconds
-            with trio.move_on_at(deadline):
+            last = max(came, self.work.at)
+            with trio.move_on_at(last + patience):
                 await self._done.wait()
-            if not self._done.is_set() and deadline >= max(came, self.work.at) + seconds:
+            if self._done.is_set() or max(came, self.work.at) > last:
+                patience = min(DOUBT_SECONDS, seconds)
+            elif patience >= seconds:
                 raise oserrors.oserror(errno.ETIMEDOUT, f"no progress for {seconds:g} s")
+            else:
+                doubt()
+                patience = seconds
         if self.error is not None:
             # A new object for every waiter: a traceback grows on the one that is raised.
             raise OSError(self.error.errno, self.error.strerror, self.error.filename)
