@@ -70,8 +70,8 @@ class Demand:
 
     async def wait(self, seconds: float, doubt: Callable[[], None]) -> None:
         """Return when it is met; raise what it ended with, or `TimeoutError` after `seconds` without
-        progress of the work.  `doubt` is called when there was none for a while.  Cancelled: the work goes on.
-        """
+        progress of the work.  `doubt` is called when there was none for a while.  Cancelled: the work goes
+        on."""
         came = trio.current_time()
         patience = min(DOUBT_SECONDS, seconds)
         while not self._done.is_set():

@@ -110,10 +110,11 @@ class Fetching:
                 async with self._client.files.content(
                     *(run.remote_id,), first=start, last=start + run.nbytes - 1, version=content.version
                 ) as chunks:
-                    work.answered = True
+                    work.answered, heard = True, trio.current_time()
                     async for chunk in chunks:
                         work.progressed()
-                        silence.deadline = trio.current_time() + patience
+                        if work.at > heard + 1:  # setting a deadline is dearer than a chunk of bytes
+                            silence.deadline, heard = work.at + patience, work.at
                         pieces.append(chunk)
                         held += len(chunk)
                         if held < wanted:
@@ -122,7 +123,8 @@ class Fetching:
                         usable = held if held == run.nbytes else held - held % BLOCK
                         silence.deadline = float("inf")  # the disk may be slow
                         await self._keep(run, data[:usable], room, landed)
-                        silence.deadline = trio.current_time() + patience
+                        heard = trio.current_time()
+                        silence.deadline = heard + patience
                         pieces, held = [bytes(data[usable:])] if held > usable else [], held - usable
                         wanted = max(1, min(max(wanted * 2, BLOCK), WRITE_BYTES, run.nbytes))
                 return

@@ -225,8 +225,8 @@ class Blocks:
         await self._landing.write_blocks(sha1, size, first, data)
         self._written[sha1] = trio.current_time()
         self._written.move_to_end(sha1)
-        while self._written[first := next(iter(self._written))] < trio.current_time() - SYNC_SECONDS:
-            del self._written[first]
+        while self._written[oldest := next(iter(self._written))] < trio.current_time() - SYNC_SECONDS:
+            del self._written[oldest]
 
     def reserved(
         self, nbytes: int, *, spare: bool = False

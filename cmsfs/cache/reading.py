@@ -21,7 +21,9 @@ class Fetcher(Protocol):
         """Return once the blocks `first` to `last` (inclusive) are cached; OSError or RemoteError if not."""
 
 
-async def read(blocks: Blocks, fetcher: Fetcher, content: Content, offset: int, length: int) -> bytes | bytearray:
+async def read(
+    blocks: Blocks, fetcher: Fetcher, content: Content, offset: int, length: int
+) -> bytes | bytearray:
     """Up to `length` bytes at `offset`, fewer only at the end of the content."""
     length = min(length, content.size - offset)
     if length <= 0:

@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import httpcore
 import httpx
 
 import cmsfs
@@ -60,6 +61,11 @@ class Endpoints:
     def of_server(cls, url: str) -> "Endpoints":
         """The three addresses on one server of ours."""
         return cls(base_url=f"{url}/2.0", upload_url=f"{url}/api/2.0", auth_url=url)
+
+
+# A download of a GiB costs half the processor time when it is read in pieces of this size (0.48 s, with
+# httpcore's own 64 KiB 0.85 s).
+httpcore.AsyncHTTP11Connection.READ_NUM_BYTES = 256 * 1024
 
 
 class Client:

@@ -1,4 +1,4 @@
-"""Reading over a link with latency, beside the plainest tools over the same link: `python tests/bench/reads.py`.
+"""Reads over a link with latency, beside the plainest tools over that link: `python tests/bench/reads.py`.
 
 Starts the service in a process of its own, a link of 40 ms before it, a drive on the link, and does the same
 work by the drive and by `curl`.  Prints one table; nothing here asserts anything.  Figures are of this
@@ -25,6 +25,9 @@ from typing import Any
 import trio
 
 MIB = 1024 * 1024
+
+# Bytes a second: a hundred megabits, a gigabit, and whatever it can.
+RATES = (12.5e6, 125e6, 0)
 HERE = Path(__file__).resolve().parent
 
 
@@ -40,7 +43,17 @@ class Bench:
         self.ids: dict[str, str] = {}
         self.link: subprocess.Popen[str] | None = None
         self.service = subprocess.Popen(
-            [sys.executable, "-m", "cmsfs", "serve", "--data", str(root / "service"), "--port", "0", "--json"],
+            [
+                sys.executable,
+                "-m",
+                "cmsfs",
+                "serve",
+                "--data",
+                str(root / "service"),
+                "--port",
+                "0",
+                "--json",
+            ],
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             text=True,
@@ -68,7 +81,9 @@ class Bench:
         self._end_link()
         port = self.port
         if link is not None:
-            terms = [part for key, value in link.items() for part in (f"--{key.replace('_', '-')}", str(value))]
+            terms = [
+                part for key, value in link.items() for part in (f"--{key.replace('_', '-')}", str(value))
+            ]
             self.link = subprocess.Popen(
                 [sys.executable, str(HERE.parent / "proxy.py"), "127.0.0.1", str(self.port), *terms],
                 stdin=subprocess.PIPE,
@@ -162,7 +177,9 @@ class Bench:
             for part in ("-d", f"{key}={value}")
         ]
         done = subprocess.run(
-            ["curl", "-sS", *form, f"http://127.0.0.1:{self.port}/oauth2/token"], capture_output=True, check=True
+            ["curl", "-sS", *form, f"http://127.0.0.1:{self.port}/oauth2/token"],
+            capture_output=True,
+            check=True,
         )
         return str(json.loads(done.stdout)["access_token"])
 
@@ -222,7 +239,9 @@ async def _fill(bench: Bench, files: list[tuple[str, str, int]]) -> None:
         async def worker() -> None:
             for folder, name, size in work:
                 data = random.randbytes(min(size, MIB)) * max(1, size // MIB)
-                attributes = uploads.Attributes.model_validate({"name": name, "parent": {"id": folders[folder]}})
+                attributes = uploads.Attributes.model_validate(
+                    {"name": name, "parent": {"id": folders[folder]}}
+                )
                 sha1 = hashlib.sha1(data, usedforsecurity=False).hexdigest()
                 made = await client.uploads.new_file(attributes, multipart.BytesSource(data), sha1=sha1)
                 bench.ids[f"{folder}/{name}".lstrip("/")] = made.id
@@ -244,7 +263,7 @@ def fill(bench: Bench, files: list[tuple[str, str, int]]) -> list[str]:
 def sequential(bench: Bench, megabytes: int) -> None:
     """Cold sequential reads, on a capped and on an uncapped link."""
     fill(bench, [("", "large", megabytes * MIB)])
-    for rate in (12.5e6, 125e6, 0):
+    for rate in RATES:
         size = megabytes if rate != 12.5e6 else min(megabytes, 64)
         if size != megabytes:
             fill(bench, [("", "short", size * MIB)])
@@ -282,7 +301,7 @@ def small_files(bench: Bench, count: int) -> None:
             )
     for what, stop in (("a half", count // 2), ("a tenth", count // 10), ("10 files", 10)):
         with bench.mounted() as drive:
-            names = os.listdir(drive / "half")
+            names = [path.name for path in (drive / "half").iterdir()]
             for name in names[:stop]:
                 (drive / "half" / name).read_bytes()
             time.sleep(2)  # what is under way arrives
@@ -295,7 +314,9 @@ def small_files(bench: Bench, count: int) -> None:
             )
     with bench.mounted() as drive:
         took = seconds(partial(run, ["cp", "-r", str(drive / "tree"), str(bench.root / "copy")]))
-        bench.add("cold cp -r of the tree", f"{took:.2f} s", f"{one_by_one:.1f} s", f"{one_by_one / took:.1f}")
+        bench.add(
+            "cold cp -r of the tree", f"{took:.2f} s", f"{one_by_one:.1f} s", f"{one_by_one / took:.1f}"
+        )
     with bench.mounted() as drive:
         took = seconds(partial(run, ["tar", "cf", "/dev/stdout", "-C", str(drive), "tree"]))
         bench.add("cold tar of the tree", f"{took:.2f} s", f"{one_by_one:.1f} s", f"{one_by_one / took:.1f}")
@@ -339,7 +360,10 @@ def scattered(bench: Bench, megabytes: int) -> None:
         fetched = bench.cached_bytes()
     asked = 200 * 65536
     bench.add(
-        "random 64 KiB reads: bytes fetched over bytes asked", f"{fetched / asked:.2f}", "", f"{each * 1000:.0f} ms"
+        "random 64 KiB reads: bytes fetched over bytes asked",
+        f"{fetched / asked:.2f}",
+        "",
+        f"{each * 1000:.0f} ms",
     )
 
 

@@ -35,9 +35,7 @@ def test_a_sequential_reader_gets_windows_that_double_and_are_refilled_when_half
     assert lengths[8] == readahead.MAX_BLOCKS // 2
 
 
-@given(
-    st.integers(1, 600 * BLOCK), st.sampled_from([4 * KIB, 100_000, 128 * KIB, 1024 * KIB]), st.data()
-)
+@given(st.integers(1, 600 * BLOCK), st.sampled_from([4 * KIB, 100_000, 128 * KIB, 1024 * KIB]), st.data())
 def test_a_scan_asks_for_every_later_block_once_and_before_it_is_read(
     size: int, step: int, data: st.DataObject
 ) -> None:
