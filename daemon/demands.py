@@ -20,9 +20,11 @@ DOUBT_SECONDS = 3.0
 class Work:
     """Something under way at the service; `progressed` is called by whoever does it."""
 
-    def __init__(self, *, urgent: bool = True) -> None:
+    def __init__(self, *, urgent: bool = True, queue: trio.CapacityLimiter | None = None) -> None:
+        self._queue = queue  # while it is not urgent
         self.at = trio.current_time()
         self.urgent = self.born_urgent = urgent
+        self._abandoned = False
         self.answered = False  # the service has begun to answer the request under way
         self._queueing = trio.CancelScope()
 
@@ -36,14 +38,27 @@ class Work:
             self.progressed()
             self._queueing.cancel()
 
-    @asynccontextmanager
-    async def admitted(self, urgent: trio.CapacityLimiter, idle: trio.CapacityLimiter) -> AsyncIterator[None]:
-        """With a slot of the limiter that fits; the queue is changed if it becomes urgent meanwhile."""
-        limiter = urgent
+    def abandon(self) -> None:
+        """It is not wanted any more: nothing happens if somebody waits for it, or it has begun."""
         if not self.urgent:
+            self._abandoned = True
+            self._queueing.cancel()
+
+    @asynccontextmanager
+    async def admitted(self, urgent: trio.CapacityLimiter) -> AsyncIterator[None]:
+        """With a slot of the limiter that fits; the queue is changed if it becomes urgent meanwhile.
+
+        Raises OSError with ECANCELED if it was abandoned.
+        """
+        limiter = urgent
+        if self._abandoned and not self.urgent:
+            raise oserrors.oserror(errno.ECANCELED)
+        if not self.urgent and self._queue is not None:
             with self._queueing:
-                await idle.acquire_on_behalf_of(self)
-                limiter = idle
+                await self._queue.acquire_on_behalf_of(self)
+                limiter = self._queue
+            if limiter is urgent and not self.urgent:
+                raise oserrors.oserror(errno.ECANCELED)
         if limiter is urgent:
             await urgent.acquire_on_behalf_of(self)
         try:

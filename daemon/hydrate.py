@@ -26,11 +26,13 @@ from daemon.demands import Demand, Work
 from daemon.fetching import WHOLE_BYTES, Fetching, Run
 from daemon.health import Health
 from daemon.listing import Lister
+from daemon.prefetch import Prefetch
 
 log = logging.getLogger(__name__)
 
 FOREGROUND = 8
 BACKGROUND = 6
+PREFETCH = 16
 
 # A run of missing blocks becomes one request, up to this: a large window of read-ahead is several requests
 # side by side, since one connection does not fill a long link.
@@ -70,6 +72,8 @@ class Hydrate:
         health.subscribe(self._heard)
         self._foreground = trio.CapacityLimiter(FOREGROUND)
         self._background = trio.CapacityLimiter(BACKGROUND)
+        self._spare = trio.CapacityLimiter(PREFETCH)
+        self._prefetch = Prefetch(db, self._prefetched)
 
     # ---- listings ------------------------------------------------------------------------------
 
@@ -145,7 +149,25 @@ class Hydrate:
         if self._health.can_ask and content.remote_id is not None:
             self._demand_blocks(content, first, last, urgent=False)
 
-    def _demand_blocks(self, content: Content, first: int, last: int, *, urgent: bool) -> list[Demand]:
+    def began(self, ino: Ino) -> None:
+        """A file is being read from its beginning: its neighbours may be next."""
+        if self._health.can_ask:
+            self._prefetch.began(ino)
+
+    def _prefetched(self, content: Content, nbytes: int) -> Work | None:
+        """Fetch the beginning of a content behind everything else; None if it is here or on its way."""
+        wanted = self._demand_blocks(content, 0, (nbytes - 1) // BLOCK, urgent=False, queue=self._spare)
+        return wanted[0].work if wanted else None
+
+    def _demand_blocks(
+        self,
+        content: Content,
+        first: int,
+        last: int,
+        *,
+        urgent: bool,
+        queue: trio.CapacityLimiter | None = None,
+    ) -> list[Demand]:
         """The demands of all these blocks that are not here, new ones where nobody has asked yet."""
         # atomic: no await between the look at what is missing and the entry of what is fetched
         if content.size <= WHOLE_BYTES:
@@ -165,14 +187,13 @@ class Hydrate:
         if runs:
             self._health.check()
         for run in runs:
-            wanted += self._start(content, run, urgent=urgent)
+            wanted += self._start(content, run, Work(urgent=urgent, queue=queue or self._background))
         return wanted
 
-    def _start(self, content: Content, run: list[int], *, urgent: bool) -> list[Demand]:
+    def _start(self, content: Content, run: list[int], work: Work) -> list[Demand]:
         if content.remote_id is None:
             # Bytes made here that are no longer here: nobody else has them.
             raise oserrors.oserror(errno.EIO, f"content {content.sha1} is nowhere")
-        work = Work(urgent=urgent)
         demands = {index: Demand(work) for index in run}
         for index, demand in demands.items():
             self._fetches[content.sha1, index] = demand
@@ -192,7 +213,7 @@ class Hydrate:
         try:
             with trio.CancelScope() as scope:
                 self._under_way[scope] = work
-                async with work.admitted(self._foreground, self._background):
+                async with work.admitted(self._foreground):
                     await self._fetching.fetch(run, work, landed)
                 error = None
             if scope.cancelled_caught:

@@ -6,9 +6,9 @@ a complete content carries no bitmap.  Used by every module of the cache.
 Rule: bits beyond the last block are zero.
 """
 
-# What the kernel asks for in one request, so that a random reader of a large file fetches hardly more
-# than it reads (with 1 MiB, random reads of 64 KiB fetched 16 times what was asked).  A bitmap of a 100 GiB content
-# is 100 KiB.  Requests and writes are of many blocks at a time, so small blocks cost them nothing.
+# What the kernel asks for in one request, so that a random reader of a large file fetches little more than
+# it reads (with 1 MiB, random reads of 64 KiB fetched 16 times what was asked).  A bitmap of a 100 GiB
+# content is 100 KiB.  Requests and writes are of many blocks at a time, so small blocks cost them nothing.
 BLOCK = 128 * 1024
 
 Run = tuple[int, int]

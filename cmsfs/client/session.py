@@ -45,8 +45,9 @@ Counters = wire.Counters
 # checks and stores a whole upload before it answers.
 TIMEOUT = httpx.Timeout(60, connect=10)
 
-# The drive reads with 12 requests at once (8 foreground, 4 ahead), uploads with 4, lists with 4.
-LIMITS = httpx.Limits(max_connections=32, max_keepalive_connections=20, keepalive_expiry=30)
+# The drive reads with 30 requests at once (8 that somebody waits for, 6 ahead, 16 of neighbours), uploads
+# with 4, lists with 4.
+LIMITS = httpx.Limits(max_connections=40, max_keepalive_connections=32, keepalive_expiry=30)
 
 
 @dataclass(frozen=True, slots=True)

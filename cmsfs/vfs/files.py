@@ -138,6 +138,9 @@ class Files:
         content = file.content
         if content is None or offset >= content.size:
             return b""
+        if offset == 0 and not handle.begun:
+            handle.begun = True
+            self._hydrate.began(file.ino)
         if ahead := handle.window.advance(offset, min(size, content.size - offset), content.size):
             self._hydrate.ahead(content, *ahead)
         return await self._read_content(content, offset, size)

@@ -318,7 +318,8 @@ def small_files(bench: Bench, count: int) -> None:
             "cold cp -r of the tree", f"{took:.2f} s", f"{one_by_one:.1f} s", f"{one_by_one / took:.1f}"
         )
     with bench.mounted() as drive:
-        took = seconds(partial(run, ["tar", "cf", "/dev/stdout", "-C", str(drive), "tree"]))
+        # By a pipe: tar does not read what it would write to /dev/null.
+        took = seconds(partial(run, ["sh", "-c", f"tar cf - -C '{drive}' tree | cat"]))
         bench.add("cold tar of the tree", f"{took:.2f} s", f"{one_by_one:.1f} s", f"{one_by_one / took:.1f}")
 
 

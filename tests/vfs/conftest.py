@@ -45,6 +45,9 @@ class Shelf:
             piece = data[index * BLOCK : (index + 1) * BLOCK]
             await self._blocks.write_blocks(content.sha1, content.size, index, piece)
 
+    def began(self, ino: Ino) -> None:
+        """Neighbours are not fetched here."""
+
     def ahead(self, content: Content, first: int, last: int) -> None:
         pass
 
