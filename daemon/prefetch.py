@@ -235,12 +235,11 @@ class Prefetch:
 
     def _below(self, walk: Walk, folder: Ino, after: Node | None) -> Iterator[Node]:
         """The entries behind `after` and what is in them; folders are given too, when they are entered."""
-        if walk.files_first:
-            if after is None or not after.is_folder:
-                for node in self._entries(folder, after, by_name=walk.by_name):
-                    if not node.is_folder:
-                        yield node
-                after = None
+        if walk.files_first and (after is None or not after.is_folder):
+            for node in self._entries(folder, after, by_name=walk.by_name):
+                if not node.is_folder:
+                    yield node
+            after = None
         for node in self._entries(folder, after, by_name=walk.by_name):
             if node.is_folder or not walk.files_first:
                 yield node
