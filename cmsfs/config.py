@@ -44,6 +44,9 @@ class Profile(_Model):
     authorize_url: str = ""
     lister: Literal["search", "folder_items"] = "search"
     feed: Literal["search", "events"] = "search"
+    # From this size on a file is sent in parts, several at once, and goes on after a break; 0: never.
+    parts_from_bytes: int = 0
+    copies: bool = False  # it copies files by itself, without their bytes coming from here
     limits: Limits = Limits()
 
 

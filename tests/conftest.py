@@ -4,12 +4,12 @@ import gc
 import logging
 import re
 from collections.abc import AsyncIterator, Callable, Iterator
-from importlib import resources
 from pathlib import Path
 
 import pytest
 
 from cmsfs import sqlite
+from cmsfs.replica import database
 
 XDG = {
     "XDG_CONFIG_HOME": "config",
@@ -86,6 +86,5 @@ def expect_log(log_watch: _Watch) -> Callable[[str], None]:
 @pytest.fixture
 async def db(tmp_path: Path) -> AsyncIterator[sqlite.Database]:
     """An empty replica."""
-    schema = (resources.files("cmsfs.replica") / "schema.sql").read_text(encoding="utf-8")
-    async with sqlite.open_database(tmp_path / "replica.db", schema) as database:
-        yield database
+    async with database.open_replica(tmp_path / "replica.db") as opened:
+        yield opened

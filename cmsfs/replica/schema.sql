@@ -96,6 +96,14 @@ CREATE TABLE op (
 CREATE INDEX op_due ON op(state, not_before);
 CREATE INDEX op_order ON op(state, seq);
 
+-- Large files on their way in parts: what the service gave us to go on with after a restart.
+CREATE TABLE upload (
+  ino          INTEGER PRIMARY KEY REFERENCES node(ino) ON DELETE CASCADE,
+  sha1         TEXT NOT NULL,                 -- of the whole file; other bytes need another session
+  target       TEXT NOT NULL,                 -- JSON: the item to be replaced, or the folder and the name
+  session      TEXT NOT NULL                  -- JSON: the session as the service described it
+);
+
 -- Single values: change cursor, boot id, clean-shutdown mark.
 CREATE TABLE cursor (
   key          TEXT PRIMARY KEY,
