@@ -122,6 +122,11 @@ def service_data(settings: Settings) -> Path:
     return (settings.service_data or platformdirs.user_data_path(APP) / "service").expanduser()
 
 
+def crash_plan() -> Path | None:
+    """The file in which a test says where the process is to end (`crashpoints`)."""
+    return Path(named) if (named := os.environ.get("CMSFS_CRASH_PLAN")) else None
+
+
 def config_file() -> Path:
     """The configuration file: `CMSFS_CONFIG`, or `config.toml` in the user's configuration folder."""
     if named := os.environ.get("CMSFS_CONFIG"):

@@ -15,7 +15,8 @@ from sqlite3 import Connection
 
 import trio
 
-from cmsfs import errors, logs
+from cmsfs import crashpoints, errors, logs
+from cmsfs.crashpoints import Point
 from cmsfs.journal import ops, queue
 from cmsfs.journal.ops import OpKind
 from cmsfs.replica.nodes import Node
@@ -196,7 +197,10 @@ class Push:
                     return task
             return None
 
-        return await self._kit.db.write(txn)
+        task = await self._kit.db.write(txn)
+        if task is not None:
+            crashpoints.reached(Point.OP_CLAIMED)
+        return task
 
     async def _break_ring(self, send: "trio.MemorySendChannel[_Job]") -> int:
         task = await self._kit.db.write(queue.step_aside)

@@ -13,8 +13,9 @@ import logging
 from dataclasses import dataclass
 from datetime import datetime
 
-from cmsfs import errors
+from cmsfs import crashpoints, errors
 from cmsfs.client import multipart, retry, upload_sessions
+from cmsfs.crashpoints import Point
 from cmsfs.models import items
 from cmsfs.models import upload_sessions as shapes
 from cmsfs.replica.nodes import Kind
@@ -69,6 +70,7 @@ async def send(
         session, begun_for = resumed or (await _begun(kit, ino, target, sha1, source.size), target)
         with kit.health.request("upload"):
             parts = await calls.send(session, source, progress=progress)
+        crashpoints.reached(Point.PARTS_SENT)
         with kit.incoming.making(begun_for.folder_id, begun_for.name), kit.health.request("upload"):
             return await calls.commit(
                 session, parts, sha1=sha1, etag=target.etag, content_modified_at=content_modified_at
@@ -142,6 +144,7 @@ async def _begun(kit: Kit, ino: int, target: Target, sha1: str, size: int) -> sh
 
     # Durably: forgotten in a power cut, everything that arrives from now on would be sent twice.
     await kit.db.write(txn, durable=True)
+    crashpoints.reached(Point.SESSION_BEGUN)
     return session
 
 

@@ -7,7 +7,8 @@ does a folder in which something is that nobody here has seen.
 import logging
 from sqlite3 import Connection
 
-from cmsfs import errors
+from cmsfs import crashpoints, errors
+from cmsfs.crashpoints import Point
 from cmsfs.journal import queue
 from cmsfs.models import items
 from cmsfs.replica import cursor, remote, tree
@@ -48,6 +49,7 @@ async def trash(kit: Kit, task: queue.Task) -> None:
             if theirs is not None:
                 await _return(kit, task, theirs)
                 return
+        crashpoints.reached(Point.TRASH_SENT)
         await _done(kit, task)
         return
     await kit.db.write(lambda conn: again(conn, task.op, "The item is being changed at the service."))

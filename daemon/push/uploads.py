@@ -12,9 +12,10 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from sqlite3 import Connection
 
-from cmsfs import errors
+from cmsfs import crashpoints, errors
 from cmsfs.cache.blocks import BLOCK
 from cmsfs.client import multipart
+from cmsfs.crashpoints import Point
 from cmsfs.journal import ops, queue, sealing
 from cmsfs.models import base, items, uploads
 from cmsfs.replica import cursor, naming, remote, tree
@@ -28,7 +29,7 @@ log = logging.getLogger(__name__)
 # How often a version that turns out to differ in name or place only is taken as the one to replace.
 REBASES = 3
 
-# An upload is given up when the file has newer bytes, unless only this much, or a tenth of it, is still to go.
+# An upload is given up when the file has newer bytes, unless only this much, or a tenth of it, is to go.
 NEARLY_DONE_BYTES = 1024 * 1024
 MAX_SUPERSEDED = 3
 
@@ -249,6 +250,7 @@ async def _theirs(kit: Kit, task: queue.Task, node: Node) -> items.File | None:
 
 async def _done(kit: Kit, task: queue.Task, node: Node, answer: items.File, *, found: bool = False) -> None:
     """The service has these bytes of the node: it took them now, or they were `found` there."""
+    crashpoints.reached(Point.UPLOAD_SENT)
     kit.unheard.pop(node.ino, None)
     kit.superseded.pop(node.ino, None)
     theirs = remote_from_item(answer)
@@ -272,6 +274,7 @@ async def _done(kit: Kit, task: queue.Task, node: Node, answer: items.File, *, f
         return changes, theirs.sha1 is not None and sealing.release_content(conn, theirs.sha1)
 
     changes, released = await kit.db.write(txn)
+    crashpoints.reached(Point.UPLOAD_ADOPTED)
     kit.incoming.publish(changes)
     await _settle(kit, theirs.sha1, released)
 
