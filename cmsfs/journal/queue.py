@@ -16,6 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from sqlite3 import Connection, Row
 
+from cmsfs.journal import unheard
 from cmsfs.journal.ops import COLUMNS, Op, OpKind
 from cmsfs.models import names
 from cmsfs.replica import naming, tree
@@ -112,8 +113,10 @@ def _is_pointless(conn: Connection, op: Op, node: Node) -> bool:
     if running:
         return False
     if op.kind in (OpKind.TRASH, OpKind.TOUCH):
-        # Without an id there is nothing to act on, and no upload left that would bring one.
-        return node.remote_id is None and not _has(conn, node.ino, *_MAKES)
+        # Without an id there is nothing to act on, and no upload that would bring one, or has brought one.
+        if node.remote_id is not None or _has(conn, node.ino, *_MAKES):
+            return False
+        return op.kind is OpKind.TOUCH or not unheard.is_pending(conn, node.ino)
     if op.kind is OpKind.MOVE:
         return node.parent is None or (node.remote_id is None and not _has(conn, node.ino, *_MAKES))
     return node.parent is None

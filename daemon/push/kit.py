@@ -54,8 +54,6 @@ class Kit:
     profile: config.Profile
     # Bytes sent of each running upload, by the number of its operation.
     sent: dict[int, int] = field(default_factory=dict)
-    # SHA-1s that were sent as a new file without an answer: meeting them is meeting ourselves.
-    unheard: dict[Ino, set[str]] = field(default_factory=dict)
     # How many uploads of a file in a row were cancelled because it had newer bytes.
     superseded: Counter[Ino] = field(default_factory=Counter)
 

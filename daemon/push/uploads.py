@@ -14,14 +14,14 @@ from sqlite3 import Connection
 
 from cmsfs import crashpoints, errors
 from cmsfs.cache.blocks import BLOCK
-from cmsfs.client import multipart
+from cmsfs.client import multipart, retry
 from cmsfs.crashpoints import Point
-from cmsfs.journal import ops, queue, sealing
+from cmsfs.journal import ops, queue, sealing, unheard
 from cmsfs.models import base, items, uploads
 from cmsfs.replica import cursor, naming, remote, tree
 from cmsfs.replica.changes import Change
 from cmsfs.replica.nodes import Content, Node, Remote, remote_from_item
-from daemon.push import answers, conflicts, parts
+from daemon.push import answers, conflicts, parts, recall
 from daemon.push.kit import Kit, again
 
 log = logging.getLogger(__name__)
@@ -52,6 +52,7 @@ async def upload(kit: Kit, task: queue.Task) -> None:
     """Carry out an UPLOAD."""
     if task.node.draft is not None and not await _seal(kit, task, task.node.draft):
         return
+    await recall.for_upload(kit, task)
     node = tree.find(kit.db, task.op.ino)
     if node is None or node.parent is None or node.draft is not None or node.sha1 is None:
         # Deleted or written again since: what was asked for meanwhile is another run of this operation.
@@ -141,15 +142,38 @@ async def _send_new(kit: Kit, task: queue.Task, node: Node, path: Path) -> None:
             await _name_in_use(kit, task, node, error)
         except errors.NotFound as error:
             await conflicts.missing(kit, task, error)
-        except (errors.Offline, errors.RemoteTimeout, errors.ServerError):
-            kit.unheard.setdefault(node.ino, set()).add(node.sha1)
-            raise
         else:
             await _done(kit, task, node, answer)
 
 
 async def _send(kit: Kit, task: queue.Task, node: Node, path: Path, target: parts.Target) -> items.File:
-    """Send the bytes to where they go, in one piece or in parts; the file as the service then has it."""
+    """Send the bytes to where they go; the file as the service then has it.
+
+    From before the first byte it is known here that they may have arrived, whatever happens.
+    """
+    assert node.sha1 is not None
+    if target.file_id is not None:
+        sent = unheard.Sent(node.ino, node.sha1, remote_id=target.file_id)
+    else:
+        sent = unheard.Sent(node.ino, node.sha1, folder=target.folder_id, name=target.name)
+    await kit.db.write(lambda conn: unheard.note(conn, sent))
+    try:
+        return await _transfer(kit, task, node, path, target)
+    except (errors.ApiError, errors.Offline, Superseded) as error:
+        if _has_no_effect(error):
+            await kit.db.write(lambda conn: unheard.not_sent(conn, sent))
+        raise
+
+
+def _has_no_effect(error: errors.CmsfsError) -> bool:
+    """Whether an upload that ended so has certainly not happened."""
+    if isinstance(error, errors.Offline):
+        return retry.never_connected(error)
+    return not isinstance(error, errors.ServerError)
+
+
+async def _transfer(kit: Kit, task: queue.Task, node: Node, path: Path, target: parts.Target) -> items.File:
+    """Send the bytes, in one piece or in parts."""
     assert node.sha1 is not None
     time, progress = moment(node.mtime_ns), _progress(kit, task, node)
     if 0 < kit.profile.parts_from_bytes <= node.size:
@@ -206,7 +230,8 @@ async def _name_in_use(kit: Kit, task: queue.Task, node: Node, error: errors.Con
 
 
 def _is_ours(kit: Kit, node: Node, theirs: items.File) -> bool:
-    return theirs.sha1 == node.sha1 or theirs.sha1 in kit.unheard.get(node.ino, ())
+    sent = {one.sha1 for one in unheard.new_files(kit.db, node.ino)}
+    return theirs.sha1 == node.sha1 or theirs.sha1 in sent
 
 
 async def _send_version(kit: Kit, task: queue.Task, node: Node, path: Path) -> None:
@@ -227,10 +252,11 @@ async def _send_version(kit: Kit, task: queue.Task, node: Node, path: Path) -> N
             if theirs.sha1 == node.sha1:
                 await _done(kit, task, node, theirs, found=True)
                 return
-            if theirs.sha1 != node.base_sha1:
+            if theirs.sha1 != node.base_sha1 and not unheard.is_version(kit.db, theirs.id, theirs.sha1):
                 await conflicts.keep_both(kit, task, theirs, anew=True)
                 return
-            # Renamed, moved or described there; the bytes are those that ours started from.
+            # Renamed, moved or described there; the bytes are those that ours started from, or ours of
+            # a moment ago.
             etag = theirs.etag
         else:
             await _done(kit, task, node, answer)
@@ -251,12 +277,12 @@ async def _theirs(kit: Kit, task: queue.Task, node: Node) -> items.File | None:
 async def _done(kit: Kit, task: queue.Task, node: Node, answer: items.File, *, found: bool = False) -> None:
     """The service has these bytes of the node: it took them now, or they were `found` there."""
     crashpoints.reached(Point.UPLOAD_SENT)
-    kit.unheard.pop(node.ino, None)
     kit.superseded.pop(node.ino, None)
     theirs = remote_from_item(answer)
 
     def txn(conn: Connection) -> tuple[list[Change], bool]:
         parts.forget(conn, node.ino)
+        unheard.heard(conn, node.ino, theirs.id)
         answers.take_in(conn, node.ino, theirs)
         done = queue.finish(conn, task.op)
         now = tree.get(conn, node.ino)

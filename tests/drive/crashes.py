@@ -1,8 +1,8 @@
 """The driver of the crash tests: writers on a real mount, a daemon that dies, and what must be there after.
 
-`Expected` folds the logs of `crash_writer.py` into what each file may be; `Rounds` starts and kills.  Two ways
-to die: killed, after which everything acknowledged must be there; and a power cut, after which everything must
-be there that was fsynced, or acknowledged a second before.
+`Expected` folds the logs of `crash_writer.py` into what each file may be; `Rounds` starts and kills.  Two
+ways to die: killed, after which everything acknowledged must be there; and a power cut, after which
+everything must be there that was fsynced, or acknowledged a second before.
 """
 
 import contextlib
@@ -30,8 +30,8 @@ WRITER = Path(__file__).with_name("crash_writer.py")
 DISK = Path(__file__).with_name("forgetful_disk.py")
 WAIT_SECONDS = 30.0
 
-# What was acknowledged so long before a power cut survives it.  The promise is a second (SEMANTICS.md, "Writing"),
-# on a disk that is no Python program and a machine that does nothing else.
+# What was acknowledged so long before a power cut survives it.  The promise is a second (SEMANTICS.md,
+# "Writing"), on a disk that is no Python program and a machine that does nothing else.
 DURABLE_AFTER = 2.5
 
 States = set[str | None]

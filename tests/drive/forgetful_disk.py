@@ -2,14 +2,15 @@
 
     python forgetful_disk.py MOUNTPOINT IMAGE [--lie drafts|log|names]
 
-It begins with what the folder IMAGE holds.  A line `cut SEED` on its standard input is a power cut: from then on
-every call fails, IMAGE is what the disk still has, and the process ends once it is unmounted.  What survives:
+It begins with what the folder IMAGE holds.  A line `cut SEED` on its standard input is a power cut: from
+then on every call fails, IMAGE is what the disk still has, and the process ends once it is unmounted.  What
+survives:
 
     bytes    what was there at the last fsync of the file, and of each page written since, perhaps
     names    what was there at the last fsync of a folder, and of what came after it, in order, some
 
-A rename is whole or not at all, as on a file system with a journal.  To `lie` is to forget an fsync: of drafts,
-of the database's log, of folders.
+A rename is whole or not at all, as on a file system with a journal.  To `lie` is to forget an fsync: of
+drafts, of the database's log, of folders.
 """
 
 import argparse

@@ -8,7 +8,7 @@ from pathlib import Path
 from cmsfs.replica import database, nodes, tree
 
 # What format 1 did not have.
-NEW_IN_2 = ["upload"]
+NEW_IN_2 = ["upload", "unheard"]
 
 
 def old_schema() -> str:
@@ -16,6 +16,7 @@ def old_schema() -> str:
     for table in NEW_IN_2:
         schema, found = re.subn(rf"CREATE TABLE {table} \(.*?\n\)[^;]*;", "", schema, flags=re.DOTALL)
         assert found == 1
+        schema = re.sub(rf"CREATE INDEX {table}_.*?;", "", schema)
     return schema
 
 
