@@ -77,7 +77,7 @@ class Client:
         base = endpoints.base_url
         self.counters = wire.counters
         self.search = search.Search(wire, base)
-        self.uploads = uploads.Uploads(wire, endpoints.upload_url)
+        self.uploads = uploads.Uploads(wire, endpoints.upload_url, base)
         self.upload_sessions = upload_sessions.UploadSessions(wire, endpoints.upload_url)
         self.files = files.Files(wire, base)
         self.folders = folders.Folders(wire, base)
