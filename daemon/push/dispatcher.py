@@ -43,6 +43,9 @@ LONGEST_SLEEP_SECONDS = 60.0
 # How long to let changes gather before the journal is looked at.
 FLURRY_SECONDS = 0.05
 
+# Programs may change things faster than they can be sent.
+PASS_SECONDS = 1.0
+
 # A full disk refuses every transaction until somebody makes room.
 TROUBLE_SECONDS = 5.0
 
@@ -164,8 +167,12 @@ class Push:
             queue.end_settling(conn, now_ns=ops.now_ns())
 
     async def _pass(self, send: "trio.MemorySendChannel[_Job]") -> int:
-        """Go through what is due once, in order; how many were handed to a worker."""
+        """Go through what is due once, in order; how many were handed to a worker.
+
+        Not for long: what had to wait when its turn came is looked at again, however much has come since.
+        """
         sent = after = 0
+        end = trio.current_time() + PASS_SECONDS
         page: list[ops.Op] = []
         while page := page or queue.candidates(self._kit.db, now_ns=ops.now_ns(), after=after):
             task = await self._claim_first(page)
@@ -176,6 +183,9 @@ class Push:
                 await self._hand_over(send, _Job(task, PERFORM[task.op.kind]))
                 await self._give_way()
                 await self._kit.health.reachable()
+                if trio.current_time() > end:
+                    self.wake()
+                    break
         return sent
 
     async def _give_way(self) -> None:

@@ -308,3 +308,20 @@ async def test_evicted_bytes_of_a_file_that_took_over_another_are_fetched_and_se
     assert await other.paths() == ["old"]
     assert await other.read("old") == b"new bytes"
     assert (await other.find("old")).id == kept
+
+
+async def test_what_had_to_wait_is_not_forgotten_while_more_and_more_comes(drive: Any, other: Any) -> None:
+    opened, _ = await drive.fs.create(1, "first", 0o644, os.O_WRONLY)
+    await drive.fs.write(opened.fh, 0, b"x")
+    # Looked at, and left alone because it is open.
+    await drive.write("second", b"x")
+    with trio.fail_after(5):
+        while await other.paths() != ["second"]:
+            await drive.agents.push._moved.wait()
+    await drive.fs.flush(opened.fh)
+    await drive.fs.release(opened.fh)
+    number = 0
+    with trio.fail_after(15):
+        while "first" not in await other.paths():
+            number += 1
+            await drive.write(f"more {number}", b"x")

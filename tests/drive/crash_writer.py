@@ -157,8 +157,8 @@ def main() -> None:
     fd = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     writer = Writer(Path(folder), fd, int(seed), fsync="--fsync" in options)
     writer.folder.mkdir(exist_ok=True)
-    writer.read_all()
     try:
+        writer.read_all()
         if "--large" in options:
             writer.large()
         writer.run()
