@@ -22,11 +22,14 @@ from cmsfs.cli import context, failures, output
 
 # Where each command lives.
 COMMANDS = {
+    "conflicts": "held",
     "demo": "drive",
+    "discard": "held",
     "find": "files",
     "get": "files",
     "mount": "drive",
     "put": "files",
+    "retry": "held",
     "serve": "serve",
     "status": "drive",
     "sync": "drive",
