@@ -101,3 +101,14 @@ async def test_another_enterprise_is_none_of_ours(api, people):
     eva = await people.add("eva@elsewhere.example")
     await eva.folder("theirs")
     assert await words(api, **LOGS) == []
+
+
+async def test_users_come_and_go(api):
+    made = await api.ask("POST", "/users", json={"name": "N", "login": "n@example.com"}, expect=201)
+    await api.ask("PUT", f"/users/{made['id']}", json={"name": "M"})
+    await api.ask("DELETE", f"/users/{made['id']}", expect=204)
+    entries = (await page(api, **LOGS))["entries"]
+    assert [(one["event_type"], one["source"]["name"]) for one in entries] == [
+        *(("NEW_USER", "N"), ("EDIT_USER", "M"), ("DELETE_USER", "M"))
+    ]
+    assert {one["source"]["login"] for one in entries} == {"n@example.com"}
