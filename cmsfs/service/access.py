@@ -113,6 +113,7 @@ def guarded(handler: Handler) -> Callable[[requests.Request], Awaitable[response
     async def endpoint(request: requests.Request) -> responses.Response:
         store: Store = request.app.store
         caller = _caller(store, request)
+        request.app.admit(request, caller.id, caller.enterprise)
         actors.begin(caller.actor)
         if caller.shared is not None and "boxapi" in request.headers:
             await shared_links.remember(store, caller.id, caller.shared)
@@ -378,6 +379,12 @@ def check_download(call: Call, row: Row) -> None:
     """403 unless the caller, who sees the file, may have its bytes."""
     require(call.store.read, call.caller, row, Right.DOWNLOAD)
     locks.check_download(row, call.caller.id, call.store.now())
+
+
+def check_preview(call: Call, row: Row) -> None:
+    """403 unless the caller, who sees the file, may look into it."""
+    if row["owner"] != call.caller.id and call.caller.shared is None:
+        raise _insufficient("You may see that this file is there, but not look into it.")
 
 
 def _insufficient(said: str) -> problems.Refused:

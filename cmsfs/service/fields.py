@@ -15,7 +15,7 @@ from datetime import UTC, datetime, timedelta
 from sqlite3 import Row
 from typing import Any
 
-from cmsfs.models import base, names
+from cmsfs.models import names
 from cmsfs.service import access_rights, locks, metadata_query, protection, roles, shared_links
 from cmsfs.service.kinds import KIND_NAMES, Kind, Status
 from cmsfs.service.store import Read
@@ -23,9 +23,6 @@ from cmsfs.service.store import Read
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 ROOT_NAME = "All Files"
-
-# Trash is emptied by hand; this is the date that an item in it is announced to go.
-PURGE_AFTER = timedelta(days=30)
 
 ROOT = {"type": "folder", "id": names.ROOT_ID, "sequence_id": None, "etag": None, "name": ROOT_NAME}
 TRASH = {"type": "folder", "id": names.TRASH_ID, "sequence_id": None, "etag": None, "name": "Trash"}
@@ -252,9 +249,7 @@ def _trashed_at(row: Row, _: Shaper) -> str | None:
 
 
 def _purged_at(row: Row, _: Shaper) -> str | None:
-    if row["trashed_at"] is None:
-        return None
-    return base.format_timestamp(EPOCH + timedelta(microseconds=row["trashed_at"]) + PURGE_AFTER)
+    return moment(row["purge_at"]) if row["purge_at"] is not None else None
 
 
 def _term(column: str) -> Maker:

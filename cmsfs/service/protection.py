@@ -126,6 +126,23 @@ def keep_described(conn: Connection, item: int) -> None:
     )
 
 
+def disposable(read: Read, *, now: int) -> list[Row]:
+    """The versions whose retention ended with their removal: `id`, `file`, and the file's `current` version.
+
+    Of several retentions the one that ended last decides.  Others may protect them still: ask before.
+    """
+    anything = "SELECT 1 FROM retention_policy WHERE disposition_action = 'permanently_delete' LIMIT 1"
+    if not read(anything):
+        return []
+    # The moment of the upload is cheap to look at, and most ends are counted from there.
+    ended = f"(a.start_key IS NOT NULL OR v.created_at <= ?1 - p.days * {DAY_MICROS}) AND {_END} <= ?1"
+    sql = (
+        f"SELECT v.id, v.file, f.version AS current, p.disposition_action, max({_END}) {_COVERED} AND {ended}"
+    )
+    rows = read(f"{sql} GROUP BY v.id", now)
+    return [row for row in rows if row["disposition_action"] == "permanently_delete"]
+
+
 def ends(read: Read, rows: Sequence[Row]) -> dict[int, int]:
     """When the retention of each file's current version ends, by the file's id.
 

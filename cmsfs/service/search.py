@@ -15,7 +15,16 @@ import pydantic
 from starlette import responses, routing
 
 from cmsfs.models import search
-from cmsfs.service import access, access_rights, fields, problems, search_plan, shared_links, store
+from cmsfs.service import (
+    access,
+    access_rights,
+    fields,
+    problems,
+    representations,
+    search_plan,
+    shared_links,
+    store,
+)
 
 # Counting goes on no further than this: ten times what can be paged through, 10 ms of work.
 COUNT_CAP = 100_000
@@ -26,6 +35,7 @@ async def find(call: access.Call) -> responses.Response:
     if asked.scope == "enterprise_content" and not call.caller.enterprise_content:
         raise problems.Refused(403, "forbidden", "The scope enterprise_content is not enabled for you.")
     found = await call.store.query(lambda read: _run(read, call.caller, asked))
+    await representations.add(call, [one.get("item", one) for one in found["entries"]])
     return access.answer(found)
 
 

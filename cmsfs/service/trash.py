@@ -20,6 +20,10 @@ from cmsfs.service import access, fields, items, ownership, problems, protection
 from cmsfs.service.kinds import KIND_NAMES, Kind, Status
 from cmsfs.service.roles import Right
 
+_PURGE_AT = """
+  SELECT ? + trash_days * 86400000000 AS moment FROM user JOIN enterprise ON enterprise.id = user.enterprise
+    WHERE user.id = ?
+"""
 _HIDE = "UPDATE item SET status = 2, trash = ? WHERE path >= ? AND path < ? AND trash = 0"
 _SHOW = "UPDATE item SET status = 0, trash = 0 WHERE path >= ? AND path < ? AND trash = ?"
 
@@ -28,6 +32,7 @@ def put(conn: Connection, row: Row, *, by: int, now: int) -> None:
     """Put an active item into the trash, and with it everything below."""
     items.grow(conn, row["path"], -row["size"])
     hidden = {"status": Status.TRASHED, "trash": row["id"], "trashed_at": now, "trashed_by": by}
+    hidden["purge_at"] = conn.execute(_PURGE_AT, (now, row["owner"])).fetchone()["moment"]
     items.touch(conn, row, by=by, now=now, event=events.TRASH, **hidden)
     if row["kind"] == Kind.FOLDER:
         conn.execute(_HIDE, (row["id"], *items.below(row)))
@@ -48,6 +53,7 @@ def bring_back(conn: Connection, call: access.Call, row: Row, wish: shapes.Resto
         ownership.hand_over(conn, row, parent["owner"], path=columns["path"], now=now)
     items.grow(conn, columns["path"], row["size"])
     columns |= {"status": Status.ACTIVE, "trash": 0, "trashed_at": None, "trashed_by": None}
+    columns["purge_at"] = None
     back = items.touch(conn, row, by=call.caller.id, now=now, event=events.RESTORE, **columns)
     if row["kind"] == Kind.FOLDER:
         conn.execute(_SHOW, (*items.below(back), row["id"]))
