@@ -28,6 +28,7 @@ from cmsfs.service import (
     retention,
     retention_assignments,
     search,
+    search_memo,
     shared_items,
     tokens,
     trash,
@@ -85,6 +86,7 @@ class Service:
         self.store = store
         self._public = None if public_url is None else urlsplit(public_url)
         self._rates = rates
+        self.searches = search_memo.Memo(store)
         # What an assertion may be meant for.  The address that a request names is no proof: whoever got hold
         # of an assertion for another service would name that one's.
         self.token_urls = frozenset(

@@ -70,6 +70,7 @@ async def sweep(opened: store.Store, now: int, *, dispose: bool = True) -> None:
         await _dispose(opened, now)
     await _each(opened, _DUE_LINKS, now, partial(_clear, ("link", "link_terms"), words.UNSHARE))
     await _each(opened, _DUE_LOCKS, now, partial(_clear, ("lock",), words.UNLOCK))
+    await events.expire(opened, now)
     await _end_uploads(opened, now)
     await _forget(opened, now)
 
