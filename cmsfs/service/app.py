@@ -128,8 +128,8 @@ def build(
 ) -> types.ASGIApp:
     """The ASGI application on a store.
 
-    `url` is where clients find it, if they do; `public_url` where they find it behind a proxy.  `rates` are the
-    limits of users; None is no limits.
+    `url` is where clients find it, if they do; `public_url` where they find it behind a proxy.  `rates` are
+    the limits of users; None is no limits.
     """
     return problems.Edge(Service(store, url, public_url=public_url, rates=rates))
 

@@ -136,7 +136,9 @@ def disposable(read: Read, *, now: int) -> list[Row]:
         return []
     # The moment of the upload is cheap to look at, and most ends are counted from there.
     ended = f"(a.start_key IS NOT NULL OR v.created_at <= ?1 - p.days * {DAY_MICROS}) AND {_END} <= ?1"
-    sql = f"SELECT v.id, v.file, f.version AS current, p.disposition_action, max({_END}) {_COVERED} AND {ended}"
+    sql = (
+        f"SELECT v.id, v.file, f.version AS current, p.disposition_action, max({_END}) {_COVERED} AND {ended}"
+    )
     rows = read(f"{sql} GROUP BY v.id", now)
     return [row for row in rows if row["disposition_action"] == "permanently_delete"]
 

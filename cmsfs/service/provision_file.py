@@ -83,9 +83,9 @@ class App(_Table):
     client_id: Annotated[str, pydantic.Field(pattern=r"^[\x21-\x7e]+$", max_length=254)]
     client_secret: AnySecret
     name: Text
-    grants: list[Annotated[str, pydantic.AfterValidator(lambda one: _known(one, clients.GRANTS, "grant"))]] = [
-        "client_credentials"
-    ]
+    grants: list[
+        Annotated[str, pydantic.AfterValidator(lambda one: _known(one, clients.GRANTS, "grant"))]
+    ] = ["client_credentials"]
     scopes: list[Annotated[str, pydantic.AfterValidator(lambda one: _known(one, scopes.KNOWN, "scope"))]] = [
         "root_readwrite"
     ]

@@ -144,7 +144,9 @@ class _Provision:
         return found
 
     def _ensure_user(self, user: provision_file.User, password_hash: str | None) -> None:
-        found = self._conn.execute("SELECT * FROM user WHERE lower(login) = lower(?)", (user.login,)).fetchone()
+        found = self._conn.execute(
+            "SELECT * FROM user WHERE lower(login) = lower(?)", (user.login,)
+        ).fetchone()
         if found is not None and found["enterprise"] != self._enterprise:
             raise self._wish.wrong("users", f"{user.login!r} is a user of another enterprise")
         if found is None:
@@ -297,7 +299,9 @@ class _Provision:
         for at, target in enumerate(policy.assignments, 1):
             here = f"{where}.assignments[{at}]"
             if target.type in ("user", "ownership", "interactions"):
-                raise self._wish.wrong(f"{here}.type", "retention is of a folder, a template or the enterprise")
+                raise self._wish.wrong(
+                    f"{here}.type", "retention is of a folder, a template or the enterprise"
+                )
             wanted = self._target(target, here)
             if not self._has("retention_assignment", policy=number, type=target.type, target=wanted):
                 retention_assignments.assign(

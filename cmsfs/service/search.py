@@ -16,7 +16,16 @@ import pydantic
 from starlette import responses, routing
 
 from cmsfs.models import search
-from cmsfs.service import access, access_rights, fields, problems, search_memo, search_plan, shared_links, store
+from cmsfs.service import (
+    access,
+    access_rights,
+    fields,
+    problems,
+    search_memo,
+    search_plan,
+    shared_links,
+    store,
+)
 
 # Counting goes on no further than this: ten times what can be paged through, 10 ms of work.
 COUNT_CAP = 100_000

@@ -28,8 +28,8 @@ from cmsfs.service import (
 )
 from cmsfs.service.kinds import KINDS, Kind, Status
 
-# A subtree up to this size is walked whole and sorted, 50 ms at most; of a larger one the page is found in the
-# owner's items in order (of a million items 0.2 ms if it is changed a lot, 150 ms if it was never touched).
+# A subtree up to this size is walked whole and sorted, 50 ms at most; of a larger one the page is found in
+# the owner's items in order (of a million items 0.2 ms if it is changed a lot, 150 ms if it never was).
 # If a span of time is asked for, the owner's items of that time are fewer, and are looked through instead.
 SMALL_SUBTREE = 300_000
 SMALL_BESIDE_A_SPAN = 20_000
@@ -89,7 +89,9 @@ class Plan:
 
     def _parts(self, *, counts: bool = False) -> list[tuple[str, list[Any]]]:
         if self._walks:
-            return [self._found(place.counted if counts and place.counted else place) for place in self.places]
+            return [
+                self._found(place.counted if counts and place.counted else place) for place in self.places
+            ]
         # What was matched is judged in one go.
         either = " OR ".join(f"({place.condition})" for place in self.places)
         args = tuple(arg for place in self.places for arg in place.args)

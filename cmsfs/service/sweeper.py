@@ -122,7 +122,7 @@ def _purge(conn: Connection, number: int, now: int) -> bool:
 def _drop_version(conn: Connection, number: int, now: int) -> bool:
     """Removed versions for good."""
     row = conn.execute(
-        "SELECT version.*, item.version AS current FROM version JOIN item ON item.id = file WHERE version.id = ?",
+        "SELECT item.version AS current FROM version JOIN item ON item.id = file WHERE version.id = ?",
         (number,),
     ).fetchone()
     if row is None or row["current"] == number:
@@ -184,12 +184,10 @@ def _clear(columns: tuple[str, ...], word: str, conn: Connection, number: int, n
 
 async def _end_uploads(opened: store.Store, now: int) -> None:
     """The parts of uploads that nobody finished; their sessions still say for a while that they expired."""
-    over = "SELECT DISTINCT session AS id FROM upload_session AS s JOIN upload_part ON session = s.id WHERE expires_at <= ?"
-    numbers = [row["id"] for row in opened.read(over, now)]
+    over = "SELECT DISTINCT s.id FROM upload_session AS s JOIN upload_part AS p ON p.session = s.id"
+    numbers = [row["id"] for row in opened.read(f"{over} WHERE expires_at <= ?", now)]
     if numbers:
         marks = [(number,) for number in numbers]
-        await opened.write(
-            lambda conn: conn.executemany("DELETE FROM upload_part WHERE session = ?", marks)
-        )
+        await opened.write(lambda conn: conn.executemany("DELETE FROM upload_part WHERE session = ?", marks))
         await opened.parts.remove(*numbers)
         log.info("dropped the parts of %d uploads that expired", len(numbers))

@@ -4,7 +4,6 @@ The tree is what drives grow into: one folder with a seventh of everything below
 deep chain of folders with some thousand files at its end, and projects of a thousand files each.
 """
 
-import hashlib
 import itertools
 import random
 import shutil
@@ -19,8 +18,6 @@ from typing import TypeVar
 from cmsfs.service import clients, demo, events, files, items, scopes, store, uploads
 from cmsfs.service.kinds import Kind
 
-CLIENT, SECRET = "bench", "a secret of the benchmark"
-LOGIN = "bench@example.com"
 RARE, COMMON = "zanzibar", "report"
 
 _BATCH = 20_000
@@ -62,9 +59,9 @@ def _all(steps: list[Callable[[Connection], object]]) -> Callable[[Connection], 
 
 def _enterprise(conn: Connection, now: int) -> Row:
     enterprise = demo.add_enterprise(conn, "Bench", now=now)
-    owner = demo.add_user(conn, enterprise, "Bench", LOGIN, role="admin", now=now)
+    owner = demo.add_user(conn, enterprise, "Bench", "bench@example.com", role="admin", now=now)
     clients.add(
-        *(conn, CLIENT, SECRET),
+        *(conn, "bench", "which the service replaces"),
         name="bench",
         enterprise=enterprise,
         service_user=owner["id"],
@@ -132,7 +129,3 @@ def _missing(path: str, known: dict[str, Row]) -> list[str]:
     parts = path.split("/")
     found = ["/".join(parts[:end]) for end in range(1, len(parts) + 1)]
     return [one for one in found if one not in known]
-
-
-def digest(data: bytes) -> str:
-    return hashlib.sha1(data, usedforsecurity=False).hexdigest()
