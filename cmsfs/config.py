@@ -44,6 +44,9 @@ class Profile(_Model):
     authorize_url: str = ""
     lister: Literal["search", "folder_items"] = "search"
     feed: Literal["search", "events"] = "search"
+    # From this size on a file is sent in parts, several at once, and goes on after a break; 0: never.
+    parts_from_bytes: int = 0
+    copies: bool = False  # it copies files by itself, without their bytes coming from here
     limits: Limits = Limits()
 
 
@@ -117,6 +120,11 @@ def _runtime_path() -> Path:
 def service_data(settings: Settings) -> Path:
     """The folder of the embedded service's data."""
     return (settings.service_data or platformdirs.user_data_path(APP) / "service").expanduser()
+
+
+def crash_plan() -> Path | None:
+    """The file in which a test says where the process is to end (`crashpoints`)."""
+    return Path(named) if (named := os.environ.get("CMSFS_CRASH_PLAN")) else None
 
 
 def config_file() -> Path:

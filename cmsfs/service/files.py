@@ -19,7 +19,18 @@ from starlette import requests, responses, routing, types
 
 from cmsfs.models import events
 from cmsfs.models import items as shapes
-from cmsfs.service import access, blobs, fields, items, metadata, problems, store, trash
+from cmsfs.service import (
+    access,
+    blobs,
+    fields,
+    indexing,
+    items,
+    metadata,
+    problems,
+    representations,
+    store,
+    trash,
+)
 from cmsfs.service import events as recorder
 from cmsfs.service.kinds import Kind
 from cmsfs.service.roles import Right
@@ -31,7 +42,9 @@ async def get(call: access.Call) -> responses.Response:
     row = access.get_item(call.store.read, call.caller, Kind.FILE, call.id)
     if call.is_unchanged(row):
         return responses.Response(status_code=304)
-    return access.answer(fields.Shaper(call.store.read, call.fields, caller=call.caller).item(row))
+    file = fields.Shaper(call.store.read, call.fields, caller=call.caller).item(row)
+    await representations.add(call, [file])
+    return access.answer(file)
 
 
 async def update(call: access.Call) -> responses.Response:
@@ -81,10 +94,7 @@ def duplicate(
     )
     made = items.insert(conn, parent, new, by=by, now=now)
     made = add_version(conn, made, by=by, now=now, event=event)
-    conn.execute(
-        "UPDATE document SET file_content = (SELECT file_content FROM document WHERE id = ?) WHERE id = ?",
-        (row["id"], made["id"]),
-    )
+    indexing.note_copy(conn, row, version, made)
     metadata.copy(conn, row["id"], made["id"])
     return made
 

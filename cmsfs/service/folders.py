@@ -14,7 +14,18 @@ from starlette import responses, routing
 
 from cmsfs.models import events
 from cmsfs.models import items as shapes
-from cmsfs.service import access, access_rights, fields, files, items, paging, problems, store, trash
+from cmsfs.service import (
+    access,
+    access_rights,
+    fields,
+    files,
+    items,
+    paging,
+    problems,
+    representations,
+    store,
+    trash,
+)
 from cmsfs.service import events as recorder
 from cmsfs.service.kinds import Kind
 from cmsfs.service.roles import Right
@@ -75,7 +86,9 @@ async def _list(
         entries = fields.Shaper(read, asked, mini=asked is None, caller=call.caller).items(rows)
         return paging.envelope(page, entries, total=total, marker=marker)
 
-    return await call.store.query(run)
+    listing = await call.store.query(run)
+    await representations.add(call, listing["entries"])
+    return listing
 
 
 async def create(call: access.Call) -> responses.Response:

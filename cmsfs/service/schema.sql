@@ -505,3 +505,67 @@ INSERT INTO sqlite_sequence (name, seq) VALUES ('admin_event', 2000000);
 
 -- The trash of who puts things of others there.
 CREATE INDEX item_trashed_by ON item (trashed_by) WHERE status = 1;
+-- What the worker reads and makes of contents (see indexing.py).
+-- Files whose content search does not know yet, or only the beginning of.
+CREATE TABLE unindexed (
+  item  INTEGER PRIMARY KEY REFERENCES item ON DELETE CASCADE
+);
+
+-- What is made of a content, once for all files and versions that have it; the bytes are in
+-- renditions/ab/<sha1>.<name>, on disk before the row says so.
+CREATE TABLE rendition (
+  sha1      TEXT NOT NULL,
+  name      TEXT NOT NULL,                     -- extracted_text, jpg_thumb_320x320: see representations.py
+  state     INTEGER NOT NULL DEFAULT 0,        -- 0 asked for, 1 there, 2 not to be had of this content
+  asked_at  INTEGER NOT NULL,
+  PRIMARY KEY (sha1, name)
+) WITHOUT ROWID;
+CREATE INDEX rendition_asked ON rendition (asked_at) WHERE state = 0;
+
+-- Items that were given a watermark; what is below a folder has it too.
+CREATE TABLE watermark (
+  item         INTEGER PRIMARY KEY REFERENCES item ON DELETE CASCADE,
+  created_at   INTEGER NOT NULL,
+  modified_at  INTEGER NOT NULL
+);
+
+-- What was said of a file.
+CREATE TABLE comment (
+  id           INTEGER PRIMARY KEY AUTOINCREMENT,
+  item         INTEGER NOT NULL REFERENCES item ON DELETE CASCADE,
+  reply_to     INTEGER REFERENCES comment ON DELETE CASCADE, -- comment; NULL: it is about the file itself
+  message      TEXT NOT NULL,                  -- with people as @[id:name]
+  created_by   INTEGER NOT NULL REFERENCES user,
+  created_at   INTEGER NOT NULL,
+  modified_at  INTEGER NOT NULL
+);
+CREATE INDEX comment_of_item ON comment (item, id);
+CREATE INDEX comment_replies ON comment (reply_to);
+CREATE TRIGGER comment_made AFTER INSERT ON comment BEGIN
+  UPDATE document SET comments = (SELECT group_concat(message, char(10)) FROM comment WHERE item = NEW.item)
+    WHERE id = NEW.item;
+END;
+CREATE TRIGGER comment_said AFTER UPDATE OF message ON comment BEGIN
+  UPDATE document SET comments = (SELECT group_concat(message, char(10)) FROM comment WHERE item = NEW.item)
+    WHERE id = NEW.item;
+END;
+CREATE TRIGGER comment_gone AFTER DELETE ON comment BEGIN
+  UPDATE document SET comments =
+    coalesce((SELECT group_concat(message, char(10)) FROM comment WHERE item = OLD.item), '')
+    WHERE id = OLD.item;
+END;
+
+-- Folders that are marked to be synchronised by a desktop client, or in part.
+CREATE TABLE sync_mark (
+  item   INTEGER PRIMARY KEY REFERENCES item ON DELETE CASCADE,
+  state  TEXT NOT NULL                         -- synced, partially_synced
+);
+
+-- How often what a shared link leads to was fetched and looked at.
+CREATE TABLE link_use (
+  item       INTEGER PRIMARY KEY REFERENCES item ON DELETE CASCADE,
+  downloads  INTEGER NOT NULL DEFAULT 0,
+  previews   INTEGER NOT NULL DEFAULT 0
+);
+
+INSERT INTO sqlite_sequence (name, seq) VALUES ('comment', 770000);

@@ -21,6 +21,7 @@ from cmsfs.service import (
     access_rights,
     fields,
     problems,
+    representations,
     search_memo,
     search_plan,
     shared_links,
@@ -43,6 +44,7 @@ async def find(call: access.Call) -> responses.Response:
     end = asked.offset + min(asked.limit, search.MAX_LIMIT)
     async with call.request.app.searches.turn(f"{call.caller} {sorted(asked_for.items())}", end) as known:
         found = await call.store.query(lambda read: _run(read, call.caller, asked, known))
+    await representations.add(call, [one.get("item", one) for one in found["entries"]])
     return access.answer(found)
 
 

@@ -21,7 +21,7 @@ import hypercorn.utils
 import trio
 
 from cmsfs import errors
-from cmsfs.service import access_log, app, limits, sweeper
+from cmsfs.service import access_log, app, indexing, limits, sweeper
 from cmsfs.service.store import Store
 
 log = logging.getLogger(__name__)
@@ -78,6 +78,7 @@ async def serve(
         built = access_log.AccessLog(app.build(store, url, public_url=public_url, rates=rates))
         async with trio.open_nursery() as nursery:
             nursery.start_soon(sweeper.run, store)
+            nursery.start_soon(indexing.run, store)
             await nursery.start(_run, built, config, sockets, stop)
             log.info("serving on %s", url)
             task_status.started(url)

@@ -19,7 +19,7 @@ import multipart
 from starlette import responses, routing
 
 from cmsfs.models import base, names, uploads
-from cmsfs.service import access, blobs, fields, files, items, problems, store
+from cmsfs.service import access, blobs, fields, files, indexing, items, problems, store
 from cmsfs.service.kinds import Kind
 from cmsfs.service.roles import Right
 
@@ -82,7 +82,7 @@ def add_file(
     )
     row = items.insert(conn, parent, new, by=call.caller.id, now=now)
     row = files.add_version(conn, row, by=call.caller.id, now=now)
-    index_text(conn, row, content.head)
+    indexing.note(conn, row, content.head)
     return row
 
 
@@ -128,7 +128,7 @@ def add_content(
     }
     row = items.touch(conn, row, by=call.caller.id, now=now, event=None, **columns)
     row = files.add_version(conn, row, by=call.caller.id, now=now)
-    index_text(conn, row, content.head)
+    indexing.note(conn, row, content.head)
     return row
 
 
@@ -277,11 +277,6 @@ async def _keep(call: access.Call, incoming: blobs.Incoming) -> Content:
 
 def _micros(when: Any) -> int | None:
     return None if when is None else fields.micros(when)
-
-
-def index_text(conn: Connection, row: Row, head: bytes) -> None:
-    """Let search find what a file begins with."""
-    conn.execute("UPDATE document SET file_content = ? WHERE id = ?", (blobs.text_of(head), row["id"]))
 
 
 def result(read: store.Read, call: access.Call, row: Row) -> dict[str, Any]:

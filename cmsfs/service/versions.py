@@ -13,7 +13,18 @@ from starlette import responses, routing
 
 from cmsfs.models import events
 from cmsfs.models import versions as shapes
-from cmsfs.service import access, fields, files, items, paging, problems, protection, store, uploads
+from cmsfs.service import (
+    access,
+    fields,
+    files,
+    indexing,
+    items,
+    paging,
+    problems,
+    protection,
+    store,
+    uploads,
+)
 from cmsfs.service.kinds import Kind
 from cmsfs.service.roles import Right
 
@@ -129,7 +140,7 @@ async def promote(call: access.Call) -> responses.Response:
         columns["content_modified_at"] = now
         row = items.touch(conn, row, by=call.caller.id, now=now, event=None, **columns)
         row = files.add_version(conn, row, by=call.caller.id, now=now, event=events.PROMOTE)
-        uploads.index_text(conn, row, head)
+        indexing.note(conn, row, head)
         return _one(read, files.find_version(read, row, None))
 
     return access.answer(await call.store.write(txn), 201)
