@@ -231,7 +231,11 @@ def _hand_over(conn: Connection, call: access.Call, row: Row, *, now: int) -> No
     if new["enterprise"] != call.caller.enterprise:
         raise problems.Refused(403, "forbidden_by_policy", "An item stays in its enterprise.")
     root = items.find(conn, new["root"])
-    items.check_free(read, root["id"], item["name"])
+    try:
+        items.check_free(read, root["id"], item["name"])
+    except problems.Refused as refused:
+        # What has the name is the other's business.
+        raise problems.Refused(refused.status, refused.code, refused.message) from None
     columns = items.place(conn, item, root, item["name"])
     items.grow(conn, item["path"], -item["size"])
     items.grow(conn, columns["path"], item["size"])

@@ -18,7 +18,18 @@ import trio
 from starlette import requests, responses, routing
 
 from cmsfs.models import events as shapes
-from cmsfs.service import access, access_rights, events_admin, events_page, fields, paging, problems, store
+from cmsfs.service import (
+    access,
+    access_rights,
+    actors,
+    events_admin,
+    events_page,
+    fields,
+    paging,
+    problems,
+    store,
+)
+from cmsfs.service.kinds import KIND_NAMES, Kind
 
 DEFAULT_LIMIT = 100
 MAX_LIMIT = 500
@@ -60,9 +71,9 @@ def record(
     if before is not None and before["path"] != row["path"]:
         told |= {one.id: one for one in access_rights.seers(read, before) if one.id not in told}
     told |= {number: access_rights.User(number) for number in besides if number not in told}
-    said = pydantic_core.to_json(details or {}).decode()
+    said = pydantic_core.to_json({**(details or {}), **actors.told()}).decode()
     for viewer in told.values():
-        source = pydantic_core.to_json(fields.Shaper(read, caller=viewer).item(row)).decode()
+        source = pydantic_core.to_json(_source(read, row, viewer)).decode()
         conn.execute(
             "INSERT INTO event (user, type, created_at, created_by, source, details)"
             " VALUES (?, ?, ?, ?, ?, ?)",
@@ -73,6 +84,23 @@ def record(
     conn.execute(
         "DELETE FROM event WHERE id < (SELECT min(id) + 10 FROM event) AND created_at < ?", (now - RETENTION,)
     )
+
+
+def _source(read: store.Read, row: Row, viewer: access_rights.User) -> dict[str, Any]:
+    """The item as somebody sees it; to who does not see it, what it is called and that it has no place."""
+    view = access_rights.View(read, viewer)
+    if view.rights(row):
+        return fields.Shaper(read, caller=viewer, view=view).item(row)
+    etag = str(row["etag"])
+    return {
+        "type": KIND_NAMES[Kind(row["kind"])],
+        "id": str(row["id"]),
+        "sequence_id": etag,
+        "etag": etag,
+        "name": row["name"],
+        "parent": None,
+        "path_collection": {"total_count": 0, "entries": []},
+    }
 
 
 async def get(call: access.Call) -> responses.Response:

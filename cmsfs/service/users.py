@@ -15,7 +15,7 @@ from typing import Any
 from starlette import datastructures, responses, routing
 
 from cmsfs.models import names, users
-from cmsfs.service import access, fields, markers, paging, problems, protection, store
+from cmsfs.service import access, events_admin, fields, markers, paging, problems, protection, store
 
 MAX_OFFSET = 10_000
 GIB = 1024**3
@@ -124,6 +124,7 @@ async def create(call: access.Call) -> responses.Response:
         _check(read, call.caller, wish)
         number = insert(conn, call.caller.enterprise, wish.name, wish.login, now=call.store.now())["id"]
         _change(conn, number, wish)
+        _log(conn, call, "NEW_USER", number)
         return _shown(call, read, access.get_user(read, call.caller, str(number)))
 
     return access.answer(await call.store.write(txn), 201)
@@ -142,6 +143,7 @@ async def update(call: access.Call) -> responses.Response:
         _check_rank(call.caller, row)
         _check(read, call.caller, wish, besides=row["id"])
         _change(conn, row["id"], wish, now=call.store.now())
+        _log(conn, call, "EDIT_USER", row["id"])
         if "enterprise" in wish.model_fields_set:
             _let_go(conn, row, now=call.store.now())
         return _shown(call, read, read("SELECT * FROM user WHERE id = ?", row["id"])[0])
@@ -164,10 +166,17 @@ async def delete(call: access.Call) -> responses.Response:
             said = "The user owns content; move it first, or use force to delete it too."
             raise problems.Refused(400, "bad_request", said)
         protection.check_owner(conn, row["id"], now=call.store.now())
+        _log(conn, call, "DELETE_USER", row["id"])
         _remove(conn, row["id"], now=call.store.now())
 
     await call.store.write(txn)
     return responses.Response(status_code=204)
+
+
+def _log(conn: Connection, call: access.Call, word: str, number: int) -> None:
+    user = fields.user_mini(conn.execute("SELECT * FROM user WHERE id = ?", (number,)).fetchone())
+    by, now = call.caller.id, call.store.now()
+    events_admin.record(conn, call.caller.enterprise, word, user, by=by, now=now)
 
 
 def insert(
