@@ -185,6 +185,25 @@ async def test_uploads_that_nobody_finished_lose_their_parts(api, service, root,
     assert service.read("SELECT count(*) AS n FROM upload_session")[0]["n"] == 0
 
 
+async def test_collaborations_end_and_say_so(api, uwe, service):
+    folder = await api.folder("folder")
+    body = {
+        "item": {"type": "folder", "id": folder["id"]},
+        "accessible_by": {"type": "user", "id": str(uwe.user)},
+        "role": "viewer",
+        "expires_at": "2100-01-01T00:00:00+00:00",
+    }
+    await api.ask("POST", "/collaborations", json=body, expect=201)
+    position = await now_at(api)
+    await sweeper.sweep(service, service.now() + DAY)
+    assert await events(api, position) == []
+    await sweeper.sweep(service, 4_102_444_800_000_000)
+    for caller in (api, uwe):
+        await caller.log_in()
+        assert await events(caller, position) == [("COLLAB_REMOVE_COLLABORATOR", "folder")]
+    await uwe.ask("GET", f"/folders/{folder['id']}", expect=404)
+
+
 async def test_dead_tokens_go(api, service):
     count = "SELECT count(*) AS n FROM token"
     for days, left in ((1.0, 1), (1.1, 0)):
