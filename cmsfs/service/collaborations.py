@@ -70,7 +70,7 @@ def _invite(conn: Connection, call: access.Call, wish: shapes.NewCollaboration) 
         now=now,
         acknowledged_at=now if at_once else None,
     )
-    _tell(conn, call, row, words.COLLAB_ADD if at_once else words.COLLAB_INVITE, now=now)
+    _tell(conn, row, words.COLLAB_ADD if at_once else words.COLLAB_INVITE, by=call.caller.id, now=now)
     return row
 
 
@@ -211,11 +211,11 @@ def _change(conn: Connection, call: access.Call, row: Row, columns: dict[str, An
     )
     row = conn.execute("SELECT * FROM collaboration WHERE id = ?", (row["id"],)).fetchone()
     if columns.get("status") == shapes.ACCEPTED:
-        _tell(conn, call, row, words.COLLAB_ADD, now=now)
+        _tell(conn, row, words.COLLAB_ADD, by=call.caller.id, now=now)
     elif columns.get("status") == shapes.REJECTED:
-        _tell(conn, call, row, words.COLLAB_REMOVE, now=now)
+        _tell(conn, row, words.COLLAB_REMOVE, by=call.caller.id, now=now)
     else:
-        _tell(conn, call, row, words.COLLAB_ROLE, now=now)
+        _tell(conn, row, words.COLLAB_ROLE, by=call.caller.id, now=now)
     return row
 
 
@@ -268,13 +268,25 @@ async def delete(call: access.Call) -> responses.Response:
             item = read("SELECT * FROM item WHERE id = ?", row["item"])[0]
             _check_hold(call, access.rights(read, call.caller, item), row)
         conn.execute("DELETE FROM collaboration WHERE id = ?", (row["id"],))
-        _tell(conn, call, row, words.COLLAB_REMOVE, now=call.store.now())
+        _tell(conn, row, words.COLLAB_REMOVE, by=call.caller.id, now=call.store.now())
 
     await call.store.write(txn)
     return responses.Response(status_code=204)
 
 
-def _tell(conn: Connection, call: access.Call, row: Row, word: str, *, now: int) -> None:
+def end_all(conn: Connection, user: int, *, by: int, now: int) -> None:
+    """End whatever a user shares with others, and others with them: they are about to go."""
+    rows = conn.execute(
+        "SELECT c.* FROM collaboration AS c JOIN item ON item.id = c.item"
+        " WHERE c.user = ?1 OR item.owner = ?1",
+        (user,),
+    ).fetchall()
+    for row in rows:
+        conn.execute("DELETE FROM collaboration WHERE id = ?", (row["id"],))
+        _tell(conn, row, words.COLLAB_REMOVE, by=by, now=now)
+
+
+def _tell(conn: Connection, row: Row, word: str, *, by: int, now: int) -> None:
     """Tell everybody who sees the item, and whom it is about."""
     item = items.find(conn, row["item"])
     user = conn.execute("SELECT * FROM user WHERE id = ?", (row["user"],)).fetchone()
@@ -285,7 +297,7 @@ def _tell(conn: Connection, call: access.Call, row: Row, word: str, *, now: int)
         "accessible_by": None if user is None else fields.user_mini(user),
     }
     besides = [] if user is None else [user["id"]]
-    events.record(conn, item, word, by=call.caller.id, now=now, details=details, besides=besides)
+    events.record(conn, item, word, by=by, now=now, details=details, besides=besides)
 
 
 def _insufficient(said: str) -> problems.Refused:

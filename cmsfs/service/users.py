@@ -15,7 +15,17 @@ from typing import Any
 from starlette import datastructures, responses, routing
 
 from cmsfs.models import names, users
-from cmsfs.service import access, events_admin, fields, markers, paging, problems, protection, store
+from cmsfs.service import (
+    access,
+    collaborations,
+    events_admin,
+    fields,
+    markers,
+    paging,
+    problems,
+    protection,
+    store,
+)
 
 MAX_OFFSET = 10_000
 GIB = 1024**3
@@ -167,6 +177,7 @@ async def delete(call: access.Call) -> responses.Response:
             raise problems.Refused(400, "bad_request", said)
         protection.check_owner(conn, row["id"], now=call.store.now())
         _log(conn, call, "DELETE_USER", row["id"])
+        collaborations.end_all(conn, row["id"], by=call.caller.id, now=call.store.now())
         _remove(conn, row["id"], now=call.store.now())
 
     await call.store.write(txn)

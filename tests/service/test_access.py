@@ -130,7 +130,11 @@ async def test_what_others_put_in_the_trash(api, uwe, people, tree):
         seen[name] = set(await listed(who, "trash"))
         assert await who.names(trash_content="trashed_only") == seen[name]
         assert await who.names("txt", trash_content="trashed_only") == seen[name]
-        assert seen[name] <= await who.names(trash_content="all_items")
+        both = await who.search(trash_content="all_items")
+        assert {one["name"] for one in both["entries"]} == seen[name] | await who.names()
+        assert both["total_count"] == len(both["entries"])
+        below = await who.names(trash_content="all_items", ancestor_folder_ids=tree["folder"]["id"])
+        assert below == seen[name] | {"deep"}
     assert seen == {"uwe": {"inside.txt"}, "api": {"inside.txt", "bottom.txt"}, "third": set()}
     deep = tree["folder"]["id"]
     assert await uwe.names(trash_content="trashed_only", ancestor_folder_ids=deep) == {"inside.txt"}
@@ -232,6 +236,7 @@ async def test_invitations_are_told(api, people, tree):
     assert event["event_type"] == "COLLAB_INVITE_COLLABORATOR"
     assert event["additional_details"]["collab_id"] == made["id"]
     assert (event["source"]["name"], event["source"]["parent"]) == ("folder", None)
+    assert event["source"].keys().isdisjoint({"owned_by", "size", "shared_link", "description"})
     await eva.ask("PUT", f"/collaborations/{made['id']}", json={"status": "accepted"})
     for who in (api, eva):
         words = [word for word, _ in await sharing.told(who, start[who.user])]

@@ -324,6 +324,17 @@ async def test_a_deleted_user_collaborates_on_nothing(api, people, tree):
     assert await of(api, tree["folder"]) == []
 
 
+async def test_what_a_deleted_user_shared_is_told_to_be_gone(api, uwe, people):
+    other = await people.add("other@example.com")
+    folder = await other.folder("theirs")
+    await sharing.share(other, folder, uwe)
+    start = await sharing.position(uwe)
+    await api.ask("DELETE", f"/users/{other.user}?force=true", expect=204)
+    [(word, source)] = await sharing.told(uwe, start)
+    assert (word, source["id"], source["parent"]) == ("COLLAB_REMOVE_COLLABORATOR", folder["id"], None)
+    await uwe.ask("GET", f"/folders/{folder['id']}", expect=404)
+
+
 async def test_pages(api, tree):
     for number in range(5):
         await sharing.share(api, tree["folder"], f"u{number}@elsewhere.example")
