@@ -1,8 +1,8 @@
 """What time does by itself: trash is emptied, retained content disposed of, and what has an end ends.
 
-`serve` runs `run` beside the application.  Each pass works in small transactions, so that nobody waits long
-for the writer, and judges everything once more inside them.  A pass that is cut off is gone on with by the
-next one, in this process or another: nothing is remembered but in the data.
+Whoever runs the application runs `run` beside it.  Each pass works in small transactions, so that nobody
+waits long for the writer, and judges everything once more inside them.  A pass that is cut off is gone on
+with by the next one, in this process or another: nothing is remembered but in the data.
 
 Rule: what a hold or a retention protects stays, however late it is (`protection.py` decides).
 """
@@ -27,6 +27,8 @@ DISPOSE_EVERY_SECONDS = 3600
 
 # Rows in one transaction.
 BATCH = 100
+# What is to be disposed of, at a time: an enterprise may have millions of it.
+PAGE = 10_000
 
 _DUE_TRASH = "SELECT id FROM item WHERE purge_at <= ? ORDER BY purge_at, id"
 _DUE_LINKS = "SELECT id FROM item WHERE link IS NOT NULL AND json_extract(link_terms, '$.ends') <= ?"
@@ -137,11 +139,18 @@ def _drop_version(conn: Connection, number: int, now: int) -> bool:
 
 async def _dispose(opened: store.Store, now: int) -> None:
     """Remove what was retained for so long and is now to go."""
-    found = await opened.query(lambda read: protection.disposable(read, now=now))
-    await _each_of(opened, [row["id"] for row in found if row["id"] != row["current"]], now, _drop_version)
-    # A file goes with its last word, and all that it ever was with it.
-    files = [row["file"] for row in found if row["id"] == row["current"]]
-    await _each_of(opened, files, now, _dispose_file)
+    after = 0
+    while True:
+        find = partial(protection.disposable, now=now, after=after, limit=PAGE)
+        if not (found := await opened.query(find)):
+            break
+        await _each_of(
+            opened, [row["id"] for row in found if row["id"] != row["current"]], now, _drop_version
+        )
+        # A file goes with its last word, and all that it ever was with it.
+        files = [row["file"] for row in found if row["id"] == row["current"]]
+        await _each_of(opened, files, now, _dispose_file)
+        after = found[-1]["id"]
 
 
 async def _each_of(

@@ -33,7 +33,8 @@ async def policy(api, action="permanently_delete", days=10, target=None):
 
 
 async def hold(api, kind, wire_id):
-    made = await api.ask("POST", "/legal_hold_policies", json={"policy_name": "hold"}, expect=201)
+    body = {"policy_name": f"hold {wire_id}"}
+    made = await api.ask("POST", "/legal_hold_policies", json=body, expect=201)
     body = {"policy_id": made["id"], "assign_to": {"type": kind, "id": wire_id}}
     await api.ask("POST", "/legal_hold_policy_assignments", json=body, expect=201)
 
@@ -122,6 +123,18 @@ async def test_what_was_retained_to_be_deleted_goes_and_the_rest_stays(api, late
     assert (await api.ask("GET", f"/files/{left['id']}"))["id"] == left["id"]
     assert await events(api, position) == [("ITEM_TRASH", "gone.txt")]
     assert (await api.ask("GET", f"/folders/{going['id']}?fields=size"))["size"] == 0
+
+
+async def test_much_is_disposed_of_page_by_page_past_what_is_held(api, later, monkeypatch):
+    monkeypatch.setattr(sweeper, "PAGE", 2)
+    folder = await api.folder("folder")
+    await policy(api, "permanently_delete", 10, folder["id"])
+    files = [await api.upload(f"{number}", b"x", folder["id"]) for number in range(9)]
+    for file in files[:3]:
+        await hold(api, "file", file["id"])
+    await later(11)
+    left = (await api.ask("GET", f"/folders/{folder['id']}/items"))["entries"]
+    assert [one["name"] for one in left] == ["0", "1", "2"]
 
 
 async def test_a_disposition_waits_for_holds_and_for_the_longest_retention(api, later):
