@@ -15,7 +15,7 @@ from pathlib import Path
 from sqlite3 import Connection, Row
 from typing import TypeVar
 
-from cmsfs.service import clients, demo, events, files, items, scopes, store, uploads
+from cmsfs.service import clients, demo, events, files, indexing, items, scopes, store
 from cmsfs.service.kinds import Kind
 
 RARE, COMMON = "zanzibar", "report"
@@ -105,7 +105,7 @@ class _Tree:
         row = self._insert(conn, self._folders[path], new)
         row = files.add_version(conn, row, by=self._owner["id"], now=row["created_at"], event=None)
         if number % 10 == 5:
-            uploads.index_text(conn, row, _TEXT)
+            indexing.note(conn, row, _TEXT)
         if number % 1000 == 3:
             events.record(conn, row, "ITEM_UPLOAD", by=self._owner["id"], now=row["created_at"])
 
