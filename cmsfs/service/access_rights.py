@@ -140,6 +140,13 @@ class View:
                     found |= Right.EDIT
         return found
 
+    def sees_all_above(self, row: Row) -> bool:
+        """Whether every folder above an item is the viewer's own and shown."""
+        viewer = self._viewer
+        return viewer is None or (
+            row["owner"] == viewer.id and viewer.bound is None and viewer.shared is None
+        )
+
     def folders_above(self, row: Row) -> list[int | None]:
         """The folders above an item that the viewer sees, from the top; None is the viewer's own root."""
         above = line(row)[:-1]

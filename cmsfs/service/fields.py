@@ -171,6 +171,8 @@ class Shaper:
             # Where it was, for who may restore it.
             folder = self._folders.get(row["parent"])
             return None if folder is None else folder_mini(folder)
+        if self._view.sees_all_above(row):
+            return self._mini_of(row["parent"])
         above = self._view.folders_above(row)
         return self._mini_of(above[-1]) if above else None
 
