@@ -29,6 +29,7 @@ from cmsfs.service import (
     retention,
     retention_assignments,
     search,
+    search_memo,
     shared_items,
     thumbnails,
     tokens,
@@ -89,6 +90,7 @@ class Service:
         self.store = store
         self._public = None if public_url is None else urlsplit(public_url)
         self._rates = rates
+        self.searches = search_memo.Memo(store)
         # What an assertion may be meant for.  The address that a request names is no proof: whoever got hold
         # of an assertion for another service would name that one's.
         self.token_urls = frozenset(
@@ -131,8 +133,8 @@ def build(
 ) -> types.ASGIApp:
     """The ASGI application on a store.
 
-    `url` is where clients find it, if they do; `public_url` where they find it behind a proxy.  `rates` are the
-    limits of users; None is no limits.
+    `url` is where clients find it, if they do; `public_url` where they find it behind a proxy.  `rates` are
+    the limits of users; None is no limits.
     """
     return problems.Edge(Service(store, url, public_url=public_url, rates=rates))
 

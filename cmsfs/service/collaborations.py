@@ -55,7 +55,7 @@ def _invite(conn: Connection, call: access.Call, wish: shapes.NewCollaboration) 
     _make_room(conn, item, user, email, now=now)
     owner = read("SELECT * FROM user WHERE id = ?", item["owner"])[0]
     at_once = user is not None and user["enterprise"] == owner["enterprise"]
-    row = _insert(
+    row = insert(
         conn,
         item,
         role=wish.role,
@@ -74,7 +74,8 @@ def _invite(conn: Connection, call: access.Call, wish: shapes.NewCollaboration) 
     return row
 
 
-def _insert(conn: Connection, item: Row, **values: Any) -> Row:
+def insert(conn: Connection, item: Row, **values: Any) -> Row:
+    """Write a collaboration down; nobody is told of it."""
     number = conn.execute(_INSERT, values | {"item": item["id"]}).lastrowid
     row: Row = conn.execute("SELECT * FROM collaboration WHERE id = ?", (number,)).fetchone()
     return row
@@ -241,7 +242,7 @@ def _hand_over(conn: Connection, call: access.Call, row: Row, *, now: int) -> No
     items.grow(conn, columns["path"], item["size"])
     ownership.hand_over(conn, item, new["id"], path=columns["path"], now=now)
     kind = Kind(item["kind"])
-    _insert(
+    insert(
         conn,
         item,
         role=roles.CO_OWNER if roles.CO_OWNER in roles.offered(kind, roles.ALL) else "editor",

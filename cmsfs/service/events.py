@@ -110,7 +110,7 @@ async def get(call: access.Call) -> responses.Response:
         raise problems.invalid("stream_type", f"must be one of {', '.join(_STREAMS)}")
     if stream in events_admin.STREAMS:
         return await events_admin.get(call, stream)
-    await _expire(call.store)
+    await expire(call.store, call.store.now())
     limit = min(paging.read_number(params, "limit", DEFAULT_LIMIT), MAX_LIMIT)
     after = events_page.position(call)
 
@@ -135,9 +135,8 @@ async def get(call: access.Call) -> responses.Response:
     return access.answer(await call.store.query(lambda read: events_page.in_one_snapshot(read, run)))
 
 
-async def _expire(opened: store.Store) -> None:
+async def expire(opened: store.Store, now: int) -> None:
     """End the collaborations whose time is over, so that the streams tell of it."""
-    now = opened.now()
     if opened.read(_EXPIRED, now):
         await opened.write(lambda conn: _end(conn, now))
 
@@ -182,7 +181,7 @@ async def wait(call: access.Call) -> responses.Response:
 async def _hold(call: access.Call, after: int) -> str:
     with trio.move_on_after(HOLD_SECONDS):
         while True:
-            await _expire(call.store)
+            await expire(call.store, call.store.now())
             # Taken before looking: a write after the look sets this one.
             written = call.store.written
             if call.store.read(_NEWEST, call.caller.id)[0]["top"] > after:

@@ -12,6 +12,7 @@ import json
 import time
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from sqlite3 import Row
 from typing import Any
 
@@ -30,7 +31,14 @@ TRASH = {"type": "folder", "id": names.TRASH_ID, "sequence_id": None, "etag": No
 
 def moment(micros: int) -> str:
     """A stored moment on the wire, exactly."""
-    return (EPOCH + timedelta(microseconds=micros)).isoformat()
+    # The items of a page share most of their seconds.
+    seconds, rest = divmod(micros, 1_000_000)
+    return f"{_second(seconds)}.{rest:06}+00:00" if rest else f"{_second(seconds)}+00:00"
+
+
+@lru_cache(maxsize=4096)
+def _second(seconds: int) -> str:
+    return (EPOCH + timedelta(seconds=seconds)).isoformat()[:19]
 
 
 def micros(when: datetime) -> int:
@@ -68,6 +76,9 @@ class Shaper:
         self._mini = mini
         self._caller = caller
         self._view = access_rights.View(read, caller) if view is None else view
+        # Many items have the same owner and the same parent.
+        self._user_minis: dict[int, dict[str, Any]] = {}
+        self._folder_minis: dict[int, dict[str, Any]] = {}
         self._users: dict[int, Row] = {}
         self._folders: dict[int, Row] = {}
         self._instances: dict[int, list[Row]] = {}
@@ -81,7 +92,7 @@ class Shaper:
     def items(self, rows: Sequence[Row]) -> list[dict[str, Any]]:
         wanted = {kind: self._wanted(kind) for kind in Kind}
         self._look_up(rows, set().union(*wanted.values()))
-        return [self._one(row, wanted[Kind(row["kind"])]) for row in rows]
+        return [self._one(row, wanted[row["kind"]]) for row in rows]
 
     def _wanted(self, kind: Kind) -> list[str]:
         known = _FIELDS[kind]
@@ -93,7 +104,7 @@ class Shaper:
         return _MINI[kind] if self._mini else [*_MINI[kind], *_STANDARD[kind]]
 
     def _one(self, row: Row, wanted: list[str]) -> dict[str, Any]:
-        kind = Kind(row["kind"])
+        kind = row["kind"]
         found: dict[str, Any] = {"type": KIND_NAMES[kind]}
         makers = _FIELDS[kind]
         for name in wanted:
@@ -101,18 +112,20 @@ class Shaper:
         return found
 
     def _look_up(self, rows: Sequence[Row], wanted: set[str]) -> None:
-        users, folders = set(), set()
+        users: set[int] = set()
+        folders: set[int] = set()
+        of_users = bool(wanted & _OF_USERS)
         if wanted & {"path_collection", "parent", "permissions", "allowed_invitee_roles"}:
             self._view.look_up(rows)
         for row in rows:
-            if wanted & _OF_USERS:
-                users |= {row["created_by"], row["modified_by"], row["owner"]}
-            if "lock" in wanted and (lock := locks.find(row, _now())) is not None:
-                users.add(lock["by"])
-            if wanted & {"path_collection", "parent"}:
-                folders |= set(path_ids(row["path"]))
-                if row["parent"] is not None:
-                    folders.add(row["parent"])
+            if of_users:
+                users.update((row["created_by"], row["modified_by"], row["owner"]))
+            if "lock" in wanted and row["lock"] is not None:
+                users.add(json.loads(row["lock"])["by"])
+        if wanted & {"path_collection", "parent"}:
+            for path in {row["path"] for row in rows}:
+                folders.update(path_ids(path))
+            folders |= {row["parent"] for row in rows if row["parent"] is not None}
         if wanted & {"metadata", "classification"}:
             self._instances = metadata_query.attached(self._read, rows)
         if "has_collaborations" in wanted:
@@ -134,10 +147,12 @@ class Shaper:
 
     def user(self, number: int) -> dict[str, Any] | None:
         row = self._users.get(number)
-        return None if row is None else user_mini(row)
+        if row is not None and number not in self._user_minis:
+            self._user_minis[number] = user_mini(row)
+        return self._user_minis.get(number)
 
     def lock(self, row: Row) -> dict[str, Any] | None:
-        found = locks.find(row, _now())
+        found = None if row["lock"] is None else locks.find(row, _now())
         if found is None:
             return None
         ends = found["expires_at"]
@@ -156,6 +171,8 @@ class Shaper:
             # Where it was, for who may restore it.
             folder = self._folders.get(row["parent"])
             return None if folder is None else folder_mini(folder)
+        if self._view.sees_all_above(row):
+            return self._mini_of(row["parent"])
         above = self._view.folders_above(row)
         return self._mini_of(above[-1]) if above else None
 
@@ -163,7 +180,9 @@ class Shaper:
         if number is None:
             return ROOT
         folder = self._folders.get(number)
-        return None if folder is None else folder_mini(folder)
+        if folder is not None and number not in self._folder_minis:
+            self._folder_minis[number] = folder_mini(folder)
+        return self._folder_minis.get(number)
 
     def permissions(self, row: Row) -> dict[str, bool]:
         return roles.permissions(Kind(row["kind"]), self._view.rights(row))
@@ -285,7 +304,7 @@ _STORED: dict[str, Maker] = _ITEM | {
     "size": _column("size"),
     "content_created_at": _moment("content_created_at"),
     "content_modified_at": _moment("content_modified_at"),
-    "tags": lambda row, _: json.loads(row["tags"]),
+    "tags": lambda row, _: [] if row["tags"] == "[]" else json.loads(row["tags"]),
     "metadata": lambda row, shaper: shaper.metadata(row),
     "classification": lambda row, shaper: shaper.classification(row),
     "watermark_info": _constant(
