@@ -12,6 +12,8 @@ from starlette import routing, types
 
 from cmsfs.service import (
     authorize,
+    comments,
+    embed_links,
     events,
     exemptions,
     files,
@@ -33,6 +35,7 @@ from cmsfs.service import (
     uploads,
     users,
     versions,
+    watermarks,
     web_links,
 )
 from cmsfs.service.store import Store
@@ -46,6 +49,8 @@ API = [
     *files.routes,
     *internal_files.routes,
     *thumbnails.routes,
+    *watermarks.routes,
+    *comments.routes,
     *versions.routes,
     *folders.routes,
     *web_links.routes,
@@ -84,6 +89,7 @@ class Service:
                 *OAUTH,
                 *shared_items.public_routes,
                 *thumbnails.public_routes,
+                *embed_links.public_routes,
                 routing.Mount("/2.0", _router(API)),
                 routing.Mount("/api/2.0", _router(API)),
                 routing.Mount("/api", _router(OAUTH)),

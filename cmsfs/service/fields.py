@@ -15,7 +15,7 @@ from sqlite3 import Row
 from typing import Any
 
 from cmsfs.models import base, names
-from cmsfs.service import locks, metadata_query, protection, shared_links
+from cmsfs.service import locks, metadata_query, protection, traits
 from cmsfs.service.kinds import KIND_NAMES, Kind, Status
 from cmsfs.service.store import Read
 
@@ -66,6 +66,7 @@ class Shaper:
         self._folders: dict[int, Row] = {}
         self._instances: dict[int, list[Row]] = {}
         self._ends: dict[int, int] = {}
+        self.traits = traits.Traits()
 
     def item(self, row: Row) -> dict[str, Any]:
         return self.items([row])[0]
@@ -105,6 +106,7 @@ class Shaper:
                 folders.add(row["parent"])
         if wanted & {"metadata", "classification"}:
             self._instances = metadata_query.attached(self._read, rows)
+        self.traits.look_up(self._read, rows, wanted)
         if "disposition_at" in wanted:
             self._ends = protection.ends(self._read, [row for row in rows if row["kind"] == Kind.FILE])
         self._users = self._by_id("SELECT * FROM user WHERE id IN (SELECT value FROM json_each(?))", users)
@@ -246,7 +248,7 @@ _ITEM: dict[str, Maker] = {
     "created_by": _user("created_by"),
     "modified_by": _user("modified_by"),
     "owned_by": _user("owner"),
-    "shared_link": lambda row, _: shared_links.shape(row),
+    "shared_link": lambda row, shaper: shaper.traits.shared_link(row),
     "parent": lambda row, shaper: shaper.parent(row),
     "item_status": lambda row, _: "trashed" if row["status"] == Status.TRASHED else "active",
 }
@@ -257,13 +259,9 @@ _STORED: dict[str, Maker] = _ITEM | {
     "tags": lambda row, _: json.loads(row["tags"]),
     "metadata": lambda row, shaper: shaper.metadata(row),
     "classification": lambda row, shaper: shaper.classification(row),
-    "watermark_info": _constant(
-        lambda: dict.fromkeys(
-            ("is_watermarked", "is_watermark_inherited", "is_watermarked_by_access_policy"), False
-        )
-    ),
+    "watermark_info": lambda row, shaper: shaper.traits.watermark(row),
     "allowed_invitee_roles": _constant(lambda: _ROLES),
-    "is_accessible_via_shared_link": _constant(lambda: False),
+    "is_accessible_via_shared_link": lambda row, shaper: shaper.traits.is_linked(row),
     "is_externally_owned": _constant(lambda: False),
     "has_collaborations": _constant(lambda: False),
     "is_associated_with_app_item": _constant(lambda: False),
@@ -278,14 +276,16 @@ _FIELDS: dict[Kind, dict[str, Maker]] = {
             "sha1": row["sha1"],
         },
         "version_number": lambda row, _: str(row["version_number"]),
-        "comment_count": _constant(lambda: 0),
+        "comment_count": lambda row, shaper: shaper.traits.comments(row),
         "permissions": _permissions(*_FILE_MAY),
         "lock": lambda row, shaper: shaper.lock(row),
         "extension": _column("extension"),
-        "is_package": _constant(lambda: False),
+        "is_package": lambda row, _: traits.is_package(row),
         "expires_at": _constant(lambda: None),
         "disposition_at": lambda row, shaper: shaper.disposition(row),
+        # Put in by representations.py and embed_links.py, which need the request.
         "representations": _constant(lambda: {"entries": []}),
+        "expiring_embed_link": _constant(lambda: None),
         "uploader_display_name": lambda row, shaper: (shaper.user(row["created_by"]) or {}).get("name"),
         "shared_link_permission_options": _constant(lambda: ["can_preview", "can_download", "can_edit"]),
     },
@@ -293,7 +293,7 @@ _FIELDS: dict[Kind, dict[str, Maker]] = {
     | {
         "permissions": _permissions(*_ALL_MAY, "can_upload", "can_apply_watermark"),
         "folder_upload_email": _constant(lambda: None),
-        "sync_state": _constant(lambda: "not_synced"),
+        "sync_state": lambda row, shaper: shaper.traits.sync_state(row),
         "can_non_owners_invite": _constant(lambda: True),
         "can_non_owners_view_collaborators": _constant(lambda: True),
         "is_collaboration_restricted_to_enterprise": _constant(lambda: False),

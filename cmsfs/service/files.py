@@ -22,9 +22,11 @@ from cmsfs.models import items as shapes
 from cmsfs.service import (
     access,
     blobs,
+    embed_links,
     fields,
     indexing,
     items,
+    link_uses,
     metadata,
     problems,
     representations,
@@ -43,6 +45,7 @@ async def get(call: access.Call) -> responses.Response:
         return responses.Response(status_code=304)
     file = fields.Shaper(call.store.read, call.fields, top=call.caller.top).item(row)
     await representations.add(call, [file])
+    await embed_links.add(call, row, file)
     return access.answer(file)
 
 
@@ -137,6 +140,7 @@ async def content(call: access.Call) -> responses.Response:
     row = access.get_item(call.store.read, call.caller, Kind.FILE, call.id)
     access.check_download(call, row)
     version = find_version(call.store.read, row, call.request.query_params.get("version") or None)
+    await link_uses.count_download(call.store, call.request, call.caller.top)
     return send(call.store, call.request, row, version)
 
 

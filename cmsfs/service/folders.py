@@ -13,7 +13,18 @@ from starlette import responses, routing
 
 from cmsfs.models import events
 from cmsfs.models import items as shapes
-from cmsfs.service import access, fields, files, items, paging, problems, representations, store, trash
+from cmsfs.service import (
+    access,
+    fields,
+    files,
+    items,
+    paging,
+    problems,
+    representations,
+    store,
+    traits,
+    trash,
+)
 from cmsfs.service import events as recorder
 from cmsfs.service.kinds import Kind
 
@@ -74,6 +85,7 @@ async def create(call: access.Call) -> responses.Response:
         items.check_free(read, parent["id"], wish.name, as_list=True)
         new = items.New(Kind.FOLDER, wish.name)
         row = items.insert(conn, parent, new, by=call.caller.id, now=call.store.now())
+        traits.set_sync_state(conn, row, wish.sync_state)
         folder = fields.Shaper(read, call.fields).item(row)
         if call.fields is None:
             page = paging.read_page(call.request.query_params)

@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 from starlette import responses, routing
 
-from cmsfs.service import access, files, problems, representations
+from cmsfs.service import access, files, link_uses, problems, representations
 from cmsfs.service.kinds import Kind
 from cmsfs.service.renditions import PICTURES, TEXT
 
@@ -45,6 +45,7 @@ async def content(call: access.Call) -> responses.Response:
         return responses.Response(
             status_code=202, headers={"Retry-After": str(representations.RETRY_SECONDS)}
         )
+    await link_uses.count_preview(call)
     headers = {"X-Content-Type-Options": "nosniff", "Content-Security-Policy": "sandbox; default-src 'none'"}
     if (shown := params.get("set_content_disposition_type")) in ("inline", "attachment"):
         filename = params.get("set_content_disposition_filename") or f"{row['name']}.{extension}"

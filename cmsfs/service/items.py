@@ -14,7 +14,7 @@ from typing import Any
 from cmsfs.models import events as words
 from cmsfs.models import items as shapes
 from cmsfs.models import names
-from cmsfs.service import access, events, fields, locks, problems, protection, shared_links, store
+from cmsfs.service import access, events, fields, locks, problems, protection, shared_links, store, traits
 from cmsfs.service.kinds import Kind, Status
 
 # Deep enough for every tree of people; a path of ids stays within a few kilobytes.
@@ -222,7 +222,7 @@ def apply(
         made, event = shared_links.columns(call, row, wish.shared_link)
         columns |= made
     columns = _changed(row, columns | more)
-    if columns:
+    if traits.set_sync_state(conn, row, wish.sync_state) or columns:
         row = touch(
             conn, row, by=call.caller.id, now=call.store.now(), event=_word(columns, event), **columns
         )
