@@ -91,6 +91,7 @@ def duplicate(
     new = items.New(
         *(Kind.FILE, name, version["size"], version["sha1"]),
         description=row["description"],
+        tags=row["tags"],
         content_created_at=row["content_created_at"],
         content_modified_at=row["content_modified_at"],
     )

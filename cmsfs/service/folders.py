@@ -18,6 +18,7 @@ from cmsfs.service import (
     fields,
     files,
     items,
+    metadata,
     paging,
     problems,
     representations,
@@ -150,8 +151,9 @@ def _copy_tree(conn: Connection, call: access.Call, row: Row, parent: Row, name:
         "SELECT * FROM item WHERE path >= ? AND path < ? AND status = 0 ORDER BY length(path), id",
         *items.below(row),
     )
-    new = items.New(Kind.FOLDER, name, description=row["description"])
+    new = items.New(Kind.FOLDER, name, description=row["description"], tags=row["tags"])
     top = items.insert(conn, parent, new, by=by, now=now, event=None)
+    metadata.copy(conn, row["id"], top["id"])
     made = {row["id"]: top}
     for one in below:
         above = made[one["parent"]]
@@ -160,8 +162,14 @@ def _copy_tree(conn: Connection, call: access.Call, row: Row, parent: Row, name:
             version = files.find_version(read, one, None)
             files.duplicate(conn, one, version, above, one["name"], by=by, now=now, event=None)
             continue
-        new = items.New(Kind(one["kind"]), one["name"], url=one["url"], description=one["description"])
+        new = items.New(
+            *(Kind(one["kind"]), one["name"]),
+            url=one["url"],
+            description=one["description"],
+            tags=one["tags"],
+        )
         made[one["id"]] = items.insert(conn, above, new, by=by, now=now, event=None)
+        metadata.copy(conn, one["id"], made[one["id"]]["id"])
     top = items.find(conn, top["id"])
     # One event: whoever follows the stream lists what is below.
     recorder.record(conn, top, events.COPY, by=by, now=now)

@@ -22,9 +22,9 @@ MAX_DEPTH = 500
 
 _INSERT = """
   INSERT INTO item (kind, owner, parent, path, name, name_key, extension, created_at, modified_at,
-    content_created_at, content_modified_at, created_by, modified_by, size, sha1, url, description)
+    content_created_at, content_modified_at, created_by, modified_by, size, sha1, url, description, tags)
   VALUES (:kind, :owner, :parent, :path, :name, :name_key, :extension, :now, :now,
-    :content_created_at, :content_modified_at, :by, :by, :size, :sha1, :url, :description)
+    :content_created_at, :content_modified_at, :by, :by, :size, :sha1, :url, :description, :tags)
 """
 
 
@@ -38,6 +38,7 @@ class New:
     sha1: str | None = None
     url: str | None = None
     description: str = ""
+    tags: str = "[]"  # as in the row
     content_created_at: int | None = None
     content_modified_at: int | None = None
 
@@ -114,6 +115,7 @@ def insert(
             "sha1": new.sha1,
             "url": new.url,
             "description": new.description,
+            "tags": new.tags,
         },
     )
     assert cursor.lastrowid is not None
