@@ -1,17 +1,20 @@
 """Documents are found by their words once the worker has read them, and nothing is left of it."""
 
+import itertools
 import logging
 import os
 import signal
 import subprocess
 import sys
+import zlib
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 import trio
 import trio.testing
 
-from cmsfs.service import indexing, renditions, store, workshop
+from cmsfs.service import indexing, renditions, serve, store, worker, workshop
 from tests.service import documents
 
 
@@ -259,6 +262,139 @@ async def test_a_worker_that_dies_of_its_job_is_replaced(tmp_path, monkeypatch):
         monkeypatch.undo()
         await shop.do(job(good, target))
         assert shop.pid not in (None, first)
+
+
+LAUGHS = "".join(f'<!ENTITY {b} "{f"&{a};" * 10}">' for a, b in itertools.pairwise("abcdefghij"))
+
+
+def _glyphs(number: int) -> bytes:
+    """A small PDF whose page says `x` so many times."""
+    text = documents.pdf("heron")
+    stream = zlib.compress(b"BT /F1 1 Tf " + b"(x) Tj " * number + b"ET", 9)
+    start, end = text.index(b"<< /Length"), text.index(b"endstream")
+    head = b"<< /Filter /FlateDecode /Length %d >>\nstream\n" % len(stream)
+    return text[:start] + head + stream + b"\n" + text[end:]
+
+
+@pytest.mark.parametrize(
+    "hostile",
+    [
+        pytest.param(lambda folder: documents.sparse(folder), id="a sheet of 17 thousand million cells"),
+        pytest.param(
+            lambda folder: documents.docx("&j;", dtd=f'<!DOCTYPE x [<!ENTITY a "ha">{LAUGHS}]>'),
+            id="a thousand million laughs",
+        ),
+        pytest.param(
+            lambda folder: documents.zipped(
+                {
+                    "mimetype": "application/vnd.oasis.opendocument.text",
+                    "META-INF/manifest.xml": "<a/>",
+                    "content.xml": "<a>" * 200_000 + "</a>" * 200_000,
+                }
+            ),
+            id="elements in elements",
+        ),
+        pytest.param(lambda folder: documents.pdf("x").replace(b"/Kids [4 ", b"/Kids [2 "), id="a circle"),
+        pytest.param(
+            lambda folder: _glyphs(3_000_000), id="a page of millions of glyphs", marks=pytest.mark.long
+        ),
+    ],
+)
+async def test_a_hostile_document_costs_no_more_than_a_worker(tmp_path, hostile):
+    bad, good = tmp_path / "bad", tmp_path / "good"
+    bad.write_bytes(hostile(tmp_path))
+    good.write_bytes(documents.pdf("heron"))
+    assert bad.stat().st_size < 100_000
+    async with workshop.open_workshop() as shop:
+        with trio.fail_after(worker.JOB_SECONDS + 10):
+            with suppress(workshop.Failed):
+                await shop.do(job(bad, tmp_path / "made"))
+                assert (tmp_path / "made").stat().st_size < 100
+            await shop.do(job(good, tmp_path / "made"))
+        assert (tmp_path / "made").read_text() == "heron"
+
+
+async def test_a_document_without_an_end_is_given_up_by_the_worker_itself(tmp_path, monkeypatch):
+    """Whatever it is doing, a system call or a library's C."""
+    endless = tmp_path / "endless"
+    os.mkfifo(endless)
+    program = "from cmsfs.service import worker; worker.JOB_SECONDS = 1; worker.main()"  # the real one has 30
+    async with workshop.open_workshop() as shop:
+        monkeypatch.setattr(workshop, "COMMAND", [sys.executable, "-P", "-c", program])
+        with trio.fail_after(10), pytest.raises(workshop.Failed, match=f"signal {int(signal.SIGALRM)}"):
+            await shop.do(job(endless, tmp_path / "made"))
+
+
+async def test_nobody_waits_for_a_document_that_is_being_read(api, service, nursery):
+    file = await api.upload("a.pdf", documents.pdf("heron"))
+    blob = service.blobs.path(file["sha1"])
+    blob.unlink()
+    os.mkfifo(blob)  # reading it ends never
+    nursery.start_soon(indexing.run, service)
+    await trio.testing.wait_all_tasks_blocked(0.2)
+    with trio.fail_after(5):
+        await api.upload("b.txt", b"an egret")
+        assert await content(api, "egret") == {"b.txt"}
+        await api.upload("c.pdf", documents.pdf("egret"))
+    assert len(service.read("SELECT * FROM unindexed")) == 2
+
+
+async def test_a_served_service_reads_documents_and_leaves_no_worker(root, fill, as_user, monkeypatch):
+    started = []
+    start = workshop.Workshop._start
+
+    async def noted(self):
+        process = await start(self)
+        started.append(process.pid)
+        return process
+
+    monkeypatch.setattr(workshop.Workshop, "_start", noted)
+    async with store.open_store(root) as opened, trio.open_nursery() as nursery:
+        await fill(opened)
+        await nursery.start(lambda task_status: serve.serve(opened, port=0, task_status=task_status))
+        api = await as_user(opened, "uwe@example.com")
+        await api.upload("a.pdf", documents.pdf("heron"))
+        await all_indexed(opened)
+        assert await content(api, "heron") == {"a.pdf"}
+        assert [is_alive(pid) for pid in started] == [True]
+        nursery.cancel_scope.cancel()
+    assert [is_alive(pid) for pid in started] == [False]
+
+
+async def test_a_worker_without_work_is_ended(api, service, nursery, monkeypatch):
+    monkeypatch.setattr(indexing, "POLL_SECONDS", 0.3)
+    rested = trio.Event()
+    rest = workshop.Workshop.rest
+
+    async def noted(self):
+        if self.pid is not None:
+            rested.set()
+        await rest(self)
+
+    monkeypatch.setattr(workshop.Workshop, "rest", noted)
+    await api.upload("a.pdf", documents.pdf("heron"))
+    nursery.start_soon(indexing.run, service)
+    with trio.fail_after(10):
+        await rested.wait()
+    assert await content(api, "heron") == {"a.pdf"}
+
+
+async def test_a_failure_of_ours_is_logged_and_not_the_end(api, service, nursery, expect_log, monkeypatch):
+    expect_log("the indexing failed")
+    monkeypatch.setattr(indexing, "_RETRY_SECONDS", 0.01)
+    do = workshop.Workshop.do
+    failures = [OSError("no space")]
+
+    async def sometimes(self, job):
+        if failures:
+            raise failures.pop()
+        await do(self, job)
+
+    monkeypatch.setattr(workshop.Workshop, "do", sometimes)
+    await api.upload("a.pdf", documents.pdf("heron"))
+    nursery.start_soon(indexing.run, service)
+    await all_indexed(service)
+    assert await content(api, "heron") == {"a.pdf"}
 
 
 async def test_a_worker_has_limits(tmp_path):
