@@ -2,8 +2,8 @@
 
 Search finds files by them (a trigger keeps the index), and a file counts them.
 
-Rule: whoever may look into a file may read and write comments of it; only who wrote one changes it, and only
-that one or the file's owner takes it back.
+Rule: whoever may look into a file reads its comments, and whose role allows it writes some; only who wrote
+one changes it, and only that one or the file's owner takes it back.
 """
 
 from sqlite3 import Connection, Row
@@ -15,6 +15,7 @@ from cmsfs.models import comments
 from cmsfs.models import events as words
 from cmsfs.service import access, events, fields, paging, problems, store
 from cmsfs.service.kinds import Kind
+from cmsfs.service.roles import Right
 
 _SELECT = """
   SELECT comment.*, user.id AS user, user.name, user.login
@@ -44,9 +45,7 @@ def _shape(row: Row) -> dict[str, Any]:
 
 
 def _file(read: store.Read, call: access.Call, wire_id: str) -> Row:
-    row = access.get_item(read, call.caller, Kind.FILE, wire_id)
-    access.check_preview(call, row)
-    return row
+    return access.get_item(read, call.caller, Kind.FILE, wire_id, needed=Right.PREVIEW)
 
 
 def _find(read: store.Read, call: access.Call, wire_id: str) -> tuple[Row, Row]:
@@ -75,6 +74,7 @@ async def create(call: access.Call) -> responses.Response:
             reply = replied["id"]
         else:
             file, reply = _file(read, call, wish.item.id), None
+        access.require(read, call.caller, file, Right.COMMENT)
         now = call.store.now()
         made = conn.execute(
             "INSERT INTO comment (item, reply_to, message, created_by, created_at, modified_at)"
@@ -132,8 +132,9 @@ async def delete(call: access.Call) -> responses.Response:
     """With the replies to it."""
 
     def txn(conn: Connection) -> None:
-        row, file = _find(store.reader(conn), call, call.id)
-        if call.caller.id not in (row["created_by"], file["owner"]):
+        read = store.reader(conn)
+        row, file = _find(read, call, call.id)
+        if call.caller.id != row["created_by"] and Right.OWN not in access.rights(read, call.caller, file):
             raise problems.Refused(403, "forbidden", "Somebody else wrote this comment.")
         conn.execute("DELETE FROM comment WHERE id = ?", (row["id"],))
         events.record(conn, file, words.UNCOMMENT, by=call.caller.id, now=call.store.now())

@@ -8,7 +8,6 @@ Rule: the link lives no longer than the token it was asked for with, and dies wi
 """
 
 import base64
-import dataclasses
 import hashlib
 from html import escape
 from sqlite3 import Connection, Row
@@ -19,6 +18,7 @@ from starlette import requests, responses, routing
 
 from cmsfs.service import access, issuing, problems, renditions, representations, store
 from cmsfs.service.kinds import Kind
+from cmsfs.service.roles import Right
 
 SCOPE = "item_preview"
 
@@ -39,13 +39,10 @@ async def add(call: access.Call, row: Row, shaped: dict[str, Any]) -> None:
     if "expiring_embed_link" not in (call.fields or ()):
         return
     shaped["expiring_embed_link"] = None
-    # What a shared link in the request shows ends with the request.
-    alone = dataclasses.replace(call.caller, shared=None)
-    if (
-        SCOPE not in call.caller.scopes
-        or access.find_item(call.store.read, alone, Kind.FILE, call.id) is None
-    ):
+    rights = access.rights(call.store.read, call.caller, row)
+    if SCOPE not in call.caller.scopes or Right.PREVIEW not in rights:
         return
+    shared = call.caller.shared
     secret = call.request.headers["authorization"].partition(" ")[2].strip()
     source = call.store.read("SELECT * FROM token WHERE hash = ?", access.hashed(secret))[0]
 
@@ -57,6 +54,7 @@ async def add(call: access.Call, row: Row, shaped: dict[str, Any]) -> None:
             bound=row["id"],
             source=source,
             actor=call.caller.actor,
+            link=None if shared is None or shared.is_own else shared.word,
         )
 
     made = await call.store.write(txn)
@@ -86,9 +84,7 @@ def _found(request: requests.Request) -> tuple[Row, str]:
     # No other token is taken from an address.
     if str(caller.bound) != wire_id or SCOPE not in caller.scopes:
         raise problems.not_found("file", wire_id)
-    row = access.get_item(opened.read, caller, Kind.FILE, wire_id)
-    access.check_preview(access.Call(request, opened, caller), row)
-    return row, token
+    return access.get_item(opened.read, caller, Kind.FILE, wire_id, needed=Right.PREVIEW), token
 
 
 async def show(request: requests.Request) -> responses.Response:

@@ -35,6 +35,7 @@ from cmsfs.service import (
 )
 from cmsfs.service import events as recorder
 from cmsfs.service.kinds import Kind
+from cmsfs.service.roles import Right
 
 _RANGE = re.compile(r"bytes=(\d{0,18})-(\d{0,18})", re.ASCII)
 
@@ -43,7 +44,7 @@ async def get(call: access.Call) -> responses.Response:
     row = access.get_item(call.store.read, call.caller, Kind.FILE, call.id)
     if call.is_unchanged(row):
         return responses.Response(status_code=304)
-    file = fields.Shaper(call.store.read, call.fields, top=call.caller.top).item(row)
+    file = fields.Shaper(call.store.read, call.fields, caller=call.caller).item(row)
     await representations.add(call, [file])
     await embed_links.add(call, row, file)
     return access.answer(file)
@@ -56,7 +57,7 @@ async def update(call: access.Call) -> responses.Response:
 
 async def delete(call: access.Call) -> responses.Response:
     def txn(conn: Connection) -> None:
-        row = access.get_for_change(store.reader(conn), call, Kind.FILE, call.id)
+        row = access.get_for_change(store.reader(conn), call, Kind.FILE, call.id, needed=Right.MOVE)
         trash.put(conn, row, by=call.caller.id, now=call.store.now())
 
     await call.store.write(txn)
@@ -76,10 +77,10 @@ async def copy(call: access.Call) -> responses.Response:
         parent = access.get_target(read, call.caller, wish.parent.id)
         name = wish.name or row["name"]
         items.check_free(read, parent["id"], name)
-        check_space(read, call.caller.id, version["size"])
+        check_space(read, parent["owner"], version["size"])
         now = call.store.now()
         made = duplicate(conn, row, version, parent, name, by=call.caller.id, now=now, event=events.COPY)
-        return fields.Shaper(read, call.fields).item(made)
+        return fields.Shaper(read, call.fields, caller=call.caller).item(made)
 
     return access.answer(await call.store.write(txn), 201)
 
@@ -141,7 +142,7 @@ async def content(call: access.Call) -> responses.Response:
     row = access.get_item(call.store.read, call.caller, Kind.FILE, call.id)
     access.check_download(call, row)
     version = find_version(call.store.read, row, call.request.query_params.get("version") or None)
-    await link_uses.count_download(call.store, call.request, call.caller.top)
+    await link_uses.count_download(call.store, call.request, link_uses.of(call))
     return send(call.store, call.request, row, version)
 
 

@@ -14,13 +14,13 @@ from starlette import responses, routing
 from cmsfs.service import access, files, link_uses, problems, representations
 from cmsfs.service.kinds import Kind
 from cmsfs.service.renditions import PICTURES, TEXT
+from cmsfs.service.roles import Right
 
 
 def _found(call: access.Call) -> tuple[Row, Row, str]:
     """The file, the version and the name in the path; 404 for what there is not."""
     params = call.request.path_params
-    row = access.get_item(call.store.read, call.caller, Kind.FILE, call.id)
-    access.check_preview(call, row)
+    row = access.get_item(call.store.read, call.caller, Kind.FILE, call.id, needed=Right.PREVIEW)
     version = files.find_version(call.store.read, row, params["version"])
     name: str = params["name"]
     representations.get_offered(call.store.read, row["id"], name)

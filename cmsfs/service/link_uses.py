@@ -9,6 +9,12 @@ from cmsfs.service import access
 from cmsfs.service.store import Store
 
 
+def of(call: access.Call) -> int | None:
+    """The item by whose link a caller comes to what is somebody else's."""
+    shared = call.caller.shared
+    return None if shared is None or shared.is_own else shared.item
+
+
 async def count_download(opened: Store, request: requests.Request, link: int | None) -> None:
     """A file was fetched through the link of this item; None: through none."""
     if link is not None and request.headers.get("range", "bytes=0-").startswith("bytes=0-"):
@@ -23,8 +29,8 @@ async def count_download(opened: Store, request: requests.Request, link: int | N
 
 async def count_preview(call: access.Call) -> None:
     """A file was looked at, perhaps through a link."""
-    if call.caller.shared is not None:
-        link = call.caller.shared.item
+    link = of(call)
+    if link is not None:
         await call.store.write(
             lambda conn: conn.execute(
                 "INSERT INTO link_use (item, previews) VALUES (?, 1)"

@@ -2,7 +2,7 @@
 
 The mark is a property of the item; what it is worth is up to the programs that show content.
 
-Rule: only who may change an item marks it; whoever sees it sees the mark.
+Rule: only who manages an item marks it; whoever sees it sees the mark.
 """
 
 from collections.abc import Callable
@@ -15,6 +15,7 @@ from starlette import responses, routing
 from cmsfs.models import watermarks
 from cmsfs.service import access, fields, problems, store
 from cmsfs.service.kinds import KIND_NAMES, Kind
+from cmsfs.service.roles import Right
 
 
 def _shape(row: Row) -> dict[str, Any]:
@@ -43,7 +44,7 @@ async def put(kind: Kind, call: access.Call) -> responses.Response:
 
     def txn(conn: Connection) -> tuple[dict[str, Any], int]:
         read = store.reader(conn)
-        row = access.get_for_change(read, call, kind, call.id)
+        row = access.get_for_change(read, call, kind, call.id, needed=Right.MANAGE)
         known = _find(read, row)
         now = call.store.now()
         conn.execute(
@@ -59,7 +60,7 @@ async def put(kind: Kind, call: access.Call) -> responses.Response:
 
 async def delete(kind: Kind, call: access.Call) -> responses.Response:
     def txn(conn: Connection) -> None:
-        row = access.get_for_change(store.reader(conn), call, kind, call.id)
+        row = access.get_for_change(store.reader(conn), call, kind, call.id, needed=Right.MANAGE)
         if conn.execute("DELETE FROM watermark WHERE item = ?", (row["id"],)).rowcount == 0:
             raise _missing(call)
 

@@ -57,9 +57,18 @@ async def test_only_the_author_changes_a_comment_and_nobody_else_sees_that_of_ot
     shared = await api.ask("PUT", f"/files/{file['id']}", json={"shared_link": {"access": "open"}})
     header = {"boxapi": f"shared_link={shared['shared_link']['url']}"}
     body = {"message": "by link", "item": {"type": "file", "id": file["id"]}}
-    theirs = await uwe.ask("POST", "/comments", json=body, headers=header, expect=201)
-    await uwe.ask("PUT", path, json={"message": "x"}, headers=header, expect=403)
-    await uwe.ask("DELETE", path, headers=header, expect=403)
+    # Who came by a link reads; who was invited takes part.
+    assert (await uwe.ask("GET", path, headers=header)) == made
+    await uwe.ask("POST", "/comments", json=body, headers=header, expect=403)
+    invited = {
+        "item": {"type": "file", "id": file["id"]},
+        "accessible_by": {"type": "user", "id": str(uwe.user)},
+        "role": "viewer",
+    }
+    await api.ask("POST", "/collaborations", json=invited, expect=201)
+    theirs = await uwe.ask("POST", "/comments", json=body, expect=201)
+    await uwe.ask("PUT", path, json={"message": "x"}, expect=403)
+    await uwe.ask("DELETE", path, expect=403)
     await api.ask("PUT", f"/comments/{theirs['id']}", json={"message": "x"}, expect=403)
     # The file is the administrator's, and so is what is said of it.
     await api.ask("DELETE", f"/comments/{theirs['id']}", expect=204)

@@ -131,4 +131,8 @@ async def test_there_is_no_link_for_whom_there_is_no_preview(api, uwe):
     assert await link(api, file, headers={"authorization": f"Bearer {token}"}) is None
     shared = await api.ask("PUT", f"/files/{file['id']}", json={"shared_link": {}})
     header = {"boxapi": f"shared_link={shared['shared_link']['url']}"}
-    assert await link(uwe, file, headers=header) is None
+    # Who came by a shared link passes no more on than that shows.
+    made = await link(uwe, file, headers=header)
+    await look(uwe, made["url"])
+    await api.ask("PUT", f"/files/{file['id']}", json={"shared_link": None})
+    await look(uwe, made["url"], 404)

@@ -307,7 +307,12 @@ async def test_every_field_of_a_web_link(api, ann):
     body = {"description": "What it is", "shared_link": {}}
     await api.ask("PUT", f"/web_links/{link['id']}", json=body)
     expected = common(ann, "there", parent)
-    expected |= {"type": "web_link", "url": "https://example.com/there", "shared_link": shared(direct=False)}
+    expected |= {
+        "type": "web_link",
+        "url": "https://example.com/there",
+        "shared_link": shared(direct=False),
+        "permissions": Flags(*(name for name in FOLDER_MAY if name != "can_upload")),
+    }
     names = ",".join(expected.keys() - {"type"})
     found = await api.ask("GET", f"/web_links/{link['id']}?fields={names}")
     assert set(expected) - {"type"} == set(fields._FIELDS[Kind.WEB_LINK])
