@@ -381,12 +381,6 @@ def check_download(call: Call, row: Row) -> None:
     locks.check_download(row, call.caller.id, call.store.now())
 
 
-def check_preview(call: Call, row: Row) -> None:
-    """403 unless the caller, who sees the file, may look into it."""
-    if row["owner"] != call.caller.id and call.caller.shared is None:
-        raise _insufficient("You may see that this file is there, but not look into it.")
-
-
 def _insufficient(said: str) -> problems.Refused:
     return problems.Refused(403, "access_denied_insufficient_permissions", said)
 

@@ -15,6 +15,8 @@ from cmsfs.service import (
     authorize,
     collaborations,
     collaborations_allowlist,
+    comments,
+    embed_links,
     events,
     exemptions,
     files,
@@ -38,6 +40,7 @@ from cmsfs.service import (
     uploads,
     users,
     versions,
+    watermarks,
     web_links,
 )
 from cmsfs.service.store import Store
@@ -51,6 +54,8 @@ API = [
     *files.routes,
     *internal_files.routes,
     *thumbnails.routes,
+    *watermarks.routes,
+    *comments.routes,
     *versions.routes,
     *folders.routes,
     *web_links.routes,
@@ -102,6 +107,7 @@ class Service:
                 *OAUTH,
                 *shared_items.public_routes,
                 *thumbnails.public_routes,
+                *embed_links.public_routes,
                 routing.Mount("/2.0", _router(API)),
                 routing.Mount("/api/2.0", _router(API)),
                 routing.Mount("/api", _router(OAUTH)),

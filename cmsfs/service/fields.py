@@ -17,7 +17,7 @@ from sqlite3 import Row
 from typing import Any
 
 from cmsfs.models import names
-from cmsfs.service import access_rights, locks, metadata_query, protection, roles, shared_links
+from cmsfs.service import access_rights, locks, metadata_query, protection, roles, traits
 from cmsfs.service.kinds import KIND_NAMES, Kind, Status
 from cmsfs.service.store import Read
 
@@ -83,6 +83,7 @@ class Shaper:
         self._folders: dict[int, Row] = {}
         self._instances: dict[int, list[Row]] = {}
         self._ends: dict[int, int] = {}
+        self.traits = traits.Traits()
         self._collaborated: set[int] = set()
         self._terms: dict[int, Row] = {}
 
@@ -128,6 +129,7 @@ class Shaper:
             folders |= {row["parent"] for row in rows if row["parent"] is not None}
         if wanted & {"metadata", "classification"}:
             self._instances = metadata_query.attached(self._read, rows)
+        self.traits.look_up(self._read, rows, wanted)
         if "has_collaborations" in wanted:
             self._collaborated = access_rights.collaborated(self._read, rows)
         if wanted & TERMS.keys():
@@ -296,7 +298,7 @@ _ITEM: dict[str, Maker] = {
     "created_by": _user("created_by"),
     "modified_by": _user("modified_by"),
     "owned_by": _user("owner"),
-    "shared_link": lambda row, _: shared_links.shape(row),
+    "shared_link": lambda row, shaper: shaper.traits.shared_link(row),
     "parent": lambda row, shaper: shaper.parent(row),
     "item_status": lambda row, _: "trashed" if row["status"] == Status.TRASHED else "active",
 }
@@ -307,14 +309,10 @@ _STORED: dict[str, Maker] = _ITEM | {
     "tags": lambda row, _: [] if row["tags"] == "[]" else json.loads(row["tags"]),
     "metadata": lambda row, shaper: shaper.metadata(row),
     "classification": lambda row, shaper: shaper.classification(row),
-    "watermark_info": _constant(
-        lambda: dict.fromkeys(
-            ("is_watermarked", "is_watermark_inherited", "is_watermarked_by_access_policy"), False
-        )
-    ),
+    "watermark_info": lambda row, shaper: shaper.traits.watermark(row),
     "permissions": lambda row, shaper: shaper.permissions(row),
     "allowed_invitee_roles": lambda row, shaper: shaper.invitee_roles(row),
-    "is_accessible_via_shared_link": _constant(lambda: False),
+    "is_accessible_via_shared_link": lambda row, shaper: shaper.traits.is_linked(row),
     "is_externally_owned": lambda row, shaper: shaper.is_externally_owned(row),
     "has_collaborations": lambda row, shaper: shaper.has_collaborations(row),
     "is_associated_with_app_item": _constant(lambda: False),
@@ -329,20 +327,22 @@ _FIELDS: dict[Kind, dict[str, Maker]] = {
             "sha1": row["sha1"],
         },
         "version_number": lambda row, _: str(row["version_number"]),
-        "comment_count": _constant(lambda: 0),
+        "comment_count": lambda row, shaper: shaper.traits.comments(row),
         "lock": lambda row, shaper: shaper.lock(row),
         "extension": _column("extension"),
-        "is_package": _constant(lambda: False),
+        "is_package": lambda row, _: traits.is_package(row),
         "expires_at": _constant(lambda: None),
         "disposition_at": lambda row, shaper: shaper.disposition(row),
+        # Put in by representations.py and embed_links.py, which need the request.
         "representations": _constant(lambda: {"entries": []}),
+        "expiring_embed_link": _constant(lambda: None),
         "uploader_display_name": lambda row, shaper: (shaper.user(row["created_by"]) or {}).get("name"),
         "shared_link_permission_options": _constant(lambda: ["can_preview", "can_download", "can_edit"]),
     },
     Kind.FOLDER: _STORED
     | {
         "folder_upload_email": _constant(lambda: None),
-        "sync_state": _constant(lambda: "not_synced"),
+        "sync_state": lambda row, shaper: shaper.traits.sync_state(row),
         "allowed_shared_link_access_levels": _constant(lambda: ["open", "company", "collaborators"]),
     }
     | {name: _term(column) for name, column in TERMS.items()},

@@ -22,9 +22,11 @@ from cmsfs.models import items as shapes
 from cmsfs.service import (
     access,
     blobs,
+    embed_links,
     fields,
     indexing,
     items,
+    link_uses,
     metadata,
     problems,
     representations,
@@ -44,6 +46,7 @@ async def get(call: access.Call) -> responses.Response:
         return responses.Response(status_code=304)
     file = fields.Shaper(call.store.read, call.fields, caller=call.caller).item(row)
     await representations.add(call, [file])
+    await embed_links.add(call, row, file)
     return access.answer(file)
 
 
@@ -89,6 +92,7 @@ def duplicate(
     new = items.New(
         *(Kind.FILE, name, version["size"], version["sha1"]),
         description=row["description"],
+        tags=row["tags"],
         content_created_at=row["content_created_at"],
         content_modified_at=row["content_modified_at"],
     )
@@ -138,6 +142,7 @@ async def content(call: access.Call) -> responses.Response:
     row = access.get_item(call.store.read, call.caller, Kind.FILE, call.id)
     access.check_download(call, row)
     version = find_version(call.store.read, row, call.request.query_params.get("version") or None)
+    await link_uses.count_download(call.store, call.request, link_uses.of(call))
     return send(call.store, call.request, row, version)
 
 

@@ -20,10 +20,12 @@ from cmsfs.service import (
     fields,
     files,
     items,
+    metadata,
     paging,
     problems,
     representations,
     store,
+    traits,
     trash,
 )
 from cmsfs.service import events as recorder
@@ -101,6 +103,7 @@ async def create(call: access.Call) -> responses.Response:
         items.check_free(read, parent["id"], wish.name, as_list=True)
         new = items.New(Kind.FOLDER, wish.name)
         row = items.insert(conn, parent, new, by=call.caller.id, now=call.store.now())
+        traits.set_sync_state(conn, row, wish.sync_state)
         folder = fields.Shaper(read, call.fields, caller=call.caller).item(row)
         if call.fields is None:
             page = paging.read_page(call.request.query_params)
@@ -165,8 +168,9 @@ def _copy_tree(conn: Connection, call: access.Call, row: Row, parent: Row, name:
         "SELECT * FROM item WHERE path >= ? AND path < ? AND status = 0 ORDER BY length(path), id",
         *items.below(row),
     )
-    new = items.New(Kind.FOLDER, name, description=row["description"])
+    new = items.New(Kind.FOLDER, name, description=row["description"], tags=row["tags"])
     top = items.insert(conn, parent, new, by=by, now=now, event=None)
+    metadata.copy(conn, row["id"], top["id"])
     made = {row["id"]: top}
     for one in below:
         above = made[one["parent"]]
@@ -175,8 +179,14 @@ def _copy_tree(conn: Connection, call: access.Call, row: Row, parent: Row, name:
             version = files.find_version(read, one, None)
             files.duplicate(conn, one, version, above, one["name"], by=by, now=now, event=None)
             continue
-        new = items.New(Kind(one["kind"]), one["name"], url=one["url"], description=one["description"])
+        new = items.New(
+            *(Kind(one["kind"]), one["name"]),
+            url=one["url"],
+            description=one["description"],
+            tags=one["tags"],
+        )
         made[one["id"]] = items.insert(conn, above, new, by=by, now=now, event=None)
+        metadata.copy(conn, one["id"], made[one["id"]]["id"])
     top = items.find(conn, top["id"])
     # One event: whoever follows the stream lists what is below.
     recorder.record(conn, top, events.COPY, by=by, now=now)

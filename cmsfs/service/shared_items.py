@@ -7,7 +7,7 @@ Rule: without the right word there is nothing here, and nothing says whether the
 
 from starlette import requests, responses, routing
 
-from cmsfs.service import access, fields, files, locks, problems, shared_links, store
+from cmsfs.service import access, fields, files, link_uses, locks, problems, shared_links, store
 
 
 async def get(call: access.Call) -> responses.Response:
@@ -28,6 +28,7 @@ async def download(request: requests.Request) -> responses.Response:
     if row is None:
         raise problems.not_found("shared_item", "")
     locks.check_download(row, 0, opened.now())
+    await link_uses.count_download(opened, request, row["id"])
     return files.send(opened, request, row, files.find_version(opened.read, row, None))
 
 

@@ -16,6 +16,7 @@ from starlette import requests, responses, routing
 from cmsfs.models import base
 from cmsfs.service import access, problems, renditions, representations
 from cmsfs.service.kinds import Kind
+from cmsfs.service.roles import Right
 
 _SIZES = {
     extension: {
@@ -42,8 +43,7 @@ class Bounds(base.Model):
 
 async def get(extension: str, call: access.Call) -> responses.Response:
     bounds = _bounds(call.request)
-    row = access.get_item(call.store.read, call.caller, Kind.FILE, call.id)
-    access.check_preview(call, row)
+    row = access.get_item(call.store.read, call.caller, Kind.FILE, call.id, needed=Right.PREVIEW)
     fitting = [name for size, name in _SIZES[extension].items() if bounds.holds(size)]
     if not fitting:
         raise problems.Refused(400, "requested_preview_unavailable", "There is no thumbnail of this size.")
