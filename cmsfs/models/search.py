@@ -57,8 +57,10 @@ def _filters(value: Any) -> Any:
     return json.loads(value) if isinstance(value, str) else value
 
 
-Times = Annotated[TimeRange, pydantic.BeforeValidator(lambda value: _ends(value, "start", "end"))]
-Sizes = Annotated[SizeRange, pydantic.BeforeValidator(lambda value: _ends(value, "lower", "upper"))]
+# On the wire a range is text; descriptions of the API say so.
+_RANGE = pydantic.WithJsonSchema({"type": "string", "description": "Two ends with a comma between."})
+Times = Annotated[TimeRange, pydantic.BeforeValidator(lambda value: _ends(value, "start", "end")), _RANGE]
+Sizes = Annotated[SizeRange, pydantic.BeforeValidator(lambda value: _ends(value, "lower", "upper")), _RANGE]
 Words = Annotated[list[str], pydantic.BeforeValidator(_list)]
 ContentType = Literal["name", "description", "file_content", "comments", "tags"]
 

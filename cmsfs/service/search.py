@@ -14,11 +14,12 @@ from sqlite3 import Row
 from typing import Any
 
 import pydantic
-from starlette import responses, routing
+from starlette import responses
 
 from cmsfs.models import names, search
 from cmsfs.service import access, fields, items, metadata_query, problems, query, store
 from cmsfs.service.kinds import KINDS, Kind
+from cmsfs.service.operations import Operation
 
 # Counting goes on no further than this: ten times what can be paged through, 10 ms of work.
 COUNT_CAP = 100_000
@@ -244,4 +245,13 @@ def _numbers(wire_ids: list[str]) -> str:
     return json.dumps([number for one in wire_ids if (number := access.parse_id(one)) is not None])
 
 
-routes = [routing.Route("/search", access.guarded(find), methods=["GET"])]
+routes = [
+    Operation(
+        "GET /search",
+        find,
+        "Search for content",
+        search.Results | search.SharedLinkResults,
+        query=search.Query,
+        errors=(404,),
+    ),
+]
