@@ -24,6 +24,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--long", action="store_true", help="run the long tests too")
 
 
+def pytest_sessionfinish() -> None:
+    # What outlived its test (fixtures of a module, of the session) is looked at once.
+    gc.unfreeze()
+    gc.collect()
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if config.getoption("--long"):
         return
@@ -69,9 +75,11 @@ def log_watch() -> Iterator[_Watch]:
     watch = _Watch()
     root = logging.getLogger()
     root.addHandler(watch)
+    # Things that were never closed are found by the test that made them, not by a later one.  What is older
+    # than the test is left out of the search: walking every imported module took longer than most tests.
+    gc.freeze()
     yield watch
     root.removeHandler(watch)
-    # Things that were never closed are found by the test that made them, not by a later one.
     gc.collect()
     assert watch.unannounced() == []
     assert watch.unheard() == []
