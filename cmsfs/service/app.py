@@ -3,15 +3,18 @@
 `build` is all that a server, a transport in the same process or a test needs.  One server plays all hosts
 of the public API: for a server at URL u, base_url is u/2.0, upload_url is u/api/2.0 and auth_url is u.
 
-Rule: a capability is a module that exports `routes`; adding one is a line here.
+Rule: a capability is a module that exports `routes`, a list of operations; adding one is a line here.
 """
 
 from collections.abc import Sequence
+from functools import cached_property
+from typing import Any
 
 from starlette import routing, types
 
 from cmsfs.service import (
     authorize,
+    docs_page,
     events,
     exemptions,
     files,
@@ -20,6 +23,7 @@ from cmsfs.service import (
     legal_holds,
     metadata,
     metadata_templates,
+    openapi,
     problems,
     retention,
     retention_assignments,
@@ -33,6 +37,9 @@ from cmsfs.service import (
     versions,
     web_links,
 )
+from cmsfs.service.admin import pages as admin
+from cmsfs.service.admin.notices import Notices
+from cmsfs.service.operations import Operation
 from cmsfs.service.store import Store
 
 # More particular paths come before those with an id in the same place.
@@ -60,6 +67,9 @@ API = [
 # The ways to a token; both of their places are in use.
 OAUTH = [*tokens.routes, *authorize.routes]
 
+# What people look at.
+PAGES = [*docs_page.routes, *admin.routes]
+
 
 class Service:
     """The application.  Handlers find it as `request.app` and the store on it.
@@ -75,8 +85,11 @@ class Service:
         self.token_urls = frozenset(
             {tokens.PUBLIC_URL} | {f"{url}{prefix}/oauth2/token" for prefix in ("", "/api") if url}
         )
+        self.operations = {one.line: one for one in API if isinstance(one, Operation)}
+        self.notices = Notices()
         self._router = _router(
             [
+                *PAGES,
                 *OAUTH,
                 *shared_items.public_routes,
                 routing.Mount("/2.0", _router(API)),
@@ -84,6 +97,12 @@ class Service:
                 routing.Mount("/api", _router(OAUTH)),
             ]
         )
+
+    @cached_property
+    def description(self) -> dict[str, Any]:
+        """What programs are told of the service, by OpenAPI."""
+        others = [*OAUTH, *shared_items.public_routes]
+        return openapi.document(API, others, version=docs_page.version())
 
     async def __call__(self, scope: types.Scope, receive: types.Receive, send: types.Send) -> None:
         scope["app"] = self

@@ -202,7 +202,7 @@ def _of_query(query: Sequence[Parameter] | type[pydantic.BaseModel], made: _Shap
             }
             found.append({"name": name, "in": "query", "content": {"application/json": {"schema": schema}}})
         else:
-            found.append(_parameter(Parameter(name, "", _plain(schema))))
+            found.append(_parameter(Parameter(name, schema.get("description", ""), _plain(schema))))
     return found
 
 
