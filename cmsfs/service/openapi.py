@@ -52,7 +52,6 @@ def document(api: Sequence[Any], others: Sequence[Any], *, version: str) -> dict
             "parameters": {one.name: _parameter(one) for one in _EVERYWHERE},
             "securitySchemes": {"oauth": _security()},
         },
-        "security": [{"oauth": []}],
     }
 
 
@@ -158,13 +157,12 @@ def _operation(one: Operation, made: _Shapes) -> dict[str, Any]:
         "operationId": one.name_of_operation,
         "summary": one.says,
         "tags": [one.capability],
+        "security": _security_of(one),
         "parameters": parameters,
         "responses": _responses(one, made),
     }
     if said := _said(one):
         found["description"] = said
-    if one.public:
-        found["security"] = []
     if one.body is not None:
         found["requestBody"] = _body(one.body, made)
     return found
@@ -172,12 +170,26 @@ def _operation(one: Operation, made: _Shapes) -> dict[str, Any]:
 
 def _said(one: Operation) -> str:
     paragraphs = [one.more]
-    need = None if one.public else scopes.find(one.method, one.path) or scopes.UNLISTED
+    need = _need(one)
     if need is not None and (need.one_of or need.also):
-        words = " or ".join(f"`{scope}`" for scope in sorted(need.one_of))
+        enough = sorted(scope for scope in scopes.KNOWN if need.one_of & scopes.expand([scope]))
+        words = " or ".join(f"`{scope}`" for scope in enough)
         words += "".join(f", and `{scope}`" for scope in sorted(need.also))
         paragraphs.append(f"Scopes: {words}.")
     return "\n\n".join(filter(None, paragraphs))
+
+
+def _need(one: Operation) -> scopes.Need | None:
+    return None if one.public else scopes.find(one.method, one.path) or scopes.UNLISTED
+
+
+def _security_of(one: Operation) -> list[dict[str, list[str]]]:
+    """Each of the scopes of applications that is enough, with those that are needed besides."""
+    need = _need(one)
+    if need is None:
+        return []
+    enough = [scope for scope in scopes.APPLICATION if need.one_of & scopes.expand([scope])]
+    return [{"oauth": [scope, *sorted(need.also)]} for scope in enough] or [{"oauth": sorted(need.also)}]
 
 
 def _of_path(one: Operation) -> list[dict[str, Any]]:

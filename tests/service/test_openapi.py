@@ -85,6 +85,19 @@ def test_the_parameters_of_search_are_those_of_its_model():
     assert "application/json" in by_name["mdfilters"]["content"]
 
 
+def test_the_scopes_are_those_of_the_table():
+    def enough(method, path):
+        return [one["oauth"] for one in _described()[method, path]["security"]]
+
+    assert enough("GET", "/2.0/files/{id}/content") == [["root_readonly"], ["root_readwrite"]]
+    assert enough("POST", "/api/2.0/files/content") == [["root_readwrite"]]
+    assert enough("GET", "/2.0/users/me") == [[]]
+    assert enough("PUT", "/2.0/legal_hold_policies/{id}") == [["manage_legal_holds", "enterprise_content"]]
+    assert enough("POST", "/oauth2/token") == []
+    said = _described()["GET", "/2.0/files/{id}/content"]["description"]
+    assert "`item_download` or `root_readonly` or `root_readwrite`" in said
+
+
 def test_every_reference_leads_somewhere():
     document = described.document()
 
