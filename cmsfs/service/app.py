@@ -104,6 +104,11 @@ class Service:
         others = [*OAUTH, *shared_items.public_routes]
         return openapi.document(API, others, version=docs_page.version())
 
+    @cached_property
+    def description_page(self) -> str:
+        """The same for people."""
+        return docs_page.document(self.description)
+
     async def __call__(self, scope: types.Scope, receive: types.Receive, send: types.Send) -> None:
         scope["app"] = self
         await self._router(scope, receive, send)

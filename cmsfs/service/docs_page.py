@@ -25,7 +25,7 @@ async def description(request: requests.Request) -> responses.Response:
 
 
 async def browse(request: requests.Request) -> responses.Response:
-    return pages.page(document(request.app.description))
+    return pages.page(request.app.description_page)
 
 
 async def icon(request: requests.Request) -> responses.Response:
