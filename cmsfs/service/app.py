@@ -9,18 +9,23 @@ Rule: a capability is a module that exports `routes`, a list of operations; addi
 from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
+from urllib.parse import urlsplit
 
-from starlette import routing, types
+from starlette import requests, routing, types
 
 from cmsfs.service import (
     authorize,
+    collaborations,
+    collaborations_allowlist,
     docs_page,
     events,
     exemptions,
     files,
     folders,
+    internal_files,
     legal_hold_assignments,
     legal_holds,
+    limits,
     metadata,
     metadata_templates,
     openapi,
@@ -29,6 +34,7 @@ from cmsfs.service import (
     retention_assignments,
     search,
     shared_items,
+    thumbnails,
     tokens,
     trash,
     upload_sessions,
@@ -49,6 +55,8 @@ API = [
     *uploads.routes,
     *shared_items.routes,
     *files.routes,
+    *internal_files.routes,
+    *thumbnails.routes,
     *versions.routes,
     *folders.routes,
     *web_links.routes,
@@ -62,10 +70,15 @@ API = [
     *metadata_templates.routes,
     *metadata.routes,
     *exemptions.routes,
+    *collaborations.routes,
+    *collaborations_allowlist.routes,
 ]
 
 # The ways to a token; both of their places are in use.
 OAUTH = [*tokens.routes, *authorize.routes]
+
+# What needs no token: what an open link shows, and pictures that say nothing.
+PUBLIC = [*shared_items.public_routes, *thumbnails.public_routes]
 
 # What people look at.
 PAGES = [*docs_page.routes, *admin.routes]
@@ -78,12 +91,22 @@ class Service:
     before `problems.Edge` could.
     """
 
-    def __init__(self, store: Store, url: str | None = None) -> None:
+    def __init__(
+        self,
+        store: Store,
+        url: str | None = None,
+        *,
+        public_url: str | None = None,
+        rates: limits.Limits | None = None,
+    ) -> None:
         self.store = store
+        self._public = None if public_url is None else urlsplit(public_url)
+        self._rates = rates
         # What an assertion may be meant for.  The address that a request names is no proof: whoever got hold
         # of an assertion for another service would name that one's.
         self.token_urls = frozenset(
-            {tokens.PUBLIC_URL} | {f"{url}{prefix}/oauth2/token" for prefix in ("", "/api") if url}
+            {tokens.PUBLIC_URL}
+            | {f"{one}{prefix}/oauth2/token" for one in (url, public_url) for prefix in ("", "/api") if one}
         )
         self.operations = {one.line: one for one in API if isinstance(one, Operation)}
         self.notices = Notices()
@@ -91,7 +114,7 @@ class Service:
             [
                 *PAGES,
                 *OAUTH,
-                *shared_items.public_routes,
+                *PUBLIC,
                 routing.Mount("/2.0", _router(API)),
                 routing.Mount("/api/2.0", _router(API)),
                 routing.Mount("/api", _router(OAUTH)),
@@ -101,8 +124,7 @@ class Service:
     @cached_property
     def description(self) -> dict[str, Any]:
         """What programs are told of the service, by OpenAPI."""
-        others = [*OAUTH, *shared_items.public_routes]
-        return openapi.document(API, others, version=docs_page.version())
+        return openapi.document(API, [*OAUTH, *PUBLIC], version=docs_page.version())
 
     @cached_property
     def description_page(self) -> str:
@@ -111,12 +133,33 @@ class Service:
 
     async def __call__(self, scope: types.Scope, receive: types.Receive, send: types.Send) -> None:
         scope["app"] = self
+        if self._public is not None and scope["type"] == "http":
+            # Every address in an answer is made of what the request says it came to.
+            scope["scheme"] = self._public.scheme
+            others = [one for one in scope["headers"] if one[0] != b"host"]
+            scope["headers"] = [(b"host", self._public.netloc.encode()), *others]
         await self._router(scope, receive, send)
 
+    def admit(self, request: requests.Request, user: int, enterprise: int) -> None:
+        """Take note of whom a request is for; 429 if it is one too many."""
+        request.scope["user_id"] = user
+        if self._rates is not None:
+            self._rates.take(request.method, request.scope["path"], user=user, enterprise=enterprise)
 
-def build(store: Store, url: str | None = None) -> types.ASGIApp:
-    """The ASGI application on a store; `url` is where clients find it, if they do."""
-    return problems.Edge(Service(store, url))
+
+def build(
+    store: Store,
+    url: str | None = None,
+    *,
+    public_url: str | None = None,
+    rates: limits.Limits | None = None,
+) -> types.ASGIApp:
+    """The ASGI application on a store.
+
+    `url` is where clients find it, if they do; `public_url` where they find it behind a proxy.  `rates` are
+    the limits of users; None is no limits.
+    """
+    return problems.Edge(Service(store, url, public_url=public_url, rates=rates))
 
 
 def _router(routes: Sequence[routing.BaseRoute]) -> routing.Router:

@@ -62,8 +62,8 @@ def _is_shown(route: Any) -> bool:
 
 def _path(one: Operation, *, is_api: bool) -> str:
     if not is_api:
-        return one.path
-    return f"/api/2.0{one.path}" if one.capability in _UPLOADS else f"/2.0{one.path}"
+        return one.path_format
+    return f"/api/2.0{one.path_format}" if one.capability in _UPLOADS else f"/2.0{one.path_format}"
 
 
 def _tag(capability: str) -> dict[str, str]:
@@ -138,7 +138,7 @@ def _keys(one: Operation) -> Iterable[Key]:
         body = body.shape
     if body is not None and not isinstance(body, str):
         yield body, "validation"
-    if isinstance(one.query, type):
+    if one.query is search.Query:
         yield search.MetadataFilter, "validation"
 
 

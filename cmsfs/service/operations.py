@@ -153,7 +153,7 @@ class Operation(routing.Route):
     @property
     def name_of_operation(self) -> str:
         """As the public API names it: the method and the path, `id` for what varies."""
-        parts = ["id" if part.startswith("{") else part for part in self.path.strip("/").split("/")]
+        parts = ["id" if part.startswith("{") else part for part in self.path_format.strip("/").split("/")]
         return "_".join([self.method.lower(), *parts])
 
     @property

@@ -68,7 +68,7 @@ def test_the_enterprise_at_a_glance(browser):
         ("Retention", "remove retention"),
         ("Templates", "Options"),
         ("Trash", "Ada Example"),
-        ("Events", "item upload"),
+        ("Events", "item create"),
     ):
         browser.press(tab)
         assert words in browser.text, tab

@@ -13,7 +13,7 @@ import jsonschema_rs
 
 from cmsfs.service import app, openapi, operations
 
-OTHERS = [*app.OAUTH, *app.shared_items.public_routes]
+OTHERS = [*app.OAUTH, *app.PUBLIC]
 PREFIXES = ("/api/2.0", "/2.0", "/api")
 
 

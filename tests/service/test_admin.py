@@ -273,7 +273,7 @@ async def test_pages_of_the_trash_and_of_events(admin, api, uwe, monkeypatch):
     names = [f"file-{caller.user}-{at}" for caller in (api, uwe) for at in range(3)]
     assert await walk(admin, "/admin/trash", r"<td>(file-\d+-\d) ") == names
     assert "file-2001-0" in await admin.open("/admin/trash?marker=nonsense-1-2")
-    told = await walk(admin, "/admin/events", r"<td>item trash</td><td>(file-\d+-\d)</td>")
+    told = await walk(admin, "/admin/events", r"<td>delete</td><td>(file-\d+-\d)</td>")
     assert told == [f"file-{caller.user}-{at}" for caller in (api, uwe) for at in (2, 1, 0)]
 
 
@@ -297,15 +297,14 @@ async def test_counting_ends_at_the_cap(admin, api, monkeypatch):
 
 
 async def test_another_enterprise_is_not_looked_into(admin, uwe):
-    file = await uwe.upload("theirs.txt")
-    await uwe.ask("DELETE", f"/files/{file['id']}", expect=204)
-    await uwe.upload("kept.txt")
-
     def move(conn):
         away = demo.add_enterprise(conn, "Elsewhere", now=0)
         conn.execute("UPDATE user SET enterprise = ? WHERE id = 2002", (away,))
 
     await admin.store.write(move)
+    file = await uwe.upload("theirs.txt")
+    await uwe.ask("DELETE", f"/files/{file['id']}", expect=204)
+    await uwe.upload("kept.txt")
     for page in ("", "/users", "/trash", "/events"):
         text = await admin.open(f"/admin{page}")
         assert "theirs.txt" not in text

@@ -37,11 +37,9 @@ _TRASHED = """
   WHERE item.status = 1 AND owner.enterprise = ? AND (item.owner, item.trashed_at, item.id) > (?, ?, ?)
   ORDER BY item.owner, item.trashed_at, item.id LIMIT ?
 """
-# An event stands in the stream of everybody who sees the item: here it is told once.
 _EVENTS = """
-  SELECT event.*, maker.name AS maker FROM event JOIN user AS reader ON reader.id = event.user
-    LEFT JOIN user AS maker ON maker.id = event.created_by
-  WHERE reader.enterprise = ? AND event.id < ? ORDER BY event.id DESC LIMIT ?
+  SELECT event.*, user.name AS maker FROM admin_event AS event LEFT JOIN user ON user.id = event.created_by
+  WHERE event.enterprise = ? AND event.id < ? ORDER BY event.id DESC LIMIT ?
 """
 
 
@@ -106,20 +104,17 @@ def _events(
 ) -> tuple[list[dict[str, str]], str]:
     rows = read(_EVENTS, enterprise, before, limit + 1)
     marker = str(rows[limit - 1]["id"]) if len(rows) > limit else ""
-    told = dict.fromkeys(_told(row) for row in rows[:limit])
-    names = ("at", "type", "what", "by")
-    return [dict(zip(names, one[:4], strict=True)) for one in told], marker
+    return [_told(row) for row in rows[:limit]], marker
 
 
-def _told(row: Row) -> tuple[str, str, str, str, str]:
+def _told(row: Row) -> dict[str, str]:
     source = json.loads(row["source"])
-    # Of a collaboration, the item is inside.
-    item = source.get("item") if isinstance(source.get("item"), dict) else source
-    word = str(item.get("name") or item.get("id") or "")
-    return (
-        *(when(row["created_at"]), row["type"].lower().replace("_", " "), word, row["maker"] or ""),
-        str(source.get("id")),
-    )
+    return {
+        "at": when(row["created_at"]),
+        "type": row["type"].lower().replace("_", " "),
+        "what": str(source.get("item_name") or source.get("name") or ""),
+        "by": row["maker"] or "",
+    }
 
 
 def when(micros: int) -> str:
