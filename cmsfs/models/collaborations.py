@@ -69,6 +69,26 @@ class UpdateCollaboration(Model):
     expires_at: RequestTimestamp | None = None  # null: for ever
 
 
+class Collaborations(Model):
+    """One page of them."""
+
+    entries: list[Collaboration] = pydantic.Field(default_factory=list)
+    next_marker: str | None = None
+    limit: int | None = None
+    total_count: int | None = None
+    offset: int | None = None
+
+
+class AllowlistEntry(Model):
+    """A domain with whose users the enterprise collaborates."""
+
+    type: Literal["collaboration_whitelist_entry"] = "collaboration_whitelist_entry"
+    id: str
+    domain: str | None = None
+    direction: str | None = None  # inbound, outbound, both
+    created_at: Timestamp | None = None
+
+
 class NewAllowlistEntry(Model):
     """A domain with whose users the enterprise is to collaborate."""
 

@@ -29,6 +29,15 @@ class Comment(Model):
     item: dict[str, Any] | None = None
 
 
+class Comments(Model):
+    """A page of the comments on a file."""
+
+    total_count: int = 0
+    limit: int = 0
+    offset: int = 0
+    entries: list[Comment] = pydantic.Field(default_factory=list)
+
+
 class About(Model):
     """What a comment is about; of another comment, it is a reply."""
 

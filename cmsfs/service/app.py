@@ -3,10 +3,12 @@
 `build` is all that a server, a transport in the same process or a test needs.  One server plays all hosts
 of the public API: for a server at URL u, base_url is u/2.0, upload_url is u/api/2.0 and auth_url is u.
 
-Rule: a capability is a module that exports `routes`; adding one is a line here.
+Rule: a capability is a module that exports `routes`, a list of operations; adding one is a line here.
 """
 
 from collections.abc import Sequence
+from functools import cached_property
+from typing import Any
 from urllib.parse import urlsplit
 
 from starlette import requests, routing, types
@@ -16,6 +18,7 @@ from cmsfs.service import (
     collaborations,
     collaborations_allowlist,
     comments,
+    docs_page,
     embed_links,
     events,
     exemptions,
@@ -27,6 +30,7 @@ from cmsfs.service import (
     limits,
     metadata,
     metadata_templates,
+    openapi,
     problems,
     retention,
     retention_assignments,
@@ -43,6 +47,9 @@ from cmsfs.service import (
     watermarks,
     web_links,
 )
+from cmsfs.service.admin import pages as admin
+from cmsfs.service.admin.notices import Notices
+from cmsfs.service.operations import Operation
 from cmsfs.service.store import Store
 
 # More particular paths come before those with an id in the same place.
@@ -76,6 +83,12 @@ API = [
 # The ways to a token; both of their places are in use.
 OAUTH = [*tokens.routes, *authorize.routes]
 
+# What needs no token: what an open link shows, and pictures that say nothing.
+PUBLIC = [*shared_items.public_routes, *thumbnails.public_routes, *embed_links.public_routes]
+
+# What people look at.
+PAGES = [*docs_page.routes, *admin.routes]
+
 
 class Service:
     """The application.  Handlers find it as `request.app` and the store on it.
@@ -102,17 +115,28 @@ class Service:
             {tokens.PUBLIC_URL}
             | {f"{one}{prefix}/oauth2/token" for one in (url, public_url) for prefix in ("", "/api") if one}
         )
+        self.operations = {one.line: one for one in API if isinstance(one, Operation)}
+        self.notices = Notices()
         self._router = _router(
             [
+                *PAGES,
                 *OAUTH,
-                *shared_items.public_routes,
-                *thumbnails.public_routes,
-                *embed_links.public_routes,
+                *PUBLIC,
                 routing.Mount("/2.0", _router(API)),
                 routing.Mount("/api/2.0", _router(API)),
                 routing.Mount("/api", _router(OAUTH)),
             ]
         )
+
+    @cached_property
+    def description(self) -> dict[str, Any]:
+        """What programs are told of the service, by OpenAPI."""
+        return openapi.document(API, [*OAUTH, *PUBLIC], version=docs_page.version())
+
+    @cached_property
+    def description_page(self) -> str:
+        """The same for people."""
+        return docs_page.document(self.description)
 
     async def __call__(self, scope: types.Scope, receive: types.Receive, send: types.Send) -> None:
         scope["app"] = self

@@ -10,14 +10,15 @@ Rule: an item has one collaboration a user; a rejected one makes place for the n
 from sqlite3 import Connection, Row
 from typing import Any
 
-from starlette import responses, routing
+from starlette import responses
 
 from cmsfs.models import collaborations as shapes
 from cmsfs.models import events as words
-from cmsfs.service import access, events, fields, items, ownership, problems, roles, store
+from cmsfs.service import access, events, fields, items, operations, ownership, problems, roles, store
 from cmsfs.service import collaborations_allowlist as allowlist
 from cmsfs.service import collaborations_list as listing
 from cmsfs.service.kinds import KINDS, Kind, Status
+from cmsfs.service.operations import Operation
 from cmsfs.service.roles import Right
 
 _INSERT = """
@@ -304,10 +305,30 @@ def _insufficient(said: str) -> problems.Refused:
     return problems.Refused(403, "access_denied_insufficient_permissions", said)
 
 
+_SHOWN = shapes.Collaboration
+
 routes = [
-    routing.Route("/collaborations", access.guarded(create), methods=["POST"]),
-    routing.Route("/collaborations/{id}", access.guarded(get), methods=["GET"]),
-    routing.Route("/collaborations/{id}", access.guarded(update), methods=["PUT"]),
-    routing.Route("/collaborations/{id}", access.guarded(delete), methods=["DELETE"]),
+    Operation(
+        "POST /collaborations",
+        create,
+        "Invite somebody to an item",
+        _SHOWN,
+        status=201,
+        query=[operations.FIELDS],
+        body=shapes.NewCollaboration,
+        errors=(404, 409),
+    ),
+    Operation("GET /collaborations/{id}", get, "Get a collaboration", _SHOWN, query=[operations.FIELDS]),
+    Operation(
+        "PUT /collaborations/{id}",
+        update,
+        "Change a collaboration",
+        _SHOWN,
+        query=[operations.FIELDS],
+        body=shapes.UpdateCollaboration,
+        also={204: None},
+        errors=(409,),
+    ),
+    Operation("DELETE /collaborations/{id}", delete, "End a collaboration", status=204),
     *listing.routes,
 ]

@@ -9,12 +9,13 @@ one changes it, and only that one or the file's owner takes it back.
 from sqlite3 import Connection, Row
 from typing import Any
 
-from starlette import responses, routing
+from starlette import responses
 
 from cmsfs.models import comments
 from cmsfs.models import events as words
-from cmsfs.service import access, events, fields, paging, problems, store
+from cmsfs.service import access, events, fields, operations, paging, problems, store
 from cmsfs.service.kinds import Kind
+from cmsfs.service.operations import Operation
 from cmsfs.service.roles import Right
 
 _SELECT = """
@@ -144,9 +145,25 @@ async def delete(call: access.Call) -> responses.Response:
 
 
 routes = [
-    routing.Route("/comments", access.guarded(create), methods=["POST"]),
-    routing.Route("/comments/{id}", access.guarded(get), methods=["GET"]),
-    routing.Route("/comments/{id}", access.guarded(update), methods=["PUT"]),
-    routing.Route("/comments/{id}", access.guarded(delete), methods=["DELETE"]),
-    routing.Route("/files/{id}/comments", access.guarded(list_of_file), methods=["GET"]),
+    Operation(
+        "POST /comments",
+        create,
+        "Comment on a file, or reply to a comment",
+        comments.Comment,
+        status=201,
+        body=comments.NewComment,
+        errors=(404,),
+    ),
+    Operation("GET /comments/{id}", get, "Get a comment", comments.Comment),
+    Operation(
+        "PUT /comments/{id}", update, "Change a comment", comments.Comment, body=comments.UpdateComment
+    ),
+    Operation("DELETE /comments/{id}", delete, "Take back a comment", status=204),
+    Operation(
+        "GET /files/{id}/comments",
+        list_of_file,
+        "List the comments on a file",
+        comments.Comments,
+        query=(operations.LIMIT, operations.OFFSET),
+    ),
 ]

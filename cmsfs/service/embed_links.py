@@ -14,10 +14,11 @@ from sqlite3 import Connection, Row
 from typing import Any
 from urllib.parse import urlencode
 
-from starlette import requests, responses, routing
+from starlette import requests, responses
 
-from cmsfs.service import access, issuing, problems, renditions, representations, store
+from cmsfs.service import access, issuing, operations, problems, renditions, representations, store
 from cmsfs.service.kinds import Kind
+from cmsfs.service.operations import Operation
 from cmsfs.service.roles import Right
 
 SCOPE = "item_preview"
@@ -146,7 +147,24 @@ def _page(title: str, body: str, *, status: int = 200, again: bool = False) -> r
     return responses.HTMLResponse(text, status, _headers() | ({"Refresh": "1"} if again else {}))
 
 
+_TOKEN = operations.Parameter("token", "The word in the address.", required=True)
+
 public_routes = [
-    routing.Route(f"{_PATH}/{{id}}", show, methods=["GET"]),
-    routing.Route(f"{_PATH}/{{id}}/content", content, methods=["GET"]),
+    Operation(
+        f"GET {_PATH}/{{id}}",
+        show,
+        "Show a file by its expiring embed link",
+        operations.HTML,
+        query=[_TOKEN],
+        public=True,
+    ),
+    Operation(
+        f"GET {_PATH}/{{id}}/content",
+        content,
+        "Get the picture that an expiring embed link shows",
+        operations.BYTES,
+        query=[_TOKEN],
+        also={202: None},
+        public=True,
+    ),
 ]

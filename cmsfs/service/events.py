@@ -15,7 +15,7 @@ from typing import Any
 
 import pydantic_core
 import trio
-from starlette import requests, responses, routing
+from starlette import requests, responses
 
 from cmsfs.models import events as shapes
 from cmsfs.service import (
@@ -25,11 +25,13 @@ from cmsfs.service import (
     events_admin,
     events_page,
     fields,
+    operations,
     paging,
     problems,
     store,
 )
 from cmsfs.service.kinds import KIND_NAMES, Kind
+from cmsfs.service.operations import Operation
 
 DEFAULT_LIMIT = 100
 MAX_LIMIT = 500
@@ -197,8 +199,21 @@ async def _until_gone(request: requests.Request, scope: trio.CancelScope) -> Non
     scope.cancel()
 
 
+_POSITION = operations.Parameter("stream_position", "`0`, `now`, or a position that was answered.")
+
 routes = [
-    routing.Route("/events", access.guarded(get), methods=["GET"]),
-    routing.Route("/events", access.guarded(realtime), methods=["OPTIONS"]),
-    routing.Route("/events/wait", access.guarded(wait), methods=["GET"]),
+    Operation(
+        "GET /events",
+        get,
+        "List events",
+        shapes.Page,
+        query=[
+            operations.choice("stream_type", "Which events.", *_STREAMS),
+            _POSITION,
+            *events_admin.PARAMETERS,
+            operations.Parameter("limit", f"How many at most, up to {MAX_LIMIT}.", operations.OFFSET.schema),
+        ],
+    ),
+    Operation("OPTIONS /events", realtime, "Ask where to wait for events", shapes.RealtimeServers),
+    Operation("GET /events/wait", wait, "Wait for an event", shapes.Notice, query=[_POSITION]),
 ]

@@ -10,10 +10,11 @@ import json
 from sqlite3 import Connection, Row
 from typing import Any
 
-from starlette import responses, routing
+from starlette import responses
 
 from cmsfs.models import events
 from cmsfs.models import items as shapes
+from cmsfs.models import paging as models_paging
 from cmsfs.service import (
     access,
     access_rights,
@@ -21,6 +22,7 @@ from cmsfs.service import (
     files,
     items,
     metadata,
+    operations,
     paging,
     problems,
     representations,
@@ -30,6 +32,7 @@ from cmsfs.service import (
 )
 from cmsfs.service import events as recorder
 from cmsfs.service.kinds import Kind
+from cmsfs.service.operations import Operation
 from cmsfs.service.roles import Right
 
 _CHILDREN = "parent = ? AND status = 0"
@@ -198,12 +201,64 @@ def _has_children(conn: Connection, row: Row) -> bool:
     return found.fetchone() is not None
 
 
+_LISTING = models_paging.OffsetPage[shapes.Item] | models_paging.MarkerPage[shapes.Item]
+_PAGE = (*operations.PAGED, operations.FIELDS)
+
 routes = [
-    routing.Route("/folders/trash/items", access.guarded(list_trash), methods=["GET"]),
-    routing.Route("/folders", access.guarded(create), methods=["POST"]),
-    routing.Route("/folders/{id}", access.guarded(get), methods=["GET"]),
-    routing.Route("/folders/{id}", access.guarded(update), methods=["PUT"]),
-    routing.Route("/folders/{id}", access.guarded(delete), methods=["DELETE"]),
-    routing.Route("/folders/{id}/copy", access.guarded(copy), methods=["POST"]),
-    routing.Route("/folders/{id}/items", access.guarded(list_items), methods=["GET"]),
+    Operation("GET /folders/trash/items", list_trash, "List what is in the trash", _LISTING, query=_PAGE),
+    Operation(
+        "POST /folders",
+        create,
+        "Create a folder",
+        shapes.Folder,
+        status=201,
+        query=_PAGE,
+        body=shapes.NewFolder,
+        errors=(404, 409),
+    ),
+    Operation(
+        "GET /folders/{id}",
+        get,
+        "Get a folder",
+        shapes.Folder,
+        query=_PAGE,
+        headers=[operations.SHARED_LINK, operations.IF_NONE_MATCH],
+    ),
+    Operation(
+        "PUT /folders/{id}",
+        update,
+        "Change a folder",
+        shapes.Folder,
+        query=[operations.FIELDS],
+        headers=[operations.IF_MATCH],
+        body=shapes.UpdateItem,
+        errors=(409,),
+    ),
+    Operation(
+        "DELETE /folders/{id}",
+        delete,
+        "Put a folder in the trash",
+        status=204,
+        query=[operations.flag("recursive", "Even if it is not empty.")],
+        headers=[operations.IF_MATCH],
+    ),
+    Operation(
+        "POST /folders/{id}/copy",
+        copy,
+        "Copy a folder",
+        shapes.Folder,
+        status=201,
+        query=_PAGE,
+        headers=[operations.SHARED_LINK],
+        body=shapes.CopyItem,
+        errors=(409,),
+    ),
+    Operation(
+        "GET /folders/{id}/items",
+        list_items,
+        "List what is in a folder",
+        _LISTING,
+        query=_PAGE,
+        headers=[operations.SHARED_LINK],
+    ),
 ]

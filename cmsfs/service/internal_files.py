@@ -9,10 +9,12 @@ Rule: whoever may look into a file gets these, of any of its versions.
 from sqlite3 import Row
 from urllib.parse import quote
 
-from starlette import responses, routing
+from starlette import responses
 
-from cmsfs.service import access, files, link_uses, problems, representations
+from cmsfs.models import items
+from cmsfs.service import access, files, link_uses, operations, problems, representations
 from cmsfs.service.kinds import Kind
+from cmsfs.service.operations import Operation
 from cmsfs.service.renditions import PICTURES, TEXT
 from cmsfs.service.roles import Right
 
@@ -55,7 +57,19 @@ async def content(call: access.Call) -> responses.Response:
 
 
 _PREFIX = "/internal_files/{id}/versions/{version}/representations/{name}"
+_SHOWN_AS = "set_content_disposition_type"
+
 routes = [
-    routing.Route(_PREFIX, access.guarded(info), methods=["GET"]),
-    routing.Route(f"{_PREFIX}/content/{{asset:path}}", access.guarded(content), methods=["GET"]),
+    Operation(f"GET {_PREFIX}", info, "Get how a representation stands", items.Representation),
+    Operation(
+        f"GET {_PREFIX}/content/{{asset:path}}",
+        content,
+        "Download a representation",
+        operations.BYTES,
+        query=[
+            operations.choice(_SHOWN_AS, "What browsers do with it.", "inline", "attachment"),
+            operations.Parameter("set_content_disposition_filename", "The name that it is given."),
+        ],
+        also={202: None},
+    ),
 ]

@@ -13,7 +13,7 @@ from sqlite3 import Row
 from typing import Any
 
 import pydantic
-from starlette import responses, routing
+from starlette import responses
 
 from cmsfs.models import search
 from cmsfs.service import (
@@ -27,6 +27,7 @@ from cmsfs.service import (
     shared_links,
     store,
 )
+from cmsfs.service.operations import Operation
 
 # Counting goes on no further than this: ten times what can be paged through, 10 ms of work.
 COUNT_CAP = 100_000
@@ -123,4 +124,13 @@ def _rows(read: store.Read, numbers: "array[int]") -> list[Row]:
     return [by_id[number] for number in numbers if number in by_id]
 
 
-routes = [routing.Route("/search", access.guarded(find), methods=["GET"])]
+routes = [
+    Operation(
+        "GET /search",
+        find,
+        "Search for content",
+        search.Results | search.SharedLinkResults,
+        query=search.Query,
+        errors=(404,),
+    ),
+]

@@ -12,7 +12,7 @@ from functools import cache
 from sqlite3 import Connection, Row
 from typing import Any
 
-from starlette import datastructures, responses, routing
+from starlette import datastructures, responses
 
 from cmsfs.models import names, users
 from cmsfs.service import (
@@ -21,11 +21,13 @@ from cmsfs.service import (
     events_admin,
     fields,
     markers,
+    operations,
     paging,
     problems,
     protection,
     store,
 )
+from cmsfs.service.operations import Operation
 
 MAX_OFFSET = 10_000
 GIB = 1024**3
@@ -334,11 +336,51 @@ def _whole(row: Row, enterprise: Row) -> dict[str, Any]:
     }
 
 
+_FIELDS = [operations.FIELDS]
+
 routes = [
-    routing.Route("/users", access.guarded(list_users), methods=["GET"]),
-    routing.Route("/users", access.guarded(create), methods=["POST"]),
-    routing.Route("/users/me", access.guarded(me), methods=["GET"]),
-    routing.Route("/users/{id}", access.guarded(get), methods=["GET"]),
-    routing.Route("/users/{id}", access.guarded(update), methods=["PUT"]),
-    routing.Route("/users/{id}", access.guarded(delete), methods=["DELETE"]),
+    Operation(
+        "GET /users",
+        list_users,
+        "List enterprise users",
+        users.Users,
+        query=[
+            operations.Parameter("filter_term", "What the name or the login begins with."),
+            operations.choice("user_type", "Which users.", "all", "managed", "external"),
+            operations.Parameter("external_app_user_id", "App users with this id alone."),
+            operations.LIMIT,
+            operations.OFFSET,
+            operations.USEMARKER,
+            operations.MARKER,
+            *_FIELDS,
+        ],
+    ),
+    Operation(
+        "POST /users",
+        create,
+        "Create user",
+        users.User,
+        status=201,
+        query=_FIELDS,
+        body=users.NewUser,
+        errors=(409,),
+    ),
+    Operation("GET /users/me", me, "Get the current user", users.User, query=_FIELDS),
+    Operation("GET /users/{id}", get, "Get user", users.User, query=_FIELDS),
+    Operation(
+        "PUT /users/{id}",
+        update,
+        "Change a user",
+        users.User,
+        query=_FIELDS,
+        body=users.UpdateUser,
+        errors=(409,),
+    ),
+    Operation(
+        "DELETE /users/{id}",
+        delete,
+        "Delete a user",
+        status=204,
+        query=[operations.flag("force", "Together with everything that the user owns.")],
+    ),
 ]

@@ -5,16 +5,16 @@ The mark is a property of the item; what it is worth is up to the programs that 
 Rule: only who manages an item marks it; whoever sees it sees the mark.
 """
 
-from collections.abc import Callable
 from functools import partial
 from sqlite3 import Connection, Row
 from typing import Any
 
-from starlette import responses, routing
+from starlette import responses
 
 from cmsfs.models import watermarks
 from cmsfs.service import access, fields, problems, store
 from cmsfs.service.kinds import KIND_NAMES, Kind
+from cmsfs.service.operations import Operation
 from cmsfs.service.roles import Right
 
 
@@ -68,12 +68,20 @@ async def delete(kind: Kind, call: access.Call) -> responses.Response:
     return responses.Response(status_code=204)
 
 
-_HANDLERS: dict[str, Callable[[Kind, access.Call], Any]] = {"GET": get, "PUT": put, "DELETE": delete}
-
 routes = [
-    routing.Route(
-        f"/{KIND_NAMES[kind]}s/{{id}}/watermark", access.guarded(partial(handler, kind)), methods=[method]
-    )
+    route
     for kind in (Kind.FILE, Kind.FOLDER)
-    for method, handler in _HANDLERS.items()
+    for path, noun in [(f"/{KIND_NAMES[kind]}s/{{id}}/watermark", KIND_NAMES[kind])]
+    for route in (
+        Operation(f"GET {path}", partial(get, kind), f"Get the watermark of a {noun}", watermarks.Watermark),
+        Operation(
+            f"PUT {path}",
+            partial(put, kind),
+            f"Put a watermark on a {noun}",
+            watermarks.Watermark,
+            body=watermarks.SetWatermark,
+            also={201: watermarks.Watermark},
+        ),
+        Operation(f"DELETE {path}", partial(delete, kind), f"Take the watermark off a {noun}", status=204),
+    )
 ]

@@ -16,6 +16,8 @@ from cmsfs.models import upload_sessions
 from cmsfs.service import app, clients, demo, issuing, passwords, scopes, serve, store
 from cmsfs.service import upload_sessions as sessions
 
+from . import described
+
 SECRET = "a secret of the tests"
 PASSWORD = "the password of uwe"
 PASSWORD_HASH = passwords.hashed(PASSWORD)
@@ -36,6 +38,7 @@ class Api:
         self.http = httpx.AsyncClient(
             transport=httpx.ASGITransport(app.build(service, "http://service.test")),
             base_url="http://service.test/2.0",
+            event_hooks={"response": [described.check]},
         )
 
     async def log_in(self) -> None:
