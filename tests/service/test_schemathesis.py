@@ -34,6 +34,10 @@ KINDS = {
     "folders": "SELECT id FROM item WHERE kind = 0 UNION ALL SELECT 0",
     "web_links": "SELECT id FROM item WHERE kind = 2",
     "users": "SELECT id FROM user",
+    "internal_files": "SELECT id FROM item WHERE kind = 1",
+    "representations": "SELECT 'extracted_text' AS id UNION ALL SELECT 'jpg_thumb_320x320'",
+    "collaborations": "SELECT id FROM collaboration",
+    "collaboration_whitelist_entries": "SELECT id FROM allowlist",
     "versions": "SELECT id FROM version",
     "legal_hold_policies": "SELECT id FROM legal_hold_policy",
     "legal_hold_policy_assignments": "SELECT id FROM legal_hold_assignment",
@@ -58,8 +62,7 @@ def prepared(described: dict[str, Any], opened: store.Store) -> dict[str, Any]:
                     name = f"{{{parameter['name']}}}"
                     before = parts[parts.index(name) - 1]
                     sql = KINDS.get(f"{before}/{name}") or KINDS.get(before)
-                    if sql:
-                        known = [str(row["id"]) for row in opened.read(sql)]
+                    if sql and (known := [str(row["id"]) for row in opened.read(sql)]):
                         parameter["schema"] = {"type": "string", "enum": known}
     return described
 

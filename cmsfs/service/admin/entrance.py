@@ -71,6 +71,8 @@ def _desk(request: requests.Request) -> Desk | None:
     user = visited.user
     if user is None or user["role"] not in ("admin", "coadmin"):
         return None
+    # For the access log.
+    request.scope["user_id"] = user["id"]
     return Desk(request, store, user, visited)
 
 
