@@ -157,6 +157,7 @@ public_routes = [
         operations.HTML,
         query=[_TOKEN],
         public=True,
+        problem=operations.HTML,
     ),
     Operation(
         f"GET {_PATH}/{{id}}/content",
