@@ -58,3 +58,17 @@ async def test_who_may_not(api, uwe):
     link = (await api.ask("PUT", f"/files/{item['id']}", json={"shared_link": {}}))["shared_link"]
     header = {"boxapi": f"shared_link={link['url']}"}
     await uwe.ask("PUT", url, json=BODY, headers=header, expect=403)
+
+
+@pytest.mark.parametrize(("role", "status"), [("editor", 403), ("co-owner", 201)])
+async def test_who_manages_a_folder_sets_its_watermark(api, uwe, role, status):
+    folder = await api.folder("docs")
+    invited = {
+        "item": {"type": "folder", "id": folder["id"]},
+        "accessible_by": {"type": "user", "id": str(uwe.user)},
+        "role": role,
+    }
+    await api.ask("POST", "/collaborations", json=invited, expect=201)
+    await uwe.ask("PUT", f"/folders/{folder['id']}/watermark", json=BODY, expect=status)
+    may = (await uwe.ask("GET", f"/folders/{folder['id']}?fields=permissions"))["permissions"]
+    assert may["can_apply_watermark"] is (status == 201)
