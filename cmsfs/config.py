@@ -43,6 +43,7 @@ class Profile(_Model):
     auth_url: str = ""
     authorize_url: str = ""
     lister: Literal["search", "folder_items"] = "search"
+    folder_items: bool = False  # a single folder can be listed too: used where its tree is very large
     feed: Literal["search", "events"] = "search"
     limits: Limits = Limits()
 
@@ -75,6 +76,7 @@ class Settings(_Model):
     drain_seconds: float = 30.0  # how long a stop waits for uploads; the journal keeps the rest
     network_seconds: float = 30.0  # after this a read that waits for the network fails with ETIMEDOUT
     upload_workers: int = 4
+    crawl: bool = True  # list the whole tree in the background after mounting, so that `find` asks nobody
     allow_other: bool = False
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
 

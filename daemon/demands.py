@@ -15,11 +15,13 @@ from cmsfs.vfs import oserrors
 
 
 class Work:
-    """Something under way at the service; `progressed` is called by whoever does it."""
+    """Something under way at the service; `progressed` is called by whoever does it, and `grown` is set when
+    it turns out to be long."""
 
     def __init__(self, *, urgent: bool = True) -> None:
         self.at = trio.current_time()
         self.urgent = urgent
+        self.grown = trio.Event()
         self._queueing = trio.CancelScope()
 
     def progressed(self) -> None:
@@ -64,16 +66,34 @@ class Demand:
             self.error = error
             self._done.set()
 
-    async def wait(self, seconds: float) -> None:
-        """Return when it is met; raise what it ended with, or `TimeoutError` after `seconds` without
-        progress of the work.  Cancelled: the work goes on."""
+    async def wait(self, seconds: float, *, unless_grown: bool = False) -> None:
+        """Return when it is met, or `unless_grown` when that is going to take long.
+
+        Raises what it ended with, or `TimeoutError` after `seconds` without progress of the work.
+        Cancelled: the work goes on.
+        """
         came = trio.current_time()
         while not self._done.is_set():
             deadline = max(came, self.work.at) + seconds
             with trio.move_on_at(deadline):
-                await self._done.wait()
+                if not unless_grown:
+                    await self._done.wait()
+                elif await self._done_or_grown():
+                    return
             if not self._done.is_set() and deadline >= max(came, self.work.at) + seconds:
                 raise oserrors.oserror(errno.ETIMEDOUT, f"no progress for {seconds:g} s")
         if self.error is not None:
             # A new object for every waiter: a traceback grows on the one that is raised.
             raise OSError(self.error.errno, self.error.strerror, self.error.filename)
+
+    async def _done_or_grown(self) -> bool:
+        """Wait for either; whether the work has grown and is not done."""
+        async with trio.open_nursery() as nursery:
+
+            async def one(event: trio.Event) -> None:
+                await event.wait()
+                nursery.cancel_scope.cancel()
+
+            nursery.start_soon(one, self._done)
+            nursery.start_soon(one, self.work.grown)
+        return not self._done.is_set()
