@@ -2,7 +2,7 @@
 
 With a lister by search everything comes in windows (`whole`).  Folders that are then not known yet, and with
 a lister of single folders all of them, are listed one by one.  A folder that somebody opens does not wait
-for any of this: `hydrate` lists it at once.
+for any of this: `hydrate` lists it at once, and what is below it is fetched next, the latest first.
 
 Rule: in the background in everything: it waits for its turn, for the network, and for ever.
 """
@@ -26,6 +26,9 @@ log = logging.getLogger(__name__)
 # Folders listed at a time, of which the budget lets go what is good for it.
 FOLDERS_AT_ONCE = 4
 
+# Folders opened while the tree below one is being fetched; the oldest of more are left to the crawl.
+MOST_OPENED = 16
+
 # After something went wrong that the connection is not to blame for.
 PAUSE_SECONDS = 60.0
 
@@ -42,12 +45,42 @@ class Crawl:
         health: Health,
         whole: Whole | None,
         fill: Callable[[Ino], Awaitable[None]],
+        deepen: Callable[[Ino], Awaitable[None]] | None,
     ) -> None:
         self._db = db
         self._health = health
         self._whole = whole
         self._fill = fill
+        self._deepen = deepen
+        self._opened: list[Ino] = []
+        self._news = trio.Event()
         self.is_running = False
+
+    def opened(self, folder: Ino) -> None:
+        """Fetch what is below this folder, before anything else in the background."""
+        if folder in self._opened:
+            self._opened.remove(folder)
+        self._opened.append(folder)
+        del self._opened[:-MOST_OPENED]
+        self._news.set()
+
+    async def follow(self) -> None:
+        """Fetch what is below folders that were opened, for ever."""
+        with budget.spending(Class.OPENED):
+            while True:
+                await self._news.wait()
+                self._news = trio.Event()
+                while self._opened and self._health.can_ask:
+                    try:
+                        await self._below(self._opened.pop())
+                    except errors.RemoteError as error:
+                        log.info("what is below an opened folder could not be listed: %s", error)
+
+    async def _below(self, folder: Ino) -> None:
+        if folder == ROOT and self._whole is not None:
+            await self._whole.run()
+        elif self._deepen is not None:
+            await self._deepen(folder)
 
     async def run(self) -> None:
         """Crawl for ever.  Cancelled: what came is in the tree, and the next run goes on from there."""

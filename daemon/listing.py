@@ -55,7 +55,11 @@ class _Listing:
 
 
 class SearchLister:
-    """By search among the descendants.  `items`: lists single folders, where the service can."""
+    """By search among the descendants.
+
+    `items` lists single folders, where the service can; then `opened` is told of folders that were listed
+    alone for the size of their trees: programs that walk will want those next.
+    """
 
     def __init__(
         self,
@@ -65,12 +69,14 @@ class SearchLister:
         health: Health,
         whole: Whole,
         items: FolderItems | None,
+        opened: Callable[[Ino], None],
     ) -> None:
         self._db = db
         self._incoming = incoming
         self._windows = windows.Windows(client.search, health, purpose="listing")
         self._whole = whole
         self._items = items
+        self._opened = opened
 
     async def fill(self, folder: Ino, *, progress: Call, grown: Call) -> None:
         """As `Lister.fill`; small trees are known whole."""
@@ -88,10 +94,23 @@ class SearchLister:
             grown()
             if self._items is not None:
                 await self._items.fill(folder, progress=progress, grown=grown)
+                if tree.has_unlisted(self._db, folder):
+                    self._opened(folder)
                 return
             if folder == ROOT:
                 await self._whole.hurried(progress)
                 return
+        await self._all_below(folder, query, first, progress)
+
+    async def deepen(self, folder: Ino) -> None:
+        """Make everything below a folder known, however much that is.  Raises `RemoteError`."""
+        node = tree.find(self._db, folder)
+        if node is not None and node.remote_id is not None:
+            query = Query(query=EVERYTHING, ancestor_folder_ids=[node.remote_id])
+            first = await self._windows.page(query, windows.CREATED, windows.Window())
+            await self._all_below(folder, query, first, lambda: None)
+
+    async def _all_below(self, folder: Ino, query: Query, first: Page, progress: Call) -> None:
         for _ in range(windows.ATTEMPTS):
             found, listing = await self._once(query, first, progress)
             if found.stable:

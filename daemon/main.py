@@ -33,7 +33,7 @@ from cmsfs.journal.sealing import Sealer
 from cmsfs.models import control
 from cmsfs.replica import cursor, tree
 from cmsfs.replica.changes import Hub
-from cmsfs.replica.nodes import ROOT
+from cmsfs.replica.nodes import ROOT, Ino
 from cmsfs.vfs.filesystem import Filesystem
 from cmsfs.vfs.inodes import Inodes
 from daemon import budget, instance, upkeep
@@ -152,7 +152,7 @@ class Drive:
         self.account = Account(client, self.health)
         self.hub = Hub()
         self.incoming = Incoming(db, self.hub)
-        lister, whole = self._listers(db)
+        lister, whole, deepen = self._listers(db)
         self.hydrate = Hydrate(
             *(db, client, blocks, lister, self.health, nursery), network_seconds=settings.network_seconds
         )
@@ -174,22 +174,28 @@ class Drive:
             idle_seconds=settings.idle_poll_seconds,
             is_used=Use(self.fs.inodes, self.health),
         )
-        self.crawl = Crawl(db, self.health, whole, self.hydrate.listing)
+        self.crawl = Crawl(db, self.health, whole, self.hydrate.listing, deepen)
         self._status = Status(
             *(settings, mountpoint, db, blocks, self.health, self.hydrate, self.push, self.pull),
             *(self.crawl, whole),
         )
         self.server = control_server.Server(db, self.health, self)
 
-    def _listers(self, db: sqlite.Database) -> tuple[Lister, Whole | None]:
-        """How folders become known, and everything, as the profile says the service can."""
+    def _listers(
+        self, db: sqlite.Database
+    ) -> tuple[Lister, Whole | None, Callable[[Ino], Awaitable[None]] | None]:
+        """How folders become known, everything, and all below one, as the profile says the service can."""
         profile = config.profile(self.settings)
         items = FolderItems(db, self.client, self.incoming, self.health)
         if profile.lister == "folder_items":
-            return items, None
+            return items, None, None
         whole = Whole(db, self.client, self.incoming, self.health)
         beside = items if profile.folder_items else None
-        return SearchLister(db, self.client, self.incoming, self.health, whole, beside), whole
+        lister = SearchLister(
+            *(db, self.client, self.incoming, self.health, whole, beside),
+            opened=lambda folder: self.crawl.opened(folder),
+        )
+        return lister, whole, lister.deepen
 
     async def contact(self) -> None:
         """The first words with the service.
@@ -221,6 +227,7 @@ class Drive:
         agents.start_soon(self.notifier.run, name="notifier")
         agents.start_soon(budget.spent, Class.UPLOAD, self.push.run, name="push")
         agents.start_soon(budget.spent, Class.CHANGES, self.pull.run, name="pull")
+        agents.start_soon(self.crawl.follow, name="opened folders")
         if self.settings.crawl:
             agents.start_soon(self.crawl.run, name="crawl")
         agents.start_soon(self.account.run, name="account")

@@ -21,6 +21,10 @@ _UNLISTED = """
   WHERE n.kind = 'folder' AND n.remote_id IS NOT NULL AND n.parent IS NOT NULL AND n.ino > ?
     AND (l.listed_at IS NULL OR l.listed_at < 0) ORDER BY n.ino LIMIT ?
 """
+_HAS_UNLISTED = """
+  SELECT 1 FROM node AS n LEFT JOIN listing AS l ON l.ino = n.ino
+  WHERE n.parent = ? AND n.kind = 'folder' AND (l.listed_at IS NULL OR l.listed_at < 0) LIMIT 1
+"""
 _CHILDREN = f"SELECT {COLUMNS} FROM node WHERE parent = ? AND ino > ? ORDER BY ino LIMIT ?"
 
 
@@ -172,6 +176,11 @@ def mark_all_seen_listed(conn: Connection, generation: int, *, at: int) -> None:
     """The folders that this listing has seen, and that nothing has been said against since, are known."""
     conn.execute("UPDATE listing SET listed_at = ? WHERE listed_at = ?", (at, -generation))
     conn.execute("DELETE FROM listing WHERE listed_at < 0")
+
+
+def has_unlisted(db: Database, ino: Ino) -> bool:
+    """Whether a folder directly in this one is not known yet."""
+    return db.row(_HAS_UNLISTED, ino) is not None
 
 
 def unlisted(conn: Connection, *, after: Ino = 0, limit: int = 500) -> list[Ino]:

@@ -13,9 +13,10 @@ from cmsfs.service import items as service_items
 from cmsfs.service.kinds import Kind
 from cmsfs.service.store import Store
 from cmsfs.sqlite import Connection
+from daemon import windows
 
 EMPTY = "da39a3ee5e6b4b0d3255bfef95601890afd80709"
-FOLDERS, FILES = 20, 600
+FOLDERS, FILES = 10, 130
 
 search_only = pytest.mark.parametrize("settings", ["specification"], indirect=True)
 single_folders = pytest.mark.parametrize("settings", ["box"], indirect=True)
@@ -33,8 +34,10 @@ def settings(request: pytest.FixtureRequest) -> config.Settings:
 
 
 @pytest.fixture
-async def large(service: Store, user: int) -> None:
-    """More than a search can reach: folders of files, all at the root, two files to a moment."""
+async def large(service: Store, user: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """More than a search can reach, that being little here: folders of files, two files to a moment."""
+    monkeypatch.setattr(windows, "MOST", 999)
+    monkeypatch.setattr(windows, "_SAMPLE_AT", 800)
 
     def txn(conn: Connection) -> None:
         owner = conn.execute("SELECT * FROM user WHERE id = ?", (user,)).fetchone()
@@ -78,7 +81,7 @@ async def test_everything_becomes_known_and_then_nothing_is_asked(
 @search_only
 async def test_after_a_restart_it_goes_on_where_it_was(large: None, starting: Any, network: Any) -> None:
     async with starting() as drive, trio.open_nursery() as nursery:
-        arrived, _ = network.gate("GET", "offset=5000", before=True)
+        arrived, _ = network.gate("GET", "offset=600", before=True)
         nursery.start_soon(drive.agents.crawl.once)
         await arrived.wait()
         assert (await drive.agents.status()).listing.state == "running"
@@ -90,7 +93,7 @@ async def test_after_a_restart_it_goes_on_where_it_was(large: None, starting: An
         await drive.agents.crawl.once()
         # The folders, and the window that was done, are not asked for again.
         assert network.count("GET", "type=folder") == 1
-        assert network.count("GET", "/search") - asked < FOLDERS * FILES / 200 + 15
+        assert network.count("GET", "/search") - asked < FOLDERS * FILES / 200 + 8
         assert counted(drive) == FOLDERS * (FILES + 1)
         assert await unknown(drive) == []
         assert cursor.get(drive.db, cursor.CRAWL) is None
