@@ -6,21 +6,27 @@ Rule: a deadline is time without progress; work that gets on is worth waiting fo
 """
 
 import errno
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 import trio
 
 from cmsfs.vfs import oserrors
 
+# Silence of the network for so long is worth a question whether it is there at all.
+DOUBT_SECONDS = 3.0
+
 
 class Work:
     """Something under way at the service; `progressed` is called by whoever does it, and `grown` is set when
     it turns out to be long."""
 
-    def __init__(self, *, urgent: bool = True) -> None:
+    def __init__(self, *, urgent: bool = True, queue: trio.CapacityLimiter | None = None) -> None:
+        self._queue = queue  # while it is not urgent
         self.at = trio.current_time()
-        self.urgent = urgent
+        self.urgent = self.born_urgent = urgent
+        self._abandoned = False
+        self.answered = False  # the service has begun to answer the request under way
         self.grown = trio.Event()
         self._queueing = trio.CancelScope()
 
@@ -34,14 +40,27 @@ class Work:
             self.progressed()
             self._queueing.cancel()
 
-    @asynccontextmanager
-    async def admitted(self, urgent: trio.CapacityLimiter, idle: trio.CapacityLimiter) -> AsyncIterator[None]:
-        """With a slot of the limiter that fits; the queue is changed if it becomes urgent meanwhile."""
-        limiter = urgent
+    def abandon(self) -> None:
+        """It is not wanted any more: nothing happens if somebody waits for it, or it has begun."""
         if not self.urgent:
+            self._abandoned = True
+            self._queueing.cancel()
+
+    @asynccontextmanager
+    async def admitted(self, urgent: trio.CapacityLimiter) -> AsyncIterator[None]:
+        """With a slot of the limiter that fits; the queue is changed if it becomes urgent meanwhile.
+
+        Raises OSError with ECANCELED if it was abandoned.
+        """
+        limiter = urgent
+        if self._abandoned and not self.urgent:
+            raise oserrors.oserror(errno.ECANCELED)
+        if not self.urgent and self._queue is not None:
             with self._queueing:
-                await idle.acquire_on_behalf_of(self)
-                limiter = idle
+                await self._queue.acquire_on_behalf_of(self)
+                limiter = self._queue
+            if limiter is urgent and not self.urgent:
+                raise oserrors.oserror(errno.ECANCELED)
         if limiter is urgent:
             await urgent.acquire_on_behalf_of(self)
         try:
@@ -66,34 +85,41 @@ class Demand:
             self.error = error
             self._done.set()
 
-    async def wait(self, seconds: float, *, unless_grown: bool = False) -> None:
-        """Return when it is met, or `unless_grown` when that is going to take long.
-
-        Raises what it ended with, or `TimeoutError` after `seconds` without progress of the work.
-        Cancelled: the work goes on.
-        """
+    async def wait(self, seconds: float, doubt: Callable[[], None]) -> None:
+        """Return when it is met; raise what it ended with, or `TimeoutError` after `seconds` without
+        progress of the work.  `doubt` is called when there was none for a while.  Cancelled: the work goes
+        on."""
         came = trio.current_time()
+        patience = min(DOUBT_SECONDS, seconds)
         while not self._done.is_set():
-            deadline = max(came, self.work.at) + seconds
-            with trio.move_on_at(deadline):
-                if not unless_grown:
-                    await self._done.wait()
-                elif await self._done_or_grown():
-                    return
-            if not self._done.is_set() and deadline >= max(came, self.work.at) + seconds:
+            last = max(came, self.work.at)
+            with trio.move_on_at(last + patience):
+                await self._done.wait()
+            if self._done.is_set() or max(came, self.work.at) > last:
+                patience = min(DOUBT_SECONDS, seconds)
+            elif patience >= seconds:
                 raise oserrors.oserror(errno.ETIMEDOUT, f"no progress for {seconds:g} s")
+            else:
+                doubt()
+                patience = seconds
         if self.error is not None:
             # A new object for every waiter: a traceback grows on the one that is raised.
             raise OSError(self.error.errno, self.error.strerror, self.error.filename)
 
-    async def _done_or_grown(self) -> bool:
-        """Wait for either; whether the work has grown and is not done."""
+    async def wait_unless_grown(self, seconds: float, doubt: Callable[[], None]) -> None:
+        """As `wait`; returns too when the work is going to take long."""
+        failure: OSError | None = None
         async with trio.open_nursery() as nursery:
 
-            async def one(event: trio.Event) -> None:
-                await event.wait()
+            async def watch() -> None:
+                await self.work.grown.wait()
                 nursery.cancel_scope.cancel()
 
-            nursery.start_soon(one, self._done)
-            nursery.start_soon(one, self.work.grown)
-        return not self._done.is_set()
+            nursery.start_soon(watch)
+            try:
+                await self.wait(seconds, doubt)
+            except OSError as error:
+                failure = error
+            nursery.cancel_scope.cancel()
+        if failure is not None:
+            raise failure

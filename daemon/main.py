@@ -15,7 +15,6 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
-from importlib import resources
 from pathlib import Path
 
 import trio
@@ -31,12 +30,12 @@ from cmsfs.journal.drafts import Drafts
 from cmsfs.journal.durability import GroupCommit
 from cmsfs.journal.sealing import Sealer
 from cmsfs.models import control
-from cmsfs.replica import cursor, tree
+from cmsfs.replica import cursor, database, tree
 from cmsfs.replica.changes import Hub
 from cmsfs.replica.nodes import ROOT, Ino
 from cmsfs.vfs.filesystem import Filesystem
 from cmsfs.vfs.inodes import Inodes
-from daemon import budget, instance, upkeep
+from daemon import budget, conflicts, instance, upkeep
 from daemon import control as control_server
 from daemon.account import Account
 from daemon.budget import Budget, Class
@@ -80,8 +79,7 @@ class State:
 async def open_state(settings: config.Settings) -> AsyncIterator[State]:
     """The local state, recovered from however the last run ended.  Raises `UserError`."""
     paths = settings.paths
-    schema = (resources.files("cmsfs.replica") / "schema.sql").read_text(encoding="utf-8")
-    async with sqlite.open_database(paths.replica_db, schema) as db:
+    async with database.open_replica(paths.replica_db) as db:
         last = await recovery.begin(db)
         drafts = Drafts(db, paths.drafts)
         blocks = Blocks(
@@ -147,6 +145,7 @@ class Drive:
         self.client = client
         self.mountpoint = mountpoint
         self.ending = Ending(settings.drain_seconds)
+        self._recovered = settings.paths.recovered
         self.health = Health()
         self.watchdog = Watchdog()
         self.account = Account(client, self.health)
@@ -161,12 +160,15 @@ class Drive:
         kit = Kit(
             *(db, client, blocks, drafts, sealer, self.incoming, self.hydrate, self.health, self.commit),
             settle_seconds=settings.settle_seconds,
+            profile=config.profile(settings),
         )
         self.push = Push(kit, workers=settings.upload_workers)
         self.fs = Filesystem(
             *(db, blocks, drafts, self.commit, self.hydrate, self.push, self.account),
             settle_seconds=settings.settle_seconds,
+            confirm=self._confirm if settings.fsync == "remote" else None,
         )
+        self._fsync_seconds = settings.fsync_seconds
         self.notifier = notifier.Notifier(self.hub, self.fs.inodes)
         self.pull = Pull(
             *(db, client, self.incoming, self.hydrate, self.health),
@@ -256,6 +258,9 @@ class Drive:
         self.ending.done.set()
         await self.server.finished(seconds=2)
 
+    async def _confirm(self, ino: Ino) -> None:
+        await self.push.confirm(ino, seconds=self._fsync_seconds)
+
     async def _out_of_reach(self) -> None:
         while self.health.can_ask:
             await self.health.changed()
@@ -275,6 +280,17 @@ class Drive:
 
     async def poll(self) -> None:
         await self.pull.poll()
+
+    async def retry(self, path: str | None) -> None:
+        await (self.push.retry_all() if path is None else self.push.retry(path))
+
+    async def discard(self, path: str) -> str:
+        kept = await self.push.discard(path, self._recovered)
+        return f"Its bytes are kept in {kept}." if kept else ""
+
+    async def conflicts(self) -> control.Conflicts:
+        copies = await conflicts.copies(self.state.db)
+        return control.Conflicts(copies=copies, held=self._status.held())
 
     def stop(self, request: control.Stop) -> str | None:
         """Begin to end; the reason if that is not to be."""

@@ -64,6 +64,11 @@ class Draft:
         else:
             self._busy.discard(self.ino)
 
+    def became(self, sha1: str, size: int) -> None:
+        """The draft is content from now on; whoever writes on does so to another draft."""
+        self.content = (sha1, size)
+        self._busy.discard(self.ino)
+
     # ---- file descriptor: open while anybody reads, writes or seals ----
 
     def acquire(self) -> int:
@@ -120,7 +125,7 @@ class Draft:
         self.generation += 1
         self.mtime_ns = time.time_ns()
 
-    async def fill(self, offset: int, data: bytes) -> None:
+    async def fill(self, offset: int, data: bytes | bytearray) -> None:
         """Put bytes of the base where the draft still shows the base; what was written meanwhile stays."""
         async with self.lock:
             fd = self.acquire()

@@ -7,18 +7,23 @@ the service is known to be out of reach.
 Rule: an operation that fails stands in nobody's way and is never lost, whatever was raised.
 """
 
+import errno
 import logging
+import os
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from sqlite3 import Connection
 
 import trio
 
-from cmsfs import errors, logs
+from cmsfs import crashpoints, errors, logs
+from cmsfs.crashpoints import Point
 from cmsfs.journal import ops, queue
 from cmsfs.journal.ops import OpKind
-from daemon.push import failures, folders, moves, removals, uploads
+from cmsfs.replica.nodes import Ino, Node
+from daemon.push import failures, folders, held, moves, removals, uploads
 from daemon.push.kit import INTERACTIVE_SECONDS, Kit, wait_ns
 
 log = logging.getLogger(__name__)
@@ -41,8 +46,16 @@ LONGEST_SLEEP_SECONDS = 60.0
 # How long to let changes gather before the journal is looked at.
 FLURRY_SECONDS = 0.05
 
+# Programs may change things faster than they can be sent.
+PASS_SECONDS = 1.0
+
 # A full disk refuses every transaction until somebody makes room.
 TROUBLE_SECONDS = 5.0
+
+
+# Uploads of files from this size on take at most half of the workers, so that what somebody saves while a
+# backup is on its way is there in a moment.
+LARGE_BYTES = 8 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +73,7 @@ class Push:
         self._wanted = trio.Event()
         self._moved = trio.Event()
         self._running = 0
+        self._large = 0
         self._hurried = 0
         # Nothing runs, nothing can be claimed, nothing is due later: what is left waits for somebody else.
         self._stuck = False
@@ -86,6 +100,29 @@ class Push:
         finally:
             self._hurried -= 1
 
+    async def confirm(self, ino: Ino, *, seconds: float) -> None:
+        """Return when the service has a file as it is recorded now, open or not, or a folder and its names.
+
+        Raises `OSError`: EIO if the service refuses it, ETIMEDOUT if it does not have it in time.  In both
+        cases the change is kept.
+        """
+        self._kit.confirming[ino] += 1
+        try:
+            with self.hurrying(), trio.fail_after(seconds):
+                while states := queue.unconfirmed(self._kit.db, ino):
+                    if "held" in states:
+                        log.warning("fsync: the service refuses the file; `cmsfs conflicts` says why")
+                        raise OSError(errno.EIO, os.strerror(errno.EIO))
+                    with trio.move_on_after(1):
+                        await self._moved.wait()
+        except trio.TooSlowError:
+            log.warning("fsync: the service does not have the file after %g s; it is sent later", seconds)
+            raise OSError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT)) from None
+        finally:
+            self._kit.confirming[ino] -= 1
+            if not self._kit.confirming[ino]:
+                del self._kit.confirming[ino]
+
     async def retry_all(self) -> None:
         """Try everything again that failed or is held; somebody may have mended the cause."""
 
@@ -96,6 +133,18 @@ class Push:
         await self._kit.db.write(txn)
         self._stuck = False
         self.wake()
+
+    async def retry(self, path: str) -> None:
+        """Try again what failed of one item.  Raises `UserError` if nothing did."""
+        await held.retry(self._kit, path)
+        self._stuck = False
+        self.wake()
+
+    async def discard(self, path: str, recovered: Path) -> Path | None:
+        """Give up what is held of one item; where its bytes are kept.  Raises `UserError`."""
+        kept = await held.discard(self._kit, path, recovered)
+        self.wake()
+        return kept
 
     async def drained(self) -> None:
         """Wait until everything is at the service that can be: held operations and files that are still
@@ -156,8 +205,12 @@ class Push:
             queue.end_settling(conn, now_ns=ops.now_ns())
 
     async def _pass(self, send: "trio.MemorySendChannel[_Job]") -> int:
-        """Go through what is due once, in order; how many were handed to a worker."""
+        """Go through what is due once, in order; how many were handed to a worker.
+
+        Not for long: what had to wait when its turn came is looked at again, however much has come since.
+        """
         sent = after = 0
+        end = trio.current_time() + PASS_SECONDS
         page: list[ops.Op] = []
         while page := page or queue.candidates(self._kit.db, now_ns=ops.now_ns(), after=after):
             task = await self._claim_first(page)
@@ -168,6 +221,9 @@ class Push:
                 await self._hand_over(send, _Job(task, PERFORM[task.op.kind]))
                 await self._give_way()
                 await self._kit.health.reachable()
+                if trio.current_time() > end:
+                    self.wake()
+                    break
         return sent
 
     async def _give_way(self) -> None:
@@ -178,7 +234,11 @@ class Push:
 
     async def _claim_first(self, page: list[ops.Op]) -> queue.Task | None:
         # What becomes busy after this is noticed when it is sealed.
-        is_busy = self._kit.drafts.is_busy
+        lane_is_full = self._large >= max(1, self._workers // 2)
+
+        def is_busy(node: Node) -> bool:
+            is_open = self._kit.drafts.is_busy(node.ino) and not self._kit.confirming[node.ino]
+            return is_open or (lane_is_full and _is_large(node))
 
         def txn(conn: Connection) -> queue.Task | None:
             for op in page:
@@ -186,7 +246,10 @@ class Push:
                     return task
             return None
 
-        return await self._kit.db.write(txn)
+        task = await self._kit.db.write(txn)
+        if task is not None:
+            crashpoints.reached(Point.OP_CLAIMED)
+        return task
 
     async def _break_ring(self, send: "trio.MemorySendChannel[_Job]") -> int:
         task = await self._kit.db.write(queue.step_aside)
@@ -197,6 +260,7 @@ class Push:
 
     async def _hand_over(self, send: "trio.MemorySendChannel[_Job]", job: _Job) -> None:
         self._running += 1
+        self._large += _is_large_upload(job.task)
         await send.send(job)
 
     async def _follow_health(self) -> None:
@@ -219,6 +283,7 @@ class Push:
                 with logs.context(op=job.task.op.kind, ino=job.task.op.ino):
                     await self._carry_out(job)
                 self._running -= 1
+                self._large -= _is_large_upload(job.task)
                 self._tell()
                 self.wake()
 
@@ -238,8 +303,7 @@ class Push:
         if delay is None:
             await self._kit.db.write(lambda conn: queue.hold(conn, op, error=verdict.reason))
             log.warning(
-                "the service refuses a change, which is kept here: %s  `cmsfs status` shows which; mend the"
-                " cause and run `cmsfs sync`",
+                "the service refuses a change, which is kept here; `cmsfs conflicts` shows which: %s",
                 verdict.reason,
             )
             return
@@ -248,3 +312,11 @@ class Push:
             lambda conn: queue.retry(conn, op, not_before_ns=not_before, error=verdict.reason)
         )
         log.info("a change could not be sent, it is tried again in %.0f s: %s", delay / 10**9, verdict.reason)
+
+
+def _is_large(node: Node) -> bool:
+    return node.size >= LARGE_BYTES
+
+
+def _is_large_upload(task: queue.Task) -> bool:
+    return task.op.kind is OpKind.UPLOAD and _is_large(task.node)
