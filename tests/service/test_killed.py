@@ -121,9 +121,7 @@ async def judge(root, client):
         assert blobs.keys() == named
         assert all(_sha1(path.read_bytes()).hexdigest() == name for name, path in blobs.items())
         assert list((root / "incoming").iterdir()) == []
-        parts = {
-            (row["session"], row["file"]) for row in opened.read("SELECT session, file FROM upload_part")
-        }
+        parts = {(row["session"], row["file"]) for row in opened.read("SELECT session, file FROM upload_part")}
         on_disk = [path for path in (root / "sessions").rglob("*") if path.is_file()]
         assert {(path.parent.name, path.name) for path in on_disk} == parts
         sessions = {row["id"] for row in opened.read("SELECT id FROM upload_session")}
@@ -216,9 +214,7 @@ async def test_killed_at_any_moment(root, client):
             with trio.move_on_after(20):
                 async with trio.open_nursery() as nursery:
                     for worker in range(4):
-                        nursery.start_soon(
-                            _work, client, f"{turn}-{worker}", random.Random(turn * 4 + worker)
-                        )
+                        nursery.start_soon(_work, client, f"{turn}-{worker}", random.Random(turn * 4 + worker))
                     await trio.sleep(chance.uniform(0.05, 1.5))
                     process.kill()
         await judge(root, client)
