@@ -43,6 +43,7 @@ class Profile(_Model):
     auth_url: str = ""
     authorize_url: str = ""
     lister: Literal["search", "folder_items"] = "search"
+    folder_items: bool = False  # a single folder can be listed too: used where its tree is very large
     feed: Literal["search", "events"] = "search"
     # From this size on a file is sent in parts, several at once, and goes on after a break; 0: never.
     parts_from_bytes: int = 0
@@ -78,6 +79,7 @@ class Settings(_Model):
     drain_seconds: float = 30.0  # how long a stop waits for uploads; the journal keeps the rest
     network_seconds: float = 30.0  # after this a read that waits for the network fails with ETIMEDOUT
     upload_workers: int = 4
+    crawl: bool = True  # list the whole tree in the background after mounting, so that `find` asks nobody
     # "remote": fsync returns when the service has the file, or fails after this long.  Safe against the loss
     # of this machine, and as slow as the network.
     fsync: Literal["local", "remote"] = "local"

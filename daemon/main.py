@@ -35,19 +35,23 @@ from cmsfs.replica.changes import Hub
 from cmsfs.replica.nodes import ROOT, Ino
 from cmsfs.vfs.filesystem import Filesystem
 from cmsfs.vfs.inodes import Inodes
-from daemon import conflicts, instance, upkeep
+from daemon import budget, conflicts, instance, upkeep
 from daemon import control as control_server
 from daemon.account import Account
+from daemon.budget import Budget, Class
+from daemon.crawl import Crawl
 from daemon.ending import Ending
+from daemon.folder_items import FolderItems
 from daemon.health import Health
 from daemon.hydrate import Hydrate
 from daemon.incoming import Incoming
-from daemon.listing import Lister
+from daemon.listing import Lister, SearchLister
 from daemon.pull import Pull
 from daemon.push.dispatcher import Push
 from daemon.push.kit import Kit
 from daemon.status import Status
 from daemon.watchdog import Watchdog
+from daemon.whole import Whole
 
 log = logging.getLogger(__name__)
 
@@ -111,7 +115,8 @@ async def run(
     async with AsyncExitStack() as stack:
         stack.enter_context(instance.single_instance(settings.paths.lock, account=settings.account))
         state = await stack.enter_async_context(open_state(settings))
-        client = await stack.enter_async_context(backend.open_backend(settings, sample=sample))
+        pace = Budget(config.profile(settings).limits)
+        client = await stack.enter_async_context(backend.open_backend(settings, sample=sample, pace=pace))
         agents = await stack.enter_async_context(trio.open_nursery())
         drive = Drive(settings, place, state, client, agents)
         await drive.contact()
@@ -136,6 +141,7 @@ class Drive:
     ) -> None:
         db, blocks, drafts = state.db, state.blocks, state.drafts
         self.state = state
+        self.settings = settings
         self.client = client
         self.mountpoint = mountpoint
         self.ending = Ending(settings.drain_seconds)
@@ -145,7 +151,7 @@ class Drive:
         self.account = Account(client, self.health)
         self.hub = Hub()
         self.incoming = Incoming(db, self.hub)
-        lister = Lister(db, client, self.incoming, self.health)
+        lister, whole, deepen = self._listers(db)
         self.hydrate = Hydrate(
             *(db, client, blocks, lister, self.health, nursery), network_seconds=settings.network_seconds
         )
@@ -170,10 +176,28 @@ class Drive:
             idle_seconds=settings.idle_poll_seconds,
             is_used=Use(self.fs.inodes, self.health),
         )
+        self.crawl = Crawl(db, self.health, whole, self.hydrate.listing, deepen)
         self._status = Status(
-            *(settings, mountpoint, db, blocks, self.health, self.hydrate, self.push, self.pull)
+            *(settings, mountpoint, db, blocks, self.health, self.hydrate, self.push, self.pull),
+            *(self.crawl, whole),
         )
         self.server = control_server.Server(db, self.health, self)
+
+    def _listers(
+        self, db: sqlite.Database
+    ) -> tuple[Lister, Whole | None, Callable[[Ino], Awaitable[None]] | None]:
+        """How folders become known, everything, and all below one, as the profile says the service can."""
+        profile = config.profile(self.settings)
+        items = FolderItems(db, self.client, self.incoming, self.health)
+        if profile.lister == "folder_items":
+            return items, None, None
+        whole = Whole(db, self.client, self.incoming, self.health)
+        beside = items if profile.folder_items else None
+        lister = SearchLister(
+            *(db, self.client, self.incoming, self.health, whole, beside),
+            opened=lambda folder: self.crawl.opened(folder),
+        )
+        return lister, whole, lister.deepen
 
     async def contact(self) -> None:
         """The first words with the service.
@@ -203,8 +227,11 @@ class Drive:
         agents.start_soon(self.commit.run, name="commit")
         agents.start_soon(self.fs.run, name="filesystem")
         agents.start_soon(self.notifier.run, name="notifier")
-        agents.start_soon(self.push.run, name="push")
-        agents.start_soon(self.pull.run, name="pull")
+        agents.start_soon(budget.spent, Class.UPLOAD, self.push.run, name="push")
+        agents.start_soon(budget.spent, Class.CHANGES, self.pull.run, name="pull")
+        agents.start_soon(self.crawl.follow, name="opened folders")
+        if self.settings.crawl:
+            agents.start_soon(self.crawl.run, name="crawl")
         agents.start_soon(self.account.run, name="account")
         agents.start_soon(self.watchdog.run, self.health, name="watchdog")
         agents.start_soon(self.server.serve, listener, name="control")

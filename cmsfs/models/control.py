@@ -152,6 +152,8 @@ class Listing(_Message):
 
     state: Literal["unknown", "running", "complete"] = "unknown"
     items: int = 0
+    total: int = 0  # how many there are, as far as the service has told; 0: not known
+    windows_left: int = 0  # parts of a listing of everything that are still to be fetched, at the least
 
 
 class Pong(_Message):

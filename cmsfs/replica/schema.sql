@@ -48,6 +48,8 @@ CREATE INDEX node_detached ON node(ino) WHERE parent IS NULL;
 CREATE INDEX node_surplus ON node(base_sha1) WHERE parent IS NULL AND base_parent IS NOT NULL;
 
 -- Folders whose content is completely known.  A row here is what lets `ls` answer without a request.
+-- A negative `listed_at` is not that yet: the listing of everything of this generation has seen the folder,
+-- and makes all of these known when it ends.
 CREATE TABLE listing (
   ino          INTEGER PRIMARY KEY REFERENCES node(ino) ON DELETE CASCADE,
   listed_at    INTEGER NOT NULL
