@@ -48,6 +48,7 @@ from daemon.listing import Lister
 from daemon.pull import Pull
 from daemon.push.dispatcher import Push
 from daemon.push.kit import Kit
+from daemon.rights import Rights
 from daemon.status import Status
 from daemon.watchdog import Watchdog
 
@@ -145,8 +146,8 @@ class Drive:
         self.ending = Ending(settings.drain_seconds)
         self.health = Health()
         self.watchdog = Watchdog()
-        self.account = Account(client, self.health)
         self.hub = Hub()
+        self.account = Account(client, self.health, Rights(db, client, self.hub, self.health, nursery))
         self.incoming = Incoming(db, self.hub)
         lister = Lister(db, client, self.incoming, self.health)
         self.hydrate = Hydrate(
