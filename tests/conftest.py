@@ -6,7 +6,6 @@ import logging
 import re
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
-from importlib import resources
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -14,6 +13,7 @@ from typing import Any
 import pytest
 
 from cmsfs import sqlite
+from cmsfs.replica import database
 
 XDG = {
     "XDG_CONFIG_HOME": "config",
@@ -123,6 +123,5 @@ def faults() -> Any:
 @pytest.fixture
 async def db(tmp_path: Path) -> AsyncIterator[sqlite.Database]:
     """An empty replica."""
-    schema = (resources.files("cmsfs.replica") / "schema.sql").read_text(encoding="utf-8")
-    async with sqlite.open_database(tmp_path / "replica.db", schema) as database:
-        yield database
+    async with database.open_replica(tmp_path / "replica.db") as opened:
+        yield opened

@@ -25,6 +25,7 @@ from cmsfs.client import (
     legal_holds,
     locks,
     metadata,
+    pacing,
     retention,
     retry,
     search,
@@ -76,7 +77,7 @@ class Client:
         base = endpoints.base_url
         self.counters = wire.counters
         self.search = search.Search(wire, base)
-        self.uploads = uploads.Uploads(wire, endpoints.upload_url)
+        self.uploads = uploads.Uploads(wire, endpoints.upload_url, base)
         self.upload_sessions = upload_sessions.UploadSessions(wire, endpoints.upload_url)
         self.files = files.Files(wire, base)
         self.folders = folders.Folders(wire, base)
@@ -104,6 +105,7 @@ async def open_client(
     timeout: httpx.Timeout = TIMEOUT,
     policy: retry.Policy | None = None,
     counters: Counters | None = None,
+    pace: pacing.Pacing | None = None,
 ) -> AsyncIterator[Client]:
     """A client for as long as the block lasts.  `ca_file` is trusted beside the system's authorities.
 
@@ -123,6 +125,7 @@ async def open_client(
                 auth=auth,
                 policy=policy or retry.Policy(),
                 counters=Counters() if counters is None else counters,
+                pace=pace or pacing.Unpaced(),
             ),
             endpoints,
         )

@@ -13,9 +13,10 @@ import logging
 import os
 from sqlite3 import Connection
 
-from cmsfs import errors
+from cmsfs import crashpoints, errors
 from cmsfs.cache import reading
 from cmsfs.cache.blocks import Blocks
+from cmsfs.crashpoints import Point
 from cmsfs.journal import ops
 from cmsfs.journal.drafts import Draft, Drafts
 from cmsfs.journal.durability import GroupCommit
@@ -261,6 +262,7 @@ class Files:
             return generation
 
         draft.recorded(await self._db.write(txn))
+        crashpoints.reached(Point.CLOSE_RECORDED)
         self._commit.note(draft)
 
     async def record_all(self) -> None:
