@@ -14,6 +14,7 @@ from daemon.rights import Rights
 
 # `df` may be a few minutes behind.
 REFRESH_SECONDS = 300.0
+SOON_SECONDS = 2.0
 
 
 class Account:
@@ -49,7 +50,8 @@ class Account:
     async def run(self) -> None:
         """Refresh now and then, for ever."""
         while True:
-            await trio.sleep(REFRESH_SECONDS)
+            # After a start without the service, as soon as it can be.
+            await trio.sleep(REFRESH_SECONDS if self._rights.user_id is not None else SOON_SECONDS)
             await self._health.reachable()
             try:
                 await self.refresh()

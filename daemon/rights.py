@@ -129,10 +129,9 @@ class Rights:
             self._said[node.ino] = told
             if told[0] == told[1] == ALL:
                 del self._said[node.ino]
-            if before == told or (before is None and told[1] == ALL):
-                return
-            self._hub.publish([Change(What.ATTRIBUTES, node.ino)])
-            if node.is_folder:
+            if before != told:
+                self._hub.publish([Change(What.ATTRIBUTES, node.ino)])
+            if node.is_folder and (told[1] != ALL or before is not None):
                 asking.set()
                 await self._sweep(node, told[1])
         except errors.RemoteError as error:
