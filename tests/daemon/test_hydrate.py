@@ -235,3 +235,15 @@ async def test_who_waits_is_told_when_the_service_is_found_to_be_away(
         drive.agents.health.suspect()
         await trio.sleep(1.5)
         pytest.fail("nobody was told")
+
+
+async def test_of_a_small_file_that_did_not_come_whole_nothing_is_kept(
+    drive: Any, other: Any, network: Any
+) -> None:
+    size = fetching.WHOLE_BYTES
+    content = await content_of(drive, other, os.urandom(size))
+    for _ in range(fetching.FRUITLESS):
+        network.break_body(size - 5, httpx.ReadError("reset"))
+    with pytest.raises(OSError, match="Network is down"):
+        await drive.agents.hydrate.blocks(content, 0, 0)
+    assert drive.agents.state.blocks.missing(content.sha1, size, 0, 7) == [(0, 7)]
