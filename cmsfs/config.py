@@ -78,6 +78,10 @@ class Settings(_Model):
     drain_seconds: float = 30.0  # how long a stop waits for uploads; the journal keeps the rest
     network_seconds: float = 30.0  # after this a read that waits for the network fails with ETIMEDOUT
     upload_workers: int = 4
+    # "remote": fsync returns when the service has the file, or fails after this long.  Safe against the loss
+    # of this machine, and as slow as the network.
+    fsync: Literal["local", "remote"] = "local"
+    fsync_seconds: float = 60.0
     allow_other: bool = False
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
 

@@ -33,11 +33,11 @@ from cmsfs.journal.sealing import Sealer
 from cmsfs.models import control
 from cmsfs.replica import cursor, database, tree
 from cmsfs.replica.changes import Hub
-from cmsfs.replica.nodes import ROOT
+from cmsfs.replica.nodes import ROOT, Ino
 from cmsfs.vfs.filesystem import Filesystem
 from cmsfs.vfs.inodes import Inodes
+from daemon import conflicts, instance, upkeep
 from daemon import control as control_server
-from daemon import instance, upkeep
 from daemon.account import Account
 from daemon.ending import Ending
 from daemon.health import Health
@@ -142,6 +142,7 @@ class Drive:
         self.client = client
         self.mountpoint = mountpoint
         self.ending = Ending(settings.drain_seconds)
+        self._recovered = settings.paths.recovered
         self.health = Health()
         self.watchdog = Watchdog()
         self.hub = Hub()
@@ -162,7 +163,9 @@ class Drive:
         self.fs = Filesystem(
             *(db, blocks, drafts, self.commit, self.hydrate, self.push, self.account),
             settle_seconds=settings.settle_seconds,
+            confirm=self._confirm if settings.fsync == "remote" else None,
         )
+        self._fsync_seconds = settings.fsync_seconds
         self.notifier = notifier.Notifier(self.hub, self.fs.inodes)
         self.pull = Pull(
             *(db, client, self.incoming, self.hydrate, self.health),
@@ -234,6 +237,9 @@ class Drive:
         self.ending.done.set()
         await self.server.finished(seconds=2)
 
+    async def _confirm(self, ino: Ino) -> None:
+        await self.push.confirm(ino, seconds=self._fsync_seconds)
+
     async def _out_of_reach(self) -> None:
         while self.health.can_ask:
             await self.health.changed()
@@ -253,6 +259,17 @@ class Drive:
 
     async def poll(self) -> None:
         await self.pull.poll()
+
+    async def retry(self, path: str | None) -> None:
+        await (self.push.retry_all() if path is None else self.push.retry(path))
+
+    async def discard(self, path: str) -> str:
+        kept = await self.push.discard(path, self._recovered)
+        return f"Its bytes are kept in {kept}." if kept else ""
+
+    async def conflicts(self) -> control.Conflicts:
+        copies = await conflicts.copies(self.state.db)
+        return control.Conflicts(copies=copies, held=self._status.held())
 
     def stop(self, request: control.Stop) -> str | None:
         """Begin to end; the reason if that is not to be."""

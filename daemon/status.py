@@ -85,6 +85,10 @@ class Status:
             ops=[self._op(op) for op in queue.listed(self._db, control.MAX_OPS)],
         )
 
+    def held(self) -> list[control.Op]:
+        """The changes that wait for a person."""
+        return [self._op(op) for op in queue.listed(self._db, control.MAX_OPS) if op.state == "held"]
+
     def _op(self, op: Op) -> control.Op:
         node = tree.find(self._db, op.ino)
         return control.Op(

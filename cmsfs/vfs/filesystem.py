@@ -10,7 +10,7 @@ Rule: raises `OSError` only; an expected absence is no log line.
 import errno
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from sqlite3 import Connection
 from typing import TypeVar
 
@@ -57,7 +57,9 @@ class Filesystem:
         account: Account,
         *,
         settle_seconds: float,
+        confirm: Callable[[Ino], Awaitable[None]] | None = None,
     ) -> None:
+        self._confirm = confirm
         self.inodes = Inodes()
         self._db = db
         self._drafts = drafts
@@ -221,11 +223,16 @@ class Filesystem:
         await self._files.flush(fh)
 
     async def fsync(self, fh: int) -> None:
+        """Return when what was written is on the disk; and at the service, if the settings say so."""
         await self._files.fsync(fh)
+        if self._confirm is not None:
+            await self._confirm(self._handles.file(fh).file.ino)
 
     async def fsyncdir(self, fh: int) -> None:
         """Return when every change made so far is on the disk."""
         await self._commit.sync(None)
+        if self._confirm is not None:
+            await self._confirm(self._handles.folder(fh).ino)
 
     async def release(self, fh: int) -> None:
         ino = self._handles.file(fh).file.ino

@@ -54,6 +54,8 @@ class Kit:
     profile: config.Profile
     # Bytes sent of each running upload, by the number of its operation.
     sent: dict[int, int] = field(default_factory=dict)
+    # Files whose writers wait for the service to have them: they are sent while they are open.
+    confirming: Counter[Ino] = field(default_factory=Counter)
     # How many uploads of a file in a row were cancelled because it had newer bytes.
     superseded: Counter[Ino] = field(default_factory=Counter)
 

@@ -12,7 +12,10 @@ NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 
 @pytest.mark.parametrize(
     "request_",
-    [control.Ping(), control.GetStatus(), control.Sync(), control.Stop(force=True), control.Poll()],
+    [
+        *(control.Ping(), control.GetStatus(), control.Sync(), control.Stop(force=True), control.Poll()),
+        *(control.Retry(), control.Retry(path="/a"), control.Discard(path="/a"), control.GetConflicts()),
+    ],
 )
 def test_a_request_comes_out_as_it_went_in(request_):
     line = control.encode(request_)
