@@ -33,6 +33,33 @@ from daemon import main
 URL = "http://service.test"
 
 
+class Broken(httpx.AsyncByteStream):
+    """A body that ends after so many bytes, with an error if there is one; or one with a wrong byte."""
+
+    def __init__(self, inner: Any, after: int, error: Exception | None, *, flip: bool) -> None:
+        self._inner = inner
+        self._after = after
+        self._error = error
+        self._flip = flip
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        passed = 0
+        async for chunk in self._inner:
+            if self._flip and passed <= self._after < passed + len(chunk):
+                place = self._after - passed
+                chunk = chunk[:place] + bytes([chunk[place] ^ 1]) + chunk[place + 1 :]
+            elif not self._flip and passed + len(chunk) > self._after:
+                yield chunk[: self._after - passed]
+                if self._error is not None:
+                    raise self._error
+                return
+            passed += len(chunk)
+            yield chunk
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+
 @dataclass
 class _Gate:
     method: str
@@ -50,11 +77,16 @@ class Network(httpx.AsyncBaseTransport):
         self.is_down = False
         self.requests: list[tuple[str, str]] = []
         self._lost: list[tuple[str, str]] = []
+        self._bodies: list[tuple[int, Exception | None, bool]] = []
         self._gates: list[_Gate] = []
 
     def lose_answer(self, method: str, part: str) -> None:
         """The next request of this method, with this part in its path, is carried out, and nobody hears."""
         self._lost.append((method, part))
+
+    def break_body(self, after: int, error: Exception | None = None, *, flip: bool = False) -> None:
+        """The next download ends after so many bytes, or has a wrong bit in the byte behind them."""
+        self._bodies.append((after, error, flip))
 
     def gate(self, method: str, part: str, *, before: bool = False) -> tuple[trio.Event, trio.Event]:
         """The next such request waits after it was carried out, or `before`: (it waits, let it go)."""
@@ -86,6 +118,9 @@ class Network(httpx.AsyncBaseTransport):
                 await response.aclose()
                 raise httpx.ReadError("the answer was lost")
         await self._wait(request.method, path, before=False)
+        if self._bodies and request.method == "GET" and "/content" in path:
+            after, error, flip = self._bodies.pop(0)
+            response.stream = Broken(response.stream, after, error, flip=flip)
         return response
 
     async def aclose(self) -> None:
