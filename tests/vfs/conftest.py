@@ -30,6 +30,9 @@ class Shelf:
         self.fetched: list[tuple[str, int, int]] = []
         self.listed: list[Ino] = []
         self.woken = 0
+        self.doubted = 0
+        self.account_space = (1 << 30, 1 << 20)
+        self.largest: int | None = None
         self.is_online = True
 
     async def listing(self, folder: Ino) -> None:
@@ -52,7 +55,13 @@ class Shelf:
         self.woken += 1
 
     def space(self) -> tuple[int, int] | None:
-        return 1 << 30, 1 << 20
+        return self.account_space
+
+    def largest_file(self) -> int | None:
+        return self.largest
+
+    def doubt_space(self) -> None:
+        self.doubted += 1
 
 
 class Drive:
