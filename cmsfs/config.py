@@ -166,6 +166,11 @@ def load(account: str | None = None, **overrides: Any) -> Settings:
         raise errors.ConfigError(f"{path}: {key}: {first['msg']}.") from None
 
 
+def variable(name: str) -> str | None:
+    """A variable of the environment that a file of the user's names."""
+    return os.environ.get(name)
+
+
 def _read(path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))

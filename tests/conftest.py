@@ -1,10 +1,14 @@
 """What every test gets: private folders, no unannounced warning, nothing left open."""
 
 import gc
+import importlib.util
 import logging
 import re
+import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -18,6 +22,19 @@ XDG = {
     "XDG_CACHE_HOME": "cache",
     "XDG_RUNTIME_DIR": "run",
 }
+
+
+def _load(name: str) -> ModuleType:
+    """A module beside this file, which `--import-mode=importlib` does not put on the path."""
+    spec = importlib.util.spec_from_file_location(name, Path(__file__).with_name(f"{name}.py"))
+    assert spec and spec.loader
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+_proxy = _load("proxy")
+_faults = _load("faults")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -89,6 +106,18 @@ def log_watch() -> Iterator[_Watch]:
 def expect_log(log_watch: _Watch) -> Callable[[str], None]:
     """`expect_log(pattern)`: a line matching this at WARNING or above belongs to the story of the test."""
     return log_watch.expected.append
+
+
+@pytest.fixture
+def proxy() -> Any:
+    """The module `proxy`: `async with proxy.running(host, port, proxy.Link(0.04)) as link`."""
+    return _proxy
+
+
+@pytest.fixture
+def faults() -> Any:
+    """The module `faults`: `async with faults.running(host, port, plan) as relay`."""
+    return _faults
 
 
 @pytest.fixture

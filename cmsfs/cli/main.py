@@ -25,15 +25,21 @@ COMMANDS = {
     "conflicts": "held",
     "demo": "drive",
     "discard": "held",
+    "exemptions": "exemptions",
     "find": "files",
     "get": "files",
+    "holds": "holds",
     "mount": "drive",
     "put": "files",
+    "retention": "retention",
     "retry": "held",
     "serve": "serve",
     "status": "drive",
     "sync": "drive",
+    "templates": "templates",
+    "token": "token",
     "umount": "drive",
+    "users": "users",
 }
 
 

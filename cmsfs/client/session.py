@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import httpcore
 import httpx
 
 import cmsfs
@@ -24,6 +25,7 @@ from cmsfs.client import (
     legal_holds,
     locks,
     metadata,
+    pacing,
     retention,
     retry,
     search,
@@ -44,8 +46,9 @@ Counters = wire.Counters
 # checks and stores a whole upload before it answers.
 TIMEOUT = httpx.Timeout(60, connect=10)
 
-# The drive reads with 12 requests at once (8 foreground, 4 ahead), uploads with 4, lists with 4.
-LIMITS = httpx.Limits(max_connections=32, max_keepalive_connections=20, keepalive_expiry=30)
+# The drive reads with 30 requests at once (8 that somebody waits for, 6 ahead, 16 of neighbours), uploads
+# with 4, lists with 4.
+LIMITS = httpx.Limits(max_connections=40, max_keepalive_connections=32, keepalive_expiry=30)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +63,11 @@ class Endpoints:
     def of_server(cls, url: str) -> "Endpoints":
         """The three addresses on one server of ours."""
         return cls(base_url=f"{url}/2.0", upload_url=f"{url}/api/2.0", auth_url=url)
+
+
+# A download of a GiB costs half the processor time when it is read in pieces of this size (0.48 s, with
+# httpcore's own 64 KiB 0.85 s).
+httpcore.AsyncHTTP11Connection.READ_NUM_BYTES = 256 * 1024
 
 
 class Client:
@@ -97,6 +105,7 @@ async def open_client(
     timeout: httpx.Timeout = TIMEOUT,
     policy: retry.Policy | None = None,
     counters: Counters | None = None,
+    pace: pacing.Pacing | None = None,
 ) -> AsyncIterator[Client]:
     """A client for as long as the block lasts.  `ca_file` is trusted beside the system's authorities.
 
@@ -116,6 +125,7 @@ async def open_client(
                 auth=auth,
                 policy=policy or retry.Policy(),
                 counters=Counters() if counters is None else counters,
+                pace=pace or pacing.Unpaced(),
             ),
             endpoints,
         )

@@ -16,11 +16,14 @@ import trio
 
 from cmsfs import crashpoints
 from cmsfs.cache import reading
-from cmsfs.cache.blocks import BLOCK, Blocks
+from cmsfs.cache.blocks import Blocks
 from cmsfs.crashpoints import Point
 from cmsfs.journal.drafts import Draft, Drafts
 from cmsfs.journal.durability import GroupCommit
 from cmsfs.sqlite import Database
+
+# Read, fetched and hashed at a time: a request for each hole of this size, not for each block of one.
+PIECE = 4 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +85,7 @@ class Sealer:
         base = self._drafts.base(draft)
         while base is not None and (holes := draft.holes()):
             start, end = holes[0]
-            end = min(end, start + BLOCK)
+            end = min(end, start + PIECE)
             data = await reading.read(self._blocks, self._fetcher, base, start, end - start)
             await draft.fill(start, data)
 
@@ -151,7 +154,7 @@ def _fsync_and_hash(fd: int) -> str:
     os.fsync(fd)
     digest = hashlib.sha1(usedforsecurity=False)
     offset = 0
-    while chunk := os.pread(fd, BLOCK, offset):
+    while chunk := os.pread(fd, PIECE, offset):
         digest.update(chunk)
         offset += len(chunk)
     return digest.hexdigest()

@@ -35,7 +35,7 @@ CREATE TABLE node (
   base_key     TEXT,        -- names.name_key(base_name): who holds a name at the service
   -- sequence_id of the item as last heard; what is older than this is old news and is ignored.
   sequence     INTEGER NOT NULL DEFAULT 0,
-  item         TEXT,        -- the item as received (JSON), for attributes shown but not interpreted here
+  item         TEXT,        -- what the service said of it and has no column here (JSON): shown, not interpreted
   seen         INTEGER NOT NULL DEFAULT 0   -- generation of the last listing that contained it
 );
 CREATE UNIQUE INDEX node_place ON node(parent, name_key) WHERE parent IS NOT NULL;

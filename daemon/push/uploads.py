@@ -22,7 +22,7 @@ from cmsfs.journal import ops, queue, sealing, unheard
 from cmsfs.models import base, items, uploads
 from cmsfs.replica import cursor, naming, remote, tree
 from cmsfs.replica.changes import Change
-from cmsfs.replica.nodes import Content, Node, Remote, remote_from_item
+from cmsfs.replica.nodes import Content, Node, Remote, remote_from_item, remote_mtime_ns
 from daemon.push import answers, conflicts, copies, parts, recall
 from daemon.push.kit import Kit, again
 
@@ -121,9 +121,9 @@ async def _finish_unchanged(kit: Kit, task: queue.Task, node: Node) -> None:
 
     def txn(conn: Connection) -> bool:
         row = conn.execute("SELECT item FROM node WHERE ino = ?", (node.ino,)).fetchone()
-        item = items.File.model_validate_json(row["item"]) if row["item"] else None
+        known = row["item"]
         done = queue.finish(conn, task.op)
-        if done and item is not None and not remote.same_time(node.mtime_ns, remote_from_item(item).mtime_ns):
+        if done and known and not remote.same_time(node.mtime_ns, remote_mtime_ns(known)):
             ops.record_touch(conn, node.ino, due_ns=ops.now_ns())
         return sealing.release_content(conn, node.sha1) if node.sha1 is not None else False
 
