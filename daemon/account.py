@@ -15,6 +15,7 @@ from daemon.rights import Rights
 # `df` may be a few minutes behind.
 REFRESH_SECONDS = 300.0
 SOON_SECONDS = 2.0
+DOUBT_SECONDS = 2.0
 
 
 class Account:
@@ -25,6 +26,9 @@ class Account:
         self._rights = rights
         self._health = health
         self._space: tuple[int, int] | None = None
+        self._largest: int | None = None
+        self._doubt = trio.Event()
+        self._more_room = trio.Event()
 
     @property
     def is_online(self) -> bool:
@@ -39,21 +43,46 @@ class Account:
     async def learn_rights(self, node: Node) -> None:
         await self._rights.learn(node)
 
+    def largest_file(self) -> int | None:
+        return self._largest
+
+    def doubt_space(self) -> None:
+        self._doubt.set()
+
+    async def more_room(self) -> None:
+        """Wait until the account has more room than it had."""
+        await self._more_room.wait()
+
     async def refresh(self) -> None:
         """Ask the service who we are and what room we have.  Raises `RemoteError`."""
+        before = self._space
         with self._health.request("account"):
             user = await self._client.users.me()
         self._rights.user_id = user.id
         if user.space_amount is not None and user.space_used is not None:
             self._space = (user.space_amount, user.space_used)
+        if user.max_upload_size:
+            self._largest = user.max_upload_size
+        if before is not None and self._space is not None and _free(before) < _free(self._space):
+            self._more_room.set()
+            self._more_room = trio.Event()
 
     async def run(self) -> None:
         """Refresh now and then, for ever."""
         while True:
             # After a start without the service, as soon as it can be.
-            await trio.sleep(REFRESH_SECONDS if self._rights.user_id is not None else SOON_SECONDS)
+            with trio.move_on_after(REFRESH_SECONDS if self._rights.user_id is not None else SOON_SECONDS):
+                await self._doubt.wait()
+                # Somebody who is refused tries again and again.
+                await trio.sleep(DOUBT_SECONDS)
+            self._doubt = trio.Event()
             await self._health.reachable()
             try:
                 await self.refresh()
             except errors.RemoteError:
                 pass  # health has heard of it
+
+
+def _free(space: tuple[int, int]) -> float:
+    total, used = space
+    return total - used if total > 0 else float("inf")

@@ -164,6 +164,7 @@ class Drive:
             *(db, client, blocks, drafts, sealer, self.incoming, self.hydrate, self.health, self.commit),
             settle_seconds=settings.settle_seconds,
             profile=config.profile(settings),
+            full=self.account.doubt_space,
         )
         self.push = Push(kit, workers=settings.upload_workers)
         self.fs = Filesystem(
@@ -239,9 +240,16 @@ class Drive:
         if self.settings.crawl:
             agents.start_soon(self.crawl.run, name="crawl")
         agents.start_soon(self.account.run, name="account")
+        agents.start_soon(self._follow_room, name="room")
         agents.start_soon(self.watchdog.run, self.health, name="watchdog")
         agents.start_soon(self.server.serve, listener, name="control")
         agents.start_soon(self._upkeep, state, name="upkeep")
+
+    async def _follow_room(self) -> None:
+        """What was refused for want of room goes when there is some."""
+        while True:
+            await self.account.more_room()
+            await self.push.retry_all()
 
     async def _upkeep(self, state: State) -> None:
         await upkeep.run(state.db, state.blocks, check=state.check_cache)

@@ -28,6 +28,7 @@ from cmsfs.vfs.handles import FolderHandle, Handles
 from cmsfs.vfs.inodes import Inodes
 from cmsfs.vfs.permissions import Right
 from cmsfs.vfs.ports import Account, Hydrator, Wakeable
+from cmsfs.vfs.room import Room
 
 T = TypeVar("T")
 
@@ -71,6 +72,7 @@ class Filesystem:
         self._handles = Handles()
         self._files = Files(
             *(db, blocks, drafts, commit, hydrate, push, self.inodes, self._handles),
+            room=Room(db, account),
             settle_seconds=settle_seconds,
         )
         self._born: dict[Ino, float] = {}

@@ -47,3 +47,9 @@ class Account(Protocol):
 
     def space(self) -> tuple[int, int] | None:
         """Bytes the account may use and has used; None while that is unknown."""
+
+    def largest_file(self) -> int | None:
+        """The most bytes a file may have at the service; None while that is unknown."""
+
+    def doubt_space(self) -> None:
+        """Ask the service soon: a write is refused for what may have changed."""

@@ -31,6 +31,9 @@ class Shelf:
         self.fetched: list[tuple[str, int, int]] = []
         self.listed: list[Ino] = []
         self.woken = 0
+        self.doubted = 0
+        self.account_space = (1 << 30, 1 << 20)
+        self.largest: int | None = None
         self.is_online = True
 
     async def listing(self, folder: Ino) -> None:
@@ -62,7 +65,13 @@ class Shelf:
         """All is allowed here."""
 
     def space(self) -> tuple[int, int] | None:
-        return 1 << 30, 1 << 20
+        return self.account_space
+
+    def largest_file(self) -> int | None:
+        return self.largest
+
+    def doubt_space(self) -> None:
+        self.doubted += 1
 
 
 class Drive:
