@@ -2,9 +2,16 @@
 
 from typing import Any
 
+import pytest
 import trio
 
+from cmsfs import config
 from cmsfs.replica.changes import What
+
+
+@pytest.fixture(params=["search", "events"])
+def settings(request: Any) -> config.Settings:
+    return config.Settings(settle_seconds=0, network_seconds=5, feed=request.param)
 
 
 async def test_changes_of_others_arrive(drive: Any, other: Any) -> None:
@@ -41,7 +48,6 @@ async def test_a_folder_that_comes_with_old_content_is_listed(drive: Any, other:
     docs = await other.folder("docs")
     await other.file("f", b"x", parent=docs)
     await drive.poll()
-    assert drive.agents.hydrate.is_listing
     await drive.agents.hydrate.listing(await drive.ino("docs"))
     requests = drive.agents.health.requests["listing"]
     assert await drive.names("docs") == ["f"]
