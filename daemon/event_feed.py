@@ -63,6 +63,7 @@ class EventFeed:
         # Where we have read to; the stored position stays behind while something waits.
         self._position: events.Position | None = None
         self._waiting: dict[Key, int] = {}
+        self._me: str | None = None
         self._heard: OrderedDict[str, None] = OrderedDict()
         self._newest: OrderedDict[Key, int] = OrderedDict()
 
@@ -139,7 +140,15 @@ class EventFeed:
         verdicts = [one for one in verdicts if not self._is_stale(one)]
         found, gone = await self._settled(verdicts)
         empty = [one.key[1] for one in verdicts if one.is_made and one.key[0] is Kind.FOLDER]
-        await self._apply(found, gone, position=page.next_stream_position, empty=empty)
+        unsure = {one.key for one in verdicts if one.is_uncertain}
+        doubted = [item for item in found if (Kind(item.type), item.id) in unsure]
+        doubted = [item for item in doubted if item.type == "folder" and not await self._is_mine(item)]
+        await self._apply(
+            *(found, gone),
+            position=page.next_stream_position,
+            empty=empty,
+            doubted=[one.id for one in doubted],
+        )
         self._position = page.next_stream_position
         for event in fresh:
             self._heard[event.event_id] = None
@@ -190,8 +199,12 @@ class EventFeed:
         *,
         position: events.Position | None = None,
         empty: Sequence[str] = (),
+        doubted: Sequence[str] = (),
     ) -> None:
+        """In one transaction; the folders that are `empty` are known by that, what is below the `doubted`
+        ones is not known any more."""
         new = [one for one in self._arrived.new_folders(found) if one not in empty]
+        new += [one for one in doubted if one not in new]
         ready, waiting = self._incoming.sorted(found)
         for item in waiting:
             self._waiting[Kind(item.type), item.id] = 0
@@ -202,12 +215,25 @@ class EventFeed:
                 node = tree.remote_at(conn, Kind.FOLDER, folder_id)
                 if node is not None:
                     tree.mark_listed(conn, node.ino, at=int(time.time()))
+            for folder_id in doubted:
+                node = tree.remote_at(conn, Kind.FOLDER, folder_id)
+                if node is not None:
+                    tree.mark_unlisted_below(conn, node.ino)
             if position is not None and not stays:
                 _keep(conn, position)
 
         await self._incoming.commit(ready, gone, note=note)
         new += await self._find_parents([one.parent_id for one in ready if one.parent_id])
         self._arrived.list_soon(new)
+
+    async def _is_mine(self, item: Item) -> bool:
+        """Whether it belongs to this account: then nothing of it was ever out of sight."""
+        if self._me is None:
+            with self._health.request("poll"):
+                self._me = (await self._client.users.me()).id
+        owner = getattr(item, "owned_by", None)
+        number = owner.get("id") if isinstance(owner, dict) else getattr(owner, "id", None)
+        return number == self._me
 
     async def _find_parents(self, folder_ids: Sequence[str]) -> list[str]:
         """Fetch folders that items are in and nobody has told us of, up to one that is known."""

@@ -26,8 +26,12 @@ Key = tuple[Kind, str]
 # These change what is in the tree's columns, and nothing besides.  Others may change a description or tags,
 # which an event does not show, or bring something along.
 _TOLD = frozenset({events.CREATE, events.UPLOAD, events.MOVE, events.RENAME, events.TRASH, events.PROMOTE})
+# A place that is not shown to us.
+_HIDDEN = "hidden"
 # These may change what we see at all, at the same sequence number.
-_ACCESS = frozenset({events.COLLAB_INVITE, events.COLLAB_ADD, events.COLLAB_REMOVE, events.COLLAB_ROLE})
+_ACCESS = frozenset(
+    {events.COLLAB_INVITE, events.COLLAB_ADD, events.COLLAB_REMOVE, events.COLLAB_ROLE, _HIDDEN}
+)
 # What a new item has of fields that its event does not show: nothing.
 _NEW = frozenset({events.CREATE, events.UPLOAD})
 
@@ -45,7 +49,8 @@ _NEEDED = {
 class Verdict:
     """One item: `item` is how it is now, or it `is_gone`; neither: the service has to be asked.
 
-    `is_made`: all that is in this folder is told by later events.
+    `is_made`: all that is in this folder is told by later events.  `is_uncertain`: it was out of our sight,
+    and what was changed below it then was told to nobody.
     """
 
     key: Key
@@ -53,6 +58,7 @@ class Verdict:
     item: Entry | None = None
     is_gone: bool = False
     is_made: bool = False
+    is_uncertain: bool = False
 
 
 @dataclass(slots=True)
@@ -72,6 +78,8 @@ def verdicts(db: Database, page: Iterable[events.Event]) -> list[Verdict]:
         sequence = _number((event.source or {}).get("sequence_id"))
         before = told.pop(key, None)
         words = {event.event_type} | (before.words if before else set())
+        if "parent" in (event.source or {}) and not (event.source or {})["parent"]:
+            words.add(_HIDDEN)
         if before is not None and before.sequence > sequence:
             event, sequence = before.event, before.sequence
         told[key] = _Told(event, sequence, words)
@@ -83,10 +91,12 @@ def _verdict(db: Database, key: Key, told: _Told) -> Verdict | None:
     """What there is to do; None: it is no news."""
     node = tree.find_remote(db, *key)
     verdict = Verdict(key, told.sequence)
-    if told.words & _ACCESS:
-        return verdict
     source = told.event.source or {}
-    if source.get("item_status") in ("trashed", "deleted"):
+    is_trashed = source.get("item_status") in ("trashed", "deleted")
+    if told.words & _ACCESS and not is_trashed:
+        verdict.is_uncertain = True
+        return verdict
+    if is_trashed:
         verdict.is_gone = True
         return verdict
     if node is not None and node.parent is not None and 0 < told.sequence <= node.sequence:
