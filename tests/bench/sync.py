@@ -2,10 +2,10 @@
 
 `python tests/bench/sync.py`: a service in its own process, a link with a round trip of 40 ms before it, a
 drive on it, once for each feed.  Changes of four kinds are made through the API, on the service's side of the
-link, at a steady rate; a program that looks at the mount all the time notes when each one shows.  Then nothing
-is done, and requests, processor time and memory are counted (`--idle SECONDS`; the service ends a long poll
-after 300 seconds, so that less than that says little of it).  Figures are of this machine and this moment;
-nothing here asserts anything.
+link, at a steady rate; a program that looks at the mount all the time notes when each one shows.  Then
+nothing is done, and requests, processor time and memory are counted (`--idle SECONDS`; the service ends a long
+poll after 300 seconds, so that less than that says little).  Figures are of this machine and this moment; nothing
+here asserts anything.
 """
 
 import argparse
@@ -16,7 +16,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -88,7 +88,7 @@ class Changer:
         return name
 
     def _upload(
-        self, path: str, attributes: dict[str, object], data: bytes
+        self, path: str, attributes: Mapping[str, object], data: bytes
     ) -> dict[str, list[dict[str, str]]]:
         sha1 = hashlib.sha1(data, usedforsecurity=False).hexdigest()
         parts = {"attributes": (None, json.dumps(attributes)), "file": ("file", data)}

@@ -54,7 +54,9 @@ class Churn:
         self.done: dict[str, int] = dict.fromkeys(KINDS, 0)
 
     async def changes(self, number: int) -> None:
-        for _ in range(number):
+        """Make so many; what is refused does not count."""
+        wanted = sum(self.done.values()) + number
+        while sum(self.done.values()) < wanted:
             kind = self.random.choices(list(KINDS), list(KINDS.values()))[0]
             self.count += 1
             try:
