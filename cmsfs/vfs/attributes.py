@@ -3,7 +3,9 @@
 import stat
 from dataclasses import dataclass
 
-from cmsfs.replica.nodes import Ino, Node
+from cmsfs.replica.nodes import Ino, Kind, Node
+
+_TYPES = {Kind.FOLDER: stat.S_IFDIR, Kind.SYMLINK: stat.S_IFLNK}
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +68,7 @@ def of_node(
     node: Node, *, timeout: float, size: int | None = None, mtime_ns: int | None = None
 ) -> Attributes:
     """The attributes of a node; `size` and `mtime_ns` are those of its draft, if it has one in memory."""
-    kind = stat.S_IFDIR if node.is_folder else stat.S_IFREG
+    kind = _TYPES.get(node.kind, stat.S_IFREG)
     mtime = node.mtime_ns if mtime_ns is None else mtime_ns
     return Attributes(
         ino=node.ino,

@@ -93,7 +93,10 @@ class Files:
     def _new_file(self, node: Node) -> OpenFile:
         text = self._link_text(node) if node.kind is Kind.LINK else None
         draft = self._drafts.find(node.draft) if node.draft is not None else None
-        file = OpenFile(node, self._blocks, draft=draft, text=text)
+        elsewhere = None
+        if draft is None and node.sha1 is not None and node.sha1 != node.base_sha1:
+            elsewhere = tree.find_bytes(self._db, node.sha1)
+        file = OpenFile(node, self._blocks, draft=draft, text=text, elsewhere=elsewhere)
         self._open[node.ino] = file
         return file
 

@@ -116,7 +116,7 @@ async def _send_new(kit: Kit, task: queue.Task, node: Node, path: Path) -> None:
     assert task.parent is not None
     assert task.parent.remote_id is not None
     assert node.sha1 is not None
-    name = naming.remote_name(node.kind, node.name)
+    name = naming.remote_name(node)
     attributes = uploads.Attributes(
         name=name,
         parent=base.Reference(id=task.parent.remote_id),

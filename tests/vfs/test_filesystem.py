@@ -214,6 +214,8 @@ async def test_names_that_cannot_be_made(
     await drive.write_file("Taken", b"")
     if number == errno.EINVAL:
         expect_log("does not take such a name")
+    if number == errno.ENAMETOOLONG:
+        expect_log("256 bytes is too long")
     if name == "TAKEN":
         expect_log("upper from lower case")
     for make in (drive.fs.create(ROOT, name, 0o644, os.O_WRONLY), drive.fs.mkdir(ROOT, name, 0o755)):
@@ -321,9 +323,9 @@ async def test_offline_shows_in_the_timeout_and_in_the_errno(drive: Any) -> None
 async def test_special_files_and_foreign_attributes_are_refused_as_programs_expect(drive: Any) -> None:
     ino = await drive.remote_file(1, "f", b"abc")
     for refused in (
-        drive.fs.symlink(ROOT, "s", "f"),
         drive.fs.link(ino, ROOT, "l"),
-        drive.fs.mknod(ROOT, "n", stat.S_IFIFO),
+        drive.fs.mknod(ROOT, "n", stat.S_IFIFO | 0o644),
+        drive.fs.mknod(ROOT, "n", stat.S_IFCHR | 0o644),
     ):
         with pytest.raises(PermissionError):
             await refused
@@ -335,5 +337,5 @@ async def test_special_files_and_foreign_attributes_are_refused_as_programs_expe
             await drive.fs.getxattr(ino, name)
         assert caught.value.errno == number
     with pytest.raises(OSError) as caught:
-        await drive.fs.setxattr(ino, "user.other", b"")
+        await drive.fs.setxattr(ino, "user.cms.id", b"2")
     assert caught.value.errno == errno.ENOTSUP
