@@ -75,6 +75,9 @@ class Profile(_Model):
     authorize_url: str = ""
     lister: Literal["search", "folder_items"] = "search"
     feed: Literal["search", "events"] = "search"
+    # From this size on a file is sent in parts, several at once, and goes on after a break; 0: never.
+    parts_from_bytes: int = 0
+    copies: bool = False  # it copies files by itself, without their bytes coming from here
     limits: Limits = Limits()
 
 
@@ -158,6 +161,11 @@ def service_data(settings: Settings) -> Path:
     return (settings.service_data or platformdirs.user_data_path(APP) / "service").expanduser()
 
 
+def crash_plan() -> Path | None:
+    """The file in which a test says where the process is to end (`crashpoints`)."""
+    return Path(named) if (named := os.environ.get("CMSFS_CRASH_PLAN")) else None
+
+
 def config_file() -> Path:
     """The configuration file: `CMSFS_CONFIG`, or `config.toml` in the user's configuration folder."""
     if named := os.environ.get("CMSFS_CONFIG"):
@@ -191,6 +199,11 @@ def load(account: str | None = None, **overrides: Any) -> Settings:
         first = error.errors()[0]
         key = ".".join(str(part) for part in first["loc"])
         raise errors.ConfigError(f"{path}: {key}: {first['msg']}.") from None
+
+
+def variable(name: str) -> str | None:
+    """A variable of the environment that a file of the user's names."""
+    return os.environ.get(name)
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import errno
 import os
 import sqlite3
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -148,7 +148,19 @@ def _unusable(path: Path, error: sqlite3.DatabaseError) -> errors.UserError:
     return errors.UserError(f"{path} cannot be used as a database: {error}.")
 
 
-def _prepare(path: Path, schema: str, version: int) -> tuple[Connection, Connection]:
+def _upgrade(conn: Connection, found: int, version: int, upgrades: Mapping[int, str]) -> int:
+    """Bring a database of an older format forward, step by step; the format that it has then."""
+    while found < version and found in upgrades:
+        for statement in _statements(upgrades[found]):
+            conn.execute(statement)
+        found += 1
+        conn.execute(f"PRAGMA user_version={found}")
+    return found
+
+
+def _prepare(
+    path: Path, schema: str, version: int, upgrades: Mapping[int, str]
+) -> tuple[Connection, Connection]:
     try:
         writer = _connect(path, read_only=False)
     except sqlite3.DatabaseError as error:
@@ -162,8 +174,10 @@ def _prepare(path: Path, schema: str, version: int) -> tuple[Connection, Connect
             for statement in _statements(schema):
                 writer.execute(statement)
             writer.execute(f"PRAGMA user_version={version}")
+            found = version
+        found = _upgrade(writer, found, version, upgrades)
         writer.execute("COMMIT")
-        if found not in (0, version):
+        if found != version:
             raise errors.UserError(
                 f"{path} was written by another version of cmsfs (format {found}, this one reads {version})."
             )
@@ -178,15 +192,19 @@ def _prepare(path: Path, schema: str, version: int) -> tuple[Connection, Connect
 
 
 @asynccontextmanager
-async def open_database(path: Path, schema: str, *, version: int = 1) -> AsyncIterator[Database]:
+async def open_database(
+    path: Path, schema: str, *, version: int = 1, upgrades: Mapping[int, str] | None = None
+) -> AsyncIterator[Database]:
     """A database at `path`, made with `schema` if it is new, readable by this user only.
 
-    Raises `UserError` if the file is not a database or has another format version.
+    `upgrades` has, for each older version, the statements that make the next one of it; they run in one
+    transaction.  Raises `UserError` if the file is not a database or has a format that no upgrade leads
+    on from.
     """
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     if not path.exists():
         path.touch(mode=0o600)
-    reader, writer = await trio.to_thread.run_sync(_prepare, path, schema, version)
+    reader, writer = await trio.to_thread.run_sync(_prepare, path, schema, version, upgrades or {})
     db = Database(path, reader, writer)
     try:
         yield db

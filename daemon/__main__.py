@@ -13,7 +13,7 @@ import click
 import trio
 
 import cmsfs
-from cmsfs import config, errors, logs
+from cmsfs import config, crashpoints, errors, logs
 from cmsfs.cli import failures
 from cmsfs.models import control
 from daemon import main as program
@@ -67,6 +67,7 @@ def main(
             os.set_inheritable(ready_fd, False)
         settings = config.load(account, profile=profile, mountpoint=mountpoint)
         logs.configure(settings.log_level)
+        crashpoints.arm(config.crash_plan())
         run = functools.partial(
             program.run,
             settings,

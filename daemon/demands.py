@@ -6,20 +6,26 @@ Rule: a deadline is time without progress; work that gets on is worth waiting fo
 """
 
 import errno
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 import trio
 
 from cmsfs.vfs import oserrors
 
+# Silence of the network for so long is worth a question whether it is there at all.
+DOUBT_SECONDS = 3.0
+
 
 class Work:
     """Something under way at the service; `progressed` is called by whoever does it."""
 
-    def __init__(self, *, urgent: bool = True) -> None:
+    def __init__(self, *, urgent: bool = True, queue: trio.CapacityLimiter | None = None) -> None:
+        self._queue = queue  # while it is not urgent
         self.at = trio.current_time()
-        self.urgent = urgent
+        self.urgent = self.born_urgent = urgent
+        self._abandoned = False
+        self.answered = False  # the service has begun to answer the request under way
         self._queueing = trio.CancelScope()
 
     def progressed(self) -> None:
@@ -32,14 +38,27 @@ class Work:
             self.progressed()
             self._queueing.cancel()
 
-    @asynccontextmanager
-    async def admitted(self, urgent: trio.CapacityLimiter, idle: trio.CapacityLimiter) -> AsyncIterator[None]:
-        """With a slot of the limiter that fits; the queue is changed if it becomes urgent meanwhile."""
-        limiter = urgent
+    def abandon(self) -> None:
+        """It is not wanted any more: nothing happens if somebody waits for it, or it has begun."""
         if not self.urgent:
+            self._abandoned = True
+            self._queueing.cancel()
+
+    @asynccontextmanager
+    async def admitted(self, urgent: trio.CapacityLimiter) -> AsyncIterator[None]:
+        """With a slot of the limiter that fits; the queue is changed if it becomes urgent meanwhile.
+
+        Raises OSError with ECANCELED if it was abandoned.
+        """
+        limiter = urgent
+        if self._abandoned and not self.urgent:
+            raise oserrors.oserror(errno.ECANCELED)
+        if not self.urgent and self._queue is not None:
             with self._queueing:
-                await idle.acquire_on_behalf_of(self)
-                limiter = idle
+                await self._queue.acquire_on_behalf_of(self)
+                limiter = self._queue
+            if limiter is urgent and not self.urgent:
+                raise oserrors.oserror(errno.ECANCELED)
         if limiter is urgent:
             await urgent.acquire_on_behalf_of(self)
         try:
@@ -64,16 +83,23 @@ class Demand:
             self.error = error
             self._done.set()
 
-    async def wait(self, seconds: float) -> None:
+    async def wait(self, seconds: float, doubt: Callable[[], None]) -> None:
         """Return when it is met; raise what it ended with, or `TimeoutError` after `seconds` without
-        progress of the work.  Cancelled: the work goes on."""
+        progress of the work.  `doubt` is called when there was none for a while.  Cancelled: the work goes
+        on."""
         came = trio.current_time()
+        patience = min(DOUBT_SECONDS, seconds)
         while not self._done.is_set():
-            deadline = max(came, self.work.at) + seconds
-            with trio.move_on_at(deadline):
+            last = max(came, self.work.at)
+            with trio.move_on_at(last + patience):
                 await self._done.wait()
-            if not self._done.is_set() and deadline >= max(came, self.work.at) + seconds:
+            if self._done.is_set() or max(came, self.work.at) > last:
+                patience = min(DOUBT_SECONDS, seconds)
+            elif patience >= seconds:
                 raise oserrors.oserror(errno.ETIMEDOUT, f"no progress for {seconds:g} s")
+            else:
+                doubt()
+                patience = seconds
         if self.error is not None:
             # A new object for every waiter: a traceback grows on the one that is raised.
             raise OSError(self.error.errno, self.error.strerror, self.error.filename)

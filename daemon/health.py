@@ -30,7 +30,7 @@ FIRST_PROBE_SECONDS = 1.0
 LONGEST_PROBE_SECONDS = 30.0
 
 # A probe is a tiny question; a service that takes longer for it is of no use to a reader either.
-PROBE_DEADLINE_SECONDS = 10.0
+PROBE_DEADLINE_SECONDS = 6.0
 
 
 class State(enum.StrEnum):
@@ -51,6 +51,7 @@ class Health:
         self.reason = ""
         self.since = datetime.now(UTC)
         self.requests: Counter[str] = Counter()
+        self._subscribers: list[Callable[[], None]] = []
         self._changed = trio.Event()
         self._doubt = trio.Event()
 
@@ -80,6 +81,10 @@ class Health:
         """Wait until a request has a chance."""
         while not self.can_ask:
             await self._changed.wait()
+
+    def subscribe(self, heard: Callable[[], None]) -> None:
+        """Have `heard` called at once after each change of state; it must not wait."""
+        self._subscribers.append(heard)
 
     # ---- what it learns from ----
 
@@ -124,6 +129,8 @@ class Health:
         # atomic: whoever waits on the old event sees the new state
         self._changed.set()
         self._changed = trio.Event()
+        for heard in self._subscribers:
+            heard()
 
     # ---- the probe ----
 

@@ -15,7 +15,7 @@ import logging
 import trio
 
 from cmsfs import errors
-from cmsfs.cache.bitmap import block_length
+from cmsfs.cache import bitmap
 from cmsfs.cache.blocks import BLOCK, Blocks
 from cmsfs.client.session import Client
 from cmsfs.replica import tree
@@ -23,16 +23,23 @@ from cmsfs.replica.nodes import ROOT, Content, Ino
 from cmsfs.sqlite import Database
 from cmsfs.vfs import oserrors
 from daemon.demands import Demand, Work
+from daemon.fetching import WHOLE_BYTES, Fetching, Run
 from daemon.health import Health
 from daemon.listing import Lister
+from daemon.prefetch import Prefetch
 
 log = logging.getLogger(__name__)
 
 FOREGROUND = 8
-BACKGROUND = 4
+BACKGROUND = 6
+PREFETCH = 16
 
-# A run of missing blocks becomes one request, up to this: the largest window of read-ahead.
-MAX_RUN = 16
+# A run of missing blocks becomes one request, up to this: a large window of read-ahead is several requests
+# side by side, since one connection does not fill a long link.
+MAX_RUN = 4 * 1024 * 1024 // BLOCK
+
+# What has brought bytes so recently goes on, whatever is said of the connection.
+SILENT_SECONDS = 2.0
 
 STOPPING = "the agent is stopping"
 
@@ -60,8 +67,13 @@ class Hydrate:
         self._network_seconds = network_seconds
         self._listings: dict[Ino, Demand] = {}
         self._fetches: dict[tuple[str, int], Demand] = {}
+        self._fetching = Fetching(client, blocks, health, network_seconds=network_seconds)
+        self._under_way: dict[trio.CancelScope, Work] = {}
+        health.subscribe(self._heard)
         self._foreground = trio.CapacityLimiter(FOREGROUND)
         self._background = trio.CapacityLimiter(BACKGROUND)
+        self._spare = trio.CapacityLimiter(PREFETCH)
+        self._prefetch = Prefetch(db, self._prefetched)
 
     # ---- listings ------------------------------------------------------------------------------
 
@@ -74,7 +86,7 @@ class Hydrate:
         """Return once everything in the folder is known."""
         # More than once if a listing of a folder above began before this one was moved there.
         while not tree.is_listed(self._db, folder) and tree.find(self._db, folder) is not None:
-            await self._demand_listing(folder).wait(self._network_seconds)
+            await self._demand_listing(folder).wait(self._network_seconds, self._health.suspect)
 
     def list_soon(self, folder: Ino) -> None:
         """Have the folder listed if it is not; never waits, never fails."""
@@ -119,17 +131,47 @@ class Hydrate:
 
     async def blocks(self, content: Content, first: int, last: int) -> None:
         """Return once the blocks `first` to `last` (inclusive) are cached."""
-        for demand in self._demand_blocks(content, first, last, urgent=True):
-            await demand.wait(self._network_seconds)
+        while True:
+            for demand in self._demand_blocks(content, first, last, urgent=True):
+                was_spare = not demand.work.born_urgent
+                try:
+                    await demand.wait(self._network_seconds, self._health.suspect)
+                except OSError as error:
+                    # There was no room to spare for it ahead; for who waits there may be.
+                    if was_spare and error.errno == errno.ENOSPC:
+                        break
+                    raise
+            else:
+                return
 
     def ahead(self, content: Content, first: int, last: int) -> None:
         """Fetch these blocks behind whatever readers wait for; never waits, never fails."""
         if self._health.can_ask and content.remote_id is not None:
             self._demand_blocks(content, first, last, urgent=False)
 
-    def _demand_blocks(self, content: Content, first: int, last: int, *, urgent: bool) -> list[Demand]:
+    def began(self, ino: Ino) -> None:
+        """A file is being read from its beginning: its neighbours may be next."""
+        if self._health.can_ask:
+            self._prefetch.began(ino)
+
+    def _prefetched(self, content: Content, nbytes: int) -> Work | None:
+        """Fetch the beginning of a content behind everything else; None if it is here or on its way."""
+        wanted = self._demand_blocks(content, 0, (nbytes - 1) // BLOCK, urgent=False, queue=self._spare)
+        return wanted[0].work if wanted else None
+
+    def _demand_blocks(
+        self,
+        content: Content,
+        first: int,
+        last: int,
+        *,
+        urgent: bool,
+        queue: trio.CapacityLimiter | None = None,
+    ) -> list[Demand]:
         """The demands of all these blocks that are not here, new ones where nobody has asked yet."""
         # atomic: no await between the look at what is missing and the entry of what is fetched
+        if content.size <= WHOLE_BYTES:
+            first, last = 0, bitmap.blocks(content.size) - 1
         wanted: list[Demand] = []
         runs: list[list[int]] = []
         for start, end in self._blocks.missing(content.sha1, content.size, first, last):
@@ -145,27 +187,37 @@ class Hydrate:
         if runs:
             self._health.check()
         for run in runs:
-            wanted += self._start(content, run, urgent=urgent)
+            wanted += self._start(content, run, Work(urgent=urgent, queue=queue or self._background))
         return wanted
 
-    def _start(self, content: Content, run: list[int], *, urgent: bool) -> list[Demand]:
+    def _start(self, content: Content, run: list[int], work: Work) -> list[Demand]:
         if content.remote_id is None:
             # Bytes made here that are no longer here: nobody else has them.
             raise oserrors.oserror(errno.EIO, f"content {content.sha1} is nowhere")
-        work = Work(urgent=urgent)
         demands = {index: Demand(work) for index in run}
         for index, demand in demands.items():
             self._fetches[content.sha1, index] = demand
-        self._nursery.start_soon(self._fetch, content, content.remote_id, demands, work)
+        self._nursery.start_soon(self._fetch, Run(content, content.remote_id, run[0], run[-1]), demands, work)
         return list(demands.values())
 
-    async def _fetch(self, content: Content, remote_id: str, demands: dict[int, Demand], work: Work) -> None:
-        """One ranged request; what it does not bring ends with its error."""
+    async def _fetch(self, run: Run, demands: dict[int, Demand], work: Work) -> None:
+        """One run of blocks; what it does not bring ends with its error."""
+        content = run.content
         error: OSError | None = oserrors.oserror(errno.ENETDOWN, STOPPING)
+
+        def landed(first: int, last: int) -> None:
+            for index in range(first, last + 1):
+                del self._fetches[content.sha1, index]
+                demands.pop(index).met()
+
         try:
-            async with work.admitted(self._foreground, self._background):
-                await self._stream(content, remote_id, demands, work)
-            error = None
+            with trio.CancelScope() as scope:
+                self._under_way[scope] = work
+                async with work.admitted(self._foreground):
+                    await self._fetching.fetch(run, work, landed)
+                error = None
+            if scope.cancelled_caught:
+                self._health.check()
         except errors.CmsfsError as failure:
             error = self._explained(content, failure)
         except OSError as failure:
@@ -174,29 +226,18 @@ class Hydrate:
             log.exception("a bug in fetching blocks")
             error = oserrors.oserror(errno.EIO)
         finally:
+            del self._under_way[scope]
             for index, demand in demands.items():
                 self._fetches.pop((content.sha1, index), None)
                 demand.met(error)
 
-    async def _stream(self, content: Content, remote_id: str, demands: dict[int, Demand], work: Work) -> None:
-        first, last = min(demands), max(demands)
-        start = first * BLOCK
-        end = last * BLOCK + block_length(content.size, last)
-        await self._blocks.make_room(end - start)
-        index, buffer = first, bytearray()
-        with self._health.request("read"):
-            content_of = self._client.files.content
-            async with content_of(remote_id, first=start, last=end - 1, version=content.version) as chunks:
-                async for chunk in chunks:
-                    work.progressed()
-                    buffer += chunk
-                    while index <= last and len(buffer) >= (length := block_length(content.size, index)):
-                        await self._blocks.write_block(content.sha1, content.size, index, buffer[:length])
-                        del buffer[:length]
-                        # atomic: gone from the requests under way, there to be read
-                        del self._fetches[content.sha1, index]
-                        demands.pop(index).met()
-                        index += 1
+    def _heard(self) -> None:
+        """The connection's state has changed: nobody waits for what will not come."""
+        if self._health.can_ask:
+            return
+        for scope, work in self._under_way.items():
+            if trio.current_time() - work.at > SILENT_SECONDS:
+                scope.cancel()
 
     @staticmethod
     def _explained(content: Content, failure: errors.CmsfsError) -> OSError:

@@ -2,16 +2,18 @@
 
 Listings and polls hand their pages to `apply`.  What the push is making at this moment is left out: the
 item that a page shows may be our own, whose answer is still on its way, and would be taken for somebody
-else's of the same name.  Its own answer, or the next poll, brings it.
+else's of the same name.  Its own answer, or the next poll, brings it.  So it is with what was sent without an
+answer (`journal.unheard`), until the push has found out.
 
 Rule: publish after the commit.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
 from contextlib import contextmanager
 from sqlite3 import Connection
 
+from cmsfs.journal import unheard
 from cmsfs.models import items, names
 from cmsfs.replica import changes, cursor, remote, tree
 from cmsfs.replica.nodes import Remote, remote_from_item
@@ -45,8 +47,9 @@ class Incoming:
         # What begins to be made while the transaction waits for its turn cannot be on this page, unless an
         # earlier attempt made it; the push expects that.
         remotes = [remote_from_item(item) for item in found]
-        if self._making:
-            remotes = [one for one in remotes if not self._is_ours(one)]
+        making = self._making.keys() | unheard.places(self._db)
+        if making:
+            remotes = [one for one in remotes if not self._is_ours(one, making)]
         if not remotes:
             return
 
@@ -60,6 +63,6 @@ class Incoming:
         """Tell of changes that somebody else has committed."""
         self._hub.publish(found)
 
-    def _is_ours(self, one: Remote) -> bool:
+    def _is_ours(self, one: Remote, making: Set[_Place]) -> bool:
         place = (one.parent_id, names.name_key(one.name))
-        return place in self._making and tree.find_remote(self._db, one.kind, one.id) is None
+        return place in making and tree.find_remote(self._db, one.kind, one.id) is None

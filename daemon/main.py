@@ -15,7 +15,6 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
-from importlib import resources
 from pathlib import Path
 
 import trio
@@ -31,7 +30,7 @@ from cmsfs.journal.drafts import Drafts
 from cmsfs.journal.durability import GroupCommit
 from cmsfs.journal.sealing import Sealer
 from cmsfs.models import control
-from cmsfs.replica import cursor, tree
+from cmsfs.replica import cursor, database, tree
 from cmsfs.replica.changes import Hub
 from cmsfs.replica.nodes import ROOT
 from cmsfs.vfs.filesystem import Filesystem
@@ -76,8 +75,7 @@ class State:
 async def open_state(settings: config.Settings) -> AsyncIterator[State]:
     """The local state, recovered from however the last run ended.  Raises `UserError`."""
     paths = settings.paths
-    schema = (resources.files("cmsfs.replica") / "schema.sql").read_text(encoding="utf-8")
-    async with sqlite.open_database(paths.replica_db, schema) as db:
+    async with database.open_replica(paths.replica_db) as db:
         last = await recovery.begin(db)
         drafts = Drafts(db, paths.drafts)
         blocks = Blocks(
@@ -157,6 +155,7 @@ class Drive:
         kit = Kit(
             *(db, client, blocks, drafts, sealer, self.incoming, self.hydrate, self.health, self.commit),
             settle_seconds=settings.settle_seconds,
+            profile=config.profile(settings),
         )
         self.push = Push(kit, workers=settings.upload_workers)
         self.fs = Filesystem(

@@ -1,15 +1,19 @@
 """What every test gets: private folders, no unannounced warning, nothing left open."""
 
 import gc
+import importlib.util
 import logging
 import re
+import sys
 from collections.abc import AsyncIterator, Callable, Iterator
-from importlib import resources
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 import pytest
 
 from cmsfs import sqlite
+from cmsfs.replica import database
 
 XDG = {
     "XDG_CONFIG_HOME": "config",
@@ -18,6 +22,19 @@ XDG = {
     "XDG_CACHE_HOME": "cache",
     "XDG_RUNTIME_DIR": "run",
 }
+
+
+def _load(name: str) -> ModuleType:
+    """A module beside this file, which `--import-mode=importlib` does not put on the path."""
+    spec = importlib.util.spec_from_file_location(name, Path(__file__).with_name(f"{name}.py"))
+    assert spec and spec.loader
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+_proxy = _load("proxy")
+_faults = _load("faults")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -92,8 +109,19 @@ def expect_log(log_watch: _Watch) -> Callable[[str], None]:
 
 
 @pytest.fixture
+def proxy() -> Any:
+    """The module `proxy`: `async with proxy.running(host, port, proxy.Link(0.04)) as link`."""
+    return _proxy
+
+
+@pytest.fixture
+def faults() -> Any:
+    """The module `faults`: `async with faults.running(host, port, plan) as relay`."""
+    return _faults
+
+
+@pytest.fixture
 async def db(tmp_path: Path) -> AsyncIterator[sqlite.Database]:
     """An empty replica."""
-    schema = (resources.files("cmsfs.replica") / "schema.sql").read_text(encoding="utf-8")
-    async with sqlite.open_database(tmp_path / "replica.db", schema) as database:
-        yield database
+    async with database.open_replica(tmp_path / "replica.db") as opened:
+        yield opened

@@ -81,6 +81,19 @@ async def test_another_format_is_not_touched(tmp_path: Path) -> None:
             pass
 
 
+async def test_an_older_format_is_brought_forward_step_by_step(tmp_path: Path) -> None:
+    async with sqlite.open_database(tmp_path / "a.db", SCHEMA, version=1):
+        pass
+    upgrades = {
+        1: "CREATE TABLE one (x);\nINSERT INTO one VALUES (1);",
+        2: "CREATE TABLE two AS SELECT x FROM one;",
+    }
+    async with sqlite.open_database(tmp_path / "a.db", SCHEMA, version=3, upgrades=upgrades) as db:
+        assert [row["x"] for row in db.rows("SELECT x FROM two")] == [1]
+    async with sqlite.open_database(tmp_path / "a.db", SCHEMA, version=3, upgrades=upgrades) as db:
+        assert [row["x"] for row in db.rows("SELECT x FROM one")] == [1]
+
+
 async def test_a_cancelled_caller_does_not_tear_a_running_transaction(tmp_path: Path) -> None:
     async with sqlite.open_database(tmp_path / "a.db", SCHEMA) as db:
         started: Any = trio.Event()

@@ -7,41 +7,74 @@ Rule: it asks the service nothing; the caller's first request finds out whether 
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
+import httpx
 import trio
 
 from cmsfs import config, errors
 from cmsfs.auth import bearer, grants
-from cmsfs.client import embedded, session
+from cmsfs.client import embedded, pacing, session
 
 # Nobody listens there: the embedded service is reached through its transport, and a URL needs a host.
 EMBEDDED_URL = "http://cmsfs.embedded"
 
 
+@dataclass(frozen=True, slots=True)
+class Way:
+    """How the account's service is reached, and where its tokens come from."""
+
+    endpoints: session.Endpoints
+    transport: httpx.AsyncBaseTransport | None  # None: the network
+    ca_file: Path | None
+    anonymous: session.Client  # asks for tokens, and for nothing that needs one
+    fetch: bearer.Fetch
+
+
 @asynccontextmanager
-async def open_backend(
-    settings: config.Settings, *, sample: bool = False, counters: session.Counters | None = None
-) -> AsyncIterator[session.Client]:
-    """A client for the account.  `sample` puts the sample enterprise into the embedded service.
+async def open_way(settings: config.Settings, *, sample: bool = False) -> AsyncIterator[Way]:
+    """The way to the account's service.  `sample` puts the sample enterprise into the embedded service.
 
     Raises `ConfigError` for credentials that are missing, `UserError` for an embedded service that has
     no data yet.
     """
-    if config.profile(settings).embedded:
-        opened = _embedded(settings, sample=sample, counters=counters)
-    else:
-        opened = _remote(settings, counters=counters)
-    async with opened as client:
+    embedded_here = config.profile(settings).embedded
+    opened = _embedded(settings, sample=sample) if embedded_here else _remote(settings)
+    async with opened as way:
+        yield way
+
+
+@asynccontextmanager
+async def open_backend(
+    settings: config.Settings,
+    *,
+    sample: bool = False,
+    counters: session.Counters | None = None,
+    pace: pacing.Pacing | None = None,
+) -> AsyncIterator[session.Client]:
+    """A client for the account, whose every request waits for its turn at `pace`.
+
+    `sample` and what is raised as with `open_way`.
+    """
+    async with (
+        open_way(settings, sample=sample) as way,
+        session.open_client(
+            way.endpoints,
+            auth=bearer.BearerAuth(way.fetch),
+            transport=way.transport,
+            ca_file=way.ca_file,
+            counters=counters,
+            pace=pace,
+        ) as client,
+    ):
         yield client
 
 
 @asynccontextmanager
-async def _embedded(
-    settings: config.Settings, *, sample: bool, counters: session.Counters | None
-) -> AsyncIterator[session.Client]:
+async def _embedded(settings: config.Settings, *, sample: bool) -> AsyncIterator[Way]:
     # Here and not above: a remote account does not pay for loading the service.
-    from cmsfs.service import app, demo, store
+    from cmsfs.service import app, demo, indexing, store
 
     folder = config.service_data(settings)
     if not sample and not (folder / "credentials.json").exists():
@@ -52,6 +85,7 @@ async def _embedded(
         )
     async with store.open_store(folder) as opened, trio.open_nursery() as nursery:
         credentials = await demo.ensure_sample(opened)
+        nursery.start_soon(indexing.run, opened)
         transport = embedded.EmbeddedTransport(app.build(opened), nursery)
         endpoints = session.Endpoints.of_server(EMBEDDED_URL)
         async with session.open_client(endpoints, transport=transport) as anonymous:
@@ -62,18 +96,12 @@ async def _embedded(
                 subject_type="user",
                 subject_id=credentials.user_id,
             )
-            auth = bearer.BearerAuth(fetch)
-            async with session.open_client(
-                endpoints, auth=auth, transport=transport, counters=counters
-            ) as client:
-                yield client
+            yield Way(endpoints, transport, None, anonymous, fetch)
         nursery.cancel_scope.cancel()
 
 
 @asynccontextmanager
-async def _remote(
-    settings: config.Settings, *, counters: session.Counters | None
-) -> AsyncIterator[session.Client]:
+async def _remote(settings: config.Settings) -> AsyncIterator[Way]:
     profile = config.profile(settings)
     if not settings.client_id or not settings.client_secret_file or not settings.subject_id:
         raise errors.ConfigError(
@@ -90,11 +118,7 @@ async def _remote(
             subject_type=settings.subject_type,
             subject_id=settings.subject_id,
         )
-        auth = bearer.BearerAuth(fetch)
-        async with session.open_client(
-            endpoints, auth=auth, ca_file=settings.ca_file, counters=counters
-        ) as client:
-            yield client
+        yield Way(endpoints, None, settings.ca_file, anonymous, fetch)
 
 
 def _secret(path: Path) -> str:

@@ -63,3 +63,28 @@ def refreshing(
         return token
 
     return fetch
+
+
+def downscoped(
+    client: session.Client,
+    wider: Fetch,
+    scope: str,
+    *,
+    resource: str | None = None,
+    shared_link: str | None = None,
+) -> Fetch:
+    """Tokens that can do no more than `scope`, space-delimited; only on `resource`, the URL of a file or
+    folder, or on what `shared_link` shows.
+
+    Each fetch asks `wider` for a token and has it exchanged.  Raises `OAuthError` for what the wider token
+    may not do itself.
+    """
+
+    async def fetch() -> tokens.Token:
+        subject = await wider()
+        grant = tokens.TokenExchange(
+            subject_token=subject.access_token, scope=scope, resource=resource, shared_link=shared_link
+        )
+        return await client.tokens.request(grant)
+
+    return fetch

@@ -3,8 +3,8 @@
 The vfs reads here, hydrate writes what it fetched, the journal brings in what was written locally
 (dirty.py).  Keyed by content, versions never mix and a rename costs nothing.
 
-Rule: a complete content is only read once its bytes have matched its SHA-1.  The last block to land
-counts as missing until then, so a content of one block is never read unchecked.
+Rule: a complete content is only read once its bytes have matched its SHA-1.  The last blocks to land
+count as missing until then, so a content that comes in one piece is never read unchecked.
 """
 
 import errno
@@ -12,6 +12,7 @@ import logging
 import time
 from collections import OrderedDict
 from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
 import trio
@@ -215,25 +216,27 @@ class Blocks:
 
     # Writing
 
-    async def write_block(self, sha1: str, size: int, index: int, data: files.Bytes) -> None:
-        """Take in one fetched block, exactly as long as the block is; nothing happens if it is here.
+    async def write_blocks(self, sha1: str, size: int, first: int, data: files.Bytes) -> None:
+        """Take in fetched blocks from `first` on, whole ones; those that are here already stay as they are.
 
-        Raises `IntegrityError`, and forgets the content, if this was the last block and the whole does
-        not have the SHA-1 it should; OSError if the disk refuses.  Cancelled: the block is not here.
+        Raises `IntegrityError`, and forgets the content, if nothing is missing any more and the whole does
+        not have the SHA-1 it should; OSError if the disk refuses.  Cancelled: some are not here.
         """
-        await self._landing.write_block(sha1, size, index, data)
+        await self._landing.write_blocks(sha1, size, first, data)
         self._written[sha1] = trio.current_time()
         self._written.move_to_end(sha1)
-        while self._written[first := next(iter(self._written))] < trio.current_time() - SYNC_SECONDS:
-            del self._written[first]
+        while self._written[oldest := next(iter(self._written))] < trio.current_time() - SYNC_SECONDS:
+            del self._written[oldest]
 
-    async def make_room(self, nbytes: int) -> None:
-        """Evict what is longest unused so that `nbytes` more may come.
+    def reserved(
+        self, nbytes: int, *, spare: bool = False
+    ) -> AbstractAsyncContextManager[eviction.Reservation]:
+        """`async with`: room for `nbytes`, for which what is longest unused is evicted.
 
-        Raises OSError with ENOSPC if the disk would be left with less than it must keep free.
-        Cancelled: some contents may have been evicted.
+        Raises OSError with ENOSPC if the disk would be left with less than it must keep free; with `spare`
+        also if the cache would grow beyond its limit.  Cancelled: some contents may have been evicted.
         """
-        await self._room.make(nbytes)
+        return self._room.reserved(nbytes, spare=spare)
 
     async def flush(self) -> None:
         """Bring the rows up to date; a crash loses the knowledge of blocks written since."""

@@ -188,16 +188,17 @@ class Contents:
             if content.cached_bytes:
                 self.changed(content)
 
-    def add_block(self, content: Content, index: int) -> None:
-        """The block's bytes are in the file."""
+    def add_blocks(self, content: Content, first: int, last: int) -> None:
+        """The bytes of these blocks, none of which was here, are in the file."""
         assert content.bits is not None
-        bitmap.add(content.bits, index)
-        self.used += bitmap.block_length(content.size, index)
+        for index in range(first, last + 1):
+            bitmap.add(content.bits, index)
+        self.used += bitmap.run_bytes(content.size, first, last)
         self.changed(content)
 
-    def completed(self, content: Content, last: int) -> None:
-        """The last block's bytes are in the file, and the whole has the right SHA-1."""
-        self.add_block(content, last)
+    def completed(self, content: Content, first: int, last: int) -> None:
+        """The last missing blocks are in the file, and the whole has the right SHA-1."""
+        self.add_blocks(content, first, last)
         content.bits = None
         content.verified = True
 

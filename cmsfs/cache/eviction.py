@@ -4,12 +4,17 @@ The cache fills up to its limit and is then emptied to a lower mark in one go, s
 does not evict one content for each block.  What the rest of the machine needs (`keep_free`) comes
 first: the limit gives way to contents that may not be evicted, the free space does not.
 
+Room is reserved before a download begins and given back as its blocks land, so that downloads side by side
+do not each find the same room free.
+
 Rule: evicted are clean, unpinned contents, the longest unused first: closed ones; and if these are
 not enough, open ones that are not complete (their reader must be able to fetch blocks anyway).
 """
 
 import errno
 import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 import trio
@@ -50,12 +55,19 @@ def goal(*, used: int, limit: int, free: int, keep_free: int, nbytes: int) -> Go
     return Goal(needed, max(needed, to_low_mark if over_limit > 0 else 0, to_spare if over_floor > 0 else 0))
 
 
-class Room:
-    """Keeps the cache below its limit and the disk above its floor.
+class Reservation:
+    """Room for bytes that are on their way."""
 
-    Downloads under way are not counted in: their windows (12 of 16 MiB at most) may overshoot the
-    limit for a moment, and the floor is larger than that.
-    """
+    def __init__(self, nbytes: int) -> None:
+        self.left = nbytes
+
+    def landed(self, nbytes: int) -> None:
+        """So many of the bytes are in the cache now, and count there."""
+        self.left -= nbytes
+
+
+class Room:
+    """Keeps the cache below its limit and the disk above its floor."""
 
     def __init__(
         self,
@@ -72,37 +84,59 @@ class Room:
         self._limit = limit_bytes
         self._keep_free = keep_free_bytes
         self._making = trio.Lock()
+        self._reservations: set[Reservation] = set()
         self._pinned = 0
         self._pinned_at = float("-inf")
 
-    async def make(self, nbytes: int) -> None:
-        """Evict until `nbytes` fit; OSError with ENOSPC if the floor cannot be kept."""
+    @asynccontextmanager
+    async def reserved(self, nbytes: int, *, spare: bool) -> AsyncIterator[Reservation]:
+        """Room for `nbytes` while the block lasts, less what has landed; evicts for it.
+
+        Raises OSError with ENOSPC if the floor cannot be kept; with `spare`, which is for what nobody
+        waits for, also if the limit cannot.  Cancelled: some contents may have been evicted.
+        """
         # Held over an eviction: whoever comes meanwhile would evict the same amount once more.
         async with self._making:
-            if (target := await self._goal(nbytes)) is None:
-                return
-            await self._contents.flush()  # the table's order is that of the last uses
-            left = target.wanted - await self._evict_closed(target.wanted)
-            left -= target.wanted - target.needed
-            if left > 0:
-                self._evict_partial(left)
-            await self._contents.flush()  # removes the files
-            if self._free() - nbytes < self._keep_free:
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self._files.root))
+            await self._make(nbytes, spare=spare)
+            # atomic: no await from the last look at what is free until the room is taken.
+            reservation = Reservation(nbytes)
+            self._reservations.add(reservation)
+        try:
+            yield reservation
+        finally:
+            self._reservations.discard(reservation)
+
+    @property
+    def _reserved(self) -> int:
+        return sum(one.left for one in self._reservations)
+
+    async def _make(self, nbytes: int, *, spare: bool) -> None:
+        if (target := await self._goal(nbytes)) is None:
+            return
+        await self._contents.flush()  # the table's order is that of the last uses
+        left = target.wanted - await self._evict_closed(target.wanted)
+        left -= target.wanted - target.needed
+        if left > 0 and not spare:
+            self._evict_partial(left)
+        await self._contents.flush()  # removes the files
+        if self._free() - nbytes < self._keep_free or (spare and left > 0):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self._files.root))
 
     async def _goal(self, nbytes: int) -> Goal | None:
-        used = self._contents.used
+        used = self._contents.used + self._reserved
         if used + nbytes > self._limit:
             # Pinned contents were asked for one by one; they do not use up the room of the others.
             if trio.current_time() - self._pinned_at > PINNED_SECONDS:
+                await self._contents.flush()
                 self._pinned = await self._db.query(rows.pinned_bytes)
                 self._pinned_at = trio.current_time()
-            used = max(0, used - self._pinned)
+            used -= min(self._pinned, self._contents.used)
         return goal(used=used, limit=self._limit, free=self._free(), keep_free=self._keep_free, nbytes=nbytes)
 
     def _free(self) -> int:
         found = os.statvfs(self._files.root)
-        return found.f_bavail * found.f_frsize
+        # What is on its way will take its room; the files are sparse, so it has not yet.
+        return found.f_bavail * found.f_frsize - self._reserved
 
     async def _evict_closed(self, wanted: int) -> int:
         freed, after = 0, (0, "")

@@ -143,9 +143,14 @@ def is_damage(error: OSError) -> bool:
 def _open(path: Path, size: int, *, writable: bool, create: bool) -> int:
     flags = os.O_RDWR if writable or create else os.O_RDONLY
     if create:
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         flags |= os.O_CREAT | os.O_TRUNC
-    fd = os.open(path, flags, 0o600)
+    try:
+        fd = os.open(path, flags, 0o600)
+    except FileNotFoundError:
+        if not create:
+            raise
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        fd = os.open(path, flags, 0o600)
     try:
         if create:
             os.ftruncate(fd, size)

@@ -1,9 +1,10 @@
-"""Fetched blocks on their way into a file, and the check when the last one lands.
+"""Fetched blocks on their way into a file, and the check when the last ones land.
 
-Called by hydrate, through `Blocks.write_block`, for each block of a download.
+Called by hydrate, through `Blocks.write_blocks`, for each piece of a download.
 
 Rule: a block is written by one task at a time and never again once it is here, so that no late writer
-can change bytes that were checked.  The last block's bit is set only after the whole file matched.
+can change bytes that were checked.  The bits of the last blocks to land are set only after the whole file
+matched; what comes in one piece is therefore never read unchecked.
 """
 
 import logging
@@ -18,8 +19,10 @@ log = logging.getLogger(__name__)
 # Below this a write or a hash on the loop (30 µs) is quicker than the way to a thread and back (85 µs).
 THREAD_BYTES = 64 * 1024
 
-# Blocks written before their bits are saved without being asked; a crash makes us fetch so many again.
-FLUSH_BLOCKS = 64
+# Bytes written, and contents completed, before their rows are saved without being asked; a crash makes us
+# fetch so many again.  A transaction for each of many small files would be what takes longest.
+FLUSH_BYTES = 64 * 1024 * 1024
+FLUSH_CONTENTS = 256
 
 
 class Landing:
@@ -28,49 +31,76 @@ class Landing:
     def __init__(self, known: contents.Contents, store: files.Files) -> None:
         self._contents = known
         self._files = store
-        self._unsaved = 0
+        self._unsaved_bytes = 0
+        self._unsaved_contents = 0
 
-    async def write_block(self, sha1: str, size: int, index: int, data: files.Bytes) -> None:
-        """Take in one block; nothing happens if it is here already.
+    async def write_blocks(self, sha1: str, size: int, first: int, data: files.Bytes) -> None:
+        """Take in whole blocks that follow one another; those that are here already are left alone.
 
-        Raises `IntegrityError`, and forgets the content, if this was the last block and the whole does
-        not have the SHA-1 it should.  Cancelled: the block is not here.
+        Raises `IntegrityError`, and forgets the content, if nothing is missing any more and the whole does
+        not have the SHA-1 it should.  Cancelled: some of the blocks are not here.
         """
-        while not bitmap.has((content := self._contents.get(sha1, size)).bits, index):
-            if len(data) != bitmap.block_length(size, index):
-                raise ValueError(f"block {index} of {size} bytes cannot have {len(data)}")
-            # atomic: no await from the look at the bitmap until the block is marked as being written.
+        view = memoryview(data)
+        last = first + bitmap.blocks(len(view)) - 1
+        if last < first or last >= bitmap.blocks(size) or len(view) != bitmap.run_bytes(size, first, last):
+            raise ValueError(f"blocks {first} to {last} of {size} bytes cannot have {len(view)}")
+        index = first
+        while index <= last:
+            content = self._contents.get(sha1, size)
+            if bitmap.has(content.bits, index):
+                index += 1
+                continue
+            # atomic: no await from the look at the bitmap until the blocks are marked as being written.
             if (other := content.writing.get(index)) is not None:
                 await other.wait()
                 continue
-            content.writing[index] = trio.Event()
+            end = self._writable(content, index, last)
+            start = (index - first) * bitmap.BLOCK
+            piece = view[start : start + bitmap.run_bytes(size, index, end)]
+            marks = dict.fromkeys(range(index, end + 1), trio.Event())
+            content.writing |= marks
             try:
-                await self._land(content, index, data)
+                await self._land(content, index, end, piece)
             finally:
-                content.writing.pop(index).set()
+                for marked, event in marks.items():
+                    del content.writing[marked]
+                    event.set()
             if content.dropped:
                 continue  # the file was found damaged, or a local one took its place
-            self._unsaved += 1
-            if content.complete or self._unsaved >= FLUSH_BLOCKS:
-                self._unsaved = 0
-                await self._contents.flush()
+            await self._save_now_and_then(len(piece), completed=content.complete)
+            index = end + 1
 
-    async def _land(self, content: contents.Content, index: int, data: files.Bytes) -> None:
-        file, single = content.file, content.size <= bitmap.BLOCK
+    @staticmethod
+    def _writable(content: contents.Content, index: int, last: int) -> int:
+        """How far from `index` on nothing is here and nobody is writing."""
+        end = index
+        while end < last and end + 1 not in content.writing and not bitmap.has(content.bits, end + 1):
+            end += 1
+        return end
+
+    async def _save_now_and_then(self, nbytes: int, *, completed: bool) -> None:
+        self._unsaved_bytes += nbytes
+        self._unsaved_contents += completed
+        if self._unsaved_bytes >= FLUSH_BYTES or self._unsaved_contents >= FLUSH_CONTENTS:
+            self._unsaved_bytes = self._unsaved_contents = 0
+            await self._contents.flush()
+
+    async def _land(self, content: contents.Content, first: int, last: int, data: memoryview) -> None:
+        file, single = content.file, len(data) == content.size
         nothing_here = bitmap.absent(content.bits, content.size) == bitmap.blocks(content.size)
         try:
             fd = self._files.borrow(file, size=content.size, writable=True, create=nothing_here)
             try:
                 if len(data) < THREAD_BYTES:
-                    actual = _put(fd, content.size, index, data)
+                    actual = _put(fd, content.size, first, data)
                 else:
-                    actual = await trio.to_thread.run_sync(_put, fd, content.size, index, data)
-                # atomic: no await from counting the absent blocks until this one is marked.
+                    actual = await trio.to_thread.run_sync(_put, fd, content.size, first, data)
+                # atomic: no await from counting the absent blocks until these are marked.
                 if content.dropped:
                     return
                 if not single:
-                    if bitmap.absent(content.bits, content.size) > 1:
-                        self._contents.add_block(content, index)
+                    if bitmap.absent(content.bits, content.size) > last - first + 1:
+                        self._contents.add_blocks(content, first, last)
                         return
                     actual = await trio.to_thread.run_sync(files.hash_open, fd)
             finally:
@@ -86,12 +116,12 @@ class Landing:
         if actual != content.sha1:
             self._contents.drop(content)
             raise errors.IntegrityError("a download is damaged", expected=content.sha1, actual=actual)
-        self._contents.completed(content, index)
+        self._contents.completed(content, first, last)
 
 
-def _put(fd: int, size: int, index: int, data: files.Bytes) -> str:
-    """Write a block; the SHA-1 of the content if this block is all of it."""
+def _put(fd: int, size: int, first: int, data: memoryview) -> str:
+    """Write blocks; the SHA-1 of the content if they are all of it."""
     # A file cut by somebody would become whole again through this write, with zeros for blocks.
     files.check_size(fd, size)
-    files.write(fd, index * bitmap.BLOCK, data)
-    return files.sha1_of(data) if size <= bitmap.BLOCK else ""
+    files.write(fd, first * bitmap.BLOCK, data)
+    return files.sha1_of(data) if len(data) == size else ""

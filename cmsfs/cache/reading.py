@@ -21,14 +21,16 @@ class Fetcher(Protocol):
         """Return once the blocks `first` to `last` (inclusive) are cached; OSError or RemoteError if not."""
 
 
-async def read(blocks: Blocks, fetcher: Fetcher, content: Content, offset: int, length: int) -> bytes:
+async def read(
+    blocks: Blocks, fetcher: Fetcher, content: Content, offset: int, length: int
+) -> bytes | bytearray:
     """Up to `length` bytes at `offset`, fewer only at the end of the content."""
     length = min(length, content.size - offset)
     if length <= 0:
         return b""
     for _ in range(ATTEMPTS):
         try:
-            return bytes(await blocks.read(content.sha1, content.size, offset, length))
+            return await blocks.read(content.sha1, content.size, offset, length)
         except errors.MissingBlocks:
             await fetcher.blocks(content, offset // BLOCK, (offset + length - 1) // BLOCK)
     raise errors.MissingBlocks(content.sha1, offset // BLOCK, (offset + length - 1) // BLOCK)

@@ -23,14 +23,20 @@ from cmsfs.cli import context, failures, output
 # Where each command lives.
 COMMANDS = {
     "demo": "drive",
+    "exemptions": "exemptions",
     "find": "files",
     "get": "files",
+    "holds": "holds",
     "mount": "drive",
     "put": "files",
+    "retention": "retention",
     "serve": "serve",
     "status": "drive",
     "sync": "drive",
+    "templates": "templates",
+    "token": "token",
     "umount": "drive",
+    "users": "users",
 }
 
 

@@ -4,18 +4,42 @@ Rule: it says where it listens and where the credentials are, never what they ar
 """
 
 import functools
+import logging
+import os
 import signal
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import click
 import trio
 
 from cmsfs import config, errors, logs
 from cmsfs.cli import context, output
-from cmsfs.service import demo, store
+from cmsfs.service import demo, limits, provisioning, store
 from cmsfs.service import serve as serving
 
+log = logging.getLogger(__name__)
+
 DEFAULT_PORT = 8472
+
+# A client that takes nothing of its answer would hold the end up for a minute more.  Nothing that was
+# acknowledged is lost by ending in the middle of anything.
+_STOP_AT_LAST = serving.STOP_SECONDS + 5
+
+
+@dataclass(frozen=True, slots=True)
+class _Options:
+    folder: Path
+    host: str
+    port: int
+    certfile: Path | None
+    keyfile: Path | None
+    public_url: str | None
+    rates: bool
+    enterprise: provisioning.Enterprise | None
+    as_json: bool
 
 
 @click.command()
@@ -30,6 +54,13 @@ DEFAULT_PORT = 8472
 )
 @click.option("--tls-cert", type=click.Path(path_type=Path), help="Certificate chain (PEM), for HTTPS.")
 @click.option("--tls-key", type=click.Path(path_type=Path), help="Its private key (PEM).")
+@click.option(
+    "--enterprise-file",
+    type=click.Path(path_type=Path),
+    help="TOML file of users, apps, templates, holds...: what is missing is made, in place of the sample.",
+)
+@click.option("--public-url", help="Where clients find it behind a proxy: https://files.example.com.")
+@click.option("--rate-limits", is_flag=True, help="Refuse users who ask too much, as the public API does.")
 @output.json_option
 @context.pass_context
 def serve(
@@ -40,9 +71,16 @@ def serve(
     port: int,
     tls_cert: Path | None,
     tls_key: Path | None,
+    enterprise_file: Path | None,
+    public_url: str | None,
+    rate_limits: bool,
     as_json: bool,
 ) -> None:
-    """Serve the embedded service, with its sample enterprise, over HTTP until interrupted."""
+    """Serve the embedded service over HTTP until interrupted.
+
+    Without --enterprise-file it has a sample enterprise.  The first Ctrl-C lets what is being answered end,
+    for ten seconds at most; the second ends it at once.
+    """
     if bool(tls_cert) != bool(tls_key):
         raise click.UsageError("--tls-cert and --tls-key go together.")
     for file in (tls_cert, tls_key):
@@ -50,31 +88,88 @@ def serve(
             raise errors.UserError(f"{file} does not exist or is not a file.", exit_code=2)
     settings = ctx.settings()
     logs.configure(settings.log_level)
-    folder = data or config.service_data(settings)
-    trio.run(_serve, folder, host, port, tls_cert, tls_key, as_json)
+    trio.run(
+        _serve,
+        _Options(
+            folder=data or config.service_data(settings),
+            host=host,
+            port=port,
+            certfile=tls_cert,
+            keyfile=tls_key,
+            public_url=_origin(public_url),
+            rates=rate_limits,
+            enterprise=provisioning.load(enterprise_file) if enterprise_file else None,
+            as_json=as_json,
+        ),
+    )
 
 
-async def _serve(
-    folder: Path, host: str, port: int, certfile: Path | None, keyfile: Path | None, as_json: bool
-) -> None:
-    async with store.open_store(folder) as opened:
-        await demo.ensure_sample(opened)
+def _origin(url: str | None) -> str | None:
+    """The scheme and host of a URL.  Raises `UserError` for what is more or less than that."""
+    if url is None:
+        return None
+    try:
+        parts = urlsplit(url)
+        is_origin = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
+    except ValueError:
+        is_origin = False
+    if not is_origin or parts.path.strip("/") or parts.query or parts.fragment or "@" in parts.netloc:
+        said = "--public-url is a scheme and a host, with a port if need be: https://files.example.com."
+        raise errors.UserError(said, exit_code=2)
+    return f"{parts.scheme}://{parts.netloc}"
+
+
+async def _serve(options: _Options) -> None:
+    async with store.open_store(options.folder) as opened:
+        if options.enterprise is None:
+            await demo.ensure_sample(opened)
+        else:
+            await provisioning.ensure(opened, options.enterprise)
+        stop = trio.Event()
         listen = functools.partial(
-            serving.serve, opened, host=host, port=port, certfile=certfile, keyfile=keyfile
+            serving.serve,
+            opened,
+            host=options.host,
+            port=options.port,
+            certfile=options.certfile,
+            keyfile=options.keyfile,
+            public_url=options.public_url,
+            rates=limits.Limits() if options.rates else None,
+            stop=stop,
         )
+
+        async def until_stopped(task_status: trio.TaskStatus[str]) -> None:
+            await listen(task_status=task_status)
+            nursery.cancel_scope.cancel()
+
         # The receiver comes first: a signal while the server starts ends it in good order, too.
         with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
             async with trio.open_nursery() as nursery:
-                url = await nursery.start(listen)
-                _announce(url, folder, as_json=as_json)
-                async for _ in signals:
-                    break
-                nursery.cancel_scope.cancel()
+                nursery.start_soon(_heed, signals, stop)
+                _announce(await nursery.start(until_stopped), options)
 
 
-def _announce(url: str, folder: Path, *, as_json: bool) -> None:
-    credentials = folder / "credentials.json"
-    if as_json:
+async def _heed(signals: AsyncIterator[int], stop: trio.Event) -> None:
+    """Stop at the first signal, end at the second, and end if stopping takes too long."""
+    await anext(signals)
+    stop.set()
+    log.info("stopping; another signal ends it at once")
+    with trio.move_on_after(_STOP_AT_LAST):
+        os._exit(128 + await anext(signals))
+    log.warning("a client takes nothing of its answer: it is cut off")
+    os._exit(0)
+
+
+def _announce(url: str, options: _Options) -> None:
+    shown = options.public_url or url
+    if options.enterprise is not None:
+        if options.as_json:
+            output.document({"url": url})
+        else:
+            output.say(f"Serving {options.folder} at {shown}.  Ctrl-C ends it.")
+        return
+    credentials = options.folder / "credentials.json"
+    if options.as_json:
         output.document({"url": url, "credentials_file": str(credentials)})
     else:
-        output.say(f"Serving {folder} at {url}, credentials in {credentials}.  Ctrl-C ends it.")
+        output.say(f"Serving {options.folder} at {shown}, credentials in {credentials}.  Ctrl-C ends it.")

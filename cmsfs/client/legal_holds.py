@@ -1,8 +1,9 @@
 """Legal hold policies: listed, read, made, changed, released; and their assignments."""
 
+from collections.abc import Sequence
 from datetime import datetime
 
-from cmsfs.client.paging import ByMarker, pages
+from cmsfs.client.paging import ByMarker, fields_param, pages
 from cmsfs.client.retry import Repeat
 from cmsfs.client.wire import Wire
 from cmsfs.models import items, legal_holds, paging
@@ -19,9 +20,11 @@ class LegalHolds:
         self._url = f"{base_url}/legal_hold_policies"
         self._assignments = f"{base_url}/legal_hold_policy_assignments"
 
-    def list(self, *, name: str | None = None) -> ByMarker[legal_holds.LegalHoldPolicy]:
+    def list(
+        self, *, name: str | None = None, fields: Sequence[str] = ()
+    ) -> ByMarker[legal_holds.LegalHoldPolicy]:
         """The policies whose names begin with `name`, in any case of letters; all without it."""
-        given = {} if name is None else {"policy_name": name}
+        given = fields_param(fields) | ({} if name is None else {"policy_name": name})
         return pages(self._wire, paging.MarkerPage[legal_holds.LegalHoldPolicy], self._url, given)
 
     async def get(self, policy_id: str) -> legal_holds.LegalHoldPolicy:

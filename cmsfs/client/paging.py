@@ -102,6 +102,11 @@ class ByMarker(_Entries[T]):
         return page.entries
 
 
+def fields_param(fields: Sequence[str]) -> dict[str, str]:
+    """The parameter `fields`: a record's mini form and these; none leaves the choice to the service."""
+    return {"fields": ",".join(fields)} if fields else {}
+
+
 def pages(
     wire: Wire, shape: type[paging.MarkerPage[T]], url: str, params: Mapping[str, str] | None = None
 ) -> ByMarker[T]:

@@ -1,6 +1,8 @@
 """Retention: policies, and what they are assigned to."""
 
-from cmsfs.client.paging import ByMarker, pages
+from collections.abc import Sequence
+
+from cmsfs.client.paging import ByMarker, fields_param, pages
 from cmsfs.client.retry import Repeat
 from cmsfs.client.wire import Wire
 from cmsfs.models import items, paging, retention
@@ -17,8 +19,9 @@ class Retention:
         self._url = f"{base_url}/retention_policies"
         self._assignments = f"{base_url}/retention_policy_assignments"
 
-    def list(self) -> ByMarker[retention.RetentionPolicy]:
-        return pages(self._wire, paging.MarkerPage[retention.RetentionPolicy], self._url)
+    def list(self, *, fields: Sequence[str] = ()) -> ByMarker[retention.RetentionPolicy]:
+        shape = paging.MarkerPage[retention.RetentionPolicy]
+        return pages(self._wire, shape, self._url, fields_param(fields))
 
     async def create(self, wish: retention.NewRetentionPolicy) -> retention.RetentionPolicy:
         """Raises `Conflict` if the name is taken."""
@@ -29,14 +32,14 @@ class Retention:
         body = retention.NewAssignment(policy_id=policy_id, assign_to=target).body()
         return await self._wire.ask(retention.Assignment, "POST", self._assignments, body=body)
 
-    async def get_assignment(self, assignment_id: str) -> retention.Assignment:
+    async def get_assignment(self, assignment_id: str, *, fields: Sequence[str] = ()) -> retention.Assignment:
         url = f"{self._assignments}/{assignment_id}"
-        return await self._wire.ask(retention.Assignment, "GET", url, repeat=Repeat.READ)
+        params = fields_param(fields)
+        return await self._wire.ask(retention.Assignment, "GET", url, repeat=Repeat.READ, params=params)
 
-    def assignments(self, policy_id: str) -> ByMarker[retention.Assignment]:
-        return pages(
-            self._wire, paging.MarkerPage[retention.Assignment], f"{self._url}/{policy_id}/assignments"
-        )
+    def assignments(self, policy_id: str, *, fields: Sequence[str] = ()) -> ByMarker[retention.Assignment]:
+        shape = paging.MarkerPage[retention.Assignment]
+        return pages(self._wire, shape, f"{self._url}/{policy_id}/assignments", fields_param(fields))
 
     def files(self, assignment_id: str) -> ByMarker[items.File]:
         """The files whose current version is under retention by an assignment."""

@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import httpcore
 import httpx
 
 import cmsfs
@@ -24,6 +25,7 @@ from cmsfs.client import (
     legal_holds,
     locks,
     metadata,
+    pacing,
     retention,
     retry,
     search,
@@ -44,8 +46,9 @@ Counters = wire.Counters
 # checks and stores a whole upload before it answers.
 TIMEOUT = httpx.Timeout(60, connect=10)
 
-# The drive reads with 12 requests at once (8 foreground, 4 ahead), uploads with 4, lists with 4.
-LIMITS = httpx.Limits(max_connections=32, max_keepalive_connections=20, keepalive_expiry=30)
+# The drive reads with 30 requests at once (8 that somebody waits for, 6 ahead, 16 of neighbours), uploads
+# with 4, lists with 4.
+LIMITS = httpx.Limits(max_connections=40, max_keepalive_connections=32, keepalive_expiry=30)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +65,11 @@ class Endpoints:
         return cls(base_url=f"{url}/2.0", upload_url=f"{url}/api/2.0", auth_url=url)
 
 
+# A download of a GiB costs half the processor time when it is read in pieces of this size (0.48 s, with
+# httpcore's own 64 KiB 0.85 s).
+httpcore.AsyncHTTP11Connection.READ_NUM_BYTES = 256 * 1024
+
+
 class Client:
     """The service's capabilities.  `counters`: requests by kind (search, upload, download, token, other)."""
 
@@ -69,7 +77,7 @@ class Client:
         base = endpoints.base_url
         self.counters = wire.counters
         self.search = search.Search(wire, base)
-        self.uploads = uploads.Uploads(wire, endpoints.upload_url)
+        self.uploads = uploads.Uploads(wire, endpoints.upload_url, base)
         self.upload_sessions = upload_sessions.UploadSessions(wire, endpoints.upload_url)
         self.files = files.Files(wire, base)
         self.folders = folders.Folders(wire, base)
@@ -97,6 +105,7 @@ async def open_client(
     timeout: httpx.Timeout = TIMEOUT,
     policy: retry.Policy | None = None,
     counters: Counters | None = None,
+    pace: pacing.Pacing | None = None,
 ) -> AsyncIterator[Client]:
     """A client for as long as the block lasts.  `ca_file` is trusted beside the system's authorities.
 
@@ -116,6 +125,7 @@ async def open_client(
                 auth=auth,
                 policy=policy or retry.Policy(),
                 counters=Counters() if counters is None else counters,
+                pace=pace or pacing.Unpaced(),
             ),
             endpoints,
         )

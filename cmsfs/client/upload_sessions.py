@@ -31,6 +31,13 @@ PAGE = 1000
 MAX_COMMITS = 600
 COMMIT_WAIT = 2.0
 
+# A part that was damaged on its way is refused and sent again; so often in a row is no accident.
+PART_ATTEMPTS = 5
+
+
+class PartDamaged(errors.IntegrityError):
+    """A part went wrong on its way again and again.  The service took none of it: the session is good."""
+
 
 class PartSource(httpx.AsyncByteStream):
     """The bytes of one part as a body that can be sent again."""
@@ -112,8 +119,9 @@ class UploadSessions:
     ) -> list[shapes.Part]:
         """Send the parts that have not arrived; all parts, ready for `commit`.
 
-        Raises `IntegrityError` if a part that is there has other bytes than the source.  Cancelled, or
-        after any other error: what has arrived stays, and calling this again goes on.
+        Raises `IntegrityError` if a part that is there has other bytes than the source, `PartDamaged` if
+        one does not come through.  Cancelled, or after any other error: what has arrived stays, and calling
+        this again goes on.
         """
         there = {part.offset: part for part in await self.parts(session)}
         done = sum(part.size for part in there.values())
@@ -126,7 +134,7 @@ class UploadSessions:
                 sha1 = await _sha1(piece)
                 part = there.get(offset)
                 if part is None:
-                    part = await self._send_part(session, offset, piece, sha1, source.size)
+                    part = await self._send_undamaged(session, offset, piece, sha1, source.size)
                     done += part.size
                 if part.size != piece.size or (part.sha1 is not None and part.sha1.lower() != sha1):
                     raise errors.IntegrityError(OTHER_BYTES, expected=sha1, actual=part.sha1 or "another")
@@ -149,6 +157,18 @@ class UploadSessions:
         if failed:
             raise failed[0]
         return [there[offset] for offset in sorted(there)]
+
+    async def _send_undamaged(
+        self, session: shapes.Session, offset: int, piece: multipart.Source, sha1: str, total: int
+    ) -> shapes.Part:
+        for attempt in range(PART_ATTEMPTS):
+            try:
+                return await self._send_part(session, offset, piece, sha1, total)
+            except PartDamaged:
+                if attempt + 1 == PART_ATTEMPTS:
+                    raise
+                await trio.sleep(attempt)
+        raise AssertionError
 
     async def _send_part(
         self, session: shapes.Session, offset: int, piece: multipart.Source, sha1: str, total: int
@@ -177,7 +197,7 @@ class UploadSessions:
                     return part
             raise
         except errors.PreconditionFailed as error:
-            raise errors.IntegrityError(OTHER_BYTES, expected=sha1, actual="another") from error
+            raise PartDamaged(OTHER_BYTES, expected=sha1, actual="another") from error
         finally:
             await body.aclose()
         return answer.part

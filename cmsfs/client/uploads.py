@@ -10,20 +10,32 @@ from datetime import datetime
 
 from cmsfs import errors
 from cmsfs.client import multipart
+from cmsfs.client.retry import Repeat
 from cmsfs.client.search import FIELDS_PARAM
 from cmsfs.client.wire import Wire
-from cmsfs.models import items, names, uploads
+from cmsfs.models import base, items, names, uploads
 
 BAD_DIGEST = "bad_digest"  # the code of a refusal whose bytes did not have the SHA-1 of the header
 OTHER_BYTES = "the service received other bytes"
 
 
 class Uploads:
-    """POST /files/content and POST /files/:id/content of the upload address."""
+    """POST /files/content and POST /files/:id/content of the upload address, and the question beforehand."""
 
-    def __init__(self, wire: Wire, upload_url: str) -> None:
+    def __init__(self, wire: Wire, upload_url: str, base_url: str) -> None:
         self._wire = wire
+        self._preflight_url = f"{base_url}/files/content"
         self._url = f"{upload_url}/files"
+
+    async def preflight(self, name: str, parent_id: str) -> None:
+        """Return if a file of this name could be made there; raise what making it would raise.
+
+        `Conflict` if the name is taken: `conflict` of it is the holder.
+        """
+        body = uploads.Preflight(name=name, parent=base.Reference(id=parent_id)).body()
+        await self._wire.ask(
+            uploads.PreflightAnswer, "OPTIONS", self._preflight_url, repeat=Repeat.READ, body=body
+        )
 
     async def new_file(
         self,

@@ -16,7 +16,7 @@ import trio
 
 from cmsfs import errors
 from cmsfs.client import errors as edge
-from cmsfs.client import retry
+from cmsfs.client import pacing, retry
 from cmsfs.client.retry import Repeat
 
 Counters = collections.Counter[str]
@@ -29,12 +29,19 @@ class Wire:
     """Sends requests through one httpx client, with the given auth, and counts them by kind."""
 
     def __init__(
-        self, http: httpx.AsyncClient, *, auth: httpx.Auth | None, policy: retry.Policy, counters: Counters
+        self,
+        http: httpx.AsyncClient,
+        *,
+        auth: httpx.Auth | None,
+        policy: retry.Policy,
+        counters: Counters,
+        pace: pacing.Pacing,
     ) -> None:
         self._http = http
         self._auth = auth
         self._policy = policy
         self.counters = counters
+        self._pace = pace
 
     async def ask(
         self,
@@ -147,11 +154,14 @@ class Wire:
     ) -> httpx.Response:
         attempts = retry.Attempts(self._policy, repeat)
         while True:
-            self.counters[kind] += 1
             try:
-                with edge.translated():
-                    return await attempt()
+                async with self._pace.turn(kind):
+                    self.counters[kind] += 1
+                    with edge.translated():
+                        return await attempt()
             except errors.RemoteError as error:
+                if isinstance(error, errors.RateLimited):
+                    self._pace.refused(kind, error.retry_after)
                 await attempts.after(error)
 
     async def _redirected(self, response: httpx.Response) -> httpx.Response:

@@ -145,6 +145,8 @@ async def mounted(
     # The one look at the mount from this process, through the kernel's own list.
     found = mounts.find(place)
     drive = Mounted(place, found.connection if found else -1)
+    if found:
+        mounts.raise_read_ahead(found.connection)
     kernel.session.opened()
     try:
         async with trio.open_nursery() as nursery:

@@ -27,16 +27,20 @@ _NORMAL = frozenset({errno.ENOENT, errno.ENOTEMPTY, errno.EBUSY, errno.ENOSYS})
 _Key = tuple[Ino, str]  # (ino, "") for an inode, (parent, name) for an entry; no entry has an empty name
 
 
-class OpenCounts(Protocol):
-    """How many handles are open on an inode.  Asked from the notifier's thread: one look into a dict."""
+class Counts(Protocol):
+    """What is known of an inode outside the tree."""
 
-    def opens(self, ino: Ino, /) -> int: ...
+    def opens(self, ino: Ino, /) -> int:
+        """How many handles are open on it.  Asked from the notifier's thread: one look into a dict."""
+
+    def is_known(self, ino: Ino, /) -> bool:
+        """Whether the kernel may remember anything of it, or of names in it."""
 
 
 class Notifier:
     """Takes changes from the hub and tells the kernel, each inode and each name once a batch."""
 
-    def __init__(self, hub: Hub, inodes: OpenCounts) -> None:
+    def __init__(self, hub: Hub, inodes: Counts) -> None:
         self._inodes = inodes
         # Bounded by the tree: a change of something that is waiting already takes its place.
         self._waiting: dict[_Key, Change] = {}
@@ -64,10 +68,15 @@ class Notifier:
 
     def _post(self, changes: list[Change]) -> None:
         for change in changes:
+            # A first listing brings a million names into folders that the kernel has not heard of.  It was
+            # committed before this; whoever makes the folder known from here on sees what it brought.
+            if not self._inodes.is_known(change.ino if change.parent is None else change.parent):
+                continue
             key = _key(change)
             self._waiting[key] = _merged(self._waiting.get(key), change)
-        self._settled = trio.Event() if self._settled.is_set() else self._settled
-        self._posted.set()
+        if self._waiting:
+            self._settled = trio.Event() if self._settled.is_set() else self._settled
+            self._posted.set()
 
     def _tell_all(self, batch: list[Change]) -> None:
         for change in batch:

@@ -120,7 +120,7 @@ class Draft:
         self.generation += 1
         self.mtime_ns = time.time_ns()
 
-    async def fill(self, offset: int, data: bytes) -> None:
+    async def fill(self, offset: int, data: bytes | bytearray) -> None:
         """Put bytes of the base where the draft still shows the base; what was written meanwhile stays."""
         async with self.lock:
             fd = self.acquire()

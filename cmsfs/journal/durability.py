@@ -12,6 +12,8 @@ from pathlib import Path
 
 import trio
 
+from cmsfs import crashpoints
+from cmsfs.crashpoints import Point
 from cmsfs.journal.drafts import Draft
 from cmsfs.sqlite import Database
 
@@ -60,9 +62,12 @@ class GroupCommit:
         group, self._recorded = [d for d in self._recorded.values() if not d.dropped], {}
         unlinks, self._unlinks = self._unlinks, []
         await self._fsync_all(group)
+        crashpoints.reached(Point.GROUP_SYNCED)
         # Names before the rows that speak of them: new drafts, and drafts that became content.
         await trio.to_thread.run_sync(fsync_folder, self._root)
+        crashpoints.reached(Point.GROUP_NAMED)
         await self._sync_log()
+        crashpoints.reached(Point.GROUP_COMMITTED)
         if unlinks:
             await trio.to_thread.run_sync(_unlink_all, unlinks)
 

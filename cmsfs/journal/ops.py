@@ -12,6 +12,7 @@ import time
 from dataclasses import dataclass
 from sqlite3 import Connection
 
+from cmsfs.journal import unheard
 from cmsfs.replica import naming, tree
 from cmsfs.replica.nodes import Ino, Kind, Node
 
@@ -72,8 +73,11 @@ def drop(conn: Connection, ino: Ino, *kinds: OpKind) -> None:
 
 
 def is_unborn(conn: Connection, node: Node) -> bool:
-    """Whether the service has never heard of the node and is not hearing of it right now."""
-    return node.remote_id is None and "running" not in pending(conn, node.ino).values()
+    """Whether the service has never heard of the node, is not hearing of it right now, and cannot have heard
+    of it unheard."""
+    if node.remote_id is not None or unheard.is_pending(conn, node.ino):
+        return False
+    return "running" not in pending(conn, node.ino).values()
 
 
 # ---- what the calls of the drive amount to -----------------------------------------------------
@@ -135,6 +139,8 @@ def hand_over(conn: Connection, old: Ino, new: Ino) -> None:
         (*row, new),
     )
     drop(conn, old, *OpKind)
+    # What was sent to the item without an answer was sent from here, whoever stands for it now.
+    conn.execute("UPDATE unheard SET ino = ? WHERE ino = ? AND remote_id IS NOT NULL", (new, old))
 
 
 def now_ns() -> int:

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from sqlite3 import Connection, Row
 
+from cmsfs.journal import unheard
 from cmsfs.journal.ops import COLUMNS, Op, OpKind
 from cmsfs.models import names
 from cmsfs.replica import naming, tree
@@ -86,10 +87,11 @@ def states(db: Database, ino: Ino) -> list[Op]:
     return [_op(row) for row in db.rows(f"SELECT {COLUMNS} FROM op WHERE ino = ?", ino)]
 
 
-def claim(conn: Connection, seq: int, *, busy: Callable[[Ino], bool]) -> Task | None:
+def claim(conn: Connection, seq: int, *, busy: Callable[[Node], bool]) -> Task | None:
     """Mark an operation as running, unless it has to wait or has become pointless; None then.
 
-    `busy` says whether a file is open for writing: its bytes are sent after the last writer closes.
+    `busy` says whether a file must not be uploaded now: it is open for writing, and its bytes are sent
+    after the last writer closes; or it is large, and small ones have to get through.
     """
     row = conn.execute(f"SELECT {COLUMNS} FROM op WHERE seq = ? AND state = 'ready'", (seq,)).fetchone()
     if row is None:
@@ -99,7 +101,7 @@ def claim(conn: Connection, seq: int, *, busy: Callable[[Ino], bool]) -> Task | 
     if _is_pointless(conn, op, node):
         conn.execute("DELETE FROM op WHERE seq = ?", (seq,))
         return None
-    if (op.kind is OpKind.UPLOAD and busy(op.ino)) or _waits_for(conn, op, node):
+    if (op.kind is OpKind.UPLOAD and busy(node)) or _waits_for(conn, op, node):
         return None
     conn.execute("UPDATE op SET state = 'running' WHERE seq = ?", (seq,))
     parent = tree.get(conn, node.parent) if node.parent is not None else None
@@ -111,8 +113,10 @@ def _is_pointless(conn: Connection, op: Op, node: Node) -> bool:
     if running:
         return False
     if op.kind in (OpKind.TRASH, OpKind.TOUCH):
-        # Without an id there is nothing to act on, and no upload left that would bring one.
-        return node.remote_id is None and not _has(conn, node.ino, *_MAKES)
+        # Without an id there is nothing to act on, and no upload that would bring one, or has brought one.
+        if node.remote_id is not None or _has(conn, node.ino, *_MAKES):
+            return False
+        return op.kind is OpKind.TOUCH or not unheard.is_pending(conn, node.ino)
     if op.kind is OpKind.MOVE:
         return node.parent is None or (node.remote_id is None and not _has(conn, node.ino, *_MAKES))
     return node.parent is None
@@ -249,7 +253,10 @@ def retry(conn: Connection, op: Op, *, not_before_ns: int, error: str) -> None:
 
 def give_back(conn: Connection, op: Op, *, not_before_ns: int) -> None:
     """Nothing failed, but it is not the time: look at the operation again then."""
-    conn.execute("UPDATE op SET state = 'ready', not_before = ? WHERE seq = ?", (not_before_ns, op.seq))
+    conn.execute(
+        "UPDATE op SET state = 'ready', not_before = max(not_before, ?) WHERE seq = ?",
+        (not_before_ns, op.seq),
+    )
 
 
 def cancel(conn: Connection, op: Op) -> None:

@@ -14,11 +14,16 @@ from sqlite3 import Connection
 
 import trio
 
+from cmsfs import crashpoints
 from cmsfs.cache import reading
-from cmsfs.cache.blocks import BLOCK, Blocks
+from cmsfs.cache.blocks import Blocks
+from cmsfs.crashpoints import Point
 from cmsfs.journal.drafts import Draft, Drafts
 from cmsfs.journal.durability import GroupCommit
 from cmsfs.sqlite import Database
+
+# Read, fetched and hashed at a time: a request for each hole of this size, not for each block of one.
+PIECE = 4 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +63,7 @@ class Sealer:
                 generation = draft.generation
                 os.ftruncate(fd, draft.size)
             sha1 = await trio.to_thread.run_sync(_fsync_and_hash, fd)
+            crashpoints.reached(Point.SEAL_HASHED)
             async with draft.lock:
                 # atomic: no await between the check and the mark, so no writer slips in between
                 if draft.writers or draft.dropped or draft.generation != generation:
@@ -76,7 +82,7 @@ class Sealer:
         base = self._drafts.base(draft)
         while base is not None and (holes := draft.holes()):
             start, end = holes[0]
-            end = min(end, start + BLOCK)
+            end = min(end, start + PIECE)
             data = await reading.read(self._blocks, self._fetcher, base, start, end - start)
             await draft.fill(start, data)
 
@@ -89,6 +95,7 @@ class Sealer:
                 await trio.to_thread.run_sync(_link, draft.path, second_name)
                 await self._blocks.adopt_dirty(sha1, size, second_name)
                 adopted = True
+                crashpoints.reached(Point.SEAL_ADOPTED)
             await self._db.write(lambda conn: self._become_content(conn, draft, sha1, size))
         except BaseException:
             draft.sealed = False
@@ -97,6 +104,7 @@ class Sealer:
                 self._blocks.disown_dirty(sha1)
             second_name.unlink(missing_ok=True)
             raise
+        crashpoints.reached(Point.SEAL_COMMITTED)
         draft.content = (sha1, size)
         # The commit is not on the disk yet: until it is, the draft must be found as it was.
         self._group.unlink(self._drafts.gone(draft.id))
@@ -143,7 +151,7 @@ def _fsync_and_hash(fd: int) -> str:
     os.fsync(fd)
     digest = hashlib.sha1(usedforsecurity=False)
     offset = 0
-    while chunk := os.pread(fd, BLOCK, offset):
+    while chunk := os.pread(fd, PIECE, offset):
         digest.update(chunk)
         offset += len(chunk)
     return digest.hexdigest()

@@ -256,6 +256,11 @@ class UpdateItem(Model):
     content_created_at: RequestTimestamp | None = None
     content_modified_at: RequestTimestamp | None = None
 
+    # Of a folder, and of all below: who may be invited by whom, and who sees that.
+    is_collaboration_restricted_to_enterprise: bool | None = None
+    can_non_owners_invite: bool | None = None
+    can_non_owners_view_collaborators: bool | None = None
+
 
 class CopyItem(Model):
     parent: Reference

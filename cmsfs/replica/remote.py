@@ -14,11 +14,11 @@ from datetime import date
 from sqlite3 import Connection
 
 from cmsfs.models import names
-from cmsfs.replica import cursor, naming, tree
+from cmsfs.replica import arrivals, cursor, naming, tree
 from cmsfs.replica.changes import Change, What
 from cmsfs.replica.nodes import FILE_MODE, FOLDER_MODE, ROOT, Ino, Kind, Node, Remote
 
-ROOT_ID = "0"
+ROOT_ID = arrivals.ROOT_ID
 
 
 def apply(conn: Connection, remotes: Iterable[Remote], *, generation: int) -> list[Change]:
@@ -28,7 +28,8 @@ def apply(conn: Connection, remotes: Iterable[Remote], *, generation: int) -> li
     fills in later.  An item older than what we know is ignored.
     """
     changes: list[Change] = []
-    for remote in remotes:
+    left = arrivals.insert(conn, list(remotes), generation, changes)
+    for remote in arrivals.unchanged(conn, left, generation):
         _apply_one(conn, remote, generation, changes)
     return changes
 
@@ -209,9 +210,7 @@ def _parent_of(conn: Connection, remote: Remote) -> Ino | None:
     folder = tree.remote_at(conn, Kind.FOLDER, remote.parent_id)
     if folder is not None:
         return folder.ino
-    ino = tree.insert(conn, None, remote.parent_name or remote.parent_id, Kind.FOLDER, now_ns=0)
-    conn.execute("UPDATE node SET remote_id = ? WHERE ino = ?", (remote.parent_id, ino))
-    return ino
+    return arrivals.placeholder(conn, remote)
 
 
 def adopt(conn: Connection, ino: Ino, remote: Remote) -> None:

@@ -35,7 +35,7 @@ CREATE TABLE node (
   base_key     TEXT,        -- names.name_key(base_name): who holds a name at the service
   -- sequence_id of the item as last heard; what is older than this is old news and is ignored.
   sequence     INTEGER NOT NULL DEFAULT 0,
-  item         TEXT,        -- the item as received (JSON), for attributes shown but not interpreted here
+  item         TEXT,        -- what the service said of it and has no column here (JSON): shown, not interpreted
   seen         INTEGER NOT NULL DEFAULT 0,  -- generation of the last listing that contained it
   -- 1: lives on this machine only (a symbolic link, a temporary name, or in such a folder); never has an op.
   local        INTEGER NOT NULL DEFAULT 0
@@ -120,6 +120,26 @@ CREATE TABLE op (
 );
 CREATE INDEX op_due ON op(state, not_before);
 CREATE INDEX op_order ON op(state, seq);
+
+-- Large files on their way in parts: what the service gave us to go on with after a restart.
+CREATE TABLE upload (
+  ino          INTEGER PRIMARY KEY REFERENCES node(ino) ON DELETE CASCADE,
+  sha1         TEXT NOT NULL,                 -- of the whole file; other bytes need another session
+  target       TEXT NOT NULL,                 -- JSON: the item to be replaced, or the folder and the name
+  session      TEXT NOT NULL                  -- JSON: the session as the service described it
+);
+
+-- Uploads without an answer yet: the service may have these bytes (journal/unheard.py).
+CREATE TABLE unheard (
+  ino          INTEGER NOT NULL REFERENCES node(ino) ON DELETE CASCADE,
+  sha1         TEXT NOT NULL,
+  remote_id    TEXT,                          -- the item they are to be a version of; NULL: a new file
+  folder       TEXT,                          -- of a new file: remote id of its folder
+  name         TEXT,                          -- and its name, as sent
+  name_key     TEXT                           -- names.name_key(name)
+);
+CREATE INDEX unheard_ino ON unheard(ino);
+CREATE INDEX unheard_item ON unheard(remote_id) WHERE remote_id IS NOT NULL;
 
 -- Single values: change cursor, boot id, clean-shutdown mark.
 CREATE TABLE cursor (

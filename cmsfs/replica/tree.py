@@ -17,6 +17,8 @@ _FIND_CHILD = f"SELECT {COLUMNS} FROM node WHERE parent = ? AND name_key = ?"
 _FIND_REMOTE = f"SELECT {COLUMNS} FROM node WHERE kind = ? AND remote_id = ?"
 _CHILDREN = f"SELECT {COLUMNS} FROM node WHERE parent = ? AND ino > ? ORDER BY ino LIMIT ?"
 
+_CHILDREN_BY_NAME = f"SELECT {COLUMNS} FROM node WHERE parent = ? AND name_key > ? ORDER BY name_key LIMIT ?"
+
 
 # ---- reads -------------------------------------------------------------------------------------
 
@@ -46,6 +48,12 @@ def find_remote(db: Database, kind: Kind, remote_id: str) -> Node | None:
 def children(db: Database, parent: Ino, *, after: Ino = 0, limit: int = 256) -> list[Node]:
     """Up to `limit` children with an ino above `after`, in order of ino: stable under concurrent change."""
     return [node_from_row(row) for row in db.rows(_CHILDREN, parent, after, limit)]
+
+
+def children_by_name(db: Database, parent: Ino, *, after: str = "", limit: int = 256) -> list[Node]:
+    """Up to `limit` children behind a name, in the order of their names whatever their case."""
+    key = names.name_key(after) if after else ""
+    return [node_from_row(row) for row in db.rows(_CHILDREN_BY_NAME, parent, key, limit)]
 
 
 def has_children(conn: Connection, ino: Ino) -> bool:

@@ -1,3 +1,24 @@
+-- From format 1 to 2 (schema.sql explains the columns).
+
+-- Large files on their way in parts, uploads without an answer.
+CREATE TABLE upload (
+  ino          INTEGER PRIMARY KEY REFERENCES node(ino) ON DELETE CASCADE,
+  sha1         TEXT NOT NULL,
+  target       TEXT NOT NULL,
+  session      TEXT NOT NULL
+);
+
+CREATE TABLE unheard (
+  ino          INTEGER NOT NULL REFERENCES node(ino) ON DELETE CASCADE,
+  sha1         TEXT NOT NULL,
+  remote_id    TEXT,
+  folder       TEXT,
+  name         TEXT,
+  name_key     TEXT
+);
+CREATE INDEX unheard_ino ON unheard(ino);
+CREATE INDEX unheard_item ON unheard(remote_id) WHERE remote_id IS NOT NULL;
+
 -- What lives on this machine only: symbolic links, extended attributes, temporary names; and the older
 -- versions that backups consist of.
 ALTER TABLE node ADD COLUMN local INTEGER NOT NULL DEFAULT 0;

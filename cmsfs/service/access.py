@@ -1,9 +1,9 @@
 """Who calls, and what they may see and do.
 
 `guarded` makes a Starlette endpoint of a handler: it checks the bearer token and its scopes (see scopes.py)
-and hands the handler a `Call`.  `get_item`, `get_trashed` and `get_folder` are the only ways to an item by
-its id, `visible_sql` the only way to many.  Today a user sees what is in the tree of their own, and a token
-that is bound to an item sees that item and what is below it; sharing widens this module.
+and hands the handler a `Call`.  `get_item`, `get_trashed`, `get_target` and `get_for_change` are the ways to
+an item by its id; each names the rights that it needs, which access_rights.py finds.  Many items at once are
+found by listings of a folder that may be seen, and by search (search_plan.py).
 
 Rule: what may not be seen does not exist: 404, never 403.
 """
@@ -23,8 +23,9 @@ import pydantic_core
 from starlette import requests, responses
 
 from cmsfs.models import names
-from cmsfs.service import locks, problems, scopes, shared_links
+from cmsfs.service import access_rights, locks, problems, scopes, shared_links
 from cmsfs.service.kinds import KIND_NAMES, Kind, Status
+from cmsfs.service.roles import Right
 from cmsfs.service.store import Read, Store
 
 M = TypeVar("M", bound=pydantic.BaseModel)
@@ -33,13 +34,9 @@ M = TypeVar("M", bound=pydantic.BaseModel)
 MAX_BODY = 1024 * 1024
 
 _CALLER = """
-  SELECT token.expires_at, token.app, token.scopes AS granted, token.bound, token.actor,
+  SELECT token.expires_at, token.app, token.scopes AS granted, token.bound, token.actor, token.link,
     app.scopes AS application, user.*
   FROM token JOIN app ON app.client_id = token.app JOIN user ON user.id = token.user WHERE token.hash = ?
-"""
-# What `_reaches` says, for an index to use.
-_WITHIN = """ AND (item.id = ? OR item.path >= (SELECT path || id || '/' FROM item AS top WHERE top.id = ?)
-  AND item.path < (SELECT path || id || '0' FROM item AS top WHERE top.id = ?))
 """
 _AS_USER = "SELECT user.* FROM user WHERE id = ? AND enterprise = ?"
 
@@ -57,13 +54,8 @@ class Caller:
     scopes: frozenset[str]  # with all that they contain
     bound: int | None  # the item that, with what is below it, is all there is for this token
     actor: dict[str, str] | None  # annotator token: the id and the name of who acts
-    # What a shared link in the request shows, beside the caller's own.
+    # What a shared link, named by the request or the token, shows beside the caller's own.
     shared: shared_links.Shared | None = None
-
-    @property
-    def top(self) -> int | None:
-        """The item above which nothing may be seen."""
-        return None if self.shared is None else self.shared.item
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +113,9 @@ def guarded(handler: Handler) -> Callable[[requests.Request], Awaitable[response
     async def endpoint(request: requests.Request) -> responses.Response:
         store: Store = request.app.store
         caller = _caller(store, request)
+        request.app.admit(request, caller.id, caller.enterprise)
+        if caller.shared is not None and "boxapi" in request.headers:
+            await shared_links.remember(store, caller.id, caller.shared)
         return await handler(Call(request, store, caller, await _judge_scopes(request, caller)))
 
     return endpoint
@@ -180,11 +175,11 @@ def _caller(store: Store, request: requests.Request) -> Caller:
     if scheme.lower() != "bearer" or not token.strip():
         raise problems.Unauthorized
     caller = caller_of(store, token.strip(), as_user=request.headers.get("as-user"))
-    link = request.headers.get("boxapi")
-    if link is None:
+    header = request.headers.get("boxapi")
+    if header is None or caller.shared is not None:
         return caller
     shared = shared_links.resolve(
-        *(store.read, link), user=caller.id, enterprise=caller.enterprise, now=store.now()
+        *(store.read, header), user=caller.id, enterprise=caller.enterprise, now=store.now()
     )
     return dataclasses.replace(caller, shared=shared)
 
@@ -201,11 +196,18 @@ def caller_of(store: Store, token: str, *, as_user: str | None = None) -> Caller
     user = row if as_user is None else _as_user(store, row, as_user)
     if user["status"] == "inactive":
         raise problems.Unauthorized("The user of this access token is inactive.")
-    return speaks_for(
+    caller = speaks_for(
         *(user, row["app"], scopes.effective(row["application"], row["granted"])),
         bound=row["bound"],
         actor=json.loads(row["actor"]) if row["actor"] else None,
     )
+    if row["link"] is None:
+        return caller
+    # It shows the item for as long as the link does.
+    shared = shared_links.find(
+        *(store.read, row["link"]), user=caller.id, enterprise=caller.enterprise, now=store.now()
+    )
+    return dataclasses.replace(caller, shared=shared)
 
 
 def speaks_for(
@@ -256,43 +258,70 @@ def find_item(read: Read, caller: Caller, kind: Kind, wire_id: str) -> Row | Non
     if wire_id == names.ROOT_ID and kind is Kind.FOLDER:
         number = caller.root
     found = read("SELECT * FROM item WHERE id = ? AND kind = ?", number, kind)
-    if found and found[0]["owner"] != caller.id and not (caller.shared and caller.shared.shows(found[0])):
-        return None
     # A root has one id on the wire, 0; its number is nobody's business.
-    if found and found[0]["status"] == Status.ROOT and wire_id != names.ROOT_ID:
+    if not found or (found[0]["status"] == Status.ROOT and wire_id != names.ROOT_ID):
         return None
-    return found[0] if found and _reaches(caller, found[0]) else None
+    return found[0] if rights(read, caller, found[0]) else None
 
 
-def _reaches(caller: Caller, row: Row) -> bool:
-    """Whether a token that is bound to an item is good for this one."""
-    return caller.bound is None or row["id"] == caller.bound or f"/{caller.bound}/" in row["path"]
+def rights(read: Read, caller: Caller, row: Row) -> Right:
+    """What the caller may do with an item."""
+    return access_rights.View(read, caller).rights(row)
 
 
-def get_item(read: Read, caller: Caller, kind: Kind, wire_id: str, *, name: str | None = None) -> Row:
-    """An active item that the caller may see; 404 `not_found`, or `trashed` if it is in the trash."""
+def require(read: Read, caller: Caller, row: Row, needed: Right) -> None:
+    """403 unless the caller, who sees the item, has these rights on it."""
+    if needed not in rights(read, caller, row):
+        raise _insufficient("You may see this item, but not do that with it.")
+
+
+def get_item(
+    read: Read,
+    caller: Caller,
+    kind: Kind,
+    wire_id: str,
+    *,
+    name: str | None = None,
+    needed: Right = Right.SEE,
+) -> Row:
+    """An active item that the caller may see; 404 `not_found`, or `trashed` if it is in the trash.
+
+    403 without the rights that are needed beyond that.
+    """
     row = find_item(read, caller, kind, wire_id)
     if row is not None and row["status"] in (Status.ACTIVE, Status.ROOT):
+        if needed is not Right.SEE:
+            require(read, caller, row, needed)
         return row
     trashed = row is not None and row["status"] == Status.TRASHED
     raise problems.not_found(name or KIND_NAMES[kind], wire_id, code="trashed" if trashed else "not_found")
 
 
-def get_trashed(read: Read, caller: Caller, kind: Kind, wire_id: str) -> Row:
-    """An item in the trash; 404 `not_trashed` for a living one, `not_found` for what lies below such."""
+def get_trashed(read: Read, caller: Caller, kind: Kind, wire_id: str, *, needed: Right = Right.MOVE) -> Row:
+    """An item in the caller's trash: of their own, or of others and put there by the caller.
+
+    404 `not_trashed` for a living one, `not_found` for what lies below such.
+    """
     row = find_item(read, caller, kind, wire_id)
     if row is not None and row["status"] == Status.TRASHED:
-        return row
+        found = rights(read, caller, row)
+        if Right.OWN in found or (row["trashed_by"] == caller.id and Right.MOVE in found):
+            if needed not in found:
+                raise _insufficient("Only the owner and co-owners remove this for good.")
+            return row
+        row = None
     alive = row is not None and row["status"] in (Status.ACTIVE, Status.ROOT)
     raise problems.not_found(KIND_NAMES[kind], wire_id, code="not_trashed" if alive else "not_found")
 
 
-def get_for_change(read: Read, call: Call, kind: Kind, wire_id: str, *, content: bool = False) -> Row:
-    """An active item whose change the caller may make, at the version the caller started from.
+def get_for_change(
+    read: Read, call: Call, kind: Kind, wire_id: str, *, needed: Right, unlocks: bool = False
+) -> Row:
+    """An active item that the caller may change in this way, at the version the caller started from.
 
-    `content` is a change of a file's bytes alone, which a shared link may allow.  A root cannot be
-    changed: 403.  An item that went into the trash with the very etag of `If-Match` is
-    412; with another it is 404, as without the header.
+    A root cannot be changed: 403.  An item that went into the trash with the very etag of `If-Match` is
+    412; with another it is 404, as without the header.  `unlocks`: a lock of somebody else does not stop
+    who manages the item.
     """
     row = find_item(read, call.caller, kind, wire_id)
     wanted = call.request.headers.get("if-match")
@@ -305,14 +334,13 @@ def get_for_change(read: Read, call: Call, kind: Kind, wire_id: str, *, content:
         raise problems.Refused(412, "precondition_failed", "The item is in the trash.")
     row = get_item(read, call.caller, kind, wire_id)
     if row["status"] == Status.ROOT:
-        raise problems.Refused(
-            403, "access_denied_insufficient_permissions", "The root folder cannot be changed."
-        )
-    by_link = content and call.caller.shared is not None and call.caller.shared.can_edit
-    if row["owner"] != call.caller.id and not by_link:
-        raise _insufficient("You may look at this item, but not change it.")
+        raise _insufficient("The root folder cannot be changed.")
+    found = rights(read, call.caller, row)
+    if needed not in found:
+        raise _insufficient("You may see this item, but not change it in this way.")
     call.check_if_match(row)
-    locks.check(row, call.caller.id, call.store.now())
+    if not (unlocks and Right.MANAGE in found):
+        locks.check(row, call.caller.id, call.store.now())
     return row
 
 
@@ -341,31 +369,25 @@ def find_enterprise_item(read: Read, caller: Caller, kind: Kind, wire_id: str) -
 def get_target(read: Read, caller: Caller, wire_id: str) -> Row:
     """An active folder that the caller may put something into."""
     row = get_item(read, caller, Kind.FOLDER, wire_id, name="parent")
-    if row["owner"] != caller.id:
+    if Right.UPLOAD not in rights(read, caller, row):
         raise _insufficient("You may look at this folder, but put nothing into it.")
     return row
 
 
 def check_download(call: Call, row: Row) -> None:
     """403 unless the caller, who sees the file, may have its bytes."""
-    if row["owner"] != call.caller.id and not (call.caller.shared and call.caller.shared.can_download):
-        raise _insufficient("The shared link does not allow downloads.")
+    require(call.store.read, call.caller, row, Right.DOWNLOAD)
     locks.check_download(row, call.caller.id, call.store.now())
+
+
+def check_preview(call: Call, row: Row) -> None:
+    """403 unless the caller, who sees the file, may look into it."""
+    if row["owner"] != call.caller.id and call.caller.shared is None:
+        raise _insufficient("You may see that this file is there, but not look into it.")
 
 
 def _insufficient(said: str) -> problems.Refused:
     return problems.Refused(403, "access_denied_insufficient_permissions", said)
-
-
-def visible_sql(caller: Caller, *, enterprise: bool = False) -> tuple[str, list[Any]]:
-    """The condition on `item` that holds for what the caller may see, and its arguments."""
-    condition, args = "item.owner = ?", [caller.id]
-    if enterprise:
-        condition, args = "item.owner IN (SELECT id FROM user WHERE enterprise = ?)", [caller.enterprise]
-    if caller.bound is not None:
-        condition += _WITHIN
-        args += [caller.bound] * 3
-    return condition, args
 
 
 def _etag_matches(header: str, row: Row) -> bool:

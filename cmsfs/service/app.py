@@ -7,17 +7,22 @@ Rule: a capability is a module that exports `routes`; adding one is a line here.
 """
 
 from collections.abc import Sequence
+from urllib.parse import urlsplit
 
-from starlette import routing, types
+from starlette import requests, routing, types
 
 from cmsfs.service import (
     authorize,
+    collaborations,
+    collaborations_allowlist,
     events,
     exemptions,
     files,
     folders,
+    internal_files,
     legal_hold_assignments,
     legal_holds,
+    limits,
     metadata,
     metadata_templates,
     problems,
@@ -25,6 +30,7 @@ from cmsfs.service import (
     retention_assignments,
     search,
     shared_items,
+    thumbnails,
     tokens,
     trash,
     upload_sessions,
@@ -42,6 +48,8 @@ API = [
     *uploads.routes,
     *shared_items.routes,
     *files.routes,
+    *internal_files.routes,
+    *thumbnails.routes,
     *versions.routes,
     *folders.routes,
     *web_links.routes,
@@ -55,6 +63,8 @@ API = [
     *metadata_templates.routes,
     *metadata.routes,
     *exemptions.routes,
+    *collaborations.routes,
+    *collaborations_allowlist.routes,
 ]
 
 # The ways to a token; both of their places are in use.
@@ -68,17 +78,28 @@ class Service:
     before `problems.Edge` could.
     """
 
-    def __init__(self, store: Store, url: str | None = None) -> None:
+    def __init__(
+        self,
+        store: Store,
+        url: str | None = None,
+        *,
+        public_url: str | None = None,
+        rates: limits.Limits | None = None,
+    ) -> None:
         self.store = store
+        self._public = None if public_url is None else urlsplit(public_url)
+        self._rates = rates
         # What an assertion may be meant for.  The address that a request names is no proof: whoever got hold
         # of an assertion for another service would name that one's.
         self.token_urls = frozenset(
-            {tokens.PUBLIC_URL} | {f"{url}{prefix}/oauth2/token" for prefix in ("", "/api") if url}
+            {tokens.PUBLIC_URL}
+            | {f"{one}{prefix}/oauth2/token" for one in (url, public_url) for prefix in ("", "/api") if one}
         )
         self._router = _router(
             [
                 *OAUTH,
                 *shared_items.public_routes,
+                *thumbnails.public_routes,
                 routing.Mount("/2.0", _router(API)),
                 routing.Mount("/api/2.0", _router(API)),
                 routing.Mount("/api", _router(OAUTH)),
@@ -87,12 +108,33 @@ class Service:
 
     async def __call__(self, scope: types.Scope, receive: types.Receive, send: types.Send) -> None:
         scope["app"] = self
+        if self._public is not None and scope["type"] == "http":
+            # Every address in an answer is made of what the request says it came to.
+            scope["scheme"] = self._public.scheme
+            others = [one for one in scope["headers"] if one[0] != b"host"]
+            scope["headers"] = [(b"host", self._public.netloc.encode()), *others]
         await self._router(scope, receive, send)
 
+    def admit(self, request: requests.Request, user: int, enterprise: int) -> None:
+        """Take note of whom a request is for; 429 if it is one too many."""
+        request.scope["user_id"] = user
+        if self._rates is not None:
+            self._rates.take(request.method, request.scope["path"], user=user, enterprise=enterprise)
 
-def build(store: Store, url: str | None = None) -> types.ASGIApp:
-    """The ASGI application on a store; `url` is where clients find it, if they do."""
-    return problems.Edge(Service(store, url))
+
+def build(
+    store: Store,
+    url: str | None = None,
+    *,
+    public_url: str | None = None,
+    rates: limits.Limits | None = None,
+) -> types.ASGIApp:
+    """The ASGI application on a store.
+
+    `url` is where clients find it, if they do; `public_url` where they find it behind a proxy.  `rates` are the
+    limits of users; None is no limits.
+    """
+    return problems.Edge(Service(store, url, public_url=public_url, rates=rates))
 
 
 def _router(routes: Sequence[routing.BaseRoute]) -> routing.Router:

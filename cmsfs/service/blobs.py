@@ -108,7 +108,7 @@ class Incoming:
         return sha1
 
 
-# How much of a text file search can find.
+# How much of a file is looked at while it arrives: all of most texts.
 HEAD_BYTES = 10_000
 
 
@@ -190,17 +190,3 @@ def sync_folder(folder: Path) -> None:
         os.fsync(fd)
     finally:
         os.close(fd)
-
-
-def text_of(head: bytes) -> str:
-    """The words that search may find in a file that begins with `head`; nothing if it is not text."""
-    if b"\0" in head:
-        return ""
-    # The cut may go through a character; anything else that is not UTF-8 means that this is no text.
-    for cut in range(4):
-        try:
-            return head[: len(head) - cut].decode("utf-8")
-        except UnicodeDecodeError:
-            if len(head) < HEAD_BYTES:
-                break
-    return ""

@@ -23,6 +23,7 @@ from cmsfs.service import (
     clients,
     exemptions,
     files,
+    indexing,
     items,
     legal_hold_assignments,
     legal_holds,
@@ -205,8 +206,7 @@ def _fill_tree(conn: Connection, store: Store, owner: Row, sha1s: dict[str, str]
         row = items.insert(conn, folders[above], new, by=owner["id"], now=now)
         if sample.kind is Kind.FILE:
             files.add_version(conn, row, by=owner["id"], now=now)
-            text = blobs.text_of(sample.text.encode()[: blobs.HEAD_BYTES])
-            conn.execute("UPDATE document SET file_content = ? WHERE id = ?", (text, row["id"]))
+            indexing.note(conn, row, sample.text.encode()[: blobs.HEAD_BYTES])
         elif sample.kind is Kind.FOLDER:
             folders[sample.path] = row
         if sample.path in samples.TRASHED:

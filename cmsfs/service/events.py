@@ -2,12 +2,14 @@
 
 `record` is called inside the transaction of the change by what changes items (items.py, files.py), so that
 there is no change without its event and no event without its change.  The source is stored as the item was
-after the event, since the item goes on changing.
+after the event, since the item goes on changing, once for each who sees it, with the folders above that they
+see.  The streams of administrators are in events_admin.py.
 
 Rule: positions grow in the order of the commits; the numbers are never used again.
 """
 
 import json
+from collections.abc import Mapping, Sequence
 from sqlite3 import Connection, Row
 from typing import Any
 
@@ -16,7 +18,7 @@ import trio
 from starlette import requests, responses, routing
 
 from cmsfs.models import events as shapes
-from cmsfs.service import access, fields, paging, problems, store
+from cmsfs.service import access, access_rights, events_admin, events_page, fields, paging, problems, store
 
 DEFAULT_LIMIT = 100
 MAX_LIMIT = 500
@@ -31,18 +33,42 @@ RETRY_TIMEOUT = 610
 # cheap as asking the database whether it was written to.
 LOOK_SECONDS = 0.5
 
-_STREAMS = ("all", "changes", "sync")
+_STREAMS = ("all", "changes", "sync", *events_admin.STREAMS)
 _TOP = "SELECT coalesce(max(seq), 0) AS top FROM sqlite_sequence WHERE name = 'event'"
+_EXPIRED = "SELECT * FROM collaboration WHERE expires_at <= ?"
 _NEWEST = "SELECT coalesce(max(id), 0) AS top FROM event WHERE user = ?"
 
 
-def record(conn: Connection, row: Row, word: str, *, by: int, now: int) -> None:
-    """An event in the stream of everybody who sees the item, which is the row as it is now."""
-    source = pydantic_core.to_json(fields.Shaper(store.reader(conn)).item(row)).decode()
-    conn.execute(
-        "INSERT INTO event (user, type, created_at, created_by, source) VALUES (?, ?, ?, ?, ?)",
-        (row["owner"], word, now, by, source),
-    )
+def record(
+    conn: Connection,
+    row: Row,
+    word: str,
+    *,
+    by: int,
+    now: int,
+    before: Row | None = None,
+    details: Mapping[str, Any] | None = None,
+    besides: Sequence[int] = (),
+) -> None:
+    """An event in the stream of everybody who sees the item, which is the row as it is now.
+
+    `before` is the row before a change: who saw the item there and does not here is told that it has no
+    place any more.  `besides` are further users who are told so.
+    """
+    read = store.reader(conn)
+    told = {one.id: one for one in access_rights.seers(read, row)}
+    if before is not None and before["path"] != row["path"]:
+        told |= {one.id: one for one in access_rights.seers(read, before) if one.id not in told}
+    told |= {number: access_rights.User(number) for number in besides if number not in told}
+    said = pydantic_core.to_json(details or {}).decode()
+    for viewer in told.values():
+        source = pydantic_core.to_json(fields.Shaper(read, caller=viewer).item(row)).decode()
+        conn.execute(
+            "INSERT INTO event (user, type, created_at, created_by, source, details)"
+            " VALUES (?, ?, ?, ?, ?, ?)",
+            (viewer.id, word, now, by, source, said),
+        )
+    events_admin.record_item(conn, row, word, by=by, now=now, details=said)
     # A few of the old ones go with each new one.
     conn.execute(
         "DELETE FROM event WHERE id < (SELECT min(id) + 10 FROM event) AND created_at < ?", (now - RETENTION,)
@@ -54,8 +80,11 @@ async def get(call: access.Call) -> responses.Response:
     stream = params.get("stream_type") or "all"
     if stream not in _STREAMS:
         raise problems.invalid("stream_type", f"must be one of {', '.join(_STREAMS)}")
+    if stream in events_admin.STREAMS:
+        return await events_admin.get(call, stream)
+    await _expire(call.store)
     limit = min(paging.read_number(params, "limit", DEFAULT_LIMIT), MAX_LIMIT)
-    after = _position(call)
+    after = events_page.position(call)
 
     def run(read: store.Read) -> dict[str, Any]:
         # Everything up to here is seen by this answer, whether or not it is of this user or stream.
@@ -72,50 +101,27 @@ async def get(call: access.Call) -> responses.Response:
         end = top
         if len(rows) == limit:
             end = rows[-1]["id"] if rows else start
-        entries = _entries(read, rows)
+        entries = events_page.shown(read, rows)
         return {"chunk_size": len(entries), "next_stream_position": end, "entries": entries}
 
-    return access.answer(await call.store.query(lambda read: _in_one_snapshot(read, run)))
+    return access.answer(await call.store.query(lambda read: events_page.in_one_snapshot(read, run)))
 
 
-def _in_one_snapshot(read: store.Read, run: Any) -> Any:
-    """An event between two reads must not be stepped over."""
-    read("BEGIN")
-    try:
-        return run(read)
-    finally:
-        read("ROLLBACK")
+async def _expire(opened: store.Store) -> None:
+    """End the collaborations whose time is over, so that the streams tell of it."""
+    now = opened.now()
+    if opened.read(_EXPIRED, now):
+        await opened.write(lambda conn: _end(conn, now))
 
 
-def _entries(read: store.Read, rows: list[Row]) -> list[dict[str, Any]]:
-    numbers = json.dumps(sorted({row["created_by"] for row in rows}))
-    found = read("SELECT * FROM user WHERE id IN (SELECT value FROM json_each(?))", numbers)
-    users = {row["id"]: fields.user_mini(row) for row in found}
-    return [
-        {
-            "type": "event",
-            "event_id": f"{row['id']:032x}",
-            "event_type": row["type"],
-            "created_at": fields.moment(row["created_at"]),
-            "recorded_at": fields.moment(row["created_at"]),
-            "created_by": users.get(row["created_by"]),
-            "session_id": None,
-            "source": json.loads(row["source"]),
-            "additional_details": {},
-        }
-        for row in rows
-    ]
-
-
-def _position(call: access.Call) -> int | None:
-    """Where the client is; None is the present."""
-    text = call.request.query_params.get("stream_position") or "0"
-    if text == "now":
-        return None
-    number = access.parse_id(text)
-    if number is None:
-        raise problems.invalid("stream_position", "must be 'now', 0 or a position that was answered")
-    return number
+def _end(conn: Connection, now: int) -> None:
+    for one in conn.execute(_EXPIRED, (now,)).fetchall():
+        row = conn.execute("SELECT * FROM item WHERE id = ?", (one["item"],)).fetchone()
+        conn.execute("DELETE FROM collaboration WHERE id = ?", (one["id"],))
+        besides = [] if one["user"] is None or one["status"] != "accepted" else [one["user"]]
+        details = {"collab_id": str(one["id"]), "reason": "expired"}
+        by = one["created_by"]
+        record(conn, row, shapes.COLLAB_REMOVE, by=by, now=now, details=details, besides=besides)
 
 
 async def realtime(call: access.Call) -> responses.Response:
@@ -132,7 +138,7 @@ async def realtime(call: access.Call) -> responses.Response:
 
 async def wait(call: access.Call) -> responses.Response:
     """The long poll: answered as soon as there is something new for this user."""
-    after = _position(call) if "stream_position" in call.request.query_params else None
+    after = events_page.position(call) if "stream_position" in call.request.query_params else None
     if after is None:
         after = call.store.read(_TOP)[0]["top"]
     message = None
@@ -148,6 +154,7 @@ async def wait(call: access.Call) -> responses.Response:
 async def _hold(call: access.Call, after: int) -> str:
     with trio.move_on_after(HOLD_SECONDS):
         while True:
+            await _expire(call.store)
             # Taken before looking: a write after the look sets this one.
             written = call.store.written
             if call.store.read(_NEWEST, call.caller.id)[0]["top"] > after:

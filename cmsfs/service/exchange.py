@@ -13,7 +13,7 @@ from sqlite3 import Connection, Row
 from typing import Any
 
 from cmsfs.models import names, tokens
-from cmsfs.service import access, assertions, clients, fields, issuing, problems, scopes, store
+from cmsfs.service import access, assertions, clients, fields, issuing, problems, scopes, shared_links, store
 from cmsfs.service.kinds import Kind, Status
 
 _RESOURCE = re.compile(r"https?://[^/?#]+/2\.0/(files|folders)/(\d{1,18})/?", re.ASCII)
@@ -39,7 +39,7 @@ async def exchange(ask: clients.Ask) -> dict[str, Any]:
     if ask.has_credentials() and ask.authenticate()["client_id"] != caller.client_id:
         raise problems.OAuthRefused("invalid_client", "The subject token belongs to another application")
     wanted = _scopes(ask, caller)
-    item = _item(ask, caller)
+    item, link = _item(ask, caller)
     actor, actor_claims = _actor(ask, caller.client_id)
     used = [claims for claims in (subject.claims, actor_claims) if claims is not None]
 
@@ -55,6 +55,7 @@ async def exchange(ask: clients.Ask) -> dict[str, Any]:
             bound=item["id"] if item else caller.bound,
             source=subject.row,
             actor=actor or caller.actor,
+            link=link or (None if caller.shared is None else caller.shared.word),
         )
 
     made = issuing.with_kind(assertions.taken_once(await ask.store.write(txn)))
@@ -96,27 +97,44 @@ def _scopes(ask: clients.Ask, caller: access.Caller) -> list[str]:
     return wanted
 
 
-def _item(ask: clients.Ask, caller: access.Caller) -> Row | None:
-    """The item that the new token is to be bound to, which the subject must reach."""
+def _item(ask: clients.Ask, caller: access.Caller) -> tuple[Row | None, str | None]:
+    """The item that the new token is to be bound to, which the subject must reach.
+
+    And the word of the shared link that shows it, if it is by that.
+    """
     resource, link = ask.form.get(names.RESOURCE), ask.form.get(names.SHARED_LINK)
     if resource is None and link is None:
-        return None
+        return None, None
     if resource is not None and link is not None:
         raise problems.OAuthRefused("invalid_request", "resource and box_shared_link exclude each other")
-    row = None
+    row, word = None, None
     if link is not None:
-        row = find_shared(ask.store.read, caller, link)
+        row, word = _find_shared(ask.store, caller, link)
     elif (found := _RESOURCE.fullmatch(resource or "")) is not None:
         kind = Kind.FILE if found[1] == "files" else Kind.FOLDER
         row = access.find_item(ask.store.read, caller, kind, found[2])
     if row is None or row["status"] not in (Status.ACTIVE, Status.ROOT):
         raise problems.OAuthRefused("invalid_resource", "The resource is no file or folder that can be seen")
-    return row
+    return row, word
 
 
-def find_shared(read: store.Read, caller: access.Caller, url: str) -> Row | None:
-    """The file or folder that a shared link shows to the caller; None as long as nothing is shared."""
-    return None
+def _find_shared(opened: store.Store, caller: access.Caller, url: str) -> tuple[Row | None, str | None]:
+    """The file or folder that a shared link shows to the caller, and the link's word, if it is needed.
+
+    There is no place here for a password, so that links with one show nothing, except to the owner.
+    """
+    shared = shared_links.by_url(
+        opened.read, url, user=caller.id, enterprise=caller.enterprise, now=opened.now()
+    )
+    if shared is None or (shared.terms["password"] is not None and not shared.is_own):
+        return None, None
+    row = opened.read("SELECT * FROM item WHERE id = ?", shared.item)[0]
+    if row["kind"] == Kind.WEB_LINK:
+        return None, None
+    if access.rights(opened.read, caller, row):
+        return row, None
+    # A token that is bound to something else is good for nothing beside it.
+    return (None, None) if caller.bound is not None else (row, shared.word)
 
 
 def _actor(ask: clients.Ask, client_id: str) -> tuple[dict[str, str] | None, assertions.Claims | None]:

@@ -1,6 +1,7 @@
 """Rows as items on the wire: the mini representation, the standard answer, and the fields asked for.
 
-`Shaper` is made for one answer and looks parents, owners and paths up for all of its rows together.
+`Shaper` is made for one answer and looks parents, owners and paths up for all of its rows together.  What
+depends on who asks (permissions, the folders above) it has from access_rights.py.
 With `fields` an answer holds the mini representation and what was asked; names that mean nothing are
 ignored.
 
@@ -14,8 +15,8 @@ from datetime import UTC, datetime, timedelta
 from sqlite3 import Row
 from typing import Any
 
-from cmsfs.models import base, names
-from cmsfs.service import locks, metadata_query, protection, shared_links
+from cmsfs.models import names
+from cmsfs.service import access_rights, locks, metadata_query, protection, roles, shared_links
 from cmsfs.service.kinds import KIND_NAMES, Kind, Status
 from cmsfs.service.store import Read
 
@@ -23,9 +24,7 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 ROOT_NAME = "All Files"
 
-# Trash is emptied by hand; this is the date that an item in it is announced to go.
-PURGE_AFTER = timedelta(days=30)
-
+ROOT = {"type": "folder", "id": names.ROOT_ID, "sequence_id": None, "etag": None, "name": ROOT_NAME}
 TRASH = {"type": "folder", "id": names.TRASH_ID, "sequence_id": None, "etag": None, "name": "Trash"}
 
 
@@ -46,7 +45,7 @@ def user_mini(row: Row) -> dict[str, Any]:
 def folder_mini(row: Row) -> dict[str, Any]:
     """A folder as others refer to it; every root goes by the id 0."""
     if row["parent"] is None:
-        return {"type": "folder", "id": names.ROOT_ID, "sequence_id": None, "etag": None, "name": ROOT_NAME}
+        return ROOT
     etag = str(row["etag"])
     return {"type": "folder", "id": str(row["id"]), "sequence_id": etag, "etag": etag, "name": row["name"]}
 
@@ -55,17 +54,26 @@ class Shaper:
     """Makes items of rows, for one answer."""
 
     def __init__(
-        self, read: Read, fields: Sequence[str] | None = None, *, mini: bool = False, top: int | None = None
+        self,
+        read: Read,
+        fields: Sequence[str] | None = None,
+        *,
+        mini: bool = False,
+        caller: access_rights.Viewer | None = None,
+        view: access_rights.View | None = None,
     ) -> None:
-        """With `top`, what is above that item is not shown, if what is shown is below it."""
+        """As `caller` sees it, who without a `view` of their own has the usual; for nobody, as the owner."""
         self._read = read
         self._fields = fields
         self._mini = mini
-        self._top = top
+        self._caller = caller
+        self._view = access_rights.View(read, caller) if view is None else view
         self._users: dict[int, Row] = {}
         self._folders: dict[int, Row] = {}
         self._instances: dict[int, list[Row]] = {}
         self._ends: dict[int, int] = {}
+        self._collaborated: set[int] = set()
+        self._terms: dict[int, Row] = {}
 
     def item(self, row: Row) -> dict[str, Any]:
         return self.items([row])[0]
@@ -94,17 +102,25 @@ class Shaper:
 
     def _look_up(self, rows: Sequence[Row], wanted: set[str]) -> None:
         users, folders = set(), set()
+        if wanted & {"path_collection", "parent", "permissions", "allowed_invitee_roles"}:
+            self._view.look_up(rows)
         for row in rows:
-            if wanted & {"created_by", "modified_by", "owned_by", "uploader_display_name"}:
+            if wanted & _OF_USERS:
                 users |= {row["created_by"], row["modified_by"], row["owner"]}
             if "lock" in wanted and (lock := locks.find(row, _now())) is not None:
                 users.add(lock["by"])
-            if "path_collection" in wanted:
+            if wanted & {"path_collection", "parent"}:
                 folders |= set(path_ids(row["path"]))
-            if "parent" in wanted and row["parent"] is not None:
-                folders.add(row["parent"])
+                if row["parent"] is not None:
+                    folders.add(row["parent"])
         if wanted & {"metadata", "classification"}:
             self._instances = metadata_query.attached(self._read, rows)
+        if "has_collaborations" in wanted:
+            self._collaborated = access_rights.collaborated(self._read, rows)
+        if wanted & TERMS.keys():
+            self._terms = access_rights.folder_terms(self._read, rows)
+        if wanted & {"is_externally_owned"} and self._caller is not None:
+            users.add(self._caller.id)
         if "disposition_at" in wanted:
             self._ends = protection.ends(self._read, [row for row in rows if row["kind"] == Kind.FILE])
         self._users = self._by_id("SELECT * FROM user WHERE id IN (SELECT value FROM json_each(?))", users)
@@ -136,8 +152,38 @@ class Shaper:
         }
 
     def parent(self, row: Row) -> dict[str, Any] | None:
-        folder = None if row["id"] == self._top else self._folders.get(row["parent"])
+        if row["status"] == Status.TRASHED or row["parent"] is None:
+            # Where it was, for who may restore it.
+            folder = self._folders.get(row["parent"])
+            return None if folder is None else folder_mini(folder)
+        above = self._view.folders_above(row)
+        return self._mini_of(above[-1]) if above else None
+
+    def _mini_of(self, number: int | None) -> dict[str, Any] | None:
+        if number is None:
+            return ROOT
+        folder = self._folders.get(number)
         return None if folder is None else folder_mini(folder)
+
+    def permissions(self, row: Row) -> dict[str, bool]:
+        return roles.permissions(Kind(row["kind"]), self._view.rights(row))
+
+    def invitee_roles(self, row: Row) -> list[str]:
+        return roles.offered(Kind(row["kind"]), self._view.rights(row))
+
+    def has_collaborations(self, row: Row) -> bool:
+        return row["id"] in self._collaborated
+
+    def is_externally_owned(self, row: Row) -> bool:
+        if self._caller is None or row["owner"] == self._caller.id:
+            return False
+        users = self._users
+        return bool(users[row["owner"]]["enterprise"] != users[self._caller.id]["enterprise"])
+
+    def term(self, row: Row, column: str) -> bool:
+        """What a folder says about collaborating."""
+        terms = self._terms.get(row["id"])
+        return column != "restricted" if terms is None else bool(terms[column])
 
     def metadata(self, row: Row) -> dict[str, Any]:
         asked = [name for name in self._fields or () if name.partition(".")[0] == "metadata"]
@@ -153,12 +199,8 @@ class Shaper:
     def path(self, row: Row) -> dict[str, Any]:
         if row["status"] == Status.TRASHED:
             return {"total_count": 1, "entries": [TRASH]}
-        ids = path_ids(row["path"])
-        if row["id"] == self._top:
-            ids = []
-        elif self._top in ids:
-            ids = ids[ids.index(self._top) :]
-        found = [folder_mini(self._folders[one]) for one in ids if one in self._folders]
+        shown = [self._mini_of(number) for number in self._view.folders_above(row)]
+        found = [one for one in shown if one is not None]
         return {"total_count": len(found), "entries": found}
 
 
@@ -207,30 +249,19 @@ def _trashed_at(row: Row, _: Shaper) -> str | None:
 
 
 def _purged_at(row: Row, _: Shaper) -> str | None:
-    if row["trashed_at"] is None:
-        return None
-    return base.format_timestamp(EPOCH + timedelta(microseconds=row["trashed_at"]) + PURGE_AFTER)
+    return moment(row["purge_at"]) if row["purge_at"] is not None else None
 
 
-def _permissions(*granted: str) -> Maker:
-    # Whoever sees an item owns it, until there is sharing.
-    return lambda _, __: dict.fromkeys(granted, True)
+def _term(column: str) -> Maker:
+    return lambda row, shaper: shaper.term(row, column)
 
 
-_ALL_MAY = (
-    "can_delete",
-    "can_download",
-    "can_invite_collaborator",
-    "can_rename",
-    "can_set_share_access",
-    "can_share",
-)
-_FILE_MAY = (
-    *_ALL_MAY,
-    *("can_annotate", "can_comment", "can_preview", "can_upload"),
-    *("can_view_annotations_all", "can_view_annotations_self", "can_apply_watermark"),
-)
-_ROLES = ["editor", "viewer", "previewer", "uploader", "previewer uploader", "viewer uploader", "co-owner"]
+# What a folder says about collaborating on it (folder_terms), by field.
+TERMS = {
+    "is_collaboration_restricted_to_enterprise": "restricted",
+    "can_non_owners_invite": "non_owners_invite",
+    "can_non_owners_view_collaborators": "non_owners_view",
+}
 
 _ITEM: dict[str, Maker] = {
     "id": _id,
@@ -262,10 +293,11 @@ _STORED: dict[str, Maker] = _ITEM | {
             ("is_watermarked", "is_watermark_inherited", "is_watermarked_by_access_policy"), False
         )
     ),
-    "allowed_invitee_roles": _constant(lambda: _ROLES),
+    "permissions": lambda row, shaper: shaper.permissions(row),
+    "allowed_invitee_roles": lambda row, shaper: shaper.invitee_roles(row),
     "is_accessible_via_shared_link": _constant(lambda: False),
-    "is_externally_owned": _constant(lambda: False),
-    "has_collaborations": _constant(lambda: False),
+    "is_externally_owned": lambda row, shaper: shaper.is_externally_owned(row),
+    "has_collaborations": lambda row, shaper: shaper.has_collaborations(row),
     "is_associated_with_app_item": _constant(lambda: False),
 }
 _FIELDS: dict[Kind, dict[str, Maker]] = {
@@ -279,7 +311,6 @@ _FIELDS: dict[Kind, dict[str, Maker]] = {
         },
         "version_number": lambda row, _: str(row["version_number"]),
         "comment_count": _constant(lambda: 0),
-        "permissions": _permissions(*_FILE_MAY),
         "lock": lambda row, shaper: shaper.lock(row),
         "extension": _column("extension"),
         "is_package": _constant(lambda: False),
@@ -291,16 +322,19 @@ _FIELDS: dict[Kind, dict[str, Maker]] = {
     },
     Kind.FOLDER: _STORED
     | {
-        "permissions": _permissions(*_ALL_MAY, "can_upload", "can_apply_watermark"),
         "folder_upload_email": _constant(lambda: None),
         "sync_state": _constant(lambda: "not_synced"),
-        "can_non_owners_invite": _constant(lambda: True),
-        "can_non_owners_view_collaborators": _constant(lambda: True),
-        "is_collaboration_restricted_to_enterprise": _constant(lambda: False),
         "allowed_shared_link_access_levels": _constant(lambda: ["open", "company", "collaborators"]),
-    },
-    Kind.WEB_LINK: _ITEM | {"url": _column("url")},
+    }
+    | {name: _term(column) for name, column in TERMS.items()},
+    Kind.WEB_LINK: _ITEM
+    | {"url": _column("url"), "permissions": lambda row, shaper: shaper.permissions(row)},
 }
+
+# What names the users of an item.
+_OF_USERS = frozenset(
+    ("created_by", "modified_by", "owned_by", "uploader_display_name", "is_externally_owned")
+)
 
 _MINI: dict[Kind, list[str]] = {
     Kind.FILE: ["id", "sequence_id", "etag", "sha1", "name", "file_version"],

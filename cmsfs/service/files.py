@@ -19,9 +19,21 @@ from starlette import requests, responses, routing, types
 
 from cmsfs.models import events
 from cmsfs.models import items as shapes
-from cmsfs.service import access, blobs, fields, items, metadata, problems, store, trash
+from cmsfs.service import (
+    access,
+    blobs,
+    fields,
+    indexing,
+    items,
+    metadata,
+    problems,
+    representations,
+    store,
+    trash,
+)
 from cmsfs.service import events as recorder
 from cmsfs.service.kinds import Kind
+from cmsfs.service.roles import Right
 
 _RANGE = re.compile(r"bytes=(\d{0,18})-(\d{0,18})", re.ASCII)
 
@@ -30,7 +42,9 @@ async def get(call: access.Call) -> responses.Response:
     row = access.get_item(call.store.read, call.caller, Kind.FILE, call.id)
     if call.is_unchanged(row):
         return responses.Response(status_code=304)
-    return access.answer(fields.Shaper(call.store.read, call.fields, top=call.caller.top).item(row))
+    file = fields.Shaper(call.store.read, call.fields, caller=call.caller).item(row)
+    await representations.add(call, [file])
+    return access.answer(file)
 
 
 async def update(call: access.Call) -> responses.Response:
@@ -40,7 +54,7 @@ async def update(call: access.Call) -> responses.Response:
 
 async def delete(call: access.Call) -> responses.Response:
     def txn(conn: Connection) -> None:
-        row = access.get_for_change(store.reader(conn), call, Kind.FILE, call.id)
+        row = access.get_for_change(store.reader(conn), call, Kind.FILE, call.id, needed=Right.MOVE)
         trash.put(conn, row, by=call.caller.id, now=call.store.now())
 
     await call.store.write(txn)
@@ -60,10 +74,10 @@ async def copy(call: access.Call) -> responses.Response:
         parent = access.get_target(read, call.caller, wish.parent.id)
         name = wish.name or row["name"]
         items.check_free(read, parent["id"], name)
-        check_space(read, call.caller.id, version["size"])
+        check_space(read, parent["owner"], version["size"])
         now = call.store.now()
         made = duplicate(conn, row, version, parent, name, by=call.caller.id, now=now, event=events.COPY)
-        return fields.Shaper(read, call.fields).item(made)
+        return fields.Shaper(read, call.fields, caller=call.caller).item(made)
 
     return access.answer(await call.store.write(txn), 201)
 
@@ -80,10 +94,7 @@ def duplicate(
     )
     made = items.insert(conn, parent, new, by=by, now=now)
     made = add_version(conn, made, by=by, now=now, event=event)
-    conn.execute(
-        "UPDATE document SET file_content = (SELECT file_content FROM document WHERE id = ?) WHERE id = ?",
-        (row["id"], made["id"]),
-    )
+    indexing.note_copy(conn, row, version, made)
     metadata.copy(conn, row["id"], made["id"])
     return made
 

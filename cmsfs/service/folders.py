@@ -6,6 +6,7 @@ before web links.
 Rule: a folder's etag changes with the folder itself, not with what is in it.
 """
 
+import json
 from sqlite3 import Connection, Row
 from typing import Any
 
@@ -13,9 +14,21 @@ from starlette import responses, routing
 
 from cmsfs.models import events
 from cmsfs.models import items as shapes
-from cmsfs.service import access, fields, files, items, paging, problems, store, trash
+from cmsfs.service import (
+    access,
+    access_rights,
+    fields,
+    files,
+    items,
+    paging,
+    problems,
+    representations,
+    store,
+    trash,
+)
 from cmsfs.service import events as recorder
 from cmsfs.service.kinds import Kind
+from cmsfs.service.roles import Right
 
 _CHILDREN = "parent = ? AND status = 0"
 _TRASH = "owner = ? AND status = 1"
@@ -25,15 +38,25 @@ async def get(call: access.Call) -> responses.Response:
     row = access.get_item(call.store.read, call.caller, Kind.FOLDER, call.id)
     if call.is_unchanged(row) and row["parent"] is not None:
         return responses.Response(status_code=304)
-    folder = fields.Shaper(call.store.read, call.fields, top=call.caller.top).item(row)
+    folder = fields.Shaper(call.store.read, call.fields, caller=call.caller).item(row)
     if call.fields is None or "item_collection" in call.fields:
-        folder["item_collection"] = await _list(call, _CHILDREN, (row["id"],), mini=True)
+        folder["item_collection"] = await _list(call, *_children(call, row), mini=True)
     return access.answer(folder)
 
 
 async def list_items(call: access.Call) -> responses.Response:
     row = access.get_item(call.store.read, call.caller, Kind.FOLDER, call.id)
-    return access.answer(await _list(call, _CHILDREN, (row["id"],)))
+    return access.answer(await _list(call, *_children(call, row)))
+
+
+def _children(call: access.Call, row: Row) -> tuple[str, tuple[Any, ...]]:
+    """What is in a folder; in the caller's root, what others share with them is there, too."""
+    tops = []
+    if row["id"] == call.caller.root and call.caller.bound is None:
+        tops = [one["id"] for one in access_rights.tops(call.store.read, call.caller.id, listed=True)]
+    if not tops:
+        return _CHILDREN, (row["id"],)
+    return f"({_CHILDREN} OR id IN (SELECT value FROM json_each(?)))", (row["id"], json.dumps(tops))
 
 
 async def list_trash(call: access.Call) -> responses.Response:
@@ -42,7 +65,11 @@ async def list_trash(call: access.Call) -> responses.Response:
         raise problems.invalid(
             "usemarker", "goes with no sort, direction or offset", code="invalid_parameter"
         )
-    return access.answer(await _list(call, _TRASH, (call.caller.id,)))
+    elsewhere = access_rights.trashed_elsewhere(call.store.read, call.caller)
+    if not elsewhere:
+        return access.answer(await _list(call, _TRASH, (call.caller.id,)))
+    where = f"({_TRASH} OR id IN (SELECT value FROM json_each(?)))"
+    return access.answer(await _list(call, where, (call.caller.id, json.dumps(elsewhere))))
 
 
 async def _list(
@@ -56,10 +83,12 @@ async def _list(
         if not page.use_marker:
             total = read(f"SELECT count(*) AS n FROM item WHERE {where}", *args)[0]["n"]
         asked = None if mini else call.fields
-        entries = fields.Shaper(read, asked, mini=asked is None, top=call.caller.top).items(rows)
+        entries = fields.Shaper(read, asked, mini=asked is None, caller=call.caller).items(rows)
         return paging.envelope(page, entries, total=total, marker=marker)
 
-    return await call.store.query(run)
+    listing = await call.store.query(run)
+    await representations.add(call, listing["entries"])
+    return listing
 
 
 async def create(call: access.Call) -> responses.Response:
@@ -72,7 +101,7 @@ async def create(call: access.Call) -> responses.Response:
         items.check_free(read, parent["id"], wish.name, as_list=True)
         new = items.New(Kind.FOLDER, wish.name)
         row = items.insert(conn, parent, new, by=call.caller.id, now=call.store.now())
-        folder = fields.Shaper(read, call.fields).item(row)
+        folder = fields.Shaper(read, call.fields, caller=call.caller).item(row)
         if call.fields is None:
             page = paging.read_page(call.request.query_params)
             folder["item_collection"] = paging.envelope(page, [], total=0, marker=None)
@@ -90,7 +119,7 @@ async def delete(call: access.Call) -> responses.Response:
     recursive = call.flag("recursive")
 
     def txn(conn: Connection) -> None:
-        row = access.get_for_change(store.reader(conn), call, Kind.FOLDER, call.id)
+        row = access.get_for_change(store.reader(conn), call, Kind.FOLDER, call.id, needed=Right.MOVE)
         if not recursive and _has_children(conn, row):
             raise problems.Refused(400, "folder_not_empty", "The folder is not empty.")
         trash.put(conn, row, by=call.caller.id, now=call.store.now())
@@ -107,7 +136,7 @@ async def copy(call: access.Call) -> responses.Response:
 
     def txn(conn: Connection) -> dict[str, Any]:
         read = store.reader(conn)
-        row = access.get_item(read, call.caller, Kind.FOLDER, call.id)
+        row = access.get_item(read, call.caller, Kind.FOLDER, call.id, needed=Right.DOWNLOAD)
         if row["parent"] is None:
             raise problems.Refused(403, "forbidden", "The root folder cannot be copied.")
         parent = access.get_target(read, call.caller, wish.parent.id)
@@ -115,9 +144,9 @@ async def copy(call: access.Call) -> responses.Response:
             raise problems.Refused(400, "cyclical_folder_structure", "A folder cannot be copied into itself.")
         name = wish.name or row["name"]
         items.check_free(read, parent["id"], name, as_list=True)
-        files.check_space(read, call.caller.id, row["size"])
+        files.check_space(read, parent["owner"], row["size"])
         top = _copy_tree(conn, call, row, parent, name)
-        folder = fields.Shaper(read, call.fields).item(top)
+        folder = fields.Shaper(read, call.fields, caller=call.caller).item(top)
         if call.fields is None:
             page = paging.read_page(call.request.query_params)
             rows, marker = paging.walk(read, page, _CHILDREN, (top["id"],))

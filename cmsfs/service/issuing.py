@@ -25,8 +25,8 @@ REFRESH_LIFETIME = 60 * DAY
 _REMEMBER = DAY
 
 _INSERT = """
-  INSERT INTO token (hash, app, user, created_at, expires_at, scopes, bound, family, source, actor)
-  VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+  INSERT INTO token (hash, app, user, created_at, expires_at, scopes, bound, family, source, actor, link)
+  VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 """
 
 
@@ -41,6 +41,7 @@ def access_token(
     bound: int | None = None,
     source: Row | None = None,
     actor: dict[str, str] | None = None,
+    link: str | None = None,
 ) -> dict[str, Any]:
     """Make an access token; the answer that hands it out.
 
@@ -57,6 +58,7 @@ def access_token(
             *(access.hashed(secret), app, user, now, ends, granted, bound, family),
             None if source is None else source["hash"],
             json.dumps(actor) if actor else None,
+            link,
         ),
     )
     return {

@@ -14,8 +14,19 @@ from typing import Any
 from cmsfs.models import events as words
 from cmsfs.models import items as shapes
 from cmsfs.models import names
-from cmsfs.service import access, events, fields, locks, problems, protection, shared_links, store
+from cmsfs.service import (
+    access,
+    events,
+    fields,
+    locks,
+    ownership,
+    problems,
+    protection,
+    shared_links,
+    store,
+)
 from cmsfs.service.kinds import Kind, Status
+from cmsfs.service.roles import Right
 
 # Deep enough for every tree of people; a path of ids stays within a few kilobytes.
 MAX_DEPTH = 500
@@ -134,9 +145,9 @@ def touch(conn: Connection, row: Row, *, by: int, now: int, event: str | None, *
         f"UPDATE item SET etag = etag + 1, modified_at = ?, modified_by = ?{parts} WHERE id = ?",
         (now, by, *columns.values(), row["id"]),
     )
-    row = find(conn, row["id"])
+    before, row = row, find(conn, row["id"])
     if event is not None:
-        events.record(conn, row, event, by=by, now=now)
+        events.record(conn, row, event, by=by, now=now, before=before)
     return row
 
 
@@ -181,7 +192,8 @@ def relocation(
     if name is not None:
         check_name(name)
     parent = find(conn, row["parent"])
-    if parent_id is not None:
+    if parent_id is not None and not _is_where_it_is(read, call, row, parent_id):
+        access.require(read, call.caller, row, Right.MOVE)
         parent = access.get_target(read, call.caller, parent_id)
     if parent["id"] == row["parent"] and target == row["name"]:
         return {}
@@ -191,7 +203,16 @@ def relocation(
     if parent["id"] != row["parent"]:
         grow(conn, row["path"], -row["size"])
         grow(conn, below(parent)[0], row["size"])
-    return place(conn, row, parent, target)
+    columns = place(conn, row, parent, target)
+    if parent["owner"] != row["owner"]:
+        ownership.hand_over(conn, row, parent["owner"], path=columns["path"], now=call.store.now())
+    return columns
+
+
+def _is_where_it_is(read: store.Read, call: access.Call, row: Row, parent_id: str) -> bool:
+    """Whether an item is in this folder already, as the caller sees it."""
+    shown = fields.Shaper(read, ["parent"], caller=call.caller).item(row)["parent"]
+    return shown is not None and shown["id"] == parent_id
 
 
 def apply(
@@ -202,7 +223,9 @@ def apply(
     What has all the wished values already is left as it is, its etag too.
     """
     read = store.reader(conn)
-    row = access.get_for_change(read, call, kind, call.id)
+    needed = _needed(wish, more)
+    unlocks = wish.model_fields_set == {"lock"} and wish.lock is None
+    row = access.get_for_change(read, call, kind, call.id, needed=needed, unlocks=unlocks)
     columns = relocation(
         *(conn, call, row), parent_id=wish.parent.id if wish.parent else None, name=wish.name
     )
@@ -219,14 +242,44 @@ def apply(
         columns["lock"] = locks.column(wish.lock, by=call.caller.id, now=call.store.now())
         event = words.UNLOCK if wish.lock is None else words.LOCK
     if "shared_link" in wish.model_fields_set:
-        made, event = shared_links.columns(call, row, wish.shared_link)
+        rights = access.rights(read, call.caller, row)
+        made, event = shared_links.columns(call, row, wish.shared_link, rights)
         columns |= made
+        if event == words.SHARE_UPDATE:
+            # Who came by the link before comes by it again only on the new terms.
+            conn.execute("DELETE FROM recent_link WHERE item = ?", (row["id"],))
     columns = _changed(row, columns | more)
+    if kind is Kind.FOLDER:
+        _set_terms(conn, row, wish)
     if columns:
         row = touch(
             conn, row, by=call.caller.id, now=call.store.now(), event=_word(columns, event), **columns
         )
-    return fields.Shaper(read, call.fields).item(row)
+    return fields.Shaper(read, call.fields, caller=call.caller).item(row)
+
+
+def _needed(wish: shapes.UpdateItem, more: dict[str, Any]) -> Right:
+    """The rights that a change needs; moving is judged when it is known to be one."""
+    given = wish.model_fields_set
+    needed = Right.SEE
+    if more or given & {"name", "description", "tags"}:
+        needed |= Right.CHANGE
+    if given & {"content_created_at", "content_modified_at", "lock"}:
+        needed |= Right.EDIT
+    if "shared_link" in given:
+        needed |= Right.LINK
+    if given & fields.TERMS.keys():
+        needed |= Right.MANAGE
+    return needed
+
+
+def _set_terms(conn: Connection, row: Row, wish: shapes.UpdateItem) -> None:
+    given = {column: getattr(wish, name) for name, column in fields.TERMS.items()}
+    given = {column: value for column, value in given.items() if value is not None}
+    if given:
+        conn.execute("INSERT OR IGNORE INTO folder_terms (folder) VALUES (?)", (row["id"],))
+        parts = ", ".join(f"{column} = ?" for column in given)
+        conn.execute(f"UPDATE folder_terms SET {parts} WHERE folder = ?", (*given.values(), row["id"]))
 
 
 def _word(columns: dict[str, Any], other: str | None = None) -> str:

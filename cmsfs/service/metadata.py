@@ -1,6 +1,6 @@
 """Instances of metadata on files and folders: listed, put on, changed by JSON Patch, taken off.
 
-Rule: whoever may see an item sees its instances; a root has none.
+Rule: whoever may see an item sees its instances, changing them is a right of its own; a root has none.
 """
 
 import json
@@ -15,6 +15,7 @@ from starlette import responses, routing
 from cmsfs.models import metadata
 from cmsfs.service import access, metadata_query, metadata_templates, problems, protection, store
 from cmsfs.service.kinds import KIND_NAMES, Kind, Status
+from cmsfs.service.roles import Right
 
 
 async def list_instances(kind: Kind, call: access.Call) -> responses.Response:
@@ -33,7 +34,7 @@ async def create(kind: Kind, call: access.Call) -> responses.Response:
 
     def txn(conn: Connection) -> dict[str, Any]:
         read = store.reader(conn)
-        row = _item(read, call, kind)
+        row = _item(read, call, kind, needed=Right.DESCRIBE)
         template = _template(read, call)
         insert(conn, row["id"], template, metadata_templates.checked(template, wish))
         return metadata_query.shown(_instance(read, call, row)[1])
@@ -73,7 +74,7 @@ async def update(kind: Kind, call: access.Call) -> responses.Response:
 
     def txn(conn: Connection) -> dict[str, Any]:
         read = store.reader(conn)
-        row = _item(read, call, kind)
+        row = _item(read, call, kind, needed=Right.DESCRIBE)
         template, instance = _instance(read, call, row)
         data = _patched(template, json.loads(instance["data"]), operations)
         protection.keep_described(conn, row["id"])
@@ -88,7 +89,7 @@ async def update(kind: Kind, call: access.Call) -> responses.Response:
 
 async def delete(kind: Kind, call: access.Call) -> responses.Response:
     def txn(conn: Connection) -> None:
-        row = _item(store.reader(conn), call, kind)
+        row = _item(store.reader(conn), call, kind, needed=Right.DESCRIBE)
         _, instance = _instance(store.reader(conn), call, row)
         protection.keep_described(conn, row["id"])
         conn.execute("DELETE FROM metadata_instance WHERE id = ?", (instance["id"],))
@@ -129,8 +130,8 @@ def _failed(said: str) -> problems.Refused:
     return problems.Refused(409, "failed_json_patch_application", said)
 
 
-def _item(read: store.Read, call: access.Call, kind: Kind) -> Row:
-    row = access.get_item(read, call.caller, kind, call.id)
+def _item(read: store.Read, call: access.Call, kind: Kind, *, needed: Right = Right.SEE) -> Row:
+    row = access.get_item(read, call.caller, kind, call.id, needed=needed)
     if row["status"] == Status.ROOT:
         raise problems.Refused(403, "forbidden", "The root folder has no metadata.")
     return row

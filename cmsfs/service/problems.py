@@ -94,7 +94,7 @@ def from_validation(error: pydantic.ValidationError, *, code: str = "bad_request
     return Refused(400, code, f"{where}{first['message']}", context_info={"errors": found})
 
 
-def _answer(refused: Refused) -> responses.Response:
+def _answer(refused: Refused, request_id: str) -> responses.Response:
     body = {
         "type": "error",
         "status": refused.status,
@@ -102,7 +102,7 @@ def _answer(refused: Refused) -> responses.Response:
         "message": refused.message,
         "context_info": refused.context_info,
         "help_url": "",
-        "request_id": secrets.token_hex(8),
+        "request_id": request_id,
     }
     return _json(body, refused.status, refused.headers)
 
@@ -113,11 +113,11 @@ def _json(body: dict[str, Any], status: int, headers: Mapping[str, str]) -> resp
     return responses.Response(data, status, headers, media_type="application/json")
 
 
-def _translate(error: Exception) -> responses.Response:
+def _translate(error: Exception, request_id: str) -> responses.Response:
     """The one table."""
     match error:
         case Refused():
-            return _answer(error)
+            return _answer(error, request_id)
         case OAuthRefused():
             body = {"error": error.error, "error_description": error.description}
             return _json(body, error.status, {"Cache-Control": "no-store"})
@@ -129,19 +129,19 @@ def _translate(error: Exception) -> responses.Response:
         case exceptions.HTTPException():
             codes = {404: "not_found", 405: "method_not_allowed"}
             code = codes.get(error.status_code, "bad_request")
-            return _answer(Refused(error.status_code, code, error.detail, headers=error.headers))
+            return _answer(Refused(error.status_code, code, error.detail, headers=error.headers), request_id)
         case pydantic.ValidationError():
-            return _answer(from_validation(error))
+            return _answer(from_validation(error), request_id)
         case OSError() if error.errno in (errno.ENOSPC, errno.EDQUOT):
             log.error("no space left for the service's data")
-            return _answer(Refused(403, "storage_limit_exceeded", "The service's disk is full."))
+            return _answer(Refused(403, "storage_limit_exceeded", "The service's disk is full."), request_id)
         case sqlite3.OperationalError() if "locked" in str(error) or "full" in str(error):
             log.error("the database cannot be written: %s", error)
             said = "The service is busy; try again."
-            return _answer(Refused(503, "unavailable", said, headers={"Retry-After": "2"}))
+            return _answer(Refused(503, "unavailable", said, headers={"Retry-After": "2"}), request_id)
         case _:
             log.error("a request failed", exc_info=error)
-            return _answer(Refused(500, "internal_server_error", "The service failed."))
+            return _answer(Refused(500, "internal_server_error", "The service failed."), request_id)
 
 
 class Edge:
@@ -156,6 +156,8 @@ class Edge:
             return
         started = False
         body_read = False
+        # The access log tells the same id (see access_log.py).
+        request_id = scope.setdefault("request_id", secrets.token_hex(8))
 
         async def watched_send(message: types.Message) -> None:
             nonlocal started
@@ -176,7 +178,7 @@ class Edge:
         except Exception as error:
             if started:
                 raise
-            response = _translate(error)
+            response = _translate(error, request_id)
             if body_read:
                 await response(scope, receive, send)
             else:

@@ -87,6 +87,12 @@ def check_version(conn: Connection, number: int, *, now: int) -> None:
     _check(conn, "v.id = :version", now=now, version=number)
 
 
+def check_leaving(conn: Connection, item: int, first: str, end: str, *, now: int) -> None:
+    """403 if an item, or anything whose path is in the range, is protected and would get another owner."""
+    where = "(f.id = :item OR (f.path >= :first AND f.path < :end))"
+    _check(conn, where, now=now, item=item, first=first, end=end)
+
+
 def check_owner(conn: Connection, user: int, *, now: int) -> None:
     """403 if anything that a user owns is protected."""
     _check(conn, "f.owner = :owner", now=now, owner=user)
@@ -118,6 +124,23 @@ def keep_described(conn: Connection, item: int) -> None:
         " AND a.type = 'metadata_template' AND f.id = :item",
         {"item": item},
     )
+
+
+def disposable(read: Read, *, now: int) -> list[Row]:
+    """The versions whose retention ended with their removal: `id`, `file`, and the file's `current` version.
+
+    Of several retentions the one that ended last decides.  Others may protect them still: ask before.
+    """
+    anything = "SELECT 1 FROM retention_policy WHERE disposition_action = 'permanently_delete' LIMIT 1"
+    if not read(anything):
+        return []
+    # The moment of the upload is cheap to look at, and most ends are counted from there.
+    ended = f"(a.start_key IS NOT NULL OR v.created_at <= ?1 - p.days * {DAY_MICROS}) AND {_END} <= ?1"
+    sql = (
+        f"SELECT v.id, v.file, f.version AS current, p.disposition_action, max({_END}) {_COVERED} AND {ended}"
+    )
+    rows = read(f"{sql} GROUP BY v.id", now)
+    return [row for row in rows if row["disposition_action"] == "permanently_delete"]
 
 
 def ends(read: Read, rows: Sequence[Row]) -> dict[int, int]:

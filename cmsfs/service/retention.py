@@ -4,7 +4,7 @@ A policy keeps what it is assigned to for a number of days from the upload, or w
 modifiable can only be lengthened and retired; retired, it covers nothing new, and what it has stays until
 its time is over.
 
-Rule: administrators only; nothing is disposed of by itself: `disposition_at` says from when on it may be.
+Rule: administrators only; what is over is disposed of by the sweeper, within the hour after `disposition_at`.
 """
 
 import json

@@ -10,7 +10,8 @@ CREATE TABLE enterprise (
   id          INTEGER PRIMARY KEY,
   name        TEXT NOT NULL,
   created_at  INTEGER NOT NULL,
-  tracking_codes  TEXT NOT NULL DEFAULT '[]'   -- JSON array: the names that users may have codes for; [] is off
+  tracking_codes  TEXT NOT NULL DEFAULT '[]',  -- JSON array: the names that users may have codes for; [] is off
+  trash_days  INTEGER DEFAULT 30               -- for so long is trash kept; NULL: until somebody empties it
 );
 
 CREATE TABLE user (
@@ -120,7 +121,8 @@ CREATE TABLE token (
   bound       INTEGER,                         -- item that it is good for, and for what is below; NULL: all
   family      INTEGER REFERENCES family ON DELETE CASCADE,
   source      TEXT REFERENCES token ON DELETE CASCADE, -- the wider token that it was made of
-  actor       TEXT                             -- annotator token: JSON object, the id and name of who acts
+  actor       TEXT,                            -- annotator token: JSON object, the id and name of who acts
+  link        TEXT                             -- item.link: the shared link that shows what it is bound to
 ) WITHOUT ROWID;
 CREATE INDEX token_by_end ON token (expires_at);
 CREATE INDEX token_of_family ON token (family);
@@ -160,6 +162,7 @@ CREATE TABLE item (
   modified_at          INTEGER NOT NULL,
   trashed_at           INTEGER,                -- set when status is 1
   trashed_by           INTEGER,
+  purge_at             INTEGER,                -- when the sweeper removes it for good; NULL: never, or not in the trash
   content_created_at   INTEGER NOT NULL,
   content_modified_at  INTEGER NOT NULL,
   created_by           INTEGER NOT NULL REFERENCES user,
@@ -351,7 +354,8 @@ CREATE TABLE event (
   type        TEXT NOT NULL,
   created_at  INTEGER NOT NULL,
   created_by  INTEGER NOT NULL,                -- user
-  source      TEXT NOT NULL                    -- JSON: the item as it was after the event
+  source      TEXT NOT NULL,                   -- JSON: the item as it was after the event
+  details     TEXT NOT NULL DEFAULT '{}'       -- JSON: what there is to say besides
 );
 CREATE INDEX event_of_user ON event (user, id);
 
@@ -397,3 +401,171 @@ INSERT INTO sqlite_sequence (name, seq) VALUES ('user', 2000), ('item', 100000),
   ('exemption', 700000), ('legal_hold_policy', 710000), ('legal_hold_assignment', 720000),
   ('retention_policy', 730000), ('retention_assignment', 740000),
   ('event', 1000000);
+
+-- What the sweeper looks for; each of these is small, since few items are in such a state.
+CREATE INDEX item_purge ON item (purge_at, id) WHERE purge_at IS NOT NULL;
+CREATE INDEX item_locked ON item (id) WHERE lock IS NOT NULL;
+CREATE INDEX version_trashed ON version (trashed_at) WHERE trashed_at IS NOT NULL;
+
+-- A version that goes while its file stays; with the file, item_purged has counted it already.
+CREATE TRIGGER version_removed AFTER DELETE ON version BEGIN
+  UPDATE user SET space_used = space_used - OLD.size WHERE id = (SELECT owner FROM item WHERE id = OLD.file);
+END;
+-- Who may see and do what with items of others: collaborations, and what folders say about inviting.
+INSERT INTO sqlite_sequence (name, seq) VALUES ('collaboration', 750000), ('allowlist', 760000);
+
+CREATE TABLE collaboration (
+  id             INTEGER PRIMARY KEY AUTOINCREMENT,
+  item           INTEGER NOT NULL REFERENCES item ON DELETE CASCADE, -- a file, or a folder with all below
+  enterprise     INTEGER NOT NULL REFERENCES enterprise, -- the owner's
+  user           INTEGER REFERENCES user,      -- who was invited; NULL: nobody has that address yet
+  email          TEXT,                         -- by which address, in lower case; NULL: by id
+  role           TEXT NOT NULL,                -- see service/roles.py
+  status         TEXT NOT NULL,                -- accepted, pending, rejected
+  can_view_path  INTEGER NOT NULL DEFAULT 0,   -- 1: the names of the folders above are shown
+  access_only    INTEGER NOT NULL DEFAULT 0,   -- 1: it is in no listing of the user's root
+  expires_at     INTEGER,                      -- from then on it is none; the row goes a little later
+  created_by     INTEGER NOT NULL REFERENCES user,
+  created_at     INTEGER NOT NULL,
+  modified_at    INTEGER NOT NULL,
+  acknowledged_at  INTEGER                     -- when it was accepted or rejected
+);
+CREATE UNIQUE INDEX collaboration_once ON collaboration (item, coalesce(user, email));
+CREATE INDEX collaboration_of_user ON collaboration (user, status);
+CREATE INDEX collaboration_by_email ON collaboration (email) WHERE user IS NULL;
+CREATE INDEX collaboration_by_end ON collaboration (expires_at) WHERE expires_at IS NOT NULL;
+
+-- Whoever gets the address that was invited has the invitation.
+CREATE TRIGGER user_made AFTER INSERT ON user WHEN NEW.login IS NOT NULL BEGIN
+  UPDATE OR IGNORE collaboration SET user = NEW.id WHERE user IS NULL AND email = lower(NEW.login);
+END;
+CREATE TRIGGER user_renamed AFTER UPDATE OF login ON user WHEN NEW.login IS NOT NULL BEGIN
+  UPDATE OR IGNORE collaboration SET user = NEW.id WHERE user IS NULL AND email = lower(NEW.login);
+END;
+-- Enterprise 0 is that of deleted users.
+CREATE TRIGGER user_left AFTER UPDATE OF enterprise ON user BEGIN
+  DELETE FROM collaboration WHERE user = NEW.id AND NEW.enterprise = 0;
+  DELETE FROM collaborator WHERE user = NEW.id AND enterprise = NEW.enterprise;
+  INSERT OR IGNORE INTO collaborator SELECT DISTINCT enterprise, user FROM collaboration
+    WHERE user = NEW.id AND status = 'accepted' AND enterprise != NEW.enterprise;
+END;
+-- Who collaborates from elsewhere is known to the enterprise for as long as that lasts.
+CREATE TRIGGER collaboration_made AFTER INSERT ON collaboration
+  WHEN NEW.status = 'accepted' AND NEW.enterprise != (SELECT enterprise FROM user WHERE id = NEW.user) BEGIN
+  INSERT OR IGNORE INTO collaborator VALUES (NEW.enterprise, NEW.user);
+END;
+CREATE TRIGGER collaboration_changed AFTER UPDATE OF status ON collaboration
+  WHEN NEW.status = 'accepted' AND NEW.enterprise != (SELECT enterprise FROM user WHERE id = NEW.user) BEGIN
+  INSERT OR IGNORE INTO collaborator VALUES (NEW.enterprise, NEW.user);
+END;
+CREATE TRIGGER collaboration_ended AFTER DELETE ON collaboration WHEN OLD.status = 'accepted' BEGIN
+  DELETE FROM collaborator WHERE enterprise = OLD.enterprise AND user = OLD.user AND NOT EXISTS (
+    SELECT 1 FROM collaboration WHERE enterprise = OLD.enterprise AND user = OLD.user AND status = 'accepted');
+END;
+
+-- What a folder says about collaborating on it and on all below; one without a row says the usual.
+CREATE TABLE folder_terms (
+  folder             INTEGER PRIMARY KEY REFERENCES item ON DELETE CASCADE,
+  restricted         INTEGER NOT NULL DEFAULT 0, -- 1: with users of the enterprise alone
+  non_owners_invite  INTEGER NOT NULL DEFAULT 1, -- 0: editors invite nobody
+  non_owners_view    INTEGER NOT NULL DEFAULT 1  -- 0: editors and lesser roles do not see who collaborates
+);
+
+-- Domains with whose users the enterprise collaborates; none: with all.
+CREATE TABLE allowlist (
+  id          INTEGER PRIMARY KEY AUTOINCREMENT,
+  enterprise  INTEGER NOT NULL REFERENCES enterprise,
+  domain      TEXT NOT NULL,                   -- in lower case
+  direction   TEXT NOT NULL,                   -- inbound: theirs here, outbound: ours there, both
+  created_at  INTEGER NOT NULL,
+  UNIQUE (enterprise, domain)
+);
+
+-- What a user came to by shared links of others, for the search that includes that.
+CREATE TABLE recent_link (
+  user     INTEGER NOT NULL REFERENCES user ON DELETE CASCADE,
+  item     INTEGER NOT NULL REFERENCES item ON DELETE CASCADE,
+  link     TEXT NOT NULL,                      -- item.link as it was then
+  used_at  INTEGER NOT NULL,
+  PRIMARY KEY (user, item)
+) WITHOUT ROWID;
+
+-- What happened in an enterprise, for a year: the administrators' streams.
+CREATE TABLE admin_event (
+  id          INTEGER PRIMARY KEY AUTOINCREMENT, -- the position in the stream
+  enterprise  INTEGER NOT NULL,
+  type        TEXT NOT NULL,
+  created_at  INTEGER NOT NULL,
+  created_by  INTEGER NOT NULL,                -- user
+  source      TEXT NOT NULL,                   -- JSON
+  details     TEXT NOT NULL DEFAULT '{}'       -- JSON
+);
+CREATE INDEX admin_event_of ON admin_event (enterprise, id);
+INSERT INTO sqlite_sequence (name, seq) VALUES ('admin_event', 2000000);
+
+-- The trash of who puts things of others there.
+CREATE INDEX item_trashed_by ON item (trashed_by) WHERE status = 1;
+-- What the worker reads and makes of contents (see indexing.py).
+-- Files whose content search does not know yet, or only the beginning of.
+CREATE TABLE unindexed (
+  item  INTEGER PRIMARY KEY REFERENCES item ON DELETE CASCADE
+);
+
+-- What is made of a content, once for all files and versions that have it; the bytes are in
+-- renditions/ab/<sha1>.<name>, on disk before the row says so.
+CREATE TABLE rendition (
+  sha1      TEXT NOT NULL,
+  name      TEXT NOT NULL,                     -- extracted_text, jpg_thumb_320x320: see representations.py
+  state     INTEGER NOT NULL DEFAULT 0,        -- 0 asked for, 1 there, 2 not to be had of this content
+  asked_at  INTEGER NOT NULL,
+  PRIMARY KEY (sha1, name)
+) WITHOUT ROWID;
+CREATE INDEX rendition_asked ON rendition (asked_at) WHERE state = 0;
+
+-- Items that were given a watermark; what is below a folder has it too.
+CREATE TABLE watermark (
+  item         INTEGER PRIMARY KEY REFERENCES item ON DELETE CASCADE,
+  created_at   INTEGER NOT NULL,
+  modified_at  INTEGER NOT NULL
+);
+
+-- What was said of a file.
+CREATE TABLE comment (
+  id           INTEGER PRIMARY KEY AUTOINCREMENT,
+  item         INTEGER NOT NULL REFERENCES item ON DELETE CASCADE,
+  reply_to     INTEGER REFERENCES comment ON DELETE CASCADE, -- comment; NULL: it is about the file itself
+  message      TEXT NOT NULL,                  -- with people as @[id:name]
+  created_by   INTEGER NOT NULL REFERENCES user,
+  created_at   INTEGER NOT NULL,
+  modified_at  INTEGER NOT NULL
+);
+CREATE INDEX comment_of_item ON comment (item, id);
+CREATE INDEX comment_replies ON comment (reply_to);
+CREATE TRIGGER comment_made AFTER INSERT ON comment BEGIN
+  UPDATE document SET comments = (SELECT group_concat(message, char(10)) FROM comment WHERE item = NEW.item)
+    WHERE id = NEW.item;
+END;
+CREATE TRIGGER comment_said AFTER UPDATE OF message ON comment BEGIN
+  UPDATE document SET comments = (SELECT group_concat(message, char(10)) FROM comment WHERE item = NEW.item)
+    WHERE id = NEW.item;
+END;
+CREATE TRIGGER comment_gone AFTER DELETE ON comment BEGIN
+  UPDATE document SET comments =
+    coalesce((SELECT group_concat(message, char(10)) FROM comment WHERE item = OLD.item), '')
+    WHERE id = OLD.item;
+END;
+
+-- Folders that are marked to be synchronised by a desktop client, or in part.
+CREATE TABLE sync_mark (
+  item   INTEGER PRIMARY KEY REFERENCES item ON DELETE CASCADE,
+  state  TEXT NOT NULL                         -- synced, partially_synced
+);
+
+-- How often what a shared link leads to was fetched and looked at.
+CREATE TABLE link_use (
+  item       INTEGER PRIMARY KEY REFERENCES item ON DELETE CASCADE,
+  downloads  INTEGER NOT NULL DEFAULT 0,
+  previews   INTEGER NOT NULL DEFAULT 0
+);
+
+INSERT INTO sqlite_sequence (name, seq) VALUES ('comment', 770000);

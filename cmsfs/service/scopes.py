@@ -133,6 +133,15 @@ _TABLE: tuple[tuple[Need, str], ...] = (
     (_item("base_explorer", "base_picker"), "GET /search"),
     (_item("item_download"), "GET /files/{id}/content"),
     (
+        _item("item_preview", "item_download"),
+        """
+        GET /internal_files/{id}/versions/{id}/representations/{name}
+        GET /internal_files/{id}/versions/{id}/representations/{name}/content
+        GET /internal_files/{id}/versions/{id}/representations/{name}/content/{asset}
+        GET /files/{id}/thumbnail.png    GET /files/{id}/thumbnail.jpg
+        """,
+    ),
+    (
         _item("item_upload"),
         """
         POST /files/content                  OPTIONS /files/content

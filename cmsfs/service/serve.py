@@ -3,6 +3,8 @@
 `cmsfs serve` runs this; so do the tests that speak real HTTP.  HTTP/1.1 only: HTTP/2 in pure Python is
 several times slower.
 
+To stop, it takes no new connection, gives what is being answered STOP_SECONDS, and cuts off the rest.
+
 Rule: loopback unless told otherwise; with a certificate, TLS 1.2 or later and nothing older.
 """
 
@@ -19,7 +21,7 @@ import hypercorn.utils
 import trio
 
 from cmsfs import errors
-from cmsfs.service import app
+from cmsfs.service import access_log, app, indexing, limits, sweeper
 from cmsfs.service.store import Store
 
 log = logging.getLogger(__name__)
@@ -27,7 +29,8 @@ log = logging.getLogger(__name__)
 # Hypercorn would close a connection after 1,000 requests, under a busy pool's hands.
 _FOR_EVER = 2**31
 
-STOP_SECONDS = 3
+# What is being answered when the service is to stop, an upload of gigabytes perhaps, has so long to end.
+STOP_SECONDS = 10.0
 
 # A client that takes no byte for so long is gone.  Hypercorn waits for it even while it is being stopped.
 STALLED_MS = 60_000
@@ -40,11 +43,15 @@ async def serve(
     port: int = 8472,
     certfile: Path | None = None,
     keyfile: Path | None = None,
+    public_url: str | None = None,
+    rates: limits.Limits | None = None,
+    stop: trio.Event | None = None,
     task_status: trio.TaskStatus[str] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Serve until cancelled; starts with the URL that it listens on (port 0 takes a free one).
+    """Serve until `stop` or cancelled; starts with the URL that it listens on (port 0 takes a free one).
 
-    Raises `UserError` if the address cannot be had or the certificate not be read.
+    `stop` ends it gracefully, within STOP_SECONDS unless a client takes nothing of what is sent (STALLED_MS);
+    cancelled: at once, and what is being answered is cut off.  Raises `UserError` if the address cannot be had or the certificate not be read.
     """
     config = hypercorn.config.Config()
     config.alpn_protocols = ["http/1.1"]
@@ -67,10 +74,18 @@ async def serve(
     if config.ssl_enabled:
         sockets = hypercorn.config.Sockets([listener], [], [])
     with listener:
+        built = access_log.AccessLog(app.build(store, url, public_url=public_url, rates=rates))
         async with trio.open_nursery() as nursery:
-            await nursery.start(_run, app.build(store, url), config, sockets)
+            nursery.start_soon(sweeper.run, store)
+            nursery.start_soon(indexing.run, store)
+            await nursery.start(_run, built, config, sockets, stop)
             log.info("serving on %s", url)
             task_status.started(url)
+            if stop is not None:
+                await stop.wait()
+                with trio.move_on_after(STOP_SECONDS):
+                    await built.idle()
+                nursery.cancel_scope.cancel()
 
 
 def _listen(host: str, port: int) -> socket.socket:
@@ -86,11 +101,15 @@ async def _run(
     built: Any,  # Hypercorn and Starlette each have types of their own for the same thing
     config: hypercorn.config.Config,
     sockets: hypercorn.config.Sockets,
+    stop: trio.Event | None,
     *,
     task_status: trio.TaskStatus[list[str]],
 ) -> None:
     wrapped = hypercorn.utils.wrap_app(built, config.wsgi_max_body_size, "asgi")
-    await hypercorn.trio.run.worker_serve(wrapped, config, sockets=sockets, task_status=task_status)
+    trigger = None if stop is None else stop.wait
+    await hypercorn.trio.run.worker_serve(
+        wrapped, config, sockets=sockets, shutdown_trigger=trigger, task_status=task_status
+    )
 
 
 def _reason(error: OSError, host: str, port: int, certfile: Path | None) -> str:

@@ -13,12 +13,12 @@ from cmsfs.service import access, fields, files, locks, problems, shared_links, 
 async def get(call: access.Call) -> responses.Response:
     if call.request.headers.get("boxapi") is None:
         raise problems.invalid("boxapi", "is missing", reason="missing_parameter")
-    if call.caller.top is None:
+    if call.caller.shared is None:
         raise problems.not_found("shared_item", "")
-    row = call.store.read("SELECT * FROM item WHERE id = ?", call.caller.top)[0]
+    row = call.store.read("SELECT * FROM item WHERE id = ?", call.caller.shared.item)[0]
     if call.is_unchanged(row):
         return responses.Response(status_code=304)
-    return access.answer(fields.Shaper(call.store.read, call.fields, top=call.caller.top).item(row))
+    return access.answer(fields.Shaper(call.store.read, call.fields, caller=call.caller).item(row))
 
 
 async def download(request: requests.Request) -> responses.Response:

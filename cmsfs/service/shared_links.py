@@ -12,9 +12,9 @@ import hmac
 import json
 import secrets
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from sqlite3 import Row
+from sqlite3 import Connection, Row
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -22,12 +22,19 @@ from cmsfs.models import events
 from cmsfs.models import items as shapes
 from cmsfs.service import problems
 from cmsfs.service.kinds import Kind, Status
-from cmsfs.service.store import Read
+from cmsfs.service.roles import Right
+from cmsfs.service.store import Read, Store
 
 if TYPE_CHECKING:
     from cmsfs.service import access
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+# For how long a search finds what somebody came to by a link, and the most links that it looks through.
+RECENT = 30 * 86_400 * 1_000_000
+MAX_RECENT = 100
+# A link that is followed again within a minute is not noted again.
+_NOTED = 60 * 1_000_000
 
 # A header that is longer names no link of ours.
 MAX_HEADER = 4096
@@ -41,6 +48,13 @@ class Shared:
     below: str  # how the paths of what is below begin
     can_download: bool
     can_edit: bool
+    is_own: bool  # the item is of whoever asks
+    word: str
+    terms: dict[str, Any] = field(hash=False)
+
+    @property
+    def url(self) -> str:
+        return f"{self.terms['origin']}/s/{self.word}"
 
     def shows(self, row: Row) -> bool:
         path: str = row["path"]
@@ -48,14 +62,20 @@ class Shared:
 
 
 def columns(
-    call: "access.Call", row: Row, wish: shapes.NewSharedLink | None
+    call: "access.Call", row: Row, wish: shapes.NewSharedLink | None, rights: Right
 ) -> tuple[dict[str, Any], str | None]:
-    """What a request's `shared_link` makes of the columns, and the event for it."""
-    if row["owner"] != call.caller.id:
-        said = "Only the owner may share an item."
-        raise problems.Refused(403, "access_denied_insufficient_permissions", said)
+    """What a request's `shared_link` makes of the columns, and the event for it.
+
+    `rights` are the caller's on the item; one to make a link is among them.
+    """
     now = call.store.now()
     old = _terms(row, now)
+    # Who may not say for whom a link is may still make one as links are, and be told the one there is.
+    if Right.LINK_TERMS not in rights and (wish is None or wish.model_fields_set or old is not None):
+        if wish is not None and not wish.model_fields_set:
+            return {}, None
+        said = "You may make a shared link, but not say for whom it is."
+        raise problems.Refused(403, "access_denied_insufficient_permissions", said)
     if wish is None:
         return {"link": None, "link_terms": None}, events.UNSHARE if old else None
     url = call.request.url
@@ -114,7 +134,7 @@ def shape(row: Row) -> dict[str, Any] | None:
     permission = "can_edit" if terms["edit"] else "can_download" if terms["download"] else "can_preview"
     direct = row["kind"] == Kind.FILE and terms["download"]
     return {
-        "url": f"{terms['origin']}/s/{row['link']}",
+        "url": url(row),
         "download_url": f"{terms['origin']}/shared/static/{row['link']}" if direct else None,
         "vanity_url": None,
         "vanity_name": None,
@@ -139,22 +159,85 @@ def resolve(read: Read, header: str, *, user: int, enterprise: int, now: int) ->
     if len(header) > MAX_HEADER:
         return None
     given = {name: values[-1] for name, values in parse_qs(header).items()}
+    found = by_url(read, given.get("shared_link", ""), user=user, enterprise=enterprise, now=now)
+    if found is not None and not found.is_own:
+        check_password(found.terms, given.get("shared_link_password"))
+    return found
+
+
+def by_url(read: Read, address: str, *, user: int, enterprise: int, now: int) -> Shared | None:
+    """What the link at an address shows to a user who knows its password, if it has one."""
     try:
-        word = urlsplit(given.get("shared_link", "")).path.rpartition("/")[2]
+        word = urlsplit(address).path.rpartition("/")[2]
     except ValueError:
         return None
-    found = read("SELECT * FROM item WHERE link = ?", word) if word else []
-    terms = _terms(found[0], now) if found else None
+    return find(read, word, user=user, enterprise=enterprise, now=now) if word else None
+
+
+def find(read: Read, word: str, *, user: int, enterprise: int, now: int) -> Shared | None:
+    """What a link shows to a user who knows its password, if it has one."""
+    rows = read(
+        "SELECT item.*, user.enterprise FROM item JOIN user ON user.id = item.owner WHERE link = ?", word
+    )
+    terms = _terms(rows[0], now) if rows else None
     if terms is None:
         return None
-    row = found[0]
-    if row["owner"] != user:
-        owner = read("SELECT enterprise FROM user WHERE id = ?", row["owner"])[0]
-        same = owner["enterprise"] == enterprise
-        if terms["access"] == "collaborators" or (terms["access"] == "company" and not same):
+    row = rows[0]
+    is_own = row["owner"] == user
+    if not is_own:
+        if terms["access"] == "company" and row["enterprise"] != enterprise:
             return None
-        check_password(terms, given.get("shared_link_password"))
-    return Shared(row["id"], f"{row['path']}{row['id']}/", terms["download"], terms["edit"])
+        # For collaborators it opens nothing that they would not see without it.
+        if terms["access"] == "collaborators" and not _collaborates(read, row, user, now):
+            return None
+    below = f"{row['path']}{row['id']}/"
+    return Shared(row["id"], below, terms["download"], terms["edit"], is_own, word, terms)
+
+
+def recent(read: Read, caller: "access.Caller") -> dict[int, Shared]:
+    """The links of others that a user came by lately and that still show something, by item."""
+    now = time.time_ns() // 1000
+    rows = read(
+        "SELECT recent_link.* FROM recent_link JOIN item ON item.id = recent_link.item"
+        " WHERE user = ? AND used_at > ? AND item.link = recent_link.link ORDER BY used_at DESC LIMIT ?",
+        *(caller.id, now - RECENT, MAX_RECENT),
+    )
+    found = {}
+    for row in rows:
+        shared = find(read, row["link"], user=caller.id, enterprise=caller.enterprise, now=now)
+        if shared is not None and not shared.is_own:
+            found[shared.item] = shared
+    return found
+
+
+async def remember(opened: Store, user: int, shared: Shared) -> None:
+    """Note that a user came by a link of somebody else."""
+    now = opened.now()
+    sql = "SELECT 1 FROM recent_link WHERE user = ? AND item = ? AND link = ? AND used_at > ?"
+    if shared.is_own or opened.read(sql, user, shared.item, shared.word, now - _NOTED):
+        return
+
+    def txn(conn: Connection) -> None:
+        conn.execute("DELETE FROM recent_link WHERE user = ? AND used_at < ?", (user, now - RECENT))
+        values = (user, shared.item, shared.word, now)
+        conn.execute("INSERT OR REPLACE INTO recent_link VALUES (?, ?, ?, ?)", values)
+
+    await opened.write(txn)
+
+
+def _collaborates(read: Read, row: Row, user: int, now: int) -> bool:
+    numbers = [*(int(part) for part in row["path"].split("/") if part), row["id"]]
+    sql = (
+        "SELECT 1 FROM collaboration WHERE user = ? AND status = 'accepted' AND coalesce(expires_at > ?, 1)"
+        " AND item IN (SELECT value FROM json_each(?)) LIMIT 1"
+    )
+    return bool(read(sql, user, now, json.dumps(numbers)))
+
+
+def url(row: Row) -> str | None:
+    """The address of an item's link, if it has one now."""
+    terms = _terms(row, time.time_ns() // 1000)
+    return None if terms is None else f"{terms['origin']}/s/{row['link']}"
 
 
 def check_password(terms: dict[str, Any], given: str | None) -> None:

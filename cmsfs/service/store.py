@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 import trio
 
 from cmsfs import errors, sqlite
-from cmsfs.service import blobs, parts
+from cmsfs.service import blobs, parts, renditions
 
 log = logging.getLogger(__name__)
 
@@ -31,7 +31,7 @@ T = TypeVar("T")
 # (`Database.rows`) or on a thread's connection (`reader`).
 Read = Callable[..., list[sqlite.Row]]
 
-VERSION = 2
+VERSION = 3
 
 
 def reader(conn: sqlite.Connection) -> Read:
@@ -47,6 +47,7 @@ class Store:
         self.db = db
         self.blobs = blob_directory
         self.parts = parts.Parts(root / "sessions")
+        self.renditions = renditions.Renditions(root / "renditions")
         self.written = trio.Event()  # set, and replaced, after each change of this process
         self._last = 0
         self._clock = threading.Lock()
@@ -81,7 +82,8 @@ async def open_store(root: Path) -> AsyncIterator[Store]:
     """
     blob_directory = blobs.Blobs(root / "blobs", root / "incoming")
     try:
-        for folder in (root, blob_directory.root, blob_directory.incoming, root / "sessions"):
+        for name in ("", "blobs", "incoming", "sessions", "renditions"):
+            folder = root / name
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         lock = os.open(root / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
@@ -91,6 +93,8 @@ async def open_store(root: Path) -> AsyncIterator[Store]:
         alone = _is_alone(lock)
         async with sqlite.open_database(root / "service.db", schema, version=VERSION) as db:
             store = Store(root, db, blob_directory)
+            if alone:
+                await db.write(renditions.forget)
             await db.query(lambda conn: _sweep(store, conn, alone=alone))
             await trio.to_thread.run_sync(fcntl.flock, lock, fcntl.LOCK_SH)
             try:
@@ -125,6 +129,6 @@ def _sweep(store: Store, conn: sqlite.Connection, *, alone: bool) -> None:
 
     removed = store.blobs.sweep_incoming(alone=alone) + store.parts.sweep(parts_of, alone=alone)
     if alone:
-        removed += store.blobs.sweep(known)
+        removed += store.blobs.sweep(known) + store.renditions.sweep(known)
     if removed:
         log.info("removed %d contents and parts that nothing names", removed)

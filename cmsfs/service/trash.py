@@ -16,9 +16,14 @@ from starlette import responses, routing
 
 from cmsfs.models import events
 from cmsfs.models import items as shapes
-from cmsfs.service import access, fields, items, problems, protection, store
+from cmsfs.service import access, fields, items, ownership, problems, protection, store
 from cmsfs.service.kinds import KIND_NAMES, Kind, Status
+from cmsfs.service.roles import Right
 
+_PURGE_AT = """
+  SELECT ? + trash_days * 86400000000 AS moment FROM user JOIN enterprise ON enterprise.id = user.enterprise
+    WHERE user.id = ?
+"""
 _HIDE = "UPDATE item SET status = 2, trash = ? WHERE path >= ? AND path < ? AND trash = 0"
 _SHOW = "UPDATE item SET status = 0, trash = 0 WHERE path >= ? AND path < ? AND trash = ?"
 
@@ -27,6 +32,7 @@ def put(conn: Connection, row: Row, *, by: int, now: int) -> None:
     """Put an active item into the trash, and with it everything below."""
     items.grow(conn, row["path"], -row["size"])
     hidden = {"status": Status.TRASHED, "trash": row["id"], "trashed_at": now, "trashed_by": by}
+    hidden["purge_at"] = conn.execute(_PURGE_AT, (now, row["owner"])).fetchone()["moment"]
     items.touch(conn, row, by=by, now=now, event=events.TRASH, **hidden)
     if row["kind"] == Kind.FOLDER:
         conn.execute(_HIDE, (row["id"], *items.below(row)))
@@ -43,8 +49,11 @@ def bring_back(conn: Connection, call: access.Call, row: Row, wish: shapes.Resto
     parent = _home(conn, call, row, wish)
     items.check_free(read, parent["id"], name)
     columns = items.place(conn, row, parent, name)
+    if parent["owner"] != row["owner"]:
+        ownership.hand_over(conn, row, parent["owner"], path=columns["path"], now=now)
     items.grow(conn, columns["path"], row["size"])
     columns |= {"status": Status.ACTIVE, "trash": 0, "trashed_at": None, "trashed_by": None}
+    columns["purge_at"] = None
     back = items.touch(conn, row, by=call.caller.id, now=now, event=events.RESTORE, **columns)
     if row["kind"] == Kind.FOLDER:
         conn.execute(_SHOW, (*items.below(back), row["id"]))
@@ -53,11 +62,14 @@ def bring_back(conn: Connection, call: access.Call, row: Row, wish: shapes.Resto
 
 def _home(conn: Connection, call: access.Call, row: Row, wish: shapes.Restore) -> Row:
     original: Row | None = conn.execute("SELECT * FROM item WHERE id = ?", (row["parent"],)).fetchone()
+    read = store.reader(conn)
     if original is not None and items.is_active(original):
+        access.require(read, call.caller, original, Right.UPLOAD)
         return original
     if wish.parent is not None:
-        found = access.find_item(store.reader(conn), call.caller, Kind.FOLDER, wish.parent.id)
+        found = access.find_item(read, call.caller, Kind.FOLDER, wish.parent.id)
         if found is not None and items.is_active(found):
+            access.require(read, call.caller, found, Right.UPLOAD)
             return found
     raise problems.Refused(
         *(403, "access_denied_insufficient_permissions"),
@@ -80,12 +92,12 @@ def purge(conn: Connection, row: Row, *, now: int) -> None:
 
 async def get(kind: Kind, call: access.Call) -> responses.Response:
     row = access.get_trashed(call.store.read, call.caller, kind, call.id)
-    return access.answer(fields.Shaper(call.store.read, call.fields).item(row))
+    return access.answer(fields.Shaper(call.store.read, call.fields, caller=call.caller).item(row))
 
 
 async def remove(kind: Kind, call: access.Call) -> responses.Response:
     def txn(conn: Connection) -> None:
-        row = access.get_trashed(store.reader(conn), call.caller, kind, call.id)
+        row = access.get_trashed(store.reader(conn), call.caller, kind, call.id, needed=Right.MANAGE)
         purge(conn, row, now=call.store.now())
 
     await call.store.write(txn)
@@ -99,7 +111,7 @@ async def restore(kind: Kind, call: access.Call) -> responses.Response:
         read = store.reader(conn)
         row = access.get_trashed(read, call.caller, kind, call.id)
         back = bring_back(conn, call, row, wish, now=call.store.now())
-        return fields.Shaper(read, call.fields).item(back)
+        return fields.Shaper(read, call.fields, caller=call.caller).item(back)
 
     return access.answer(await call.store.write(txn), 201)
 

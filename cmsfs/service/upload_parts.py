@@ -23,6 +23,7 @@ from starlette import responses, routing
 from cmsfs.models import upload_sessions as shapes
 from cmsfs.service import access, blobs, problems, store
 from cmsfs.service.kinds import Kind
+from cmsfs.service.roles import Right
 
 _RANGE = re.compile(r"bytes (\d{1,18})-(\d{1,18})/(\d{1,18})", re.ASCII)
 _DIGEST = re.compile(r"(sha|sha-512)=([A-Za-z0-9+/=_-]+)", re.IGNORECASE)
@@ -167,7 +168,7 @@ async def _find_bytes(call: access.Call, session: Row, wish: shapes.PlannedPart)
         return found[0] if same == wish.sha512.lower() else None
     if session["file"] is None:
         return None
-    row = access.get_item(call.store.read, call.caller, Kind.FILE, str(session["file"]))
+    row = access.get_item(call.store.read, call.caller, Kind.FILE, str(session["file"]), needed=Right.EDIT)
     if row["size"] < end:
         return None
     path = call.store.blobs.path(row["sha1"])

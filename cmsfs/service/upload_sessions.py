@@ -46,12 +46,13 @@ async def create_for_file(call: access.Call) -> responses.Response:
     if name is None:
         raise _missing("file_name", "missing_file_name")
     try:
-        uploads.judge_new(call.store.read, call, name, str(wish.folder_id))
+        parent = uploads.judge_new(call.store.read, call, name, str(wish.folder_id))
     except problems.Refused as refused:
         if refused.status == 404:
             refused.code = "invalid_parameter"
         raise
-    return await _create(call, size, name, folder=int(wish.folder_id), file=None)
+    owner = parent["owner"]
+    return await _create(call, size, name, folder=int(wish.folder_id), file=None, owner=owner)
 
 
 async def create_for_version(call: access.Call) -> responses.Response:
@@ -59,7 +60,7 @@ async def create_for_version(call: access.Call) -> responses.Response:
     size = _read_size(wish)
     name = _read_name(wish)
     row = uploads.judge_version(call.store.read, call, call.id, name)
-    return await _create(call, size, name, folder=None, file=row["id"])
+    return await _create(call, size, name, folder=None, file=row["id"], owner=row["owner"])
 
 
 def _read_size(wish: shapes.NewSession) -> int:
@@ -87,9 +88,9 @@ def _missing(name: str, code: str) -> problems.Refused:
 
 
 async def _create(
-    call: access.Call, size: int, name: str | None, *, folder: int | None, file: int | None
+    call: access.Call, size: int, name: str | None, *, folder: int | None, file: int | None, owner: int
 ) -> responses.Response:
-    uploads.judge_size(call.store.read, call, size)
+    uploads.judge_size(call.store.read, owner, size)
     number = secrets.token_hex(16).upper()
     await trio.to_thread.run_sync(call.store.parts.make, number)
     now = call.store.now()
@@ -237,10 +238,10 @@ def _judge(read: store.Read, call: access.Call, session: Row, wish: shapes.Commi
     """Refuse at once what would be refused when everything is joined."""
     name = wish.attributes.name or session["name"]
     if session["file"] is None:
-        uploads.judge_new(read, call, name, str(session["folder"]))
+        target = uploads.judge_new(read, call, name, str(session["folder"]))
     else:
-        uploads.judge_version(read, call, str(session["file"]), name)
-    uploads.judge_size(read, call, session["size"])
+        target = uploads.judge_version(read, call, str(session["file"]), name)
+    uploads.judge_size(read, target["owner"], session["size"])
 
 
 async def _advance(call: access.Call, session: Row, assembly: parts.Assembly) -> bool:

@@ -19,8 +19,9 @@ import multipart
 from starlette import responses, routing
 
 from cmsfs.models import base, names, uploads
-from cmsfs.service import access, blobs, fields, files, items, problems, store
+from cmsfs.service import access, blobs, fields, files, indexing, items, problems, store
 from cmsfs.service.kinds import Kind
+from cmsfs.service.roles import Right
 
 A = TypeVar("A", bound=base.Model)
 
@@ -39,8 +40,8 @@ class Content:
 
 
 async def new_file(call: access.Call) -> responses.Response:
-    def judge(wish: uploads.Attributes) -> None:
-        judge_new(call.store.read, call, wish.name, wish.parent.id)
+    def judge(wish: uploads.Attributes) -> Row:
+        return judge_new(call.store.read, call, wish.name, wish.parent.id)
 
     async with call.store.blobs.receive() as incoming:
         wish = await _receive(call, incoming, uploads.Attributes, judge)
@@ -71,7 +72,7 @@ def add_file(
     """A new file with this content, judged once more inside the transaction."""
     read = store.reader(conn)
     parent = judge_new(read, call, name, parent_id)
-    judge_size(read, call, content.size)
+    judge_size(read, parent["owner"], content.size)
     now = call.store.now()
     new = items.New(
         *(Kind.FILE, name, content.size, content.sha1),
@@ -81,13 +82,13 @@ def add_file(
     )
     row = items.insert(conn, parent, new, by=call.caller.id, now=now)
     row = files.add_version(conn, row, by=call.caller.id, now=now)
-    index_text(conn, row, content.head)
+    indexing.note(conn, row, content.head)
     return row
 
 
 async def new_version(call: access.Call) -> responses.Response:
-    def judge(wish: uploads.VersionAttributes) -> None:
-        judge_version(call.store.read, call, call.id, wish.name)
+    def judge(wish: uploads.VersionAttributes) -> Row:
+        return judge_version(call.store.read, call, call.id, wish.name)
 
     async with call.store.blobs.receive() as incoming:
         wish = await _receive(call, incoming, uploads.VersionAttributes, judge)
@@ -115,7 +116,7 @@ def add_content(
     """The file with this content as its next version, perhaps under another name, `more` columns with it."""
     read = store.reader(conn)
     row = judge_version(read, call, file_id, name)
-    judge_size(read, call, content.size)
+    judge_size(read, row["owner"], content.size)
     now = call.store.now()
     columns = items.relocation(conn, call, row, parent_id=None, name=name)
     items.grow(conn, row["path"], content.size - row["size"])
@@ -127,7 +128,7 @@ def add_content(
     }
     row = items.touch(conn, row, by=call.caller.id, now=now, event=None, **columns)
     row = files.add_version(conn, row, by=call.caller.id, now=now)
-    index_text(conn, row, content.head)
+    indexing.note(conn, row, content.head)
     return row
 
 
@@ -135,18 +136,20 @@ async def preflight_new(call: access.Call) -> responses.Response:
     wish = await call.body(uploads.Preflight)
     if wish.name is not None:
         items.check_name(wish.name)
+    payer = call.caller.id
     if wish.parent is not None:
         parent = access.get_target(call.store.read, call.caller, wish.parent.id)
         if wish.name is not None:
             items.check_free(call.store.read, parent["id"], wish.name)
-    judge_size(call.store.read, call, wish.size or 0)
+        payer = parent["owner"]
+    judge_size(call.store.read, payer, wish.size or 0)
     return _welcome(call, "files/content")
 
 
 async def preflight_version(call: access.Call) -> responses.Response:
     wish = await call.body(uploads.Preflight)
     row = judge_version(call.store.read, call, call.id, wish.name)
-    judge_size(call.store.read, call, wish.size or 0)
+    judge_size(call.store.read, row["owner"], wish.size or 0)
     return _welcome(call, f"files/{row['id']}/content")
 
 
@@ -170,24 +173,29 @@ def judge_new(read: store.Read, call: access.Call, name: str, parent_id: str) ->
 
 def judge_version(read: store.Read, call: access.Call, file_id: str, name: str | None) -> Row:
     """The file that may get a new version, and perhaps another name."""
-    row = access.get_for_change(read, call, Kind.FILE, file_id, content=name is None)
+    needed = Right.EDIT
+    found = access.get_item(read, call.caller, Kind.FILE, file_id) if name is not None else None
+    # The name that it has is no change; some clients always send it.
+    if found is not None and found["name"] != name:
+        needed |= Right.CHANGE
+    row = access.get_for_change(read, call, Kind.FILE, file_id, needed=needed)
     if name is not None:
         items.check_name(name)
         items.check_free(read, row["parent"], name, besides=row["id"])
     return row
 
 
-def judge_size(read: store.Read, call: access.Call, size: int) -> None:
-    """403 unless a file of this size may be uploaded."""
-    user = read("SELECT max_upload_size FROM user WHERE id = ?", call.caller.id)[0]
+def judge_size(read: store.Read, owner: int, size: int) -> None:
+    """403 unless a file of this size may be uploaded to what a user owns: the owner's limits count."""
+    user = read("SELECT max_upload_size FROM user WHERE id = ?", owner)[0]
     if size > user["max_upload_size"]:
         said = "The file is larger than this account may upload."
         raise problems.Refused(403, "file_size_limit_exceeded", said)
-    files.check_space(read, call.caller.id, size)
+    files.check_space(read, owner, size)
 
 
 async def _receive(
-    call: access.Call, incoming: blobs.Incoming, model: type[A], judge: Callable[[A], None]
+    call: access.Call, incoming: blobs.Incoming, model: type[A], judge: Callable[[A], Row]
 ) -> A:
     """Read the body to its end: the attributes, judged at once, and the file into `incoming`."""
     form = _Form(call, incoming, model, judge)
@@ -208,12 +216,13 @@ class _Form(Generic[A]):
     """The parts of an upload as they arrive."""
 
     def __init__(
-        self, call: access.Call, incoming: blobs.Incoming, model: type[A], judge: Callable[[A], None]
+        self, call: access.Call, incoming: blobs.Incoming, model: type[A], judge: Callable[[A], Row]
     ) -> None:
         self._call = call
         self._incoming = incoming
         self._model = model
         self._judge = judge
+        self._owner = call.caller.id
         self._part = 0
         self._head = bytearray()
         self._wish: A | None = None
@@ -229,7 +238,7 @@ class _Form(Generic[A]):
             self._take_attributes(event)
         elif self._part == 2 and event is not None:
             await self._incoming.write(bytes(event))
-            judge_size(self._call.store.read, self._call, self._incoming.size)
+            judge_size(self._call.store.read, self._owner, self._incoming.size)
 
     def _take_attributes(self, data: bytes | None) -> None:
         if data is not None:
@@ -238,7 +247,7 @@ class _Form(Generic[A]):
                 raise problems.invalid("attributes", "are too long")
             return
         self._wish = self._model.model_validate_json(bytes(self._head))
-        self._judge(self._wish)
+        self._owner = self._judge(self._wish)["owner"]
 
     def result(self) -> A:
         if self._wish is None or self._part < 2:
@@ -270,13 +279,8 @@ def _micros(when: Any) -> int | None:
     return None if when is None else fields.micros(when)
 
 
-def index_text(conn: Connection, row: Row, head: bytes) -> None:
-    """Let search find what a file begins with."""
-    conn.execute("UPDATE document SET file_content = ? WHERE id = ?", (blobs.text_of(head), row["id"]))
-
-
 def result(read: store.Read, call: access.Call, row: Row) -> dict[str, Any]:
-    return {"total_count": 1, "entries": [fields.Shaper(read, call.fields).item(row)]}
+    return {"total_count": 1, "entries": [fields.Shaper(read, call.fields, caller=call.caller).item(row)]}
 
 
 routes = [

@@ -13,8 +13,20 @@ from starlette import responses, routing
 
 from cmsfs.models import events
 from cmsfs.models import versions as shapes
-from cmsfs.service import access, fields, files, items, paging, problems, protection, store, uploads
+from cmsfs.service import (
+    access,
+    fields,
+    files,
+    indexing,
+    items,
+    paging,
+    problems,
+    protection,
+    store,
+    uploads,
+)
 from cmsfs.service.kinds import Kind
+from cmsfs.service.roles import Right
 
 
 async def get_all(call: access.Call) -> responses.Response:
@@ -78,7 +90,7 @@ async def delete(call: access.Call) -> responses.Response:
 
     def txn(conn: Connection) -> None:
         read = store.reader(conn)
-        row = access.get_for_change(read, call, Kind.FILE, call.id)
+        row = access.get_for_change(read, call, Kind.FILE, call.id, needed=Right.CHANGE)
         version = files.find_version(read, row, _version_id(call), trashed=True)
         if version["id"] == row["version"]:
             said = "The current version stays: delete the file, or promote another version first."
@@ -98,7 +110,7 @@ async def restore(call: access.Call) -> responses.Response:
 
     def txn(conn: Connection) -> dict[str, Any]:
         read = store.reader(conn)
-        row = access.get_for_change(read, call, Kind.FILE, call.id)
+        row = access.get_for_change(read, call, Kind.FILE, call.id, needed=Right.CHANGE)
         version = files.find_version(read, row, _version_id(call), trashed=True)
         _set_trashed(conn, version, None)
         return _one(read, files.find_version(read, row, _version_id(call)))
@@ -113,22 +125,22 @@ def _set_trashed(conn: Connection, version: Row, when: int | None) -> None:
 
 async def promote(call: access.Call) -> responses.Response:
     wish = await call.body(shapes.Promote)
-    row = access.get_for_change(call.store.read, call, Kind.FILE, call.id)
+    row = access.get_for_change(call.store.read, call, Kind.FILE, call.id, needed=Right.EDIT)
     old = files.find_version(call.store.read, row, wish.id)
     head = await call.store.blobs.head(old["sha1"])
 
     def txn(conn: Connection) -> dict[str, Any]:
         read = store.reader(conn)
-        row = access.get_for_change(read, call, Kind.FILE, call.id)
+        row = access.get_for_change(read, call, Kind.FILE, call.id, needed=Right.EDIT)
         old = files.find_version(read, row, wish.id)
-        uploads.judge_size(read, call, old["size"])
+        uploads.judge_size(read, row["owner"], old["size"])
         now = call.store.now()
         items.grow(conn, row["path"], old["size"] - row["size"])
         columns = {"sha1": old["sha1"], "size": old["size"], "version_number": row["version_number"] + 1}
         columns["content_modified_at"] = now
         row = items.touch(conn, row, by=call.caller.id, now=now, event=None, **columns)
         row = files.add_version(conn, row, by=call.caller.id, now=now, event=events.PROMOTE)
-        uploads.index_text(conn, row, head)
+        indexing.note(conn, row, head)
         return _one(read, files.find_version(read, row, None))
 
     return access.answer(await call.store.write(txn), 201)

@@ -14,6 +14,7 @@ from cmsfs.models import items as shapes
 from cmsfs.models import names, web_links
 from cmsfs.service import access, fields, items, store, trash
 from cmsfs.service.kinds import Kind
+from cmsfs.service.roles import Right
 
 
 async def create(call: access.Call) -> responses.Response:
@@ -27,7 +28,7 @@ async def create(call: access.Call) -> responses.Response:
         items.check_free(read, parent["id"], name)
         new = items.New(Kind.WEB_LINK, name, url=wish.url, description=wish.description or "")
         row = items.insert(conn, parent, new, by=call.caller.id, now=call.store.now())
-        return fields.Shaper(read, call.fields).item(row)
+        return fields.Shaper(read, call.fields, caller=call.caller).item(row)
 
     return access.answer(await call.store.write(txn))
 
@@ -42,14 +43,15 @@ async def get(call: access.Call) -> responses.Response:
     row = access.get_item(call.store.read, call.caller, Kind.WEB_LINK, call.id)
     if call.is_unchanged(row):
         return responses.Response(status_code=304)
-    return access.answer(fields.Shaper(call.store.read, call.fields, top=call.caller.top).item(row))
+    return access.answer(fields.Shaper(call.store.read, call.fields, caller=call.caller).item(row))
 
 
 async def update(call: access.Call) -> responses.Response:
     wish = await call.body(web_links.UpdateWebLink)
 
     def txn(conn: Connection) -> dict[str, Any]:
-        change = shapes.UpdateItem(name=wish.name, parent=wish.parent, description=wish.description)
+        given = wish.model_dump(include={"name", "parent", "description"}, exclude_none=True)
+        change = shapes.UpdateItem(**given)
         if "shared_link" in wish.model_fields_set:
             change.shared_link = wish.shared_link
         more = {} if wish.url is None else {"url": wish.url}
@@ -60,7 +62,7 @@ async def update(call: access.Call) -> responses.Response:
 
 async def delete(call: access.Call) -> responses.Response:
     def txn(conn: Connection) -> None:
-        row = access.get_for_change(store.reader(conn), call, Kind.WEB_LINK, call.id)
+        row = access.get_for_change(store.reader(conn), call, Kind.WEB_LINK, call.id, needed=Right.MOVE)
         trash.put(conn, row, by=call.caller.id, now=call.store.now())
 
     await call.store.write(txn)

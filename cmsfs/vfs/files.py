@@ -13,9 +13,10 @@ import logging
 import os
 from sqlite3 import Connection
 
-from cmsfs import errors
+from cmsfs import crashpoints, errors
 from cmsfs.cache import reading
 from cmsfs.cache.blocks import Blocks
+from cmsfs.crashpoints import Point
 from cmsfs.journal import ops
 from cmsfs.journal.drafts import Draft, Drafts
 from cmsfs.journal.durability import GroupCommit
@@ -31,6 +32,9 @@ from cmsfs.vfs.ports import Hydrator, Wakeable
 log = logging.getLogger(__name__)
 
 _WRITING = os.O_WRONLY | os.O_RDWR
+
+# What a read gives; nobody changes it, so it is not copied.
+Bytes = bytes | bytearray
 
 # Differs from every version, also from that of a file without bytes (None).
 _NO_VERSION = object()
@@ -127,7 +131,7 @@ class Files:
 
     # ---- reading ----
 
-    async def read(self, fh: int, offset: int, size: int) -> bytes:
+    async def read(self, fh: int, offset: int, size: int) -> Bytes:
         """Up to `size` bytes, fewer only at the end of the file."""
         handle = self._handles.file(fh)
         file = handle.file
@@ -138,11 +142,14 @@ class Files:
         content = file.content
         if content is None or offset >= content.size:
             return b""
+        if offset == 0 and not handle.begun:
+            handle.begun = True
+            self._hydrate.began(file.ino)
         if ahead := handle.window.advance(offset, min(size, content.size - offset), content.size):
             self._hydrate.ahead(content, *ahead)
         return await self._read_content(content, offset, size)
 
-    async def _read_content(self, content: Content, offset: int, size: int) -> bytes:
+    async def _read_content(self, content: Content, offset: int, size: int) -> Bytes:
         try:
             return await reading.read(self._blocks, self._hydrate, content, offset, size)
         except errors.CmsfsError as error:
@@ -150,7 +157,7 @@ class Files:
 
     async def _read_draft(self, draft: Draft, offset: int, size: int) -> bytes:
         base = self._drafts.base(draft)
-        parts: list[bytes] = []
+        parts: list[Bytes] = []
         for start, end, where in draft.pieces(offset, size):
             if where == "draft":
                 parts.append(draft.read_held(start, end))
@@ -258,6 +265,7 @@ class Files:
             return generation
 
         draft.recorded(await self._db.write(txn))
+        crashpoints.reached(Point.CLOSE_RECORDED)
         self._commit.note(draft)
 
     async def record_all(self) -> None:

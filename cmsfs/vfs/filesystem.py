@@ -195,7 +195,7 @@ class Filesystem:
         self.inodes.looked_up(ino)
         return opened, self._attributes(node)
 
-    async def read(self, fh: int, offset: int, size: int) -> bytes:
+    async def read(self, fh: int, offset: int, size: int) -> bytes | bytearray:
         return await self._files.read(fh, offset, size)
 
     async def write(self, fh: int, offset: int, data: bytes) -> int:

@@ -126,6 +126,7 @@ class Handle:
     file: OpenFile
     writable: bool
     window: Window = field(default_factory=Window)
+    begun: bool = False  # it was read from its beginning
 
 
 @dataclass(frozen=True, slots=True)

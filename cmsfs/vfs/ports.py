@@ -20,6 +20,9 @@ class Hydrator(Protocol):
     def ahead(self, content: Content, first: int, last: int) -> None:
         """These blocks will probably be read soon; never waits, never fails."""
 
+    def began(self, ino: Ino) -> None:
+        """A file is being read from its beginning, its neighbours may be next; never waits, never fails."""
+
 
 class Wakeable(Protocol):
     """Whoever sends the journal."""

@@ -15,9 +15,11 @@ from sqlite3 import Connection
 
 import trio
 
-from cmsfs import errors, logs
+from cmsfs import crashpoints, errors, logs
+from cmsfs.crashpoints import Point
 from cmsfs.journal import ops, queue
 from cmsfs.journal.ops import OpKind
+from cmsfs.replica.nodes import Node
 from daemon.push import failures, folders, moves, removals, uploads
 from daemon.push.kit import INTERACTIVE_SECONDS, Kit, wait_ns
 
@@ -45,6 +47,11 @@ FLURRY_SECONDS = 0.05
 TROUBLE_SECONDS = 5.0
 
 
+# Uploads of files from this size on take at most half of the workers, so that what somebody saves while a
+# backup is on its way is there in a moment.
+LARGE_BYTES = 8 * 1024 * 1024
+
+
 @dataclass(frozen=True, slots=True)
 class _Job:
     task: queue.Task
@@ -60,6 +67,7 @@ class Push:
         self._wanted = trio.Event()
         self._moved = trio.Event()
         self._running = 0
+        self._large = 0
         self._hurried = 0
         # Nothing runs, nothing can be claimed, nothing is due later: what is left waits for somebody else.
         self._stuck = False
@@ -178,7 +186,10 @@ class Push:
 
     async def _claim_first(self, page: list[ops.Op]) -> queue.Task | None:
         # What becomes busy after this is noticed when it is sealed.
-        is_busy = self._kit.drafts.is_busy
+        lane_is_full = self._large >= max(1, self._workers // 2)
+
+        def is_busy(node: Node) -> bool:
+            return self._kit.drafts.is_busy(node.ino) or (lane_is_full and _is_large(node))
 
         def txn(conn: Connection) -> queue.Task | None:
             for op in page:
@@ -186,7 +197,10 @@ class Push:
                     return task
             return None
 
-        return await self._kit.db.write(txn)
+        task = await self._kit.db.write(txn)
+        if task is not None:
+            crashpoints.reached(Point.OP_CLAIMED)
+        return task
 
     async def _break_ring(self, send: "trio.MemorySendChannel[_Job]") -> int:
         task = await self._kit.db.write(queue.step_aside)
@@ -197,6 +211,7 @@ class Push:
 
     async def _hand_over(self, send: "trio.MemorySendChannel[_Job]", job: _Job) -> None:
         self._running += 1
+        self._large += _is_large_upload(job.task)
         await send.send(job)
 
     async def _follow_health(self) -> None:
@@ -219,6 +234,7 @@ class Push:
                 with logs.context(op=job.task.op.kind, ino=job.task.op.ino):
                     await self._carry_out(job)
                 self._running -= 1
+                self._large -= _is_large_upload(job.task)
                 self._tell()
                 self.wake()
 
@@ -248,3 +264,11 @@ class Push:
             lambda conn: queue.retry(conn, op, not_before_ns=not_before, error=verdict.reason)
         )
         log.info("a change could not be sent, it is tried again in %.0f s: %s", delay / 10**9, verdict.reason)
+
+
+def _is_large(node: Node) -> bool:
+    return node.size >= LARGE_BYTES
+
+
+def _is_large_upload(task: queue.Task) -> bool:
+    return task.op.kind is OpKind.UPLOAD and _is_large(task.node)

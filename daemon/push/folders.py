@@ -6,7 +6,8 @@ one folder.
 
 from sqlite3 import Connection
 
-from cmsfs import errors
+from cmsfs import crashpoints, errors
+from cmsfs.crashpoints import Point
 from cmsfs.journal import ops, queue
 from cmsfs.models import items
 from cmsfs.replica import naming, tree
@@ -33,6 +34,7 @@ async def mkdir(kit: Kit, task: queue.Task) -> None:
         except errors.NotFound as error:
             await conflicts.missing(kit, task, error)
         else:
+            crashpoints.reached(Point.MKDIR_SENT)
             await _done(kit, task, answer, found=False)
 
 

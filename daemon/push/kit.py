@@ -9,9 +9,11 @@ Rule: such a function either ends the operation (done, given back, cancelled) or
 
 import random
 import time
+from collections import Counter
 from dataclasses import dataclass, field
 from sqlite3 import Connection
 
+from cmsfs import config
 from cmsfs.cache.blocks import Blocks
 from cmsfs.client.session import Client
 from cmsfs.journal import ops, queue
@@ -49,10 +51,11 @@ class Kit:
     health: Health
     commit: GroupCommit
     settle_seconds: float
+    profile: config.Profile
     # Bytes sent of each running upload, by the number of its operation.
     sent: dict[int, int] = field(default_factory=dict)
-    # SHA-1s that were sent as a new file without an answer: meeting them is meeting ourselves.
-    unheard: dict[Ino, set[str]] = field(default_factory=dict)
+    # How many uploads of a file in a row were cancelled because it had newer bytes.
+    superseded: Counter[Ino] = field(default_factory=Counter)
 
     @property
     def is_interactive(self) -> bool:

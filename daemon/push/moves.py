@@ -8,7 +8,8 @@ import logging
 import secrets
 from sqlite3 import Connection
 
-from cmsfs import errors
+from cmsfs import crashpoints, errors
+from cmsfs.crashpoints import Point
 from cmsfs.journal import ops, queue
 from cmsfs.models import items
 from cmsfs.replica import cursor, naming, remote, tree
@@ -42,6 +43,7 @@ async def move(kit: Kit, task: queue.Task) -> None:
     except errors.NotFound as error:
         await conflicts.missing(kit, task, error)
     else:
+        crashpoints.reached(Point.MOVE_SENT)
         await _done(kit, task, answer)
 
 

@@ -7,12 +7,14 @@ does a folder in which something is that nobody here has seen.
 import logging
 from sqlite3 import Connection
 
-from cmsfs import errors
-from cmsfs.journal import queue
+from cmsfs import crashpoints, errors
+from cmsfs.crashpoints import Point
+from cmsfs.journal import queue, unheard
 from cmsfs.models import items
 from cmsfs.replica import cursor, remote, tree
 from cmsfs.replica.changes import Change
 from cmsfs.replica.nodes import Kind, Node, remote_from_item
+from daemon.push import recall
 from daemon.push.kit import Kit, again
 
 log = logging.getLogger(__name__)
@@ -27,7 +29,9 @@ async def trash(kit: Kit, task: queue.Task) -> None:
     """Carry out a TRASH."""
     node, etag = task.node, task.node.etag
     if node.remote_id is None:
-        await kit.db.write(lambda conn: queue.finish(conn, task.op))
+        # What the service has of it, if anything, comes out now; the next look at the operation acts on it.
+        await recall.for_removal(kit, node.ino)
+        await kit.db.write(lambda conn: queue.give_back(conn, task.op, not_before_ns=0))
         return
     for _ in range(ATTEMPTS):
         try:
@@ -36,7 +40,7 @@ async def trash(kit: Kit, task: queue.Task) -> None:
             pass  # somebody else was quicker
         except errors.PreconditionFailed:
             theirs = await _look(kit, node)
-            if theirs is not None and isinstance(theirs, items.File) and theirs.sha1 != node.base_sha1:
+            if isinstance(theirs, items.File) and not _is_known(kit, node, theirs):
                 await _return(kit, task, theirs)
                 return
             etag = theirs.etag if theirs is not None else None
@@ -48,9 +52,15 @@ async def trash(kit: Kit, task: queue.Task) -> None:
             if theirs is not None:
                 await _return(kit, task, theirs)
                 return
+        crashpoints.reached(Point.TRASH_SENT)
         await _done(kit, task)
         return
     await kit.db.write(lambda conn: again(conn, task.op, "The item is being changed at the service."))
+
+
+def _is_known(kit: Kit, node: Node, theirs: items.File) -> bool:
+    """Whether the file has the bytes that were deleted here, or that we had sent before without hearing."""
+    return theirs.sha1 == node.base_sha1 or unheard.is_version(kit.db, theirs.id, theirs.sha1)
 
 
 async def _delete(kit: Kit, node: Node, etag: str | None) -> None:
@@ -76,6 +86,7 @@ async def _done(kit: Kit, task: queue.Task) -> None:
     def txn(conn: Connection) -> None:
         if tree.get(conn, task.node.ino).remote_id == task.node.remote_id:
             remote.entomb(conn, task.node.ino)
+        unheard.heard(conn, task.node.ino, task.node.remote_id)
         queue.finish(conn, task.op)
 
     await kit.db.write(txn)

@@ -12,15 +12,16 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from sqlite3 import Connection
 
-from cmsfs import errors
+from cmsfs import crashpoints, errors
 from cmsfs.cache.blocks import BLOCK
-from cmsfs.client import multipart
-from cmsfs.journal import ops, queue, sealing
+from cmsfs.client import multipart, retry
+from cmsfs.crashpoints import Point
+from cmsfs.journal import ops, queue, sealing, unheard
 from cmsfs.models import base, items, uploads
 from cmsfs.replica import cursor, naming, remote, tree
 from cmsfs.replica.changes import Change
 from cmsfs.replica.nodes import Content, Node, Remote, remote_from_item
-from daemon.push import answers, conflicts
+from daemon.push import answers, conflicts, parts, recall
 from daemon.push.kit import Kit, again
 
 log = logging.getLogger(__name__)
@@ -28,7 +29,15 @@ log = logging.getLogger(__name__)
 # How often a version that turns out to differ in name or place only is taken as the one to replace.
 REBASES = 3
 
+# An upload is given up when the file has newer bytes, unless only this much, or a tenth of it, is to go.
+NEARLY_DONE_BYTES = 1024 * 1024
+MAX_SUPERSEDED = 3
+
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class Superseded(errors.CmsfsError):
+    """The bytes that are being sent are no longer those of the file."""
 
 
 def moment(mtime_ns: int) -> datetime:
@@ -43,6 +52,7 @@ async def upload(kit: Kit, task: queue.Task) -> None:
     """Carry out an UPLOAD."""
     if task.node.draft is not None and not await _seal(kit, task, task.node.draft):
         return
+    await recall.for_upload(kit, task)
     node = tree.find(kit.db, task.op.ino)
     if node is None or node.parent is None or node.draft is not None or node.sha1 is None:
         # Deleted or written again since: what was asked for meanwhile is another run of this operation.
@@ -58,6 +68,11 @@ async def upload(kit: Kit, task: queue.Task) -> None:
             await _send_new(kit, task, node, path)
         else:
             await _send_version(kit, task, node, path)
+    except Superseded:
+        kit.superseded[node.ino] += 1
+        await parts.give_up(kit, node.ino)
+        await kit.db.write(lambda conn: queue.give_back(conn, task.op, not_before_ns=0))
+        log.info("an upload is given up, since the file has newer bytes")
     finally:
         kit.sent.pop(task.op.seq, None)
         kit.blocks.close(node.sha1)
@@ -117,38 +132,88 @@ async def _send_new(kit: Kit, task: queue.Task, node: Node, path: Path) -> None:
     assert task.parent.remote_id is not None
     assert node.sha1 is not None
     name = naming.remote_name(node)
-    attributes = uploads.Attributes(
-        name=name,
-        parent=base.Reference(id=task.parent.remote_id),
-        content_modified_at=moment(node.mtime_ns),
-    )
     # What the parent was at the claim, and the name now: both may change on the way, and a move follows.
     with kit.incoming.making(task.parent.remote_id, name):
         try:
-            with kit.health.request("upload"):
-                answer = await kit.client.uploads.new_file(
-                    attributes, _source(path, node), sha1=node.sha1, progress=_progress(kit, task)
-                )
+            answer = await _send(
+                kit, task, node, path, parts.Target(folder_id=task.parent.remote_id, name=name)
+            )
         except errors.Conflict as error:
             await _name_in_use(kit, task, node, error)
         except errors.NotFound as error:
             await conflicts.missing(kit, task, error)
-        except (errors.Offline, errors.RemoteTimeout, errors.ServerError):
-            kit.unheard.setdefault(node.ino, set()).add(node.sha1)
-            raise
         else:
             await _done(kit, task, node, answer)
 
 
-def _source(path: Path, node: Node) -> multipart.Source:
-    return multipart.FileSource(path) if node.size else multipart.BytesSource(b"")
+async def _send(kit: Kit, task: queue.Task, node: Node, path: Path, target: parts.Target) -> items.File:
+    """Send the bytes to where they go; the file as the service then has it.
+
+    From before the first byte it is known here that they may have arrived, whatever happens.
+    """
+    assert node.sha1 is not None
+    if target.file_id is not None:
+        sent = unheard.Sent(node.ino, node.sha1, remote_id=target.file_id)
+    else:
+        sent = unheard.Sent(node.ino, node.sha1, folder=target.folder_id, name=target.name)
+    await kit.db.write(lambda conn: unheard.note(conn, sent))
+    try:
+        return await _transfer(kit, task, node, path, target)
+    except (errors.ApiError, errors.Offline, Superseded) as error:
+        if _has_no_effect(error):
+            await kit.db.write(lambda conn: unheard.not_sent(conn, sent))
+        raise
 
 
-def _progress(kit: Kit, task: queue.Task) -> multipart.Progress:
+def _has_no_effect(error: errors.CmsfsError) -> bool:
+    """Whether an upload that ended so has certainly not happened."""
+    if isinstance(error, errors.Offline):
+        return retry.never_connected(error)
+    return not isinstance(error, errors.ServerError)
+
+
+async def _transfer(kit: Kit, task: queue.Task, node: Node, path: Path, target: parts.Target) -> items.File:
+    """Send the bytes, in one piece or in parts."""
+    assert node.sha1 is not None
+    time, progress = moment(node.mtime_ns), _progress(kit, task, node)
+    if 0 < kit.profile.parts_from_bytes <= node.size:
+        source = multipart.FileSource(path)
+        return await parts.send(
+            *(kit, node.ino, target, source), sha1=node.sha1, content_modified_at=time, progress=progress
+        )
+    whole = multipart.FileSource(path) if node.size else multipart.BytesSource(b"")
+    with kit.health.request("upload"):
+        if target.file_id is not None:
+            return await kit.client.uploads.new_version(
+                *(target.file_id, whole),
+                sha1=node.sha1,
+                etag=target.etag,
+                content_modified_at=time,
+                progress=progress,
+            )
+        attributes = uploads.Attributes(
+            name=target.name, parent=base.Reference(id=target.folder_id), content_modified_at=time
+        )
+        return await kit.client.uploads.new_file(attributes, whole, sha1=node.sha1, progress=progress)
+
+
+def _progress(kit: Kit, task: queue.Task, node: Node) -> multipart.Progress:
+    nearly_done = node.size - max(NEARLY_DONE_BYTES, node.size // 10)
+
     def note(sent: int) -> None:
         kit.sent[task.op.seq] = sent
+        if sent < nearly_done and _is_superseded(kit, node):
+            raise Superseded
 
     return note
+
+
+def _is_superseded(kit: Kit, node: Node) -> bool:
+    # A file that is written more often than it can be sent must get through some time.
+    if kit.superseded[node.ino] >= MAX_SUPERSEDED:
+        return False
+    now = tree.find(kit.db, node.ino)
+    return now is None or now.parent is None or now.draft is not None or now.sha1 != node.sha1
 
 
 async def _name_in_use(kit: Kit, task: queue.Task, node: Node, error: errors.Conflict) -> None:
@@ -165,7 +230,8 @@ async def _name_in_use(kit: Kit, task: queue.Task, node: Node, error: errors.Con
 
 
 def _is_ours(kit: Kit, node: Node, theirs: items.File) -> bool:
-    return theirs.sha1 == node.sha1 or theirs.sha1 in kit.unheard.get(node.ino, ())
+    sent = {one.sha1 for one in unheard.new_files(kit.db, node.ino)}
+    return theirs.sha1 == node.sha1 or theirs.sha1 in sent
 
 
 async def _send_version(kit: Kit, task: queue.Task, node: Node, path: Path) -> None:
@@ -175,15 +241,7 @@ async def _send_version(kit: Kit, task: queue.Task, node: Node, path: Path) -> N
     etag = node.etag
     for _ in range(REBASES):
         try:
-            with kit.health.request("upload"):
-                answer = await kit.client.uploads.new_version(
-                    node.remote_id,
-                    _source(path, node),
-                    sha1=node.sha1,
-                    etag=etag,
-                    content_modified_at=moment(node.mtime_ns),
-                    progress=_progress(kit, task),
-                )
+            answer = await _send(kit, task, node, path, parts.Target(file_id=node.remote_id, etag=etag))
         except errors.NotFound as error:
             await conflicts.missing(kit, task, error)
             return
@@ -194,10 +252,11 @@ async def _send_version(kit: Kit, task: queue.Task, node: Node, path: Path) -> N
             if theirs.sha1 == node.sha1:
                 await _done(kit, task, node, theirs, found=True)
                 return
-            if theirs.sha1 != node.base_sha1:
+            if theirs.sha1 != node.base_sha1 and not unheard.is_version(kit.db, theirs.id, theirs.sha1):
                 await conflicts.keep_both(kit, task, theirs, anew=True)
                 return
-            # Renamed, moved or described there; the bytes are those that ours started from.
+            # Renamed, moved or described there; the bytes are those that ours started from, or ours of
+            # a moment ago.
             etag = theirs.etag
         else:
             await _done(kit, task, node, answer)
@@ -217,10 +276,13 @@ async def _theirs(kit: Kit, task: queue.Task, node: Node) -> items.File | None:
 
 async def _done(kit: Kit, task: queue.Task, node: Node, answer: items.File, *, found: bool = False) -> None:
     """The service has these bytes of the node: it took them now, or they were `found` there."""
-    kit.unheard.pop(node.ino, None)
+    crashpoints.reached(Point.UPLOAD_SENT)
+    kit.superseded.pop(node.ino, None)
     theirs = remote_from_item(answer)
 
     def txn(conn: Connection) -> tuple[list[Change], bool]:
+        parts.forget(conn, node.ino)
+        unheard.heard(conn, node.ino, theirs.id)
         answers.take_in(conn, node.ino, theirs)
         done = queue.finish(conn, task.op)
         now = tree.get(conn, node.ino)
@@ -230,11 +292,15 @@ async def _done(kit: Kit, task: queue.Task, node: Node, answer: items.File, *, f
                 ops.record(conn, now.ino, ops.OpKind.UPLOAD, due_ns=ops.now_ns())
             elif not _has_time(now, node, theirs, found=found):
                 ops.record_touch(conn, now.ino, due_ns=ops.now_ns())
+            if node.remote_id is None and now.remote_id == theirs.id and not found:
+                # Parts make a file under the name that it had when the first one went.
+                ops.record_move(conn, now.ino, due_ns=ops.now_ns())
         # It may have been moved there while it was written here: then it is moved here, too.
         changes = remote.apply(conn, [theirs], generation=cursor.generation(conn))
         return changes, theirs.sha1 is not None and sealing.release_content(conn, theirs.sha1)
 
     changes, released = await kit.db.write(txn)
+    crashpoints.reached(Point.UPLOAD_ADOPTED)
     kit.incoming.publish(changes)
     await _settle(kit, theirs.sha1, released)
 

@@ -45,7 +45,7 @@ class Cache(blocks.Blocks):
     async def put(self, sample: Sample, *indices: int) -> None:
         """Write some blocks, or all of them."""
         for index in indices or range(sample.blocks):
-            await self.write_block(sample.sha1, sample.size, index, sample.block(index))
+            await self.write_blocks(sample.sha1, sample.size, index, sample.block(index))
 
     async def get(self, sample: Sample, offset: int = 0, length: int | None = None) -> bytes:
         count = sample.size if length is None else length
@@ -56,6 +56,11 @@ class Cache(blocks.Blocks):
         path.write_bytes(sample.data)
         await self.adopt_dirty(sample.sha1, sample.size, path)
         await db.write(lambda conn: self.record_dirty(conn, sample.sha1, sample.size), durable=True)
+
+    async def make_room(self, nbytes: int) -> None:
+        """Evict as for a download that does not come."""
+        async with self.reserved(nbytes):
+            pass
 
     def absent(self, sample: Sample) -> list[tuple[int, int]]:
         return self.missing(sample.sha1, sample.size, 0, sample.blocks)

@@ -102,7 +102,7 @@ async def test_what_was_dropped_before_does_not_take_the_row_of_a_local_content(
 ) -> None:
     content = sample(100)
     with pytest.raises(errors.IntegrityError):
-        await cache.write_block(content.sha1, content.size, 0, bytes(100))
+        await cache.write_blocks(content.sha1, content.size, 0, bytes(100))
     await cache.adopt(db, content, tmp_path / "draft")
     await db.write(lambda conn: cache.mark_clean(conn, content.sha1))
     await cache.flush()

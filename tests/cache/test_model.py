@@ -111,7 +111,7 @@ class World:
             return
         wrong = bytes(byte ^ 1 for byte in sample.block(last)[:1]) + sample.block(last)[1:]
         try:
-            await self.cache.write_block(sample.sha1, sample.size, last, wrong)
+            await self.cache.write_blocks(sample.sha1, sample.size, last, wrong)
         except errors.IntegrityError:
             assert self.cache.absent(sample) == [(0, sample.blocks - 1)]
         else:

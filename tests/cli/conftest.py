@@ -119,25 +119,38 @@ def cmsfs() -> Callable[..., subprocess.CompletedProcess[str]]:
 
 
 @pytest.fixture
-def server(tmp_path: Path) -> Iterator[Server]:
-    """The embedded service on a free port of this machine."""
-    data = tmp_path / "service"
-    process = subprocess.Popen(
-        [sys.executable, "-m", "cmsfs", "serve", "--data", data, "--port", "0", "--json"],
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stdout
-    document = ""
-    while not document.endswith("}\n"):
-        line = process.stdout.readline()
-        assert line, "the server did not start"
-        document += line
-    server = Server(json.loads(document)["url"], data, process)
-    yield server
-    if process.poll() is None:
-        server.stop()
-    process.stdout.close()
+def serving(tmp_path: Path) -> Iterator[Callable[..., Server]]:
+    """`serving(*options)`: the embedded service on a free port of this machine."""
+    servers: list[Server] = []
+
+    def start(*options: str | Path) -> Server:
+        data = tmp_path / f"service{len(servers) or ''}"
+        process = subprocess.Popen(
+            [sys.executable, "-m", "cmsfs", "serve", "--data", data, "--port", "0", "--json", *options],
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert process.stdout
+        document = ""
+        while not document.endswith("}\n"):
+            line = process.stdout.readline()
+            assert line, "the server did not start"
+            document += line
+        servers.append(Server(json.loads(document)["url"], data, process))
+        return servers[-1]
+
+    yield start
+    for server in servers:
+        if server.process.poll() is None:
+            server.stop()
+        assert server.process.stdout
+        server.process.stdout.close()
+
+
+@pytest.fixture
+def server(serving: Callable[..., Server]) -> Server:
+    """The embedded service, with its sample."""
+    return serving()
 
 
 @pytest.fixture

@@ -1,11 +1,14 @@
 """`cmsfs serve`."""
 
 import json
+import signal
 import socket
 import stat
 import urllib.error
 import urllib.parse
 import urllib.request
+
+import pytest
 
 
 def _token(server, **changed: str) -> dict[str, object]:
@@ -78,3 +81,75 @@ def test_data_that_cannot_be_kept_is_told(tmp_path, cmsfs):
     assert done.returncode == 1
     assert done.stderr.startswith(f"cmsfs: {file}/data cannot hold the service's data")
     assert done.stderr.count("\n") == 1
+
+
+def test_an_enterprise_of_ones_own(tmp_path, cmsfs, serving):
+    file = tmp_path / "enterprise.toml"
+    file.write_text(
+        '[enterprise]\nname = "Own"\n[[users]]\nlogin = "a@example.com"\nname = "A"\nrole = "admin"\n'
+        '[[apps]]\nclient_id = "own"\nclient_secret = { file = "secret" }\nname = "Own"\n'
+        'service_user = "a@example.com"\n'
+    )
+    (tmp_path / "secret").write_text("of my own\n")
+    server = serving("--enterprise-file", file)
+    form = {
+        "grant_type": "client_credentials",
+        "client_id": "own",
+        "client_secret": "of my own",
+        "box_subject_type": "enterprise",
+        "box_subject_id": "1",
+    }
+    body = urllib.parse.urlencode(form).encode()
+    with urllib.request.urlopen(f"{server.url}/oauth2/token", body, timeout=20) as answer:
+        assert json.loads(answer.read())["access_token"]
+    assert not (server.data / "credentials.json").exists()
+    assert server.stop() == 0
+
+
+def test_a_mistake_in_an_enterprise_file_is_told(tmp_path, cmsfs):
+    file = tmp_path / "enterprise.toml"
+    file.write_text('[enterprise]\nnmae = "Own"\n')
+    done = cmsfs("serve", "--data", tmp_path / "data", "--enterprise-file", file)
+    assert done.returncode == 2
+    assert done.stderr == f"cmsfs: {file}: enterprise.nmae is not known; did you mean name?\n"
+
+
+@pytest.mark.parametrize("url", ["files.example.com", "https://u:p@x/base"])
+def test_a_public_url_is_an_origin(tmp_path, cmsfs, url):
+    done = cmsfs("serve", "--data", tmp_path / "data", "--public-url", url)
+    assert done.returncode == 2
+    assert done.stderr.startswith("cmsfs: --public-url is a scheme and a host")
+    assert done.stderr.count("\n") == 1
+
+
+def test_limits_are_off_unless_asked_for(serving):
+    for options, expected in (((), {200}), (("--rate-limits",), {200, 429})):
+        server = serving(*options)
+        headers = {"authorization": f"Bearer {_token(server)['access_token']}"}
+        statuses = set()
+        for _ in range(8):
+            request = urllib.request.Request(f"{server.url}/2.0/search?query=x", headers=headers)
+            try:
+                statuses.add(urllib.request.urlopen(request, timeout=20).status)
+            except urllib.error.HTTPError as error:
+                statuses.add(error.code)
+                assert int(error.headers["Retry-After"]) >= 1
+        assert statuses == expected
+        server.stop()
+
+
+def test_a_second_signal_ends_it_at_once(server):
+    # An upload that never ends.
+    with socket.create_connection(("127.0.0.1", int(server.url.rpartition(":")[2]))) as stream:
+        stream.sendall(
+            b"POST /oauth2/token HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 9\r\n\r\n"
+        )
+        assert b"100" in stream.recv(100)
+        server.process.send_signal(signal.SIGINT)
+        # The listener goes when the first signal has been heard.
+        with pytest.raises(OSError):
+            while True:
+                socket.create_connection(("127.0.0.1", int(server.url.rpartition(":")[2]))).close()
+        assert server.process.poll() is None
+        server.process.send_signal(signal.SIGINT)
+        assert server.process.wait(timeout=5) == 128 + signal.SIGINT

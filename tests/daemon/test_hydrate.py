@@ -11,6 +11,7 @@ from trio.testing import wait_all_tasks_blocked
 from cmsfs import config
 from cmsfs.cache.blocks import BLOCK
 from cmsfs.replica.nodes import Content
+from daemon import hydrate
 
 
 @pytest.fixture
@@ -65,32 +66,42 @@ async def test_a_reader_that_gives_up_takes_nothing_from_the_others(
 
 async def test_a_service_that_says_nothing_is_a_timeout(drive: Any, other: Any, network: Any) -> None:
     content = await content_of(drive, other, b"x" * 100)
-    _, go = network.gate("GET", "/content")
+    gates = [network.gate("GET", "/content") for _ in range(3)]
     with pytest.raises(TimeoutError) as caught:
         await drive.agents.hydrate.blocks(content, 0, 0)
     assert caught.value.errno == errno.ETIMEDOUT
-    go.set()
+    for _, go in gates:
+        go.set()
+
+
+async def test_a_connection_that_falls_silent_is_replaced_within_the_deadline(
+    drive: Any, other: Any, network: Any
+) -> None:
+    content = await content_of(drive, other, b"x" * 100)
+    network.gate("GET", "/content")
+    await drive.agents.hydrate.blocks(content, 0, 0)
+    assert network.count("GET", "/content") == 2
 
 
 async def test_read_ahead_never_waits_and_is_taken_over_by_a_reader(
     drive: Any, other: Any, network: Any
 ) -> None:
-    contents = [await content_of(drive, other, os.urandom(100), f"f{number}") for number in range(6)]
-    gates = [network.gate("GET", "/content") for _ in range(4)]
-    for content in contents[:4]:
+    contents = [await content_of(drive, other, os.urandom(100), f"f{number}") for number in range(8)]
+    gates = [network.gate("GET", "/content") for _ in range(hydrate.BACKGROUND)]
+    for content in contents[:6]:
         drive.agents.hydrate.ahead(content, 0, 0)
     for arrived, _ in gates:
         await arrived.wait()
-    # All four places of read-ahead are taken; these two are queueing.
-    for content in contents[4:]:
+    # All places of read-ahead are taken; these two are queueing.
+    for content in contents[6:]:
         drive.agents.hydrate.ahead(content, 0, 0)
-    await drive.agents.hydrate.blocks(contents[5], 0, 0)
-    assert network.count("GET", "/content") == 5
+    await drive.agents.hydrate.blocks(contents[7], 0, 0)
+    assert network.count("GET", "/content") == 7
     for _, go in gates:
         go.set()
     for content in contents:
         await drive.agents.hydrate.blocks(content, 0, 0)
-    assert network.count("GET", "/content") == 6
+    assert network.count("GET", "/content") == 8
 
 
 async def test_offline_is_told_at_once(drive: Any, other: Any, network: Any) -> None:

@@ -51,6 +51,7 @@ class MemoryDrive:
         self.waiting: dict[str, trio.Event] = {}  # "op" or "op name" -> until when it waits
         self.entered: dict[str, trio.Event] = collections.defaultdict(trio.Event)
         self.timeout = 300.0
+        self.is_all_known = False  # to the notifier: then the kernel itself is asked
         self._last_ino, self._last_fh = 10, 0
 
     # As seen from elsewhere
@@ -70,6 +71,9 @@ class MemoryDrive:
 
     def opens(self, ino: Ino) -> int:
         return sum(handle.ino == ino for handle in list(self.handles.values()))
+
+    def is_known(self, ino: Ino) -> bool:
+        return self.is_all_known or ino == ROOT or self.lookups[ino] > 0
 
     def _walk(self, path: str) -> Thing:
         thing = self.things[ROOT]

@@ -90,6 +90,7 @@ async def test_a_folder_that_is_gone_with_things_in_it_is_no_complaint(fs, top, 
 
 
 async def test_what_the_kernel_never_heard_of_is_no_complaint(fs, top, told):
+    fs.is_all_known = True
     await told(
         Change(What.CONTENT, 4711),
         Change(What.ATTRIBUTES, 4712),
@@ -161,7 +162,22 @@ async def test_without_a_mount_news_is_dropped(fs, told):
     await told(Change(What.CONTENT, 1), Change(What.ENTRY, 5, 1, "x"))
 
 
+async def test_of_what_the_kernel_cannot_know_it_is_told_nothing(fs, hub):
+    ino = fs.put("known").ino
+    fs.lookups[ino] = 1
+    tells = notifier.Notifier(hub, fs)
+    hub.publish(
+        [
+            *(Change(What.CONTENT, 4711), Change(What.ATTRIBUTES, 4712)),
+            *(Change(What.ENTRY, 4713, 4714, "x"), Change(What.GONE, 4713, 4714, "x")),
+            *(Change(What.ENTRY, 4713, ino, "x"), Change(What.CONTENT, ino)),
+        ]
+    )
+    assert list(tells._waiting.values()) == [Change(What.ENTRY, 4713, ino, "x"), Change(What.CONTENT, ino)]
+
+
 async def test_changes_that_wait_collapse(fs, hub):
+    fs.is_all_known = True
     tells = notifier.Notifier(hub, fs)
     for _ in range(1000):
         hub.publish([Change(What.CONTENT, 5), Change(What.ATTRIBUTES, 5), Change(What.ENTRY, 6, 1, "x")])
@@ -176,6 +192,7 @@ async def test_a_refusal_of_the_kernel_is_told_once(fs, hub, caplog, expect_log,
         raise OSError(errno.EPERM, "refused")
 
     monkeypatch.setattr(kernel.session, "invalidate_inode", refuse)
+    fs.is_all_known = True
     tells = notifier.Notifier(hub, fs)
     nursery.start_soon(tells.run)
     hub.publish([Change(What.CONTENT, ino) for ino in range(3)])

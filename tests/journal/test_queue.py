@@ -152,7 +152,7 @@ async def test_folders_exchanged_in_depth_do_not_close_a_ring(journal: Journal) 
 
 async def test_a_file_open_for_writing_waits(journal: Journal) -> None:
     ino = await journal.new("f")
-    assert await journal.claim(lambda busy: busy == ino) is None
+    assert await journal.claim(lambda node: node.ino == ino) is None
     assert await journal.claim() is not None
 
 

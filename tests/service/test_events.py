@@ -158,7 +158,7 @@ async def test_the_stream_of_changes_has_only_what_changes_the_tree(api):
 
 
 REFUSED = [
-    {"stream_type": "admin_logs"},
+    {"stream_type": "everything"},
     {"stream_position": "yesterday"},
     {"stream_position": "-1"},
     {"stream_position": "9" * 30},

@@ -35,14 +35,20 @@ PATHS = [
     *("/2.0/metadata_templates/enterprise/{id}/schema", "/2.0/files/{id}/metadata/enterprise/{id}"),
     *("/2.0/folders/{id}/metadata", "/2.0/collaboration_whitelist_exempt_targets"),
     "/2.0/collaboration_whitelist_exempt_targets/{id}",
+    *("/2.0/internal_files/{id}/versions/{id}/representations/{id}", "/2.0/files/{id}/thumbnail.png"),
+    "/2.0/internal_files/{id}/versions/{id}/representations/extracted_text/content/{id}",
+    *("/2.0/files/{id}/watermark", "/2.0/folders/{id}/watermark", "/2.0/files/{id}/comments"),
+    *("/2.0/comments", "/2.0/comments/{id}", "/expiring_embed/{id}", "/expiring_embed/{id}/content"),
     *("/2.0/web_links", "/2.0/web_links/{id}", "/2.0/web_links/{id}/trash", "/2.0/users/{id}", "/{id}", "//"),
 ]
 PARAMS = [
     *("query", "type", "limit", "offset", "marker", "usemarker", "sort", "direction", "fields", "recursive"),
     *("created_at_range", "size_range", "ancestor_folder_ids", "owner_user_ids", "mdfilters", "version"),
     *("filter_term", "user_type", "external_app_user_id", "policy_name", "policy_id", "force"),
+    *("min_height", "max_width", "set_content_disposition_type", "set_content_disposition_filename", "token"),
     *("trash_content", "content_types", "file_extensions", "scope", "deleted_at_range"),
 ]
+SHAPES = ["representations", "expiring_embed_link,watermark_info,comment_count", "classification,tags,lock"]
 rubbish = st.one_of(
     st.text(max_size=20),
     st.sampled_from(
@@ -57,6 +63,7 @@ values = st.recursive(
 FIELDS = [
     *("name", "parent", "id", "description", "tags", "content_modified_at", "url", "size", "version"),
     *("login", "space_amount", "policy_name", "filter_started_at", "filter_ended_at", "retention_length"),
+    *("message", "tagged_message", "item", "watermark", "imprint", "sync_state"),
     *("policy_id", "assign_to", "scope", "displayName", "fields", "user", "op", "path", "enterprise"),
 ]
 bodies = st.one_of(
@@ -67,11 +74,15 @@ bodies = st.one_of(
 )
 headers = st.dictionaries(
     st.sampled_from(
-        ["range", "if-match", "if-none-match", "content-type", "content-md5", "as-user", "box-version"]
+        [
+            *("range", "if-match", "if-none-match", "content-type", "content-md5", "as-user", "box-version"),
+            "x-rep-hints",
+        ]
     ),
     st.sampled_from(
         ["bytes=0-5", "bytes=-", "0", "*", "multipart/form-data; boundary=x", "application/json", "2024.0"]
     )
+    | st.sampled_from(["[jpg?dimensions=32x32]", "[[,][?=&][jpg,png?dimensions]"])
     | st.text(st.characters(min_codepoint=32, max_codepoint=255), max_size=10),
     max_size=3,
 )
@@ -119,7 +130,7 @@ async def test_nothing_that_is_sent_makes_a_5xx(api, service: store.Store, round
             st.sampled_from(METHODS),
             st.sampled_from(PATHS),
             st.sampled_from([*IDS, folder["id"], trashed["id"]]),
-            st.dictionaries(st.sampled_from(PARAMS), rubbish, max_size=4),
+            st.dictionaries(st.sampled_from(PARAMS), rubbish | st.sampled_from(SHAPES), max_size=4),
             headers,
             bodies,
         )

@@ -45,7 +45,7 @@ async def test_what_others_may_not_do(api, uwe, file):
     url = f"/files/{file['id']}"
     for method, path, body in [
         ("PUT", "", {"name": "b"}),
-        ("PUT", "", {"lock": None}),
+        ("PUT", "", {"lock": None, "name": "c"}),
         ("DELETE", "", None),
         ("OPTIONS", "/content", {"size": 1}),
         ("POST", "/versions/current", {"id": file["file_version"]["id"]}),
@@ -59,6 +59,12 @@ async def test_what_others_may_not_do(api, uwe, file):
     # Reading and copying take nothing from anybody.
     assert await api.bytes(file["id"]) == b"y"
     await api.ask("POST", f"{url}/copy", json={"parent": {"id": "0"}, "name": "copy"}, expect=201)
+
+
+async def test_the_owner_takes_a_lock_away(api, uwe, file):
+    await lock(api, file)
+    await take_over(api, uwe, file)
+    assert (await api.ask("PUT", f"/files/{file['id']}?fields=lock", json={"lock": None}))["lock"] is None
 
 
 async def test_a_lock_may_prevent_downloads(api, uwe, file):

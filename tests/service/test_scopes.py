@@ -9,6 +9,7 @@ FOR_INFO = READ | {
     *("item_read", "item_download", "item_preview", "base_explorer", "base_picker", "base_preview"),
     "base_sidebar",
 }
+PREVIEW = {"item_download", "item_preview", "base_preview"}
 UPLOAD = {"root_readwrite", "item_upload", "base_upload"}
 
 # Every operation with the scopes that suffice for it, each of them alone.
@@ -23,6 +24,10 @@ OPERATIONS = [
     ("GET", "/web_links/LINK", FOR_INFO),
     ("GET", "/search?query=a", READ | {"base_explorer", "base_picker"}),
     ("GET", "/files/FILE/content", READ | {"item_download"}),
+    ("GET", "/files/FILE/thumbnail.png?min_width=1", READ | PREVIEW),
+    ("GET", "/internal_files/FILE/versions/1/representations/extracted_text", READ | PREVIEW),
+    ("GET", "/internal_files/FILE/versions/1/representations/extracted_text/content/", READ | PREVIEW),
+    ("GET", "/internal_files/FILE/versions/1/representations/extracted_text/content/1.txt", READ | PREVIEW),
     ("POST", "/files/content", UPLOAD),
     ("OPTIONS", "/files/content", UPLOAD),
     ("OPTIONS", "/files/content/", UPLOAD),

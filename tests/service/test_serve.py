@@ -8,9 +8,10 @@ import subprocess
 import httpx
 import pytest
 import trio
+import trio.testing
 
 from cmsfs import errors
-from cmsfs.service import serve
+from cmsfs.service import app, serve
 
 
 @pytest.fixture
@@ -82,6 +83,95 @@ async def test_it_stops_when_it_is_cancelled(service):
             nursery.cancel_scope.cancel()
     with pytest.raises(OSError):
         await trio.open_tcp_stream("127.0.0.1", int(url.rpartition(":")[2]))
+
+
+async def test_told_to_stop_it_lets_an_upload_end_and_takes_no_more(api, service):
+    stop = trio.Event()
+    body, headers = api.form({"name": "large", "parent": {"id": "0"}}, b"x" * 300_000)
+    headers |= {"authorization": api.http.headers["authorization"], "content-length": str(len(body))}
+    half = trio.Event()
+
+    async def slow():
+        yield body[:150_000]
+        half.set()
+        await stop.wait()
+        with pytest.raises(OSError):
+            # The listener goes at once; what was begun goes on.
+            while True:
+                await (await trio.open_tcp_stream("127.0.0.1", port)).aclose()
+        yield body[150_000:]
+
+    async def upload():
+        async with httpx.AsyncClient() as client:
+            answers.append(await client.post(f"{url}/api/2.0/files/content", content=slow(), headers=headers))
+
+    answers = []
+    async with trio.open_nursery() as nursery:
+        url = await nursery.start(
+            lambda task_status: serve.serve(service, port=0, stop=stop, task_status=task_status)
+        )
+        port = int(url.rpartition(":")[2])
+        nursery.start_soon(upload)
+        await half.wait()
+        stop.set()
+    assert [answer.status_code for answer in answers] == [201]
+    assert len((await api.search("large"))["entries"]) == 1
+
+
+async def test_what_does_not_end_in_time_is_cut_off(api, service, monkeypatch):
+    monkeypatch.setattr(serve, "STOP_SECONDS", 0.2)
+    stop = trio.Event()
+    with trio.fail_after(10):
+        async with trio.open_nursery() as nursery:
+            url = await nursery.start(
+                lambda task_status: serve.serve(service, port=0, stop=stop, task_status=task_status)
+            )
+            stream = await trio.open_tcp_stream("127.0.0.1", int(url.rpartition(":")[2]))
+            await stream.send_all(
+                b"POST /oauth2/token HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 9\r\n\r\n"
+            )
+            assert b"100" in await stream.receive_some(100)
+            stop.set()
+        await stream.aclose()
+
+
+async def test_a_long_poll_does_not_hold_up_the_end(api, service):
+    stop = trio.Event()
+    headers = {"authorization": api.http.headers["authorization"]}
+
+    async def poll():
+        async with httpx.AsyncClient(timeout=None) as client:
+            with pytest.raises(httpx.RemoteProtocolError):
+                await client.get(f"{url}/2.0/events/wait", headers=headers)
+
+    with trio.fail_after(serve.STOP_SECONDS / 2):
+        async with trio.open_nursery() as nursery:
+            url = await nursery.start(
+                lambda task_status: serve.serve(service, port=0, stop=stop, task_status=task_status)
+            )
+            nursery.start_soon(poll)
+            await trio.testing.wait_all_tasks_blocked(0.05)
+            stop.set()
+
+
+async def test_behind_a_proxy_addresses_are_the_public_ones(api, service, nursery):
+    public = "https://files.example.com:8443"
+    url = await nursery.start(
+        lambda task_status: serve.serve(service, port=0, public_url=public, task_status=task_status)
+    )
+    headers = {"authorization": api.http.headers["authorization"]}
+    async with httpx.AsyncClient(headers=headers) as client:
+        found = (await client.request("OPTIONS", f"{url}/2.0/files/content", json={})).json()
+        assert found["upload_url"] == f"{public}/api/2.0/files/content"
+        found = (await client.request("OPTIONS", f"{url}/2.0/events")).json()
+        assert found["entries"][0]["url"].startswith(f"{public}/2.0/events")
+        file = await api.upload("a.txt", b"x")
+        body = {"shared_link": {"access": "open"}}
+        found = (await client.put(f"{url}/2.0/files/{file['id']}", json=body)).json()
+        assert found["shared_link"]["url"].startswith(f"{public}/s/")
+    ours = app.Service(service, url, public_url=public)
+    assert f"{public}/oauth2/token" in ours.token_urls
+    assert f"{url}/oauth2/token" in ours.token_urls
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import pytest
 import trio
 
 from cmsfs import errors
-from cmsfs.service import app, blobs, demo, files, items, samples, store
+from cmsfs.service import app, demo, files, items, samples, store
 from cmsfs.service.kinds import Kind
 
 
@@ -178,19 +178,3 @@ async def test_a_folder_that_cannot_be_used(root):
     with pytest.raises(errors.UserError, match="cannot hold the service's data"):
         async with store.open_store(root):
             pass
-
-
-@pytest.mark.parametrize(
-    ("head", "text"),
-    [
-        (b"plain", "plain"),
-        ("größe".encode(), "größe"),
-        (b"\xff\xfe\x00", ""),
-        (b"text\0more", ""),
-        ("größe".encode()[:3], ""),
-        (b"a" * 9999 + "ö".encode()[:1], "a" * 9999),
-        (b"", ""),
-    ],
-)
-def test_text_that_search_can_find(head, text):
-    assert blobs.text_of(head) == text

@@ -43,7 +43,10 @@ class Shelf:
         data = self.bytes[content.sha1]
         for index in range(first, last + 1):
             piece = data[index * BLOCK : (index + 1) * BLOCK]
-            await self._blocks.write_block(content.sha1, content.size, index, piece)
+            await self._blocks.write_blocks(content.sha1, content.size, index, piece)
+
+    def began(self, ino: Ino) -> None:
+        """Neighbours are not fetched here."""
 
     def ahead(self, content: Content, first: int, last: int) -> None:
         pass

@@ -1,0 +1,45 @@
+"""`cmsfs exemptions`: users whom the enterprise's list of domains does not bind, for administrators."""
+
+import click
+import trio
+
+from cmsfs.auth import backend
+from cmsfs.cli import context, output, records
+from cmsfs.models import exemptions as shapes
+
+COLUMNS = ("id", "user.name", "user.login", "created_at")
+
+
+@click.group()
+def exemptions() -> None:
+    """Exemptions from the list of domains to collaborate with: list, show."""
+
+
+@exemptions.command("list")
+@records.limit_option
+@records.fields_option
+@output.json_option
+@context.pass_context
+def list_(ctx: context.Context, *, limit: int | None, fields: tuple[str, ...], as_json: bool) -> None:
+    """List the exemptions."""
+
+    async def work() -> list[shapes.Exemption]:
+        async with backend.open_backend(ctx.settings()) as client:
+            return await records.collected(client.exemptions.list(), "exemption", limit=limit)
+
+    records.show_all(trio.run(work), COLUMNS, noun="exemption", fields=fields, as_json=as_json)
+
+
+@exemptions.command("show")
+@click.argument("exemption")
+@records.fields_option
+@output.json_option
+@context.pass_context
+def show(ctx: context.Context, exemption: str, *, fields: tuple[str, ...], as_json: bool) -> None:
+    """Show an exemption, given by its id."""
+
+    async def work() -> shapes.Exemption:
+        async with backend.open_backend(ctx.settings()) as client:
+            return await client.exemptions.get(exemption)
+
+    records.show(trio.run(work), fields=fields, as_json=as_json)

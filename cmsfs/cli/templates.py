@@ -1,0 +1,120 @@
+"""`cmsfs templates`: metadata templates, for administrators."""
+
+import click
+import trio
+
+from cmsfs import errors
+from cmsfs.auth import backend
+from cmsfs.cli import context, output, records
+from cmsfs.client import metadata as client_metadata
+from cmsfs.client import session
+from cmsfs.models import metadata
+from cmsfs.models import search as searching
+
+COLUMNS = ("templateKey", "displayName", "scope", "hidden", "id")
+FIELD_COLUMNS = ("key", "type", "displayName", "options")
+
+
+@click.group()
+def templates() -> None:
+    """Metadata templates: list, show, remove."""
+
+
+def _scope(command: click.decorators.FC) -> click.decorators.FC:
+    return click.option(
+        "--scope",
+        type=click.Choice(["enterprise", "global"]),
+        default="enterprise",
+        show_default=True,
+        help="Whose template.",
+    )(command)
+
+
+@templates.command("list")
+@_scope
+@records.limit_option
+@records.fields_option
+@output.json_option
+@context.pass_context
+def list_(
+    ctx: context.Context,
+    *,
+    scope: client_metadata.Scope,
+    limit: int | None,
+    fields: tuple[str, ...],
+    as_json: bool,
+) -> None:
+    """List the templates."""
+
+    async def work() -> list[metadata.Template]:
+        async with backend.open_backend(ctx.settings()) as client:
+            return await records.collected(client.metadata.templates(scope), "template", limit=limit)
+
+    records.show_all(trio.run(work), COLUMNS, noun="template", fields=fields, as_json=as_json)
+
+
+@templates.command("show")
+@click.argument("key")
+@_scope
+@output.json_option
+@context.pass_context
+def show(ctx: context.Context, key: str, *, scope: client_metadata.Scope, as_json: bool) -> None:
+    """Show the template KEY: what it is and the fields it has."""
+
+    async def work() -> metadata.Template:
+        async with backend.open_backend(ctx.settings()) as client:
+            return await client.metadata.template(key, scope)
+
+    found = trio.run(work)
+    if as_json:
+        records.show(found, as_json=True)
+        return
+    records.show(found, fields=COLUMNS, as_json=False)
+    output.say("")
+    records.show_all(found.fields or [], FIELD_COLUMNS, noun="field", as_json=False)
+
+
+@templates.command("remove")
+@click.argument("key")
+@_scope
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@output.json_option
+@context.pass_context
+def remove(ctx: context.Context, key: str, *, scope: client_metadata.Scope, yes: bool, as_json: bool) -> None:
+    """Remove the template KEY and every instance of it, for good."""
+
+    async def work() -> int:
+        async with backend.open_backend(ctx.settings()) as client:
+            template = await client.metadata.template(key, scope)
+            count = await _instances(client, key, scope)
+            if not yes:
+                told = (
+                    f"{template.display_name or key} is on {output.plural(count, 'item')} that you can see."
+                )
+                output.note(f"{told} Its values there go with it, and nothing brings them back.")
+                # A thread: the question may stay open for as long as a lunch.
+                await trio.to_thread.run_sync(_confirm, key)
+            await client.metadata.delete_template(key, scope)
+            return count
+
+    count = trio.run(work)
+    if as_json:
+        output.document({"templateKey": key, "scope": scope, "instances": count})
+    else:
+        output.say(f"{key} is removed, and its values from {output.plural(count, 'item')}.")
+
+
+def _confirm(key: str) -> None:
+    if not click.confirm(f"Remove {key}?", err=True):
+        raise errors.UserError("Nothing is removed.")
+
+
+async def _instances(client: session.Client, key: str, scope: client_metadata.Scope) -> int:
+    """How many items have an instance, those in the trash too."""
+    wanted = {
+        "mdfilters": [{"scope": scope, "templateKey": key, "filters": {}}],
+        "trash_content": "all_items",
+        "fields": ["id"],
+        "limit": 1,
+    }
+    return (await client.search.page(searching.Query.model_validate(wanted))).total_count

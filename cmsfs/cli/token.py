@@ -1,0 +1,67 @@
+"""`cmsfs token`: narrower tokens out of the account's own."""
+
+import click
+import trio
+
+from cmsfs import config, errors
+from cmsfs.auth import backend, bearer, grants
+from cmsfs.cli import context, output, remote_paths
+from cmsfs.client import session
+from cmsfs.models import items, tokens
+
+
+@click.group()
+def token() -> None:
+    """Tokens for other programs."""
+
+
+@token.command("downscope")
+@click.argument("scope", nargs=-1, required=True)
+@click.option("--resource", metavar="REMOTE", help="Only for this file or folder and what is below it.")
+@click.option("--shared-link", metavar="URL", help="Only for what this link shows.")
+@output.json_option
+@context.pass_context
+def downscope(
+    ctx: context.Context,
+    scope: tuple[str, ...],
+    *,
+    resource: str | None,
+    shared_link: str | None,
+    as_json: bool,
+) -> None:
+    """Print a token that can do no more than SCOPE, for example item_download.
+
+    It ends when the account's own token ends, within about an hour.  Standard output holds the token and
+    nothing else; whoever reads it can act with it.
+    """
+    if resource is not None and shared_link is not None:
+        raise click.UsageError("--resource and --shared-link exclude each other.")
+
+    async def work() -> tokens.Token:
+        settings = ctx.settings()
+        async with backend.open_way(settings) as way:
+            url = None if resource is None else await _url(way, settings, resource)
+            fetch = grants.downscoped(
+                way.anonymous, way.fetch, " ".join(scope), resource=url, shared_link=shared_link
+            )
+            return await fetch()
+
+    made = trio.run(work)
+    if as_json:
+        document = made.model_dump(mode="json", exclude_unset=True)
+        output.document(document | {"access_token": made.access_token.get_secret_value()})
+    else:
+        output.say(made.access_token.get_secret_value())
+
+
+async def _url(way: backend.Way, settings: config.Settings, remote: str) -> str:
+    """The address of a file or folder, as the service names it.  Raises `UserError`."""
+    auth = bearer.BearerAuth(way.fetch)
+    async with session.open_client(
+        way.endpoints, auth=auth, transport=way.transport, ca_file=way.ca_file
+    ) as client:
+        found = await remote_paths.RemotePaths(client, settings).get(remote)
+    if isinstance(found, items.WebLink):
+        raise errors.UserError(f"{remote} is a web link; tokens are for files and folders.")
+    kind = "files" if isinstance(found, items.File) else "folders"
+    return f"{way.endpoints.base_url}/{kind}/{found.id}"

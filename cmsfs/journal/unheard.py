@@ -1,0 +1,79 @@
+"""Uploads that were begun and whose end nobody has heard of: the service may have them.
+
+A connection breaks after the last byte, a process dies before the answer is written down.  Whoever then
+meets a file at the service must know whether it is our own: else a file that was deleted here comes back, one
+that was renamed here is there twice, and our next version conflicts with the one before.
+
+A row is written before the first byte is sent, and deleted with the answer, or when the service said no.
+
+Rule: bytes are ours only if they have the SHA-1 that was sent to this place or this item.
+"""
+
+from dataclasses import dataclass
+from sqlite3 import Connection
+
+from cmsfs.models import names
+from cmsfs.replica.nodes import Ino
+from cmsfs.sqlite import Database
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """What was sent for a node: a new file `name` in `folder`, or a version of the item `remote_id`."""
+
+    ino: Ino
+    sha1: str
+    remote_id: str | None = None
+    folder: str | None = None
+    name: str | None = None
+
+
+def note(conn: Connection, sent: Sent) -> None:
+    """These bytes are about to be sent."""
+    key = names.name_key(sent.name) if sent.name is not None else None
+    conn.execute(
+        "INSERT INTO unheard(ino, sha1, remote_id, folder, name, name_key) VALUES (?, ?, ?, ?, ?, ?)",
+        (sent.ino, sent.sha1, sent.remote_id, sent.folder, sent.name, key),
+    )
+
+
+def not_sent(conn: Connection, sent: Sent) -> None:
+    """The service has refused these bytes, or was not reached."""
+    conn.execute(
+        "DELETE FROM unheard WHERE rowid = (SELECT max(rowid) FROM unheard"
+        " WHERE ino = ? AND sha1 = ? AND remote_id IS ? AND folder IS ? AND name IS ?)",
+        (sent.ino, sent.sha1, sent.remote_id, sent.folder, sent.name),
+    )
+
+
+def heard(conn: Connection, ino: Ino, remote_id: str | None = None) -> None:
+    """It is known what became of all that was sent for a node, or for an item."""
+    conn.execute("DELETE FROM unheard WHERE ino = ?", (ino,))
+    if remote_id is not None:
+        conn.execute("DELETE FROM unheard WHERE remote_id = ?", (remote_id,))
+
+
+def new_files(db: Database, ino: Ino) -> list[Sent]:
+    """What was sent as a new file for a node."""
+    rows = db.rows(
+        "SELECT ino, sha1, remote_id, folder, name FROM unheard WHERE ino = ? AND remote_id IS NULL", ino
+    )
+    return [Sent(*row) for row in rows]
+
+
+def is_version(db: Database, remote_id: str, sha1: str | None) -> bool:
+    """Whether these bytes were sent from here as a version of the item."""
+    found = db.row("SELECT 1 FROM unheard WHERE remote_id = ? AND sha1 = ?", remote_id, sha1)
+    return found is not None
+
+
+def is_pending(conn: Connection, ino: Ino) -> bool:
+    """Whether there may be a new file at the service that was sent for the node."""
+    found = conn.execute("SELECT 1 FROM unheard WHERE ino = ? AND remote_id IS NULL LIMIT 1", (ino,))
+    return found.fetchone() is not None
+
+
+def places(db: Database) -> set[tuple[str, str]]:
+    """The folders (id) and names (key) where a new file of ours may have come into being unheard."""
+    rows = db.rows("SELECT folder, name_key FROM unheard WHERE remote_id IS NULL")
+    return {(row["folder"], row["name_key"]) for row in rows}

@@ -1,0 +1,26 @@
+"""Opening replica.db: its schema, its format version, and the way from older formats.
+
+Rule: an upgrade keeps the journal and the drafts; whoever changes schema.sql raises `VERSION` and adds
+`upgrade_N.sql`, which leads from version N to the next.
+"""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from importlib import resources
+from pathlib import Path
+
+from cmsfs import sqlite
+
+VERSION = 2
+
+
+@asynccontextmanager
+async def open_replica(path: Path) -> AsyncIterator[sqlite.Database]:
+    """The local state of an account, made if there is none.  Raises `UserError`."""
+    folder = resources.files("cmsfs.replica")
+    schema = (folder / "schema.sql").read_text(encoding="utf-8")
+    upgrades = {
+        number: (folder / f"upgrade_{number}.sql").read_text(encoding="utf-8") for number in range(1, VERSION)
+    }
+    async with sqlite.open_database(path, schema, version=VERSION, upgrades=upgrades) as db:
+        yield db

@@ -1,0 +1,120 @@
+"""With whom an enterprise collaborates: its list of domains, and what else keeps collaborations inside.
+
+Without a list everybody may be invited.  With one, users of other enterprises must have an address in a
+domain that is on it: inbound for content of ours, outbound for ours on theirs.  Exempt users (exemptions.py)
+collaborate with anybody; users with `is_external_collab_restricted` with nobody outside.
+
+Rule: `check` is asked when somebody is invited and again when they accept.
+"""
+
+import json
+from sqlite3 import Connection, Row
+from typing import Any
+
+from starlette import responses, routing
+
+from cmsfs.models import collaborations as shapes
+from cmsfs.service import access, access_rights, fields, markers, problems, store
+
+
+def check(read: store.Read, item: Row, invited: Row | None, email: str | None) -> None:
+    """403 unless this user, or whoever will have this address, may collaborate on an item."""
+    owner = read("SELECT * FROM user WHERE id = ?", item["owner"])[0]
+    if invited is not None and invited["enterprise"] == owner["enterprise"]:
+        return
+    terms = access_rights.line(item)
+    sql = "SELECT 1 FROM folder_terms WHERE restricted AND folder IN (SELECT value FROM json_each(?))"
+    if read(sql, json.dumps(terms)):
+        raise _refused("The folder is shared inside the enterprise only.")
+    for one in (owner, invited):
+        if one is not None and json.loads(one["details"]).get("is_external_collab_restricted"):
+            raise _refused("One of the two may not collaborate outside the enterprise.")
+    login = email or (invited["login"] if invited is not None else None)
+    _check_side(read, owner, login, ("inbound", "both"))
+    if invited is not None:
+        _check_side(read, invited, owner["login"], ("outbound", "both"))
+
+
+def _check_side(read: store.Read, user: Row, other: str | None, directions: tuple[str, str]) -> None:
+    """403 unless the enterprise of a user lets that one collaborate with somebody."""
+    entries = read("SELECT * FROM allowlist WHERE enterprise = ?", user["enterprise"])
+    if not entries:
+        return
+    if read("SELECT 1 FROM exemption WHERE enterprise = ? AND user = ?", user["enterprise"], user["id"]):
+        return
+    domain = (other or "").rpartition("@")[2].lower()
+    if not any(one["domain"] == domain and one["direction"] in directions for one in entries):
+        raise _refused("The domain is not one that the enterprise collaborates with.")
+
+
+def _refused(said: str) -> problems.Refused:
+    return problems.Refused(403, "forbidden_by_policy", said)
+
+
+async def get_all(call: access.Call) -> responses.Response:
+    access.require_admin(call.caller)
+    params = call.request.query_params
+    limit, after = markers.read_limit(params), markers.read_marker(params)
+    sql = "SELECT * FROM allowlist WHERE enterprise = ? AND id > ? ORDER BY id LIMIT ?"
+    rows, marker = markers.cut(call.store.read(sql, call.caller.enterprise, after, limit + 1), limit)
+    return access.answer(markers.envelope([_shape(call, row) for row in rows], limit, marker))
+
+
+async def create(call: access.Call) -> responses.Response:
+    access.require_admin(call.caller)
+    wish = await call.body(shapes.NewAllowlistEntry)
+
+    def txn(conn: Connection) -> int:
+        cursor = conn.execute(
+            "INSERT INTO allowlist (enterprise, domain, direction, created_at) VALUES (?, ?, ?, ?)"
+            " ON CONFLICT DO NOTHING",
+            (call.caller.enterprise, wish.domain.lower(), wish.direction, call.store.now()),
+        )
+        if not cursor.rowcount or cursor.lastrowid is None:
+            raise problems.Refused(409, "conflict", "The domain is on the list already.")
+        return cursor.lastrowid
+
+    number = await call.store.write(txn)
+    return access.answer(_shape(call, _get(call, str(number))), 201)
+
+
+async def get(call: access.Call) -> responses.Response:
+    access.require_admin(call.caller)
+    return access.answer(_shape(call, _get(call, call.id)))
+
+
+async def delete(call: access.Call) -> responses.Response:
+    access.require_admin(call.caller)
+    row = _get(call, call.id)
+    await call.store.write(lambda conn: conn.execute("DELETE FROM allowlist WHERE id = ?", (row["id"],)))
+    return responses.Response(status_code=204)
+
+
+def _get(call: access.Call, wire_id: str) -> Row:
+    sql = "SELECT * FROM allowlist WHERE enterprise = ? AND id = ?"
+    found = call.store.read(sql, call.caller.enterprise, access.parse_id(wire_id))
+    if not found:
+        raise problems.not_found("collaboration_whitelist_entry", wire_id)
+    return found[0]
+
+
+def _shape(call: access.Call, row: Row) -> dict[str, Any]:
+    enterprise = call.store.read("SELECT * FROM enterprise WHERE id = ?", row["enterprise"])[0]
+    return {
+        "type": "collaboration_whitelist_entry",
+        "id": str(row["id"]),
+        "domain": row["domain"],
+        "direction": row["direction"],
+        "created_at": fields.moment(row["created_at"]),
+        "enterprise": {"type": "enterprise", "id": str(enterprise["id"]), "name": enterprise["name"]},
+    }
+
+
+_PATH = "/collaboration_whitelist_entries"
+
+routes = [
+    routing.Route(_PATH, access.guarded(get_all), methods=["GET"]),
+    routing.Route(_PATH, access.guarded(create), methods=["POST"]),
+    routing.Route(_PATH + "/{id}", access.guarded(get), methods=["GET"]),
+    routing.Route(_PATH + "/{id}", access.guarded(delete), methods=["DELETE"]),
+]

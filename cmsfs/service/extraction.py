@@ -1,0 +1,255 @@
+"""The words of a document: what search finds in a file, and its representation as text.
+
+Runs in the worker (see worker.py) and nowhere else: a library that parses what strangers uploaded may eat
+the processor, the memory or the process, and there it may.  What a file is, is told by its beginning, not by
+its name.  Formats: text in UTF-8, UTF-16, UTF-32 and, for lack of anything better, Latin-1; HTML; RTF; PDF;
+Word, Excel and PowerPoint since 2007; OpenDocument.
+
+Rule: whatever is not a document has no words; what is one but cannot be read is `Unreadable`.
+"""
+
+import codecs
+import re
+import time
+import zipfile
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+# About a hundred pages.  Every file's words are stored once more for search.
+MAX_TEXT = 250_000
+
+# Pages that take longer than this all together are not read any more; what was found is kept.
+SOFT_SECONDS = 15.0
+
+# What a document's XML may unpack to, and everything in it.  The tree of an XML is many times its size; a
+# presentation may well hold a film.
+MAX_XML = 64 * 1024 * 1024
+MAX_UNPACKED = 512 * 1024 * 1024
+MAX_PARTS = 20_000
+
+# More of a text or its markup is not looked at.
+MAX_MARKUP = 4 * 1024 * 1024
+
+_HEAD = 4096
+_BOMS = (
+    (codecs.BOM_UTF8, "utf-8-sig"),
+    (codecs.BOM_UTF32_LE, "utf-32"),  # before UTF-16, whose mark it begins with
+    (codecs.BOM_UTF32_BE, "utf-32"),
+    (codecs.BOM_UTF16_LE, "utf-16"),
+    (codecs.BOM_UTF16_BE, "utf-16"),
+)
+_HTML = re.compile(rb"\s*(?:<\?xml[^>]*>\s*)?(?:<!--.*?-->\s*)*<(?:!doctype\s+html|html)\b", re.I | re.S)
+# Bytes that texts do not hold: control characters but tab, line ends, form feed and escape.
+_CONTROLS = bytes(set(range(32)) - set(b"\t\n\v\f\r\x1b")) + b"\x7f"
+
+
+class Unreadable(Exception):
+    """A document whose words cannot be had; the text says why, in a few words."""
+
+
+def is_promising(head: bytes, size: int) -> bool:
+    """Whether a file that begins like this may have words that `plain` does not find in its beginning."""
+    if _is_marked_up(head):
+        return True
+    text = _decoded(head, final=size <= len(head))
+    return text != "" and (size > len(head) or plain(head, size) != text)
+
+
+def plain(head: bytes, size: int) -> str:
+    """The words of the beginning of a file if it is plain text in UTF-8, the usual case."""
+    if b"\0" in head or _is_marked_up(head):
+        return ""
+    try:
+        return codecs.getincrementaldecoder("utf-8-sig")().decode(head, final=size <= len(head))
+    except UnicodeDecodeError:
+        return ""
+
+
+def _is_marked_up(head: bytes) -> bool:
+    return (
+        head.startswith((b"{\\rtf", b"PK\x03\x04"))
+        or b"%PDF-" in head[:1024]
+        or _HTML.match(head) is not None
+    )
+
+
+def words(path: Path) -> str:
+    """The words of a file, MAX_TEXT characters at most.  Raises `Unreadable`, and `OSError`."""
+    with path.open("rb") as file:
+        head = file.read(_HEAD)
+    try:
+        return _cut(_pieces(path, head))
+    except (Unreadable, OSError, MemoryError):
+        raise
+    except Exception as error:
+        # Each library has its own ways to say that a file is damaged, and some have many.
+        raise Unreadable(f"{type(error).__name__}: {error}"[:200]) from error
+
+
+def _pieces(path: Path, head: bytes) -> Iterable[str]:
+    if b"%PDF-" in head[:1024]:
+        return _pdf(path)
+    if head.startswith(b"PK\x03\x04"):
+        return _zip(path)
+    with path.open("rb") as file:
+        data = file.read(MAX_MARKUP)
+    if head.startswith(b"{\\rtf"):
+        return _rtf(data)
+    if _HTML.match(head):
+        return _html(data)
+    return [_decoded(data, final=len(data) < MAX_MARKUP)]
+
+
+def _cut(pieces: Iterable[str]) -> str:
+    """The pieces, each a line, until there is enough of them or no more time."""
+    found: list[str] = []
+    size = 0
+    ends = time.monotonic() + SOFT_SECONDS
+    for piece in pieces:
+        found.append(piece[: MAX_TEXT - size])
+        size += len(found[-1]) + 1
+        if size >= MAX_TEXT or time.monotonic() > ends:
+            break
+    text = "\n".join(found).replace("\0", " ")
+    # Half a pair of surrogates, which some documents hold, is no character.
+    return text.encode("utf-8", "replace").decode("utf-8").strip()
+
+
+def _decoded(data: bytes, *, final: bool) -> str:
+    """Bytes as text; nothing if they are none."""
+    for mark, encoding in _BOMS:
+        if data.startswith(mark):
+            return codecs.getincrementaldecoder(encoding)("replace").decode(data)
+    controls = len(data) - len(data.translate(None, _CONTROLS))
+    if b"\0" in data or controls * 50 > len(data):
+        return ""
+    try:
+        return codecs.getincrementaldecoder("utf-8")().decode(data, final=final)
+    except UnicodeDecodeError:
+        return data.decode("latin-1")
+
+
+def _html(data: bytes) -> Iterable[str]:
+    from lxml import etree, html
+
+    marked = any(data.startswith(mark) for mark, _ in _BOMS)
+    source: Any = _decoded(data, final=False).encode() if marked else data
+    parser = html.HTMLParser(encoding="utf-8" if marked else None, no_network=True)
+    root = etree.fromstring(source, parser)
+    if root is None:
+        return []
+    found = root.xpath("//text()[not(ancestor::script or ancestor::style or ancestor::template)]")
+    return [line for one in found if (line := " ".join(str(one).split()))]
+
+
+def _rtf(data: bytes) -> Iterable[str]:
+    from striprtf import striprtf
+
+    found: str = striprtf.rtf_to_text(data.decode("latin-1"), errors="ignore")  # type: ignore[no-untyped-call]
+    return [found]
+
+
+def _pdf(path: Path) -> Iterator[str]:
+    import pypdfium2
+
+    document = pypdfium2.PdfDocument(path)
+    try:
+        for number in range(len(document)):
+            page = document[number]
+            try:
+                text = page.get_textpage()
+                yield text.get_text_range(count=min(text.count_chars(), MAX_TEXT)).replace("\r\n", "\n")
+                text.close()
+            finally:
+                page.close()
+    finally:
+        document.close()
+
+
+def _zip(path: Path) -> Iterable[str]:
+    """The words of whatever kind of document a ZIP file is; it may well be none."""
+    with zipfile.ZipFile(path) as archive:
+        parts = archive.infolist()
+        names = {part.filename for part in parts}
+        kind = archive.read("mimetype")[:100].decode("ascii", "replace") if "mimetype" in names else ""
+    readers = {
+        "word/document.xml": _docx,
+        "ppt/presentation.xml": _pptx,
+        "xl/workbook.xml": _sheets,
+        "xl/workbook.bin": _sheets,
+    }
+    if kind.startswith("application/vnd.oasis.opendocument."):
+        reader = _sheets if "spreadsheet" in kind else _odf
+    elif (found := next((readers[name] for name in readers if name in names), None)) is not None:
+        reader = found
+    else:
+        return []
+    _check_size(parts)
+    return reader(path)
+
+
+def _check_size(parts: list[zipfile.ZipInfo]) -> None:
+    # What a part says of its size is what is read of it at most.
+    xml = sum(part.file_size for part in parts if part.filename.endswith((".xml", ".rels", ".bin")))
+    if len(parts) > MAX_PARTS or xml > MAX_XML or sum(part.file_size for part in parts) > MAX_UNPACKED:
+        raise Unreadable("it unpacks to more than any document does")
+
+
+def _docx(path: Path) -> Iterator[str]:
+    import docx
+    from docx.oxml import ns, parser
+
+    main = docx.Document(str(path)).part
+    # What stands beside the text is in parts of its own; the library makes objects of some of them only.
+    beside = ("/header", "/footer", "/footnotes", "/endnotes", "/comments")
+    yield from _paragraphs(main.element, ns)
+    for relation in main.rels.values():
+        if not relation.is_external and relation.reltype.endswith(beside):
+            yield from _paragraphs(parser.parse_xml(relation.target_part.blob), ns)
+
+
+def _paragraphs(element: Any, ns: Any) -> Iterator[str]:
+    """Each paragraph with words, those of tables and text boxes too."""
+    text, tab = ns.qn("w:t"), (ns.qn("w:tab"), ns.qn("w:br"))
+    for paragraph in element.iter(ns.qn("w:p")):
+        runs = paragraph.iter(text, *tab)
+        if line := "".join(" " if one.tag in tab else one.text or "" for one in runs).strip():
+            yield line
+
+
+def _sheets(path: Path) -> Iterator[str]:
+    import python_calamine
+
+    with python_calamine.CalamineWorkbook.from_path(str(path)) as book:
+        for name in book.sheet_names:
+            yield name
+            for row in book.get_sheet_by_name(name).iter_rows():
+                if line := "\t".join(str(cell) for cell in row if cell != ""):
+                    yield line
+
+
+def _pptx(path: Path) -> Iterator[str]:
+    import pptx
+
+    for slide in pptx.Presentation(str(path)).slides:
+        yield from _shapes(slide.shapes)
+        if slide.has_notes_slide and (frame := slide.notes_slide.notes_text_frame) is not None:
+            yield frame.text
+
+
+def _shapes(shapes: Iterable[Any]) -> Iterator[str]:
+    for shape in shapes:
+        if shape.has_text_frame and shape.text_frame.text:
+            yield shape.text_frame.text
+        if shape.has_table:
+            for row in shape.table.rows:
+                yield "\t".join(cell.text for cell in row.cells)
+        yield from _shapes(getattr(shape, "shapes", ()))
+
+
+def _odf(path: Path) -> Iterable[str]:
+    import odfdo
+
+    lines = odfdo.Document(path).body.text_recursive.splitlines()
+    return (line for line in lines if line.strip())

@@ -1,0 +1,60 @@
+"""Where representations are to be had: how one stands, and its bytes.
+
+Clients come here by the addresses that representations.py puts on a file, with their token, and make nothing
+of them but filling in `{+asset_path}`: with nothing, or with the first page's name.
+
+Rule: whoever may look into a file gets these, of any of its versions.
+"""
+
+from sqlite3 import Row
+from urllib.parse import quote
+
+from starlette import responses, routing
+
+from cmsfs.service import access, files, problems, representations
+from cmsfs.service.kinds import Kind
+from cmsfs.service.renditions import PICTURES, TEXT
+
+
+def _found(call: access.Call) -> tuple[Row, Row, str]:
+    """The file, the version and the name in the path; 404 for what there is not."""
+    params = call.request.path_params
+    row = access.get_item(call.store.read, call.caller, Kind.FILE, call.id)
+    access.check_preview(call, row)
+    version = files.find_version(call.store.read, row, params["version"])
+    name: str = params["name"]
+    representations.get_offered(call.store.read, row["id"], name)
+    return row, version, name
+
+
+async def info(call: access.Call) -> responses.Response:
+    """How a representation stands; whoever asks has it made."""
+    row, version, name = _found(call)
+    state = await representations.ensure(call.store, version["sha1"], name)
+    return access.answer(representations.entry(call, row["id"], version["id"], name, state))
+
+
+async def content(call: access.Call) -> responses.Response:
+    row, version, name = _found(call)
+    params = call.request.query_params
+    extension = "txt" if name == TEXT else PICTURES[name][0]
+    if call.request.path_params["asset"] not in ("", f"1.{extension}"):
+        raise problems.not_found("asset", call.request.path_params["asset"])
+    data = await representations.read(call.store, version["sha1"], name)
+    if data is None:
+        return responses.Response(
+            status_code=202, headers={"Retry-After": str(representations.RETRY_SECONDS)}
+        )
+    headers = {"X-Content-Type-Options": "nosniff", "Content-Security-Policy": "sandbox; default-src 'none'"}
+    if (shown := params.get("set_content_disposition_type")) in ("inline", "attachment"):
+        filename = params.get("set_content_disposition_filename") or f"{row['name']}.{extension}"
+        headers["Content-Disposition"] = f"{shown}; filename*=UTF-8''{quote(filename, errors='replace')}"
+    media = "text/plain; charset=utf-8" if name == TEXT else representations.MEDIA_TYPES[extension]
+    return responses.Response(data, 200, headers, media_type=media)
+
+
+_PREFIX = "/internal_files/{id}/versions/{version}/representations/{name}"
+routes = [
+    routing.Route(_PREFIX, access.guarded(info), methods=["GET"]),
+    routing.Route(f"{_PREFIX}/content/{{asset:path}}", access.guarded(content), methods=["GET"]),
+]

@@ -1,0 +1,97 @@
+"""Roles, and the rights that each gives: the public API's matrix of collaborators, as one table.
+
+A role is given on a file, or on a folder and then holds for all below.  Who has several roles on the way
+to an item has the rights of all of them together.  `access_rights` finds the roles, `access` asks for rights.
+
+Rule: no handler looks at a role; it asks for a right.
+"""
+
+import enum
+from typing import Final
+
+from cmsfs.service.kinds import Kind
+
+
+class Right(enum.Flag):
+    """What may be done with an item."""
+
+    SEE = enum.auto()  # that it is there, its name and properties; what is in a folder
+    PREVIEW = enum.auto()
+    DOWNLOAD = enum.auto()  # its bytes, and so a copy
+    COMMENT = enum.auto()
+    UPLOAD = enum.auto()  # new things into a folder
+    DESCRIBE = enum.auto()  # its metadata
+    EDIT = enum.auto()  # its bytes, a lock
+    CHANGE = enum.auto()  # its name, description and tags
+    MOVE = enum.auto()  # to elsewhere and into the trash: a right on the folder that it is in
+    LINK = enum.auto()  # a shared link to it
+    LINK_TERMS = enum.auto()  # for whom that link is, and taking it away
+    INVITE = enum.auto()  # others; their roles
+    MANAGE = enum.auto()  # a folder's settings, the folder above in the path, out of the trash for good
+    OWN = enum.auto()
+
+
+NONE: Final = Right(0)
+ALL: Final = ~NONE
+
+_UPLOADER = Right.SEE | Right.UPLOAD | Right.DESCRIBE
+_PREVIEWER = Right.SEE | Right.PREVIEW | Right.COMMENT
+_VIEWER = _PREVIEWER | Right.DOWNLOAD | Right.LINK
+_VIEWER_UPLOADER = _VIEWER | _UPLOADER | Right.EDIT
+_EDITOR = _VIEWER_UPLOADER | Right.CHANGE | Right.MOVE | Right.LINK_TERMS | Right.INVITE
+
+OWNER: Final = "owner"
+CO_OWNER: Final = "co-owner"
+
+# In the order in which invitations offer them.
+ROLES: Final = {
+    "editor": _EDITOR,
+    "viewer": _VIEWER,
+    "previewer": _PREVIEWER,
+    "uploader": _UPLOADER,
+    "previewer uploader": _PREVIEWER | _UPLOADER,
+    "viewer uploader": _VIEWER_UPLOADER,
+    CO_OWNER: _EDITOR | Right.MANAGE,
+}
+
+# A single file is shared with editors and viewers alone.
+_FOR_FILES: Final = ("editor", "viewer")
+
+# A root is nobody's to change, share or move.
+ROOT: Final = Right.SEE | Right.PREVIEW | Right.DOWNLOAD | Right.UPLOAD
+
+_PERMISSIONS: Final = {
+    "can_delete": Right.MOVE,
+    "can_download": Right.DOWNLOAD,
+    "can_invite_collaborator": Right.INVITE,
+    "can_rename": Right.CHANGE,
+    "can_set_share_access": Right.LINK_TERMS,
+    "can_share": Right.LINK,
+    "can_apply_watermark": Right.MANAGE,
+}
+PERMISSIONS: Final = {
+    Kind.FOLDER: _PERMISSIONS | {"can_upload": Right.UPLOAD},
+    Kind.FILE: _PERMISSIONS
+    | {
+        "can_annotate": Right.COMMENT,
+        "can_comment": Right.COMMENT,
+        "can_preview": Right.PREVIEW,
+        "can_upload": Right.EDIT,  # the next version
+        "can_view_annotations_all": Right.PREVIEW,
+        "can_view_annotations_self": Right.PREVIEW,
+    },
+    Kind.WEB_LINK: _PERMISSIONS,
+}
+
+
+def offered(kind: Kind, rights: Right) -> list[str]:
+    """The roles that somebody with these rights may give on an item."""
+    if Right.INVITE not in rights:
+        return []
+    names = _FOR_FILES if kind is Kind.FILE else ROLES
+    return [name for name in names if name != CO_OWNER or Right.MANAGE in rights]
+
+
+def permissions(kind: Kind, rights: Right) -> dict[str, bool]:
+    """The `permissions` of an item."""
+    return {name: right in rights for name, right in PERMISSIONS[kind].items()}

@@ -1,0 +1,192 @@
+"""What time does by itself: trash is emptied, retained content disposed of, and what has an end ends.
+
+`serve` runs `run` beside the application.  Each pass works in small transactions, so that nobody waits long
+for the writer, and judges everything once more inside them.  A pass that is cut off is gone on with by the
+next one, in this process or another: nothing is remembered but in the data.
+
+Rule: what a hold or a retention protects stays, however late it is (`protection.py` decides).
+"""
+
+import json
+import logging
+from collections.abc import Callable
+from functools import partial
+from sqlite3 import Connection, Row
+
+import trio
+
+from cmsfs.models import events as words
+from cmsfs.service import events, issuing, items, problems, protection, store, trash, upload_sessions
+from cmsfs.service.kinds import Kind, Status
+
+log = logging.getLogger(__name__)
+
+EVERY_SECONDS = 60
+# Finding what a policy for the whole enterprise lets go looks at every version that there is.
+DISPOSE_EVERY_SECONDS = 3600
+
+# Rows in one transaction.
+BATCH = 100
+
+_DUE_TRASH = "SELECT id FROM item WHERE purge_at <= ? ORDER BY purge_at, id"
+_DUE_LINKS = "SELECT id FROM item WHERE link IS NOT NULL AND json_extract(link_terms, '$.ends') <= ?"
+_DUE_LOCKS = "SELECT id FROM item WHERE lock IS NOT NULL AND json_extract(lock, '$.expires_at') <= ?"
+_DUE_VERSIONS = """
+  SELECT version.id FROM version JOIN item ON item.id = version.file JOIN user ON user.id = item.owner
+    JOIN enterprise ON enterprise.id = user.enterprise
+    WHERE version.trashed_at IS NOT NULL AND version.trashed_at <= ?1 - trash_days * 86400000000
+"""
+# All of these say for themselves until when they are good; those that warn of thieves are kept a little.
+_ENDED = (
+    ("DELETE FROM token WHERE expires_at < ?", issuing.DAY),
+    ("DELETE FROM code WHERE expires_at < ?", issuing.DAY),
+    ("DELETE FROM family WHERE expires_at < ?", 0),
+    ("DELETE FROM login WHERE expires_at < ?", 0),
+    ("DELETE FROM assertion WHERE expires_at < ?", 0),
+    ("DELETE FROM upload_session WHERE expires_at <= ?", upload_sessions.REMEMBERED),
+)
+
+
+async def run(opened: store.Store, clock: Callable[[], int] | None = None) -> None:
+    """Pass after pass, until cancelled.  `clock` tells the moment in microseconds."""
+    now = clock or opened.now
+    disposed = -float("inf")
+    while True:
+        dispose = trio.current_time() - disposed >= DISPOSE_EVERY_SECONDS
+        if dispose:
+            disposed = trio.current_time()
+        try:
+            await sweep(opened, now(), dispose=dispose)
+        except Exception:
+            log.exception("a pass of the sweeper failed; the next one tries again")
+        await trio.sleep(EVERY_SECONDS)
+
+
+async def sweep(opened: store.Store, now: int, *, dispose: bool = True) -> None:
+    """One pass, as of a moment."""
+    await _each(opened, _DUE_TRASH, now, _purge)
+    await _each(opened, _DUE_VERSIONS, now, _drop_version)
+    if dispose:
+        await _dispose(opened, now)
+    await _each(opened, _DUE_LINKS, now, partial(_clear, ("link", "link_terms"), words.UNSHARE))
+    await _each(opened, _DUE_LOCKS, now, partial(_clear, ("lock",), words.UNLOCK))
+    await _end_uploads(opened, now)
+    await _forget(opened, now)
+
+
+async def _forget(opened: store.Store, now: int) -> None:
+    """Rows that say themselves that they are over; without any nothing is written."""
+    due = [(sql, now - kept) for sql, kept in _ENDED]
+    if any(opened.read(f"{sql.replace('DELETE', 'SELECT 1', 1)} LIMIT 1", end) for sql, end in due):
+        await opened.write(lambda conn: [conn.execute(sql, (end,)) for sql, end in due])
+
+
+async def _each(
+    opened: store.Store, due: str, now: int, change: Callable[[Connection, int, int], bool]
+) -> None:
+    """Change everything that is due, a batch at a time."""
+    numbers = await opened.query(lambda read: [row["id"] for row in read(due, now)])
+    changed = 0
+    for start in range(0, len(numbers), BATCH):
+        batch = numbers[start : start + BATCH]
+        changed += await opened.write(partial(_change_all, change, batch, now))
+    if changed:
+        log.info("%s: %d of %d that were due", change_name(change), changed, len(numbers))
+
+
+def _change_all(
+    change: Callable[[Connection, int, int], bool], numbers: list[int], now: int, conn: Connection
+) -> int:
+    return sum(change(conn, one, now) for one in numbers)
+
+
+def change_name(change: Callable[..., object]) -> str:
+    """What a log calls a change."""
+    inner = change.func if isinstance(change, partial) else change
+    return str(getattr(inner, "__doc__", "")).partition(".")[0]
+
+
+def _purge(conn: Connection, number: int, now: int) -> bool:
+    """Emptied the trash."""
+    row = conn.execute("SELECT * FROM item WHERE id = ? AND purge_at <= ?", (number, now)).fetchone()
+    if row is None or row["status"] != Status.TRASHED:
+        return False
+    try:
+        trash.purge(conn, row, now=now)
+    except problems.Refused:
+        return False  # protected
+    return True
+
+
+def _drop_version(conn: Connection, number: int, now: int) -> bool:
+    """Removed versions for good."""
+    row = conn.execute(
+        "SELECT version.*, item.version AS current FROM version JOIN item ON item.id = file WHERE version.id = ?",
+        (number,),
+    ).fetchone()
+    if row is None or row["current"] == number:
+        return False
+    try:
+        protection.check_version(conn, number, now=now)
+    except problems.Refused:
+        return False
+    conn.execute("DELETE FROM version WHERE id = ?", (number,))
+    return True
+
+
+async def _dispose(opened: store.Store, now: int) -> None:
+    """Remove what was retained for so long and is now to go."""
+    found = await opened.query(lambda read: protection.disposable(read, now=now))
+    await _each_of(opened, [row["id"] for row in found if row["id"] != row["current"]], now, _drop_version)
+    # A file goes with its last word, and all that it ever was with it.
+    files = [row["file"] for row in found if row["id"] == row["current"]]
+    await _each_of(opened, files, now, _dispose_file)
+
+
+async def _each_of(
+    opened: store.Store, numbers: list[int], now: int, change: Callable[[Connection, int, int], bool]
+) -> None:
+    marks = json.dumps(numbers)
+    await _each(opened, f"SELECT value AS id FROM json_each('{marks}') WHERE ?1 IS NOT NULL", now, change)
+
+
+def _dispose_file(conn: Connection, number: int, now: int) -> bool:
+    """Disposed of files whose retention ended."""
+    row = items.find(conn, number)
+    if row is None or row["kind"] != Kind.FILE:
+        return False
+    try:
+        protection.check_purge(conn, row, now=now)
+    except problems.Refused:
+        return False
+    if row["status"] == Status.ACTIVE:
+        # Who follows the events learns in this way that it is gone.
+        trash.put(conn, row, by=row["owner"], now=now)
+    conn.execute("DELETE FROM item WHERE id = ?", (number,))
+    return True
+
+
+def _clear(columns: tuple[str, ...], word: str, conn: Connection, number: int, now: int) -> bool:
+    """Ended links and locks."""
+    row: Row | None = items.find(conn, number)
+    ends = None
+    if row is not None and row[columns[-1]] is not None:
+        terms = json.loads(row[columns[-1]])
+        ends = terms["ends" if word == words.UNSHARE else "expires_at"]
+    if row is None or ends is None or ends > now:
+        return False
+    conn.execute(f"UPDATE item SET {', '.join(f'{one} = NULL' for one in columns)} WHERE id = ?", (number,))
+    if row["status"] == Status.ACTIVE:
+        events.record(conn, items.find(conn, number), word, by=row["owner"], now=now)
+    return True
+
+
+async def _end_uploads(opened: store.Store, now: int) -> None:
+    """The parts of uploads that nobody finished; their sessions still say for a while that they expired."""
+    over = "SELECT DISTINCT session AS id FROM upload_session AS s JOIN upload_part ON session = s.id WHERE expires_at <= ?"
+    numbers = [row["id"] for row in opened.read(over, now)]
+    if numbers:
+        marks = [(number,) for number in numbers]
+        await opened.write(lambda conn: conn.executemany("DELETE FROM upload_part WHERE session = ?", marks))
+        await opened.parts.remove(*numbers)
+        log.info("dropped the parts of %d uploads that expired", len(numbers))

@@ -1,0 +1,97 @@
+"""`GET /files/:id/thumbnail.png` and `.jpg`: the oldest way of the public API to a small picture of a file.
+
+The sizes that there are: 32, 64, 128 and 256 pixels as PNG, 32, 94, 160 and 320 as JPEG.  Of those within the
+bounds that were asked for the smallest is sent.  While it is being made the answer is 202 with the time to
+wait, and where a picture is to be had that says nothing.
+
+Rule: as representations.py.
+"""
+
+import struct
+import zlib
+
+import pydantic
+from starlette import requests, responses, routing
+
+from cmsfs.models import base
+from cmsfs.service import access, problems, renditions, representations
+from cmsfs.service.kinds import Kind
+
+_SIZES = {
+    extension: {
+        size: name
+        for name, (kind, size) in renditions.PICTURES.items()
+        if kind == extension and "_thumb_" in name
+    }
+    for extension in ("png", "jpg")
+}
+_PLACE = "/thumbnails/placeholder.png"
+
+
+class Bounds(base.Model):
+    """How large a thumbnail shall be."""
+
+    min_height: int = pydantic.Field(0, ge=0, le=320)
+    min_width: int = pydantic.Field(0, ge=0, le=320)
+    max_height: int = pydantic.Field(320, ge=32)
+    max_width: int = pydantic.Field(320, ge=32)
+
+    def holds(self, size: int) -> bool:
+        return max(self.min_height, self.min_width) <= size <= min(self.max_height, self.max_width)
+
+
+async def get(extension: str, call: access.Call) -> responses.Response:
+    bounds = _bounds(call.request)
+    row = access.get_item(call.store.read, call.caller, Kind.FILE, call.id)
+    access.check_preview(call, row)
+    fitting = [name for size, name in _SIZES[extension].items() if bounds.holds(size)]
+    if not fitting:
+        raise problems.Refused(400, "requested_preview_unavailable", "There is no thumbnail of this size.")
+    if row["extension"] not in representations.PICTURE_TYPES:
+        raise problems.Refused(404, "preview_cannot_be_generated", "There is no preview of such files.")
+    data = await representations.read(call.store, row["sha1"], fitting[0])
+    if data is None:
+        url = call.request.url
+        headers = {
+            "Location": f"{url.scheme}://{url.netloc}{_PLACE}",
+            "Retry-After": str(representations.RETRY_SECONDS),
+        }
+        return responses.Response(status_code=202, headers=headers)
+    return responses.Response(data, media_type=representations.MEDIA_TYPES[extension])
+
+
+def _bounds(request: requests.Request) -> Bounds:
+    try:
+        return Bounds.model_validate({name: one for name, one in request.query_params.items() if one})
+    except pydantic.ValidationError:
+        said = "A thumbnail's bounds are numbers from 32 to 320."
+        raise problems.Refused(400, "requested_preview_unavailable", said) from None
+
+
+def _grey(size: int) -> bytes:
+    """A PNG that is grey all over."""
+
+    def chunk(kind: bytes, data: bytes) -> bytes:
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    head = struct.pack(">IIBBBBB", size, size, 8, 0, 0, 0, 0)
+    pixels = zlib.compress((b"\0" + b"\xc8" * size) * size)
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", pixels) + chunk(b"IEND", b"")
+
+
+_PLACEHOLDER = _grey(32)
+
+
+async def placeholder(request: requests.Request) -> responses.Response:
+    return responses.Response(_PLACEHOLDER, media_type="image/png")
+
+
+def _route(extension: str) -> routing.Route:
+    async def handler(call: access.Call) -> responses.Response:
+        return await get(extension, call)
+
+    return routing.Route(f"/files/{{id}}/thumbnail.{extension}", access.guarded(handler), methods=["GET"])
+
+
+routes = [_route(extension) for extension in _SIZES]
+public_routes = [routing.Route(_PLACE, placeholder, methods=["GET"])]

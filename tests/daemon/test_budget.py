@@ -1,0 +1,152 @@
+"""Who may ask, and when: nobody who waits is held up by the background, and no minute sees too much."""
+
+import itertools
+
+import trio
+import trio.testing
+
+from cmsfs import config
+from daemon import budget
+from daemon.budget import Budget, Class, spending
+
+
+class Requests:
+    """Requests of a test, and when they were let go."""
+
+    def __init__(self, paced: Budget) -> None:
+        self.paced = paced
+        self.times: list[tuple[float, Class]] = []
+
+    async def one(self, on: Class, *, seconds: float = 0.0, kind: str = "search") -> None:
+        with spending(on):
+            async with self.paced.turn(kind):
+                self.times.append((trio.current_time(), on))
+                await trio.sleep(seconds)
+
+    async def many(self, count: int, on: Class, *, seconds: float = 0.0) -> None:
+        async with trio.open_nursery() as nursery:
+            for _ in range(count):
+                nursery.start_soon(lambda: self.one(on, seconds=seconds))
+
+    def of(self, on: Class) -> list[float]:
+        return [at for at, one in self.times if one is on]
+
+
+def most_in_a_minute(times: list[float]) -> int:
+    return max(sum(1 for other in times if at <= other < at + 60) for at in times)
+
+
+async def test_no_minute_sees_more_than_is_allowed(autojump_clock: trio.testing.MockClock) -> None:
+    requests = Requests(Budget(config.Limits(searches_per_minute=60)))
+    await requests.many(200, Class.INTERACTIVE)
+    assert most_in_a_minute(requests.of(Class.INTERACTIVE)) <= 60
+    # And nearly all of it is used.
+    assert requests.times[-1][0] - requests.times[0][0] < 200 / 60 * 60 * 1.4
+
+
+async def test_without_limits_nothing_waits(autojump_clock: trio.testing.MockClock) -> None:
+    requests = Requests(Budget(config.Limits()))
+    await requests.many(500, Class.INTERACTIVE)
+    assert {at for at, _ in requests.times} == {trio.current_time()}
+
+
+async def test_the_background_leaves_enough_for_who_waits(
+    autojump_clock: trio.testing.MockClock, nursery: trio.Nursery
+) -> None:
+    requests = Requests(Budget(config.Limits(searches_per_minute=60)))
+    nursery.start_soon(requests.many, 500, Class.LISTING)
+    await trio.sleep(100)
+    came = trio.current_time()
+    await requests.many(5, Class.INTERACTIVE)
+    assert trio.current_time() == came
+    assert most_in_a_minute([at for at, _ in requests.times]) <= 60
+    nursery.cancel_scope.cancel()
+
+
+async def test_the_more_urgent_overtakes(
+    autojump_clock: trio.testing.MockClock, nursery: trio.Nursery
+) -> None:
+    requests = Requests(Budget(config.Limits(requests_per_minute=60)))
+    await requests.many(15, Class.INTERACTIVE)
+    for on in (Class.PREFETCH, Class.LISTING, Class.UPLOAD, Class.INTERACTIVE):
+        nursery.start_soon(requests.one, on)
+        await trio.testing.wait_all_tasks_blocked()
+    await trio.sleep(60)
+    order = [on for _, on in requests.times[15:]]
+    assert order == [Class.INTERACTIVE, Class.UPLOAD, Class.LISTING, Class.PREFETCH]
+
+
+async def test_beside_somebody_who_waits_the_background_is_one_request(
+    autojump_clock: trio.testing.MockClock, nursery: trio.Nursery
+) -> None:
+    requests = Requests(Budget(config.Limits()))
+    nursery.start_soon(lambda: requests.one(Class.INTERACTIVE, seconds=10))
+    await trio.testing.wait_all_tasks_blocked()
+    nursery.start_soon(lambda: requests.many(8, Class.LISTING, seconds=1))
+    await trio.sleep(9.5)
+    # It gets on, one at a time.
+    assert len(requests.of(Class.LISTING)) in (8, 9)
+    starts = requests.of(Class.LISTING)
+    assert all(later - earlier >= 1 for earlier, later in itertools.pairwise(starts))
+
+
+async def test_the_background_alone_is_a_few_at_once(autojump_clock: trio.testing.MockClock) -> None:
+    requests = Requests(Budget(config.Limits()))
+    began = trio.current_time()
+    await requests.many(8, Class.LISTING, seconds=1)
+    assert trio.current_time() - began == 8 / budget.BACKGROUND_AT_ONCE
+
+
+async def test_one_refusal_holds_everybody_up(
+    autojump_clock: trio.testing.MockClock, nursery: trio.Nursery
+) -> None:
+    paced = Budget(config.Limits())
+    requests = Requests(paced)
+    paced.refused("search", 7.0)
+    paced.refused("search", 3.0)
+    began = trio.current_time()
+    assert paced.held_up == 7.0
+    nursery.start_soon(requests.one, Class.INTERACTIVE)
+    nursery.start_soon(requests.one, Class.LISTING)
+    await trio.testing.wait_all_tasks_blocked()
+    assert paced.waiting == 2
+    await trio.sleep(8)
+    assert [at - began for at, _ in requests.times] == [7.0, 7.0]
+    assert paced.waiting == 0
+
+
+async def test_a_token_never_waits(autojump_clock: trio.testing.MockClock) -> None:
+    paced = Budget(config.Limits(requests_per_minute=1))
+    paced.refused("other", 60.0)
+    began = trio.current_time()
+    await Requests(paced).one(Class.PREFETCH, kind="token")
+    assert trio.current_time() == began
+
+
+async def test_whoever_gives_up_spends_nothing(autojump_clock: trio.testing.MockClock) -> None:
+    paced = Budget(config.Limits(searches_per_minute=4))
+    requests = Requests(paced)
+    await requests.one(Class.INTERACTIVE)
+    with trio.move_on_after(1):
+        await requests.one(Class.INTERACTIVE)
+    began = trio.current_time()
+    await requests.one(Class.INTERACTIVE)
+    assert trio.current_time() - began <= 20
+    assert paced.waiting == 0
+
+
+async def test_tasks_inherit_whom_they_work_for(nursery: trio.Nursery) -> None:
+    requests = Requests(Budget(config.Limits()))
+    seen: list[Class] = []
+
+    async def note() -> None:
+        async with requests.paced.turn("search"):
+            seen.append(Class(next(one for one, count in requests.paced._running.items() if count)))
+
+    async def parent() -> None:
+        async with trio.open_nursery() as own:
+            own.start_soon(note)
+
+    await budget.spent(Class.UPLOAD, parent)
+    await note()
+    assert seen == [Class.UPLOAD, Class.INTERACTIVE]

@@ -1,0 +1,167 @@
+"""Large files go in parts: resumed after a restart, recognised when their answer was lost, given up when
+they are of no use any more."""
+
+import random
+from typing import Any
+
+import pytest
+import trio
+
+PART = 8 * 1024 * 1024
+SIZE = 51_000_000
+PARTS = -(-SIZE // PART)
+
+
+def large(seed: int) -> bytes:
+    return random.Random(seed).randbytes(SIZE)
+
+
+def puts(network: Any) -> int:
+    return int(network.count("PUT", "/upload_sessions/"))
+
+
+async def test_a_large_file_goes_in_parts_and_its_next_version_too(
+    drive: Any, other: Any, network: Any
+) -> None:
+    first, second = large(1), large(2)
+    await drive.write("f", first)
+    await drive.sync()
+    assert await other.read("f") == first
+    assert puts(network) == PARTS
+    kept = (await other.find("f")).id
+    await drive.write("f", second)
+    await drive.sync()
+    assert await other.read("f") == second
+    assert ((await other.find("f")).id, await other.versions(kept)) == (kept, 2)
+    assert network.count("POST", "/files/content") == 0
+    assert drive.db.rows("SELECT * FROM upload") == []
+
+
+@pytest.mark.parametrize("renamed", [False, True])
+async def test_after_a_restart_only_what_had_not_arrived_is_sent(
+    starting: Any, other: Any, network: Any, renamed: bool
+) -> None:
+    data = large(3)
+    async with starting() as drive:
+        arrived, _ = network.gate("POST", "/commit", before=True)
+        await drive.write("f", data)
+        with trio.fail_after(20):
+            await arrived.wait()
+    assert puts(network) == PARTS
+    async with starting(agents=("health",)) as drive:
+        if renamed:
+            await drive.mkdir("d")
+            await drive.rename("f", "d/g")
+    async with starting() as drive:
+        await drive.sync()
+        assert drive.ops() == []
+    assert puts(network) == PARTS
+    assert await other.paths() == (["d/", "d/g"] if renamed else ["f"])
+    assert await other.read("g" if renamed else "f") == data
+
+
+async def test_a_session_that_is_over_is_replaced(
+    starting: Any, other: Any, network: Any, service: Any
+) -> None:
+    data = large(4)
+    async with starting() as drive:
+        arrived, _ = network.gate("POST", "/commit", before=True)
+        await drive.write("f", data)
+        with trio.fail_after(20):
+            await arrived.wait()
+    await service.write(lambda conn: conn.execute("UPDATE upload_session SET expires_at = 1"))
+    async with starting() as drive:
+        await drive.sync()
+    assert await other.read("f") == data
+    assert puts(network) == 2 * PARTS
+
+
+async def test_a_session_that_ends_in_the_middle_is_replaced(
+    drive: Any, other: Any, network: Any, service: Any
+) -> None:
+    arrived, go = network.gate("PUT", "/upload_sessions/")
+    await drive.write("f", large(5))
+    with trio.fail_after(20):
+        await arrived.wait()
+    await service.write(lambda conn: conn.execute("UPDATE upload_session SET expires_at = 1"))
+    go.set()
+    await drive.sync()
+    assert await other.read("f") == large(5)
+
+
+@pytest.mark.parametrize("version", [False, True])
+async def test_a_commit_whose_answer_was_lost_is_recognised(
+    drive: Any, other: Any, network: Any, version: bool
+) -> None:
+    if version:
+        await drive.write("f", b"small")
+        await drive.sync()
+    network.lose_answer("POST", "/commit")
+    await drive.write("f", large(6))
+    await drive.sync()
+    assert puts(network) == PARTS
+    assert await other.paths() == ["f"]
+    assert await other.versions((await other.find("f")).id) == 1 + version
+    assert drive.ops() == []
+
+
+async def test_newer_bytes_end_a_running_upload(drive: Any, other: Any, network: Any) -> None:
+    arrived, go = network.gate("PUT", "/upload_sessions/")
+    await drive.write("f", large(7))
+    with trio.fail_after(20):
+        await arrived.wait()
+    await drive.write("f", b"newer")
+    go.set()
+    await drive.sync()
+    assert await other.read("f") == b"newer"
+    assert await other.versions((await other.find("f")).id) == 1
+    assert puts(network) < PARTS
+    assert network.count("DELETE", "/upload_sessions/") == 1
+
+
+async def test_a_file_deleted_on_its_way_never_comes_into_being(drive: Any, other: Any, network: Any) -> None:
+    arrived, go = network.gate("PUT", "/upload_sessions/")
+    await drive.write("f", large(8))
+    with trio.fail_after(20):
+        await arrived.wait()
+    await drive.unlink("f")
+    go.set()
+    await drive.sync()
+    assert network.count("POST", "/commit") == 0
+    assert (await other.paths(), drive.ops()) == ([], [])
+
+
+async def test_someone_elses_version_meanwhile_is_a_conflict_of_two_files(
+    drive: Any, other: Any, network: Any
+) -> None:
+    await drive.write("f", b"base")
+    await drive.sync()
+    arrived, go = network.gate("POST", "/commit", before=True)
+    await drive.write("f", large(9))
+    with trio.fail_after(20):
+        await arrived.wait()
+    await other.write((await other.find("f")).id, b"theirs")
+    go.set()
+    await drive.sync()
+    assert await other.read("f") == b"theirs"
+    copies = [name for name in await other.paths() if "conflicted copy" in name]
+    assert len(copies) == 1
+    assert await other.read(copies[0]) == large(9)
+
+
+async def test_small_files_get_through_while_large_ones_are_on_their_way(
+    drive: Any, other: Any, network: Any
+) -> None:
+    gates = [network.gate("PUT", "/upload_sessions/", before=True) for _ in range(2 * 4)]
+    for number in range(4):
+        await drive.write(f"large {number}", large(10 + number))
+    with trio.fail_after(20):
+        await gates[0][0].wait()
+    await drive.write("small", b"x")
+    with trio.fail_after(20):
+        while "small" not in await other.paths():
+            await drive.agents.push._moved.wait()
+    for _, go in gates:
+        go.set()
+    await drive.sync()
+    assert len(await other.paths()) == 5

@@ -1,0 +1,115 @@
+"""Uploads that arrived while nobody heard, in a program that died or over a line that broke: whatever
+happens to the file afterwards, the service has it once."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+import trio
+
+Ends = dict[str, tuple[list[str], dict[str, bytes]]]
+
+# What happens to `f` while its upload is unheard of; then what is there.
+ENDS: Ends = {
+    "nothing": (["f", "old"], {"f": b"one"}),
+    "rename": (["g", "old"], {"g": b"one"}),
+    "move": (["d/", "d/f", "old"], {"f": b"one"}),
+    "unlink": (["old"], {}),
+    "write": (["f", "old"], {"f": b"two"}),
+    "rename, write": (["g", "old"], {"g": b"two"}),
+    "replace": (["old"], {"old": b"one"}),
+    "be replaced": (["f", "old"], {"f": b"new"}),
+}
+
+
+async def happen(drive: Any, end: str) -> None:
+    match end:
+        case "rename":
+            await drive.rename("f", "g")
+        case "move":
+            await drive.mkdir("d")
+            await drive.rename("f", "d/f")
+        case "unlink":
+            await drive.unlink("f")
+        case "write":
+            await drive.write("f", b"two")
+        case "rename, write":
+            await drive.rename("f", "g")
+            await drive.write("g", b"two")
+        case "replace":
+            await drive.rename("f", "old")
+        case "be replaced":
+            await drive.write("new", b"new")
+            await drive.rename("new", "f")
+
+
+async def check(drive: Any, other: Any, paths: list[str], contents: dict[str, bytes]) -> None:
+    for _ in range(2):
+        await drive.sync()
+        await drive.poll()
+    assert await other.paths() == paths
+    assert sorted(await drive.names()) == sorted({path.split("/")[0] for path in paths})
+    for name, data in contents.items():
+        assert await other.read(name) == data
+    assert drive.ops() == []
+    assert drive.db.rows("SELECT * FROM unheard") == []
+
+
+Break = Callable[[Any, Any], Awaitable[None]]
+
+
+@pytest.mark.parametrize("version", [False, True], ids=["new file", "new version"])
+@pytest.mark.parametrize("end", ENDS)
+async def test_the_program_died_before_the_answer_was_written_down(
+    starting: Any, other: Any, network: Any, end: str, version: bool
+) -> None:
+    async with starting() as drive:
+        await drive.write("old", b"old")
+        if version:
+            await drive.write("f", b"zero")
+        await drive.sync()
+        arrived, _ = network.gate("POST", "/content")
+        await drive.write("f", b"one")
+        with trio.fail_after(5):
+            await arrived.wait()
+    async with starting(agents=("health", "fs")) as drive:
+        await happen(drive, end)
+        await drive.poll()
+    async with starting() as drive:
+        await check(drive, other, *ENDS[end])
+
+
+@pytest.mark.parametrize("version", [False, True], ids=["new file", "new version"])
+@pytest.mark.parametrize("end", ENDS)
+async def test_the_answer_was_lost(drive: Any, other: Any, network: Any, end: str, version: bool) -> None:
+    await drive.write("old", b"old")
+    if version:
+        await drive.write("f", b"zero")
+    await drive.sync()
+    arrived, go = network.gate("POST", "/content", before=True)
+    network.lose_answer("POST", "/content")
+    await drive.write("f", b"one")
+    with trio.fail_after(5):
+        await arrived.wait()
+    go.set()
+    with trio.fail_after(5):
+        while not drive.db.rows("SELECT * FROM op WHERE kind = 'upload' AND attempts > 0"):
+            await drive.agents.push._moved.wait()
+    await happen(drive, end)
+    await check(drive, other, *ENDS[end])
+
+
+async def test_somebody_elses_file_in_that_place_is_not_ours(starting: Any, other: Any, network: Any) -> None:
+    async with starting() as drive:
+        arrived, _ = network.gate("POST", "/content", before=True)
+        await drive.write("f", b"ours")
+        with trio.fail_after(5):
+            await arrived.wait()
+    await other.file("f", b"theirs")
+    async with starting(agents=("health", "fs")) as drive:
+        await drive.unlink("f")
+    async with starting() as drive:
+        await drive.sync()
+        await drive.poll()
+        assert await drive.read("f") == b"theirs"
+    assert await other.paths() == ["f"]

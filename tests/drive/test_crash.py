@@ -1,0 +1,154 @@
+"""What was acknowledged is there after the daemon was killed: at random moments, and between any two steps
+of keeping a change; here, and at the service after the drain."""
+
+import importlib.util
+import random
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from cmsfs.crashpoints import Point
+
+
+def _load(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, Path(__file__).with_name(f"{name}.py"))
+    assert spec is not None
+    assert spec.loader is not None
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+crashes = _load("crashes")
+
+# These need a file that goes in parts.
+LARGE = {Point.SESSION_BEGUN, Point.PARTS_SENT}
+
+# These are passed all the time.
+OFTEN = {point for point in Point if point.startswith(("close", "group", "seal", "op", "upload"))}
+
+
+@pytest.fixture
+def rounds(tmp_path: Path, private_folders: Path) -> Iterator[Any]:
+    made = crashes.Rounds(tmp_path, seed=random.randrange(10**9))
+    watchdog = threading.Timer(1500, made.free)
+    watchdog.daemon = True
+    watchdog.start()
+    yield made
+    watchdog.cancel()
+    made.free()
+
+
+def carry_out(rounds: Any, ends: list[Point | None]) -> None:
+    """A round for each way to end; None is a random moment."""
+    rounds.start()
+    for end in ends:
+        before = rounds.expected.acknowledged
+        if end in LARGE:
+            # The large file comes first, and may be on its way at once.
+            rounds.plan.write_text(f"{end} 1")
+        rounds.write(*(["--large"] if end in LARGE else []))
+        if end is None:
+            rounds.await_acknowledged(rounds.random.randrange(10, 150))
+            rounds.kill()
+        else:
+            rounds.await_acknowledged(1 if end in LARGE else rounds.random.randrange(5, 25))
+            count = rounds.random.randrange(1, 4) if end in OFTEN else 1
+            rounds.plan.write_text(f"{end} {count}")
+            rounds.died()
+        rounds.fold()
+        assert rounds.expected.acknowledged > before, "nothing was acknowledged: the round proves nothing"
+        rounds.start()
+        found = rounds.check_drive()
+        rounds.sync()
+        rounds.check_service(found)
+    rounds.end()
+
+
+# ---- power cuts --------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def lie(request: pytest.FixtureRequest) -> str:
+    """Which fsync the disk forgets."""
+    return str(getattr(request, "param", ""))
+
+
+@pytest.fixture
+def disk(tmp_path: Path, lie: str, rounds: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    made = crashes.Disk(tmp_path, lie=lie)
+    for variable, name in (("XDG_STATE_HOME", "state"), ("XDG_CACHE_HOME", "cache")):
+        monkeypatch.setenv(variable, str(made.mountpoint / name))
+    yield made
+    rounds.free()
+    made.free()
+
+
+def cut_the_power(rounds: Any, disk: Any, count: int) -> None:
+    """Programs write, some with fsync; the power goes; what was durable is there."""
+    disk.start()
+    rounds.start()
+    for _ in range(count):
+        before = rounds.expected.acknowledged
+        began = time.monotonic()
+        rounds.write("--fsync")
+        rounds.await_acknowledged(rounds.random.randrange(20, 60))
+        # Long enough for some of what was only closed to be promised too.
+        crashes.wait_until(began + crashes.DURABLE_AFTER + 2 * rounds.random.random())
+        cut_at = time.monotonic()
+        disk.cut(rounds.random.randrange(10**9))
+        rounds.kill()
+        disk.remove()
+        rounds.fold(cut_at=cut_at)
+        assert rounds.expected.acknowledged > before, "nothing was acknowledged: the round proves nothing"
+        disk.start()
+        rounds.start()
+        found = rounds.check_drive()
+        rounds.sync()
+        rounds.check_service(found)
+
+
+def test_no_promised_byte_is_lost_in_a_power_cut(rounds: Any, disk: Any) -> None:
+    cut_the_power(rounds, disk, 2)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1600)
+def test_no_promised_byte_is_lost_in_many_power_cuts(rounds: Any, disk: Any) -> None:
+    cut_the_power(rounds, disk, 60)
+
+
+@pytest.mark.parametrize(
+    "lie",
+    ["drafts", pytest.param("log", marks=pytest.mark.long), pytest.param("names", marks=pytest.mark.long)],
+    indirect=True,
+)
+def test_the_power_cut_finds_a_missing_fsync(rounds: Any, disk: Any) -> None:
+    with pytest.raises(AssertionError):
+        cut_the_power(rounds, disk, 10)
+
+
+# ---- kills -------------------------------------------------------------------------------------
+
+
+# Two tests of half the length: they may run beside each other.
+@pytest.mark.parametrize("half", [0, 1])
+def test_no_acknowledged_byte_is_lost_when_the_daemon_is_killed(rounds: Any, half: int) -> None:
+    points: list[Point | None] = list(Point)[half::2]
+    # Always a random moment; the named points take turns over the runs.
+    chosen = rounds.random.sample(points, 4)
+    carry_out(rounds, [None, *chosen])
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1600)
+@pytest.mark.parametrize("part", range(4))
+def test_no_acknowledged_byte_is_lost_in_many_rounds(rounds: Any, part: int) -> None:
+    points = list(Point)
+    carry_out(rounds, [points[(number // 2) % len(points)] if number % 2 else None for number in range(50)])

@@ -1,0 +1,278 @@
+"""A service that fails to order: stands before a service and spoils chosen answers.
+
+`running` relays HTTP/1.1 to a service on loopback.  A `Plan` says which request meets what: an answer of
+somebody else in its place, with or without its having been carried out; a connection reset or fallen silent
+after some bytes; a body that ends early, says it is shorter than it is, or holds a wrong byte.  Put
+`proxy.running` before it for the latency.
+
+Depends on trio and h11, which httpx and hypercorn are made with.
+"""
+
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+import h11
+import trio
+
+_CHUNK = 64 * 1024
+# A service that answers before it has read the request does not want the rest of it.
+_EARLY_SECONDS = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """This answer instead of the service's, after the request was `carried_out` or in its place."""
+
+    status: int
+    headers: Mapping[str, str] = field(default_factory=dict)
+    body: bytes = b""
+    carried_out: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Reset:
+    """The connection is reset after so many bytes of the answer's body; `before`: instead of any answer,
+    and the request is not carried out."""
+
+    after: int = 0
+    before: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Stall:
+    """Nothing more comes after so many bytes of the answer's body, and the connection stays open."""
+
+    after: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Short:
+    """The body ends after so many bytes: with an orderly close before the announced length, or `hidden`,
+    with that very length announced."""
+
+    after: int
+    hidden: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Corrupt:
+    """One bit of the answer's body is wrong, in the byte at this place."""
+
+    at: int = 0
+
+
+Fault = Answer | Reset | Stall | Short | Corrupt
+
+TOO_MANY = Answer(429, {"Retry-After": "1"})
+UNAVAILABLE = Answer(503)
+LOST = Answer(502, carried_out=True)
+
+
+@dataclass(slots=True)
+class _Rule:
+    fault: Fault
+    method: str
+    part: str
+    times: int
+
+
+class Plan:
+    """Which requests fail.  `requests` lists all that came, as (method, target)."""
+
+    def __init__(self, choose: Callable[[str, str], Fault | None] | None = None) -> None:
+        self.requests: list[tuple[str, str]] = []
+        self.faults = 0
+        self._choose = choose
+        self._rules: list[_Rule] = []
+
+    def add(self, fault: Fault, *, method: str = "", part: str = "", times: int = 1) -> None:
+        """The next so many requests of this method with this part in their target meet the fault."""
+        self._rules.append(_Rule(fault, method, part, times))
+
+    def clear(self) -> None:
+        """No faults from now on."""
+        self._rules.clear()
+        self._choose = None
+
+    def count(self, method: str, part: str) -> int:
+        return sum(1 for one, target in self.requests if one == method and part in target)
+
+    def fate(self, method: str, target: str) -> Fault | None:
+        """What this request meets."""
+        self.requests.append((method, target))
+        found = self._choose(method, target) if self._choose else None
+        for rule in self._rules:
+            if rule.times and rule.method in ("", method) and rule.part in target:
+                rule.times -= 1
+                found = rule.fault
+                break
+        self.faults += found is not None
+        return found
+
+
+class _Broken(Exception):
+    """The connection is to end, the hard way or not."""
+
+    def __init__(self, *, hard: bool) -> None:
+        self.hard = hard
+
+
+class _Side:
+    """One end of the relay: h11 over a stream."""
+
+    def __init__(self, stream: trio.SocketStream, role: type[h11.CLIENT] | type[h11.SERVER]) -> None:
+        self.stream = stream
+        self.conn = h11.Connection(role)
+
+    async def event(self) -> h11.Event:
+        while (event := self.conn.next_event()) is h11.NEED_DATA:
+            self.conn.receive_data(await self.stream.receive_some(_CHUNK))
+        return event
+
+    async def send(self, event: h11.Event) -> None:
+        if (data := self.conn.send(event)) is not None:
+            await self.stream.send_all(data)
+
+
+class Relay:
+    """Carries requests to the service as its plan says."""
+
+    def __init__(self, host: str, port: int, plan: Plan) -> None:
+        self.plan = plan
+        self.host, self.port = "127.0.0.1", 0
+        self._address = (host, port)
+
+    async def serve(self, stream: trio.SocketStream) -> None:
+        """One connection to its end; for a listener."""
+        client = _Side(stream, h11.SERVER)
+        async with stream:
+            server: _Side | None = None
+            try:
+                while isinstance(request := await client.event(), h11.Request):
+                    if server is None:
+                        server = _Side(await trio.open_tcp_stream(*self._address), h11.CLIENT)
+                    await self._exchange(client, server, request)
+                    for side in (client, server):
+                        if side.conn.our_state is not h11.DONE or side.conn.their_state is not h11.DONE:
+                            return
+                        side.conn.start_next_cycle()
+            except* _Broken as ends:
+                if any(end.hard for end in ends.exceptions if isinstance(end, _Broken)):
+                    _linger_not(stream)
+            except* (h11.ProtocolError, OSError, trio.BrokenResourceError, trio.ClosedResourceError):
+                _linger_not(stream)
+            finally:
+                if server is not None:
+                    server.stream.socket.close()
+
+    async def _exchange(self, client: _Side, server: _Side, request: h11.Request) -> None:
+        fault = self.plan.fate(request.method.decode(), request.target.decode())
+        if isinstance(fault, Reset) and fault.before:
+            raise _Broken(hard=True)
+        if isinstance(fault, Answer) and not fault.carried_out:
+            if not client.conn.they_are_waiting_for_100_continue:
+                while not isinstance(await client.event(), h11.EndOfMessage):
+                    pass
+            await self._answer(client, fault)
+            return
+        await server.send(request)
+        uploaded = trio.Event()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._upload, client, server, uploaded)
+            response = await server.event()
+            while isinstance(response, h11.InformationalResponse):
+                await client.send(response)
+                response = await server.event()
+            if isinstance(fault, Answer):
+                while not isinstance(await server.event(), h11.EndOfMessage):
+                    pass
+                await self._answer(client, fault)
+            else:
+                assert isinstance(response, h11.Response)
+                await self._download(client, server, response, fault)
+            # The end of the request may be here and not yet looked at.
+            with trio.move_on_after(_EARLY_SECONDS):
+                await uploaded.wait()
+            nursery.cancel_scope.cancel()
+
+    @staticmethod
+    async def _upload(client: _Side, server: _Side, uploaded: trio.Event) -> None:
+        if client.conn.they_are_waiting_for_100_continue:
+            await client.send(h11.InformationalResponse(status_code=100, headers=[]))
+        while True:
+            event = await client.event()
+            await server.send(event)
+            if isinstance(event, h11.EndOfMessage):
+                uploaded.set()
+                return
+
+    @staticmethod
+    async def _answer(client: _Side, answer: Answer) -> None:
+        headers = [*answer.headers.items(), ("Content-Length", str(len(answer.body)))]
+        await client.send(h11.Response(status_code=answer.status, headers=headers))
+        await client.send(h11.Data(data=answer.body))
+        await client.send(h11.EndOfMessage())
+
+    @staticmethod
+    async def _download(client: _Side, server: _Side, response: h11.Response, fault: Fault | None) -> None:
+        if isinstance(fault, Short) and fault.hidden:
+            told = dict(response.headers).get(b"content-length", b"%d" % fault.after)
+            headers = [one for one in response.headers if one[0] != b"content-length"]
+            headers.append((b"content-length", b"%d" % min(fault.after, int(told))))
+            response = h11.Response(status_code=response.status_code, headers=headers)
+        await client.send(response)
+        passed = 0
+        while True:
+            event = await server.event()
+            if isinstance(event, h11.Data):
+                data, end = _spoilt(bytes(event.data), passed, fault)
+                passed += len(event.data)
+                if data:
+                    await client.send(h11.Data(data=data))
+                if not end:
+                    continue
+            elif not isinstance(event, h11.EndOfMessage) or not _ends_badly(fault):
+                await client.send(event)
+                return
+            match fault:
+                case Stall():
+                    await trio.sleep_forever()
+                case Short(hidden=True):
+                    await client.send(h11.EndOfMessage())
+                    return
+                case _:
+                    raise _Broken(hard=isinstance(fault, Reset))
+
+
+def _ends_badly(fault: Fault | None) -> bool:
+    """Whether the fault is to come at the end of a body that was no longer than its place."""
+    return isinstance(fault, Reset | Stall | Short)
+
+
+def _spoilt(data: bytes, passed: int, fault: Fault | None) -> tuple[bytes, bool]:
+    """What of these bytes, which come after so many others, is passed on, and whether that is the last."""
+    match fault:
+        case Reset(after=after) | Stall(after=after) | Short(after=after) if passed + len(data) > after:
+            return data[: max(after - passed, 0)], True
+        case Corrupt(at=at) if passed <= at < passed + len(data):
+            place = at - passed
+            return data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :], False
+    return data, False
+
+
+def _linger_not(stream: trio.SocketStream) -> None:
+    """Have the connection reset when it is closed."""
+    stream.setsockopt(trio.socket.SOL_SOCKET, trio.socket.SO_LINGER, (1).to_bytes(4, "little") + bytes(4))
+
+
+@asynccontextmanager
+async def running(host: str, port: int, plan: Plan) -> AsyncIterator[Relay]:
+    """A relay to the service at `host` and `port`; it listens at `relay.host` and `relay.port`."""
+    relay = Relay(host, port, plan)
+    (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
+    relay.port = listener.socket.getsockname()[1]
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(trio.serve_listeners, relay.serve, [listener])
+        yield relay
+        nursery.cancel_scope.cancel()
