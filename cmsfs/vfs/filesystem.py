@@ -134,7 +134,7 @@ class Filesystem:
         if changes.size is not None:
             if node.is_folder:
                 raise oserrors.oserror(errno.EISDIR, node.name)
-            await self._files.truncate(node, changes.size)
+            await self._files.truncate(node, changes.size, fh)
         if changes.mode is not None or changes.mtime_ns is not None:
             await self._set_mode_and_time(node, changes)
         return self._attributes(self._node(ino))

@@ -149,6 +149,40 @@ async def test_a_change_of_an_old_version_does_not_pass_for_one_of_the_new(drive
     assert (after.etag, after.base_sha1) == (before.etag, before.base_sha1)
 
 
+async def test_a_handle_on_an_old_version_is_cut_as_that_version(drive: Any) -> None:
+    ino = await drive.remote_file(1, "f", b"one and more")
+    before = tree.find(drive.db, ino)
+    opened = await drive.fs.open(ino, os.O_RDWR)
+    await drive.remote_file(1, "f", b"two")
+    await drive.fs.setattr(ino, SetAttr(size=0), opened.fh)
+    await drive.fs.write(opened.fh, 0, b"mine")
+    await drive.fs.release(opened.fh)
+    after = tree.find(drive.db, ino)
+    assert (after.etag, after.base_sha1) == (before.etag, before.base_sha1)
+    assert await drive.read_file("f") == b"mine"
+
+
+@pytest.mark.parametrize("sealed", [False, True])
+async def test_a_handle_on_an_old_version_does_not_write_over_what_was_written_here_since(
+    drive: Any, sealed: bool
+) -> None:
+    ino = await drive.remote_file(1, "f", b"one")
+    old = await drive.fs.open(ino, os.O_RDWR)
+    await drive.remote_file(1, "f", b"two")
+    new = await drive.fs.open(ino, os.O_RDWR)
+    await drive.fs.write(new.fh, 0, b"TWO")
+    await drive.fs.release(new.fh)
+    if sealed:
+        await drive.seal(ino)
+    for call in (drive.fs.write(old.fh, 0, b"ONE"), drive.fs.setattr(ino, SetAttr(size=0), old.fh)):
+        with pytest.raises(OSError) as caught:
+            await call
+        assert caught.value.errno == errno.ESTALE
+    assert await drive.fs.read(old.fh, 0, 10) == b"one"
+    await drive.fs.release(old.fh)
+    assert await drive.read_file("f") == b"TWO"
+
+
 async def test_an_unlinked_open_file_lives_until_it_is_closed(drive: Any) -> None:
     opened, made = await drive.fs.create(ROOT, "f", 0o600, os.O_RDWR)
     await drive.fs.write(opened.fh, 0, b"abc")
