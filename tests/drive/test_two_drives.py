@@ -17,7 +17,7 @@ import h11
 import pytest
 import trio
 
-from cmsfs import mounts
+from cmsfs import errors, mounts
 from cmsfs.cli import daemonctl
 from cmsfs.models import control
 from cmsfs.service import access, demo, serve, store
@@ -39,6 +39,9 @@ ledger = _load("ledger", Path(__file__).parent)
 
 NAMES = ["a.txt", "b.txt", "c.txt", "d.txt"]
 ACCOUNTS = ["one", "two"]
+
+# Each of these attempts is given up by the command line's side after a quarter of a minute.
+PATIENCE = 8
 
 
 class Careless(faults.Relay):  # type: ignore[misc]
@@ -103,13 +106,23 @@ class Two:
         for _ in daemonctl.exchange(daemon.socket, request):
             pass
 
+    def insist(self, account: str, request: Any) -> None:
+        """Ask until there is an answer: a request that met a stall takes a minute."""
+        for attempt in range(PATIENCE):
+            try:
+                self.ask(account, request)
+                return
+            except errors.UserError:
+                if attempt == PATIENCE - 1:
+                    raise
+
     def settle(self) -> None:
         """Both have sent everything and heard everything."""
         for _ in range(4):
             for account in ACCOUNTS:
-                self.ask(account, control.Sync())
+                self.insist(account, control.Sync())
             for account in ACCOUNTS:
-                self.ask(account, control.Poll())
+                self.insist(account, control.Poll())
 
     # ---- programs --------------------------------------------------------------------------------
 
@@ -177,7 +190,7 @@ class Two:
                     self.ask(account, control.Sync())
                 case "poll":
                     self.ask(account, control.Poll())
-        except OSError:
+        except (OSError, errors.UserError):
             pass  # refused, or the network failed the call: nothing was acknowledged
 
     def story(self, seed: int, steps: int) -> None:
