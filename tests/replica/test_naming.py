@@ -1,6 +1,5 @@
 """Names of items in folders of Linux, and back."""
 
-import dataclasses
 from typing import Any
 
 import pytest
@@ -15,7 +14,7 @@ NODE = Node(3, 1, "", Kind.FILE, 0, 0, 0, FILE_MODE, None, None, "7", "1", "1", 
 
 
 def node(kind: Kind, base_name: str | None, name: str) -> Node:
-    return dataclasses.replace(NODE, kind=kind, base_name=base_name, name=name)
+    return NODE._replace(kind=kind, base_name=base_name, name=name)
 
 
 @given(st.text(min_size=1, max_size=255), st.sampled_from([Kind.FILE, Kind.FOLDER, Kind.LINK]))
