@@ -5,6 +5,9 @@ from dataclasses import dataclass
 
 from cmsfs.replica.nodes import Ino, Node
 
+_BLOCK = 4096
+_UNLIMITED = 1 << 50
+
 
 @dataclass(frozen=True, slots=True)
 class Attributes:
@@ -80,3 +83,11 @@ def of_node(
         ctime_ns=max(node.ctime_ns, mtime) if mtime_ns is not None else node.ctime_ns,
         timeout=timeout,
     )
+
+
+def of_space(space: tuple[int, int] | None) -> Statfs:
+    """What `df` shows of the bytes an account may use and has used; unlimited (not positive) and unknown
+    show as one pebibyte."""
+    total, used = space or (0, 0)
+    blocks = max(total if total > 0 else _UNLIMITED, used) // _BLOCK
+    return Statfs(_BLOCK, blocks, blocks - used // _BLOCK, files=1 << 32, files_free=1 << 31, name_max=255)

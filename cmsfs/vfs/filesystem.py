@@ -40,9 +40,6 @@ OFFLINE_TIMEOUT_SECONDS = 1.0
 # A file made this recently that is renamed over another is somebody's way to save the other.
 SAVE_SECONDS = 600.0
 
-_BLOCK = 4096
-_UNKNOWN_SPACE = 1 << 50
-
 
 class Filesystem:
     """The tree of one account."""
@@ -366,12 +363,7 @@ class Filesystem:
 
     async def statfs(self) -> Statfs:
         """The account's space; an unlimited or unknown one shows as very large."""
-        total, used = self._account.space() or (_UNKNOWN_SPACE, 0)
-        if total <= 0:
-            total = _UNKNOWN_SPACE
-        blocks = max(total, used) // _BLOCK
-        free = blocks - used // _BLOCK
-        return Statfs(_BLOCK, blocks, free, files=1 << 32, files_free=1 << 31, name_max=255)
+        return attributes.of_space(self._account.space())
 
     async def getxattr(self, ino: Ino, name: str) -> bytes:
         return xattrs.value(self._db, self._node(ino), name)
