@@ -11,6 +11,7 @@ for as long as the settings allow; then the agents are cancelled, and the state 
 Rule: a change that a program was told of is in the journal; so ending early, anywhere, loses nothing.
 """
 
+import functools
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -21,7 +22,7 @@ import trio
 
 from cmsfs import config, errors, mounts, sqlite
 from cmsfs.auth import backend
-from cmsfs.auth.explain import UNREACHABLE, explain
+from cmsfs.auth.explain import explain
 from cmsfs.cache.blocks import Blocks
 from cmsfs.client.session import Client
 from cmsfs.fuse import mount, notifier, operations
@@ -49,14 +50,15 @@ from daemon.listing import Lister, SearchLister
 from daemon.pull import Pull
 from daemon.push.dispatcher import Push
 from daemon.push.kit import Kit
+from daemon.rights import Rights
 from daemon.status import Status
 from daemon.watchdog import Watchdog
 from daemon.whole import Whole
 
 log = logging.getLogger(__name__)
 
-# A first start needs the service; a later one only wants to know whether the credentials still hold.
-FIRST_CONTACT_SECONDS = 60.0
+# A first start would like to show something; a later one only wants to know whether the credentials hold.
+FIRST_CONTACT_SECONDS = 20.0
 CONTACT_SECONDS = 5.0
 
 
@@ -104,9 +106,10 @@ async def run(
     mountpoint: Path,
     create: bool,
     sample: bool,
-    ready: Callable[[], None],
+    ready: Callable[[str], None],
 ) -> None:
-    """Serve the drive until it is asked to end; `ready` is called when the mount answers.
+    """Serve the drive until it is asked to end; `ready` is called when the mount answers, with what the
+    person should know about it.
 
     Raises `UserError` if it cannot start.
     """
@@ -119,11 +122,11 @@ async def run(
         client = await stack.enter_async_context(backend.open_backend(settings, sample=sample, pace=pace))
         agents = await stack.enter_async_context(trio.open_nursery())
         drive = Drive(settings, place, state, client, agents)
-        await drive.contact()
+        note = await drive.contact()
         agents.start_soon(drive.ending.heed_signals, drive.pull.poke, name="signals")
         async with control_server.listening(settings.paths.socket) as listener:
             drive.start(agents, listener)
-            await drive.serve(settings, create=create, ready=ready)
+            await drive.serve(settings, create=create, ready=functools.partial(ready, note))
         agents.cancel_scope.cancel()
     log.info("ended in good order")
 
@@ -148,8 +151,8 @@ class Drive:
         self._recovered = settings.paths.recovered
         self.health = Health()
         self.watchdog = Watchdog()
-        self.account = Account(client, self.health)
         self.hub = Hub()
+        self.account = Account(client, self.health, Rights(db, client, self.hub, self.health, nursery))
         self.incoming = Incoming(db, self.hub)
         lister, whole, deepen = self._listers(db)
         self.hydrate = Hydrate(
@@ -161,6 +164,7 @@ class Drive:
             *(db, client, blocks, drafts, sealer, self.incoming, self.hydrate, self.health, self.commit),
             settle_seconds=settings.settle_seconds,
             profile=config.profile(settings),
+            full=self.account.doubt_space,
         )
         self.push = Push(kit, workers=settings.upload_workers)
         self.fs = Filesystem(
@@ -199,12 +203,12 @@ class Drive:
         )
         return lister, whole, lister.deepen
 
-    async def contact(self) -> None:
-        """The first words with the service.
+    async def contact(self) -> str:
+        """The first words with the service; what a person should know if there were none.
 
-        Raises `UserError` if it refuses us, or cannot be reached while nothing is known here.
+        Raises `UserError` if it refuses us.
         """
-        known = self.state.is_known
+        known, reason = self.state.is_known, ""
         try:
             with trio.fail_after(CONTACT_SECONDS if known else FIRST_CONTACT_SECONDS):
                 await self.account.refresh()
@@ -212,13 +216,16 @@ class Drive:
         except (errors.OAuthError, errors.Unauthorized, errors.Forbidden) as error:
             raise explain(error) from error
         except errors.RemoteError as error:
-            if not known:
-                raise explain(error) from error
-            log.info("starting without the service: %s", error)
+            reason = explain(error).message
         except trio.TooSlowError:
-            if not known:
-                raise errors.UserError("The service did not answer in time.", exit_code=UNREACHABLE) from None
+            reason = "The service did not answer in time."
             self.health.suspect()
+        if not reason:
+            return ""
+        log.info("starting without the service: %s", reason)
+        if known:
+            return f"{reason} What is known here is shown until it answers."
+        return f"{reason} Nothing is known here yet; the drive fills when it answers."
 
     def start(self, agents: trio.Nursery, listener: trio.SocketListener) -> None:
         """Start everything that runs beside the mount."""
@@ -233,9 +240,16 @@ class Drive:
         if self.settings.crawl:
             agents.start_soon(self.crawl.run, name="crawl")
         agents.start_soon(self.account.run, name="account")
+        agents.start_soon(self._follow_room, name="room")
         agents.start_soon(self.watchdog.run, self.health, name="watchdog")
         agents.start_soon(self.server.serve, listener, name="control")
         agents.start_soon(self._upkeep, state, name="upkeep")
+
+    async def _follow_room(self) -> None:
+        """What was refused for want of room goes when there is some."""
+        while True:
+            await self.account.more_room()
+            await self.push.retry_all()
 
     async def _upkeep(self, state: State) -> None:
         await upkeep.run(state.db, state.blocks, check=state.check_cache)

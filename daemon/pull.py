@@ -102,6 +102,7 @@ class Pull:
         while True:
             await self._health.reachable()
             try:
+                await self.begin()
                 if not self._is_superfluous():
                     await self.poll()
             except errors.RemoteError as error:

@@ -51,6 +51,11 @@ class Folders:
         body = items.NewFolder(name=name, parent=Reference(id=parent_id)).body()
         return await self._wire.ask(items.Folder, "POST", self._url, params=FIELDS_PARAM, body=body)
 
+    async def permissions(self, folder_id: str) -> items.Permissions | None:
+        """What this account may do with the folder; None if the service does not say."""
+        url, params = f"{self._url}/{folder_id}", {"fields": "permissions"}
+        return (await self._wire.ask(items.Folder, "GET", url, repeat=Repeat.READ, params=params)).permissions
+
     async def update(
         self,
         folder_id: str,

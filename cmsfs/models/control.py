@@ -19,8 +19,8 @@ Any request may end with `Failure` instead.  A caller that closes the connection
 process and the mount go.
 
 Starting is not spoken over the socket, since there is none yet: `cmsfsd --ready-fd N` writes one line
-to N and closes it, `READY` when the mount answers, or `ERROR <exit code> <sentence>`
-(`READY`, `error_line`, `parse_ready_line`).
+to N and closes it, `READY` and perhaps a note when the mount answers, or `ERROR <exit code> <sentence>`
+(`ready_line`, `error_line`, `parse_ready_line`).
 
 Rule: fields may be added, none is renamed; either side ignores what it does not know.
 """
@@ -250,7 +250,10 @@ def parse_answer(line: bytes) -> Pong | Status | Conflicts | Progress | Done | F
 
 # -- the start --------------------------------------------------------------------------------------
 
-READY = "READY\n"
+
+def ready_line(note: str = "") -> str:
+    """The line that tells of a start; a `note` is what the person should know all the same."""
+    return f"READY {' '.join(note.split())}".rstrip() + "\n"
 
 
 def error_line(message: str, exit_code: int) -> str:
@@ -259,9 +262,9 @@ def error_line(message: str, exit_code: int) -> str:
 
 
 def parse_ready_line(line: str) -> tuple[int, str]:
-    """Exit code and sentence of a start; (0, "") is success, an unreadable or empty line is not."""
-    if line == READY:
-        return 0, ""
+    """Exit code and sentence of a start; 0 is success, an unreadable or empty line is not."""
+    if line.endswith("\n") and line.split(maxsplit=1)[:1] == ["READY"]:
+        return 0, line[len("READY") :].strip()
     word, _, rest = line.strip().partition(" ")
     code, _, sentence = rest.partition(" ")
     if word == "ERROR" and code.isdigit() and sentence:

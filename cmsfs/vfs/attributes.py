@@ -63,14 +63,15 @@ class Statfs:
 
 
 def of_node(
-    node: Node, *, timeout: float, size: int | None = None, mtime_ns: int | None = None
+    node: Node, *, mode: int, timeout: float, size: int | None = None, mtime_ns: int | None = None
 ) -> Attributes:
-    """The attributes of a node; `size` and `mtime_ns` are those of its draft, if it has one in memory."""
+    """The attributes of a node with these permission bits; `size` and `mtime_ns` are those of its draft, if
+    it has one in memory."""
     kind = stat.S_IFDIR if node.is_folder else stat.S_IFREG
     mtime = node.mtime_ns if mtime_ns is None else mtime_ns
     return Attributes(
         ino=node.ino,
-        mode=kind | node.mode,
+        mode=kind | mode,
         size=node.size if size is None else size,
         # 1 for folders too: "the number of subfolders is not known", as programs understand it.
         nlink=0 if node.parent is None and node.ino > 2 else 1,

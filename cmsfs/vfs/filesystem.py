@@ -21,12 +21,14 @@ from cmsfs.journal.durability import GroupCommit
 from cmsfs.replica import tree
 from cmsfs.replica.nodes import ROOT, Ino, Kind, Node
 from cmsfs.sqlite import Database
-from cmsfs.vfs import attributes, naming, oserrors, reaper, renaming, xattrs
+from cmsfs.vfs import attributes, naming, oserrors, permissions, reaper, renaming, xattrs
 from cmsfs.vfs.attributes import Attributes, DirEntry, Opened, SetAttr, Statfs
 from cmsfs.vfs.files import Files
 from cmsfs.vfs.handles import FolderHandle, Handles
 from cmsfs.vfs.inodes import Inodes
+from cmsfs.vfs.permissions import Right
 from cmsfs.vfs.ports import Account, Hydrator, Wakeable
+from cmsfs.vfs.room import Room
 
 T = TypeVar("T")
 
@@ -70,6 +72,7 @@ class Filesystem:
         self._handles = Handles()
         self._files = Files(
             *(db, blocks, drafts, commit, hydrate, push, self.inodes, self._handles),
+            room=Room(db, account),
             settle_seconds=settle_seconds,
         )
         self._born: dict[Ino, float] = {}
@@ -103,6 +106,7 @@ class Filesystem:
         if not node.is_folder:
             raise oserrors.oserror(errno.ENOTDIR, node.name)
         await self._listed(ino)
+        await self._account.learn_rights(node)
         self.inodes.opened(ino)
         return self._handles.add(FolderHandle(ino))
 
@@ -141,6 +145,7 @@ class Filesystem:
         if changes.size is not None:
             if node.is_folder:
                 raise oserrors.oserror(errno.EISDIR, node.name)
+            await self._allowed(node, Right.WRITE)
             await self._files.truncate(node, changes.size)
         if changes.mode is not None or changes.mtime_ns is not None:
             await self._set_mode_and_time(node, changes)
@@ -166,12 +171,18 @@ class Filesystem:
 
         await self._change(txn)
 
+    async def _allowed(self, node: Node, needed: Right) -> None:
+        """Raise PermissionError if the service does not allow this."""
+        await self._account.learn_rights(node)
+        permissions.check(node, self._account.rights(node), needed)
+
     def _attributes(self, node: Node) -> Attributes:
         timeout = TIMEOUT_SECONDS if self._account.is_online else OFFLINE_TIMEOUT_SECONDS
         draft = self._files.live_draft(node) if node.draft is not None else None
+        mode = permissions.mode(node, self._account.rights(node))
         if draft is None:
-            return attributes.of_node(node, timeout=timeout)
-        return attributes.of_node(node, timeout=timeout, size=draft.size, mtime_ns=draft.mtime_ns)
+            return attributes.of_node(node, mode=mode, timeout=timeout)
+        return attributes.of_node(node, mode=mode, timeout=timeout, size=draft.size, mtime_ns=draft.mtime_ns)
 
     def _node(self, ino: Ino) -> Node:
         node = tree.find(self._db, ino)
@@ -186,6 +197,7 @@ class Filesystem:
         node = self._node(ino)
         if node.is_folder:
             raise oserrors.oserror(errno.EISDIR, node.name)
+        await self._allowed(node, permissions.needed(flags))
         if flags & os.O_TRUNC and flags & (os.O_WRONLY | os.O_RDWR):
             await self._files.truncate(node, 0)
             node = self._node(ino)
@@ -240,6 +252,7 @@ class Filesystem:
 
     async def _make(self, parent: Ino, name: str, kind: Kind, mode: int) -> tuple[Ino, int | None]:
         naming.check(parent, name)
+        await self._allowed(self._node(parent), Right.WRITE)
         await self._listed(parent)
         due, now = self._due(), ops.now_ns()
 
@@ -277,6 +290,8 @@ class Filesystem:
 
     async def _remove(self, parent: Ino, name: str, *, folder: bool) -> None:
         await self._listed(parent)
+        if (found := tree.find_child(self._db, parent, name)) is not None:
+            await self._allowed(found, Right.DELETE)
         due, now = self._due(), ops.now_ns()
 
         def txn(conn: Connection) -> Ino:
@@ -305,6 +320,12 @@ class Filesystem:
             await self._listed(target.ino)
         node = tree.find_child(self._db, parent, name)
         recently = node is not None and self._is_newborn(node.ino)
+        if node is not None:
+            await self._allowed(node, Right.RENAME if parent == new_parent else Right.DELETE)
+        if parent != new_parent:
+            await self._allowed(self._node(new_parent), Right.WRITE)
+        if target is not None:
+            await self._allowed(target, Right.WRITE if recently else Right.DELETE)
         call = renaming.Rename(parent, name, new_parent, new_name, flags)
         due = self._due()
 

@@ -298,6 +298,8 @@ class Push:
             self._dangling.append(job.task.op)
 
     async def _failed(self, op: ops.Op, error: errors.CmsfsError | OSError) -> None:
+        if isinstance(error, errors.ApiError) and error.code == failures.FULL:
+            self._kit.full()
         verdict = failures.judge(error, op.attempts)
         delay = verdict.wait_ns
         if delay is None:

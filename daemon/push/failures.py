@@ -11,8 +11,9 @@ from cmsfs.client import retry
 from daemon.push.kit import wait_ns
 
 # What a person can do about a refusal, by its code.
+FULL = "storage_limit_exceeded"
 REMEDIES = {
-    "storage_limit_exceeded": "Make room at the service",
+    FULL: "Make room at the service",
     "file_size_limit_exceeded": "Split the file or ask for a larger plan",
     "forbidden_by_policy": "Ask who administers the policy",
     "access_denied_item_locked": "Wait until the file is unlocked",

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import trio
 
 from cmsfs import config, errors
 
@@ -105,3 +106,18 @@ async def test_conflict_copies_and_held_changes_are_listed(
     assert found.held == []
     assert [copy.original for copy in found.copies] == ["/f.txt"]
     assert found.copies[0].path.startswith("/f (conflicted copy of ")
+
+
+async def test_what_the_quota_refused_goes_when_there_is_room(
+    refused: Any, other: Any, service: Any, nursery: Any
+) -> None:
+    nursery.start_soon(refused.agents.account.run)
+    nursery.start_soon(refused.agents._follow_room)
+    # A refusal made the drive doubt what it knew of the quota; the next look brings the truth.
+    await refused.agents.account.refresh()
+    await quota(service, 10_000)
+    refused.agents.account.doubt_space()
+    with trio.fail_after(20):
+        while refused.ops():
+            await refused.agents.push._moved.wait()
+    assert await other.read("large") == b"x" * 100

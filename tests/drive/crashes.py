@@ -87,6 +87,7 @@ class Rounds:
         self.log = root / "log"
         self.random = random.Random(seed)
         self.seed = seed
+        self.settle_seconds = 0.1
         self.expected = Expected()
         self.process: subprocess.Popen[bytes] | None = None
         self._root = root
@@ -97,7 +98,8 @@ class Rounds:
     def start(self) -> None:
         self.plan.unlink(missing_ok=True)
         reader, writer = os.pipe()
-        environment = {"CMSFS_CRASH_PLAN": str(self.plan), "CMSFS_SETTLE_SECONDS": "0.1"}
+        settle = str(self.settle_seconds)
+        environment = {"CMSFS_CRASH_PLAN": str(self.plan), "CMSFS_SETTLE_SECONDS": settle}
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
                 [

@@ -57,7 +57,8 @@ def test_a_held_op_is_not_pending():
 
 
 def test_ready_is_success():
-    assert control.parse_ready_line(control.READY) == (0, "")
+    assert control.parse_ready_line(control.ready_line()) == (0, "")
+    assert control.parse_ready_line(control.ready_line("Nobody\n answers.")) == (0, "Nobody answers.")
 
 
 def test_a_failure_keeps_its_code_and_sentence_on_one_line():
