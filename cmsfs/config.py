@@ -74,6 +74,7 @@ class Profile(_Model):
     auth_url: str = ""
     authorize_url: str = ""
     lister: Literal["search", "folder_items"] = "search"
+    folder_items: bool = False  # a single folder can be listed too: used where its tree is very large
     feed: Literal["search", "events"] = "search"
     # From this size on a file is sent in parts, several at once, and goes on after a break; 0: never.
     parts_from_bytes: int = 0
@@ -111,6 +112,11 @@ class Settings(_Model):
     upload_workers: int = 4
     local_names: tuple[str, ...] = LOCAL_NAMES  # instead of these, not beside them: a list can be shortened
     local_days: int = 30  # local files untouched for so long are somebody's leftovers; 0 keeps them for ever
+    crawl: bool = True  # list the whole tree in the background after mounting, so that `find` asks nobody
+    # "remote": fsync returns when the service has the file, or fails after this long.  Safe against the loss
+    # of this machine, and as slow as the network.
+    fsync: Literal["local", "remote"] = "local"
+    fsync_seconds: float = 60.0
     allow_other: bool = False
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
 

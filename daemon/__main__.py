@@ -27,8 +27,8 @@ class Starter:
     def __init__(self, fd: int | None) -> None:
         self._fd = fd
 
-    def ready(self) -> None:
-        self._tell(control.READY)
+    def ready(self, note: str) -> None:
+        self._tell(control.ready_line(note))
 
     def failed(self, told: errors.UserError) -> None:
         self._tell(control.error_line(told.message, told.exit_code))

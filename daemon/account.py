@@ -7,19 +7,28 @@ import trio
 
 from cmsfs import errors
 from cmsfs.client.session import Client
+from cmsfs.replica.nodes import Node
+from cmsfs.vfs.permissions import Right
 from daemon.health import Health
+from daemon.rights import Rights
 
 # `df` may be a few minutes behind.
 REFRESH_SECONDS = 300.0
+SOON_SECONDS = 2.0
+DOUBT_SECONDS = 2.0
 
 
 class Account:
     """The vfs's `Account` port over one client."""
 
-    def __init__(self, client: Client, health: Health) -> None:
+    def __init__(self, client: Client, health: Health, rights: Rights) -> None:
         self._client = client
+        self._rights = rights
         self._health = health
         self._space: tuple[int, int] | None = None
+        self._largest: int | None = None
+        self._doubt = trio.Event()
+        self._more_room = trio.Event()
 
     @property
     def is_online(self) -> bool:
@@ -28,19 +37,52 @@ class Account:
     def space(self) -> tuple[int, int] | None:
         return self._space
 
+    def rights(self, node: Node) -> Right:
+        return self._rights.of(node)
+
+    async def learn_rights(self, node: Node) -> None:
+        await self._rights.learn(node)
+
+    def largest_file(self) -> int | None:
+        return self._largest
+
+    def doubt_space(self) -> None:
+        self._doubt.set()
+
+    async def more_room(self) -> None:
+        """Wait until the account has more room than it had."""
+        await self._more_room.wait()
+
     async def refresh(self) -> None:
         """Ask the service who we are and what room we have.  Raises `RemoteError`."""
+        before = self._space
         with self._health.request("account"):
             user = await self._client.users.me()
+        self._rights.user_id = user.id
         if user.space_amount is not None and user.space_used is not None:
             self._space = (user.space_amount, user.space_used)
+        if user.max_upload_size:
+            self._largest = user.max_upload_size
+        if before is not None and self._space is not None and _free(before) < _free(self._space):
+            self._more_room.set()
+            self._more_room = trio.Event()
 
     async def run(self) -> None:
         """Refresh now and then, for ever."""
         while True:
-            await trio.sleep(REFRESH_SECONDS)
+            # After a start without the service, as soon as it can be.
+            with trio.move_on_after(REFRESH_SECONDS if self._rights.user_id is not None else SOON_SECONDS):
+                await self._doubt.wait()
+                # Somebody who is refused tries again and again.
+                await trio.sleep(DOUBT_SECONDS)
+            self._doubt = trio.Event()
             await self._health.reachable()
             try:
                 await self.refresh()
             except errors.RemoteError:
                 pass  # health has heard of it
+
+
+def _free(space: tuple[int, int]) -> float:
+    total, used = space
+    return total - used if total > 0 else float("inf")

@@ -28,10 +28,11 @@ class Class(enum.IntEnum):
 
     INTERACTIVE = 0  # a program waits in a system call
     UPLOAD = 1  # what was written here and is nowhere else yet
-    CHANGES = 2  # what others did
-    LISTING = 3  # the tree, before anybody asks
-    PIN = 4  # what is to be kept here
-    PREFETCH = 5  # what may be read next
+    OPENED = 2  # the tree below a folder that was opened just now
+    CHANGES = 3  # what others did
+    LISTING = 4  # the tree, before anybody asks
+    PIN = 5  # what is to be kept here
+    PREFETCH = 6  # what may be read next
 
 
 # From here on it is background: nobody notices if it takes longer.
@@ -40,11 +41,13 @@ _BACKGROUND = Class.LISTING
 # Requests of the background under way: as many as keep a distant service busy; and one while somebody waits.
 BACKGROUND_AT_ONCE = 4
 BACKGROUND_BESIDE = 1
+# Whoever waited a moment ago goes on in a moment: a walk is one request after the other.
+CALM_SECONDS = 0.5
 
 # Of what a minute allows this part may be spent at once, when nothing was spent for a while; the rest comes
 # evenly, so that no minute, wherever it begins, sees more than is allowed.
 BURST = 0.25
-# Of that, this part is for those who wait.
+# Of that, this part is for those who wait, and for uploads.
 RESERVE = 0.5
 
 # A 429 that does not say when to come back.
@@ -106,6 +109,7 @@ class Budget:
             "upload": Bucket(uploads) if uploads else None,
         }
         self._not_before = -math.inf
+        self._last_waited = -math.inf
         self._waiting: Counter[Class] = Counter()
         self._running: Counter[Class] = Counter()
         self._moved = trio.Event()
@@ -133,6 +137,8 @@ class Budget:
             yield
         finally:
             self._running[mine] -= 1
+            if mine is Class.INTERACTIVE:
+                self._last_waited = trio.current_time()
             self._tell()
 
     def refused(self, kind: str, retry_after: float | None) -> None:
@@ -160,15 +166,17 @@ class Budget:
         """Seconds until it may be this one's turn; infinite: until something moves."""
         wait = self.held_up
         for bucket in self._buckets(kind):
-            reserve = bucket.capacity * RESERVE if mine >= _BACKGROUND else 0.0
+            reserve = bucket.capacity * RESERVE if mine >= Class.OPENED else 0.0
             wait = max(wait, bucket.wait(reserve=reserve))
         if any(count and one < mine for one, count in self._waiting.items()):
             return math.inf
         if mine >= _BACKGROUND:
             running = sum(count for one, count in self._running.items() if one >= _BACKGROUND)
-            most = BACKGROUND_BESIDE if self._running[Class.INTERACTIVE] else BACKGROUND_AT_ONCE
-            if running >= most:
+            beside = running >= BACKGROUND_BESIDE
+            if running >= BACKGROUND_AT_ONCE or (beside and self._running[Class.INTERACTIVE]):
                 return math.inf
+            if beside:
+                wait = max(wait, self._last_waited + CALM_SECONDS - trio.current_time())
         return wait
 
     def _buckets(self, kind: str) -> list[Bucket]:

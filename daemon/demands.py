@@ -18,7 +18,8 @@ DOUBT_SECONDS = 3.0
 
 
 class Work:
-    """Something under way at the service; `progressed` is called by whoever does it."""
+    """Something under way at the service; `progressed` is called by whoever does it, and `grown` is set when
+    it turns out to be long."""
 
     def __init__(self, *, urgent: bool = True, queue: trio.CapacityLimiter | None = None) -> None:
         self._queue = queue  # while it is not urgent
@@ -26,6 +27,7 @@ class Work:
         self.urgent = self.born_urgent = urgent
         self._abandoned = False
         self.answered = False  # the service has begun to answer the request under way
+        self.grown = trio.Event()
         self._queueing = trio.CancelScope()
 
     def progressed(self) -> None:
@@ -103,3 +105,21 @@ class Demand:
         if self.error is not None:
             # A new object for every waiter: a traceback grows on the one that is raised.
             raise OSError(self.error.errno, self.error.strerror, self.error.filename)
+
+    async def wait_unless_grown(self, seconds: float, doubt: Callable[[], None]) -> None:
+        """As `wait`; returns too when the work is going to take long."""
+        failure: OSError | None = None
+        async with trio.open_nursery() as nursery:
+
+            async def watch() -> None:
+                await self.work.grown.wait()
+                nursery.cancel_scope.cancel()
+
+            nursery.start_soon(watch)
+            try:
+                await self.wait(seconds, doubt)
+            except OSError as error:
+                failure = error
+            nursery.cancel_scope.cancel()
+        if failure is not None:
+            raise failure

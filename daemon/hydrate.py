@@ -86,7 +86,10 @@ class Hydrate:
         """Return once everything in the folder is known."""
         # More than once if a listing of a folder above began before this one was moved there.
         while not tree.is_listed(self._db, folder) and tree.find(self._db, folder) is not None:
-            await self._demand_listing(folder).wait(self._network_seconds, self._health.suspect)
+            demand = self._demand_listing(folder)
+            # A folder above with a very large tree is not waited for.
+            wait = demand.wait if self._listings.get(folder) is demand else demand.wait_unless_grown
+            await wait(self._network_seconds, self._health.suspect)
 
     def list_soon(self, folder: Ino) -> None:
         """Have the folder listed if it is not; never waits, never fails."""
@@ -104,7 +107,8 @@ class Hydrate:
     def _listing_above(self, folder: Ino) -> Demand | None:
         current: Ino | None = folder
         while current is not None:
-            if (demand := self._listings.get(current)) is not None:
+            demand = self._listings.get(current)
+            if demand is not None and (current == folder or not demand.work.grown.is_set()):
                 return demand
             node = tree.find(self._db, current)
             current = node.parent if node is not None and node.ino != ROOT else None
@@ -113,7 +117,8 @@ class Hydrate:
     async def _list(self, folder: Ino, demand: Demand) -> None:
         error: OSError | None = oserrors.oserror(errno.ENETDOWN, STOPPING)
         try:
-            await self._lister.fill(folder, progress=demand.work.progressed)
+            work = demand.work
+            await self._lister.fill(folder, progress=work.progressed, grown=work.grown.set)
             error = None
         except errors.CmsfsError as failure:
             error = oserrors.to_oserror(failure)

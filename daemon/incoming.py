@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from sqlite3 import Connection
 
 from cmsfs.journal import unheard
-from cmsfs.models import items, names
+from cmsfs.models import entries, items, names
 from cmsfs.replica import changes, cursor, remote, tree
 from cmsfs.replica.nodes import Remote, remote_from_item
 from cmsfs.sqlite import Database
@@ -42,7 +42,9 @@ class Incoming:
             if not self._making[place]:
                 del self._making[place]
 
-    async def apply(self, found: Sequence[items.Item], *, generation: int | None = None) -> None:
+    async def apply(
+        self, found: Sequence[items.Item | entries.Entry], *, generation: int | None = None
+    ) -> None:
         """Bring the tree up to what these items say; `generation` is that of a listing."""
         # What begins to be made while the transaction waits for its turn cannot be on this page, unless an
         # earlier attempt made it; the push expects that.

@@ -1,8 +1,8 @@
-"""Making folders known: everything below a folder, by a search among its descendants.
+"""Making folders known by search: everything below a folder, for the service's search knows no single one.
 
-The service has no listing of one folder, but a search below one; so a folder becomes known together with
-all below it.  Small folders take one request; larger ones come folders first, so that the tree has its
-shape early.
+A folder becomes known together with all below it, with a request for every 200 items.  Where that is too much
+to wait for, and the service can list a single folder, only the folder itself is listed (`folder_items`); all
+else comes with the crawl.
 
 Rule: a row goes away only after a listing that saw everything and during which nothing moved, and only
 folders that the listing itself has seen become known by it.
@@ -11,43 +11,75 @@ folders that the listing itself has seen become known by it.
 import logging
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from sqlite3 import Connection
-from typing import Literal
+from typing import Protocol
 
 from cmsfs.client.search import EVERYTHING
 from cmsfs.client.session import Client
-from cmsfs.models import items
+from cmsfs.models.entries import Entry, Page
 from cmsfs.models.search import Query
 from cmsfs.replica import cursor, remote, tree
 from cmsfs.replica.changes import Change
-from cmsfs.replica.nodes import Ino, Kind
+from cmsfs.replica.nodes import ROOT, Ino, Kind
 from cmsfs.sqlite import Database
 from daemon import windows
+from daemon.folder_items import FolderItems
 from daemon.health import Health
 from daemon.incoming import Incoming
+from daemon.whole import Whole
 
 log = logging.getLogger(__name__)
 
-# A tree in which somebody works all the time is never still; after this many attempts what was seen is
-# taken as the listing, and deletions are left to the change feed.
-ATTEMPTS = 3
-
-_TYPES: tuple[Literal["folder", "file", "web_link"], ...] = ("folder", "file", "web_link")
+Call = Callable[[], None]
 
 
-class Lister:
-    """Lists subtrees into the replica."""
+class Lister(Protocol):
+    """Lists folders into the replica."""
 
-    def __init__(self, db: Database, client: Client, incoming: Incoming, health: Health) -> None:
+    async def fill(self, folder: Ino, *, progress: Call, grown: Call) -> None:
+        """Make everything in a folder known, perhaps all below it too.
+
+        `progress` is called for every page; `grown` when it is going to take long, so that whoever waits for
+        a folder below had better ask for that.  Raises `RemoteError`.  Cancelled, or failed: what came is in
+        the tree, and the folder is not known.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class _Listing:
+    """A listing's number, and the folders that it has seen."""
+
+    generation: int
+    folders: set[str]
+
+
+class SearchLister:
+    """By search among the descendants.
+
+    `items` lists single folders, where the service can; then `opened` is told of folders that were listed
+    alone for the size of their trees: programs that walk will want those next.
+    """
+
+    def __init__(
+        self,
+        db: Database,
+        client: Client,
+        incoming: Incoming,
+        health: Health,
+        whole: Whole,
+        items: FolderItems | None,
+        opened: Callable[[Ino], None],
+    ) -> None:
         self._db = db
         self._incoming = incoming
         self._windows = windows.Windows(client.search, health, purpose="listing")
+        self._whole = whole
+        self._items = items
+        self._opened = opened
 
-    async def fill(self, folder: Ino, *, progress: Callable[[], None]) -> None:
-        """Make everything below a folder known; `progress` is called for every page.
-
-        Raises `RemoteError`.  Cancelled, or failed: what came is in the tree, and the folder is not known.
-        """
+    async def fill(self, folder: Ino, *, progress: Call, grown: Call) -> None:
+        """As `Lister.fill`; small trees are known whole."""
         node = tree.find(self._db, folder)
         if node is None:
             return
@@ -55,55 +87,71 @@ class Lister:
             # It is to be made yet: what is in it is what is here.
             await self._db.write(lambda conn: tree.mark_listed(conn, folder, at=int(time.time())))
             return
-        for attempt in range(ATTEMPTS):
-            stable = await self._once(folder, node.remote_id, last=attempt == ATTEMPTS - 1, progress=progress)
-            if stable:
+        query = Query(query=EVERYTHING, ancestor_folder_ids=[node.remote_id])
+        first = await self._windows.page(query, windows.CREATED, windows.Window())
+        progress()
+        if first.total_count > windows.MOST:
+            grown()
+            if self._items is not None:
+                await self._items.fill(folder, progress=progress, grown=grown)
+                if tree.has_unlisted(self._db, folder):
+                    self._opened(folder)
                 return
-        log.info("a listing was never still; deletions in it are left to the change feed")
+            if folder == ROOT:
+                await self._whole.hurried(progress)
+                return
+        await self._all_below(folder, query, first, progress)
 
-    async def _once(self, folder: Ino, remote_id: str, *, last: bool, progress: Callable[[], None]) -> bool:
-        """One enumeration; whether nothing moved during it.  The last attempt counts in any case."""
-        generation = await self._db.write(cursor.next_generation)
-        folders: set[str] = set()
+    async def deepen(self, folder: Ino) -> None:
+        """Make everything below a folder known, however much that is.  Raises `RemoteError`."""
+        node = tree.find(self._db, folder)
+        if node is not None and node.remote_id is not None:
+            query = Query(query=EVERYTHING, ancestor_folder_ids=[node.remote_id])
+            first = await self._windows.page(query, windows.CREATED, windows.Window())
+            await self._all_below(folder, query, first, lambda: None)
 
-        async def take(found: Sequence[items.Item]) -> None:
-            folders.update(item.id for item in found if item.type == "folder")
-            await self._incoming.apply(found, generation=generation)
+    async def _all_below(self, folder: Ino, query: Query, first: Page, progress: Call) -> None:
+        for _ in range(windows.ATTEMPTS):
+            found, listing = await self._once(query, first, progress)
+            if found.stable:
+                break
+            first = await self._windows.page(query, windows.CREATED, windows.Window())
+        else:
+            # A tree in which somebody works all the time is never still: what was seen is the listing.
+            log.info("a listing was never still; deletions in it are left to the change feed")
+        await self._conclude(folder, listing, complete=found.stable and found.whole)
+        log.info("listed %d items, generation %d", found.items, listing.generation)
+
+    async def _once(self, query: Query, first: Page, progress: Call) -> tuple[windows.Found, "_Listing"]:
+        """One enumeration of everything below a folder, whose first page is known."""
+        listing = _Listing(await self._db.write(cursor.next_generation), set())
+
+        async def take(found: Sequence[Entry]) -> None:
+            listing.folders.update(item.id for item in found if item.type == "folder")
+            await self._incoming.apply(found, generation=listing.generation)
             progress()
 
-        found = await self._enumerate(remote_id, take)
-        if found.stable or last:
-            await self._conclude(folder, folders, generation, complete=found.stable and found.whole)
-            log.info("listed %d items, generation %d", found.items, generation)
-        return found.stable
-
-    async def _enumerate(self, remote_id: str, take: windows.Take) -> windows.Found:
-        query = Query(query=EVERYTHING, ancestor_folder_ids=[remote_id])
-        first = await self._windows.page(query, windows.CREATED, (None, None))
-        if first.total_count <= len(first.entries):
-            await take(first.entries)
-            return windows.Found(len(first.entries), first.total_count)
+        axis = windows.CREATED
+        found = await self._windows.window(query, axis, windows.Window(), take, first=first)
+        if isinstance(found, windows.Found):
+            return found, listing
         total = windows.Found()
-        for kind in _TYPES:
-            part = await self._windows.enumerate(
-                query.model_copy(update={"type": kind}), windows.CREATED, take
+        # Folders first, so that the tree has its shape early.  A window that is not still is repeated by
+        # itself: what goes meanwhile is seen by the change feed.
+        for kind in windows.KINDS:
+            part = windows.Window(kind=kind)
+            total.add(
+                await self._windows.enumerate(query, axis, take, within=part, attempts=windows.ATTEMPTS)
             )
-            total.items += part.items
-            total.total += part.total
-            total.stable = total.stable and part.stable
-            total.whole = total.whole and part.whole
-        # Something may have come or gone between two of the three.  (Very large totals are estimates.)
-        if first.total_count <= windows.MOST:
-            total.stable = total.stable and total.total == first.total_count
-        return total
+        return total, listing
 
-    async def _conclude(self, folder: Ino, folders: set[str], generation: int, *, complete: bool) -> None:
+    async def _conclude(self, folder: Ino, listing: "_Listing", *, complete: bool) -> None:
         now = int(time.time())
 
         def txn(conn: Connection) -> list[Change]:
-            changes = remote.remove_unseen(conn, folder, generation) if complete else []
+            changes = remote.remove_unseen(conn, folder, listing.generation) if complete else []
             tree.mark_listed(conn, folder, at=now)
-            for remote_id in folders:
+            for remote_id in listing.folders:
                 below = tree.remote_at(conn, Kind.FOLDER, remote_id)
                 if below is not None:
                     tree.mark_listed(conn, below.ino, at=now)

@@ -11,6 +11,7 @@ for as long as the settings allow; then the agents are cancelled, and the state 
 Rule: a change that a program was told of is in the journal; so ending early, anywhere, loses nothing.
 """
 
+import functools
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -21,7 +22,7 @@ import trio
 
 from cmsfs import config, errors, mounts, sqlite
 from cmsfs.auth import backend
-from cmsfs.auth.explain import UNREACHABLE, explain
+from cmsfs.auth.explain import explain
 from cmsfs.cache.blocks import Blocks
 from cmsfs.client.session import Client
 from cmsfs.fuse import mount, notifier, operations
@@ -32,27 +33,32 @@ from cmsfs.journal.sealing import Sealer
 from cmsfs.models import control
 from cmsfs.replica import cursor, database, tree
 from cmsfs.replica.changes import Hub
-from cmsfs.replica.nodes import ROOT
+from cmsfs.replica.nodes import ROOT, Ino
 from cmsfs.vfs.filesystem import Filesystem
 from cmsfs.vfs.inodes import Inodes
+from daemon import budget, conflicts, instance, upkeep
 from daemon import control as control_server
-from daemon import instance, upkeep
 from daemon.account import Account
+from daemon.budget import Budget, Class
+from daemon.crawl import Crawl
 from daemon.ending import Ending
+from daemon.folder_items import FolderItems
 from daemon.health import Health
 from daemon.hydrate import Hydrate
 from daemon.incoming import Incoming
-from daemon.listing import Lister
+from daemon.listing import Lister, SearchLister
 from daemon.pull import Pull
 from daemon.push.dispatcher import Push
 from daemon.push.kit import Kit
+from daemon.rights import Rights
 from daemon.status import Status
 from daemon.watchdog import Watchdog
+from daemon.whole import Whole
 
 log = logging.getLogger(__name__)
 
-# A first start needs the service; a later one only wants to know whether the credentials still hold.
-FIRST_CONTACT_SECONDS = 60.0
+# A first start would like to show something; a later one only wants to know whether the credentials hold.
+FIRST_CONTACT_SECONDS = 20.0
 CONTACT_SECONDS = 5.0
 
 
@@ -100,9 +106,10 @@ async def run(
     mountpoint: Path,
     create: bool,
     sample: bool,
-    ready: Callable[[], None],
+    ready: Callable[[str], None],
 ) -> None:
-    """Serve the drive until it is asked to end; `ready` is called when the mount answers.
+    """Serve the drive until it is asked to end; `ready` is called when the mount answers, with what the
+    person should know about it.
 
     Raises `UserError` if it cannot start.
     """
@@ -111,15 +118,16 @@ async def run(
     async with AsyncExitStack() as stack:
         stack.enter_context(instance.single_instance(settings.paths.lock, account=settings.account))
         state = await stack.enter_async_context(open_state(settings))
-        client = await stack.enter_async_context(backend.open_backend(settings, sample=sample))
+        pace = Budget(config.profile(settings).limits)
+        client = await stack.enter_async_context(backend.open_backend(settings, sample=sample, pace=pace))
         agents = await stack.enter_async_context(trio.open_nursery())
         drive = Drive(settings, place, state, client, agents)
-        await drive.contact()
+        note = await drive.contact()
         await drive.fs.begin()
         agents.start_soon(drive.ending.heed_signals, drive.pull.poke, name="signals")
         async with control_server.listening(settings.paths.socket) as listener:
             drive.start(agents, listener)
-            await drive.serve(settings, create=create, ready=ready)
+            await drive.serve(settings, create=create, ready=functools.partial(ready, note))
         agents.cancel_scope.cancel()
     log.info("ended in good order")
 
@@ -137,16 +145,18 @@ class Drive:
     ) -> None:
         db, blocks, drafts = state.db, state.blocks, state.drafts
         self.state = state
+        self.settings = settings
         self.client = client
         self.mountpoint = mountpoint
         self.ending = Ending(settings.drain_seconds)
         self._local_days = settings.local_days
+        self._recovered = settings.paths.recovered
         self.health = Health()
         self.watchdog = Watchdog()
-        self.account = Account(client, self.health)
         self.hub = Hub()
+        self.account = Account(client, self.health, Rights(db, client, self.hub, self.health, nursery))
         self.incoming = Incoming(db, self.hub)
-        lister = Lister(db, client, self.incoming, self.health)
+        lister, whole, deepen = self._listers(db)
         self.hydrate = Hydrate(
             *(db, client, blocks, lister, self.health, nursery), network_seconds=settings.network_seconds
         )
@@ -156,13 +166,16 @@ class Drive:
             *(db, client, blocks, drafts, sealer, self.incoming, self.hydrate, self.health, self.commit),
             settle_seconds=settings.settle_seconds,
             profile=config.profile(settings),
+            full=self.account.doubt_space,
         )
         self.push = Push(kit, workers=settings.upload_workers)
         self.fs = Filesystem(
             *(db, blocks, drafts, self.commit, self.hydrate, self.push, self.account),
             settle_seconds=settings.settle_seconds,
             local_names=settings.local_names,
+            confirm=self._confirm if settings.fsync == "remote" else None,
         )
+        self._fsync_seconds = settings.fsync_seconds
         self.notifier = notifier.Notifier(self.hub, self.fs.inodes)
         self.pull = Pull(
             *(db, client, self.incoming, self.hydrate, self.health),
@@ -170,17 +183,35 @@ class Drive:
             idle_seconds=settings.idle_poll_seconds,
             is_used=Use(self.fs.inodes, self.health),
         )
+        self.crawl = Crawl(db, self.health, whole, self.hydrate.listing, deepen)
         self._status = Status(
-            *(settings, mountpoint, db, blocks, self.health, self.hydrate, self.push, self.pull)
+            *(settings, mountpoint, db, blocks, self.health, self.hydrate, self.push, self.pull),
+            *(self.crawl, whole),
         )
         self.server = control_server.Server(db, self.health, self)
 
-    async def contact(self) -> None:
-        """The first words with the service.
+    def _listers(
+        self, db: sqlite.Database
+    ) -> tuple[Lister, Whole | None, Callable[[Ino], Awaitable[None]] | None]:
+        """How folders become known, everything, and all below one, as the profile says the service can."""
+        profile = config.profile(self.settings)
+        items = FolderItems(db, self.client, self.incoming, self.health)
+        if profile.lister == "folder_items":
+            return items, None, None
+        whole = Whole(db, self.client, self.incoming, self.health)
+        beside = items if profile.folder_items else None
+        lister = SearchLister(
+            *(db, self.client, self.incoming, self.health, whole, beside),
+            opened=lambda folder: self.crawl.opened(folder),
+        )
+        return lister, whole, lister.deepen
 
-        Raises `UserError` if it refuses us, or cannot be reached while nothing is known here.
+    async def contact(self) -> str:
+        """The first words with the service; what a person should know if there were none.
+
+        Raises `UserError` if it refuses us.
         """
-        known = self.state.is_known
+        known, reason = self.state.is_known, ""
         try:
             with trio.fail_after(CONTACT_SECONDS if known else FIRST_CONTACT_SECONDS):
                 await self.account.refresh()
@@ -188,13 +219,16 @@ class Drive:
         except (errors.OAuthError, errors.Unauthorized, errors.Forbidden) as error:
             raise explain(error) from error
         except errors.RemoteError as error:
-            if not known:
-                raise explain(error) from error
-            log.info("starting without the service: %s", error)
+            reason = explain(error).message
         except trio.TooSlowError:
-            if not known:
-                raise errors.UserError("The service did not answer in time.", exit_code=UNREACHABLE) from None
+            reason = "The service did not answer in time."
             self.health.suspect()
+        if not reason:
+            return ""
+        log.info("starting without the service: %s", reason)
+        if known:
+            return f"{reason} What is known here is shown until it answers."
+        return f"{reason} Nothing is known here yet; the drive fills when it answers."
 
     def start(self, agents: trio.Nursery, listener: trio.SocketListener) -> None:
         """Start everything that runs beside the mount."""
@@ -203,13 +237,23 @@ class Drive:
         agents.start_soon(self.commit.run, name="commit")
         agents.start_soon(self.fs.run, name="filesystem")
         agents.start_soon(self.notifier.run, name="notifier")
-        agents.start_soon(self.push.run, name="push")
-        agents.start_soon(self.pull.run, name="pull")
+        agents.start_soon(budget.spent, Class.UPLOAD, self.push.run, name="push")
+        agents.start_soon(budget.spent, Class.CHANGES, self.pull.run, name="pull")
+        agents.start_soon(self.crawl.follow, name="opened folders")
+        if self.settings.crawl:
+            agents.start_soon(self.crawl.run, name="crawl")
         agents.start_soon(self.account.run, name="account")
+        agents.start_soon(self._follow_room, name="room")
         agents.start_soon(self.watchdog.run, self.health, name="watchdog")
         agents.start_soon(self.server.serve, listener, name="control")
         agents.start_soon(self._upkeep, state, name="upkeep")
         agents.start_soon(self._tidy, name="tidy")
+
+    async def _follow_room(self) -> None:
+        """What was refused for want of room goes when there is some."""
+        while True:
+            await self.account.more_room()
+            await self.push.retry_all()
 
     async def _upkeep(self, state: State) -> None:
         await upkeep.run(state.db, state.blocks, check=state.check_cache)
@@ -235,6 +279,9 @@ class Drive:
         self.ending.done.set()
         await self.server.finished(seconds=2)
 
+    async def _confirm(self, ino: Ino) -> None:
+        await self.push.confirm(ino, seconds=self._fsync_seconds)
+
     async def _out_of_reach(self) -> None:
         while self.health.can_ask:
             await self.health.changed()
@@ -254,6 +301,17 @@ class Drive:
 
     async def poll(self) -> None:
         await self.pull.poll()
+
+    async def retry(self, path: str | None) -> None:
+        await (self.push.retry_all() if path is None else self.push.retry(path))
+
+    async def discard(self, path: str) -> str:
+        kept = await self.push.discard(path, self._recovered)
+        return f"Its bytes are kept in {kept}." if kept else ""
+
+    async def conflicts(self) -> control.Conflicts:
+        copies = await conflicts.copies(self.state.db)
+        return control.Conflicts(copies=copies, held=self._status.held())
 
     def stop(self, request: control.Stop) -> str | None:
         """Begin to end; the reason if that is not to be."""

@@ -19,7 +19,8 @@ import trio
 from cmsfs import errors
 from cmsfs.client.search import EVERYTHING, FIELDS
 from cmsfs.client.session import Client
-from cmsfs.models import base, items
+from cmsfs.models import base
+from cmsfs.models.entries import Entry
 from cmsfs.models.search import Query
 from cmsfs.replica import cursor, remote, tree
 from cmsfs.replica.changes import Change
@@ -101,6 +102,7 @@ class Pull:
         while True:
             await self._health.reachable()
             try:
+                await self.begin()
                 if not self._is_superfluous():
                     await self.poll()
             except errors.RemoteError as error:
@@ -139,11 +141,11 @@ class Pull:
         """Whether both results were stable, and the cursors moved."""
         since_changed, since_deleted = self._since(cursor.CHANGES_SINCE), self._since(cursor.DELETED_SINCE)
         changed = await self._windows.enumerate(
-            _everything(), windows.UPDATED, self._take_changed, span=(since_changed, None)
+            _everything(), windows.UPDATED, self._take_changed, within=windows.Window(since_changed)
         )
         trash = _everything().model_copy(update={"trash_content": "trashed_only"})
         deleted = await self._windows.enumerate(
-            trash, windows.DELETED, self._take_deleted, span=(since_deleted, None)
+            trash, windows.DELETED, self._take_deleted, within=windows.Window(since_deleted)
         )
         if not (changed.stable and deleted.stable):
             return False
@@ -154,7 +156,7 @@ class Pull:
         text = cursor.get(self._db, key)
         return base.parse_timestamp(text) - LOOK_BACK if text else None
 
-    async def _take_changed(self, found: Sequence[items.Item]) -> None:
+    async def _take_changed(self, found: Sequence[Entry]) -> None:
         new = [item for item in found if item.type == "folder" and self._is_new(item)]
         await self._incoming.apply(found)
         for folder in new:
@@ -164,11 +166,11 @@ class Pull:
             if node is not None and above is not None and tree.is_listed(self._db, above):
                 self._hydrate.list_soon(node.ino)
 
-    def _is_new(self, item: items.Item) -> bool:
+    def _is_new(self, item: Entry) -> bool:
         node = tree.find_remote(self._db, Kind.FOLDER, item.id)
         return node is None or node.etag is None or node.parent is None
 
-    async def _take_deleted(self, found: Sequence[items.Item]) -> None:
+    async def _take_deleted(self, found: Sequence[Entry]) -> None:
         remotes = [remote_from_item(item) for item in found]
 
         def txn(conn: Connection) -> list[Change]:

@@ -14,10 +14,12 @@ from cmsfs.models import control
 from cmsfs.replica import tree
 from cmsfs.replica.nodes import ROOT
 from cmsfs.sqlite import Database
+from daemon.crawl import Crawl
 from daemon.health import Health
 from daemon.hydrate import Hydrate
 from daemon.pull import Pull
 from daemon.push.dispatcher import Push
+from daemon.whole import Whole
 
 _STATES: Mapping[str, str] = {"ready": "waiting", "running": "running", "held": "held"}
 
@@ -35,6 +37,8 @@ class Status:
         hydrate: Hydrate,
         push: Push,
         pull: Pull,
+        crawl: Crawl,
+        whole: Whole | None,
     ) -> None:
         self._settings = settings
         self._profile = config.profile(settings)
@@ -45,6 +49,8 @@ class Status:
         self._hydrate = hydrate
         self._push = push
         self._pull = pull
+        self._crawl = crawl
+        self._whole = whole
         self._started = datetime.now(UTC)
 
     def pong(self) -> control.Pong:
@@ -86,6 +92,10 @@ class Status:
             ops=[self._op(op) for op in queue.listed(self._db, control.MAX_OPS)],
         )
 
+    def held(self) -> list[control.Op]:
+        """The changes that wait for a person."""
+        return [self._op(op) for op in queue.listed(self._db, control.MAX_OPS) if op.state == "held"]
+
     def _op(self, op: Op) -> control.Op:
         node = tree.find(self._db, op.ino)
         return control.Op(
@@ -107,7 +117,9 @@ class Status:
     async def _listing(self) -> control.Listing:
         sql = "SELECT count(*) FROM node WHERE parent IS NOT NULL"
         items = await self._db.query(lambda conn: int(conn.execute(sql).fetchone()[0]))
-        if self._hydrate.is_listing:
-            return control.Listing(state="running", items=items)
+        if self._hydrate.is_listing or self._crawl.is_running:
+            plan = self._whole.plan if self._whole is not None else None
+            total, left = (plan.total, len(plan.windows)) if plan is not None else (0, 0)
+            return control.Listing(state="running", items=items, total=total, windows_left=left)
         known = tree.is_listed(self._db, ROOT)
         return control.Listing(state="complete" if known else "unknown", items=items)

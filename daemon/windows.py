@@ -1,11 +1,13 @@
 """Everything that a search matches, however much that is.
 
-A search reaches its first 10,200 matches only.  A larger result is cut into windows over one of its times,
-and a window that is still too large is cut again; the pages of a window are fetched in parallel.
+A search reaches its first ten thousand matches only.  A larger result is cut into windows over one of its
+times; items of one moment are cut further by what they are and by their size.  The pages of a window are
+fetched in parallel.
 
 What is relied on at the service: results are sorted by `modified_at` descending with a fixed order among
-equals, and ranges include both ends.  An item changed meanwhile moves to the front, which gives duplicates
-but hides nothing; an item that leaves the result can hide another one, and shows in the totals.
+equals, and ranges include both ends.  A service that rounds the ends of a range shows the items of one moment
+in two windows, which does no harm.  An item changed meanwhile moves to the front, which gives duplicates in a
+window; an item that leaves can hide another one, and shows in the totals.
 
 Rule: `stable` and `whole` together are the only licence to conclude that something is not there.
 """
@@ -13,28 +15,34 @@ Rule: `stable` and `whole` together are the only licence to conclude that someth
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from cmsfs.client.search import FIELDS, Search
-from cmsfs.models import items
-from cmsfs.models.search import MAX_LIMIT, MAX_OFFSET, Query, Results, TimeRange
+from cmsfs.models.entries import Entry, Page
+from cmsfs.models.search import MAX_LIMIT, MAX_OFFSET, Query, SizeRange, TimeRange
 from daemon import parallel
 from daemon.health import Health
 
-# Pages at a time: the service's own limit of searches is met by few accounts with four.
-PAGES_AT_ONCE = 4
+# Pages at a time: with a round trip of 40 ms, about what a service answers in that time.
+PAGES_AT_ONCE = 8
 
-# A window of this many matches is reached whole; the next multiple of a page would not be.
+# A window of this many matches is reached whole; the next one might not be: some services refuse the offset
+# of 10,000.
 MOST = MAX_OFFSET - 1
 
 # Where a large result is looked at to find the time at which it is cut: with items made and changed in the
 # same order, the cut gives a window that just fits.
 _SAMPLE_AT = 9_000 // MAX_LIMIT * MAX_LIMIT
 
+# A window in which things move is looked at again so often.
+ATTEMPTS = 3
+
 _TICK = timedelta(microseconds=1)
 
-Take = Callable[[Sequence[items.Item]], Awaitable[None]]
-Range = tuple[datetime | None, datetime | None]
+Kind = Literal["folder", "file", "web_link"]
+KINDS: tuple[Kind, ...] = ("folder", "file", "web_link")
+
+Take = Callable[[Sequence[Entry]], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +52,7 @@ class Axis:
     parameter: Literal["created_at_range", "updated_at_range", "deleted_at_range"]
     attribute: Literal["created_at", "modified_at", "trashed_at"]
 
-    def of(self, item: items.Item) -> datetime | None:
+    def of(self, item: Entry) -> datetime | None:
         moment: datetime | None = getattr(item, self.attribute)
         return moment
 
@@ -54,9 +62,22 @@ UPDATED = Axis("updated_at_range", "modified_at")
 DELETED = Axis("deleted_at_range", "trashed_at")
 
 
+class Window(NamedTuple):
+    """A part of a result: a span of time, and for what is of one moment a kind and sizes in bytes.
+
+    Both ends are included; None is no end, or any kind.
+    """
+
+    start: datetime | None = None
+    end: datetime | None = None
+    kind: Kind | None = None
+    smallest: int | None = None
+    largest: int | None = None
+
+
 @dataclass(slots=True)
 class Found:
-    """What an enumeration met: how many items, the sum of the totals told, whether no total changed, whether
+    """What an enumeration met: how many items, the sum of the totals told, whether nothing moved, whether
     every match could be reached, and the latest of its times."""
 
     items: int = 0
@@ -64,6 +85,14 @@ class Found:
     stable: bool = True
     whole: bool = True
     latest: datetime | None = None
+
+    def add(self, other: "Found") -> None:
+        self.items += other.items
+        self.total += other.total
+        self.stable = self.stable and other.stable
+        self.whole = self.whole and other.whole
+        if other.latest is not None and (self.latest is None or other.latest > self.latest):
+            self.latest = other.latest
 
 
 class Windows:
@@ -74,18 +103,70 @@ class Windows:
         self._health = health
         self._purpose = purpose
 
-    async def enumerate(self, query: Query, axis: Axis, take: Take, *, span: Range = (None, None)) -> Found:
-        """Hand all matches to `take`, page by page, up to four pages at once; each item at least once.
+    async def enumerate(
+        self, query: Query, axis: Axis, take: Take, *, within: Window | None = None, attempts: int = 1
+    ) -> Found:
+        """Hand all matches to `take`, page by page, several pages at once; each item at least once.
 
-        Raises `RemoteError`.  Cancelled, or failed: some pages have been taken.
+        A window in which things moved is taken again, up to `attempts` times in all.  Raises `RemoteError`.
+        Cancelled, or failed: some pages have been taken.
         """
         found = Found()
-        waiting = [span]
+        waiting = [within or Window()]
+        while waiting:
+            one = await self.window(query, axis, waiting.pop(), take, attempts=attempts)
+            if isinstance(one, Found):
+                found.add(one)
+            else:
+                waiting += one
+        return found
+
+    async def window(
+        self,
+        query: Query,
+        axis: Axis,
+        window: Window,
+        take: Take,
+        *,
+        attempts: int = 1,
+        first: Page | None = None,
+    ) -> Found | list[Window]:
+        """Take one window; or the smaller ones that it has to be cut into, the last of them to be taken
+        first.  `first` is its first page, if that is known already."""
+        if first is None:
+            first = await self.page(query, axis, window)
+        if first.total_count > MOST and (parts := await self._cut(query, axis, window, first)):
+            return parts
+        for left in range(attempts - 1, -1, -1):
+            found = await self._taken(query, axis, window, first, take)
+            if found.stable or not left:
+                break
+            first = await self.page(query, axis, window)
+        return found
+
+    async def page(self, query: Query, axis: Axis, window: Window, *, offset: int = 0) -> Page:
+        """One page of a window."""
+        changes: dict[str, object] = {"limit": MAX_LIMIT, "offset": offset, "fields": list(FIELDS)}
+        changes |= {"sort": "modified_at", "direction": "DESC"}
+        if window.start is not None or window.end is not None:
+            changes[axis.parameter] = TimeRange(start=window.start, end=window.end)
+        if window.kind is not None:
+            changes["type"] = window.kind
+        if window.smallest is not None or window.largest is not None:
+            changes["size_range"] = SizeRange(lower=window.smallest, upper=window.largest)
+        with self._health.request(self._purpose):
+            return await self._search.listing(query.model_copy(update=changes))
+
+    async def _taken(self, query: Query, axis: Axis, window: Window, first: Page, take: Take) -> Found:
+        """One look at all pages of a window; the service may give fewer a page than it was asked for."""
+        total = first.total_count
+        # What lies behind the last page that can be had may exist all the same.
+        found = Found(total=total, whole=total <= MOST)
         seen: set[tuple[str, str]] = set()
 
-        async def taken(page: Results, total: int) -> None:
+        async def taken(page: Page) -> None:
             keys = {(item.type, item.id) for item in page.entries}
-            if page.total_count != total or seen & keys:
+            if page.total_count != total or len(keys) < len(page.entries) or seen & keys:
                 found.stable = False
             seen.update(keys)
             for item in page.entries:
@@ -94,62 +175,63 @@ class Windows:
                     found.latest = moment
             await take(page.entries)
 
-        while waiting:
-            window = waiting.pop()
-            first = await self.page(query, axis, window)
-            if first.total_count > MOST and (parts := await self._cut(query, axis, window, first)):
-                waiting += parts
-                continue
-            if first.total_count > MOST:
-                # All of one moment: what lies behind the last page that can be had may exist all the same.
-                found.whole = False
-            found.total += first.total_count
-            await taken(first, first.total_count)
-            await self._rest(query, axis, window, first, taken)
+        async def one(offset: int) -> None:
+            await taken(await self.page(query, axis, window, offset=offset))
+
+        await taken(first)
+        step = first.limit or MAX_LIMIT
+        end = min(total, MAX_OFFSET)
+        await parallel.each(range(step, end, step), one, tasks=PAGES_AT_ONCE)
         found.items = len(seen)
         return found
 
-    async def page(self, query: Query, axis: Axis, window: Range, *, offset: int = 0) -> Results:
-        """One page of a window."""
-        changes: dict[str, object] = {"limit": MAX_LIMIT, "offset": offset, "fields": list(FIELDS)}
-        changes |= {"sort": "modified_at", "direction": "DESC"}
-        if window != (None, None):
-            changes[axis.parameter] = TimeRange(start=window[0], end=window[1])
-        with self._health.request(self._purpose):
-            return await self._search.page(query.model_copy(update=changes))
-
-    async def _rest(
-        self,
-        query: Query,
-        axis: Axis,
-        window: Range,
-        first: Results,
-        taken: Callable[[Results, int], Awaitable[None]],
-    ) -> None:
-        """The pages behind the first one; the service may give fewer a page than it was asked for."""
-        step = first.limit or MAX_LIMIT
-        end = min(first.total_count, MAX_OFFSET + 1)
-
-        async def one(offset: int) -> None:
-            await taken(await self.page(query, axis, window, offset=offset), first.total_count)
-
-        await parallel.each(range(step, end, step), one, tasks=PAGES_AT_ONCE)
-
-    async def _cut(self, query: Query, axis: Axis, window: Range, first: Results) -> list[Range]:
-        """Smaller windows that together are this one; none if everything looked at has one time."""
+    async def _cut(self, query: Query, axis: Axis, window: Window, first: Page) -> list[Window]:
+        """Smaller windows that together are this one; none if everything looked at is alike."""
         sample = await self.page(query, axis, window, offset=_SAMPLE_AT)
         entries = [*sample.entries, *first.entries]
-        times = sorted({moment for item in entries if (moment := axis.of(item)) is not None})
-        start, end = window
+        start, end = window.start, window.end
+        # A service that rounds may show what is outside.
+        times = sorted(
+            {
+                moment
+                for item in entries
+                if (moment := axis.of(item)) is not None
+                and (start is None or start <= moment)
+                and (end is None or moment <= end)
+            }
+        )
         if len(times) > 1:
             middle = times[(len(times) - 1) // 2]
-            return [(start, middle), (middle + _TICK, end)]
-        if not times or (start, end) == (times[0], times[0]):
+            return [window._replace(end=middle), window._replace(start=middle + _TICK)]
+        if times and (start, end) != (times[0], times[0]):
+            return _around(window, times[0])
+        if window.kind is None:
+            return [window._replace(kind=kind) for kind in reversed(KINDS)]
+        if window.kind != "file":
             return []
-        only = times[0]
-        parts: list[Range] = [(only, only)]
-        if start is None or start < only:
-            parts.append((start, only - _TICK))
-        if end is None or end > only:
-            parts.append((only + _TICK, end))
-        return parts
+        sizes = sorted({item.size for item in entries if item.size is not None})
+        if len(sizes) > 1:
+            cut = sizes[(len(sizes) - 1) // 2]
+            return [window._replace(largest=cut), window._replace(smallest=cut + 1)]
+        if sizes and (window.smallest, window.largest) != (sizes[0], sizes[0]):
+            return _around_size(window, sizes[0])
+        return []
+
+
+def _around(window: Window, moment: datetime) -> list[Window]:
+    """The window cut into a moment, what is before it and what is after it."""
+    parts = [window._replace(start=moment, end=moment)]
+    if window.start is None or window.start < moment:
+        parts.append(window._replace(end=moment - _TICK))
+    if window.end is None or window.end > moment:
+        parts.append(window._replace(start=moment + _TICK))
+    return parts
+
+
+def _around_size(window: Window, size: int) -> list[Window]:
+    parts = [window._replace(smallest=size, largest=size)]
+    if size and (window.smallest is None or window.smallest < size):
+        parts.append(window._replace(largest=size - 1))
+    if window.largest is None or window.largest > size:
+        parts.append(window._replace(smallest=size + 1))
+    return parts

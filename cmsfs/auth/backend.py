@@ -74,7 +74,7 @@ async def open_backend(
 @asynccontextmanager
 async def _embedded(settings: config.Settings, *, sample: bool) -> AsyncIterator[Way]:
     # Here and not above: a remote account does not pay for loading the service.
-    from cmsfs.service import app, demo, indexing, store
+    from cmsfs.service import app, demo, indexing, store, sweeper
 
     folder = config.service_data(settings)
     if not sample and not (folder / "credentials.json").exists():
@@ -86,6 +86,7 @@ async def _embedded(settings: config.Settings, *, sample: bool) -> AsyncIterator
     async with store.open_store(folder) as opened, trio.open_nursery() as nursery:
         credentials = await demo.ensure_sample(opened)
         nursery.start_soon(indexing.run, opened)
+        nursery.start_soon(sweeper.run, opened)
         transport = embedded.EmbeddedTransport(app.build(opened), nursery)
         endpoints = session.Endpoints.of_server(EMBEDDED_URL)
         async with session.open_client(endpoints, transport=transport) as anonymous:

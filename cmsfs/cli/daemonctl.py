@@ -75,7 +75,7 @@ def status(daemon: Daemon) -> control.Status:
 
 def exchange(
     path: Path, request: pydantic.BaseModel
-) -> Iterator[control.Pong | control.Status | control.Progress | control.Done]:
+) -> Iterator[control.Pong | control.Status | control.Conflicts | control.Progress | control.Done]:
     """Ask, and yield the answers as they come, the last one included.
 
     Raises `UserError` when the daemon refuses, hangs up early or falls silent, and the `OSError` of

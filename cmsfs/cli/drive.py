@@ -92,8 +92,8 @@ def _mount(
         if foreground:
             arguments = starting.arguments(settings, mountpoint, sample=sample)
             os.execv(arguments[0], arguments)
-        starting.start(settings, mountpoint, sample=sample)
-    output.say(f"The drive is mounted at {mountpoint}.")
+        note = starting.start(settings, mountpoint, sample=sample)
+    output.say(f"The drive is mounted at {mountpoint}.{' ' if note else ''}{note}")
     return mountpoint
 
 

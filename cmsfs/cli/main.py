@@ -22,7 +22,9 @@ from cmsfs.cli import context, failures, output
 
 # Where each command lives.
 COMMANDS = {
+    "conflicts": "held",
     "demo": "drive",
+    "discard": "held",
     "exemptions": "exemptions",
     "find": "files",
     "get": "files",
@@ -30,6 +32,7 @@ COMMANDS = {
     "mount": "drive",
     "put": "files",
     "retention": "retention",
+    "retry": "held",
     "serve": "serve",
     "status": "drive",
     "sync": "drive",

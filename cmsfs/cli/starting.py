@@ -41,8 +41,11 @@ def arguments(settings: config.Settings, mountpoint: Path, *, sample: bool) -> l
     ]
 
 
-def start(settings: config.Settings, mountpoint: Path, *, sample: bool) -> None:
-    """Start a daemon and wait until its mount answers.  Raises `UserError` with the daemon's sentence."""
+def start(settings: config.Settings, mountpoint: Path, *, sample: bool) -> str:
+    """Start a daemon and wait until its mount answers; what it has to say about it.
+
+    Raises `UserError` with the daemon's sentence.
+    """
     paths = settings.paths
     paths.ensure()
     ready, ready_for_child = os.pipe()
@@ -76,6 +79,7 @@ def start(settings: config.Settings, mountpoint: Path, *, sample: bool) -> None:
         )
     # The daemon outlives this command, which is not its keeper: no warning about a child still running.
     child.returncode = 0
+    return sentence
 
 
 @contextmanager

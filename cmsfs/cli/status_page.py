@@ -19,7 +19,7 @@ def show(status: control.Status) -> None:
             ["connection", _connection(status.health)],
             ["changes", _changes(status.queue)],
             ["cache", f"{output.size(cache.used_bytes)} of {output.size(cache.limit_bytes)}"],
-            ["tree", f"{output.plural(listing.items, 'item')}, listing {listing.state}"],
+            ["tree", _tree(listing)],
             *_local(status.local),
             ["requests", requests or "none"],
             ["looked", looked],
@@ -33,6 +33,13 @@ def show(status: control.Status) -> None:
         rest = status.queue.pending + status.queue.held - len(status.queue.ops)
         if rest > 0:
             output.say(f"  and {output.plural(rest, 'change')} more")
+
+
+def _tree(listing: control.Listing) -> str:
+    known = output.plural(listing.items, "item")
+    if listing.state == "running" and listing.total > listing.items:
+        known = f"{listing.items:,} of {listing.total:,} items or more"
+    return f"{known}, listing {listing.state}"
 
 
 def _summary(status: control.Status) -> str:

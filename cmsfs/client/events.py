@@ -5,10 +5,13 @@ The stream is read with `since` until a page is empty; `wait` then returns when 
 Rule: positions are kept as they came; only the service knows what they mean.
 """
 
+from collections.abc import Sequence
+from datetime import datetime
+
 from cmsfs import errors
 from cmsfs.client.retry import Repeat
 from cmsfs.client.wire import Wire
-from cmsfs.models import events
+from cmsfs.models import base, events
 
 PAGE = 500  # the most that a page of events may have
 
@@ -28,6 +31,29 @@ class Events:
     async def since(self, position: events.Position, *, stream: str = "changes") -> events.Page:
         """The events after a position, the oldest first; some may have come before."""
         return await self._page(str(position), stream, PAGE)
+
+    async def of_enterprise(
+        self,
+        position: events.Position = 0,
+        *,
+        after: datetime | None = None,
+        before: datetime | None = None,
+        words: Sequence[str] = (),
+    ) -> events.Page:
+        """What happened in the enterprise, for its administrators: in a span of time, of these types alone.
+
+        Raises `Forbidden` for who is none, or whose application may not manage the enterprise's properties.
+        """
+        params = {
+            "stream_type": "admin_logs",
+            "stream_position": str(position),
+            "limit": str(PAGE),
+            "created_after": "" if after is None else base.format_timestamp(after),
+            "created_before": "" if before is None else base.format_timestamp(before),
+            "event_type": ",".join(words),
+        }
+        given = {name: value for name, value in params.items() if value}
+        return await self._wire.ask(events.Page, "GET", self._url, repeat=Repeat.READ, params=given)
 
     async def _page(self, position: str, stream: str, limit: int) -> events.Page:
         params = {"stream_type": stream, "stream_position": position, "limit": str(limit)}

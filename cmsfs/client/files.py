@@ -33,6 +33,11 @@ class Files:
             items.File, "GET", f"{self._url}/{file_id}", repeat=Repeat.READ, params=FIELDS_PARAM
         )
 
+    async def permissions(self, file_id: str) -> items.Permissions | None:
+        """What this account may do with the file; None if the service does not say."""
+        url, params = f"{self._url}/{file_id}", {"fields": "permissions"}
+        return (await self._wire.ask(items.File, "GET", url, repeat=Repeat.READ, params=params)).permissions
+
     async def update(
         self,
         file_id: str,

@@ -1,14 +1,18 @@
 """Folders: made, moved, deleted, and listed one level deep."""
 
+from typing import TypeVar
+
 from cmsfs.client import paging
 from cmsfs.client.files import if_match, update_body
 from cmsfs.client.retry import Repeat
 from cmsfs.client.search import FIELDS_PARAM
 from cmsfs.client.wire import Wire
-from cmsfs.models import items
+from cmsfs.models import entries, items
 from cmsfs.models.base import Reference
 from cmsfs.models.items import Item  # by name: `Folders.items` hides the module
 from cmsfs.models.paging import MarkerPage
+
+P = TypeVar("P", entries.Page, entries.MarkerPage)
 
 PAGE = 1000  # the most that a page of folder items may have
 
@@ -26,10 +30,31 @@ class Folders:
             items.Folder, "GET", f"{self._url}/{folder_id}", repeat=Repeat.READ, params=FIELDS_PARAM
         )
 
+    async def page(self, folder_id: str, *, offset: int = 0, limit: int = PAGE) -> entries.Page:
+        """A page of what is directly in a folder, by offset: with the total, and several may come at once."""
+        params = FIELDS_PARAM | {"limit": str(limit), "offset": str(offset)}
+        return await self._listing(entries.Page, folder_id, params)
+
+    async def page_after(self, folder_id: str, marker: str | None) -> entries.MarkerPage:
+        """A page of what is directly in a folder, by marker: what changes meanwhile hides nothing else."""
+        params = FIELDS_PARAM | {"limit": str(PAGE), "usemarker": "true"}
+        return await self._listing(
+            entries.MarkerPage, folder_id, params | ({"marker": marker} if marker else {})
+        )
+
+    async def _listing(self, shape: type[P], folder_id: str, params: dict[str, str]) -> P:
+        url = f"{self._url}/{folder_id}/items"
+        return await self._wire.ask(shape, "GET", url, repeat=Repeat.READ, params=params)
+
     async def create(self, name: str, parent_id: str) -> items.Folder:
         """Raises `Conflict` if the name is taken; `conflict` of it is the holder."""
         body = items.NewFolder(name=name, parent=Reference(id=parent_id)).body()
         return await self._wire.ask(items.Folder, "POST", self._url, params=FIELDS_PARAM, body=body)
+
+    async def permissions(self, folder_id: str) -> items.Permissions | None:
+        """What this account may do with the folder; None if the service does not say."""
+        url, params = f"{self._url}/{folder_id}", {"fields": "permissions"}
+        return (await self._wire.ask(items.Folder, "GET", url, repeat=Repeat.READ, params=params)).permissions
 
     async def update(
         self,

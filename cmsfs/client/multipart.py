@@ -77,8 +77,21 @@ class FileSource:
         """Some of the bytes."""
         return FileSource(self._path, self._offset + offset, size)
 
+    def _read_small(self) -> bytes:
+        with self._path.open("rb", buffering=0) as file:
+            data = os.pread(file.fileno(), self._size, self._offset)
+            if len(data) < self._size:
+                raise SourceChanged(f"it ends after {self._offset + len(data)} bytes")
+            if self._end is not None and os.fstat(file.fileno()).st_size != self._end:
+                raise SourceChanged(f"it no longer has {self._end} bytes")
+            return data
+
     async def open(self) -> AsyncIterator[bytes]:
         """Raises `SourceChanged` when the file is found shorter or longer than it was."""
+        if self._size <= PIECE:
+            # Most files are small: one hop for all of it.
+            yield await trio.to_thread.run_sync(self._read_small)
+            return
         with await trio.to_thread.run_sync(lambda: self._path.open("rb", buffering=0)) as file:
             sent = 0
             while sent < self._size:

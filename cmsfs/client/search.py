@@ -6,7 +6,7 @@ Search is also how the drive lists and how it learns of changes; `EVERYTHING` an
 from cmsfs.client import paging
 from cmsfs.client.retry import Repeat
 from cmsfs.client.wire import Wire
-from cmsfs.models import items, search
+from cmsfs.models import entries, items, search
 
 # A query is required and there is none for "all": everything but what holds a word that nothing holds.
 EVERYTHING = 'NOT "qzxvkjwyhcmsfsqzxvkj"'
@@ -40,6 +40,13 @@ class Search:
         params = query.params()
         return await self._wire.ask(
             search.Results, "GET", self._url, kind="search", repeat=Repeat.READ, params=FIELDS_PARAM | params
+        )
+
+    async def listing(self, query: search.Query) -> entries.Page:
+        """As `page`, its items as the drive's tree takes them."""
+        params = query.params()
+        return await self._wire.ask(
+            entries.Page, "GET", self._url, kind="search", repeat=Repeat.READ, params=FIELDS_PARAM | params
         )
 
     def entries(self, query: search.Query) -> paging.ByOffset[items.Item]:

@@ -18,6 +18,7 @@ import httpx
 import cmsfs
 from cmsfs import errors
 from cmsfs.client import (
+    collaborations,
     events,
     exemptions,
     files,
@@ -84,6 +85,7 @@ class Client:
         self.web_links = web_links.WebLinks(wire, base)
         self.trash = trash.Trash(wire, base)
         self.locks = locks.Locks(wire, base)
+        self.collaborations = collaborations.Collaborations(wire, base)
         self.shared_links = shared_links.SharedLinks(wire, base)
         self.versions = versions.Versions(wire, base)
         self.events = events.Events(wire, base)

@@ -87,9 +87,11 @@ class Wire:
             return edge.retry_after(response) or 0.0
         return _decoded(shape, response)
 
-    async def tell(self, method: str, url: str, *, headers: Mapping[str, str] | None = None) -> None:
+    async def tell(
+        self, method: str, url: str, *, headers: Mapping[str, str] | None = None, body: Any = None
+    ) -> None:
         """A change whose answer has no body."""
-        await self._whole(self._request(method, url, headers=headers), "other", Repeat.CHANGE)
+        await self._whole(self._request(method, url, headers=headers, json=body), "other", Repeat.CHANGE)
 
     async def token(self, shape: type[M], url: str, form: Mapping[str, str], *, repeat: Repeat) -> M:
         """The token endpoint: a form, sent without a bearer token; a refusal is an `OAuthError`."""

@@ -183,9 +183,15 @@ class Operations(pyfuse3.Operations):
     async def statfs(self, ctx: pyfuse3.RequestContext) -> pyfuse3.StatvfsData:
         return convert.statvfs(await self._drive.statfs())
 
-    @handler
     async def getxattr(self, ino: Ino, name: bytes, ctx: pyfuse3.RequestContext) -> bytes:
-        # The kernel asks for security.capability before every write: not worth a look.
+        # The kernel asks for security.capability before every write, and `ls -l` for two names of each file,
+        # which is most of the time that it takes: not worth a look, nor the wrapping of a handler.
+        if not name.startswith(_USER):
+            raise pyfuse3.FUSEError(errno.ENODATA)
+        return await self._getxattr(ino, name, ctx)
+
+    @handler
+    async def _getxattr(self, ino: Ino, name: bytes, ctx: pyfuse3.RequestContext) -> bytes:
         return await self._drive.getxattr(ino, _user_name(name, errno.ENODATA))
 
     @handler

@@ -64,6 +64,11 @@ class Draft:
         else:
             self._busy.discard(self.ino)
 
+    def became(self, sha1: str, size: int) -> None:
+        """The draft is content from now on; whoever writes on does so to another draft."""
+        self.content = (sha1, size)
+        self._busy.discard(self.ino)
+
     # ---- file descriptor: open while anybody reads, writes or seals ----
 
     def acquire(self) -> int:

@@ -87,6 +87,17 @@ def states(db: Database, ino: Ino) -> list[Op]:
     return [_op(row) for row in db.rows(f"SELECT {COLUMNS} FROM op WHERE ino = ?", ino)]
 
 
+def unconfirmed(db: Database, ino: Ino) -> set[str]:
+    """The states of what is still to be brought about for a node, and for the names in a folder."""
+    rows = db.rows(
+        "SELECT state FROM op WHERE ino = ?1 AND kind <> 'touch'"
+        " UNION SELECT o.state FROM node n JOIN op o ON o.ino = n.ino"
+        "  WHERE n.parent = ?1 AND o.kind IN ('mkdir', 'move')",
+        ino,
+    )
+    return {row["state"] for row in rows}
+
+
 def claim(conn: Connection, seq: int, *, busy: Callable[[Node], bool]) -> Task | None:
     """Mark an operation as running, unless it has to wait or has become pointless; None then.
 
@@ -292,3 +303,17 @@ def release_held(conn: Connection, *, now_ns: int) -> int:
     return conn.execute(
         "UPDATE op SET state = 'ready', attempts = 0, not_before = ? WHERE state = 'held'", (now_ns,)
     ).rowcount
+
+
+def release(conn: Connection, op: Op, *, now_ns: int) -> None:
+    """Try one operation again that is held or waits after a failure."""
+    conn.execute(
+        "UPDATE op SET state = 'ready', attempts = 0, not_before = ? WHERE seq = ? AND state <> 'running'",
+        (now_ns, op.seq),
+    )
+
+
+def failed(db: Database) -> list[Op]:
+    """Operations that are held, or wait after a failure; the held ones first."""
+    order = "ORDER BY state = 'held' DESC, seq"
+    return [_op(row) for row in db.rows(f"SELECT {COLUMNS} FROM op WHERE error IS NOT NULL {order}")]

@@ -50,9 +50,12 @@ class Sealer:
         self._blocks = blocks
         self._fetcher = fetcher
 
-    async def seal(self, draft: Draft) -> Sealed | None:
+    async def seal(self, draft: Draft, *, while_open: bool = False) -> Sealed | None:
         """Make the draft content of its node and return what it became; None if it is being written again
         or was dropped.
+
+        `while_open` takes what is there now although somebody has it open for writing: the next write begins
+        another draft.
 
         Cancelled: the draft is as it was and may be sealed again.  Raises what fetching the base raises.
         """
@@ -66,7 +69,7 @@ class Sealer:
             crashpoints.reached(Point.SEAL_HASHED)
             async with draft.lock:
                 # atomic: no await between the check and the mark, so no writer slips in between
-                if draft.writers or draft.dropped or draft.generation != generation:
+                if draft.dropped or draft.generation != generation or (draft.writers and not while_open):
                     return None
                 draft.sealed = True
             # From here to the commit nothing waits but for the local disk.
@@ -105,7 +108,7 @@ class Sealer:
             second_name.unlink(missing_ok=True)
             raise
         crashpoints.reached(Point.SEAL_COMMITTED)
-        draft.content = (sha1, size)
+        draft.became(sha1, size)
         # The commit is not on the disk yet: until it is, the draft must be found as it was.
         self._group.unlink(self._drafts.gone(draft.id))
 

@@ -71,6 +71,11 @@ RequestTimestamp = Annotated[
 Size = Annotated[int, pydantic.BeforeValidator(_whole)]
 
 
+# An id, or another text, that the service writes as a number; descriptions of the API say so.
+NumberId = Annotated[str, pydantic.WithJsonSchema({"type": "integer"})]
+NumberOrText = Annotated[str, pydantic.WithJsonSchema({"type": ["integer", "string"]})]
+
+
 class Model(pydantic.BaseModel):
     """The base of every shape: ids sent as numbers are read as text, unknown fields are ignored."""
 

@@ -90,5 +90,7 @@ class AllowlistEntry(Model):
 
 
 class NewAllowlistEntry(Model):
+    """A domain with whose users the enterprise is to collaborate."""
+
     domain: Annotated[str, pydantic.Field(pattern=r"^[^@\s/]+\.[^@\s/]+$", max_length=253)]
     direction: Literal["inbound", "outbound", "both"]

@@ -10,14 +10,17 @@ caller writes one request as a line of JSON; the daemon answers with lines of JS
     Sync                   Done    everything is uploaded   Progress, at least every second
     Stop                   Done    drained and unmounted    Progress, at least every second
     Poll                   Done    remote changes are in
+    Retry                  Done    what was held is tried again
+    Discard                Done    a change is given up, its bytes are set aside
+    GetConflicts           Conflicts
 
 Any request may end with `Failure` instead.  A caller that closes the connection ends a `Sync`, not a
 `Stop`.  After the `Done` of a `Stop` the daemon closes its files and exits; the caller watches the
 process and the mount go.
 
 Starting is not spoken over the socket, since there is none yet: `cmsfsd --ready-fd N` writes one line
-to N and closes it, `READY` when the mount answers, or `ERROR <exit code> <sentence>`
-(`READY`, `error_line`, `parse_ready_line`).
+to N and closes it, `READY` and perhaps a note when the mount answers, or `ERROR <exit code> <sentence>`
+(`ready_line`, `error_line`, `parse_ready_line`).
 
 Rule: fields may be added, none is renamed; either side ignores what it does not know.
 """
@@ -70,7 +73,34 @@ class Poll(_Message):
     kind: Literal["poll"] = "poll"
 
 
-Request = Annotated[Ping | GetStatus | Sync | Stop | Poll, pydantic.Field(discriminator="kind")]
+class Retry(_Message):
+    """Try again what the service has refused: of the item at `path`, or everything."""
+
+    kind: Literal["retry"] = "retry"
+    path: str | None = None  # below the mountpoint, as a status shows it
+
+
+class Discard(_Message):
+    """Give up what the service has refused of the item at `path`.
+
+    The item is then as the service has it; bytes that only this machine has are kept in a folder, which the
+    `message` of the `Done` names.
+    """
+
+    kind: Literal["discard"] = "discard"
+    path: str
+
+
+class GetConflicts(_Message):
+    """What waits for a person: conflict copies, and changes that the service refuses."""
+
+    kind: Literal["conflicts"] = "conflicts"
+
+
+Request = Annotated[
+    Ping | GetStatus | Sync | Stop | Poll | Retry | Discard | GetConflicts,
+    pydantic.Field(discriminator="kind"),
+]
 
 
 # -- answers ----------------------------------------------------------------------------------------
@@ -122,6 +152,8 @@ class Listing(_Message):
 
     state: Literal["unknown", "running", "complete"] = "unknown"
     items: int = 0
+    total: int = 0  # how many there are, as far as the service has told; 0: not known
+    windows_left: int = 0  # parts of a listing of everything that are still to be fetched, at the least
 
 
 class Local(_Message):
@@ -158,6 +190,20 @@ class Status(_Message):
     last_poll: pydantic.AwareDatetime | None = None  # when remote changes were last looked for with success
 
 
+class Copy(_Message):
+    """A conflict copy: the bytes that lost a name to what somebody else had put there."""
+
+    path: str
+    original: str  # what has the name; "" if nothing has it any more
+    modified: pydantic.AwareDatetime
+
+
+class Conflicts(_Message):
+    kind: Literal["conflicts"] = "conflicts"
+    copies: list[Copy] = []
+    held: list[Op] = []  # at most MAX_OPS
+
+
 class Progress(_Message):
     """How far a `Sync` or `Stop` has come."""
 
@@ -185,10 +231,14 @@ class Failure(_Message):
     exit_code: int = 1
 
 
-Answer = Annotated[Pong | Status | Progress | Done | Failure, pydantic.Field(discriminator="kind")]
+Answer = Annotated[
+    Pong | Status | Conflicts | Progress | Done | Failure, pydantic.Field(discriminator="kind")
+]
 
-_requests: pydantic.TypeAdapter[Ping | GetStatus | Sync | Stop | Poll] = pydantic.TypeAdapter(Request)
-_answers: pydantic.TypeAdapter[Pong | Status | Progress | Done | Failure] = pydantic.TypeAdapter(Answer)
+_requests: pydantic.TypeAdapter[pydantic.BaseModel] = pydantic.TypeAdapter(Request)
+_answers: pydantic.TypeAdapter[Pong | Status | Conflicts | Progress | Done | Failure] = pydantic.TypeAdapter(
+    Answer
+)
 
 
 def encode(message: pydantic.BaseModel) -> bytes:
@@ -196,19 +246,22 @@ def encode(message: pydantic.BaseModel) -> bytes:
     return message.model_dump_json().encode() + b"\n"
 
 
-def parse_request(line: bytes) -> Ping | GetStatus | Sync | Stop | Poll:
+def parse_request(line: bytes) -> pydantic.BaseModel:
     """The request in a line.  Raises `pydantic.ValidationError`."""
     return _requests.validate_json(line)
 
 
-def parse_answer(line: bytes) -> Pong | Status | Progress | Done | Failure:
+def parse_answer(line: bytes) -> Pong | Status | Conflicts | Progress | Done | Failure:
     """The answer in a line.  Raises `pydantic.ValidationError`."""
     return _answers.validate_json(line)
 
 
 # -- the start --------------------------------------------------------------------------------------
 
-READY = "READY\n"
+
+def ready_line(note: str = "") -> str:
+    """The line that tells of a start; a `note` is what the person should know all the same."""
+    return f"READY {' '.join(note.split())}".rstrip() + "\n"
 
 
 def error_line(message: str, exit_code: int) -> str:
@@ -217,9 +270,9 @@ def error_line(message: str, exit_code: int) -> str:
 
 
 def parse_ready_line(line: str) -> tuple[int, str]:
-    """Exit code and sentence of a start; (0, "") is success, an unreadable or empty line is not."""
-    if line == READY:
-        return 0, ""
+    """Exit code and sentence of a start; 0 is success, an unreadable or empty line is not."""
+    if line.endswith("\n") and line.split(maxsplit=1)[:1] == ["READY"]:
+        return 0, line[len("READY") :].strip()
     word, _, rest = line.strip().partition(" ")
     code, _, sentence = rest.partition(" ")
     if word == "ERROR" and code.isdigit() and sentence:

@@ -48,7 +48,8 @@ class Entry(Model):
 
     def facts(self) -> str:
         """What has no column in the tree, as JSON; fields that say nothing are left out."""
-        found: dict[str, Any] = {"created_at": self.created_at} if self.created_at else {}
+        moments = ("created_at", "modified_at", "content_modified_at")
+        found: dict[str, Any] = {name: at for name in moments if (at := getattr(self, name)) is not None}
         if self.url is not None:
             found["url"] = self.url
         for name, value in (self.__pydantic_extra__ or {}).items():

@@ -31,6 +31,8 @@ COLLAB_INVITE: Final = "COLLAB_INVITE_COLLABORATOR"  # it is for the invited to 
 COLLAB_ADD: Final = "COLLAB_ADD_COLLABORATOR"
 COLLAB_REMOVE: Final = "COLLAB_REMOVE_COLLABORATOR"
 COLLAB_ROLE: Final = "COLLAB_ROLE_CHANGE"
+COMMENT: Final = "COMMENT_CREATE"
+UNCOMMENT: Final = "COMMENT_DELETE"
 
 # What may change a tree: the stream `changes`.
 TREE: Final = frozenset(

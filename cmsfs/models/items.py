@@ -221,6 +221,7 @@ Tags = Annotated[list[str], pydantic.Field(max_length=100)]
 class NewFolder(Model):
     name: str
     parent: Reference
+    sync_state: Literal["synced", "not_synced", "partially_synced"] | None = None
 
 
 class NewLock(Model):
@@ -253,6 +254,7 @@ class UpdateItem(Model):
     parent: Reference | None = None
     description: Description | None = None
     tags: Tags | None = None
+    sync_state: Literal["synced", "not_synced", "partially_synced"] | None = None  # of a folder
     content_created_at: RequestTimestamp | None = None
     content_modified_at: RequestTimestamp | None = None
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 import pydantic
 
-from cmsfs.models.base import Model, RequestTimestamp, Timestamp, UserMini
+from cmsfs.models.base import Model, NumberId, RequestTimestamp, Timestamp, UserMini
 
 PolicyName = Annotated[str, pydantic.Field(min_length=1, max_length=254)]
 Text = Annotated[str, pydantic.Field(max_length=500)]
@@ -25,7 +25,7 @@ class AssignmentCounts(Model):
 
 class LegalHoldPolicy(Model):
     type: str = "legal_hold_policy"
-    id: str
+    id: NumberId
     policy_name: str | None = None
     description: str | None = None
     release_notes: str | None = None

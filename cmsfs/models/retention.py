@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 import pydantic
 
-from cmsfs.models.base import Model, Timestamp, UserMini
+from cmsfs.models.base import Model, NumberId, NumberOrText, Timestamp, UserMini
 
 INDEFINITE = "indefinite"
 # A century: whoever wants longer wants an indefinite one.
@@ -90,7 +90,7 @@ class RetentionPolicy(Model):
     policy_name: str | None = None
     description: str | None = None
     policy_type: str | None = None
-    retention_length: str | None = None  # days, or `indefinite`
+    retention_length: NumberOrText | None = None  # days, or `indefinite`
     retention_type: str | None = None
     disposition_action: str | None = None
     status: str | None = None  # active, retired
@@ -129,7 +129,7 @@ class Target(Model):
 
 class Assignment(Model):
     type: str = "retention_policy_assignment"
-    id: str
+    id: NumberId
     retention_policy: RetentionPolicy | None = None
     assigned_to: Target | None = None
     filter_fields: list[FilterField] | None = None

@@ -86,6 +86,14 @@ class TokenExchange(Grant):
     actor_token_type: str | None = None
 
 
+class Revocation(Grant):
+    """What ends an access or a refresh token, and what came of the same consent."""
+
+    client_id: str
+    client_secret: pydantic.SecretStr
+    token: pydantic.SecretStr
+
+
 class Token(Model):
     access_token: pydantic.SecretStr
     expires_in: int = 3600

@@ -84,6 +84,18 @@ class Plan(Model):
     parts: list[PlannedPart] = pydantic.Field(max_length=1000)
 
 
+class FoundPart(PlannedPart):
+    """A part that need not be sent has an id already."""
+
+    part_id: str | None = None
+
+
+class PlanAnswer(Model):
+    upload_session_id: str
+    hits: list[FoundPart] = pydantic.Field(default_factory=list)
+    misses: list[FoundPart] = pydantic.Field(default_factory=list)
+
+
 def digest(sha1: bytes | str) -> str:
     """The `digest` header for a SHA-1, given as it is or in hexadecimal."""
     raw = bytes.fromhex(sha1) if isinstance(sha1, str) else sha1

@@ -7,6 +7,7 @@ from cmsfs.sqlite import Database
 CHANGES_SINCE = "changes_since"  # server time up to which changes have been applied
 DELETED_SINCE = "deleted_since"  # server time up to which deletions have been applied
 GENERATION = "generation"  # number of the newest listing
+CRAWL = "crawl"  # what is left of the listing of everything (JSON, `daemon.whole.Plan`)
 BOOT_ID = "boot_id"  # the boot in which this database was last open
 CLEAN = "clean_shutdown"  # "1" while no daemon has it open after an orderly stop
 
@@ -26,6 +27,11 @@ def at(conn: Connection, key: str) -> str | None:
 def put(conn: Connection, key: str, value: str) -> None:
     """Store `value` under `key`."""
     conn.execute("INSERT OR REPLACE INTO cursor(key, value) VALUES (?, ?)", (key, value))
+
+
+def drop(conn: Connection, key: str) -> None:
+    """Forget the value under `key`."""
+    conn.execute("DELETE FROM cursor WHERE key = ?", (key,))
 
 
 def next_generation(conn: Connection) -> int:

@@ -61,6 +61,18 @@ def distinct(name: str, tag: str) -> str:
     return f"{stem} ({tag}){suffix}"
 
 
+_CONFLICT_TAG = re.compile(r" \(conflicted copy of .*, \d{4}-\d\d-\d\d(, \d+)?\)(?=(\.[^.]*)?$)", re.DOTALL)
+
+# What every conflict copy has in its name, as a pattern of SQL.
+CONFLICT_LIKE = "%(conflicted copy of %"
+
+
+def original_name(name: str) -> str | None:
+    """The name that a conflict copy was made of; None for a name that is not one of a conflict copy."""
+    found = _CONFLICT_TAG.search(name)
+    return None if found is None else name[: found.start()] + name[found.end() :]
+
+
 def conflict_name(name: str, host: str, day: date, *, taken: Callable[[str], bool]) -> str:
     """A free name for the copy that lost: `name (conflicted copy of HOST, DATE).ext`, numbered if need be."""
     tag = f"conflicted copy of {host}, {day.isoformat()}"

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple
 
+import pydantic
+
 from cmsfs.models import entries, items
 from cmsfs.replica import weblinks
 
@@ -116,8 +118,20 @@ class Remote(NamedTuple):
 # Fields of an item that have a column of their own.
 _IN_COLUMNS = {
     *("type", "id", "name", "parent", "etag", "sequence_id", "item_status", "sha1", "file_version", "size"),
-    *("modified_at", "content_modified_at", "trashed_at"),
+    "trashed_at",
 }
+
+
+class _Moments(pydantic.BaseModel):
+    created_at: pydantic.AwareDatetime | None = None
+    modified_at: pydantic.AwareDatetime | None = None
+    content_modified_at: pydantic.AwareDatetime | None = None
+
+
+def remote_mtime_ns(item_json: str) -> int:
+    """When the service says that an item was changed, of `Remote.json`; `mtime_ns` is what is so here."""
+    found = _Moments.model_validate_json(item_json)
+    return _nanoseconds(found.content_modified_at or found.modified_at or found.created_at)
 
 
 def remote_from_item(item: items.Item | entries.Entry) -> Remote:

@@ -315,6 +315,58 @@ def remove_unseen(conn: Connection, folder: Ino, generation: int) -> list[Change
     return changes
 
 
+def unseen(
+    conn: Connection, generation: int, after: Ino, last: Ino
+) -> tuple[list[tuple[Ino, str | None]], Ino]:
+    """Nodes of the service between two numbers that this listing has not seen, with what is kept of their
+    items; and the largest number there is.  A read for a thread."""
+    rows = conn.execute(
+        "SELECT ino, item FROM node WHERE ino > ? AND ino <= ? AND ino > 2 AND seen < ?"
+        " AND remote_id IS NOT NULL AND parent IS NOT NULL",
+        (after, last, generation),
+    ).fetchall()
+    return [(row[0], row[1]) for row in rows], conn.execute("SELECT max(ino) FROM node").fetchone()[0]
+
+
+def unseen_in(conn: Connection, folder: Ino, generation: int) -> list[Ino]:
+    """What a complete listing of one folder did not show of what the service had there."""
+    rows = conn.execute(
+        "SELECT n.ino FROM node AS n JOIN node AS f ON f.ino = ?1 AND n.base_parent = f.remote_id"
+        " WHERE n.parent = ?1 AND n.remote_id IS NOT NULL AND n.seen < ?2",
+        (folder, generation),
+    )
+    return [row[0] for row in rows]
+
+
+def remove(conn: Connection, inos: Iterable[Ino], generation: int) -> list[Change]:
+    """After a listing of everything: these nodes, which it did not show, are gone."""
+    changes: list[Change] = []
+    depths = [(len(_above(conn, ino)), ino) for ino in inos]
+    for _, ino in sorted(depths, reverse=True):
+        node = tree.get(conn, ino)
+        row = conn.execute("SELECT seen FROM node WHERE ino = ?", (ino,)).fetchone()
+        if row["seen"] >= generation or _holds_remote(conn, ino):
+            continue
+        _vanish_one(conn, node, changes)
+    return changes
+
+
+def _above(conn: Connection, ino: Ino) -> list[Ino]:
+    found: list[Ino] = []
+    current: Ino | None = ino
+    while current is not None:
+        found.append(current)
+        row = conn.execute("SELECT parent FROM node WHERE ino = ?", (current,)).fetchone()
+        current = row[0] if row else None
+    return found
+
+
+def _holds_remote(conn: Connection, ino: Ino) -> bool:
+    """Whether something is in this folder that the service has: then it has the folder too."""
+    sql = "SELECT 1 FROM node WHERE parent = ? AND remote_id IS NOT NULL LIMIT 1"
+    return conn.execute(sql, (ino,)).fetchone() is not None
+
+
 def _record(conn: Connection, ino: Ino, kind: str) -> None:
     """Have something sent at once; the journal above owns the table and its rules."""
     conn.execute("INSERT OR IGNORE INTO op(ino, kind, not_before) VALUES (?, ?, 0)", (ino, kind))

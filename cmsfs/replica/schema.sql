@@ -73,6 +73,8 @@ CREATE TABLE past (
 ) WITHOUT ROWID;
 
 -- Folders whose content is completely known.  A row here is what lets `ls` answer without a request.
+-- A negative `listed_at` is not that yet: the listing of everything of this generation has seen the folder,
+-- and makes all of these known when it ends.
 CREATE TABLE listing (
   ino          INTEGER PRIMARY KEY REFERENCES node(ino) ON DELETE CASCADE,
   listed_at    INTEGER NOT NULL
@@ -82,7 +84,7 @@ CREATE TABLE listing (
 CREATE TABLE content (
   sha1         TEXT PRIMARY KEY,
   size         INTEGER NOT NULL,
-  bitmap       BLOB,                          -- a bit a 1 MiB block, LSB first; NULL: all present
+  bitmap       BLOB,                          -- a bit a 128 KiB block, LSB first; NULL: all present
   verified     INTEGER NOT NULL DEFAULT 0,    -- 1: whole, and checked against sha1
   dirty        INTEGER NOT NULL DEFAULT 0,    -- 1: not at the service yet; kept with the drafts, never evicted
   pinned       INTEGER NOT NULL DEFAULT 0,    -- 1: outside the cache limit

@@ -6,6 +6,7 @@ transaction and compose.  What the service says is applied in `remote`, not here
 Rule: nothing here looks at operations or drafts; callers decide, this module moves rows.
 """
 
+import json
 from sqlite3 import Connection
 
 from cmsfs.models import names
@@ -15,6 +16,15 @@ from cmsfs.sqlite import Database
 _FIND = f"SELECT {COLUMNS} FROM node WHERE ino = ?"
 _FIND_CHILD = f"SELECT {COLUMNS} FROM node WHERE parent = ? AND name_key = ?"
 _FIND_REMOTE = f"SELECT {COLUMNS} FROM node WHERE kind = ? AND remote_id = ?"
+_UNLISTED = """
+  SELECT n.ino FROM node AS n INDEXED BY node_remote LEFT JOIN listing AS l ON l.ino = n.ino
+  WHERE n.kind = 'folder' AND n.remote_id IS NOT NULL AND n.parent IS NOT NULL AND n.ino > ?
+    AND (l.listed_at IS NULL OR l.listed_at < 0) ORDER BY n.ino LIMIT ?
+"""
+_HAS_UNLISTED = """
+  SELECT 1 FROM node AS n LEFT JOIN listing AS l ON l.ino = n.ino
+  WHERE n.parent = ? AND n.kind = 'folder' AND (l.listed_at IS NULL OR l.listed_at < 0) LIMIT 1
+"""
 _CHILDREN = f"SELECT {COLUMNS} FROM node WHERE parent = ? AND ino > ? ORDER BY ino LIMIT ?"
 
 _CHILDREN_BY_NAME = f"SELECT {COLUMNS} FROM node WHERE parent = ? AND name_key > ? ORDER BY name_key LIMIT ?"
@@ -77,7 +87,7 @@ def path(db: Database, ino: Ino) -> str:
 
 def is_listed(db: Database, ino: Ino) -> bool:
     """Whether everything in this folder is known here."""
-    return db.row("SELECT 1 FROM listing WHERE ino = ?", ino) is not None
+    return db.row("SELECT 1 FROM listing WHERE ino = ? AND listed_at >= 0", ino) is not None
 
 
 def find_bytes(db: Database, sha1: str) -> tuple[str, str | None] | None:
@@ -189,6 +199,32 @@ def touch(conn: Connection, ino: Ino, now_ns: int) -> None:
 def mark_listed(conn: Connection, ino: Ino, *, at: int) -> None:
     """From now on everything in this folder is known here."""
     conn.execute("INSERT OR REPLACE INTO listing(ino, listed_at) VALUES (?, ?)", (ino, at))
+
+
+def mark_seen(conn: Connection, remote_ids: list[str], generation: int) -> None:
+    """The listing of everything has seen these folders; they are known when it has seen all."""
+    conn.execute(
+        "INSERT OR IGNORE INTO listing(ino, listed_at)"
+        " SELECT n.ino, -?1 FROM json_each(?2) AS j"
+        " CROSS JOIN node AS n ON n.kind = 'folder' AND n.remote_id = j.value",
+        (generation, json.dumps(remote_ids)),
+    )
+
+
+def mark_all_seen_listed(conn: Connection, generation: int, *, at: int) -> None:
+    """The folders that this listing has seen, and that nothing has been said against since, are known."""
+    conn.execute("UPDATE listing SET listed_at = ? WHERE listed_at = ?", (at, -generation))
+    conn.execute("DELETE FROM listing WHERE listed_at < 0")
+
+
+def has_unlisted(db: Database, ino: Ino) -> bool:
+    """Whether a folder directly in this one is not known yet."""
+    return db.row(_HAS_UNLISTED, ino) is not None
+
+
+def unlisted(conn: Connection, *, after: Ino = 0, limit: int = 500) -> list[Ino]:
+    """Folders that are not known yet, with an ino above `after`; walks all folders: a read for a thread."""
+    return [row[0] for row in conn.execute(_UNLISTED, (after, limit))]
 
 
 def mark_unlisted(conn: Connection, ino: Ino) -> None:

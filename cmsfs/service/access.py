@@ -23,7 +23,7 @@ import pydantic_core
 from starlette import requests, responses
 
 from cmsfs.models import names
-from cmsfs.service import access_rights, locks, problems, scopes, shared_links
+from cmsfs.service import access_rights, actors, locks, problems, scopes, shared_links
 from cmsfs.service.kinds import KIND_NAMES, Kind, Status
 from cmsfs.service.roles import Right
 from cmsfs.service.store import Read, Store
@@ -114,6 +114,7 @@ def guarded(handler: Handler) -> Callable[[requests.Request], Awaitable[response
         store: Store = request.app.store
         caller = _caller(store, request)
         request.app.admit(request, caller.id, caller.enterprise)
+        actors.begin(caller.actor)
         if caller.shared is not None and "boxapi" in request.headers:
             await shared_links.remember(store, caller.id, caller.shared)
         return await handler(Call(request, store, caller, await _judge_scopes(request, caller)))
@@ -378,12 +379,6 @@ def check_download(call: Call, row: Row) -> None:
     """403 unless the caller, who sees the file, may have its bytes."""
     require(call.store.read, call.caller, row, Right.DOWNLOAD)
     locks.check_download(row, call.caller.id, call.store.now())
-
-
-def check_preview(call: Call, row: Row) -> None:
-    """403 unless the caller, who sees the file, may look into it."""
-    if row["owner"] != call.caller.id and call.caller.shared is None:
-        raise _insufficient("You may see that this file is there, but not look into it.")
 
 
 def _insufficient(said: str) -> problems.Refused:

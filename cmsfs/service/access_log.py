@@ -1,8 +1,8 @@
 """One line for each request that was answered: what was asked, how it ended, how long it took, for whom.
 
-`serve` puts `AccessLog` around the application.  Lines are `key=value` through standard logging, to be read by
-people and cut by programs; `request` is the id that an error body shows as `request_id`.  It also knows when
-nothing is being answered any more, which is when a service that is to stop may.
+`serve` puts `AccessLog` around the application.  Lines are `key=value` through standard logging, to be read
+by people and cut by programs; `request` is the id that an error body shows as `request_id`.  It also knows
+when nothing is being answered any more, which is when a service that is to stop may.
 
 Rule: of the address only the route's template is told.  Ids, names, queries, words of shared links, headers
 and bodies are not: tokens, codes and passwords travel in all of them.

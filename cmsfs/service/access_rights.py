@@ -11,6 +11,7 @@ import json
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from sqlite3 import Row
 from typing import Protocol
 
@@ -139,6 +140,13 @@ class View:
                     found |= Right.EDIT
         return found
 
+    def sees_all_above(self, row: Row) -> bool:
+        """Whether every folder above an item is the viewer's own and shown."""
+        viewer = self._viewer
+        return viewer is None or (
+            row["owner"] == viewer.id and viewer.bound is None and viewer.shared is None
+        )
+
     def folders_above(self, row: Row) -> list[int | None]:
         """The folders above an item that the viewer sees, from the top; None is the viewer's own root."""
         above = line(row)[:-1]
@@ -166,7 +174,13 @@ def _from(above: list[int], top: int) -> list[int]:
 
 def line(row: Row) -> list[int]:
     """The ids from the root down to the item itself."""
-    return [*(int(part) for part in row["path"].split("/") if part), row["id"]]
+    return [*_folders(row["path"]), row["id"]]
+
+
+# The items of a page share most of their folders.
+@lru_cache(maxsize=4096)
+def _folders(path: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in path.split("/") if part)
 
 
 def tops(read: Read, user: int, *, listed: bool = False) -> list[Row]:

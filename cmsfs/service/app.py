@@ -3,10 +3,12 @@
 `build` is all that a server, a transport in the same process or a test needs.  One server plays all hosts
 of the public API: for a server at URL u, base_url is u/2.0, upload_url is u/api/2.0 and auth_url is u.
 
-Rule: a capability is a module that exports `routes`; adding one is a line here.
+Rule: a capability is a module that exports `routes`, a list of operations; adding one is a line here.
 """
 
 from collections.abc import Sequence
+from functools import cached_property
+from typing import Any
 from urllib.parse import urlsplit
 
 from starlette import requests, routing, types
@@ -15,6 +17,9 @@ from cmsfs.service import (
     authorize,
     collaborations,
     collaborations_allowlist,
+    comments,
+    docs_page,
+    embed_links,
     events,
     exemptions,
     files,
@@ -25,10 +30,12 @@ from cmsfs.service import (
     limits,
     metadata,
     metadata_templates,
+    openapi,
     problems,
     retention,
     retention_assignments,
     search,
+    search_memo,
     shared_items,
     thumbnails,
     tokens,
@@ -37,8 +44,12 @@ from cmsfs.service import (
     uploads,
     users,
     versions,
+    watermarks,
     web_links,
 )
+from cmsfs.service.admin import pages as admin
+from cmsfs.service.admin.notices import Notices
+from cmsfs.service.operations import Operation
 from cmsfs.service.store import Store
 
 # More particular paths come before those with an id in the same place.
@@ -50,6 +61,8 @@ API = [
     *files.routes,
     *internal_files.routes,
     *thumbnails.routes,
+    *watermarks.routes,
+    *comments.routes,
     *versions.routes,
     *folders.routes,
     *web_links.routes,
@@ -70,6 +83,12 @@ API = [
 # The ways to a token; both of their places are in use.
 OAUTH = [*tokens.routes, *authorize.routes]
 
+# What needs no token: what an open link shows, and pictures that say nothing.
+PUBLIC = [*shared_items.public_routes, *thumbnails.public_routes, *embed_links.public_routes]
+
+# What people look at.
+PAGES = [*docs_page.routes, *admin.routes]
+
 
 class Service:
     """The application.  Handlers find it as `request.app` and the store on it.
@@ -89,22 +108,35 @@ class Service:
         self.store = store
         self._public = None if public_url is None else urlsplit(public_url)
         self._rates = rates
+        self.searches = search_memo.Memo(store)
         # What an assertion may be meant for.  The address that a request names is no proof: whoever got hold
         # of an assertion for another service would name that one's.
         self.token_urls = frozenset(
             {tokens.PUBLIC_URL}
             | {f"{one}{prefix}/oauth2/token" for one in (url, public_url) for prefix in ("", "/api") if one}
         )
+        self.operations = {one.line: one for one in API if isinstance(one, Operation)}
+        self.notices = Notices()
         self._router = _router(
             [
+                *PAGES,
                 *OAUTH,
-                *shared_items.public_routes,
-                *thumbnails.public_routes,
+                *PUBLIC,
                 routing.Mount("/2.0", _router(API)),
                 routing.Mount("/api/2.0", _router(API)),
                 routing.Mount("/api", _router(OAUTH)),
             ]
         )
+
+    @cached_property
+    def description(self) -> dict[str, Any]:
+        """What programs are told of the service, by OpenAPI."""
+        return openapi.document(API, [*OAUTH, *PUBLIC], version=docs_page.version())
+
+    @cached_property
+    def description_page(self) -> str:
+        """The same for people."""
+        return docs_page.document(self.description)
 
     async def __call__(self, scope: types.Scope, receive: types.Receive, send: types.Send) -> None:
         scope["app"] = self
@@ -131,8 +163,8 @@ def build(
 ) -> types.ASGIApp:
     """The ASGI application on a store.
 
-    `url` is where clients find it, if they do; `public_url` where they find it behind a proxy.  `rates` are the
-    limits of users; None is no limits.
+    `url` is where clients find it, if they do; `public_url` where they find it behind a proxy.  `rates` are
+    the limits of users; None is no limits.
     """
     return problems.Edge(Service(store, url, public_url=public_url, rates=rates))
 

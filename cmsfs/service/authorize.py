@@ -8,12 +8,13 @@ Rule: nothing is taken from an earlier step: each request is judged whole, from 
 
 from dataclasses import dataclass
 from sqlite3 import Row
-from typing import Final
+from typing import Any, Final
 from urllib.parse import urlencode, urlsplit
 
-from starlette import requests, responses, routing
+from starlette import requests, responses
 
-from cmsfs.service import clients, codes, logins, pages, passwords, problems, scopes, tokens
+from cmsfs.service import clients, codes, logins, operations, pages, passwords, problems, scopes, tokens
+from cmsfs.service.operations import Operation
 from cmsfs.service.store import Store
 
 _ONCE: Final = (
@@ -215,7 +216,31 @@ def _redirect(location: str) -> responses.Response:
     return responses.RedirectResponse(location, 303, headers)
 
 
+_QUERY = [
+    operations.choice("response_type", "The one way.", "code"),
+    operations.Parameter("client_id", "The application.", required=True),
+    operations.Parameter("redirect_uri", "Where the code goes; one that the application registered."),
+    operations.Parameter("state", "What the application wants to see again."),
+    operations.Parameter("scope", "Scopes, with spaces between; without it all that the application has."),
+    operations.Parameter("code_challenge", "PKCE (RFC 7636)."),
+    operations.choice("code_challenge_method", "The one method.", "S256"),
+]
+_PAGE: dict[str, Any] = {
+    "query": _QUERY,
+    "also": {303: None},
+    "errors": (400, 401, 403),
+    "public": True,
+    "problem": operations.HTML,
+}
+
 routes = [
-    routing.Route("/oauth2/authorize", show, methods=["GET"]),
-    routing.Route("/oauth2/authorize", answer, methods=["POST"]),
+    Operation("GET /oauth2/authorize", show, "Ask a person for access", operations.HTML, **_PAGE),
+    Operation(
+        "POST /oauth2/authorize",
+        answer,
+        "What the person answers",
+        operations.HTML,
+        body=operations.Form(dict[str, str]),
+        **_PAGE,
+    ),
 ]

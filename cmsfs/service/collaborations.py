@@ -10,14 +10,15 @@ Rule: an item has one collaboration a user; a rejected one makes place for the n
 from sqlite3 import Connection, Row
 from typing import Any
 
-from starlette import responses, routing
+from starlette import responses
 
 from cmsfs.models import collaborations as shapes
 from cmsfs.models import events as words
-from cmsfs.service import access, events, fields, items, ownership, problems, roles, store
+from cmsfs.service import access, events, fields, items, operations, ownership, problems, roles, store
 from cmsfs.service import collaborations_allowlist as allowlist
 from cmsfs.service import collaborations_list as listing
 from cmsfs.service.kinds import KINDS, Kind, Status
+from cmsfs.service.operations import Operation
 from cmsfs.service.roles import Right
 
 _INSERT = """
@@ -55,7 +56,7 @@ def _invite(conn: Connection, call: access.Call, wish: shapes.NewCollaboration) 
     _make_room(conn, item, user, email, now=now)
     owner = read("SELECT * FROM user WHERE id = ?", item["owner"])[0]
     at_once = user is not None and user["enterprise"] == owner["enterprise"]
-    row = _insert(
+    row = insert(
         conn,
         item,
         role=wish.role,
@@ -70,11 +71,12 @@ def _invite(conn: Connection, call: access.Call, wish: shapes.NewCollaboration) 
         now=now,
         acknowledged_at=now if at_once else None,
     )
-    _tell(conn, call, row, words.COLLAB_ADD if at_once else words.COLLAB_INVITE, now=now)
+    _tell(conn, row, words.COLLAB_ADD if at_once else words.COLLAB_INVITE, by=call.caller.id, now=now)
     return row
 
 
-def _insert(conn: Connection, item: Row, **values: Any) -> Row:
+def insert(conn: Connection, item: Row, **values: Any) -> Row:
+    """Write a collaboration down; nobody is told of it."""
     number = conn.execute(_INSERT, values | {"item": item["id"]}).lastrowid
     row: Row = conn.execute("SELECT * FROM collaboration WHERE id = ?", (number,)).fetchone()
     return row
@@ -210,11 +212,11 @@ def _change(conn: Connection, call: access.Call, row: Row, columns: dict[str, An
     )
     row = conn.execute("SELECT * FROM collaboration WHERE id = ?", (row["id"],)).fetchone()
     if columns.get("status") == shapes.ACCEPTED:
-        _tell(conn, call, row, words.COLLAB_ADD, now=now)
+        _tell(conn, row, words.COLLAB_ADD, by=call.caller.id, now=now)
     elif columns.get("status") == shapes.REJECTED:
-        _tell(conn, call, row, words.COLLAB_REMOVE, now=now)
+        _tell(conn, row, words.COLLAB_REMOVE, by=call.caller.id, now=now)
     else:
-        _tell(conn, call, row, words.COLLAB_ROLE, now=now)
+        _tell(conn, row, words.COLLAB_ROLE, by=call.caller.id, now=now)
     return row
 
 
@@ -231,13 +233,17 @@ def _hand_over(conn: Connection, call: access.Call, row: Row, *, now: int) -> No
     if new["enterprise"] != call.caller.enterprise:
         raise problems.Refused(403, "forbidden_by_policy", "An item stays in its enterprise.")
     root = items.find(conn, new["root"])
-    items.check_free(read, root["id"], item["name"])
+    try:
+        items.check_free(read, root["id"], item["name"])
+    except problems.Refused as refused:
+        # What has the name is the other's business.
+        raise problems.Refused(refused.status, refused.code, refused.message) from None
     columns = items.place(conn, item, root, item["name"])
     items.grow(conn, item["path"], -item["size"])
     items.grow(conn, columns["path"], item["size"])
     ownership.hand_over(conn, item, new["id"], path=columns["path"], now=now)
     kind = Kind(item["kind"])
-    _insert(
+    insert(
         conn,
         item,
         role=roles.CO_OWNER if roles.CO_OWNER in roles.offered(kind, roles.ALL) else "editor",
@@ -263,13 +269,25 @@ async def delete(call: access.Call) -> responses.Response:
             item = read("SELECT * FROM item WHERE id = ?", row["item"])[0]
             _check_hold(call, access.rights(read, call.caller, item), row)
         conn.execute("DELETE FROM collaboration WHERE id = ?", (row["id"],))
-        _tell(conn, call, row, words.COLLAB_REMOVE, now=call.store.now())
+        _tell(conn, row, words.COLLAB_REMOVE, by=call.caller.id, now=call.store.now())
 
     await call.store.write(txn)
     return responses.Response(status_code=204)
 
 
-def _tell(conn: Connection, call: access.Call, row: Row, word: str, *, now: int) -> None:
+def end_all(conn: Connection, user: int, *, by: int, now: int) -> None:
+    """End whatever a user shares with others, and others with them: they are about to go."""
+    rows = conn.execute(
+        "SELECT c.* FROM collaboration AS c JOIN item ON item.id = c.item"
+        " WHERE c.user = ?1 OR item.owner = ?1",
+        (user,),
+    ).fetchall()
+    for row in rows:
+        conn.execute("DELETE FROM collaboration WHERE id = ?", (row["id"],))
+        _tell(conn, row, words.COLLAB_REMOVE, by=by, now=now)
+
+
+def _tell(conn: Connection, row: Row, word: str, *, by: int, now: int) -> None:
     """Tell everybody who sees the item, and whom it is about."""
     item = items.find(conn, row["item"])
     user = conn.execute("SELECT * FROM user WHERE id = ?", (row["user"],)).fetchone()
@@ -280,17 +298,37 @@ def _tell(conn: Connection, call: access.Call, row: Row, word: str, *, now: int)
         "accessible_by": None if user is None else fields.user_mini(user),
     }
     besides = [] if user is None else [user["id"]]
-    events.record(conn, item, word, by=call.caller.id, now=now, details=details, besides=besides)
+    events.record(conn, item, word, by=by, now=now, details=details, besides=besides)
 
 
 def _insufficient(said: str) -> problems.Refused:
     return problems.Refused(403, "access_denied_insufficient_permissions", said)
 
 
+_SHOWN = shapes.Collaboration
+
 routes = [
-    routing.Route("/collaborations", access.guarded(create), methods=["POST"]),
-    routing.Route("/collaborations/{id}", access.guarded(get), methods=["GET"]),
-    routing.Route("/collaborations/{id}", access.guarded(update), methods=["PUT"]),
-    routing.Route("/collaborations/{id}", access.guarded(delete), methods=["DELETE"]),
+    Operation(
+        "POST /collaborations",
+        create,
+        "Invite somebody to an item",
+        _SHOWN,
+        status=201,
+        query=[operations.FIELDS],
+        body=shapes.NewCollaboration,
+        errors=(404, 409),
+    ),
+    Operation("GET /collaborations/{id}", get, "Get a collaboration", _SHOWN, query=[operations.FIELDS]),
+    Operation(
+        "PUT /collaborations/{id}",
+        update,
+        "Change a collaboration",
+        _SHOWN,
+        query=[operations.FIELDS],
+        body=shapes.UpdateCollaboration,
+        also={204: None},
+        errors=(409,),
+    ),
+    Operation("DELETE /collaborations/{id}", delete, "End a collaboration", status=204),
     *listing.routes,
 ]

@@ -11,10 +11,12 @@ import json
 from sqlite3 import Connection, Row
 from typing import Any
 
-from starlette import responses, routing
+from starlette import responses
 
 from cmsfs.models import collaborations as shapes
-from cmsfs.service import access, access_rights, fields, markers, problems, store
+from cmsfs.models import paging as models_paging
+from cmsfs.service import access, access_rights, fields, markers, operations, problems, store
+from cmsfs.service.operations import Operation
 
 
 def check(read: store.Read, item: Row, invited: Row | None, email: str | None) -> None:
@@ -111,10 +113,25 @@ def _shape(call: access.Call, row: Row) -> dict[str, Any]:
 
 
 _PATH = "/collaboration_whitelist_entries"
+_SHOWN = shapes.AllowlistEntry
 
 routes = [
-    routing.Route(_PATH, access.guarded(get_all), methods=["GET"]),
-    routing.Route(_PATH, access.guarded(create), methods=["POST"]),
-    routing.Route(_PATH + "/{id}", access.guarded(get), methods=["GET"]),
-    routing.Route(_PATH + "/{id}", access.guarded(delete), methods=["DELETE"]),
+    Operation(
+        f"GET {_PATH}",
+        get_all,
+        "List the domains to collaborate with",
+        models_paging.MarkerPage[_SHOWN],
+        query=operations.MARKED,
+    ),
+    Operation(
+        f"POST {_PATH}",
+        create,
+        "Allow a domain",
+        _SHOWN,
+        status=201,
+        body=shapes.NewAllowlistEntry,
+        errors=(409,),
+    ),
+    Operation(f"GET {_PATH}/{{id}}", get, "Get a domain to collaborate with", _SHOWN),
+    Operation(f"DELETE {_PATH}/{{id}}", delete, "Take a domain off the list", status=204),
 ]

@@ -10,11 +10,12 @@ from functools import partial
 from sqlite3 import Row
 from typing import Any
 
-from starlette import responses, routing
+from starlette import responses
 
 from cmsfs.models import collaborations as shapes
-from cmsfs.service import access, access_rights, fields, markers, paging, problems, store
+from cmsfs.service import access, access_rights, fields, markers, operations, paging, problems, store
 from cmsfs.service.kinds import KIND_NAMES, Kind, Status
+from cmsfs.service.operations import Operation
 from cmsfs.service.roles import Right
 
 _LIVING = "(expires_at IS NULL OR expires_at > ?)"
@@ -135,12 +136,27 @@ def _moment(micros: int | None) -> str | None:
 
 
 routes = [
-    routing.Route("/collaborations", access.guarded(pending), methods=["GET"]),
+    Operation(
+        "GET /collaborations",
+        pending,
+        "List the invitations that wait for an answer",
+        shapes.Collaborations,
+        query=[
+            operations.Parameter(
+                "status", "`pending`.", {"type": "string", "enum": ["pending"]}, required=True
+            ),
+            operations.LIMIT,
+            operations.OFFSET,
+            operations.FIELDS,
+        ],
+    ),
     *(
-        routing.Route(
-            f"/{KIND_NAMES[kind]}s/{{id}}/collaborations",
-            access.guarded(partial(of_item, kind)),
-            methods=["GET"],
+        Operation(
+            f"GET /{KIND_NAMES[kind]}s/{{id}}/collaborations",
+            partial(of_item, kind),
+            f"List the collaborations on a {KIND_NAMES[kind]}",
+            shapes.Collaborations,
+            query=[*operations.MARKED, operations.OFFSET, operations.FIELDS],
         )
         for kind in (Kind.FILE, Kind.FOLDER)
     ),

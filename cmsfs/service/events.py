@@ -15,10 +15,23 @@ from typing import Any
 
 import pydantic_core
 import trio
-from starlette import requests, responses, routing
+from starlette import requests, responses
 
 from cmsfs.models import events as shapes
-from cmsfs.service import access, access_rights, events_admin, events_page, fields, paging, problems, store
+from cmsfs.service import (
+    access,
+    access_rights,
+    actors,
+    events_admin,
+    events_page,
+    fields,
+    operations,
+    paging,
+    problems,
+    store,
+)
+from cmsfs.service.kinds import KIND_NAMES, Kind
+from cmsfs.service.operations import Operation
 
 DEFAULT_LIMIT = 100
 MAX_LIMIT = 500
@@ -60,9 +73,9 @@ def record(
     if before is not None and before["path"] != row["path"]:
         told |= {one.id: one for one in access_rights.seers(read, before) if one.id not in told}
     told |= {number: access_rights.User(number) for number in besides if number not in told}
-    said = pydantic_core.to_json(details or {}).decode()
+    said = pydantic_core.to_json({**(details or {}), **actors.told()}).decode()
     for viewer in told.values():
-        source = pydantic_core.to_json(fields.Shaper(read, caller=viewer).item(row)).decode()
+        source = pydantic_core.to_json(_source(read, row, viewer)).decode()
         conn.execute(
             "INSERT INTO event (user, type, created_at, created_by, source, details)"
             " VALUES (?, ?, ?, ?, ?, ?)",
@@ -75,6 +88,23 @@ def record(
     )
 
 
+def _source(read: store.Read, row: Row, viewer: access_rights.User) -> dict[str, Any]:
+    """The item as somebody sees it; to who does not see it, what it is called and that it has no place."""
+    view = access_rights.View(read, viewer)
+    if view.rights(row):
+        return fields.Shaper(read, caller=viewer, view=view).item(row)
+    etag = str(row["etag"])
+    return {
+        "type": KIND_NAMES[Kind(row["kind"])],
+        "id": str(row["id"]),
+        "sequence_id": etag,
+        "etag": etag,
+        "name": row["name"],
+        "parent": None,
+        "path_collection": {"total_count": 0, "entries": []},
+    }
+
+
 async def get(call: access.Call) -> responses.Response:
     params = call.request.query_params
     stream = params.get("stream_type") or "all"
@@ -82,7 +112,7 @@ async def get(call: access.Call) -> responses.Response:
         raise problems.invalid("stream_type", f"must be one of {', '.join(_STREAMS)}")
     if stream in events_admin.STREAMS:
         return await events_admin.get(call, stream)
-    await _expire(call.store)
+    await expire(call.store, call.store.now())
     limit = min(paging.read_number(params, "limit", DEFAULT_LIMIT), MAX_LIMIT)
     after = events_page.position(call)
 
@@ -107,9 +137,8 @@ async def get(call: access.Call) -> responses.Response:
     return access.answer(await call.store.query(lambda read: events_page.in_one_snapshot(read, run)))
 
 
-async def _expire(opened: store.Store) -> None:
+async def expire(opened: store.Store, now: int) -> None:
     """End the collaborations whose time is over, so that the streams tell of it."""
-    now = opened.now()
     if opened.read(_EXPIRED, now):
         await opened.write(lambda conn: _end(conn, now))
 
@@ -154,7 +183,7 @@ async def wait(call: access.Call) -> responses.Response:
 async def _hold(call: access.Call, after: int) -> str:
     with trio.move_on_after(HOLD_SECONDS):
         while True:
-            await _expire(call.store)
+            await expire(call.store, call.store.now())
             # Taken before looking: a write after the look sets this one.
             written = call.store.written
             if call.store.read(_NEWEST, call.caller.id)[0]["top"] > after:
@@ -170,8 +199,21 @@ async def _until_gone(request: requests.Request, scope: trio.CancelScope) -> Non
     scope.cancel()
 
 
+_POSITION = operations.Parameter("stream_position", "`0`, `now`, or a position that was answered.")
+
 routes = [
-    routing.Route("/events", access.guarded(get), methods=["GET"]),
-    routing.Route("/events", access.guarded(realtime), methods=["OPTIONS"]),
-    routing.Route("/events/wait", access.guarded(wait), methods=["GET"]),
+    Operation(
+        "GET /events",
+        get,
+        "List events",
+        shapes.Page,
+        query=[
+            operations.choice("stream_type", "Which events.", *_STREAMS),
+            _POSITION,
+            *events_admin.PARAMETERS,
+            operations.Parameter("limit", f"How many at most, up to {MAX_LIMIT}.", operations.OFFSET.schema),
+        ],
+    ),
+    Operation("OPTIONS /events", realtime, "Ask where to wait for events", shapes.RealtimeServers),
+    Operation("GET /events/wait", wait, "Wait for an event", shapes.Notice, query=[_POSITION]),
 ]

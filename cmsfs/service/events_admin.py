@@ -15,7 +15,7 @@ from starlette import responses
 
 from cmsfs.models import base
 from cmsfs.models import events as words
-from cmsfs.service import access, events_page, fields, paging, problems, store
+from cmsfs.service import access, events_page, fields, operations, paging, problems, store
 from cmsfs.service.kinds import KIND_NAMES, Kind, Status
 
 LOGS: Final = "admin_logs"
@@ -130,3 +130,12 @@ def _moment(call: access.Call, name: str, default: int) -> int:
         return fields.micros(base.parse_timestamp(text))
     except ValueError as error:
         raise problems.invalid(name, str(error)) from None
+
+
+PARAMETERS = (
+    operations.Parameter(
+        "event_type", "Of the administrators' streams: these words.", operations.FIELDS.schema
+    ),
+    operations.Parameter("created_after", f"Of `{LOGS}`: an RFC 3339 date-time."),
+    operations.Parameter("created_before", f"Of `{LOGS}`: an RFC 3339 date-time."),
+)

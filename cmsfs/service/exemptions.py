@@ -6,10 +6,12 @@ Rule: administrators only; an exemption of another enterprise does not exist.
 from sqlite3 import Connection, Row
 from typing import Any
 
-from starlette import responses, routing
+from starlette import responses
 
 from cmsfs.models import exemptions
-from cmsfs.service import access, fields, markers, problems, store
+from cmsfs.models import paging as models_paging
+from cmsfs.service import access, fields, markers, operations, problems, store
+from cmsfs.service.operations import Operation
 
 _SELECT = """
   SELECT exemption.*, user.name, user.login, enterprise.name AS enterprise_name FROM exemption
@@ -92,10 +94,24 @@ def _whole(row: Row) -> dict[str, Any]:
 
 
 _PATH = "/collaboration_whitelist_exempt_targets"
+_SHOWN = exemptions.Exemption
 
 routes = [
-    routing.Route(_PATH, access.guarded(list_exemptions), methods=["GET"]),
-    routing.Route(_PATH, access.guarded(create), methods=["POST"]),
-    routing.Route(_PATH + "/{id}", access.guarded(get), methods=["GET"]),
-    routing.Route(_PATH + "/{id}", access.guarded(delete), methods=["DELETE"]),
+    Operation(
+        f"GET {_PATH}",
+        list_exemptions,
+        "List collaboration exemptions",
+        models_paging.MarkerPage[_SHOWN],
+        query=operations.MARKED,
+    ),
+    Operation(
+        f"POST {_PATH}",
+        create,
+        "Exempt a user",
+        _SHOWN,
+        body=exemptions.NewExemption,
+        errors=(404, 409),
+    ),
+    Operation(f"GET {_PATH}/{{id}}", get, "Get collaboration exemption", _SHOWN),
+    Operation(f"DELETE {_PATH}/{{id}}", delete, "End a collaboration exemption", status=204),
 ]

@@ -12,11 +12,12 @@ import json
 import time
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from sqlite3 import Row
 from typing import Any
 
 from cmsfs.models import names
-from cmsfs.service import access_rights, locks, metadata_query, protection, roles, shared_links
+from cmsfs.service import access_rights, locks, metadata_query, protection, roles, traits
 from cmsfs.service.kinds import KIND_NAMES, Kind, Status
 from cmsfs.service.store import Read
 
@@ -30,7 +31,14 @@ TRASH = {"type": "folder", "id": names.TRASH_ID, "sequence_id": None, "etag": No
 
 def moment(micros: int) -> str:
     """A stored moment on the wire, exactly."""
-    return (EPOCH + timedelta(microseconds=micros)).isoformat()
+    # The items of a page share most of their seconds.
+    seconds, rest = divmod(micros, 1_000_000)
+    return f"{_second(seconds)}.{rest:06}+00:00" if rest else f"{_second(seconds)}+00:00"
+
+
+@lru_cache(maxsize=4096)
+def _second(seconds: int) -> str:
+    return (EPOCH + timedelta(seconds=seconds)).isoformat()[:19]
 
 
 def micros(when: datetime) -> int:
@@ -68,10 +76,14 @@ class Shaper:
         self._mini = mini
         self._caller = caller
         self._view = access_rights.View(read, caller) if view is None else view
+        # Many items have the same owner and the same parent.
+        self._user_minis: dict[int, dict[str, Any]] = {}
+        self._folder_minis: dict[int, dict[str, Any]] = {}
         self._users: dict[int, Row] = {}
         self._folders: dict[int, Row] = {}
         self._instances: dict[int, list[Row]] = {}
         self._ends: dict[int, int] = {}
+        self.traits = traits.Traits()
         self._collaborated: set[int] = set()
         self._terms: dict[int, Row] = {}
 
@@ -81,7 +93,7 @@ class Shaper:
     def items(self, rows: Sequence[Row]) -> list[dict[str, Any]]:
         wanted = {kind: self._wanted(kind) for kind in Kind}
         self._look_up(rows, set().union(*wanted.values()))
-        return [self._one(row, wanted[Kind(row["kind"])]) for row in rows]
+        return [self._one(row, wanted[row["kind"]]) for row in rows]
 
     def _wanted(self, kind: Kind) -> list[str]:
         known = _FIELDS[kind]
@@ -93,7 +105,7 @@ class Shaper:
         return _MINI[kind] if self._mini else [*_MINI[kind], *_STANDARD[kind]]
 
     def _one(self, row: Row, wanted: list[str]) -> dict[str, Any]:
-        kind = Kind(row["kind"])
+        kind = row["kind"]
         found: dict[str, Any] = {"type": KIND_NAMES[kind]}
         makers = _FIELDS[kind]
         for name in wanted:
@@ -101,20 +113,23 @@ class Shaper:
         return found
 
     def _look_up(self, rows: Sequence[Row], wanted: set[str]) -> None:
-        users, folders = set(), set()
+        users: set[int] = set()
+        folders: set[int] = set()
+        of_users = bool(wanted & _OF_USERS)
         if wanted & {"path_collection", "parent", "permissions", "allowed_invitee_roles"}:
             self._view.look_up(rows)
         for row in rows:
-            if wanted & _OF_USERS:
-                users |= {row["created_by"], row["modified_by"], row["owner"]}
-            if "lock" in wanted and (lock := locks.find(row, _now())) is not None:
-                users.add(lock["by"])
-            if wanted & {"path_collection", "parent"}:
-                folders |= set(path_ids(row["path"]))
-                if row["parent"] is not None:
-                    folders.add(row["parent"])
+            if of_users:
+                users.update((row["created_by"], row["modified_by"], row["owner"]))
+            if "lock" in wanted and row["lock"] is not None:
+                users.add(json.loads(row["lock"])["by"])
+        if wanted & {"path_collection", "parent"}:
+            for path in {row["path"] for row in rows}:
+                folders.update(path_ids(path))
+            folders |= {row["parent"] for row in rows if row["parent"] is not None}
         if wanted & {"metadata", "classification"}:
             self._instances = metadata_query.attached(self._read, rows)
+        self.traits.look_up(self._read, rows, wanted)
         if "has_collaborations" in wanted:
             self._collaborated = access_rights.collaborated(self._read, rows)
         if wanted & TERMS.keys():
@@ -134,10 +149,12 @@ class Shaper:
 
     def user(self, number: int) -> dict[str, Any] | None:
         row = self._users.get(number)
-        return None if row is None else user_mini(row)
+        if row is not None and number not in self._user_minis:
+            self._user_minis[number] = user_mini(row)
+        return self._user_minis.get(number)
 
     def lock(self, row: Row) -> dict[str, Any] | None:
-        found = locks.find(row, _now())
+        found = None if row["lock"] is None else locks.find(row, _now())
         if found is None:
             return None
         ends = found["expires_at"]
@@ -156,6 +173,8 @@ class Shaper:
             # Where it was, for who may restore it.
             folder = self._folders.get(row["parent"])
             return None if folder is None else folder_mini(folder)
+        if self._view.sees_all_above(row):
+            return self._mini_of(row["parent"])
         above = self._view.folders_above(row)
         return self._mini_of(above[-1]) if above else None
 
@@ -163,7 +182,9 @@ class Shaper:
         if number is None:
             return ROOT
         folder = self._folders.get(number)
-        return None if folder is None else folder_mini(folder)
+        if folder is not None and number not in self._folder_minis:
+            self._folder_minis[number] = folder_mini(folder)
+        return self._folder_minis.get(number)
 
     def permissions(self, row: Row) -> dict[str, bool]:
         return roles.permissions(Kind(row["kind"]), self._view.rights(row))
@@ -277,7 +298,7 @@ _ITEM: dict[str, Maker] = {
     "created_by": _user("created_by"),
     "modified_by": _user("modified_by"),
     "owned_by": _user("owner"),
-    "shared_link": lambda row, _: shared_links.shape(row),
+    "shared_link": lambda row, shaper: shaper.traits.shared_link(row),
     "parent": lambda row, shaper: shaper.parent(row),
     "item_status": lambda row, _: "trashed" if row["status"] == Status.TRASHED else "active",
 }
@@ -285,17 +306,13 @@ _STORED: dict[str, Maker] = _ITEM | {
     "size": _column("size"),
     "content_created_at": _moment("content_created_at"),
     "content_modified_at": _moment("content_modified_at"),
-    "tags": lambda row, _: json.loads(row["tags"]),
+    "tags": lambda row, _: [] if row["tags"] == "[]" else json.loads(row["tags"]),
     "metadata": lambda row, shaper: shaper.metadata(row),
     "classification": lambda row, shaper: shaper.classification(row),
-    "watermark_info": _constant(
-        lambda: dict.fromkeys(
-            ("is_watermarked", "is_watermark_inherited", "is_watermarked_by_access_policy"), False
-        )
-    ),
+    "watermark_info": lambda row, shaper: shaper.traits.watermark(row),
     "permissions": lambda row, shaper: shaper.permissions(row),
     "allowed_invitee_roles": lambda row, shaper: shaper.invitee_roles(row),
-    "is_accessible_via_shared_link": _constant(lambda: False),
+    "is_accessible_via_shared_link": lambda row, shaper: shaper.traits.is_linked(row),
     "is_externally_owned": lambda row, shaper: shaper.is_externally_owned(row),
     "has_collaborations": lambda row, shaper: shaper.has_collaborations(row),
     "is_associated_with_app_item": _constant(lambda: False),
@@ -310,20 +327,22 @@ _FIELDS: dict[Kind, dict[str, Maker]] = {
             "sha1": row["sha1"],
         },
         "version_number": lambda row, _: str(row["version_number"]),
-        "comment_count": _constant(lambda: 0),
+        "comment_count": lambda row, shaper: shaper.traits.comments(row),
         "lock": lambda row, shaper: shaper.lock(row),
         "extension": _column("extension"),
-        "is_package": _constant(lambda: False),
+        "is_package": lambda row, _: traits.is_package(row),
         "expires_at": _constant(lambda: None),
         "disposition_at": lambda row, shaper: shaper.disposition(row),
+        # Put in by representations.py and embed_links.py, which need the request.
         "representations": _constant(lambda: {"entries": []}),
+        "expiring_embed_link": _constant(lambda: None),
         "uploader_display_name": lambda row, shaper: (shaper.user(row["created_by"]) or {}).get("name"),
         "shared_link_permission_options": _constant(lambda: ["can_preview", "can_download", "can_edit"]),
     },
     Kind.FOLDER: _STORED
     | {
         "folder_upload_email": _constant(lambda: None),
-        "sync_state": _constant(lambda: "not_synced"),
+        "sync_state": lambda row, shaper: shaper.traits.sync_state(row),
         "allowed_shared_link_access_levels": _constant(lambda: ["open", "company", "collaborators"]),
     }
     | {name: _term(column) for name, column in TERMS.items()},

@@ -15,17 +15,20 @@ from typing import Any
 from urllib.parse import quote
 
 import trio
-from starlette import requests, responses, routing, types
+from starlette import requests, responses, types
 
 from cmsfs.models import events
 from cmsfs.models import items as shapes
 from cmsfs.service import (
     access,
     blobs,
+    embed_links,
     fields,
     indexing,
     items,
+    link_uses,
     metadata,
+    operations,
     problems,
     representations,
     store,
@@ -33,6 +36,7 @@ from cmsfs.service import (
 )
 from cmsfs.service import events as recorder
 from cmsfs.service.kinds import Kind
+from cmsfs.service.operations import Operation
 from cmsfs.service.roles import Right
 
 _RANGE = re.compile(r"bytes=(\d{0,18})-(\d{0,18})", re.ASCII)
@@ -44,6 +48,7 @@ async def get(call: access.Call) -> responses.Response:
         return responses.Response(status_code=304)
     file = fields.Shaper(call.store.read, call.fields, caller=call.caller).item(row)
     await representations.add(call, [file])
+    await embed_links.add(call, row, file)
     return access.answer(file)
 
 
@@ -89,6 +94,7 @@ def duplicate(
     new = items.New(
         *(Kind.FILE, name, version["size"], version["sha1"]),
         description=row["description"],
+        tags=row["tags"],
         content_created_at=row["content_created_at"],
         content_modified_at=row["content_modified_at"],
     )
@@ -138,6 +144,7 @@ async def content(call: access.Call) -> responses.Response:
     row = access.get_item(call.store.read, call.caller, Kind.FILE, call.id)
     access.check_download(call, row)
     version = find_version(call.store.read, row, call.request.query_params.get("version") or None)
+    await link_uses.count_download(call.store, call.request, link_uses.of(call))
     return send(call.store, call.request, row, version)
 
 
@@ -225,10 +232,49 @@ async def _until_gone(receive: types.Receive, scope: trio.CancelScope) -> None:
     scope.cancel()
 
 
+_CONTENT = operations.Parameter("version", "The id of a version; without it the current one.")
+
 routes = [
-    routing.Route("/files/{id}", access.guarded(get), methods=["GET"]),
-    routing.Route("/files/{id}", access.guarded(update), methods=["PUT"]),
-    routing.Route("/files/{id}", access.guarded(delete), methods=["DELETE"]),
-    routing.Route("/files/{id}/copy", access.guarded(copy), methods=["POST"]),
-    routing.Route("/files/{id}/content", access.guarded(content), methods=["GET"]),
+    Operation(
+        "GET /files/{id}",
+        get,
+        "Get a file",
+        shapes.File,
+        query=[operations.FIELDS],
+        headers=[operations.SHARED_LINK, operations.IF_NONE_MATCH],
+    ),
+    Operation(
+        "PUT /files/{id}",
+        update,
+        "Change a file",
+        shapes.File,
+        query=[operations.FIELDS],
+        headers=[operations.IF_MATCH],
+        body=shapes.UpdateItem,
+        errors=(409,),
+    ),
+    Operation(
+        "DELETE /files/{id}", delete, "Put a file in the trash", status=204, headers=[operations.IF_MATCH]
+    ),
+    Operation(
+        "POST /files/{id}/copy",
+        copy,
+        "Copy a file",
+        shapes.File,
+        status=201,
+        query=[operations.FIELDS],
+        headers=[operations.SHARED_LINK],
+        body=shapes.CopyItem,
+        errors=(409,),
+    ),
+    Operation(
+        "GET /files/{id}/content",
+        content,
+        "Download a file",
+        operations.BYTES,
+        query=[_CONTENT],
+        headers=[operations.SHARED_LINK, operations.RANGE],
+        also={206: operations.BYTES},
+        errors=(416,),
+    ),
 ]

@@ -10,24 +10,29 @@ import json
 from sqlite3 import Connection, Row
 from typing import Any
 
-from starlette import responses, routing
+from starlette import responses
 
 from cmsfs.models import events
 from cmsfs.models import items as shapes
+from cmsfs.models import paging as models_paging
 from cmsfs.service import (
     access,
     access_rights,
     fields,
     files,
     items,
+    metadata,
+    operations,
     paging,
     problems,
     representations,
     store,
+    traits,
     trash,
 )
 from cmsfs.service import events as recorder
 from cmsfs.service.kinds import Kind
+from cmsfs.service.operations import Operation
 from cmsfs.service.roles import Right
 
 _CHILDREN = "parent = ? AND status = 0"
@@ -101,6 +106,7 @@ async def create(call: access.Call) -> responses.Response:
         items.check_free(read, parent["id"], wish.name, as_list=True)
         new = items.New(Kind.FOLDER, wish.name)
         row = items.insert(conn, parent, new, by=call.caller.id, now=call.store.now())
+        traits.set_sync_state(conn, row, wish.sync_state)
         folder = fields.Shaper(read, call.fields, caller=call.caller).item(row)
         if call.fields is None:
             page = paging.read_page(call.request.query_params)
@@ -165,8 +171,9 @@ def _copy_tree(conn: Connection, call: access.Call, row: Row, parent: Row, name:
         "SELECT * FROM item WHERE path >= ? AND path < ? AND status = 0 ORDER BY length(path), id",
         *items.below(row),
     )
-    new = items.New(Kind.FOLDER, name, description=row["description"])
+    new = items.New(Kind.FOLDER, name, description=row["description"], tags=row["tags"])
     top = items.insert(conn, parent, new, by=by, now=now, event=None)
+    metadata.copy(conn, row["id"], top["id"])
     made = {row["id"]: top}
     for one in below:
         above = made[one["parent"]]
@@ -175,8 +182,14 @@ def _copy_tree(conn: Connection, call: access.Call, row: Row, parent: Row, name:
             version = files.find_version(read, one, None)
             files.duplicate(conn, one, version, above, one["name"], by=by, now=now, event=None)
             continue
-        new = items.New(Kind(one["kind"]), one["name"], url=one["url"], description=one["description"])
+        new = items.New(
+            *(Kind(one["kind"]), one["name"]),
+            url=one["url"],
+            description=one["description"],
+            tags=one["tags"],
+        )
         made[one["id"]] = items.insert(conn, above, new, by=by, now=now, event=None)
+        metadata.copy(conn, one["id"], made[one["id"]]["id"])
     top = items.find(conn, top["id"])
     # One event: whoever follows the stream lists what is below.
     recorder.record(conn, top, events.COPY, by=by, now=now)
@@ -188,12 +201,64 @@ def _has_children(conn: Connection, row: Row) -> bool:
     return found.fetchone() is not None
 
 
+_LISTING = models_paging.OffsetPage[shapes.Item] | models_paging.MarkerPage[shapes.Item]
+_PAGE = (*operations.PAGED, operations.FIELDS)
+
 routes = [
-    routing.Route("/folders/trash/items", access.guarded(list_trash), methods=["GET"]),
-    routing.Route("/folders", access.guarded(create), methods=["POST"]),
-    routing.Route("/folders/{id}", access.guarded(get), methods=["GET"]),
-    routing.Route("/folders/{id}", access.guarded(update), methods=["PUT"]),
-    routing.Route("/folders/{id}", access.guarded(delete), methods=["DELETE"]),
-    routing.Route("/folders/{id}/copy", access.guarded(copy), methods=["POST"]),
-    routing.Route("/folders/{id}/items", access.guarded(list_items), methods=["GET"]),
+    Operation("GET /folders/trash/items", list_trash, "List what is in the trash", _LISTING, query=_PAGE),
+    Operation(
+        "POST /folders",
+        create,
+        "Create a folder",
+        shapes.Folder,
+        status=201,
+        query=_PAGE,
+        body=shapes.NewFolder,
+        errors=(404, 409),
+    ),
+    Operation(
+        "GET /folders/{id}",
+        get,
+        "Get a folder",
+        shapes.Folder,
+        query=_PAGE,
+        headers=[operations.SHARED_LINK, operations.IF_NONE_MATCH],
+    ),
+    Operation(
+        "PUT /folders/{id}",
+        update,
+        "Change a folder",
+        shapes.Folder,
+        query=[operations.FIELDS],
+        headers=[operations.IF_MATCH],
+        body=shapes.UpdateItem,
+        errors=(409,),
+    ),
+    Operation(
+        "DELETE /folders/{id}",
+        delete,
+        "Put a folder in the trash",
+        status=204,
+        query=[operations.flag("recursive", "Even if it is not empty.")],
+        headers=[operations.IF_MATCH],
+    ),
+    Operation(
+        "POST /folders/{id}/copy",
+        copy,
+        "Copy a folder",
+        shapes.Folder,
+        status=201,
+        query=_PAGE,
+        headers=[operations.SHARED_LINK],
+        body=shapes.CopyItem,
+        errors=(409,),
+    ),
+    Operation(
+        "GET /folders/{id}/items",
+        list_items,
+        "List what is in a folder",
+        _LISTING,
+        query=_PAGE,
+        headers=[operations.SHARED_LINK],
+    ),
 ]

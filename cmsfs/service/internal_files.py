@@ -9,18 +9,20 @@ Rule: whoever may look into a file gets these, of any of its versions.
 from sqlite3 import Row
 from urllib.parse import quote
 
-from starlette import responses, routing
+from starlette import responses
 
-from cmsfs.service import access, files, problems, representations
+from cmsfs.models import items
+from cmsfs.service import access, files, link_uses, operations, problems, representations
 from cmsfs.service.kinds import Kind
+from cmsfs.service.operations import Operation
 from cmsfs.service.renditions import PICTURES, TEXT
+from cmsfs.service.roles import Right
 
 
 def _found(call: access.Call) -> tuple[Row, Row, str]:
     """The file, the version and the name in the path; 404 for what there is not."""
     params = call.request.path_params
-    row = access.get_item(call.store.read, call.caller, Kind.FILE, call.id)
-    access.check_preview(call, row)
+    row = access.get_item(call.store.read, call.caller, Kind.FILE, call.id, needed=Right.PREVIEW)
     version = files.find_version(call.store.read, row, params["version"])
     name: str = params["name"]
     representations.get_offered(call.store.read, row["id"], name)
@@ -45,6 +47,7 @@ async def content(call: access.Call) -> responses.Response:
         return responses.Response(
             status_code=202, headers={"Retry-After": str(representations.RETRY_SECONDS)}
         )
+    await link_uses.count_preview(call)
     headers = {"X-Content-Type-Options": "nosniff", "Content-Security-Policy": "sandbox; default-src 'none'"}
     if (shown := params.get("set_content_disposition_type")) in ("inline", "attachment"):
         filename = params.get("set_content_disposition_filename") or f"{row['name']}.{extension}"
@@ -54,7 +57,19 @@ async def content(call: access.Call) -> responses.Response:
 
 
 _PREFIX = "/internal_files/{id}/versions/{version}/representations/{name}"
+_SHOWN_AS = "set_content_disposition_type"
+
 routes = [
-    routing.Route(_PREFIX, access.guarded(info), methods=["GET"]),
-    routing.Route(f"{_PREFIX}/content/{{asset:path}}", access.guarded(content), methods=["GET"]),
+    Operation(f"GET {_PREFIX}", info, "Get how a representation stands", items.Representation),
+    Operation(
+        f"GET {_PREFIX}/content/{{asset:path}}",
+        content,
+        "Download a representation",
+        operations.BYTES,
+        query=[
+            operations.choice(_SHOWN_AS, "What browsers do with it.", "inline", "attachment"),
+            operations.Parameter("set_content_disposition_filename", "The name that it is given."),
+        ],
+        also={202: None},
+    ),
 ]

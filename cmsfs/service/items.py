@@ -24,6 +24,7 @@ from cmsfs.service import (
     protection,
     shared_links,
     store,
+    traits,
 )
 from cmsfs.service.kinds import Kind, Status
 from cmsfs.service.roles import Right
@@ -33,9 +34,9 @@ MAX_DEPTH = 500
 
 _INSERT = """
   INSERT INTO item (kind, owner, parent, path, name, name_key, extension, created_at, modified_at,
-    content_created_at, content_modified_at, created_by, modified_by, size, sha1, url, description)
+    content_created_at, content_modified_at, created_by, modified_by, size, sha1, url, description, tags)
   VALUES (:kind, :owner, :parent, :path, :name, :name_key, :extension, :now, :now,
-    :content_created_at, :content_modified_at, :by, :by, :size, :sha1, :url, :description)
+    :content_created_at, :content_modified_at, :by, :by, :size, :sha1, :url, :description, :tags)
 """
 
 
@@ -49,6 +50,7 @@ class New:
     sha1: str | None = None
     url: str | None = None
     description: str = ""
+    tags: str = "[]"  # as in the row
     content_created_at: int | None = None
     content_modified_at: int | None = None
 
@@ -125,6 +127,7 @@ def insert(
             "sha1": new.sha1,
             "url": new.url,
             "description": new.description,
+            "tags": new.tags,
         },
     )
     assert cursor.lastrowid is not None
@@ -251,7 +254,7 @@ def apply(
     columns = _changed(row, columns | more)
     if kind is Kind.FOLDER:
         _set_terms(conn, row, wish)
-    if columns:
+    if traits.set_sync_state(conn, row, wish.sync_state) or columns:
         row = touch(
             conn, row, by=call.caller.id, now=call.store.now(), event=_word(columns, event), **columns
         )

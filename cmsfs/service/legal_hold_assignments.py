@@ -6,14 +6,16 @@ Rule: an assignment covers what is there and what comes; what is moved away stay
 """
 
 from sqlite3 import Connection, IntegrityError, Row
-from typing import Any
+from typing import Any, get_args
 
-from starlette import responses, routing
+from starlette import responses
 
+from cmsfs.models import items, names
 from cmsfs.models import legal_holds as shapes
-from cmsfs.models import names
-from cmsfs.service import access, fields, legal_holds, markers, problems, protection, store
+from cmsfs.models import paging as models_paging
+from cmsfs.service import access, fields, legal_holds, markers, operations, problems, protection, store
 from cmsfs.service.kinds import Kind
+from cmsfs.service.operations import Operation
 
 _MINI = ("id",)
 
@@ -189,14 +191,52 @@ def _shown(call: access.Call, row: Row) -> dict[str, Any]:
 
 
 _PATH = "/legal_hold_policy_assignments"
+_PAGE = (*operations.MARKED, operations.FIELDS)
 
 routes = [
-    routing.Route(_PATH, access.guarded(list_assignments), methods=["GET"]),
-    routing.Route(_PATH, access.guarded(create), methods=["POST"]),
-    routing.Route(_PATH + "/{id}", access.guarded(get), methods=["GET"]),
-    routing.Route(_PATH + "/{id}", access.guarded(delete), methods=["DELETE"]),
-    routing.Route(_PATH + "/{id}/files_on_hold", access.guarded(files_on_hold), methods=["GET"]),
-    routing.Route(
-        _PATH + "/{id}/file_versions_on_hold", access.guarded(file_versions_on_hold), methods=["GET"]
+    Operation(
+        f"GET {_PATH}",
+        list_assignments,
+        "List what a legal hold policy is assigned to",
+        models_paging.MarkerPage[shapes.Assignment],
+        query=[
+            operations.Parameter("policy_id", "The policy.", required=True),
+            operations.choice("assign_to_type", "What it is assigned to.", *get_args(shapes.AssignType)),
+            operations.Parameter("assign_to_id", "The id of that."),
+            *_PAGE,
+        ],
+        errors=(404,),
+    ),
+    Operation(
+        f"POST {_PATH}",
+        create,
+        "Assign a legal hold policy",
+        shapes.Assignment,
+        status=201,
+        query=[operations.FIELDS],
+        body=shapes.NewAssignment,
+        errors=(404, 409),
+    ),
+    Operation(
+        f"GET {_PATH}/{{id}}",
+        get,
+        "Get an assignment of a legal hold policy",
+        shapes.Assignment,
+        query=[operations.FIELDS],
+    ),
+    Operation(f"DELETE {_PATH}/{{id}}", delete, "Unassign a legal hold policy", status=202),
+    Operation(
+        f"GET {_PATH}/{{id}}/files_on_hold",
+        files_on_hold,
+        "List the files on hold",
+        models_paging.MarkerPage[items.File],
+        query=_PAGE,
+    ),
+    Operation(
+        f"GET {_PATH}/{{id}}/file_versions_on_hold",
+        file_versions_on_hold,
+        "List the earlier versions on hold",
+        models_paging.MarkerPage[shapes.VersionOnHold],
+        query=_PAGE,
     ),
 ]

@@ -8,10 +8,12 @@ Rule: administrators only; a policy of another enterprise does not exist.
 from sqlite3 import Connection, IntegrityError, Row
 from typing import Any
 
-from starlette import responses, routing
+from starlette import responses
 
 from cmsfs.models import legal_holds, names
-from cmsfs.service import access, fields, markers, problems, protection, store
+from cmsfs.models import paging as models_paging
+from cmsfs.service import access, fields, markers, operations, problems, protection, store
+from cmsfs.service.operations import Operation
 
 _MINI = ("id", "policy_name")
 
@@ -159,11 +161,40 @@ def _shown(call: access.Call, read: store.Read, row: Row) -> dict[str, Any]:
 
 
 _PATH = "/legal_hold_policies"
+_SHOWN = legal_holds.LegalHoldPolicy
+_FIELDS = [operations.FIELDS]
 
 routes = [
-    routing.Route(_PATH, access.guarded(list_policies), methods=["GET"]),
-    routing.Route(_PATH, access.guarded(create), methods=["POST"]),
-    routing.Route(_PATH + "/{id}", access.guarded(get), methods=["GET"]),
-    routing.Route(_PATH + "/{id}", access.guarded(update), methods=["PUT"]),
-    routing.Route(_PATH + "/{id}", access.guarded(delete), methods=["DELETE"]),
+    Operation(
+        f"GET {_PATH}",
+        list_policies,
+        "List legal hold policies",
+        models_paging.MarkerPage[_SHOWN],
+        query=[
+            operations.Parameter("policy_name", "What the names begin with."),
+            *operations.MARKED,
+            *_FIELDS,
+        ],
+    ),
+    Operation(
+        f"POST {_PATH}",
+        create,
+        "Create legal hold policy",
+        _SHOWN,
+        status=201,
+        query=_FIELDS,
+        body=legal_holds.NewLegalHoldPolicy,
+        errors=(409,),
+    ),
+    Operation(f"GET {_PATH}/{{id}}", get, "Get legal hold policy", _SHOWN, query=_FIELDS),
+    Operation(
+        f"PUT {_PATH}/{{id}}",
+        update,
+        "Update legal hold policy",
+        _SHOWN,
+        query=_FIELDS,
+        body=legal_holds.UpdateLegalHoldPolicy,
+        errors=(409,),
+    ),
+    Operation(f"DELETE {_PATH}/{{id}}", delete, "Release legal hold policy", status=202),
 ]

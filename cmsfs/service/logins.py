@@ -3,7 +3,10 @@
 The cookie is random; before the log-in it only ties the form to the browser, at the log-in it is replaced,
 so that nobody can plant one.  A form carries a value made of the cookie, which no other site can know.
 
-Rule: of a cookie only the hash is stored, and it counts for 15 minutes.
+There are two doors: the authorize page and the administrators' pages.  Who came in by one is not in by the
+other.
+
+Rule: of a cookie only the hash is stored, and it counts for a limited time.
 """
 
 import hashlib
@@ -17,17 +20,37 @@ from starlette import requests, responses
 from cmsfs.service import access
 from cmsfs.service.store import Store
 
-COOKIE = "cmsfs_login"
 FIELD = "form_proof"
-LIFETIME_SECONDS = 900
 
 _MAX_COOKIE = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Door:
+    """What people log in to: the cookie that says so, where browsers send it, and for how long it counts.
+
+    `strict` cookies do not come along when another site leads here.
+    """
+
+    cookie: str
+    lifetime_seconds: int
+    path: str = "/"
+    strict: bool = False
+
+    def hashed(self, secret: str) -> str:
+        return access.hashed(f"{self.cookie}:{secret}")
+
+
+# An application leads here from a page of its own.
+AUTHORIZE = Door("cmsfs_login", 900)
+ADMIN = Door("cmsfs_admin", 4 * 3600, path="/admin", strict=True)
 
 
 @dataclass(frozen=True, slots=True)
 class Visit:
     """A browser, and the user who logged in there, if anybody did."""
 
+    door: Door
     secret: str
     user: Row | None
     is_new: bool
@@ -43,20 +66,20 @@ class Visit:
         return not self.is_new and hmac.compare_digest(given, self.proof.encode())
 
 
-def visit(store: Store, request: requests.Request) -> Visit:
+def visit(store: Store, request: requests.Request, door: Door = AUTHORIZE) -> Visit:
     """Who looks at the page."""
-    secret = request.cookies.get(COOKIE, "")
+    secret = request.cookies.get(door.cookie, "")
     if not secret or len(secret) > _MAX_COOKIE:
-        return Visit(secrets.token_urlsafe(32), None, is_new=True)
+        return Visit(door, secrets.token_urlsafe(32), None, is_new=True)
     found = store.read(
         "SELECT user.* FROM login JOIN user ON user.id = login.user"
         " WHERE login.hash = ? AND login.expires_at > ? AND user.status != 'inactive'",
-        *(access.hashed(secret), store.now()),
+        *(door.hashed(secret), store.now()),
     )
-    return Visit(secret, found[0] if found else None, is_new=False)
+    return Visit(door, secret, found[0] if found else None, is_new=False)
 
 
-async def log_in(store: Store, user: int) -> str:
+async def log_in(store: Store, user: int, door: Door = AUTHORIZE) -> str:
     """Remember that a user logged in; the cookie's new value."""
     secret = secrets.token_urlsafe(32)
 
@@ -65,7 +88,7 @@ async def log_in(store: Store, user: int) -> str:
         conn.execute("DELETE FROM login WHERE expires_at < ?", (now,))
         conn.execute(
             "INSERT INTO login (hash, user, expires_at) VALUES (?, ?, ?)",
-            (access.hashed(secret), user, now + LIFETIME_SECONDS * 1_000_000),
+            (door.hashed(secret), user, now + door.lifetime_seconds * 1_000_000),
         )
 
     await store.write(txn)
@@ -73,15 +96,18 @@ async def log_in(store: Store, user: int) -> str:
 
 
 async def log_out(store: Store, visited: Visit) -> None:
-    hashed = access.hashed(visited.secret)
+    hashed = visited.door.hashed(visited.secret)
     await store.write(lambda conn: conn.execute("DELETE FROM login WHERE hash = ?", (hashed,)))
 
 
-def set_cookie(request: requests.Request, response: responses.Response, secret: str) -> None:
+def set_cookie(
+    request: requests.Request, response: responses.Response, secret: str, door: Door = AUTHORIZE
+) -> None:
     response.set_cookie(
-        *(COOKIE, secret),
-        max_age=LIFETIME_SECONDS,
+        *(door.cookie, secret),
+        max_age=door.lifetime_seconds,
+        path=door.path,
         httponly=True,
-        samesite="lax",
+        samesite="strict" if door.strict else "lax",
         secure=request.url.scheme == "https",
     )

@@ -5,16 +5,16 @@ Rule: whoever may see an item sees its instances, changing them is a right of it
 
 import json
 import uuid
-from collections.abc import Callable
 from functools import partial
 from sqlite3 import Connection, IntegrityError, Row
 from typing import Any
 
-from starlette import responses, routing
+from starlette import responses
 
 from cmsfs.models import metadata
 from cmsfs.service import access, metadata_query, metadata_templates, problems, protection, store
 from cmsfs.service.kinds import KIND_NAMES, Kind, Status
+from cmsfs.service.operations import Operation
 from cmsfs.service.roles import Right
 
 
@@ -151,20 +151,37 @@ def _instance(read: store.Read, call: access.Call, item: Row) -> tuple[Row, Row]
     return template, found[0]
 
 
-_HANDLERS: list[tuple[str, str, Callable[[Kind, access.Call], Any]]] = [
-    ("", "GET", list_instances),
-    ("/{scope}/{key}", "GET", get),
-    ("/{scope}/{key}", "POST", create),
-    ("/{scope}/{key}", "PUT", update),
-    ("/{scope}/{key}", "DELETE", delete),
-]
+_PATH = "/{scope}/{key}"
 
-routes = [
-    routing.Route(
-        f"/{KIND_NAMES[kind]}s/{{id}}/metadata{path}",
-        access.guarded(partial(handler, kind)),
-        methods=[method],
-    )
-    for kind in (Kind.FILE, Kind.FOLDER)
-    for path, method, handler in _HANDLERS
-]
+
+def _operations(kind: Kind) -> list[Operation]:
+    word = KIND_NAMES[kind]
+    path = f"/{word}s/{{id}}/metadata"
+    shown = metadata.Instance
+    return [
+        Operation(
+            f"GET {path}", partial(list_instances, kind), f"List a {word}'s metadata", metadata.Instances
+        ),
+        Operation(f"GET {path}{_PATH}", partial(get, kind), f"Get one of a {word}'s metadata", shown),
+        Operation(
+            f"POST {path}{_PATH}",
+            partial(create, kind),
+            f"Put metadata on a {word}",
+            shown,
+            status=201,
+            body=metadata.NewInstance,
+            errors=(409,),
+        ),
+        Operation(
+            f"PUT {path}{_PATH}",
+            partial(update, kind),
+            f"Change a {word}'s metadata",
+            shown,
+            body=metadata.Patch,
+            errors=(409,),
+        ),
+        Operation(f"DELETE {path}{_PATH}", partial(delete, kind), f"Take metadata off a {word}", status=204),
+    ]
+
+
+routes = [one for kind in (Kind.FILE, Kind.FOLDER) for one in _operations(kind)]

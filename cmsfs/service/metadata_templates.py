@@ -13,10 +13,12 @@ from sqlite3 import Connection, IntegrityError, Row
 from typing import Any
 
 import pydantic
-from starlette import responses, routing
+from starlette import responses
 
 from cmsfs.models import metadata
-from cmsfs.service import access, markers, metadata_changes, problems, store
+from cmsfs.models import paging as models_paging
+from cmsfs.service import access, markers, metadata_changes, operations, problems, store
+from cmsfs.service.operations import Operation
 
 _NEW = """
   INSERT INTO metadata_template (uuid, enterprise, key, display_name, hidden, copies, fields)
@@ -237,14 +239,45 @@ def _of_path(call: access.Call, read: store.Read) -> Row:
 
 _PATH = "/metadata_templates"
 _SCHEMA = _PATH + "/{scope}/{key}/schema"
+_PAGE = models_paging.MarkerPage[metadata.Template]
 
 routes = [
-    routing.Route(_PATH, access.guarded(list_templates), methods=["GET"]),
-    routing.Route(_PATH + "/schema", access.guarded(create), methods=["POST"]),
-    routing.Route(_PATH + "/global", access.guarded(list_templates), methods=["GET"]),
-    routing.Route(_PATH + "/enterprise", access.guarded(list_templates), methods=["GET"]),
-    routing.Route(_SCHEMA, access.guarded(get), methods=["GET"]),
-    routing.Route(_SCHEMA, access.guarded(update), methods=["PUT"]),
-    routing.Route(_SCHEMA, access.guarded(delete), methods=["DELETE"]),
-    routing.Route(_PATH + "/{id}", access.guarded(get_one), methods=["GET"]),
+    Operation(
+        f"GET {_PATH}",
+        list_templates,
+        "Find the template of an instance",
+        _PAGE,
+        query=[
+            operations.Parameter("metadata_instance_id", "The instance.", required=True),
+            *operations.MARKED,
+        ],
+    ),
+    Operation(
+        f"POST {_PATH}/schema",
+        create,
+        "Create a metadata template",
+        metadata.Template,
+        status=201,
+        body=metadata.NewTemplate,
+        errors=(409,),
+    ),
+    Operation(f"GET {_PATH}/global", list_templates, "List global templates", _PAGE, query=operations.MARKED),
+    Operation(
+        f"GET {_PATH}/enterprise",
+        list_templates,
+        "List the enterprise's templates",
+        _PAGE,
+        query=operations.MARKED,
+    ),
+    Operation(f"GET {_SCHEMA}", get, "Get a metadata template", metadata.Template),
+    Operation(
+        f"PUT {_SCHEMA}",
+        update,
+        "Change a metadata template",
+        metadata.Template,
+        body=metadata_changes.OPERATIONS,
+        errors=(409,),
+    ),
+    Operation(f"DELETE {_SCHEMA}", delete, "Remove metadata template", status=204),
+    Operation(f"GET {_PATH}/{{id}}", get_one, "Get a metadata template by its id", metadata.Template),
 ]

@@ -1,45 +1,73 @@
-"""The pages of the authorize endpoint as HTML.
+"""Pages for people, as HTML: the one way to them.
 
-Plain documents with one form each, without scripts, in the reader's light or dark colours.
+Plain documents out of `templates/`, without scripts, in the reader's light or dark colours.
 
-Rule: every text that comes from outside goes through `escape`; the policy allows nothing but our own style.
+Rule: templates escape whatever they are given; the policy allows nothing but our own style.
 """
 
 import base64
 import hashlib
+import re
 from collections.abc import Iterable
-from html import escape
+from functools import cache
+from typing import Any
 
+import markupsafe
 from starlette import responses
 
-_STYLE = """
-:root { color-scheme: light dark; --line: #8884; --accent: #2457c5; }
-body { font: 16px/1.5 system-ui, sans-serif; max-width: 26rem; margin: 12vh auto; padding: 0 1.5rem; }
-main { border: 1px solid var(--line); border-radius: 12px; padding: 1.5rem 2rem; }
-h1 { font-size: 1.25rem; margin: 0 0 1rem; }
-label { display: block; margin: 0.75rem 0; }
-input { display: block; width: 100%; box-sizing: border-box; font: inherit; padding: 0.5rem;
-  margin-top: 0.25rem; border: 1px solid var(--line); border-radius: 6px; }
-button { font: inherit; padding: 0.5rem 1.25rem; margin: 1rem 0.5rem 0 0; border-radius: 6px;
-  border: 1px solid var(--line); cursor: pointer; }
-button.main { background: var(--accent); color: white; border-color: transparent; }
-button.plain { border: 0; padding: 0; background: none; color: inherit; text-decoration: underline; }
-.problem { border-left: 4px solid #c33; padding-left: 0.75rem; }
-small { opacity: 0.7; }
-"""
-_STYLE_HASH = base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()
+_CODE = re.compile(r"`([^`]+)`")
 
 
-def page(title: str, body: str, *, status: int = 200, form_to: str = "") -> responses.HTMLResponse:
-    """A document; `form_to` is where, besides here, the answer to its form may lead."""
-    text = (
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width">'
-        f"<title>{escape(title)}</title><style>{_STYLE}</style></head>\n"
-        f"<body><main>\n<h1>{escape(title)}</h1>\n{body}\n</main></body></html>\n"
+@cache
+def _environment() -> Any:
+    # Only who shows a page pays for it: the drive's own service shows none, and starts quicker.
+    import jinja2
+
+    made = jinja2.Environment(
+        loader=jinja2.PackageLoader("cmsfs.service"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
     )
+    made.filters["code"] = _code
+    made.filters["bytes"] = size
+    return made
+
+
+@cache
+def _style() -> tuple[str, str]:
+    """Our style, and its hash for the policy."""
+    text = _environment().get_template("style.css").render()
+    return text, base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+
+def _code(text: str) -> markupsafe.Markup:
+    """A text whose words between backticks are code."""
+    return markupsafe.Markup(_CODE.sub(r"<code>\1</code>", str(markupsafe.escape(text))))
+
+
+def size(number: int) -> str:
+    """A number of bytes for people."""
+    amount = float(number)
+    for unit in ("bytes", "KiB", "MiB", "GiB"):
+        if amount < 1024:
+            return f"{amount:.0f} {unit}" if unit == "bytes" else f"{amount:.1f} {unit}"
+        amount /= 1024
+    return f"{amount:.1f} TiB"
+
+
+def text(template: str, **values: Any) -> str:
+    """A document."""
+    style, _ = _style()
+    made: str = _environment().get_template(template).render(style=markupsafe.Markup(style), **values)
+    return made
+
+
+def page(document: str, *, status: int = 200, form_to: str = "") -> responses.HTMLResponse:
+    """The answer with a document; `form_to` is where, besides here, the answer to its form may lead."""
     policy = (
-        f"default-src 'none'; style-src 'sha256-{_STYLE_HASH}'; base-uri 'none'; frame-ancestors 'none';"
+        f"default-src 'none'; style-src 'sha256-{_style()[1]}'; base-uri 'none'; frame-ancestors 'none';"
         f" form-action 'self' {form_to}"
     )
     headers = {
@@ -49,34 +77,17 @@ def page(title: str, body: str, *, status: int = 200, form_to: str = "") -> resp
         "Referrer-Policy": "no-referrer",
         "Cache-Control": "no-store",
     }
-    return responses.HTMLResponse(text, status, headers)
+    return responses.HTMLResponse(document, status, headers)
 
 
 def problem(code: str, said: str, *, status: int = 400) -> responses.HTMLResponse:
-    body = f'<p class="problem">{escape(said)}</p>\n<p><small>{escape(code)}</small></p>'
-    return page("This request cannot be answered", body, status=status)
+    return page(text("problem.html", code=code, said=said), status=status)
 
 
-def _form(proof: tuple[str, str], inside: str) -> str:
-    name, value = proof
-    return (
-        '<form method="post">\n'
-        f'<input type="hidden" name="{escape(name)}" value="{escape(value)}">\n{inside}\n</form>'
-    )
-
-
-def log_in(app: str, proof: tuple[str, str], *, login: str = "", said: str = "") -> responses.HTMLResponse:
-    """The form for login and password."""
-    complaint = f'<p class="problem" role="alert">{escape(said)}</p>\n' if said else ""
-    inside = (
-        f"<p>to go on to <strong>{escape(app)}</strong></p>\n{complaint}"
-        '<label>Login <input name="login" type="text" autocomplete="username" required'
-        f' value="{escape(login)}"></label>\n'
-        '<label>Password <input name="password" type="password" autocomplete="current-password" required>'
-        "</label>\n"
-        '<button class="main" name="action" value="login">Log in</button>'
-    )
-    return page("Log in", _form(proof, inside), status=401 if said else 200)
+def log_in(where: str, proof: tuple[str, str], *, login: str = "", said: str = "") -> responses.HTMLResponse:
+    """The form for login and password, on the way to `where`."""
+    document = text("log_in.html", where=where, proof=proof, login=login, said=said)
+    return page(document, status=401 if said else 200)
 
 
 def consent(
@@ -89,13 +100,7 @@ def consent(
     form_to: str,
 ) -> responses.HTMLResponse:
     """The question whether the application may."""
-    rows = "".join(f"<li>{escape(one)}</li>\n" for one in scopes)
-    inside = (
-        f"<p><strong>{escape(app)}</strong> asks for your permission to</p>\n<ul>\n{rows}</ul>\n"
-        f"<p><small>You are logged in as {escape(user)}. The answer goes to {escape(redirect_uri)}."
-        "</small></p>\n"
-        '<button class="main" name="action" value="grant">Grant access</button>\n'
-        '<button name="action" value="deny">Deny</button>\n'
-        '<p><button class="plain" name="action" value="leave">Log in as somebody else</button></p>'
+    document = text(
+        "consent.html", app=app, user=user, scopes=list(scopes), proof=proof, redirect_uri=redirect_uri
     )
-    return page(f"Give {app} access?", _form(proof, inside), form_to=form_to)
+    return page(document, form_to=form_to)

@@ -126,7 +126,7 @@ def keep_described(conn: Connection, item: int) -> None:
     )
 
 
-def disposable(read: Read, *, now: int) -> list[Row]:
+def disposable(read: Read, *, now: int, after: int, limit: int) -> list[Row]:
     """The versions whose retention ended with their removal: `id`, `file`, and the file's `current` version.
 
     Of several retentions the one that ended last decides.  Others may protect them still: ask before.
@@ -136,11 +136,10 @@ def disposable(read: Read, *, now: int) -> list[Row]:
         return []
     # The moment of the upload is cheap to look at, and most ends are counted from there.
     ended = f"(a.start_key IS NOT NULL OR v.created_at <= ?1 - p.days * {DAY_MICROS}) AND {_END} <= ?1"
-    sql = (
-        f"SELECT v.id, v.file, f.version AS current, p.disposition_action, max({_END}) {_COVERED} AND {ended}"
-    )
-    rows = read(f"{sql} GROUP BY v.id", now)
-    return [row for row in rows if row["disposition_action"] == "permanently_delete"]
+    # The action is that of the row with the greatest end.
+    chosen = f"v.id, v.file, f.version AS current, p.disposition_action AS action, max({_END})"
+    sql = f"SELECT {chosen} {_COVERED} AND {ended} AND v.id > ?2 GROUP BY v.id"
+    return read(f"{sql} HAVING action = 'permanently_delete' ORDER BY v.id LIMIT ?3", now, after, limit)
 
 
 def ends(read: Read, rows: Sequence[Row]) -> dict[int, int]:

@@ -17,7 +17,7 @@ import pydantic
 from cmsfs import config, errors
 from cmsfs.models import metadata, names, retention, users
 from cmsfs.models.base import RequestTimestamp
-from cmsfs.service import clients, scopes
+from cmsfs.service import clients, roles, scopes
 
 Text = Annotated[str, pydantic.Field(min_length=1, max_length=254)]
 Days = Annotated[int, pydantic.Field(ge=1, le=retention.MAX_DAYS)]
@@ -104,10 +104,16 @@ def _path(value: str) -> str:
 FolderPath = Annotated[str, pydantic.AfterValidator(_path)]
 
 
+class Collaborator(_Table):
+    login: str
+    role: Annotated[str, pydantic.AfterValidator(lambda one: _known(one, roles.ROLES, "role"))]
+
+
 class Folder(_Table):
     owner: str
     path: FolderPath
     description: Annotated[str, pydantic.Field(max_length=256)] = ""
+    collaborators: list[Collaborator] = []
 
 
 class TemplateField(_Table):

@@ -16,12 +16,15 @@ from typing import Any
 import trio
 
 from cmsfs import errors
+from cmsfs.models import events as words
 from cmsfs.models import legal_holds as hold_shapes
 from cmsfs.models import metadata as metadata_shapes
 from cmsfs.models import names
 from cmsfs.models import retention as retention_shapes
 from cmsfs.service import (
     clients,
+    collaborations,
+    events,
     exemptions,
     items,
     legal_hold_assignments,
@@ -93,7 +96,10 @@ class _Provision:
             self._ensure_app(*app, where=f"apps[{number}]")
         for number, folder in enumerate(self._wish.folders, 1):
             owner = self._user(folder.owner, f"folders[{number}].owner")
-            self._ensure_folder(owner, folder)
+            row = self._ensure_folder(owner, folder)
+            for at, one in enumerate(folder.collaborators, 1):
+                other = self._user(one.login, f"folders[{number}].collaborators[{at}].login")
+                self._ensure_collaborator(row, other["id"], one.role)
         for template in self._wish.templates:
             self._ensure_template(template)
         for number, hold in enumerate(self._wish.legal_holds, 1):
@@ -205,7 +211,7 @@ class _Provision:
         made: int = users.insert(self._conn, self._enterprise, app.name[:50], None, now=self._now())["id"]
         return made
 
-    def _ensure_folder(self, owner: Row, folder: provision_file.Folder) -> None:
+    def _ensure_folder(self, owner: Row, folder: provision_file.Folder) -> Row:
         parts = folder.path.split("/")
         above = items.find(self._conn, owner["root"])
         for depth, name in enumerate(parts, 1):
@@ -218,6 +224,36 @@ class _Provision:
                 found = items.insert(self._conn, above, new, by=owner["id"], now=self._now())
                 self._made += 1
             above = found
+        return above
+
+    def _ensure_collaborator(self, folder: Row, user: int, role: str) -> None:
+        if folder["owner"] == user or self._has("collaboration", item=folder["id"], user=user):
+            return
+        now = self._now()
+        collaborations.insert(
+            self._conn,
+            folder,
+            role=role,
+            user=user,
+            email=None,
+            enterprise=self._enterprise,
+            status="accepted",
+            path=False,
+            access_only=False,
+            expires_at=None,
+            by=folder["owner"],
+            now=now,
+            acknowledged_at=now,
+        )
+        details = {"role": role, "status": "accepted"}
+        events.record(
+            *(self._conn, folder, words.COLLAB_ADD),
+            by=folder["owner"],
+            now=now,
+            details=details,
+            besides=[user],
+        )
+        self._made += 1
 
     def _folder(self, target: provision_file.Target, where: str) -> int:
         owner = self._user(target.owner or "", f"{where}.owner")

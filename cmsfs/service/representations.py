@@ -21,33 +21,14 @@ from cmsfs.service import access, problems, renditions, store
 from cmsfs.service.renditions import PICTURES, TEXT, State
 
 PICTURE_TYPES = frozenset(
-    ["bmp", "gif", "jfif", "jpe", "jpeg", "jpg", "pbm", "pdf", "pgm", "png", "ppm", "tif", "tiff", "webp"]
+    ("bmp", "gif", "jfif", "jpe", "jpeg", "jpg", "pbm", "pdf", "pgm", "png", "ppm", "tif", "tiff", "webp")
 )
 _JPEG = frozenset(("jfif", "jpe", "jpeg", "jpg"))
 _DOCUMENT_TYPES = frozenset(
-    [
-        "docm",
-        "docx",
-        "dotx",
-        "htm",
-        "html",
-        "odp",
-        "ods",
-        "odt",
-        "otp",
-        "ots",
-        "ott",
-        "pdf",
-        "potx",
-        "ppsx",
-        "pptm",
-        "pptx",
-        "rtf",
-        "xhtml",
-        "xlsb",
-        "xlsm",
-        "xlsx",
-    ]
+    (
+        *("docm", "docx", "dotx", "htm", "html", "odp", "ods", "odt", "otp", "ots", "ott", "pdf", "potx"),
+        *("ppsx", "pptm", "pptx", "rtf", "xhtml", "xlsb", "xlsm", "xlsx"),
+    )
 )
 
 # What a list names; /files/:id/thumbnail has sizes besides.

@@ -11,10 +11,12 @@ import json
 from sqlite3 import Connection, IntegrityError, Row
 from typing import Any
 
-from starlette import responses, routing
+from starlette import responses
 
+from cmsfs.models import paging as models_paging
 from cmsfs.models import retention
-from cmsfs.service import access, fields, markers, problems, store
+from cmsfs.service import access, fields, markers, operations, problems, store
+from cmsfs.service.operations import Operation
 
 _MINI = ("id", "policy_name", "retention_length", "disposition_action")
 _NOTICES = ("can_owner_extend_retention", "are_owners_notified", "custom_notification_recipients")
@@ -199,11 +201,42 @@ def _shown(call: access.Call, read: store.Read, row: Row) -> dict[str, Any]:
 
 
 _PATH = "/retention_policies"
+_SHOWN = retention.RetentionPolicy
+_FIELDS = [operations.FIELDS]
 
 routes = [
-    routing.Route(_PATH, access.guarded(list_policies), methods=["GET"]),
-    routing.Route(_PATH, access.guarded(create), methods=["POST"]),
-    routing.Route(_PATH + "/{id}", access.guarded(get), methods=["GET"]),
-    routing.Route(_PATH + "/{id}", access.guarded(update), methods=["PUT"]),
-    routing.Route(_PATH + "/{id}", access.guarded(delete), methods=["DELETE"]),
+    Operation(
+        f"GET {_PATH}",
+        list_policies,
+        "List retention policies",
+        models_paging.MarkerPage[_SHOWN],
+        query=[
+            operations.Parameter("policy_name", "What the names begin with."),
+            operations.choice("policy_type", "Of one type.", "finite", "indefinite"),
+            operations.Parameter("created_by_user_id", "Made by this user."),
+            *operations.MARKED,
+            *_FIELDS,
+        ],
+    ),
+    Operation(
+        f"POST {_PATH}",
+        create,
+        "Create a retention policy",
+        _SHOWN,
+        status=201,
+        query=_FIELDS,
+        body=retention.NewRetentionPolicy,
+        errors=(409,),
+    ),
+    Operation(f"GET {_PATH}/{{id}}", get, "Get a retention policy", _SHOWN, query=_FIELDS),
+    Operation(
+        f"PUT {_PATH}/{{id}}",
+        update,
+        "Change a retention policy",
+        _SHOWN,
+        query=_FIELDS,
+        body=retention.UpdateRetentionPolicy,
+        errors=(409,),
+    ),
+    Operation(f"DELETE {_PATH}/{{id}}", delete, "Delete a retention policy", status=204),
 ]

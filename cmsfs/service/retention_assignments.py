@@ -11,12 +11,24 @@ import json
 from sqlite3 import Connection, IntegrityError, Row
 from typing import Any
 
-from starlette import responses, routing
+from starlette import responses
 
-from cmsfs.models import names
+from cmsfs.models import items, names
+from cmsfs.models import paging as models_paging
 from cmsfs.models import retention as shapes
-from cmsfs.service import access, fields, markers, metadata_templates, problems, protection, retention, store
+from cmsfs.service import (
+    access,
+    fields,
+    markers,
+    metadata_templates,
+    operations,
+    problems,
+    protection,
+    retention,
+    store,
+)
 from cmsfs.service.kinds import Kind
+from cmsfs.service.operations import Operation
 
 _MINI = ("id", "retention_policy", "assigned_to")
 # The public API's word for the start that is meant when none is named.
@@ -221,18 +233,48 @@ def _shown(call: access.Call, row: Row) -> dict[str, Any]:
 
 
 _PATH = "/retention_policy_assignments"
+_PAGE = (*operations.MARKED, operations.FIELDS)
 
 routes = [
-    routing.Route("/retention_policies/{id}/assignments", access.guarded(list_assignments), methods=["GET"]),
-    routing.Route(_PATH, access.guarded(create), methods=["POST"]),
-    routing.Route(_PATH + "/{id}", access.guarded(get), methods=["GET"]),
-    routing.Route(_PATH + "/{id}", access.guarded(delete), methods=["DELETE"]),
-    routing.Route(
-        _PATH + "/{id}/files_under_retention", access.guarded(files_under_retention), methods=["GET"]
+    Operation(
+        "GET /retention_policies/{id}/assignments",
+        list_assignments,
+        "List what a retention policy is assigned to",
+        models_paging.MarkerPage[shapes.Assignment],
+        query=[
+            operations.choice("type", "Of one type.", "enterprise", "folder", "metadata_template"),
+            *_PAGE,
+        ],
     ),
-    routing.Route(
-        _PATH + "/{id}/file_versions_under_retention",
-        access.guarded(file_versions_under_retention),
-        methods=["GET"],
+    Operation(
+        f"POST {_PATH}",
+        create,
+        "Assign a retention policy",
+        shapes.Assignment,
+        status=201,
+        query=[operations.FIELDS],
+        body=shapes.NewAssignment,
+        errors=(404, 409),
+    ),
+    Operation(
+        f"GET {_PATH}/{{id}}",
+        get,
+        "Get retention policy assignment",
+        shapes.Assignment,
+        query=[operations.FIELDS],
+    ),
+    Operation(f"DELETE {_PATH}/{{id}}", delete, "Unassign a retention policy", status=204),
+    *(
+        Operation(
+            f"GET {_PATH}/{{id}}/{word}_under_retention",
+            handler,
+            said,
+            models_paging.MarkerPage[items.File],
+            query=_PAGE,
+        )
+        for word, handler, said in (
+            ("files", files_under_retention, "List the files under retention"),
+            ("file_versions", file_versions_under_retention, "List the earlier versions under retention"),
+        )
     ),
 ]

@@ -187,8 +187,8 @@ CREATE INDEX item_child ON item (parent, status, kind, name_key, id);
 -- What search walks along when there is no text to find: below a folder, by creation, by change.
 -- They cover the usual filters and orders, so that counting and sorting touch no row.
 CREATE INDEX item_below ON item (path, status, modified_at, created_at, kind);
-CREATE INDEX item_created ON item (owner, status, created_at, modified_at, kind);
-CREATE INDEX item_modified ON item (owner, status, modified_at, created_at, kind);
+CREATE INDEX item_created ON item (owner, status, created_at, modified_at, kind, path);
+CREATE INDEX item_modified ON item (owner, status, modified_at, created_at, kind, path);
 CREATE INDEX item_trashed ON item (owner, trashed_at) WHERE status = 1;
 -- Folders alone, for a first crawl that takes them before the files.
 CREATE INDEX folder_modified ON item (owner, status, modified_at, created_at) WHERE kind = 0;

@@ -128,6 +128,8 @@ _TABLE: tuple[tuple[Need, str], ...] = (
         GET /folders/{id}           GET /folders/{id}/items     GET /web_links/{id}
         GET /files/{id}/metadata    GET /files/{id}/metadata/{scope}/{key}
         GET /folders/{id}/metadata  GET /folders/{id}/metadata/{scope}/{key}
+        GET /files/{id}/watermark   GET /folders/{id}/watermark
+        GET /files/{id}/comments    GET /comments/{id}
         """,
     ),
     (_item("base_explorer", "base_picker"), "GET /search"),
@@ -173,6 +175,9 @@ _TABLE: tuple[tuple[Need, str], ...] = (
         POST /files/{id}/metadata/{scope}/{key}    POST /folders/{id}/metadata/{scope}/{key}
         PUT /files/{id}/metadata/{scope}/{key}     PUT /folders/{id}/metadata/{scope}/{key}
         DELETE /files/{id}/metadata/{scope}/{key}  DELETE /folders/{id}/metadata/{scope}/{key}
+        PUT /files/{id}/watermark          PUT /folders/{id}/watermark
+        DELETE /files/{id}/watermark       DELETE /folders/{id}/watermark
+        POST /comments                     PUT /comments/{id}  DELETE /comments/{id}
         """,
     ),
     (_item("root_readonly"), "GET /files/{id}/collaborations GET /folders/{id}/collaborations"),

@@ -7,12 +7,13 @@ Rule: it all runs in a thread; `total_count` is the number of matches, counted u
 """
 
 import json
+from array import array
 from collections.abc import Mapping
 from sqlite3 import Row
 from typing import Any
 
 import pydantic
-from starlette import responses, routing
+from starlette import responses
 
 from cmsfs.models import search
 from cmsfs.service import (
@@ -21,20 +22,29 @@ from cmsfs.service import (
     fields,
     problems,
     representations,
+    search_memo,
     search_plan,
     shared_links,
     store,
 )
+from cmsfs.service.operations import Operation
 
 # Counting goes on no further than this: ten times what can be paged through, 10 ms of work.
 COUNT_CAP = 100_000
+
+
+# What changes nothing about what is found.
+_PAGE = ("limit", "offset", "fields")
 
 
 async def find(call: access.Call) -> responses.Response:
     asked = _read_query(call)
     if asked.scope == "enterprise_content" and not call.caller.enterprise_content:
         raise problems.Refused(403, "forbidden", "The scope enterprise_content is not enabled for you.")
-    found = await call.store.query(lambda read: _run(read, call.caller, asked))
+    asked_for = {name: value for name, value in call.request.query_params.items() if name not in _PAGE}
+    end = asked.offset + min(asked.limit, search.MAX_LIMIT)
+    async with call.request.app.searches.turn(f"{call.caller} {sorted(asked_for.items())}", end) as known:
+        found = await call.store.query(lambda read: _run(read, call.caller, asked, known))
     await representations.add(call, [one.get("item", one) for one in found["entries"]])
     return access.answer(found)
 
@@ -53,16 +63,15 @@ def _read_query(call: access.Call) -> search.Query:
     return asked
 
 
-def _run(read: store.Read, caller: access.Caller, asked: search.Query) -> dict[str, Any]:
+def _run(
+    read: store.Read, caller: access.Caller, asked: search.Query, known: search_memo.Found
+) -> dict[str, Any]:
     limit = min(asked.limit, search.MAX_LIMIT)
     links = shared_links.recent(read, caller) if asked.include_recent_shared_links else {}
-    plan = search_plan.make(read, caller, asked, links)
-    total, rows = 0, []
-    if plan is not None:
-        sql, args = plan.matches()
-        total = read(f"SELECT count(*) AS n FROM ({sql} LIMIT ?)", *args, COUNT_CAP)[0]["n"]
-        if asked.offset < total:
-            rows = _page(read, plan, limit, asked.offset)
+    if not known.reaches(asked.offset + limit):
+        _find_out(read, search_plan.make(read, caller, asked, links), known, asked.offset, limit)
+    total = known.total
+    rows = _rows(read, known.ids[asked.offset : asked.offset + limit])
     # What is found in the whole enterprise is shown as its owners see it.
     viewer = None if asked.scope == "enterprise_content" else caller
     view = access_rights.View(read, viewer, links=links)
@@ -93,13 +102,35 @@ def _with_links(
     return found
 
 
-def _page(read: store.Read, plan: search_plan.Plan, limit: int, offset: int) -> list[Row]:
-    # The ids first: sorting whole rows would read them all.
-    sql, args = plan.page(limit, offset)
-    numbers = [row["id"] for row in read(sql, *args)]
-    found = read("SELECT * FROM item WHERE id IN (SELECT value FROM json_each(?))", json.dumps(numbers))
+def _find_out(
+    read: store.Read, plan: search_plan.Plan | None, known: search_memo.Found, offset: int, limit: int
+) -> None:
+    """How many matches there are, and the ids of those up to the page's end, or to the end of all pages."""
+    if plan is None:
+        known.total = 0
+        return
+    if known.total is None:
+        sql, args = plan.matches()
+        known.total = read(f"SELECT count(*) AS n FROM ({sql} LIMIT ?)", *args, COUNT_CAP)[0]["n"]
+    if offset < known.total:
+        # Whoever asks for one more page asks for others.  The ids alone: sorting whole rows would read them.
+        sql, args = plan.page(search_memo.REACH if offset else limit, 0)
+        known.ids = array("q", (row["id"] for row in read(sql, *args)))
+
+
+def _rows(read: store.Read, numbers: "array[int]") -> list[Row]:
+    found = read("SELECT * FROM item WHERE id IN (SELECT value FROM json_each(?))", json.dumps([*numbers]))
     by_id = {row["id"]: row for row in found}
-    return [by_id[number] for number in numbers]
+    return [by_id[number] for number in numbers if number in by_id]
 
 
-routes = [routing.Route("/search", access.guarded(find), methods=["GET"])]
+routes = [
+    Operation(
+        "GET /search",
+        find,
+        "Search for content",
+        search.Results | search.SharedLinkResults,
+        query=search.Query,
+        errors=(404,),
+    ),
+]

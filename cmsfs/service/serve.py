@@ -51,7 +51,8 @@ async def serve(
     """Serve until `stop` or cancelled; starts with the URL that it listens on (port 0 takes a free one).
 
     `stop` ends it gracefully, within STOP_SECONDS unless a client takes nothing of what is sent (STALLED_MS);
-    cancelled: at once, and what is being answered is cut off.  Raises `UserError` if the address cannot be had or the certificate not be read.
+    cancelled: at once, and what is being answered is cut off.  Raises `UserError` if the address cannot be
+    had or the certificate not be read.
     """
     config = hypercorn.config.Config()
     config.alpn_protocols = ["http/1.1"]

@@ -5,9 +5,11 @@ The links themselves are in shared_links.py.
 Rule: without the right word there is nothing here, and nothing says whether there was.
 """
 
-from starlette import requests, responses, routing
+from starlette import requests, responses
 
-from cmsfs.service import access, fields, files, locks, problems, shared_links, store
+from cmsfs.models import items as shapes
+from cmsfs.service import access, fields, files, link_uses, locks, operations, problems, shared_links, store
+from cmsfs.service.operations import Operation
 
 
 async def get(call: access.Call) -> responses.Response:
@@ -28,8 +30,30 @@ async def download(request: requests.Request) -> responses.Response:
     if row is None:
         raise problems.not_found("shared_item", "")
     locks.check_download(row, 0, opened.now())
+    await link_uses.count_download(opened, request, row["id"])
     return files.send(opened, request, row, files.find_version(opened.read, row, None))
 
 
-routes = [routing.Route("/shared_items", access.guarded(get), methods=["GET"])]
-public_routes = [routing.Route("/shared/static/{word}", download, methods=["GET"])]
+routes = [
+    Operation(
+        "GET /shared_items",
+        get,
+        "Get the item that a shared link shows",
+        shapes.Item,
+        query=[operations.FIELDS],
+        headers=[operations.SHARED_LINK, operations.IF_NONE_MATCH],
+        errors=(404,),
+    ),
+]
+public_routes = [
+    Operation(
+        "GET /shared/static/{word}",
+        download,
+        "Download what an open link shows",
+        operations.BYTES,
+        headers=[operations.RANGE],
+        also={206: operations.BYTES},
+        errors=(403, 416),
+        public=True,
+    ),
+]

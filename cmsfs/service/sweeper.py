@@ -1,8 +1,8 @@
 """What time does by itself: trash is emptied, retained content disposed of, and what has an end ends.
 
-`serve` runs `run` beside the application.  Each pass works in small transactions, so that nobody waits long
-for the writer, and judges everything once more inside them.  A pass that is cut off is gone on with by the
-next one, in this process or another: nothing is remembered but in the data.
+Whoever runs the application runs `run` beside it.  Each pass works in small transactions, so that nobody
+waits long for the writer, and judges everything once more inside them.  A pass that is cut off is gone on
+with by the next one, in this process or another: nothing is remembered but in the data.
 
 Rule: what a hold or a retention protects stays, however late it is (`protection.py` decides).
 """
@@ -27,6 +27,8 @@ DISPOSE_EVERY_SECONDS = 3600
 
 # Rows in one transaction.
 BATCH = 100
+# What is to be disposed of, at a time: an enterprise may have millions of it.
+PAGE = 10_000
 
 _DUE_TRASH = "SELECT id FROM item WHERE purge_at <= ? ORDER BY purge_at, id"
 _DUE_LINKS = "SELECT id FROM item WHERE link IS NOT NULL AND json_extract(link_terms, '$.ends') <= ?"
@@ -70,6 +72,7 @@ async def sweep(opened: store.Store, now: int, *, dispose: bool = True) -> None:
         await _dispose(opened, now)
     await _each(opened, _DUE_LINKS, now, partial(_clear, ("link", "link_terms"), words.UNSHARE))
     await _each(opened, _DUE_LOCKS, now, partial(_clear, ("lock",), words.UNLOCK))
+    await events.expire(opened, now)
     await _end_uploads(opened, now)
     await _forget(opened, now)
 
@@ -121,7 +124,7 @@ def _purge(conn: Connection, number: int, now: int) -> bool:
 def _drop_version(conn: Connection, number: int, now: int) -> bool:
     """Removed versions for good."""
     row = conn.execute(
-        "SELECT version.*, item.version AS current FROM version JOIN item ON item.id = file WHERE version.id = ?",
+        "SELECT item.version AS current FROM version JOIN item ON item.id = file WHERE version.id = ?",
         (number,),
     ).fetchone()
     if row is None or row["current"] == number:
@@ -136,11 +139,18 @@ def _drop_version(conn: Connection, number: int, now: int) -> bool:
 
 async def _dispose(opened: store.Store, now: int) -> None:
     """Remove what was retained for so long and is now to go."""
-    found = await opened.query(lambda read: protection.disposable(read, now=now))
-    await _each_of(opened, [row["id"] for row in found if row["id"] != row["current"]], now, _drop_version)
-    # A file goes with its last word, and all that it ever was with it.
-    files = [row["file"] for row in found if row["id"] == row["current"]]
-    await _each_of(opened, files, now, _dispose_file)
+    after = 0
+    while True:
+        find = partial(protection.disposable, now=now, after=after, limit=PAGE)
+        if not (found := await opened.query(find)):
+            break
+        await _each_of(
+            opened, [row["id"] for row in found if row["id"] != row["current"]], now, _drop_version
+        )
+        # A file goes with its last word, and all that it ever was with it.
+        files = [row["file"] for row in found if row["id"] == row["current"]]
+        await _each_of(opened, files, now, _dispose_file)
+        after = found[-1]["id"]
 
 
 async def _each_of(
@@ -183,8 +193,8 @@ def _clear(columns: tuple[str, ...], word: str, conn: Connection, number: int, n
 
 async def _end_uploads(opened: store.Store, now: int) -> None:
     """The parts of uploads that nobody finished; their sessions still say for a while that they expired."""
-    over = "SELECT DISTINCT session AS id FROM upload_session AS s JOIN upload_part ON session = s.id WHERE expires_at <= ?"
-    numbers = [row["id"] for row in opened.read(over, now)]
+    over = "SELECT DISTINCT s.id FROM upload_session AS s JOIN upload_part AS p ON p.session = s.id"
+    numbers = [row["id"] for row in opened.read(f"{over} WHERE expires_at <= ?", now)]
     if numbers:
         marks = [(number,) for number in numbers]
         await opened.write(lambda conn: conn.executemany("DELETE FROM upload_part WHERE session = ?", marks))

@@ -9,13 +9,16 @@ Rule: as representations.py.
 
 import struct
 import zlib
+from functools import partial
 
 import pydantic
-from starlette import requests, responses, routing
+from starlette import requests, responses
 
 from cmsfs.models import base
-from cmsfs.service import access, problems, renditions, representations
+from cmsfs.service import access, operations, problems, renditions, representations
 from cmsfs.service.kinds import Kind
+from cmsfs.service.operations import Operation
+from cmsfs.service.roles import Right
 
 _SIZES = {
     extension: {
@@ -42,8 +45,7 @@ class Bounds(base.Model):
 
 async def get(extension: str, call: access.Call) -> responses.Response:
     bounds = _bounds(call.request)
-    row = access.get_item(call.store.read, call.caller, Kind.FILE, call.id)
-    access.check_preview(call, row)
+    row = access.get_item(call.store.read, call.caller, Kind.FILE, call.id, needed=Right.PREVIEW)
     fitting = [name for size, name in _SIZES[extension].items() if bounds.holds(size)]
     if not fitting:
         raise problems.Refused(400, "requested_preview_unavailable", "There is no thumbnail of this size.")
@@ -86,12 +88,17 @@ async def placeholder(request: requests.Request) -> responses.Response:
     return responses.Response(_PLACEHOLDER, media_type="image/png")
 
 
-def _route(extension: str) -> routing.Route:
-    async def handler(call: access.Call) -> responses.Response:
-        return await get(extension, call)
-
-    return routing.Route(f"/files/{{id}}/thumbnail.{extension}", access.guarded(handler), methods=["GET"])
-
-
-routes = [_route(extension) for extension in _SIZES]
-public_routes = [routing.Route(_PLACE, placeholder, methods=["GET"])]
+routes = [
+    Operation(
+        f"GET /files/{{id}}/thumbnail.{extension}",
+        partial(get, extension),
+        f"Get a small picture of a file as {said}",
+        operations.BYTES,
+        query=Bounds,
+        also={202: None},
+    )
+    for extension, said in (("png", "PNG"), ("jpg", "JPEG"))
+]
+public_routes = [
+    Operation(f"GET {_PLACE}", placeholder, "Get a picture that says nothing", operations.BYTES, public=True)
+]

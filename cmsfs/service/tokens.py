@@ -10,10 +10,21 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 from urllib.parse import parse_qs
 
-from starlette import requests, responses, routing
+from starlette import requests, responses
 
 from cmsfs.models import names, tokens
-from cmsfs.service import access, assertions, clients, codes, exchange, families, issuing, problems
+from cmsfs.service import (
+    access,
+    assertions,
+    clients,
+    codes,
+    exchange,
+    families,
+    issuing,
+    operations,
+    problems,
+)
+from cmsfs.service.operations import Operation
 
 MAX_FORM = 64 * 1024
 
@@ -75,7 +86,32 @@ async def read_form(request: requests.Request) -> dict[str, str]:
     return {name: values[0] for name, values in found.items()}
 
 
+_ANY_GRANT = (
+    tokens.AuthorizationCode
+    | tokens.RefreshToken
+    | tokens.ClientCredentials
+    | tokens.JwtBearer
+    | tokens.TokenExchange
+)
+
 routes = [
-    routing.Route("/oauth2/token", token, methods=["POST"]),
-    routing.Route("/oauth2/revoke", revoke, methods=["POST"]),
+    Operation(
+        "POST /oauth2/token",
+        token,
+        "Request access token",
+        tokens.Token,
+        body=operations.Form(_ANY_GRANT),
+        errors=(400, 401),
+        public=True,
+        problem=tokens.OAuthProblem,
+    ),
+    Operation(
+        "POST /oauth2/revoke",
+        revoke,
+        "Revoke a token",
+        body=operations.Form(tokens.Revocation),
+        errors=(400, 401),
+        public=True,
+        problem=tokens.OAuthProblem,
+    ),
 ]

@@ -7,17 +7,17 @@ one is gone (removed, or in the trash itself).
 Rule: removing for good removes rows; their blobs go at the next start (see blobs.py).
 """
 
-from collections.abc import Callable
 from functools import partial
 from sqlite3 import Connection, Row
 from typing import Any
 
-from starlette import responses, routing
+from starlette import responses
 
 from cmsfs.models import events
 from cmsfs.models import items as shapes
-from cmsfs.service import access, fields, items, ownership, problems, protection, store
+from cmsfs.service import access, fields, items, operations, ownership, problems, protection, store
 from cmsfs.service.kinds import KIND_NAMES, Kind, Status
+from cmsfs.service.operations import Operation
 from cmsfs.service.roles import Right
 
 _PURGE_AT = """
@@ -116,12 +116,32 @@ async def restore(kind: Kind, call: access.Call) -> responses.Response:
     return access.answer(await call.store.write(txn), 201)
 
 
-def _route(kind: Kind, path: str, handler: Callable[[Kind, access.Call], Any], method: str) -> routing.Route:
-    prefix = f"/{KIND_NAMES[kind]}s/{{id}}"
-    return routing.Route(prefix + path, access.guarded(partial(handler, kind)), methods=[method])
+_SHAPES: dict[Kind, Any] = {Kind.FOLDER: shapes.Folder, Kind.FILE: shapes.File, Kind.WEB_LINK: shapes.WebLink}
 
 
-routes = [_route(kind, "/trash", get, "GET") for kind in Kind]
-routes += [_route(kind, "/trash", remove, "DELETE") for kind in Kind]
-# Restoring a web link is an operation of the specification: it stands with the web links.
-routes += [_route(kind, "", restore, "POST") for kind in (Kind.FILE, Kind.FOLDER)]
+def _operations(kind: Kind) -> list[Operation]:
+    word = KIND_NAMES[kind]
+    path, said, query = f"/{word}s/{{id}}", word.replace("_", " "), [operations.FIELDS]
+    found = [
+        Operation(
+            f"GET {path}/trash", partial(get, kind), f"Get a {said} in the trash", _SHAPES[kind], query=query
+        ),
+        Operation(f"DELETE {path}/trash", partial(remove, kind), f"Remove a {said} for good", status=204),
+    ]
+    if kind is Kind.WEB_LINK:
+        # Restoring one is an operation of the specification: it stands with the web links.
+        return found
+    back = Operation(
+        f"POST {path}",
+        partial(restore, kind),
+        f"Restore a {said}",
+        _SHAPES[kind],
+        status=201,
+        query=query,
+        body=shapes.Restore,
+        errors=(409,),
+    )
+    return [*found, back]
+
+
+routes = [one for kind in Kind for one in _operations(kind)]

@@ -18,11 +18,12 @@ from sqlite3 import Connection, Row
 from typing import Any
 
 import trio
-from starlette import responses, routing
+from starlette import responses
 
 from cmsfs.models import upload_sessions as shapes
-from cmsfs.service import access, blobs, problems, store
+from cmsfs.service import access, blobs, operations, problems, store
 from cmsfs.service.kinds import Kind
+from cmsfs.service.operations import Operation
 from cmsfs.service.roles import Right
 
 _RANGE = re.compile(r"bytes (\d{1,18})-(\d{1,18})/(\d{1,18})", re.ASCII)
@@ -190,7 +191,25 @@ def _sha512(path: Path, offset: int, size: int) -> str:
     return found.hexdigest()
 
 
+DIGEST = operations.header("digest", "`sha=` and the SHA-1 in base64; of a part also `sha-512=`.")
+_CONTENT_RANGE = operations.header("content-range", "`bytes FIRST-LAST/SIZE`: where the part belongs.")
+
 routes = [
-    routing.Route("/files/upload_sessions/{id}", access.guarded(put_part), methods=["PUT"]),
-    routing.Route("/files/upload_sessions/{id}/plan", access.guarded(plan), methods=["POST"]),
+    Operation(
+        "PUT /files/upload_sessions/{id}",
+        put_part,
+        "Upload a part",
+        shapes.UploadedPart,
+        headers=[DIGEST, _CONTENT_RANGE],
+        body=operations.BYTES,
+        errors=(409, 410, 412, 416),
+    ),
+    Operation(
+        "POST /files/upload_sessions/{id}/plan",
+        plan,
+        "Ask which parts need not be sent",
+        shapes.PlanAnswer,
+        body=shapes.Plan,
+        errors=(409, 410),
+    ),
 ]

@@ -12,10 +12,13 @@ from sqlite3 import Connection, Row
 from typing import Any
 
 import trio
-from starlette import responses, routing
+from starlette import responses
 
+from cmsfs.models import paging as models_paging
 from cmsfs.models import upload_sessions as shapes
-from cmsfs.service import access, fields, paging, parts, problems, store, upload_parts, uploads
+from cmsfs.models import uploads as models_uploads
+from cmsfs.service import access, fields, operations, paging, parts, problems, store, upload_parts, uploads
+from cmsfs.service.operations import Operation
 
 PART_SIZE = 8 * 1024 * 1024
 # Files beyond 32 GiB get larger parts: more of them would make a commit's body, and every listing, unwieldy.
@@ -273,13 +276,50 @@ def _store(
     )
 
 
+_PATH = "/files/upload_sessions"
+
 routes = [
-    routing.Route("/files/upload_sessions", access.guarded(create_for_file), methods=["POST"]),
-    routing.Route("/files/{id}/upload_sessions", access.guarded(create_for_version), methods=["POST"]),
-    routing.Route("/files/upload_sessions/{id}", access.guarded(status), methods=["GET"]),
-    routing.Route("/files/upload_sessions/{id}", access.guarded(abort), methods=["DELETE"]),
-    routing.Route("/files/upload_sessions/{id}/parts", access.guarded(list_parts), methods=["GET"]),
-    routing.Route("/files/upload_sessions/{id}/commit", access.guarded(commit), methods=["POST"]),
-    routing.Route("/files/upload_sessions/{id}/log", access.guarded(log_event), methods=["POST"]),
+    Operation(
+        f"POST {_PATH}",
+        create_for_file,
+        "Begin the upload of a new file in parts",
+        shapes.Session,
+        status=201,
+        body=shapes.NewSession,
+        errors=(404, 409),
+    ),
+    Operation(
+        "POST /files/{id}/upload_sessions",
+        create_for_version,
+        "Begin the upload of a new version in parts",
+        shapes.Session,
+        status=201,
+        headers=[operations.IF_MATCH],
+        body=shapes.NewSession,
+        errors=(409,),
+    ),
+    Operation(f"GET {_PATH}/{{id}}", status, "Get an upload session", shapes.Session, errors=(410,)),
+    Operation(f"DELETE {_PATH}/{{id}}", abort, "Give an upload session up", status=204, errors=(410,)),
+    Operation(
+        f"GET {_PATH}/{{id}}/parts",
+        list_parts,
+        "List the parts that have arrived",
+        models_paging.OffsetPage[shapes.Part],
+        query=operations.PAGED,
+        errors=(410,),
+    ),
+    Operation(
+        f"POST {_PATH}/{{id}}/commit",
+        commit,
+        "Make a file of the parts",
+        models_uploads.UploadResult,
+        status=201,
+        query=[operations.FIELDS],
+        headers=[upload_parts.DIGEST, operations.IF_MATCH],
+        body=shapes.Commit,
+        also={202: None},
+        errors=(409, 410),
+    ),
+    Operation(f"POST {_PATH}/{{id}}/log", log_event, "Tell how an upload went", status=204, errors=(410,)),
     *upload_parts.routes,
 ]

@@ -16,11 +16,12 @@ from sqlite3 import Connection, Row
 from typing import Any, Generic, TypeVar
 
 import multipart
-from starlette import responses, routing
+from starlette import responses
 
 from cmsfs.models import base, names, uploads
-from cmsfs.service import access, blobs, fields, files, indexing, items, problems, store
+from cmsfs.service import access, blobs, fields, files, indexing, items, operations, problems, store
 from cmsfs.service.kinds import Kind
+from cmsfs.service.operations import Operation
 from cmsfs.service.roles import Right
 
 A = TypeVar("A", bound=base.Model)
@@ -283,11 +284,48 @@ def result(read: store.Read, call: access.Call, row: Row) -> dict[str, Any]:
     return {"total_count": 1, "entries": [fields.Shaper(read, call.fields, caller=call.caller).item(row)]}
 
 
+_SHA1_HEADER = operations.header(names.SHA1_HEADER, "The SHA-1 of the file in hexadecimal.")
 routes = [
-    routing.Route("/files/content", access.guarded(new_file), methods=["POST"]),
+    Operation(
+        "POST /files/content",
+        new_file,
+        "Upload a file",
+        uploads.UploadResult,
+        status=201,
+        body=operations.Upload(uploads.Attributes),
+        query=[operations.FIELDS],
+        headers=[_SHA1_HEADER],
+        errors=(404, 409, 415),
+    ),
     # A question with a body, not a browser's; one client asks it with a slash at the end.
-    routing.Route("/files/content", access.guarded(preflight_new), methods=["OPTIONS"]),
-    routing.Route("/files/content/", access.guarded(preflight_new), methods=["OPTIONS"]),
-    routing.Route("/files/{id}/content", access.guarded(new_version), methods=["POST"]),
-    routing.Route("/files/{id}/content", access.guarded(preflight_version), methods=["OPTIONS"]),
+    *(
+        Operation(
+            f"OPTIONS /files/content{slash}",
+            preflight_new,
+            "Ask whether a file would be taken",
+            uploads.PreflightAnswer,
+            body=uploads.Preflight,
+            errors=(404, 409),
+        )
+        for slash in ("", "/")
+    ),
+    Operation(
+        "POST /files/{id}/content",
+        new_version,
+        "Upload a version of a file",
+        uploads.UploadResult,
+        body=operations.Upload(uploads.VersionAttributes),
+        query=[operations.FIELDS],
+        headers=[_SHA1_HEADER, operations.IF_MATCH],
+        errors=(409, 415),
+    ),
+    Operation(
+        "OPTIONS /files/{id}/content",
+        preflight_version,
+        "Ask whether a version would be taken",
+        uploads.PreflightAnswer,
+        headers=[operations.IF_MATCH],
+        body=uploads.Preflight,
+        errors=(409,),
+    ),
 ]

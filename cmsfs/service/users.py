@@ -12,10 +12,22 @@ from functools import cache
 from sqlite3 import Connection, Row
 from typing import Any
 
-from starlette import datastructures, responses, routing
+from starlette import datastructures, responses
 
 from cmsfs.models import names, users
-from cmsfs.service import access, fields, markers, paging, problems, protection, store
+from cmsfs.service import (
+    access,
+    collaborations,
+    events_admin,
+    fields,
+    markers,
+    operations,
+    paging,
+    problems,
+    protection,
+    store,
+)
+from cmsfs.service.operations import Operation
 
 MAX_OFFSET = 10_000
 GIB = 1024**3
@@ -124,6 +136,7 @@ async def create(call: access.Call) -> responses.Response:
         _check(read, call.caller, wish)
         number = insert(conn, call.caller.enterprise, wish.name, wish.login, now=call.store.now())["id"]
         _change(conn, number, wish)
+        _log(conn, call, "NEW_USER", number)
         return _shown(call, read, access.get_user(read, call.caller, str(number)))
 
     return access.answer(await call.store.write(txn), 201)
@@ -142,6 +155,7 @@ async def update(call: access.Call) -> responses.Response:
         _check_rank(call.caller, row)
         _check(read, call.caller, wish, besides=row["id"])
         _change(conn, row["id"], wish, now=call.store.now())
+        _log(conn, call, "EDIT_USER", row["id"])
         if "enterprise" in wish.model_fields_set:
             _let_go(conn, row, now=call.store.now())
         return _shown(call, read, read("SELECT * FROM user WHERE id = ?", row["id"])[0])
@@ -164,10 +178,18 @@ async def delete(call: access.Call) -> responses.Response:
             said = "The user owns content; move it first, or use force to delete it too."
             raise problems.Refused(400, "bad_request", said)
         protection.check_owner(conn, row["id"], now=call.store.now())
+        _log(conn, call, "DELETE_USER", row["id"])
+        collaborations.end_all(conn, row["id"], by=call.caller.id, now=call.store.now())
         _remove(conn, row["id"], now=call.store.now())
 
     await call.store.write(txn)
     return responses.Response(status_code=204)
+
+
+def _log(conn: Connection, call: access.Call, word: str, number: int) -> None:
+    user = fields.user_mini(conn.execute("SELECT * FROM user WHERE id = ?", (number,)).fetchone())
+    by, now = call.caller.id, call.store.now()
+    events_admin.record(conn, call.caller.enterprise, word, user, by=by, now=now)
 
 
 def insert(
@@ -314,11 +336,51 @@ def _whole(row: Row, enterprise: Row) -> dict[str, Any]:
     }
 
 
+_FIELDS = [operations.FIELDS]
+
 routes = [
-    routing.Route("/users", access.guarded(list_users), methods=["GET"]),
-    routing.Route("/users", access.guarded(create), methods=["POST"]),
-    routing.Route("/users/me", access.guarded(me), methods=["GET"]),
-    routing.Route("/users/{id}", access.guarded(get), methods=["GET"]),
-    routing.Route("/users/{id}", access.guarded(update), methods=["PUT"]),
-    routing.Route("/users/{id}", access.guarded(delete), methods=["DELETE"]),
+    Operation(
+        "GET /users",
+        list_users,
+        "List enterprise users",
+        users.Users,
+        query=[
+            operations.Parameter("filter_term", "What the name or the login begins with."),
+            operations.choice("user_type", "Which users.", "all", "managed", "external"),
+            operations.Parameter("external_app_user_id", "App users with this id alone."),
+            operations.LIMIT,
+            operations.OFFSET,
+            operations.USEMARKER,
+            operations.MARKER,
+            *_FIELDS,
+        ],
+    ),
+    Operation(
+        "POST /users",
+        create,
+        "Create user",
+        users.User,
+        status=201,
+        query=_FIELDS,
+        body=users.NewUser,
+        errors=(409,),
+    ),
+    Operation("GET /users/me", me, "Get the current user", users.User, query=_FIELDS),
+    Operation("GET /users/{id}", get, "Get user", users.User, query=_FIELDS),
+    Operation(
+        "PUT /users/{id}",
+        update,
+        "Change a user",
+        users.User,
+        query=_FIELDS,
+        body=users.UpdateUser,
+        errors=(409,),
+    ),
+    Operation(
+        "DELETE /users/{id}",
+        delete,
+        "Delete a user",
+        status=204,
+        query=[operations.flag("force", "Together with everything that the user owns.")],
+    ),
 ]

@@ -9,9 +9,10 @@ Rule: the current version cannot be put into the trash.
 from sqlite3 import Connection, Row
 from typing import Any
 
-from starlette import responses, routing
+from starlette import responses
 
 from cmsfs.models import events
+from cmsfs.models import paging as models_paging
 from cmsfs.models import versions as shapes
 from cmsfs.service import (
     access,
@@ -19,6 +20,7 @@ from cmsfs.service import (
     files,
     indexing,
     items,
+    operations,
     paging,
     problems,
     protection,
@@ -26,6 +28,7 @@ from cmsfs.service import (
     uploads,
 )
 from cmsfs.service.kinds import Kind
+from cmsfs.service.operations import Operation
 from cmsfs.service.roles import Right
 
 
@@ -146,10 +149,50 @@ async def promote(call: access.Call) -> responses.Response:
     return access.answer(await call.store.write(txn), 201)
 
 
+_PATH = "/files/{id}/versions"
+
 routes = [
-    routing.Route("/files/{id}/versions", access.guarded(get_all), methods=["GET"]),
-    routing.Route("/files/{id}/versions/current", access.guarded(promote), methods=["POST"]),
-    routing.Route("/files/{id}/versions/{version}", access.guarded(get), methods=["GET"]),
-    routing.Route("/files/{id}/versions/{version}", access.guarded(delete), methods=["DELETE"]),
-    routing.Route("/files/{id}/versions/{version}", access.guarded(restore), methods=["PUT"]),
+    Operation(
+        f"GET {_PATH}",
+        get_all,
+        "List the earlier versions of a file",
+        models_paging.OffsetPage[shapes.FileVersion],
+        query=(*operations.PAGED, operations.FIELDS),
+        headers=[operations.SHARED_LINK],
+    ),
+    Operation(
+        f"POST {_PATH}/current",
+        promote,
+        "Make an earlier version the current one again",
+        shapes.FileVersion,
+        status=201,
+        query=[operations.FIELDS],
+        headers=[operations.IF_MATCH],
+        body=shapes.Promote,
+        errors=(409,),
+    ),
+    Operation(
+        f"GET {_PATH}/{{version}}",
+        get,
+        "Get a version of a file",
+        shapes.FileVersion,
+        query=[operations.FIELDS],
+        headers=[operations.SHARED_LINK],
+    ),
+    Operation(
+        f"DELETE {_PATH}/{{version}}",
+        delete,
+        "Put a version in the trash",
+        status=204,
+        headers=[operations.IF_MATCH],
+    ),
+    Operation(
+        f"PUT {_PATH}/{{version}}",
+        restore,
+        "Take a version out of the trash",
+        shapes.FileVersion,
+        query=[operations.FIELDS],
+        headers=[operations.IF_MATCH],
+        body=shapes.RestoreVersion,
+    ),
 ]

@@ -8,12 +8,13 @@ Rule: a link that is restored goes back to its original folder; `parent` counts 
 from sqlite3 import Connection
 from typing import Any
 
-from starlette import responses, routing
+from starlette import responses
 
 from cmsfs.models import items as shapes
 from cmsfs.models import names, web_links
-from cmsfs.service import access, fields, items, store, trash
+from cmsfs.service import access, fields, items, operations, store, trash
 from cmsfs.service.kinds import Kind
+from cmsfs.service.operations import Operation
 from cmsfs.service.roles import Right
 
 
@@ -74,9 +75,48 @@ async def restore(call: access.Call) -> responses.Response:
 
 
 routes = [
-    routing.Route("/web_links", access.guarded(create), methods=["POST"]),
-    routing.Route("/web_links/{id}", access.guarded(get), methods=["GET"]),
-    routing.Route("/web_links/{id}", access.guarded(update), methods=["PUT"]),
-    routing.Route("/web_links/{id}", access.guarded(delete), methods=["DELETE"]),
-    routing.Route("/web_links/{id}", access.guarded(restore), methods=["POST"]),
+    Operation(
+        "POST /web_links",
+        create,
+        "Create a web link",
+        shapes.WebLink,
+        query=[operations.FIELDS],
+        body=web_links.NewWebLink,
+        errors=(404, 409),
+    ),
+    Operation(
+        "GET /web_links/{id}",
+        get,
+        "Get a web link",
+        shapes.WebLink,
+        query=[operations.FIELDS],
+        headers=[operations.SHARED_LINK, operations.IF_NONE_MATCH],
+    ),
+    Operation(
+        "PUT /web_links/{id}",
+        update,
+        "Change a web link",
+        shapes.WebLink,
+        query=[operations.FIELDS],
+        headers=[operations.IF_MATCH],
+        body=web_links.UpdateWebLink,
+        errors=(409,),
+    ),
+    Operation(
+        "DELETE /web_links/{id}",
+        delete,
+        "Put a web link in the trash",
+        status=204,
+        headers=[operations.IF_MATCH],
+    ),
+    Operation(
+        "POST /web_links/{id}",
+        restore,
+        "Restore a web link",
+        shapes.WebLink,
+        status=201,
+        query=[operations.FIELDS],
+        body=web_links.RestoreWebLink,
+        errors=(409,),
+    ),
 ]

@@ -23,6 +23,9 @@ log = logging.getLogger(__name__)
 # The worker's own limit ends it before this.
 _DEADLINE = worker.JOB_SECONDS + 5
 
+# In the safe way: nothing is imported from the folder where the service was started.
+COMMAND = [sys.executable, "-P", "-m", "cmsfs.service.worker"]
+
 # What a worker has of the environment: nothing that is secret.
 _ENVIRONMENT = ("PATH", "PYTHONPATH", "LANG", "LC_ALL", "TMPDIR")
 
@@ -72,10 +75,9 @@ class Workshop:
                 await stream.aclose()
 
     async def _start(self) -> trio.Process:
-        # In the root folder: it holds no drive that somebody wants to unmount, and imports nothing from
-        # wherever the service was started.
+        # In the root folder it holds no drive that somebody wants to unmount.
         self._process = process = await trio.lowlevel.open_process(
-            [sys.executable, "-P", "-m", "cmsfs.service.worker"],
+            COMMAND,
             stdin=-1,
             stdout=-1,
             stderr=-3,

@@ -8,7 +8,7 @@ Rule: raises `OSError` only, before anything is changed.
 
 import errno
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from sqlite3 import Connection
 from typing import TypeVar
 
@@ -17,10 +17,11 @@ from cmsfs.journal.drafts import Drafts
 from cmsfs.journal.durability import GroupCommit
 from cmsfs.replica import tree
 from cmsfs.replica.changes import Change, What
-from cmsfs.replica.nodes import ROOT, Ino, Kind
+from cmsfs.replica.nodes import ROOT, Ino, Kind, Node
 from cmsfs.sqlite import Database
 from cmsfs.vfs import localnames, naming, oserrors, renaming, saves, symlinks
 from cmsfs.vfs.localnames import LocalNames
+from cmsfs.vfs.permissions import Right
 from cmsfs.vfs.ports import Hydrator, Wakeable
 from cmsfs.vfs.saves import Saves
 
@@ -40,6 +41,7 @@ class Entries:
         hydrate: Hydrator,
         push: Wakeable,
         local_names: LocalNames,
+        allowed: Callable[[Node, Right], Awaitable[None]],
         *,
         settle_seconds: float,
     ) -> None:
@@ -48,6 +50,7 @@ class Entries:
         self._hydrate = hydrate
         self._push = push
         self._local_names = local_names
+        self._allowed = allowed
         self._saves = Saves()
         self._settle_ns = int(settle_seconds * 10**9)
 
@@ -95,6 +98,8 @@ class Entries:
         insert: Callable[[Connection, Ino, int, int], T],
     ) -> tuple[Ino, T]:
         naming.check(parent, name)
+        if (above := tree.find(self._db, parent)) is not None:
+            await self._allowed(above, Right.WRITE)
         await self.listed(parent)
         due, now = self.due(), ops.now_ns()
 
@@ -115,6 +120,8 @@ class Entries:
         """Take a file or an empty folder out of its folder; the node that is detached now."""
         await self.listed(parent)
         node = tree.find_child(self._db, parent, name)
+        if node is not None:
+            await self._allowed(node, Right.DELETE)
         if node is not None and folder and node.is_folder:
             await self.listed(node.ino)
         follower = self._follower(node.ino) if node is not None else None
@@ -159,6 +166,11 @@ class Entries:
         if (target := tree.find_child(self._db, call.parent, call.name)) is not None and target.is_folder:
             await self.listed(target.ino)
         recently = self._saves.is_newborn(node.ino)
+        await self._allowed(node, Right.RENAME if call.parent == call.old_parent else Right.DELETE)
+        if call.parent != call.old_parent and (into := tree.find(self._db, call.parent)) is not None:
+            await self._allowed(into, Right.WRITE)
+        if target is not None and target.ino != node.ino:
+            await self._allowed(target, Right.WRITE if recently else Right.DELETE)
         left = self._saves.who_left(call.parent, call.name)
         due = self.due()
 

@@ -28,6 +28,7 @@ from cmsfs.vfs.attributes import Opened
 from cmsfs.vfs.handles import Handle, Handles, OpenFile
 from cmsfs.vfs.inodes import Inodes
 from cmsfs.vfs.ports import Hydrator, Wakeable
+from cmsfs.vfs.room import Room
 
 log = logging.getLogger(__name__)
 
@@ -54,8 +55,10 @@ class Files:
         inodes: Inodes,
         handles: Handles,
         *,
+        room: Room,
         settle_seconds: float,
     ) -> None:
+        self._room = room
         self._db = db
         self._blocks = blocks
         self._drafts = drafts
@@ -175,6 +178,7 @@ class Files:
         while True:
             draft = await self._draft_of(handle.file)
             if not draft.sealed:
+                self._room.take(draft.size, offset + len(data))
                 return await draft.write(offset, data)
             await draft.replaced.wait()
 
@@ -191,6 +195,7 @@ class Files:
             while True:
                 draft = await self._draft_of(file, keep_base=size > 0)
                 if not draft.sealed:
+                    self._room.take(draft.size, size)
                     await draft.truncate(size)
                     break
                 await draft.replaced.wait()

@@ -10,7 +10,7 @@ Rule: raises `OSError` only; an expected absence is no log line.
 import errno
 import os
 import stat
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from sqlite3 import Connection
 
 from cmsfs import config
@@ -22,22 +22,21 @@ from cmsfs.replica import tree
 from cmsfs.replica.changes import Change
 from cmsfs.replica.nodes import Ino, Kind, Node
 from cmsfs.sqlite import Database
-from cmsfs.vfs import attributes, naming, oserrors, reaper, renaming, symlinks, xattrs
+from cmsfs.vfs import attributes, naming, oserrors, permissions, reaper, renaming, symlinks, xattrs
 from cmsfs.vfs.attributes import Attributes, DirEntry, Opened, SetAttr, Statfs
 from cmsfs.vfs.entries import Entries
 from cmsfs.vfs.files import Files
 from cmsfs.vfs.handles import FolderHandle, Handles
 from cmsfs.vfs.inodes import Inodes
 from cmsfs.vfs.localnames import LocalNames
+from cmsfs.vfs.permissions import Right
 from cmsfs.vfs.ports import Account, Hydrator, Wakeable
+from cmsfs.vfs.room import Room
 
 # We tell the kernel of every change that we hear of, so it may rely on what it knows.
 TIMEOUT_SECONDS = 300.0
 # While nothing can be heard, it had better ask again.
 OFFLINE_TIMEOUT_SECONDS = 1.0
-
-_BLOCK = 4096
-_UNKNOWN_SPACE = 1 << 50
 
 
 class Filesystem:
@@ -55,7 +54,9 @@ class Filesystem:
         *,
         settle_seconds: float,
         local_names: Iterable[str] = config.LOCAL_NAMES,
+        confirm: Callable[[Ino], Awaitable[None]] | None = None,
     ) -> None:
+        self._confirm = confirm
         self.inodes = Inodes()
         self._db = db
         self._drafts = drafts
@@ -64,10 +65,12 @@ class Filesystem:
         self._handles = Handles()
         self._files = Files(
             *(db, blocks, drafts, commit, hydrate, push, self.inodes, self._handles),
+            room=Room(db, account),
             settle_seconds=settle_seconds,
         )
         self._entries = Entries(
-            *(db, commit, hydrate, push, LocalNames(local_names)), settle_seconds=settle_seconds
+            *(db, commit, hydrate, push, LocalNames(local_names), self._allowed),
+            settle_seconds=settle_seconds,
         )
         self._reaper = reaper.Reaper(db, drafts, self.inodes)
 
@@ -100,6 +103,7 @@ class Filesystem:
         if not node.is_folder:
             raise oserrors.oserror(errno.ENOTDIR, node.name)
         await self._entries.listed(ino)
+        await self._account.learn_rights(node)
         self.inodes.opened(ino)
         return self._handles.add(FolderHandle(ino))
 
@@ -134,6 +138,7 @@ class Filesystem:
         if changes.size is not None:
             if node.is_folder:
                 raise oserrors.oserror(errno.EISDIR, node.name)
+            await self._allowed(node, Right.WRITE)
             await self._files.truncate(node, changes.size, fh)
         if changes.mode is not None or changes.mtime_ns is not None:
             await self._set_mode_and_time(node, changes)
@@ -159,12 +164,18 @@ class Filesystem:
 
         await self._entries.change(txn)
 
+    async def _allowed(self, node: Node, needed: Right) -> None:
+        """Raise PermissionError if the service does not allow this."""
+        await self._account.learn_rights(node)
+        permissions.check(node, self._account.rights(node), needed)
+
     def _attributes(self, node: Node) -> Attributes:
         timeout = TIMEOUT_SECONDS if self._account.is_online else OFFLINE_TIMEOUT_SECONDS
         draft = self._files.live_draft(node) if node.draft is not None else None
+        mode = permissions.mode(node, self._account.rights(node))
         if draft is None:
-            return attributes.of_node(node, timeout=timeout)
-        return attributes.of_node(node, timeout=timeout, size=draft.size, mtime_ns=draft.mtime_ns)
+            return attributes.of_node(node, mode=mode, timeout=timeout)
+        return attributes.of_node(node, mode=mode, timeout=timeout, size=draft.size, mtime_ns=draft.mtime_ns)
 
     def _node(self, ino: Ino) -> Node:
         node = tree.find(self._db, ino)
@@ -179,6 +190,7 @@ class Filesystem:
         node = self._node(ino)
         if node.is_folder:
             raise oserrors.oserror(errno.EISDIR, node.name)
+        await self._allowed(node, permissions.needed(flags))
         if flags & os.O_TRUNC and flags & (os.O_WRONLY | os.O_RDWR):
             await self._files.truncate(node, 0)
             node = self._node(ino)
@@ -205,11 +217,16 @@ class Filesystem:
         await self._files.flush(fh)
 
     async def fsync(self, fh: int) -> None:
+        """Return when what was written is on the disk; and at the service, if the settings say so."""
         await self._files.fsync(fh)
+        if self._confirm is not None:
+            await self._confirm(self._handles.file(fh).file.ino)
 
     async def fsyncdir(self, fh: int) -> None:
         """Return when every change made so far is on the disk."""
         await self._commit.sync(None)
+        if self._confirm is not None:
+            await self._confirm(self._handles.folder(fh).ino)
 
     async def release(self, fh: int) -> None:
         ino = self._handles.file(fh).file.ino
@@ -266,12 +283,7 @@ class Filesystem:
 
     async def statfs(self) -> Statfs:
         """The account's space; an unlimited or unknown one shows as very large."""
-        total, used = self._account.space() or (_UNKNOWN_SPACE, 0)
-        if total <= 0:
-            total = _UNKNOWN_SPACE
-        blocks = max(total, used) // _BLOCK
-        free = blocks - used // _BLOCK
-        return Statfs(_BLOCK, blocks, free, files=1 << 32, files_free=1 << 31, name_max=255)
+        return attributes.of_space(self._account.space())
 
     async def getxattr(self, ino: Ino, name: str) -> bytes:
         return xattrs.value(self._db, self._node(ino), name)

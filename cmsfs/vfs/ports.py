@@ -5,7 +5,8 @@ The running agent (`daemon`) implements these; the vfs never knows a client.
 
 from typing import Protocol
 
-from cmsfs.replica.nodes import Content, Ino
+from cmsfs.replica.nodes import Content, Ino, Node
+from cmsfs.vfs.permissions import Right
 
 
 class Hydrator(Protocol):
@@ -38,5 +39,17 @@ class Account(Protocol):
     def is_online(self) -> bool:
         """Whether changes made elsewhere are being heard of."""
 
+    def rights(self, node: Node) -> Right:
+        """What the service allows with a node; all while that is unknown."""
+
+    async def learn_rights(self, node: Node) -> None:
+        """Return once the rights that a use of this node depends on are known, or cannot be; never fails."""
+
     def space(self) -> tuple[int, int] | None:
         """Bytes the account may use and has used; None while that is unknown."""
+
+    def largest_file(self) -> int | None:
+        """The most bytes a file may have at the service; None while that is unknown."""
+
+    def doubt_space(self) -> None:
+        """Ask the service soon: a write is refused for what may have changed."""

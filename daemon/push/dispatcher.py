@@ -7,10 +7,13 @@ the service is known to be out of reach.
 Rule: an operation that fails stands in nobody's way and is never lost, whatever was raised.
 """
 
+import errno
 import logging
+import os
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from sqlite3 import Connection
 
 import trio
@@ -19,8 +22,8 @@ from cmsfs import crashpoints, errors, logs
 from cmsfs.crashpoints import Point
 from cmsfs.journal import ops, queue
 from cmsfs.journal.ops import OpKind
-from cmsfs.replica.nodes import Node
-from daemon.push import failures, folders, moves, removals, uploads
+from cmsfs.replica.nodes import Ino, Node
+from daemon.push import failures, folders, held, moves, removals, uploads
 from daemon.push.kit import INTERACTIVE_SECONDS, Kit, wait_ns
 
 log = logging.getLogger(__name__)
@@ -42,6 +45,9 @@ LONGEST_SLEEP_SECONDS = 60.0
 
 # How long to let changes gather before the journal is looked at.
 FLURRY_SECONDS = 0.05
+
+# Programs may change things faster than they can be sent.
+PASS_SECONDS = 1.0
 
 # A full disk refuses every transaction until somebody makes room.
 TROUBLE_SECONDS = 5.0
@@ -94,6 +100,29 @@ class Push:
         finally:
             self._hurried -= 1
 
+    async def confirm(self, ino: Ino, *, seconds: float) -> None:
+        """Return when the service has a file as it is recorded now, open or not, or a folder and its names.
+
+        Raises `OSError`: EIO if the service refuses it, ETIMEDOUT if it does not have it in time.  In both
+        cases the change is kept.
+        """
+        self._kit.confirming[ino] += 1
+        try:
+            with self.hurrying(), trio.fail_after(seconds):
+                while states := queue.unconfirmed(self._kit.db, ino):
+                    if "held" in states:
+                        log.warning("fsync: the service refuses the file; `cmsfs conflicts` says why")
+                        raise OSError(errno.EIO, os.strerror(errno.EIO))
+                    with trio.move_on_after(1):
+                        await self._moved.wait()
+        except trio.TooSlowError:
+            log.warning("fsync: the service does not have the file after %g s; it is sent later", seconds)
+            raise OSError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT)) from None
+        finally:
+            self._kit.confirming[ino] -= 1
+            if not self._kit.confirming[ino]:
+                del self._kit.confirming[ino]
+
     async def retry_all(self) -> None:
         """Try everything again that failed or is held; somebody may have mended the cause."""
 
@@ -104,6 +133,18 @@ class Push:
         await self._kit.db.write(txn)
         self._stuck = False
         self.wake()
+
+    async def retry(self, path: str) -> None:
+        """Try again what failed of one item.  Raises `UserError` if nothing did."""
+        await held.retry(self._kit, path)
+        self._stuck = False
+        self.wake()
+
+    async def discard(self, path: str, recovered: Path) -> Path | None:
+        """Give up what is held of one item; where its bytes are kept.  Raises `UserError`."""
+        kept = await held.discard(self._kit, path, recovered)
+        self.wake()
+        return kept
 
     async def drained(self) -> None:
         """Wait until everything is at the service that can be: held operations and files that are still
@@ -164,8 +205,12 @@ class Push:
             queue.end_settling(conn, now_ns=ops.now_ns())
 
     async def _pass(self, send: "trio.MemorySendChannel[_Job]") -> int:
-        """Go through what is due once, in order; how many were handed to a worker."""
+        """Go through what is due once, in order; how many were handed to a worker.
+
+        Not for long: what had to wait when its turn came is looked at again, however much has come since.
+        """
         sent = after = 0
+        end = trio.current_time() + PASS_SECONDS
         page: list[ops.Op] = []
         while page := page or queue.candidates(self._kit.db, now_ns=ops.now_ns(), after=after):
             task = await self._claim_first(page)
@@ -176,6 +221,9 @@ class Push:
                 await self._hand_over(send, _Job(task, PERFORM[task.op.kind]))
                 await self._give_way()
                 await self._kit.health.reachable()
+                if trio.current_time() > end:
+                    self.wake()
+                    break
         return sent
 
     async def _give_way(self) -> None:
@@ -189,7 +237,8 @@ class Push:
         lane_is_full = self._large >= max(1, self._workers // 2)
 
         def is_busy(node: Node) -> bool:
-            return self._kit.drafts.is_busy(node.ino) or (lane_is_full and _is_large(node))
+            is_open = self._kit.drafts.is_busy(node.ino) and not self._kit.confirming[node.ino]
+            return is_open or (lane_is_full and _is_large(node))
 
         def txn(conn: Connection) -> queue.Task | None:
             for op in page:
@@ -249,13 +298,14 @@ class Push:
             self._dangling.append(job.task.op)
 
     async def _failed(self, op: ops.Op, error: errors.CmsfsError | OSError) -> None:
+        if isinstance(error, errors.ApiError) and error.code == failures.FULL:
+            self._kit.full()
         verdict = failures.judge(error, op.attempts)
         delay = verdict.wait_ns
         if delay is None:
             await self._kit.db.write(lambda conn: queue.hold(conn, op, error=verdict.reason))
             log.warning(
-                "the service refuses a change, which is kept here: %s  `cmsfs status` shows which; mend the"
-                " cause and run `cmsfs sync`",
+                "the service refuses a change, which is kept here; `cmsfs conflicts` shows which: %s",
                 verdict.reason,
             )
             return

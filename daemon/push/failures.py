@@ -10,6 +10,19 @@ from cmsfs.auth.explain import explain
 from cmsfs.client import retry
 from daemon.push.kit import wait_ns
 
+# What a person can do about a refusal, by its code.
+FULL = "storage_limit_exceeded"
+REMEDIES = {
+    FULL: "Make room at the service",
+    "file_size_limit_exceeded": "Split the file or ask for a larger plan",
+    "forbidden_by_policy": "Ask who administers the policy",
+    "access_denied_item_locked": "Wait until the file is unlocked",
+    "access_denied_insufficient_permissions": "Ask the owner for the right",
+    "item_name_invalid": "Rename it",
+    "item_name_too_long": "Give it a shorter name",
+}
+ANY_REMEDY = "Mend the cause"
+
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
@@ -32,7 +45,10 @@ def judge(error: Exception, attempts: int) -> Verdict:
     if isinstance(error, errors.RateLimited | errors.ServerError):
         asked = int((error.retry_after or 0) * 10**9)
         return Verdict(max(asked, wait_ns(attempts)), reason)
-    return Verdict(None if _is_final(error) else wait_ns(attempts), reason)
+    if not _is_final(error):
+        return Verdict(wait_ns(attempts), reason)
+    remedy = REMEDIES.get(getattr(error, "code", ""), ANY_REMEDY)
+    return Verdict(None, f"{reason} {remedy}; then `cmsfs retry`, or give it up with `cmsfs discard`.")
 
 
 def _is_final(error: errors.RemoteError) -> bool:

@@ -10,6 +10,7 @@ Rule: such a function either ends the operation (done, given back, cancelled) or
 import random
 import time
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from sqlite3 import Connection
 
@@ -52,8 +53,12 @@ class Kit:
     commit: GroupCommit
     settle_seconds: float
     profile: config.Profile
+    # To be called when the service says that the account is full.
+    full: Callable[[], None]
     # Bytes sent of each running upload, by the number of its operation.
     sent: dict[int, int] = field(default_factory=dict)
+    # Files whose writers wait for the service to have them: they are sent while they are open.
+    confirming: Counter[Ino] = field(default_factory=Counter)
     # How many uploads of a file in a row were cancelled because it had newer bytes.
     superseded: Counter[Ino] = field(default_factory=Counter)
 

@@ -8,6 +8,8 @@ Rule: an upload may be sent twice.  The second time meets the first one by its S
 """
 
 import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from sqlite3 import Connection
@@ -20,8 +22,8 @@ from cmsfs.journal import ops, queue, sealing, unheard
 from cmsfs.models import base, items, uploads
 from cmsfs.replica import cursor, naming, remote, tree
 from cmsfs.replica.changes import Change
-from cmsfs.replica.nodes import Content, Node, Remote, remote_from_item
-from daemon.push import answers, conflicts, parts, recall
+from cmsfs.replica.nodes import Content, Node, Remote, remote_from_item, remote_mtime_ns
+from daemon.push import answers, conflicts, copies, parts, recall
 from daemon.push.kit import Kit, again
 
 log = logging.getLogger(__name__)
@@ -95,7 +97,8 @@ async def _bytes(kit: Kit, sha1: str, size: int) -> Path:
 
 async def _seal(kit: Kit, task: queue.Task, draft_id: int) -> bool:
     draft = kit.drafts.find(draft_id)
-    if draft is not None and await kit.sealer.seal(draft) is None:
+    while_open = kit.confirming[task.op.ino] > 0
+    if draft is not None and await kit.sealer.seal(draft, while_open=while_open) is None:
         due = ops.now_ns() + int(kit.settle_seconds * 10**9)
         await kit.db.write(lambda conn: queue.give_back(conn, task.op, not_before_ns=due))
         return False
@@ -118,9 +121,9 @@ async def _finish_unchanged(kit: Kit, task: queue.Task, node: Node) -> None:
 
     def txn(conn: Connection) -> bool:
         row = conn.execute("SELECT item FROM node WHERE ino = ?", (node.ino,)).fetchone()
-        item = items.File.model_validate_json(row["item"]) if row["item"] else None
+        known = row["item"]
         done = queue.finish(conn, task.op)
-        if done and item is not None and not remote.same_time(node.mtime_ns, remote_from_item(item).mtime_ns):
+        if done and known and not remote.same_time(node.mtime_ns, remote_mtime_ns(known)):
             ops.record_touch(conn, node.ino, due_ns=ops.now_ns())
         return sealing.release_content(conn, node.sha1) if node.sha1 is not None else False
 
@@ -132,25 +135,25 @@ async def _send_new(kit: Kit, task: queue.Task, node: Node, path: Path) -> None:
     assert task.parent.remote_id is not None
     assert node.sha1 is not None
     name = naming.remote_name(node)
+    target = parts.Target(folder_id=task.parent.remote_id, name=name)
     # What the parent was at the claim, and the name now: both may change on the way, and a move follows.
     with kit.incoming.making(task.parent.remote_id, name):
         try:
-            answer = await _send(
-                kit, task, node, path, parts.Target(folder_id=task.parent.remote_id, name=name)
-            )
+            async with _noted(kit, node, target):
+                copied = await copies.copy(kit, node, target)
+                answer = copied or await _send(kit, task, node, path, target)
         except errors.Conflict as error:
             await _name_in_use(kit, task, node, error)
         except errors.NotFound as error:
             await conflicts.missing(kit, task, error)
         else:
-            await _done(kit, task, node, answer)
+            # A copy has the time of what it was copied from.
+            await _done(kit, task, node, answer, found=copied is not None)
 
 
-async def _send(kit: Kit, task: queue.Task, node: Node, path: Path, target: parts.Target) -> items.File:
-    """Send the bytes to where they go; the file as the service then has it.
-
-    From before the first byte it is known here that they may have arrived, whatever happens.
-    """
+@asynccontextmanager
+async def _noted(kit: Kit, node: Node, target: parts.Target) -> AsyncIterator[None]:
+    """From before the first byte it is known here that they may have arrived, whatever happens inside."""
     assert node.sha1 is not None
     if target.file_id is not None:
         sent = unheard.Sent(node.ino, node.sha1, remote_id=target.file_id)
@@ -158,7 +161,7 @@ async def _send(kit: Kit, task: queue.Task, node: Node, path: Path, target: part
         sent = unheard.Sent(node.ino, node.sha1, folder=target.folder_id, name=target.name)
     await kit.db.write(lambda conn: unheard.note(conn, sent))
     try:
-        return await _transfer(kit, task, node, path, target)
+        yield
     except (errors.ApiError, errors.Offline, Superseded) as error:
         if _has_no_effect(error):
             await kit.db.write(lambda conn: unheard.not_sent(conn, sent))
@@ -172,8 +175,8 @@ def _has_no_effect(error: errors.CmsfsError) -> bool:
     return not isinstance(error, errors.ServerError)
 
 
-async def _transfer(kit: Kit, task: queue.Task, node: Node, path: Path, target: parts.Target) -> items.File:
-    """Send the bytes, in one piece or in parts."""
+async def _send(kit: Kit, task: queue.Task, node: Node, path: Path, target: parts.Target) -> items.File:
+    """Send the bytes to where they go, in one piece or in parts; the file as the service then has it."""
     assert node.sha1 is not None
     time, progress = moment(node.mtime_ns), _progress(kit, task, node)
     if 0 < kit.profile.parts_from_bytes <= node.size:
@@ -241,7 +244,9 @@ async def _send_version(kit: Kit, task: queue.Task, node: Node, path: Path) -> N
     etag = node.etag
     for _ in range(REBASES):
         try:
-            answer = await _send(kit, task, node, path, parts.Target(file_id=node.remote_id, etag=etag))
+            target = parts.Target(file_id=node.remote_id, etag=etag)
+            async with _noted(kit, node, target):
+                answer = await _send(kit, task, node, path, target)
         except errors.NotFound as error:
             await conflicts.missing(kit, task, error)
             return

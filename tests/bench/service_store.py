@@ -4,7 +4,6 @@ The tree is what drives grow into: one folder with a seventh of everything below
 deep chain of folders with some thousand files at its end, and projects of a thousand files each.
 """
 
-import hashlib
 import itertools
 import random
 import shutil
@@ -16,11 +15,9 @@ from pathlib import Path
 from sqlite3 import Connection, Row
 from typing import TypeVar
 
-from cmsfs.service import clients, demo, events, files, items, scopes, store, uploads
+from cmsfs.service import clients, demo, events, files, indexing, items, scopes, store
 from cmsfs.service.kinds import Kind
 
-CLIENT, SECRET = "bench", "a secret of the benchmark"
-LOGIN = "bench@example.com"
 RARE, COMMON = "zanzibar", "report"
 
 _BATCH = 20_000
@@ -62,9 +59,9 @@ def _all(steps: list[Callable[[Connection], object]]) -> Callable[[Connection], 
 
 def _enterprise(conn: Connection, now: int) -> Row:
     enterprise = demo.add_enterprise(conn, "Bench", now=now)
-    owner = demo.add_user(conn, enterprise, "Bench", LOGIN, role="admin", now=now)
+    owner = demo.add_user(conn, enterprise, "Bench", "bench@example.com", role="admin", now=now)
     clients.add(
-        *(conn, CLIENT, SECRET),
+        *(conn, "bench", "which the service replaces"),
         name="bench",
         enterprise=enterprise,
         service_user=owner["id"],
@@ -108,7 +105,7 @@ class _Tree:
         row = self._insert(conn, self._folders[path], new)
         row = files.add_version(conn, row, by=self._owner["id"], now=row["created_at"], event=None)
         if number % 10 == 5:
-            uploads.index_text(conn, row, _TEXT)
+            indexing.note(conn, row, _TEXT)
         if number % 1000 == 3:
             events.record(conn, row, "ITEM_UPLOAD", by=self._owner["id"], now=row["created_at"])
 
@@ -132,7 +129,3 @@ def _missing(path: str, known: dict[str, Row]) -> list[str]:
     parts = path.split("/")
     found = ["/".join(parts[:end]) for end in range(1, len(parts) + 1)]
     return [one for one in found if one not in known]
-
-
-def digest(data: bytes) -> str:
-    return hashlib.sha1(data, usedforsecurity=False).hexdigest()

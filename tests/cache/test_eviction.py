@@ -1,7 +1,9 @@
 """Making room."""
 
 import errno
+import os
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -161,3 +163,53 @@ async def test_a_content_evicted_under_a_reader_is_missing_not_wrong(
         assert here(cache, [first, second]) == [False, False]
         await cache.put(first)
         assert await cache.get(first) == first.data
+
+
+async def test_downloads_side_by_side_do_not_find_the_same_room_free(
+    open_cache: OpenCache, sample: MakeSample
+) -> None:
+    async with started(open_cache(limit_bytes=10 * BLOCK)) as cache:
+        contents = await fill(cache, sample, 6)
+        async with cache.reserved(4 * BLOCK) as room:
+            assert all(here(cache, contents))
+            async with cache.reserved(3 * BLOCK):
+                assert cache.usage() <= 3 * BLOCK
+            landed = sample(2 * BLOCK)
+            await cache.put(landed)
+            room.landed(2 * BLOCK)
+            async with cache.reserved(BLOCK):
+                assert cache.is_complete(landed.sha1)
+        async with cache.reserved(5 * BLOCK):
+            assert cache.is_complete(landed.sha1)
+
+
+async def test_downloads_side_by_side_leave_the_disk_what_it_must_keep(
+    open_cache: OpenCache, sample: MakeSample, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    free = 100 * BLOCK
+    monkeypatch.setattr(os, "statvfs", lambda _: SimpleNamespace(f_bavail=free, f_frsize=1))
+    async with started(open_cache(keep_free_bytes=95 * BLOCK)) as cache:
+        async with cache.reserved(4 * BLOCK):
+            with pytest.raises(OSError) as caught:
+                async with cache.reserved(2 * BLOCK):
+                    pytest.fail("the floor is broken")
+            assert caught.value.errno == errno.ENOSPC
+        async with cache.reserved(5 * BLOCK):
+            pass
+
+
+async def test_what_nobody_waits_for_does_not_make_the_cache_larger_than_its_limit(
+    open_cache: OpenCache, sample: MakeSample
+) -> None:
+    async with started(open_cache(limit_bytes=4 * BLOCK)) as cache:
+        film = sample(9 * BLOCK)
+        cache.open(film.sha1, film.size)
+        await cache.put(film, 0, 1, 2)
+        with pytest.raises(OSError) as caught:
+            async with cache.reserved(2 * BLOCK, spare=True):
+                pytest.fail("there is no such room")
+        assert caught.value.errno == errno.ENOSPC
+        assert cache.absent(film) == [(3, 8)]
+        async with cache.reserved(BLOCK, spare=True):
+            pass
+        cache.close(film.sha1)

@@ -4,6 +4,7 @@ Blocks land in any order, are evicted, files are cut, bits flip, the process is 
 Local contents must stay readable through all of it.
 """
 
+import contextlib
 import hashlib
 import os
 import random
@@ -31,6 +32,10 @@ which = st.integers(0, len(SAMPLES) - 1)
 step = st.one_of(
     st.tuples(st.just("put"), which, st.integers(0, 8)),
     st.tuples(st.just("put_all"), which),
+    st.tuples(st.just("put_run"), which, st.integers(0, 8), st.integers(1, 9)),
+    st.tuples(st.just("put_whole_wrong"), which, st.integers(0, 9 * BLOCK)),
+    st.tuples(st.just("put_together"), which),
+    st.tuples(st.just("put_with_room"), which, st.integers(0, 8), st.booleans()),
     st.tuples(st.just("put_wrong_last"), which),
     st.tuples(st.just("read"), which, st.integers(-3, 3), st.integers(0, 9), st.integers(0, 3 * BLOCK)),
     st.tuples(st.just("read_together"), which),
@@ -98,6 +103,39 @@ class World:
                 return
             except errors.MissingBlocks:
                 assert attempt < 2
+
+    async def put_run(self, sample: Sample, first: int, count: int) -> None:
+        """Blocks in one piece, as a download brings them."""
+        last = min(first + count, sample.blocks) - 1
+        if first <= last:
+            data = sample.data[first * BLOCK : (last + 1) * BLOCK]
+            await self.cache.write_blocks(sample.sha1, sample.size, first, data)
+            assert self.cache.missing(sample.sha1, sample.size, first, last) == []
+
+    async def put_whole_wrong(self, sample: Sample, at: int) -> None:
+        """All of a content in one piece, in which one bit is wrong."""
+        if not sample.size or self.cache.absent(sample) != [(0, sample.blocks - 1)]:
+            return
+        wrong = bytearray(sample.data)
+        wrong[at % sample.size] ^= 1
+        with pytest.raises(errors.IntegrityError):
+            await self.cache.write_blocks(sample.sha1, sample.size, 0, wrong)
+        assert self.cache.absent(sample) == [(0, sample.blocks - 1)]
+
+    async def put_together(self, sample: Sample) -> None:
+        """Pieces that overlap, from several connections at once."""
+        async with trio.open_nursery() as nursery:
+            for first, count in ((0, 9), (2, 3), (1, 5), (4, 9), (0, 1)):
+                nursery.start_soon(self.put_run, sample, first, count)
+                nursery.start_soon(self.read, sample, 1, first, 2 * BLOCK)
+
+    async def put_with_room(self, sample: Sample, first: int, spare: bool) -> None:
+        """A download as it goes: room, a piece, and the connection breaks."""
+        with contextlib.suppress(OSError):
+            async with self.cache.reserved(2 * BLOCK, spare=spare) as room:
+                await self.put_run(sample, first, 2)
+                room.landed(2 * BLOCK)
+        assert not self.cache._room._reservations
 
     async def put_wrong_last(self, sample: Sample) -> None:
         """Fill up to the last missing block, which is wrong."""

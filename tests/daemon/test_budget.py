@@ -54,7 +54,7 @@ async def test_the_background_leaves_enough_for_who_waits(
     autojump_clock: trio.testing.MockClock, nursery: trio.Nursery
 ) -> None:
     requests = Requests(Budget(config.Limits(searches_per_minute=60)))
-    nursery.start_soon(requests.many, 500, Class.LISTING)
+    nursery.start_soon(requests.many, 120, Class.LISTING)
     await trio.sleep(100)
     came = trio.current_time()
     await requests.many(5, Class.INTERACTIVE)

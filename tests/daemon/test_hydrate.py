@@ -4,6 +4,7 @@ import errno
 import os
 from typing import Any
 
+import httpx
 import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
@@ -11,7 +12,7 @@ from trio.testing import wait_all_tasks_blocked
 from cmsfs import config
 from cmsfs.cache.blocks import BLOCK
 from cmsfs.replica.nodes import Content
-from daemon import hydrate
+from daemon import fetching, hydrate
 
 
 @pytest.fixture
@@ -144,3 +145,105 @@ async def test_a_large_file_streams_through(drive: Any, other: Any) -> None:
     parts = [await drive.fs.read(opened.fh, start, 128 * 1024) for start in range(0, len(data), 128 * 1024)]
     await drive.fs.release(opened.fh)
     assert b"".join(parts) == data
+
+
+@pytest.mark.parametrize("error", [None, httpx.ReadError("reset"), httpx.ReadTimeout("silent")])
+async def test_a_download_that_breaks_goes_on_where_it_stopped(
+    drive: Any, other: Any, network: Any, error: Exception | None
+) -> None:
+    data = os.urandom(20 * BLOCK)
+    content = await content_of(drive, other, data)
+    network.break_body(BLOCK + 5, error)
+    network.break_body(3 * BLOCK, error)
+    await drive.agents.hydrate.blocks(content, 0, 19)
+    assert await drive.read("f") == data
+    assert network.count("GET", "/content") == 3
+    with trio.fail_after(5):
+        while not drive.agents.health.is_online:
+            await drive.agents.health.changed()
+
+
+async def test_downloads_that_bring_nothing_again_and_again_are_an_error(
+    drive: Any, other: Any, network: Any
+) -> None:
+    content = await content_of(drive, other, os.urandom(20 * BLOCK))
+    for _ in range(10):
+        network.break_body(BLOCK - 1, httpx.ReadError("reset"))
+    with pytest.raises(OSError, match="Network is down"):
+        await drive.agents.hydrate.blocks(content, 0, 19)
+    assert network.count("GET", "/content") == fetching.FRUITLESS
+
+
+@pytest.mark.parametrize("size", [1, BLOCK, BLOCK + 1, fetching.WHOLE_BYTES])
+async def test_a_file_of_one_request_is_never_read_unchecked(
+    drive: Any, other: Any, network: Any, expect_log: Any, size: int
+) -> None:
+    expect_log("bytes that are not those of their SHA-1")
+    data = os.urandom(size)
+    content = await content_of(drive, other, data)
+    network.break_body(size // 2, flip=True)
+    with pytest.raises(OSError, match="Input/output error"):
+        await drive.fs.read((await drive.fs.open(await drive.ino("f"), os.O_RDONLY)).fh, 0, 1)
+    assert drive.agents.state.blocks.missing(content.sha1, size, 0, 99) != []
+    assert await drive.read("f") == data
+    assert network.count("GET", "/content") == 2
+
+
+async def test_a_large_file_that_came_wrong_is_dropped_when_it_is_whole(
+    drive: Any, other: Any, network: Any, expect_log: Any
+) -> None:
+    expect_log("bytes that are not those of their SHA-1")
+    data = os.urandom(20 * BLOCK)
+    content = await content_of(drive, other, data)
+    network.break_body(BLOCK + 7, flip=True)
+    with pytest.raises(OSError, match="Input/output error"):
+        await drive.agents.hydrate.blocks(content, 0, 19)
+    assert not drive.agents.state.blocks.is_complete(content.sha1)
+    assert await drive.read("f") == data
+
+
+async def test_there_is_no_room_to_spare_for_what_nobody_waits_for(
+    drive: Any, other: Any, network: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    contents = [await content_of(drive, other, os.urandom(BLOCK), name) for name in "ab"]
+    monkeypatch.setattr(drive.agents.state.blocks._room, "_limit", BLOCK // 2)
+    drive.agents.hydrate.ahead(contents[0], 0, 0)
+    await wait_all_tasks_blocked(0.02)
+    assert network.count("GET", "/content") == 0
+    drive.agents.hydrate.ahead(contents[1], 0, 0)
+    await drive.agents.hydrate.blocks(contents[1], 0, 0)
+    assert network.count("GET", "/content") == 1
+
+
+async def test_who_waits_is_told_when_the_service_is_found_to_be_away(
+    drive: Any, other: Any, network: Any
+) -> None:
+    content = await content_of(drive, other, b"x" * 100)
+    arrived, _ = network.gate("GET", "/content")
+    async with trio.open_nursery() as nursery:
+
+        async def read() -> None:
+            with pytest.raises(OSError, match="Network is down"):
+                await drive.agents.hydrate.blocks(content, 0, 0)
+            nursery.cancel_scope.cancel()
+
+        nursery.start_soon(read)
+        await arrived.wait()
+        network.is_down = True
+        for work in drive.agents.hydrate._under_way.values():
+            work.at -= 10  # it has been silent for long
+        drive.agents.health.suspect()
+        await trio.sleep(1.5)
+        pytest.fail("nobody was told")
+
+
+async def test_of_a_small_file_that_did_not_come_whole_nothing_is_kept(
+    drive: Any, other: Any, network: Any
+) -> None:
+    size = fetching.WHOLE_BYTES
+    content = await content_of(drive, other, os.urandom(size))
+    for _ in range(fetching.FRUITLESS):
+        network.break_body(size - 5, httpx.ReadError("reset"))
+    with pytest.raises(OSError, match="Network is down"):
+        await drive.agents.hydrate.blocks(content, 0, 0)
+    assert drive.agents.state.blocks.missing(content.sha1, size, 0, 7) == [(0, 7)]

@@ -8,6 +8,7 @@ import pytest
 import trio
 import trio.testing
 
+from cmsfs import config
 from cmsfs.replica import tree
 from cmsfs.replica.nodes import ROOT
 from cmsfs.service import items as service_items
@@ -16,15 +17,33 @@ from cmsfs.service.store import Store
 from cmsfs.sqlite import Connection
 
 
-async def fill(service: Store, user: int, count: int, *, created: Callable[[int], int]) -> None:
-    """`count` empty files at the root, made by the service's own hand, for speed."""
+@pytest.fixture
+def settings(request: pytest.FixtureRequest) -> config.Settings:
+    """Those of an embedded service, or of the profile that a test names."""
+    made = config.Settings(settle_seconds=0, network_seconds=5)
+    if profile := getattr(request, "param", None):
+        addresses = dict.fromkeys(("base_url", "upload_url", "auth_url"), "http://service.test")
+        made = made.model_copy(update={"profile": profile} | addresses)
+    return made
+
+
+async def fill(
+    service: Store,
+    user: int,
+    count: int,
+    *,
+    created: Callable[[int], int],
+    size: Callable[[int], int] = lambda number: 0,
+    first: int = 0,
+) -> None:
+    """`count` files without bytes at the root, made by the service's own hand, for speed."""
 
     def txn(conn: Connection) -> None:
         owner = conn.execute("SELECT * FROM user WHERE id = ?", (user,)).fetchone()
         root = service_items.find(conn, owner["root"])
         sha1 = "da39a3ee5e6b4b0d3255bfef95601890afd80709"
-        for number in range(count):
-            new = service_items.New(Kind.FILE, f"file {number:06}", 0, sha1)
+        for number in range(first, first + count):
+            new = service_items.New(Kind.FILE, f"file {number:06}", size(number), sha1)
             service_items.insert(conn, root, new, by=user, now=created(number))
 
     await service.write(txn)
@@ -40,6 +59,7 @@ async def test_a_small_folder_takes_one_request_and_knows_all_below(drive: Any, 
     assert await drive.read("docs/deep/f") == b"x"
 
 
+@pytest.mark.parametrize("settings", ["specification"], indirect=True)
 async def test_ten_thousand_items_and_more_come_in_windows(
     drive: Any, service: Store, user: int, network: Any
 ) -> None:
@@ -51,12 +71,24 @@ async def test_ten_thousand_items_and_more_come_in_windows(
     assert tree.is_listed(drive.db, ROOT)
 
 
-async def test_items_made_at_one_moment_are_listed_as_far_as_they_can_be(
-    drive: Any, service: Store, user: int
+@pytest.mark.parametrize("settings", ["specification"], indirect=True)
+async def test_items_made_at_one_moment_are_told_apart_by_size(
+    drive: Any, service: Store, user: int, network: Any
+) -> None:
+    await fill(service, user, 10_500, created=lambda number: 10**15, size=lambda number: number % 7)
+    await fill(service, user, 300, created=lambda number: 10**15 + 1, first=20_000)
+    assert len(await drive.names()) == 10_800
+    assert network.count("GET", "size_range") > 0
+
+
+@pytest.mark.parametrize("settings", ["specification"], indirect=True)
+async def test_items_that_nothing_tells_apart_are_listed_as_far_as_they_can_be(
+    drive: Any, service: Store, user: int, network: Any
 ) -> None:
     await fill(service, user, 10_500, created=lambda number: 10**15)
-    # 10,000 is the largest offset, 200 the largest page.
-    assert len(await drive.names()) == 10_200
+    # Pages of 200 up to the offset of 10,000, which itself is refused here and there.
+    assert len(await drive.names()) == 10_000
+    assert network.count("GET", "&offset=10000") == 0
 
 
 async def test_many_pages_come_folders_first(drive: Any, other: Any, service: Store, user: int) -> None:

@@ -233,14 +233,6 @@ def remote_settings(tmp_path: Path, secret: str = "wrong", port: int = 9) -> dic
     }
 
 
-def test_a_service_that_is_down_at_the_first_start_is_one_sentence(daemon: Daemon, tmp_path: Path) -> None:
-    exit_code, sentence = daemon.attempt(**remote_settings(tmp_path))
-    assert (exit_code, "cannot be reached" in sentence) == (5, True)
-    assert daemon.process is not None
-    assert daemon.process.wait(timeout=HANG_SECONDS) == 5
-    assert mounts.find(daemon.mountpoint) is None
-
-
 class Served:
     """`cmsfs serve` in a process of its own, on a port of its choice."""
 
@@ -326,3 +318,35 @@ def test_a_known_drive_starts_without_the_service_and_catches_up(
     daemon.ask(control.Sync())
     assert (daemon.mountpoint / "Welcome.md").read_text()
     assert daemon.end() == 0
+
+
+def test_a_first_start_without_the_service_mounts_says_so_and_fills_when_it_comes(
+    daemon: Daemon, served: Served, tmp_path: Path
+) -> None:
+    credentials = json.loads((served.data / "credentials.json").read_text())
+    environment = remote_settings(tmp_path, credentials["client_secret"], served.port) | {
+        "CMSFS_CLIENT_ID": credentials["client_id"],
+        "CMSFS_SUBJECT_ID": credentials["user_id"],
+    }
+    served.stop()
+    exit_code, note = daemon.attempt(**environment)
+    assert exit_code == 0
+    assert "cannot be reached" in note
+    assert "Nothing is known here yet" in note
+    assert os.statvfs(daemon.mountpoint).f_blocks > 0
+    with pytest.raises(OSError, match="Network is down"):
+        listed(daemon.mountpoint)
+    served.start()
+    deadline = time.monotonic() + HANG_SECONDS
+    while state(daemon) != "online" and time.monotonic() < deadline:
+        os.sched_yield()
+    assert "Welcome.md" in listed(daemon.mountpoint)
+    assert (daemon.mountpoint / "Welcome.md").read_text()
+    assert daemon.end() == 0
+
+
+def state(daemon: Daemon) -> str:
+    """How the daemon gets on with the service."""
+    status = daemon.ask(control.GetStatus())[-1]
+    assert isinstance(status, control.Status)
+    return status.health.state

@@ -308,3 +308,53 @@ async def test_evicted_bytes_of_a_file_that_took_over_another_are_fetched_and_se
     assert await other.paths() == ["old"]
     assert await other.read("old") == b"new bytes"
     assert (await other.find("old")).id == kept
+
+
+async def test_what_had_to_wait_is_not_forgotten_while_more_and_more_comes(drive: Any, other: Any) -> None:
+    opened, _ = await drive.fs.create(1, "first", 0o644, os.O_WRONLY)
+    await drive.fs.write(opened.fh, 0, b"x")
+    # Looked at, and left alone because it is open.
+    await drive.write("second", b"x")
+    with trio.fail_after(5):
+        while await other.paths() != ["second"]:
+            await drive.agents.push._moved.wait()
+    await drive.fs.flush(opened.fh)
+    await drive.fs.release(opened.fh)
+    number = 0
+    with trio.fail_after(15):
+        while "first" not in await other.paths():
+            number += 1
+            await drive.write(f"more {number}", b"x")
+
+
+COPIED = bytes(range(256)) * 1000
+
+
+@pytest.mark.parametrize("fate", ["there", "changed", "deleted"])
+async def test_a_copy_is_made_by_the_service(drive: Any, other: Any, network: Any, fate: str) -> None:
+    await drive.write("original", COPIED)
+    await drive.sync()
+    sent = network.count("POST", "/content")
+    kept = (await other.find("original")).id
+    match fate:
+        case "changed":
+            await other.write(kept, b"changed unheard")
+        case "deleted":
+            await other.client.files.delete(kept)
+    ino = await drive.write("copy", COPIED)
+    await drive.fs.setattr(ino, SetAttr(mtime_ns=1_580_608_922 * 10**9))
+    await drive.sync()
+    assert await other.read("copy") == COPIED
+    assert (await other.find("copy")).content_modified_at.timestamp() == 1_580_608_922
+    assert network.count("POST", "/content") - sent == (0 if fate == "there" else 1)
+    assert drive.ops() == []
+
+
+async def test_a_copy_whose_answer_was_lost_is_recognised(drive: Any, other: Any, network: Any) -> None:
+    await drive.write("original", COPIED)
+    await drive.sync()
+    network.lose_answer("POST", "/copy")
+    await drive.write("copy", COPIED)
+    await drive.sync()
+    assert await other.paths() == ["copy", "original"]
+    assert await other.read("copy") == COPIED

@@ -3,7 +3,8 @@
     python crash_writer.py FOLDER LOG SEED [--fsync] [--large]
 
 It goes on until the drive dies under it.  Each line of the log is JSON: `["try", seconds, {path: states}]`
-before a call and `["ack", seconds, {path: state}, durable]` after it, paths below FOLDER.  A state is the
+before a call and `["ack", seconds, {path: state}, durable]` after it, paths below FOLDER; `begin` and `end`
+stand around them.  A state is the
 SHA-1 of a file, or null for none; "any" stands for a file of which only some of the bytes may be there.
 
 It depends on nothing of ours.
@@ -157,8 +158,9 @@ def main() -> None:
     fd = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     writer = Writer(Path(folder), fd, int(seed), fsync="--fsync" in options)
     writer.folder.mkdir(exist_ok=True)
-    writer.read_all()
     try:
+        writer.read_all()
+        writer.say("begin", time.monotonic())
         if "--large" in options:
             writer.large()
         writer.run()

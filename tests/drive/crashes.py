@@ -15,6 +15,7 @@ import sqlite3
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -49,7 +50,7 @@ class Expected:
         unsure: dict[str, object] = {}
         for line in log.read_text().splitlines():
             what, at, *rest = json.loads(line)
-            if what == "end":
+            if what in ("begin", "end"):
                 continue
             states = {f"{folder}/{path}": state for path, state in rest[0].items()}
             if what == "try":
@@ -86,6 +87,7 @@ class Rounds:
         self.log = root / "log"
         self.random = random.Random(seed)
         self.seed = seed
+        self.settle_seconds = 0.1
         self.expected = Expected()
         self.process: subprocess.Popen[bytes] | None = None
         self._root = root
@@ -96,7 +98,8 @@ class Rounds:
     def start(self) -> None:
         self.plan.unlink(missing_ok=True)
         reader, writer = os.pipe()
-        environment = {"CMSFS_CRASH_PLAN": str(self.plan), "CMSFS_SETTLE_SECONDS": "0.1"}
+        settle = str(self.settle_seconds)
+        environment = {"CMSFS_CRASH_PLAN": str(self.plan), "CMSFS_SETTLE_SECONDS": settle}
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
                 [
@@ -169,17 +172,22 @@ class Rounds:
                 ]
             )
             self._writers.append((process, log, folder))
+        # One that came after the end would write into the folder below the mountpoint.
+        self._await(lambda: self._count('["begin"') == 2)
 
     def await_acknowledged(self, count: int) -> None:
         """Wait until the writers were told of so many changes."""
+        self._await(lambda: self._count('["ack"') >= count)
+
+    def _await(self, condition: Callable[[], bool]) -> None:
         end = time.monotonic() + WAIT_SECONDS
-        while self._acknowledged() < count:
+        while not condition():
             assert time.monotonic() < end, self.log.read_text()[-3000:]
             time.sleep(0.01)
 
-    def _acknowledged(self) -> int:
+    def _count(self, what: str) -> int:
         logs = [log for _, log, _ in self._writers]
-        return sum(log.read_text().count('["ack"') for log in logs if log.exists())
+        return sum(log.read_text().count(what) for log in logs if log.exists())
 
     def fold(self, *, cut_at: float | None = None) -> None:
         """The drive is dead: learn what the writers were told."""

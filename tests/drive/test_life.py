@@ -107,3 +107,17 @@ def test_what_the_command_line_puts_there_shows_on_the_drive(drive: Any, tmp_pat
     drive.sync()
     drive.cmsfs("get", "/elsewhere.txt", tmp_path / "back.txt")
     assert (tmp_path / "back.txt").read_text() == "changed on the drive\n"
+
+
+def test_an_unmount_whose_limit_is_reached_leaves_the_rest_for_the_next_mount(drive: Any) -> None:
+    drive.sh("mkdir d; for i in $(seq 200); do printf $i > d/$i; done")
+    told = drive.cmsfs("umount", "--drain", "0", drive.top)
+    assert "uploaded after the next mount" in told.stderr
+    drive.start()
+    assert drive.sh("cat d/$((200 - 1))") == "199"
+    drive.sync()
+    drive.stop()
+    shutil.rmtree(drive.home / "state")
+    drive.start()
+    assert drive.sh("ls d | wc -l").strip() == "200"
+    assert drive.sh("cat d/7 d/200") == "7200"

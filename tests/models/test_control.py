@@ -12,7 +12,10 @@ NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 
 @pytest.mark.parametrize(
     "request_",
-    [control.Ping(), control.GetStatus(), control.Sync(), control.Stop(force=True), control.Poll()],
+    [
+        *(control.Ping(), control.GetStatus(), control.Sync(), control.Stop(force=True), control.Poll()),
+        *(control.Retry(), control.Retry(path="/a"), control.Discard(path="/a"), control.GetConflicts()),
+    ],
 )
 def test_a_request_comes_out_as_it_went_in(request_):
     line = control.encode(request_)
@@ -54,7 +57,8 @@ def test_a_held_op_is_not_pending():
 
 
 def test_ready_is_success():
-    assert control.parse_ready_line(control.READY) == (0, "")
+    assert control.parse_ready_line(control.ready_line()) == (0, "")
+    assert control.parse_ready_line(control.ready_line("Nobody\n answers.")) == (0, "Nobody answers.")
 
 
 def test_a_failure_keeps_its_code_and_sentence_on_one_line():

@@ -13,8 +13,10 @@ import trio
 from box_sdk_gen import BaseUrls, BoxCCGAuth, BoxClient, CCGConfig
 
 from cmsfs.models import upload_sessions
-from cmsfs.service import app, clients, demo, passwords, scopes, serve, store
+from cmsfs.service import app, clients, demo, issuing, passwords, scopes, serve, store
 from cmsfs.service import upload_sessions as sessions
+
+from . import described
 
 SECRET = "a secret of the tests"
 PASSWORD = "the password of uwe"
@@ -36,6 +38,7 @@ class Api:
         self.http = httpx.AsyncClient(
             transport=httpx.ASGITransport(app.build(service, "http://service.test")),
             base_url="http://service.test/2.0",
+            event_hooks={"response": [described.check]},
         )
 
     async def log_in(self) -> None:
@@ -249,6 +252,43 @@ async def uwe(service: store.Store) -> AsyncIterator[Api]:
     caller = await _caller(service, "uwe@example.com")
     yield caller
     await caller.http.aclose()
+
+
+class People:
+    """Further callers; who has an address in `elsewhere.example` is of another enterprise."""
+
+    def __init__(self, service: store.Store) -> None:
+        self._service = service
+        self._made: list[Api] = []
+
+    async def add(self, login: str) -> Api:
+        service = self._service
+
+        def txn(conn: Connection) -> tuple[int, str]:
+            now = service.now()
+            found = conn.execute("SELECT id FROM enterprise WHERE name = 'Elsewhere'").fetchone()
+            other = found["id"] if found else demo.add_enterprise(conn, "Elsewhere", now=now)
+            enterprise = other if login.endswith("@elsewhere.example") else 1
+            name = login.partition("@")[0].title()
+            row = demo.add_user(conn, enterprise, name, login, now=now)
+            return row["id"], issuing.access_token(conn, "tests", row["id"], now=now)["access_token"]
+
+        number, token = await service.write(txn)
+        caller = Api(service, number)
+        caller.http.headers["authorization"] = f"Bearer {token}"
+        self._made.append(caller)
+        return caller
+
+    async def close(self) -> None:
+        for caller in self._made:
+            await caller.http.aclose()
+
+
+@pytest.fixture
+async def people(service: store.Store) -> AsyncIterator[People]:
+    found = People(service)
+    yield found
+    await found.close()
 
 
 @pytest.fixture

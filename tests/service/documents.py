@@ -65,6 +65,16 @@ def xlsx(folder: Path, *rows: list[str | float], sheet: str = "Sheet") -> bytes:
     return path.read_bytes()
 
 
+def sparse(folder: Path) -> bytes:
+    """A table with something in its first cell and in its last."""
+    path = folder / "made.xlsx"
+    with xlsxwriter.Workbook(str(path)) as book:
+        page = book.add_worksheet()
+        page.write(0, 0, "first")
+        page.write(1_048_575, 16_383, "last")
+    return path.read_bytes()
+
+
 def slides(title: str, body: str, notes: str, cell: str) -> bytes:
     deck = pptx.Presentation()
     slide = deck.slides.add_slide(deck.slide_layouts[1])

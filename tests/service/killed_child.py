@@ -61,7 +61,8 @@ async def main(root: Path, point: str) -> None:
         arm(point)
     async with store.open_store(root) as opened, trio.open_nursery() as nursery:
         url = await nursery.start(lambda task_status: serve.serve(opened, port=0, task_status=task_status))
-        print(url, flush=True)
+        sys.stdout.write(f"{url}\n")
+        sys.stdout.flush()
 
 
 if __name__ == "__main__":

@@ -85,7 +85,9 @@ async def test_no_secret_is_ever_in_a_line(api, client, lines, service):
         client.get(f"/2.0/files/{secret}", headers={"authorization": f"Bearer {token}"}),
         client.get(f"/2.0/search?query={secret}", headers={"authorization": f"Bearer {token}"}),
         client.get(f"/shared/static/{word}"),
-        client.get("/2.0/shared_items", headers={"boxapi": f"shared_link={link}&shared_link_password={secret}"}),
+        client.get(
+            "/2.0/shared_items", headers={"boxapi": f"shared_link={link}&shared_link_password={secret}"}
+        ),
         client.get(f"/oauth2/authorize?client_id=tests&response_type=code&state={secret}"),
         client.post("/oauth2/token", data={"grant_type": "client_credentials", "client_secret": secret}),
         client.post("/oauth2/revoke", data={"token": token, "client_secret": secret}),

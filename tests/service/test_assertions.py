@@ -234,6 +234,20 @@ async def test_an_annotator_token_names_who_acts(api, sign, service):
         assert await api.refused(wish) == "invalid_grant"
 
 
+async def test_what_an_actor_does_is_told_as_theirs(api, sign):
+    whole = api.http.headers["authorization"].removeprefix("Bearer ")
+    actor = sign("none", by=None, sub="guest-7", name="A Guest", box_sub_type="external")
+    wish = narrow(subject_token=whole, actor_token=actor, actor_token_type=tokens.ID_TOKEN_TYPE)
+    made = await api.oauth(wish | {"scope": "item_upload"})
+    body = {"name": "by a guest", "parent": {"id": "0"}}
+    assert await api.status(made["access_token"], "POST", "/folders", json=body) == 201
+    await api.folder("by the user")
+    guest, user = (await api.ask("GET", "/events"))["entries"]
+    assert guest["created_by"] == user["created_by"]
+    assert guest["additional_details"] == {"actor": {"type": "external", "id": "guest-7", "name": "A Guest"}}
+    assert user["additional_details"] == {}
+
+
 @pytest.mark.parametrize(
     "claims",
     [

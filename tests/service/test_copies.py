@@ -46,6 +46,35 @@ async def test_all_of_it_is_copied(api, tree):
     assert page["entries"][0]["source"]["size"] == 17
 
 
+async def test_a_copy_has_the_tags_descriptions_and_metadata_of_the_original(api, tree):
+    for key, copies in (("kept", True), ("left", False)):
+        body = {
+            "scope": "enterprise",
+            "templateKey": key,
+            "displayName": key,
+            "copyInstanceOnItemCopy": copies,
+            "fields": [{"type": "string", "key": "says", "displayName": "Says"}],
+        }
+        await api.ask("POST", "/metadata_templates/schema", json=body, expect=201)
+    inside = await entries(api, tree["id"])
+    paths = [f"/folders/{tree['id']}", f"/folders/{inside['deep']['id']}", f"/files/{inside['a.txt']['id']}"]
+    for number, path in enumerate(paths):
+        await api.ask("PUT", path, json={"description": f"about {number}", "tags": [f"tag{number}"]})
+        for key in ("kept", "left"):
+            values = {"says": f"{key} {number}"}
+            await api.ask("POST", f"{path}/metadata/enterprise/{key}", json=values, expect=201)
+    body = {"parent": {"id": "0"}, "name": "twin"}
+    made = await api.ask("POST", f"/folders/{tree['id']}/copy", json=body, expect=201)
+    inside = await entries(api, made["id"])
+    paths = [f"/folders/{made['id']}", f"/folders/{inside['deep']['id']}", f"/files/{inside['a.txt']['id']}"]
+    for number, path in enumerate(paths):
+        found = await api.ask("GET", f"{path}?fields=description,tags,metadata")
+        assert (found["description"], found["tags"]) == (f"about {number}", [f"tag{number}"])
+        [scope] = found["metadata"].values()
+        assert {key: one["says"] for key, one in scope.items()} == {"kept": f"kept {number}"}
+    assert await api.names("tag2", content_types="tags", ancestor_folder_ids=made["id"]) == {"a.txt"}
+
+
 async def test_what_cannot_be_copied(api, uwe, tree):
     url = f"/folders/{tree['id']}/copy"
     deep = (await entries(api, tree["id"]))["deep"]["id"]

@@ -140,3 +140,97 @@ async def test_nobody_learns_the_tokens_from_the_database(api, form, service):
     made = await post(api, form)
     rows = service.read("SELECT * FROM token")
     assert made["access_token"] not in json.dumps([list(map(str, row)) for row in rows])
+
+
+async def linked(api, item, **terms):
+    body = {"shared_link": terms}
+    found = await api.ask("PUT", f"/{item['type']}s/{item['id']}?fields=shared_link", json=body)
+    return found["shared_link"]["url"]
+
+
+async def test_a_token_for_what_a_shared_link_shows(api, uwe):
+    folder = await api.folder("folder")
+    inside, beside = await api.upload("a", b"inside", folder["id"]), await api.upload("b")
+    url = await linked(api, folder)
+    token = await uwe.narrowed("base_explorer", "item_download", box_shared_link=url)
+    assert await uwe.status(token, path=f"/files/{inside['id']}/content") == 200
+    assert await uwe.status(token, path=f"/folders/{folder['id']}/items") == 200
+    assert await uwe.status(token, path=f"/files/{beside['id']}") == 404
+    # Narrowed once more it shows the same, without being told again by what.
+    again = await narrowed_again(uwe, token, "item_download")
+    assert await uwe.status(again, path=f"/files/{inside['id']}/content") == 200
+    shown = await uwe.http.get(
+        f"/files/{inside['id']}?fields=path_collection", headers={"authorization": f"Bearer {token}"}
+    )
+    assert [one["name"] for one in shown.json()["path_collection"]["entries"]] == ["folder"]
+    # It ends with the link, whatever the token's age; so does what was made of it.
+    await api.ask("PUT", f"/folders/{folder['id']}", json={"shared_link": None})
+    for one in (token, again):
+        assert await uwe.status(one, path=f"/files/{inside['id']}") == 404
+
+
+async def narrowed_again(api, token, *scopes, **form):
+    form |= EXCHANGE | {"subject_token": token, "scope": " ".join(scopes)}
+    return (await api.oauth(form))["access_token"]
+
+
+async def test_the_terms_of_a_link_hold_for_its_token(api, uwe, people):
+    eva = await people.add("eva@elsewhere.example")
+    file = await api.upload("a", b"x")
+    url = await linked(api, file, permissions={"can_download": False})
+    token = await uwe.narrowed("item_download", box_shared_link=url)
+    assert await uwe.status(token, path=f"/files/{file['id']}") == 200
+    assert await uwe.status(token, path=f"/files/{file['id']}/content") == 403
+    form = EXCHANGE | {"scope": "item_download", "box_shared_link": url}
+
+    async def of(who, expect):
+        bearer = who.http.headers["authorization"].removeprefix("Bearer ")
+        return await who.oauth(form | {"subject_token": bearer}, expect=expect)
+
+    await of(eva, 200)
+    await linked(api, file, access="company")
+    assert (await of(eva, 400))["error"] == "invalid_resource"
+    await of(uwe, 200)
+    # There is no field for a password, so that a link with one is of use to the owner alone.
+    await linked(api, file, password="p")
+    assert (await of(uwe, 400))["error"] == "invalid_resource"
+    await of(api, 200)
+    await linked(api, file, password=None, access="collaborators")
+    assert (await of(uwe, 400))["error"] == "invalid_resource"
+    assert await uwe.status(token, path=f"/files/{file['id']}") == 404
+
+
+async def test_what_no_link_leads_to(api, uwe):
+    link = await linked(api, await api.link("l"))
+    gone = await api.upload("gone")
+    trashed = await linked(api, gone)
+    await api.ask("DELETE", f"/files/{gone['id']}", expect=204)
+    bearer = uwe.http.headers["authorization"].removeprefix("Bearer ")
+    for url in (link, trashed, "http://service.test/s/", "http://[", "x" * 5000):
+        form = EXCHANGE | {"subject_token": bearer, "scope": "item_read", "box_shared_link": url}
+        assert await uwe.refused(form) == "invalid_resource"
+
+
+async def test_a_bound_token_goes_no_further_by_a_link(api, uwe):
+    file, other = await api.upload("a", b"x"), await uwe.upload("b", b"y")
+    url = await linked(api, file)
+    token = await uwe.narrowed("item_download", resource=f"https://x/2.0/files/{other['id']}")
+    form = EXCHANGE | {"subject_token": token, "scope": "item_download", "box_shared_link": url}
+    assert await uwe.refused(form) == "invalid_resource"
+    assert (
+        await uwe.status(token, path=f"/files/{file['id']}", headers={"boxapi": f"shared_link={url}"}) == 404
+    )
+
+
+async def test_a_token_of_a_collaborator_ends_with_the_collaboration(api, uwe):
+    folder = await api.folder("folder")
+    body = {
+        "item": {"type": "folder", "id": folder["id"]},
+        "accessible_by": {"type": "user", "id": str(uwe.user)},
+        "role": "viewer",
+    }
+    made = await api.ask("POST", "/collaborations", json=body, expect=201)
+    token = await uwe.narrowed("base_explorer", resource=f"https://x/2.0/folders/{folder['id']}")
+    assert await uwe.status(token, path=f"/folders/{folder['id']}/items") == 200
+    await api.ask("DELETE", f"/collaborations/{made['id']}", expect=204)
+    assert await uwe.status(token, path=f"/folders/{folder['id']}/items") == 404

@@ -38,7 +38,7 @@ PATHS = [
     *("/2.0/internal_files/{id}/versions/{id}/representations/{id}", "/2.0/files/{id}/thumbnail.png"),
     "/2.0/internal_files/{id}/versions/{id}/representations/extracted_text/content/{id}",
     *("/2.0/files/{id}/watermark", "/2.0/folders/{id}/watermark", "/2.0/files/{id}/comments"),
-    *("/2.0/comments", "/2.0/comments/{id}", "/expiring_embed/{id}", "/expiring_embed/{id}/content"),
+    *("/2.0/comments", "/2.0/comments/{id}", "/preview/expiring_embed/{id}"),
     *("/2.0/web_links", "/2.0/web_links/{id}", "/2.0/web_links/{id}/trash", "/2.0/users/{id}", "/{id}", "//"),
 ]
 PARAMS = [

@@ -2,16 +2,12 @@
 
 import logging
 import os
-import signal
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 import trio
 import trio.testing
 
-from cmsfs.service import indexing, renditions, store, workshop
+from cmsfs.service import indexing, serve, store, workshop
 from tests.service import documents
 
 
@@ -220,10 +216,6 @@ async def test_only_one_process_works_the_backlog_off(root, fill, monkeypatch):
         second.cancel_scope.cancel()
 
 
-def job(source: Path, target: Path) -> dict[str, str]:
-    return renditions.job(renditions.TEXT, source, target)
-
-
 def is_alive(pid: int) -> bool:
     try:
         os.kill(pid, 0)
@@ -232,97 +224,73 @@ def is_alive(pid: int) -> bool:
     return True
 
 
-async def test_a_worker_that_dies_of_its_job_is_replaced(tmp_path, monkeypatch):
-    good, endless = tmp_path / "good", tmp_path / "endless"
-    good.write_bytes(documents.pdf("heron"))
-    os.mkfifo(endless)  # reading it ends never
-    target = tmp_path / "made"
-    async with workshop.open_workshop() as shop:
-        await shop.do(job(good, target))
-        assert target.read_text() == "heron"
-        first = shop.pid
-        assert first is not None
-        async with trio.open_nursery() as nursery:
-
-            async def hopeless() -> None:
-                with pytest.raises(workshop.Failed, match="signal 9"):
-                    await shop.do(job(endless, target))
-
-            nursery.start_soon(hopeless)
-            await trio.testing.wait_all_tasks_blocked(0.05)
-            os.kill(first, signal.SIGKILL)
-        assert shop.pid is None
-        # One that takes too long is ended.
-        monkeypatch.setattr(workshop, "_DEADLINE", 0.2)
-        with pytest.raises(workshop.Failed):
-            await shop.do(job(endless, target))
-        monkeypatch.undo()
-        await shop.do(job(good, target))
-        assert shop.pid not in (None, first)
+async def test_nobody_waits_for_a_document_that_is_being_read(api, service, nursery):
+    file = await api.upload("a.pdf", documents.pdf("heron"))
+    blob = service.blobs.path(file["sha1"])
+    blob.unlink()
+    os.mkfifo(blob)  # reading it ends never
+    nursery.start_soon(indexing.run, service)
+    await trio.testing.wait_all_tasks_blocked(0.2)
+    with trio.fail_after(5):
+        await api.upload("b.txt", b"an egret")
+        assert await content(api, "egret") == {"b.txt"}
+        await api.upload("c.pdf", documents.pdf("egret"))
+    assert len(service.read("SELECT * FROM unindexed")) == 2
 
 
-async def test_a_worker_has_limits(tmp_path):
-    """It is no more than a process with so much memory, time and output, and without our secrets."""
-    os.environ["CMSFS_SECRET_OF_A_TEST"] = "x"
-    good = tmp_path / "good"
-    good.write_bytes(documents.pdf("heron"))
-    async with workshop.open_workshop() as shop:
-        await shop.do(job(good, tmp_path / "made"))
-        place = Path("/proc") / str(shop.pid)
-        limits = {
-            line[:26].strip(): line[26:46].strip() for line in (place / "limits").read_text().splitlines()
-        }
-        assert limits["Max address space"] == str(2**30)
-        assert limits["Max core file size"] == "0"
-        assert limits["Max open files"] == "64"
-        assert b"SECRET" not in (place / "environ").read_bytes()
-        assert (place / "cwd").readlink() == Path("/")
-    del os.environ["CMSFS_SECRET_OF_A_TEST"]
+async def test_a_served_service_reads_documents_and_leaves_no_worker(root, fill, as_user, monkeypatch):
+    started = []
+    start = workshop.Workshop._start
+
+    async def noted(self):
+        process = await start(self)
+        started.append(process.pid)
+        return process
+
+    monkeypatch.setattr(workshop.Workshop, "_start", noted)
+    async with store.open_store(root) as opened, trio.open_nursery() as nursery:
+        await fill(opened)
+        await nursery.start(lambda task_status: serve.serve(opened, port=0, task_status=task_status))
+        api = await as_user(opened, "uwe@example.com")
+        await api.upload("a.pdf", documents.pdf("heron"))
+        await all_indexed(opened)
+        assert await content(api, "heron") == {"a.pdf"}
+        assert [is_alive(pid) for pid in started] == [True]
+        nursery.cancel_scope.cancel()
+    assert [is_alive(pid) for pid in started] == [False]
 
 
-async def test_when_the_service_stops_the_worker_is_gone(tmp_path):
-    good = tmp_path / "good"
-    good.write_bytes(documents.pdf("heron"))
-    endless = tmp_path / "endless"
-    os.mkfifo(endless)
-    async with workshop.open_workshop() as shop:
-        await shop.do(job(good, tmp_path / "made"))
-        pid = shop.pid
-        with trio.move_on_after(0.1):
-            await shop.do(job(endless, tmp_path / "made"))
-        assert pid is not None and not is_alive(pid)
-        await shop.do(job(good, tmp_path / "made"))
-        pid = shop.pid
-    assert pid is not None and not is_alive(pid)
+async def test_a_worker_without_work_is_ended(api, service, nursery, monkeypatch):
+    monkeypatch.setattr(indexing, "POLL_SECONDS", 0.3)
+    rested = trio.Event()
+    rest = workshop.Workshop.rest
 
+    async def noted(self):
+        if self.pid is not None:
+            rested.set()
+        await rest(self)
 
-async def test_when_the_service_is_killed_the_worker_ends_by_itself(tmp_path):
-    endless = tmp_path / "endless"
-    os.mkfifo(endless)
-    program = (
-        "import sys, trio\n"
-        "from cmsfs.service import workshop\n"
-        "async def main():\n"
-        "    async with workshop.open_workshop() as shop:\n"
-        "        async with trio.open_nursery() as nursery:\n"
-        "            job = {'what': 'text', 'source': sys.argv[1], 'target': sys.argv[1] + '.made'}\n"
-        "            nursery.start_soon(shop.do, job)\n"
-        "            while shop.pid is None:\n"
-        "                await trio.sleep(0.01)\n"
-        "            await trio.sleep(0.3)\n"
-        "            print(shop.pid, flush=True)\n"
-        "            await trio.sleep_forever()\n"
-        "trio.run(main)\n"
-    )
-    service = await trio.lowlevel.open_process(
-        [sys.executable, "-c", program, str(endless)], stdout=subprocess.PIPE
-    )
-    assert service.stdout is not None
-    pid = int(await service.stdout.receive_some())
-    assert is_alive(pid)
-    service.kill()
-    await service.wait()
-    await service.stdout.aclose()
+    monkeypatch.setattr(workshop.Workshop, "rest", noted)
+    await api.upload("a.pdf", documents.pdf("heron"))
+    nursery.start_soon(indexing.run, service)
     with trio.fail_after(10):
-        while is_alive(pid):  # noqa: ASYNC110  (it is no child of ours)
-            await trio.sleep(0.02)
+        await rested.wait()
+    assert await content(api, "heron") == {"a.pdf"}
+
+
+async def test_a_failure_of_ours_is_logged_and_not_the_end(api, service, nursery, expect_log, monkeypatch):
+    expect_log("the indexing failed")
+    monkeypatch.setattr(indexing, "_RETRY_SECONDS", 0.01)
+    do = workshop.Workshop.do
+    failures = [OSError("no space")]
+
+    async def sometimes(self, job):
+        if failures:
+            raise failures.pop()
+        await do(self, job)
+
+    monkeypatch.setattr(workshop.Workshop, "do", sometimes)
+    await api.upload("a.pdf", documents.pdf("heron"))
+    nursery.start_soon(indexing.run, service)
+    await all_indexed(service)
+    assert await content(api, "heron") == {"a.pdf"}

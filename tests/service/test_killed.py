@@ -1,8 +1,10 @@
 """The service is killed: it starts again, has all that it acknowledged, and nothing that nobody has."""
 
+import functools
 import hashlib
 import random
 import signal
+import subprocess
 import sys
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -92,14 +94,9 @@ async def client(root, fill, as_user):
 async def running(root, client, point="none"):
     """The service in a process of its own."""
     async with trio.open_nursery() as nursery:
-        process = await nursery.start(
-            lambda task_status: trio.run_process(
-                [sys.executable, CHILD, root, point],
-                stdout=-1,
-                check=False,
-                task_status=task_status,
-            )
-        )
+        command = [sys.executable, CHILD, root, point]
+        run = functools.partial(trio.run_process, command, stdout=subprocess.PIPE, check=False)
+        process = await nursery.start(run)
         line = b""
         with trio.fail_after(30):
             while not line.endswith(b"\n") and (data := await process.stdout.receive_some()):
@@ -110,7 +107,7 @@ async def running(root, client, point="none"):
 
 
 async def judge(root, client):
-    """The service starts; what it acknowledged is there; on the disk is what the rows name, no more, no less."""
+    """It starts and has what it acknowledged; on the disk is what the rows name, and nothing else."""
     async with store.open_store(root) as opened:
         rows = opened.read("SELECT name, sha1 FROM item WHERE kind = 1 AND status = 0")
         there = {row["name"]: row["sha1"] for row in rows}
@@ -121,7 +118,9 @@ async def judge(root, client):
         assert blobs.keys() == named
         assert all(_sha1(path.read_bytes()).hexdigest() == name for name, path in blobs.items())
         assert list((root / "incoming").iterdir()) == []
-        parts = {(row["session"], row["file"]) for row in opened.read("SELECT session, file FROM upload_part")}
+        parts = {
+            (row["session"], row["file"]) for row in opened.read("SELECT session, file FROM upload_part")
+        }
         on_disk = [path for path in (root / "sessions").rglob("*") if path.is_file()]
         assert {(path.parent.name, path.name) for path in on_disk} == parts
         sessions = {row["id"] for row in opened.read("SELECT id FROM upload_session")}
@@ -214,7 +213,9 @@ async def test_killed_at_any_moment(root, client):
             with trio.move_on_after(20):
                 async with trio.open_nursery() as nursery:
                     for worker in range(4):
-                        nursery.start_soon(_work, client, f"{turn}-{worker}", random.Random(turn * 4 + worker))
+                        nursery.start_soon(
+                            _work, client, f"{turn}-{worker}", random.Random(turn * 4 + worker)
+                        )
                     await trio.sleep(chance.uniform(0.05, 1.5))
                     process.kill()
         await judge(root, client)

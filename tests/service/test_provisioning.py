@@ -22,7 +22,7 @@ role = "admin"
 
 TABLES = (
     *("enterprise", "user", "password", "app", "app_key", "item", "metadata_template", "legal_hold_policy"),
-    *("legal_hold_assignment", "retention_policy", "retention_assignment", "exemption"),
+    *("legal_hold_assignment", "retention_policy", "retention_assignment", "exemption", "collaboration"),
 )
 
 
@@ -69,6 +69,7 @@ async def test_the_example_is_made_and_made_once(root, file):
             "retention_policy": 1,
             "retention_assignment": 2,
             "exemption": 1,
+            "collaboration": 1,
         }
         assert await passwords.check(opened, "ann@ferries.example.com", "word of ann")
         assert await passwords.check(opened, "ben@ferries.example.com", "word of ben")
@@ -109,13 +110,19 @@ async def test_what_is_new_in_the_file_is_added_and_the_rest_stays(root, file):
     text = EXAMPLE.read_text(encoding="utf-8")
     async with store.open_store(root) as opened:
         await provisioning.ensure(opened, file(text))
-        await opened.write(lambda conn: conn.execute("UPDATE user SET name = 'Ann Other' WHERE role = 'admin'"))
+        await opened.write(
+            lambda conn: conn.execute("UPDATE user SET name = 'Ann Other' WHERE role = 'admin'")
+        )
         more = text.replace('/in"]', '/in", "https://new.example.com/in"]')
         more = more.replace('path = "Logs"\n', 'path = "Logs/2026"\n')
-        more = more.replace('{ type = "metadata_template", key', '{ type = "enterprise" }, { type = "metadata_template", key')
+        more = more.replace(
+            '{ type = "metadata_template", key', '{ type = "enterprise" }, { type = "metadata_template", key'
+        )
         more += '\n[[users]]\nlogin = "cleo@ferries.example.com"\nname = "Cleo"\n'
         assert await provisioning.ensure(opened, file(more)) == 4
-        names = [row["name"] for row in opened.read("SELECT name FROM user WHERE login IS NOT NULL ORDER BY id")]
+        names = [
+            row["name"] for row in opened.read("SELECT name FROM user WHERE login IS NOT NULL ORDER BY id")
+        ]
         assert names == ["Ann Other", "Ben Boatswain", "Cleo"]
         assert await provisioning.ensure(opened, file(LEAST.replace("Small", "Northern Ferries"))) == 1
         assert len(opened.read("SELECT * FROM user WHERE login IS NOT NULL")) == 4
@@ -125,7 +132,9 @@ async def test_a_file_that_cannot_be_done_makes_nothing(root, file):
     async with store.open_store(root) as opened:
         before = everything(opened)
         wish = file(LEAST + '[[exemptions]]\nlogin = "nobody@example.com"\n')
-        with pytest.raises(errors.ConfigError, match=r"exemptions\[1\].login: the enterprise has no user 'nobody"):
+        with pytest.raises(
+            errors.ConfigError, match=r"exemptions\[1\].login: the enterprise has no user 'nobody"
+        ):
             await provisioning.ensure(opened, wish)
         assert everything(opened) == before
 
@@ -137,16 +146,21 @@ async def test_a_file_that_cannot_be_done_makes_nothing(root, file):
         ('[enterprise]\nname = "x"\n', "users: field required"),
         ('[enterprise]\nname = "x"\nusers = []\n', "enterprise.users is not known"),
         (LEAST.replace('role = "admin"', ""), "one of the users must have the role admin"),
-        (LEAST.replace("name = \"Ann\"", 'nmae = "Ann"'), r"users\[1\].nmae is not known; did you mean name\?"),
+        (LEAST.replace('name = "Ann"', 'nmae = "Ann"'), r"users\[1\].nmae is not known; did you mean name\?"),
         (LEAST + '[[user]]\nlogin = "b@example.com"', r"user is not known; did you mean users\?"),
         (LEAST.replace("ann@", "ann"), r"users\[1\].login: string should match"),
         (LEAST + "password = { fil = 'x' }", r"users\[1\].password.fil is not known; did you mean file\?"),
         (LEAST + "password = {}", r"users\[1\].password: must have one of value, file and env"),
         (
-            LEAST + '[[apps]]\nclient_id = "a"\nclient_secret = "b"\nname = "c"\ngrants = ["client_credential"]',
+            LEAST
+            + '[[apps]]\nclient_id = "a"\nclient_secret = "b"\nname = "c"\ngrants = ["client_credential"]',
             r"apps\[1\].grants\[1\]: 'client_credential' is no grant; did you mean client_credentials\?",
         ),
         (LEAST + '[[folders]]\nowner = "x"\npath = "/a"', r"folders\[1\].path: '/a' is no path of folders"),
+        (
+            LEAST + '[[folders]]\nowner = "x"\npath = "a"\ncollaborators = [{ login = "x", role = "editr" }]',
+            r"folders\[1\].collaborators\[1\].role: 'editr' is no role; did you mean editor\?",
+        ),
         (
             LEAST + '[[legal_holds]]\nname = "x"\nassignments = [{ type = "folder", path = "a" }]',
             r"legal_holds\[1\].assignments\[1\]: of type folder needs owner",
@@ -154,7 +168,7 @@ async def test_a_file_that_cannot_be_done_makes_nothing(root, file):
     ],
 )
 def test_a_mistake_is_one_sentence_that_names_the_key(file, text, said):
-    with pytest.raises(errors.ConfigError, match=rf"enterprise.toml:? .*{said}.*[.?]$") as caught:
+    with pytest.raises(errors.ConfigError, match=rf"enterprise.toml:? .*{said}(.*[.?])?$") as caught:
         file(text)
     assert "\n" not in caught.value.message
     assert caught.value.exit_code == 2

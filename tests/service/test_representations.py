@@ -231,3 +231,33 @@ async def test_a_thumbnail_that_there_is_not(api, name, query, status, code):
 
 def test_every_name_is_a_file_name():
     assert all(name.replace("_", "").isalnum() for name in renditions.PICTURES)
+
+
+@pytest.mark.parametrize(
+    ("role", "sees", "has"),
+    [
+        ("previewer", 200, 403),
+        ("viewer", 200, 200),
+        ("uploader", 403, 403),
+        ("previewer uploader", 200, 403),
+        ("editor", 200, 200),
+    ],
+)
+async def test_a_role_that_may_preview_gets_them_and_no_bytes(api, uwe, service, nursery, role, sees, has):
+    folder = await api.folder("docs")
+    file = await api.upload("a.png", documents.picture(), folder["id"])
+    invited = {
+        "item": {"type": "folder", "id": folder["id"]},
+        "accessible_by": {"type": "user", "id": str(uwe.user)},
+        "role": role,
+    }
+    await api.ask("POST", "/collaborations", json=invited, expect=201)
+    entry = (await offered(api, file, "[jpg?dimensions=32x32]"))[0]
+    nursery.start_soon(indexing.run, service)
+    await all_made(service)
+    url = entry["content"]["url_template"].replace("{+asset_path}", "")
+    for one in (url, entry["info"]["url"], f"/files/{file['id']}/thumbnail.jpg"):
+        assert (await uwe.http.get(one)).status_code == sees, one
+    assert (await uwe.http.get(f"/files/{file['id']}/content")).status_code == has
+    path = f"/files/{file['id']}?fields=expiring_embed_link"
+    assert ((await uwe.ask("GET", path))["expiring_embed_link"] is not None) == (sees == 200)

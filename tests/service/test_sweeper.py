@@ -33,7 +33,8 @@ async def policy(api, action="permanently_delete", days=10, target=None):
 
 
 async def hold(api, kind, wire_id):
-    made = await api.ask("POST", "/legal_hold_policies", json={"policy_name": "hold"}, expect=201)
+    body = {"policy_name": f"hold {wire_id}"}
+    made = await api.ask("POST", "/legal_hold_policies", json=body, expect=201)
     body = {"policy_id": made["id"], "assign_to": {"type": kind, "id": wire_id}}
     await api.ask("POST", "/legal_hold_policy_assignments", json=body, expect=201)
 
@@ -124,6 +125,18 @@ async def test_what_was_retained_to_be_deleted_goes_and_the_rest_stays(api, late
     assert (await api.ask("GET", f"/folders/{going['id']}?fields=size"))["size"] == 0
 
 
+async def test_much_is_disposed_of_page_by_page_past_what_is_held(api, later, monkeypatch):
+    monkeypatch.setattr(sweeper, "PAGE", 2)
+    folder = await api.folder("folder")
+    await policy(api, "permanently_delete", 10, folder["id"])
+    files = [await api.upload(f"{number}", b"x", folder["id"]) for number in range(9)]
+    for file in files[:3]:
+        await hold(api, "file", file["id"])
+    await later(11)
+    left = (await api.ask("GET", f"/folders/{folder['id']}/items"))["entries"]
+    assert [one["name"] for one in left] == ["0", "1", "2"]
+
+
 async def test_a_disposition_waits_for_holds_and_for_the_longest_retention(api, later):
     folder = await api.folder("folder")
     await policy(api, "permanently_delete", 10, folder["id"])
@@ -183,6 +196,25 @@ async def test_uploads_that_nobody_finished_lose_their_parts(api, service, root,
     assert service.read("SELECT count(*) AS n FROM upload_session")[0]["n"] == 1
     await later(14.1)
     assert service.read("SELECT count(*) AS n FROM upload_session")[0]["n"] == 0
+
+
+async def test_collaborations_end_and_say_so(api, uwe, service):
+    folder = await api.folder("folder")
+    body = {
+        "item": {"type": "folder", "id": folder["id"]},
+        "accessible_by": {"type": "user", "id": str(uwe.user)},
+        "role": "viewer",
+        "expires_at": "2100-01-01T00:00:00+00:00",
+    }
+    await api.ask("POST", "/collaborations", json=body, expect=201)
+    position = await now_at(api)
+    await sweeper.sweep(service, service.now() + DAY)
+    assert await events(api, position) == []
+    await sweeper.sweep(service, 4_102_444_800_000_000)
+    for caller in (api, uwe):
+        await caller.log_in()
+        assert await events(caller, position) == [("COLLAB_REMOVE_COLLABORATOR", "folder")]
+    await uwe.ask("GET", f"/folders/{folder['id']}", expect=404)
 
 
 async def test_dead_tokens_go(api, service):

@@ -15,8 +15,9 @@ from cmsfs.journal.durability import GroupCommit
 from cmsfs.journal.sealing import Sealer
 from cmsfs.models import items
 from cmsfs.replica import cursor, remote, tree
-from cmsfs.replica.nodes import ROOT, Content, Ino, remote_from_item
+from cmsfs.replica.nodes import ROOT, Content, Ino, Node, remote_from_item
 from cmsfs.sqlite import Connection, Database
+from cmsfs.vfs import permissions
 from cmsfs.vfs.filesystem import Filesystem
 
 
@@ -30,6 +31,9 @@ class Shelf:
         self.fetched: list[tuple[str, int, int]] = []
         self.listed: list[Ino] = []
         self.woken = 0
+        self.doubted = 0
+        self.account_space = (1 << 30, 1 << 20)
+        self.largest: int | None = None
         self.is_online = True
 
     async def listing(self, folder: Ino) -> None:
@@ -54,8 +58,20 @@ class Shelf:
     def wake(self) -> None:
         self.woken += 1
 
+    def rights(self, node: Node) -> permissions.Right:
+        return permissions.ALL
+
+    async def learn_rights(self, node: Node) -> None:
+        """All is allowed here."""
+
     def space(self) -> tuple[int, int] | None:
-        return 1 << 30, 1 << 20
+        return self.account_space
+
+    def largest_file(self) -> int | None:
+        return self.largest
+
+    def doubt_space(self) -> None:
+        self.doubted += 1
 
 
 class Drive:

@@ -1,0 +1,122 @@
+"""Applications and their credentials: listed, registered, given new secrets.
+
+A secret is shown when it is made and never again: what is stored is its hash.
+
+Rule: applications can speak for everybody, administrators included, so that co-administrators register none.
+"""
+
+import json
+import secrets
+from sqlite3 import Connection, Row
+from typing import Any
+
+import pydantic
+from starlette import responses
+
+from cmsfs import errors
+from cmsfs.models import apps
+from cmsfs.service import access, clients, scopes, users
+from cmsfs.service.admin import desk as desks
+from cmsfs.service.admin.desk import Desk
+
+PAGE = 50
+
+_GRANTS = {
+    "authorization_code": "A person logs in and consents (authorization code)",
+    "client_credentials": "The application's own secret is enough (client credentials)",
+    "jwt_bearer": "The application signs with a key (JWT)",
+}
+_APPS = """
+  SELECT app.*, user.name AS service_name,
+    (SELECT count(*) FROM app_key WHERE app_key.app = app.client_id) AS keys
+  FROM app JOIN user ON user.id = app.service_user
+  WHERE app.enterprise = ? AND client_id > ? ORDER BY client_id LIMIT ?
+"""
+
+
+async def show(desk: Desk, *, form: dict[str, str] | None = None, mistake: str = "") -> responses.Response:
+    rows = desk.store.read(_APPS, desk.enterprise, desk.marker, PAGE + 1)
+    return desk.page(
+        "apps.html",
+        form=form,
+        mistake=mistake,
+        entries=[_entry(row) for row in rows[:PAGE]],
+        next=rows[PAGE - 1]["client_id"] if len(rows) > PAGE else "",
+        grants=_GRANTS,
+        scopes=scopes.APPLICATION,
+    )
+
+
+def _entry(row: Row) -> dict[str, Any]:
+    entry = {name: row[name] for name in ("client_id", "name", "service_name", "keys")}
+    return entry | {
+        "scopes": row["scopes"].split(),
+        "grants": [one.replace("_", " ") for one in row["grants"].split()],
+        "redirect_uris": json.loads(row["redirect_uris"]),
+    }
+
+
+async def create(desk: Desk, form: dict[str, str]) -> responses.Response:
+    _require_admin(desk)
+    pem = form.get("public_key", "").strip()
+    try:
+        wish = apps.NewApp(
+            name=form.get("name", "").strip(),
+            grants=_checked(form, "grant."),
+            scopes=_checked(form, "scope."),
+            redirect_uris=form.get("redirect_uris", "").split(),
+        )
+    except pydantic.ValidationError as error:
+        raise desks.Mistake(desks.sentence(error)) from None
+    client_id, secret, kid = secrets.token_hex(16), secrets.token_urlsafe(32), secrets.token_hex(4)
+
+    def txn(conn: Connection) -> None:
+        now = desk.store.now()
+        service = users.insert(conn, desk.enterprise, wish.name[:50], None, now=now)
+        clients.add(
+            *(conn, client_id, secret),
+            name=wish.name,
+            enterprise=desk.enterprise,
+            service_user=service["id"],
+            scopes=" ".join(wish.scopes),
+            grants=" ".join(wish.grants),
+            redirect_uris=tuple(wish.redirect_uris),
+        )
+        if pem:
+            clients.add_key(conn, client_id, kid, pem)
+
+    try:
+        await desk.store.write(txn)
+    except errors.UserError as error:
+        raise desks.Mistake(str(error)) from None
+    shown = {"Client ID": client_id, "Client secret": secret} | ({"Key ID": kid} if pem else {})
+    return desk.done(f"{wish.name} is registered.", secrets=shown)
+
+
+async def renew(desk: Desk, form: dict[str, str]) -> responses.Response:
+    """A new secret in place of the old one, which is worthless from now on; tokens stay."""
+    _require_admin(desk)
+    client_id, secret = desk.request.path_params["id"], secrets.token_urlsafe(32)
+    changed = await desk.store.write(
+        lambda conn: (
+            conn.execute(
+                "UPDATE app SET secret_hash = ? WHERE client_id = ? AND enterprise = ?",
+                (access.hashed(secret), client_id, desk.enterprise),
+            ).rowcount
+        )
+    )
+    if not changed:
+        return desk.done("There is no such application.", to="/admin/apps", failed=True)
+    said = "There is a new secret; the old one is worthless."
+    shown = {"Client ID": client_id, "Client secret": secret}
+    return desk.done(said, to="/admin/apps", secrets=shown)
+
+
+def _require_admin(desk: Desk) -> None:
+    if desk.caller.role != "admin":
+        raise desks.Mistake("Only an administrator registers applications, which may speak for everybody.")
+
+
+def _checked(form: dict[str, str], prefix: str) -> list[str]:
+    """The boxes of a group that are ticked."""
+    return [name.removeprefix(prefix) for name in form if name.startswith(prefix)]

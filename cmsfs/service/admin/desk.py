@@ -1,0 +1,118 @@
+"""An administrator at a page: what they may do is what the API lets them do, by its own operations.
+
+`Desk.ask` runs an operation's handler for the person who logged in, as if a request with a token of all
+scopes had come: the same checks, the same events, the same words when something is refused.
+
+Rule: no page writes to the database where there is an operation for it.
+"""
+
+import json
+from dataclasses import dataclass
+from sqlite3 import Row
+from typing import Any
+from urllib.parse import urlencode
+
+import pydantic
+from starlette import requests, responses
+
+from cmsfs import errors
+from cmsfs.service import access, logins, pages, problems, scopes
+from cmsfs.service.admin import notices
+from cmsfs.service.store import Store
+
+_TABS = (
+    ("/admin", "Overview"),
+    ("/admin/users", "Users"),
+    ("/admin/apps", "Applications"),
+    ("/admin/holds", "Legal holds"),
+    ("/admin/retention", "Retention"),
+    ("/admin/templates", "Templates"),
+    ("/admin/trash", "Trash"),
+    ("/admin/events", "Events"),
+)
+
+
+class Mistake(Exception):
+    """A form that cannot be done, and the sentence that says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Desk:
+    """One request of an administrator."""
+
+    request: requests.Request
+    store: Store
+    user: Row
+    visit: logins.Visit
+
+    @property
+    def caller(self) -> access.Caller:
+        return access.speaks_for(self.user, "", scopes.expand(scopes.APPLICATION))
+
+    @property
+    def enterprise(self) -> int:
+        number: int = self.user["enterprise"]
+        return number
+
+    @property
+    def marker(self) -> str:
+        """Where the page that is asked for begins."""
+        return self.request.query_params.get("marker", "")
+
+    async def ask(self, line: str, *, body: Any = None, **query: Any) -> Any:
+        """What an operation answers.  Raises `Mistake` for what it refuses."""
+        method, path = line.split()
+        scope = {
+            "type": "http",
+            "method": method,
+            "path": path,
+            "query_string": urlencode({name: one for name, one in query.items() if one}).encode(),
+            "headers": [],
+            "path_params": {},
+            "app": self.request.app,
+        }
+        data = b"{}" if body is None else json.dumps(body).encode()
+        call = access.Call(requests.Request(scope), self.store, self.caller, data)
+        try:
+            answer = await self.request.app.operations[line].handler(call)
+        except (problems.Refused, pydantic.ValidationError, errors.UserError) as error:
+            raise Mistake(sentence(error)) from None
+        return json.loads(answer.body or b"null")
+
+    def page(
+        self, template: str, *, form: dict[str, str] | None = None, mistake: str = "", **values: Any
+    ) -> responses.Response:
+        """A page; with the form as it was filled in, if that was a mistake."""
+        document = pages.text(
+            f"admin/{template}",
+            tabs=_TABS,
+            here=self.request.url.path,
+            user=self.user,
+            proof=(logins.FIELD, self.visit.proof),
+            notice=self.request.app.notices.take(self._browser) if not mistake else None,
+            form=form or {},
+            mistake=mistake,
+            **values,
+        )
+        return pages.page(document, status=400 if mistake else 200)
+
+    def done(
+        self, said: str, *, to: str = "", failed: bool = False, secrets: dict[str, str] | None = None
+    ) -> responses.Response:
+        """Back to the page by a new request, which says this once."""
+        notice = notices.Notice(said, secrets or {}, failed)
+        self.request.app.notices.put(self._browser, notice)
+        return responses.RedirectResponse(
+            to or self.request.url.path, 303, {"Cache-Control": "no-store", "Referrer-Policy": "no-referrer"}
+        )
+
+    @property
+    def _browser(self) -> str:
+        return self.visit.door.hashed(self.visit.secret)
+
+
+def sentence(error: Exception) -> str:
+    """A refusal for people."""
+    if isinstance(error, pydantic.ValidationError):
+        return problems.from_validation(error).message
+    return error.message if isinstance(error, problems.Refused) else str(error)

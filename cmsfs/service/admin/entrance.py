@@ -1,0 +1,123 @@
+"""In and out: administrators log in with their password, and every form proves that it is ours.
+
+Attempts are slowed down as on the authorize page (passwords.py); who is no administrator hears what a wrong
+password hears.
+
+Rule: `admitted` stands before every page, `posted` before every form.
+"""
+
+from collections.abc import Awaitable, Callable
+from typing import Protocol
+
+from starlette import requests, responses, routing
+
+from cmsfs.service import logins, pages, passwords, problems, tokens
+from cmsfs.service.admin.desk import Desk, Mistake
+from cmsfs.service.store import Store
+
+Page = Callable[[Desk], Awaitable[responses.Response]]
+Form = Callable[[Desk, dict[str, str]], Awaitable[responses.Response]]
+
+
+class Refilled(Protocol):
+    """A page with a form, which can be shown again as it was filled in."""
+
+    async def __call__(
+        self, desk: Desk, *, form: dict[str, str] | None = None, mistake: str = ""
+    ) -> responses.Response: ...
+
+
+Endpoint = Callable[[requests.Request], Awaitable[responses.Response]]
+
+LOG_IN = "/admin/login"
+
+_WRONG = "This login and password are no administrator's, or there were too many attempts. Wait a moment."
+_STALE = "The form is out of date, or it was not made for this browser. Go back and try again."
+
+
+def admitted(page: Page) -> Endpoint:
+    """A page for administrators only; others are led to the log-in."""
+
+    async def endpoint(request: requests.Request) -> responses.Response:
+        desk = _desk(request)
+        return _redirect(LOG_IN) if desk is None else await page(desk)
+
+    return endpoint
+
+
+def posted(form: Form, page: Refilled | None = None, *, to: str = LOG_IN) -> Endpoint:
+    """The answer to a form of ours; after a `Mistake`, `page` with what was filled in, or the page `to`."""
+
+    async def endpoint(request: requests.Request) -> responses.Response:
+        fields = await _read(request)
+        desk = _desk(request)
+        if fields is None or not logins.visit(request.app.store, request, logins.ADMIN).owns(fields):
+            return pages.problem("invalid_request", _STALE, status=403)
+        if desk is None:
+            return _redirect(LOG_IN)
+        try:
+            return await form(desk, fields)
+        except Mistake as mistake:
+            if page is None:
+                return desk.done(str(mistake), failed=True, to=to)
+            return await page(desk, form=fields, mistake=str(mistake))
+
+    return endpoint
+
+
+def _desk(request: requests.Request) -> Desk | None:
+    store: Store = request.app.store
+    visited = logins.visit(store, request, logins.ADMIN)
+    user = visited.user
+    if user is None or user["role"] not in ("admin", "coadmin"):
+        return None
+    # For the access log.
+    request.scope["user_id"] = user["id"]
+    return Desk(request, store, user, visited)
+
+
+async def _read(request: requests.Request) -> dict[str, str] | None:
+    try:
+        return await tokens.read_form(request)
+    except problems.OAuthRefused:
+        return None
+
+
+async def show(request: requests.Request) -> responses.Response:
+    visited = logins.visit(request.app.store, request, logins.ADMIN)
+    response = pages.log_in("the administration", (logins.FIELD, visited.proof))
+    if visited.is_new:
+        logins.set_cookie(request, response, visited.secret, logins.ADMIN)
+    return response
+
+
+async def log_in(request: requests.Request) -> responses.Response:
+    store: Store = request.app.store
+    form = await _read(request)
+    visited = logins.visit(store, request, logins.ADMIN)
+    if form is None or not visited.owns(form):
+        return pages.problem("invalid_request", _STALE, status=403)
+    login = form.get("login", "").strip()
+    user = await passwords.check(store, login, form.get("password", ""))
+    rows = store.read("SELECT role FROM user WHERE id = ?", user)
+    if user is None or not rows or rows[0]["role"] not in ("admin", "coadmin"):
+        return pages.log_in("the administration", (logins.FIELD, visited.proof), login=login, said=_WRONG)
+    response = _redirect("/admin")
+    logins.set_cookie(request, response, await logins.log_in(store, user, logins.ADMIN), logins.ADMIN)
+    return response
+
+
+async def log_out(desk: Desk, form: dict[str, str]) -> responses.Response:
+    await logins.log_out(desk.store, desk.visit)
+    return _redirect(LOG_IN)
+
+
+def _redirect(location: str) -> responses.Response:
+    return responses.RedirectResponse(location, 303, {"Cache-Control": "no-store"})
+
+
+routes = [
+    routing.Route(LOG_IN, show, methods=["GET"]),
+    routing.Route(LOG_IN, log_in, methods=["POST"]),
+    routing.Route("/admin/logout", posted(log_out), methods=["POST"]),
+]

@@ -1,0 +1,89 @@
+"""Users: listed, made, and given passwords.
+
+A password is made here and shown once; users have none of their own until then, and who has none comes in
+through applications alone.
+
+Rule: a co-administrator gives no administrator a password.
+"""
+
+import secrets
+from sqlite3 import Connection
+from typing import Any
+
+import trio
+from starlette import responses
+
+from cmsfs.service import access, passwords, problems, store
+from cmsfs.service.admin import desk as desks
+from cmsfs.service.admin.desk import Desk
+
+PAGE = 50
+_FIELDS = "name,login,role,status,space_used,space_amount,created_at"
+_GIB = 1024**3
+
+
+async def show(desk: Desk, *, form: dict[str, str] | None = None, mistake: str = "") -> responses.Response:
+    term = desk.request.query_params.get("filter_term", "")
+    try:
+        found = await desk.ask(
+            "GET /users",
+            usemarker="true",
+            marker=desk.marker,
+            limit=PAGE,
+            filter_term=term,
+            fields=_FIELDS,
+            user_type="managed",
+        )
+    except desks.Mistake as error:
+        found, mistake = {"entries": [], "total_count": 0, "next_marker": None}, str(error)
+    return desk.page(
+        "users.html", form=form, mistake=mistake, found=found, term=term, next=found["next_marker"] or ""
+    )
+
+
+async def create(desk: Desk, form: dict[str, str]) -> responses.Response:
+    body: dict[str, Any] = {"name": form.get("name", "").strip(), "login": form.get("login", "").strip()}
+    body["role"] = form.get("role") or "user"
+    if text := form.get("space", "").strip():
+        if not text.isascii() or not text.isdigit() or len(text) > 9:
+            raise desks.Mistake("The space must be a whole number of GiB.")
+        body["space_amount"] = int(text) * _GIB
+    made = await desk.ask("POST /users", body=body)
+    if not form.get("password"):
+        return desk.done(f"{made['name']} is a user now.")
+    word = await _give_password(desk, made["id"])
+    return desk.done(f"{made['name']} is a user now.", secrets={"Login": made["login"], "Password": word})
+
+
+async def renew(desk: Desk, form: dict[str, str]) -> responses.Response:
+    """A new password in place of the old one."""
+    wire_id = desk.request.path_params["id"]
+    word = await _give_password(desk, wire_id)
+    login = desk.store.read("SELECT login FROM user WHERE id = ?", wire_id)[0]["login"]
+    return desk.done(
+        "There is a new password.", to="/admin/users", secrets={"Login": login, "Password": word}
+    )
+
+
+async def _give_password(desk: Desk, wire_id: str) -> str:
+    word = secrets.token_urlsafe(12)
+    hashed = await trio.to_thread.run_sync(passwords.hashed, word)
+
+    def txn(conn: Connection) -> None:
+        row = access.get_user(store.reader(conn), desk.caller, wire_id)
+        if row["login"] is None:
+            raise problems.Refused(400, "bad_request", "An app user has no login.")
+        if row["role"] == "admin" and desk.caller.role != "admin":
+            raise problems.Refused(403, "forbidden", "A co-administrator cannot change an administrator.")
+        passwords.keep(conn, row["id"], hashed)
+        # Who came in with the old one is out, but not who sits here.
+        conn.execute(
+            "DELETE FROM login WHERE user = ? AND hash != ?",
+            (row["id"], desk.visit.door.hashed(desk.visit.secret)),
+        )
+
+    try:
+        await desk.store.write(txn)
+    except problems.Refused as refused:
+        raise desks.Mistake(refused.message) from None
+    return word

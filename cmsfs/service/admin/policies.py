@@ -1,0 +1,131 @@
+"""What protects and describes content: legal holds, retention, metadata templates.
+
+All of it through the API's operations; a hold may be assigned as it is made.
+
+Rule: a hold that was made but could not be assigned is there, and the page says so.
+"""
+
+import re
+from typing import Any
+
+from starlette import responses
+
+from cmsfs.service.admin import desk as desks
+from cmsfs.service.admin.desk import Desk
+
+PAGE = 50
+# How many fields the form of a template has room for.
+FIELDS = 6
+
+_DAY = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
+_TARGETS = {
+    "user": "What a user owns and has made",
+    "folder": "A folder and what is below",
+    "file": "A file",
+}
+_TYPES = {
+    "string": "text",
+    "float": "number",
+    "date": "date",
+    "enum": "one of the options",
+    "multiSelect": "any of the options",
+}
+
+
+async def _list(desk: Desk, line: str, template: str, **values: Any) -> responses.Response:
+    try:
+        found = await desk.ask(line, marker=desk.marker, limit=PAGE)
+    except desks.Mistake as error:
+        found, values["mistake"] = {"entries": [], "next_marker": None}, str(error)
+    return desk.page(template, entries=found["entries"], next=found["next_marker"] or "", **values)
+
+
+async def holds(desk: Desk, *, form: dict[str, str] | None = None, mistake: str = "") -> responses.Response:
+    line = "GET /legal_hold_policies"
+    return await _list(desk, line, "holds.html", form=form, mistake=mistake, targets=_TARGETS)
+
+
+async def hold(desk: Desk, form: dict[str, str]) -> responses.Response:
+    body: dict[str, Any] = {"policy_name": form.get("name", "").strip()}
+    if said := form.get("description", "").strip():
+        body["description"] = said
+    first, last = form.get("first", ""), form.get("last", "")
+    if first or last:
+        if not _DAY.fullmatch(first) or not _DAY.fullmatch(last):
+            raise desks.Mistake(
+                "A hold for a time needs the first and the last day; without days it is ongoing."
+            )
+        body |= {
+            "filter_started_at": f"{first}T00:00:00+00:00",
+            "filter_ended_at": f"{last}T23:59:59+00:00",
+        }
+    else:
+        body["is_ongoing"] = True
+    kind, target = form.get("target", ""), form.get("target_id", "").strip()
+    if bool(kind) != bool(target):
+        raise desks.Mistake("To assign the hold, choose what it covers and give the id of that.")
+    made = await desk.ask("POST /legal_hold_policies", body=body)
+    if not kind:
+        return desk.done(
+            f"The hold {made['policy_name']} is there; assigned to nothing yet, it covers nothing."
+        )
+    wish = {"policy_id": str(made["id"]), "assign_to": {"type": kind, "id": target}}
+    try:
+        await desk.ask("POST /legal_hold_policy_assignments", body=wish)
+    except desks.Mistake as mistake:
+        return desk.done(f"The hold {made['policy_name']} is there, but not assigned: {mistake}", failed=True)
+    return desk.done(f"The hold {made['policy_name']} is in force.")
+
+
+async def retention(desk: Desk) -> responses.Response:
+    return await _list(desk, "GET /retention_policies", "retention.html")
+
+
+async def templates(
+    desk: Desk, *, form: dict[str, str] | None = None, mistake: str = ""
+) -> responses.Response:
+    line = "GET /metadata_templates/enterprise"
+    return await _list(
+        desk, line, "templates.html", form=form, mistake=mistake, types=_TYPES, rows=range(1, FIELDS + 1)
+    )
+
+
+async def template(desk: Desk, form: dict[str, str]) -> responses.Response:
+    body: dict[str, Any] = {
+        "scope": "enterprise",
+        "displayName": form.get("name", "").strip(),
+        "fields": _fields(form),
+        "hidden": bool(form.get("hidden")),
+        "copyInstanceOnItemCopy": bool(form.get("copies")),
+    }
+    if key := form.get("key", "").strip():
+        body["templateKey"] = key
+    made = await desk.ask("POST /metadata_templates/schema", body=body)
+    return desk.done(f"The template {made['displayName']} is there; its key is {made['templateKey']}.")
+
+
+def _fields(form: dict[str, str]) -> list[dict[str, Any]]:
+    found = []
+    for row in range(1, FIELDS + 1):
+        name, kind = form.get(f"field.{row}", "").strip(), form.get(f"type.{row}", "string")
+        options = [word for one in form.get(f"options.{row}", "").split(",") if (word := one.strip())]
+        if not name:
+            if options:
+                raise desks.Mistake(f"Field {row} has options but no name.")
+            continue
+        made: dict[str, Any] = {"type": kind, "key": _key(name), "displayName": name}
+        if kind in ("enum", "multiSelect"):
+            if not options:
+                raise desks.Mistake(f"{name} needs options, with commas between.")
+            made["options"] = [{"key": one} for one in options]
+        elif options:
+            raise desks.Mistake(f"{name} is no choice: it has no options.")
+        found.append(made)
+    return found
+
+
+def _key(name: str) -> str:
+    """A field's key out of its name, in camel case."""
+    words = re.findall(r"[A-Za-z0-9]+", name)
+    key = "".join([one.lower() if at == 0 else one.capitalize() for at, one in enumerate(words)])
+    return key if key[:1].isalpha() else f"field{key}"

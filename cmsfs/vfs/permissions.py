@@ -1,0 +1,55 @@
+"""What the service allows this account, as mode bits and as errors.
+
+`Right` is what the drive asks about; the agent above knows which rights there are (`ports.Account`).  What
+was made here and is not at the service yet is ours.
+
+Rule: a missing right shows before work is lost: at `open`, `create`, `rename`, `unlink`, not at an upload
+that is refused later.  What is not known is allowed; the service has the last word.
+"""
+
+import enum
+import errno
+import os
+
+from cmsfs.replica.nodes import Node
+from cmsfs.vfs import oserrors
+
+
+class Right(enum.Flag):
+    """What may be done with a node."""
+
+    READ = enum.auto()  # its bytes
+    WRITE = enum.auto()  # a new version of a file; new things in a folder
+    RENAME = enum.auto()
+    DELETE = enum.auto()  # also: move it elsewhere
+
+
+NONE = Right(0)
+ALL = ~NONE
+
+_READ_BITS = 0o444
+_WRITE_BITS = 0o222
+
+
+def needed(flags: int) -> Right:
+    """The rights that opening a file with these flags needs."""
+    if flags & os.O_WRONLY:
+        return Right.WRITE
+    return Right.READ | Right.WRITE if flags & os.O_RDWR else Right.READ
+
+
+def mode(node: Node, rights: Right) -> int:
+    """The node's permission bits, less those that the service would not honour."""
+    bits = node.mode
+    if Right.READ not in rights and not node.is_folder:
+        bits &= ~_READ_BITS
+    if Right.WRITE not in rights:
+        bits &= ~_WRITE_BITS
+    return bits
+
+
+def check(node: Node, rights: Right, needed: Right) -> None:
+    """Raise PermissionError (EACCES) unless all that is needed is allowed."""
+    if needed not in rights:
+        missing = ", ".join(str(right.name).lower() for right in needed & ~rights)
+        raise oserrors.oserror(errno.EACCES, f"{node.name}: the service does not allow to {missing}")

@@ -1,0 +1,72 @@
+"""How much more may be written before the service would refuse it.
+
+A program that copies files learns from the write that fails, not from an upload that is refused an hour
+later.  What counts is what the account may use, what it has used, and what is on its way there; all of it a
+little old, so it is asked for anew when it decides against a write.
+
+Rule: while it is not known, everything may be written; what is here already is never refused.
+"""
+
+import errno
+import logging
+import time
+
+from cmsfs.journal import queue
+from cmsfs.sqlite import Database
+from cmsfs.vfs import oserrors
+from cmsfs.vfs.ports import Account
+
+log = logging.getLogger(__name__)
+
+# Adding up what is on its way looks at every pending upload.
+COUNT_SECONDS = 5.0
+
+# A program that is refused tries again and again; the log need not tell each time.
+TELL_SECONDS = 60.0
+
+
+class Room:
+    """Counts what is written against what there is."""
+
+    def __init__(self, db: Database, account: Account) -> None:
+        self._db = db
+        self._account = account
+        self._left: int | None = None
+        self._counted_at = -COUNT_SECONDS
+        self._told_at = -TELL_SECONDS
+
+    def take(self, size: int, end: int) -> None:
+        """A file of `size` bytes is to be written up to `end`.
+
+        Raises `OSError`: EFBIG for a file that the service does not take, EDQUOT when the account is full.
+        """
+        if end <= size:
+            return
+        largest = self._account.largest_file()
+        if largest is not None and end > largest:
+            self._tell("the service takes files of up to %d bytes; a write beyond that is refused", largest)
+            raise oserrors.oserror(errno.EFBIG)
+        left = self._count()
+        if left is None:
+            return
+        if end - size > left:
+            self._counted_at = -COUNT_SECONDS
+            self._account.doubt_space()
+            self._tell("the account is full: %d bytes are left; make room at the service", max(0, left))
+            raise oserrors.oserror(errno.EDQUOT)
+        self._left = left - (end - size)
+
+    def _count(self) -> int | None:
+        if time.monotonic() - self._counted_at < COUNT_SECONDS:
+            return self._left
+        self._counted_at = time.monotonic()
+        self._left = None
+        if (space := self._account.space()) is not None and space[0] > 0:
+            total, used = space
+            self._left = total - used - queue.unsent_bytes(self._db)
+        return self._left
+
+    def _tell(self, message: str, number: int) -> None:
+        if time.monotonic() - self._told_at > TELL_SECONDS:
+            self._told_at = time.monotonic()
+            log.warning(message, number)

@@ -1,0 +1,107 @@
+"""Making single folders known, by the service's listing of one folder.
+
+For services whose search cannot list, this is the lister; beside a lister by search it answers for a folder
+whose tree is too large to be waited for.
+
+Rule: what a folder no longer holds goes away only after a listing that was complete.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from sqlite3 import Connection
+
+from cmsfs.client.folders import PAGE
+from cmsfs.client.session import Client
+from cmsfs.models.entries import Entry
+from cmsfs.replica import cursor, remote, tree
+from cmsfs.replica.changes import Change
+from cmsfs.replica.nodes import Ino
+from cmsfs.sqlite import Database
+from daemon import parallel
+from daemon.health import Health
+from daemon.incoming import Incoming
+
+# A larger folder is read by marker, one page after the other: services bound the offset.
+MOST_BY_OFFSET = 100_000
+
+PAGES_AT_ONCE = 4
+
+ATTEMPTS = 3
+
+Call = Callable[[], None]
+
+
+class FolderItems:
+    """Lists one folder at a time."""
+
+    def __init__(self, db: Database, client: Client, incoming: Incoming, health: Health) -> None:
+        self._db = db
+        self._folders = client.folders
+        self._incoming = incoming
+        self._health = health
+
+    async def fill(self, folder: Ino, *, progress: Call, grown: Call) -> None:
+        """Make everything directly in a folder known; `progress` is called for every page.
+
+        Raises `RemoteError`.  Cancelled, or failed: what came is in the tree, and the folder is not known.
+        """
+        node = tree.find(self._db, folder)
+        if node is None:
+            return
+        complete, generation = True, 0
+        if node.remote_id is not None:
+            for _ in range(ATTEMPTS):
+                generation = await self._db.write(cursor.next_generation)
+                complete = await self._once(node.remote_id, generation, progress)
+                if complete:
+                    break
+
+        def txn(conn: Connection) -> list[Change]:
+            changes: list[Change] = []
+            if complete and node.remote_id is not None:
+                for ino in remote.unseen_in(conn, folder, generation):
+                    changes += remote.vanish(conn, ino)
+            tree.mark_listed(conn, folder, at=int(time.time()))
+            return changes
+
+        self._incoming.publish(await self._db.write(txn))
+
+    async def _once(self, folder_id: str, generation: int, progress: Call) -> bool:
+        """Whether this was the folder, whole, as it was at one moment."""
+        with self._health.request("listing"):
+            first = await self._folders.page(folder_id)
+        if first.total_count > MOST_BY_OFFSET:
+            await self._by_marker(folder_id, generation, progress)
+            return True
+        seen: set[tuple[str, str]] = set()
+        moved = False
+
+        async def take(found: Sequence[Entry], total: int) -> None:
+            nonlocal moved
+            keys = {(item.type, item.id) for item in found}
+            moved = moved or total != first.total_count or bool(seen & keys)
+            seen.update(keys)
+            await self._incoming.apply(found, generation=generation)
+            progress()
+
+        async def one(offset: int) -> None:
+            with self._health.request("listing"):
+                page = await self._folders.page(folder_id, offset=offset)
+            await take(page.entries, page.total_count)
+
+        await take(first.entries, first.total_count)
+        step = first.limit or PAGE
+        await parallel.each(range(step, first.total_count, step), one, tasks=PAGES_AT_ONCE)
+        return not moved and len(seen) == first.total_count
+
+    async def _by_marker(self, folder_id: str, generation: int, progress: Call) -> None:
+        """A marker is a place in the order: nothing that is there all the while is left out."""
+        marker: str | None = None
+        while True:
+            with self._health.request("listing"):
+                page = await self._folders.page_after(folder_id, marker)
+            await self._incoming.apply(page.entries, generation=generation)
+            progress()
+            marker = page.next_marker or None
+            if marker is None:
+                return

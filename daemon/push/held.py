@@ -1,0 +1,138 @@
+"""What a person does about changes that the service refuses: try one again, or give it up.
+
+To give up is to take the service's side: a new file leaves the drive, a new version gives way to the one
+before, a rename or a deletion is undone.  Bytes that nobody else has are kept in `recovered/` first.
+
+Rule: only what is held can be given up; what waits goes by itself, and what runs may be at the service.
+"""
+
+import errno
+import logging
+import os
+import shutil
+from pathlib import Path
+from sqlite3 import Connection
+
+import trio
+
+from cmsfs import errors
+from cmsfs.journal import ops, queue, sealing
+from cmsfs.journal.ops import Op, OpKind
+from cmsfs.models import items
+from cmsfs.replica import cursor, remote, tree
+from cmsfs.replica.changes import Change, What
+from cmsfs.replica.nodes import Node, remote_from_item
+from daemon.push.kit import Kit
+
+log = logging.getLogger(__name__)
+
+
+async def retry(kit: Kit, path: str) -> None:
+    """Try again what failed of the item at a path.  Raises `UserError` if nothing did."""
+    found = [op for op in queue.failed(kit.db) if tree.path(kit.db, op.ino) == path]
+    if not found:
+        raise errors.UserError(f"No change of {path} waits to be tried again.")
+
+    def txn(conn: Connection) -> None:
+        for op in found:
+            queue.release(conn, op, now_ns=ops.now_ns())
+
+    await kit.db.write(txn)
+
+
+async def discard(kit: Kit, path: str, recovered: Path) -> Path | None:
+    """Give up what is held of the item at a path; where its bytes are kept, if it had any of its own.
+
+    Raises `UserError` if nothing is held, or something else has to be decided first.
+    """
+    held = [op for op in queue.failed(kit.db) if op.state == "held" and tree.path(kit.db, op.ino) == path]
+    if not held:
+        raise errors.UserError(f"No change of {path} is held; `cmsfs conflicts` lists those that are.")
+    node = tree.find(kit.db, held[0].ino)
+    if node is None:
+        raise errors.UserError(f"{path} is gone.")
+    kept = None
+    if any(op.kind is OpKind.UPLOAD for op in held):
+        kept = await _keep(kit, node, recovered)
+    theirs = await _theirs(kit, node)
+
+    def txn(conn: Connection) -> list[Change]:
+        return _give_up(conn, tree.get(conn, node.ino), held, theirs)
+
+    kit.incoming.publish(await kit.db.write(txn))
+    if node.sha1 is not None:
+        await kit.blocks.settle_clean(node.sha1)
+    log.info("a change that the service refuses was given up by a person")
+    return kept
+
+
+async def _theirs(kit: Kit, node: Node) -> items.Item | None:
+    """The item as the service has it; None if it has none."""
+    if node.remote_id is None:
+        return None
+    try:
+        return await kit.get(node.kind, node.remote_id)
+    except errors.NotFound:
+        return None
+
+
+async def _keep(kit: Kit, node: Node, recovered: Path) -> Path | None:
+    """A durable second name for the bytes of a file, in the folder of what was recovered."""
+    if node.draft is not None:
+        raise errors.UserError("The file has been written again, and that is on its way.")
+    if node.sha1 is None or node.sha1 == node.base_sha1:
+        return None
+    source = await kit.blocks.complete_path(node.sha1)
+    if source is None:
+        return None
+    return await trio.to_thread.run_sync(_second_name, source, recovered, node.name)
+
+
+def _second_name(source: Path, folder: Path, name: str) -> Path:
+    number, target = 1, folder / name
+    while target.exists():
+        number += 1
+        target = folder / f"{number} {name}"
+    try:
+        os.link(source, target)
+    except OSError as error:
+        if error.errno not in (errno.EXDEV, errno.EPERM, errno.EMLINK):
+            raise
+        shutil.copyfile(source, target)
+    for path, flags in ((target, 0), (folder, os.O_DIRECTORY)):
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | flags)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+    return target
+
+
+def _give_up(conn: Connection, node: Node, held: list[Op], theirs: items.Item | None) -> list[Change]:
+    if node.is_folder and node.remote_id is None and tree.has_children(conn, node.ino):
+        raise errors.UserError("The folder is not empty: discard or move what is in it first.")
+    for op in held:
+        queue.cancel(conn, op)
+    if theirs is None:
+        return _leave(conn, node)
+    # As if nothing had happened here: what the service says is then taken for all of it.
+    here = remote_from_item(theirs)
+    conn.execute("UPDATE node SET sha1 = base_sha1, etag = NULL WHERE ino = ? AND draft IS NULL", (node.ino,))
+    if node.parent is None:
+        tree.mark_unlisted(conn, node.ino)
+    changes = remote.apply(conn, [here], generation=cursor.generation(conn))
+    if node.sha1 is not None:
+        sealing.release_content(conn, node.sha1)
+    return [*changes, Change(What.CONTENT, node.ino)]
+
+
+def _leave(conn: Connection, node: Node) -> list[Change]:
+    """The service has no such item: the drive has none either, then."""
+    ops.drop(conn, node.ino, *OpKind)
+    if node.parent is None:
+        return []
+    tree.detach(conn, node.ino)
+    if node.sha1 is not None:
+        conn.execute("UPDATE node SET sha1 = NULL WHERE ino = ?", (node.ino,))
+        sealing.release_content(conn, node.sha1)
+    return [Change(What.GONE, node.ino, node.parent, node.name)]

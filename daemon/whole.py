@@ -1,0 +1,177 @@
+"""The whole tree by search, window after window, over any number of restarts.
+
+What is still to be done is one value in the replica, written with every window that is done: the windows, the
+generation, the spans in which things moved.  A folder that a window shows is marked; when all windows are
+done the marked ones become known, all at once.
+
+Rule: what was not seen goes away only if no span that it can be in was restless.
+"""
+
+import json
+import logging
+import time
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from sqlite3 import Connection
+
+import pydantic
+import trio
+
+from cmsfs.client.search import EVERYTHING
+from cmsfs.client.session import Client
+from cmsfs.models.entries import Entry
+from cmsfs.models.search import Query
+from cmsfs.replica import cursor, remote, tree
+from cmsfs.replica.changes import Change
+from cmsfs.replica.nodes import ROOT
+from cmsfs.sqlite import Database
+from daemon import budget, windows
+from daemon.budget import Class
+from daemon.health import Health
+from daemon.incoming import Incoming
+
+log = logging.getLogger(__name__)
+
+# Rows looked at in a thread at a time, when what was not seen is searched for.
+_SLICE = 20_000
+
+Span = tuple[datetime | None, datetime | None]
+
+
+class Plan(pydantic.BaseModel):
+    """What is still to be done.  `windows`: the last one is the next."""
+
+    generation: int
+    windows: list[windows.Window]
+    restless: list[Span] = []
+    items: int = 0
+    total: int = 0  # as far as it was told: a service may count no further than it likes
+
+
+class Whole:
+    """Enumerates everything below the root; one at a time, whoever asks."""
+
+    def __init__(self, db: Database, client: Client, incoming: Incoming, health: Health) -> None:
+        self._db = db
+        self._incoming = incoming
+        self._windows = windows.Windows(client.search, health, purpose="listing")
+        self._query = Query(query=EVERYTHING, ancestor_folder_ids=[remote.ROOT_ID])
+        self._running = trio.Lock()
+        self._waiters: list[Callable[[], None]] = []
+        self.plan: Plan | None = None
+
+    @property
+    def is_running(self) -> bool:
+        return self._running.locked()
+
+    async def hurried(self, progress: Callable[[], None]) -> None:
+        """As `run`, for somebody who waits: from now on before all else."""
+        self._waiters.append(progress)
+        try:
+            await self.run()
+        finally:
+            self._waiters.remove(progress)
+
+    async def run(self) -> None:
+        """Return when the whole tree is known; begins where it was left.  Raises `RemoteError`.
+
+        Cancelled, or failed: what came is in the tree, and the next run goes on from the last window.
+        """
+        async with self._running:
+            if tree.is_listed(self._db, ROOT):
+                return
+            self.plan = plan = self._left_over() or await self._begun()
+            while plan.windows:
+                await self._next(plan)
+            await self._conclude(plan)
+            self.plan = None
+
+    def _left_over(self) -> Plan | None:
+        text = cursor.get(self._db, cursor.CRAWL)
+        if text is None:
+            return None
+        plan = Plan.model_validate_json(text)
+        log.info("going on with the listing of everything: %d windows are left", len(plan.windows))
+        return plan
+
+    async def _begun(self) -> Plan:
+        # Folders first, so that the tree has its shape early.
+        parts = [windows.Window(kind=kind) for kind in reversed(windows.KINDS)]
+
+        def txn(conn: Connection) -> Plan:
+            plan = Plan(generation=cursor.next_generation(conn), windows=parts)
+            cursor.put(conn, cursor.CRAWL, plan.model_dump_json())
+            return plan
+
+        return await self._db.write(txn)
+
+    async def _next(self, plan: Plan) -> None:
+        window = plan.windows[-1]
+
+        async def take(found: Sequence[Entry]) -> None:
+            await self._incoming.apply(found, generation=plan.generation)
+            folders = [item.id for item in found if item.type == "folder"]
+            if folders:
+                await self._db.write(lambda conn: tree.mark_seen(conn, folders, plan.generation))
+            plan.items += len(found)
+            for progress in self._waiters:
+                progress()
+
+        before = plan.items
+        # Somebody who comes to wait is served from the next window on.
+        with budget.spending(Class.INTERACTIVE if self._waiters else Class.LISTING):
+            first = await self._windows.page(self._query, windows.CREATED, window)
+            if window == windows.Window(kind=window.kind):
+                plan.total += first.total_count
+            found = await self._windows.window(
+                *(self._query, windows.CREATED, window, take), attempts=windows.ATTEMPTS, first=first
+            )
+        plan.windows.pop()
+        if isinstance(found, windows.Found):
+            plan.items = before + found.items
+            if not (found.stable and found.whole):
+                plan.restless.append((window.start, window.end))
+        else:
+            plan.windows += found
+        text = plan.model_dump_json()
+        await self._db.write(lambda conn: cursor.put(conn, cursor.CRAWL, text))
+
+    async def _conclude(self, plan: Plan) -> None:
+        gone = [ino for ino, created in await self._unseen(plan) if not _is_in(created, plan.restless)]
+        now = int(time.time())
+
+        def txn(conn: Connection) -> list[Change]:
+            changes = remote.remove(conn, gone, plan.generation)
+            tree.mark_all_seen_listed(conn, plan.generation, at=now)
+            tree.mark_listed(conn, ROOT, at=now)
+            cursor.drop(conn, cursor.CRAWL)
+            return changes
+
+        self._incoming.publish(await self._db.write(txn))
+        log.info("listed everything: %d items, generation %d", plan.items, plan.generation)
+
+    async def _unseen(self, plan: Plan) -> list[tuple[int, datetime | None]]:
+        """The nodes that no window showed, and when they were made at the service."""
+        found: list[tuple[int, datetime | None]] = []
+        after = 0
+        while True:
+            start, end = after, after + _SLICE
+            rows, last = await self._db.query(
+                lambda conn, start=start, end=end: remote.unseen(conn, plan.generation, start, end)  # type: ignore[misc]
+            )
+            found += [(ino, _created(item)) for ino, item in rows]
+            if end >= last:
+                return found
+            after = end
+
+
+def _created(item: str | None) -> datetime | None:
+    text = json.loads(item).get("created_at") if item else None
+    return datetime.fromisoformat(text) if text else None
+
+
+def _is_in(moment: datetime | None, spans: Sequence[Span]) -> bool:
+    """Whether a moment may lie in one of the spans; one that is not known may lie anywhere."""
+    if moment is None:
+        return bool(spans)
+    return any((start is None or start <= moment) and (end is None or moment <= end) for start, end in spans)

@@ -1,0 +1,300 @@
+"""How fast the tree becomes known over a distance: `python tests/bench/listing.py`.
+
+A service in its own process (`cmsfs serve`), a link with a round trip of 40 ms before it (`tests/proxy.py`, a
+process too), a drive on it.  Beside each figure stands the same work done by the plainest tool over the same
+link: one request for each folder, one after the other, on one connection.  Figures are of this machine and
+this moment; the ratios compare.  Nothing here asserts anything.
+
+`--items N` builds and lists a tree of so many; the default leaves that part out.
+"""
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+import loading
+import trio
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+class Drive:
+    """A drive in processes of its own, and the rows of the table."""
+
+    def __init__(self, root: Path, link: int, credentials: dict[str, str], *, crawl: bool) -> None:
+        self.top = root / "drive"
+        self._link = link
+        self._credentials = credentials
+        (root / "secret").write_text(credentials["client_secret"])
+        url = f"http://127.0.0.1:{link}"
+        os.environ |= {
+            "CMSFS_PROFILE": "server",
+            "CMSFS_BASE_URL": f"{url}/2.0",
+            "CMSFS_UPLOAD_URL": f"{url}/api/2.0",
+            "CMSFS_AUTH_URL": url,
+            "CMSFS_CLIENT_ID": credentials["client_id"],
+            "CMSFS_CLIENT_SECRET_FILE": str(root / "secret"),
+            "CMSFS_SUBJECT_ID": credentials["user_id"],
+        }
+        self.crawls(crawl)
+        self.top.mkdir()
+
+    def crawls(self, wanted: bool) -> None:
+        os.environ["CMSFS_CRAWL"] = str(wanted).lower()
+
+    def cmsfs(self, *arguments: str) -> str:
+        done = subprocess.run(
+            [sys.executable, "-m", "cmsfs", *arguments], capture_output=True, text=True, cwd=ROOT
+        )
+        if done.returncode:
+            sys.exit(f"cmsfs {' '.join(arguments)}: {done.stdout}{done.stderr}")
+        return done.stdout
+
+    def start(self, *, forget: bool = False) -> float:
+        """Mount; `forget` begins with nothing known.  Seconds until it answers."""
+        if forget:
+            for name in ("XDG_STATE_HOME", "XDG_CACHE_HOME"):
+                shutil.rmtree(os.environ[name])
+                Path(os.environ[name]).mkdir(mode=0o700)
+        return seconds(lambda: self.cmsfs("mount", str(self.top)))
+
+    def stop(self) -> None:
+        self.cmsfs("umount", str(self.top))
+
+    def status(self) -> dict[str, object]:
+        found: dict[str, object] = json.loads(self.cmsfs("status", "--json"))
+        return found
+
+    def requests(self) -> int:
+        return sum(self.status()["requests"].values())  # type: ignore[attr-defined]
+
+    def memory(self) -> tuple[float, float]:
+        """Resident and private memory of the daemon in MB."""
+        pid = self.status()["pid"]
+        fields = dict(
+            line.split(":", 1) for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()[1:]
+        )
+        private = sum(int(fields[f"Private_{kind}"].split()[0]) for kind in ("Clean", "Dirty"))
+        return int(fields["Rss"].split()[0]) / 1024, private / 1024
+
+    def token(self, http: httpx.Client) -> dict[str, str]:
+        answer = http.post(
+            "/oauth2/token",
+            data={
+                "grant_type": "client_credentials",
+                "client_id": self._credentials["client_id"],
+                "client_secret": self._credentials["client_secret"],
+                "box_subject_type": "user",
+                "box_subject_id": self._credentials["user_id"],
+            },
+        )
+        return {"Authorization": f"Bearer {answer.json()['access_token']}"}
+
+    def one_by_one(self, folders: list[str]) -> float:
+        """Seconds for a request for each folder (and page of 1,000), one after the other."""
+        with httpx.Client(base_url=f"http://127.0.0.1:{self._link}", timeout=60) as http:
+            headers = self.token(http)
+            began = time.perf_counter()
+            for folder in folders:
+                offset, total = 0, 1
+                while offset < total:
+                    url = f"/2.0/folders/{folder}/items?limit=1000&offset={offset}"
+                    page = http.get(f"{url}&fields=name,size,modified_at,sha1,etag", headers=headers).json()
+                    offset, total = offset + 1000, page["total_count"]
+            return time.perf_counter() - began
+
+
+class Table:
+    def __init__(self) -> None:
+        self.rows: list[tuple[str, str, str, str]] = []
+
+    def add(self, what: str, ours: float, unit: str, plain: float | None = None, note: str = "") -> None:
+        beside = f"{plain:,.2f}" if plain is not None else ""
+        if plain is not None and ours:
+            note = f"{plain / ours:,.1f} times as fast{', ' if note else ''}{note}"
+        self.rows.append((what, f"{ours:,.2f} {unit}", beside, note))
+        print(f"  {what}: {ours:,.2f} {unit} {beside} {note}", file=sys.stderr, flush=True)
+
+    def print(self) -> None:
+        print(f"{'':58} {'drive':>16} {'plain':>10}  ")
+        for what, ours, beside, note in self.rows:
+            print(f"{what:58} {ours:>16} {beside:>10}  {note}")
+
+
+def seconds(action: Callable[[], object]) -> float:
+    began = time.perf_counter()
+    action()
+    return time.perf_counter() - began
+
+
+def find(top: Path) -> int:
+    found = subprocess.run(["find", str(top)], capture_output=True, check=True).stdout
+    return found.count(b"\n")
+
+
+def ls(folder: Path) -> int:
+    found = subprocess.run(["ls", "-l", str(folder)], capture_output=True, check=True).stdout
+    return found.count(b"\n")
+
+
+# ---- what is measured --------------------------------------------------------------------------
+
+
+def measure_find(drive: Drive, table: Table, folders: list[str], count: int) -> None:
+    """A cold `find` over many small folders."""
+    drive.start(forget=True)
+    before = drive.requests()
+    took = seconds(lambda: find(drive.top / "many"))
+    asked = drive.requests() - before
+    plain = drive.one_by_one(folders)
+    table.add(f"cold find, {len(folders) - 1:,} folders, {count:,} files", took, "s", plain)
+    table.add("  its requests, beside one a folder", asked, "", len(folders))
+    table.add("  warm find", seconds(lambda: find(drive.top / "many")), "s")
+    drive.stop()
+
+
+def measure_ls(drive: Drive, table: Table, folder: str, count: int) -> None:
+    """One large folder."""
+    drive.start(forget=True)
+    before = drive.requests()
+    took = seconds(lambda: ls(drive.top / "large"))
+    asked = drive.requests() - before
+    table.add(f"cold ls -l, {count:,} entries", took, "s", drive.one_by_one([folder]), f"{asked} requests")
+    table.add("  warm", seconds(lambda: ls(drive.top / "large")), "s")
+    drive.stop()
+    started = drive.start()
+    before = drive.requests()
+    took = seconds(lambda: ls(drive.top / "large"))
+    table.add("  after a restart", took, "s", None, f"{drive.requests() - before} requests, polls included")
+    table.add("  the restart itself, command included", started, "s")
+    drive.stop()
+
+
+def measure_whole(drive: Drive, table: Table, count: int) -> None:
+    """Everything there is, by the crawl."""
+    drive.crawls(True)
+    drive.start(forget=True)
+    began = time.perf_counter()
+    took = seconds(lambda: find_one_level(drive.top))
+    table.add(f"{count:,} items: first ls of the root while the crawl runs", took, "s")
+    took = seconds(lambda: find_one_level(drive.top / "whole" / "folder 00007"))
+    table.add("  ls of a folder below, not crawled yet", took, "s")
+    status = drive.status()
+    while status["listing"]["state"] != "complete":  # type: ignore[index]
+        time.sleep(1)
+        status = drive.status()
+        print(f"  {status['listing']}", file=sys.stderr, flush=True)
+    took = time.perf_counter() - began
+    requests = sum(status["requests"].values())  # type: ignore[attr-defined]
+    table.add("  everything known", took, "s", None, f"{count / took:,.0f} items/s, {requests:,} requests")
+    table.add(
+        "  memory then, resident", drive.memory()[0], "MB", None, f"{drive.memory()[1]:,.0f} MB private"
+    )
+    drive.stop()
+    table.add("  restart, command included", drive.start(), "s")
+    table.add("  first ls of the root", seconds(lambda: find_one_level(drive.top)), "s")
+    table.add(
+        "  memory after a restart", drive.memory()[0], "MB", None, f"{drive.memory()[1]:,.0f} MB private"
+    )
+    before = drive.requests()
+    took = seconds(lambda: find(drive.top))
+    asked = drive.requests() - before
+    table.add(
+        "  find over all of it", took, "s", None, f"{count / took:,.0f}/s, {asked} requests, polls included"
+    )
+    table.add("  memory after that", drive.memory()[0], "MB", None, f"{drive.memory()[1]:,.0f} MB private")
+    drive.stop()
+
+
+def find_one_level(folder: Path) -> int:
+    return sum(1 for _ in os.scandir(folder))
+
+
+# ---- processes -----------------------------------------------------------------------------------
+
+
+@contextmanager
+def running(*command: str) -> Iterator[str]:
+    """A process that says a line or an object when it is ready; it ends with the block."""
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT)
+    assert process.stdout and process.stdin
+    try:
+        said = process.stdout.readline()
+        while said.startswith("{") and not said.endswith("}\n"):
+            said += process.stdout.readline()
+        yield said
+    finally:
+        process.terminate()
+        process.wait()
+        process.stdin.close()
+        process.stdout.close()
+
+
+@contextmanager
+def own_folders() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="cmsfs-bench-", ignore_cleanup_errors=True) as name:
+        root = Path(name)
+        for variable in ("CONFIG_HOME", "DATA_HOME", "STATE_HOME", "CACHE_HOME", "RUNTIME_DIR"):
+            folder = root / variable.lower()
+            folder.mkdir(mode=0o700)
+            os.environ[f"XDG_{variable}"] = str(folder)
+        yield root
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--folders", type=int, default=1_000)
+    parser.add_argument("--files", type=int, default=20, help="in each folder")
+    parser.add_argument("--entries", type=int, default=10_000, help="of the one large folder")
+    parser.add_argument("--items", type=int, default=0, help="of a whole tree, 200 to a folder; 0: none")
+    parser.add_argument("--round-trip", default="0.04", help="of the link, seconds")
+    chosen = parser.parse_args()
+    os.environ["PYTHONPATH"] = str(ROOT)
+    table = Table()
+    with own_folders() as root:
+        many = loading.Tree("many", chosen.folders, chosen.files)
+        large = loading.Tree("large", 0, chosen.entries)
+        trees = [many, large]
+        if chosen.items:
+            trees.append(loading.Tree("whole", chosen.items // 201, 200))
+        print("  filling the service", file=sys.stderr, flush=True)
+        credentials = trio.run(loading.fill, root / "data", trees)
+        serve = (
+            sys.executable,
+            "-m",
+            "cmsfs",
+            "serve",
+            "--data",
+            str(root / "data"),
+            "--port",
+            "0",
+            "--json",
+        )
+        with running(*serve) as served:
+            port = json.loads(served)["url"].rpartition(":")[2]
+            proxy = (sys.executable, str(ROOT / "tests" / "proxy.py"), "127.0.0.1", port)
+            with running(*proxy, "--round-trip", chosen.round_trip) as listens:
+                drive = Drive(root, int(listens), credentials, crawl=False)
+                try:
+                    measure_find(drive, table, many.ids, chosen.folders * chosen.files)
+                    measure_ls(drive, table, large.ids[0], chosen.entries)
+                    if chosen.items:
+                        measure_whole(drive, table, sum(tree.size for tree in trees))
+                finally:
+                    subprocess.run(
+                        [sys.executable, "-m", "cmsfs", "umount", str(drive.top)], capture_output=True
+                    )
+    table.print()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,172 @@
+"""A browser, and `cmsfs serve` as a process of its own for it to look at."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+from selenium import webdriver
+from selenium.webdriver.common.by import By
+from selenium.webdriver.remote.webelement import WebElement
+from selenium.webdriver.support import expected_conditions as conditions
+from selenium.webdriver.support import wait
+
+ROOT = Path(__file__).parents[2]
+
+BINARIES = ("chromium", "chromium-browser", "google-chrome", "chrome")
+FLAGS = (
+    *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
+    *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
+    *("--disable-dev-shm-usage", "--window-size=1200,900"),
+)
+
+
+class Site:
+    """The served service: where it is and how to come in."""
+
+    def __init__(self, url: str, credentials: dict[str, Any]) -> None:
+        self.url = url
+        self.client_id: str = credentials["client_id"]
+        self.client_secret: str = credentials["client_secret"]
+        self.passwords: dict[str, str] = credentials["passwords"]
+
+
+class Browser:
+    """What a person does at the browser, in their words."""
+
+    def __init__(self, driver: webdriver.Chrome, site: Site) -> None:
+        self.driver = driver
+        self.site = site
+
+    def open(self, path: str) -> None:
+        self.driver.get(self.site.url + path if path.startswith("/") else path)
+
+    @property
+    def path(self) -> str:
+        return urlsplit(self.driver.current_url).path
+
+    @property
+    def query(self) -> dict[str, str]:
+        found = parse_qs(urlsplit(self.driver.current_url).query)
+        return {name: values[0] for name, values in found.items()}
+
+    @property
+    def title(self) -> str:
+        return self.driver.title
+
+    @property
+    def text(self) -> str:
+        return self.driver.find_element(By.TAG_NAME, "main").text
+
+    def all(self, css: str) -> list[WebElement]:
+        return self.driver.find_elements(By.CSS_SELECTOR, css)
+
+    def one(self, css: str) -> WebElement:
+        return self.driver.find_element(By.CSS_SELECTOR, css)
+
+    def field(self, label: str) -> WebElement:
+        """A field by what is written beside it, as a reader of the screen finds it."""
+        fields = "*[self::input or self::select or self::textarea]"
+        path = f"//label[starts-with(normalize-space(.), '{label}')]//{fields}"
+        return self.driver.find_element(By.XPATH, path)
+
+    def fill(self, **fields: str) -> None:
+        """Fields by their labels, a blank for each underscore."""
+        for label, value in fields.items():
+            self.write(label.replace("_", " "), value)
+
+    def write(self, label: str, value: str) -> None:
+        element = self.field(label)
+        if element.tag_name == "select":
+            element.find_element(By.XPATH, f"option[normalize-space(.)='{value}']").click()
+            return
+        if element.get_attribute("type") != "date":
+            element.clear()
+        element.send_keys(value)
+
+    def press(self, words: str) -> None:
+        """A button, a link or a fold by its words."""
+        said = f"normalize-space(.)='{words}' or @aria-label='{words}'"
+        path = f"//*[self::button or self::a or self::summary][{said}]"
+        element = self.driver.find_element(By.XPATH, path)
+        before, folds = self.one("html"), element.tag_name == "summary"
+        element.click()
+        if not folds:
+            # The next page may take a moment, and this one must not be taken for it.
+            wait.WebDriverWait(self.driver, 30).until(conditions.staleness_of(before))
+
+    def log_in(self, login: str = "ada@example.com", password: str | None = None) -> None:
+        self.fill(Login=login, Password=password or self.site.passwords[login])
+        self.press("Log in")
+
+    def administer(self) -> None:
+        self.open("/admin")
+        self.log_in()
+        assert self.path == "/admin", self.text
+
+    def secrets(self) -> dict[str, str]:
+        """What a page shows once."""
+        return {one.get_attribute("data-secret") or "": one.text for one in self.all("[data-secret]")}
+
+    def alert(self) -> str:
+        return self.one("[role=alert]").text
+
+    def complaints(self) -> list[str]:
+        """What the browser itself has to say: a policy that was broken, a thing that is missing."""
+        found: list[dict[str, str]] = self.driver.get_log("browser")  # type: ignore[no-untyped-call]
+        # Answers that say no are told there as well; they are the tests' own.
+        return [
+            one["message"] for one in found if "the server responded with a status of 4" not in one["message"]
+        ]
+
+
+@pytest.fixture(scope="session")
+def driver() -> Iterator[webdriver.Chrome]:
+    """Chromium, started once for all tests."""
+    binary = next(filter(None, map(shutil.which, BINARIES)), None)
+    agent = shutil.which("chromedriver")
+    if binary is None or agent is None:
+        pytest.skip("there is no Chromium with its chromedriver here; packaging/setup test installs both")
+    options = webdriver.ChromeOptions()
+    options.binary_location = binary
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
+        for flag in (*FLAGS, f"--user-data-dir={profile}"):
+            options.add_argument(flag)
+        started = webdriver.Chrome(options=options, service=webdriver.ChromeService(agent))
+        started.set_page_load_timeout(30)
+        yield started
+        started.quit()
+
+
+@pytest.fixture(scope="session")
+def site(tmp_path_factory: pytest.TempPathFactory, driver: webdriver.Chrome) -> Iterator[Site]:
+    """`cmsfs serve` with the sample enterprise."""
+    home = tmp_path_factory.mktemp("site")
+    env = os.environ | {"HOME": str(home), "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-m", "cmsfs", "serve", "--data", home / "data", "--port", "0", "--json"]
+    with subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
+        assert process.stdout
+        try:
+            said = json.loads(b"".join(iter(process.stdout.readline, b"}\n")) + b"}")
+            credentials = json.loads(Path(said["credentials_file"]).read_text(encoding="utf-8"))
+            yield Site(said["url"], credentials)
+        finally:
+            process.terminate()
+            assert process.wait(20) == 0
+
+
+@pytest.fixture
+def browser(driver: webdriver.Chrome, site: Site) -> Iterator[Browser]:
+    """The browser with no cookies; at the end it must have had nothing to complain about."""
+    driver.execute_cdp_cmd("Network.clearBrowserCookies", {})
+    one = Browser(driver, site)
+    one.complaints()
+    yield one
+    assert one.complaints() == []

@@ -1,0 +1,74 @@
+"""conflicts, retry, discard: what a person sees and decides."""
+
+import json
+from datetime import UTC, datetime
+
+from cmsfs.models import control
+
+COPY = control.Copy(
+    path="/a (conflicted copy of host, 2026-11-21).txt",
+    original="/a.txt",
+    modified=datetime(2026, 11, 21, tzinfo=UTC),
+)
+HELD = control.Op(seq=1, kind="upload", path="/b.bin", state="held", error="There is no space left.")
+
+
+def answering(request):
+    match request:
+        case control.GetConflicts():
+            return [control.Conflicts(copies=[COPY], held=[HELD])]
+        case control.Retry(path="/none"):
+            return [control.Failure(message="No change of /none waits to be tried again.")]
+        case control.Discard():
+            return [control.Done(message="Its bytes are kept in /home/ada/recovered/b.bin.")]
+        case _:
+            return [control.Done()]
+
+
+def test_conflicts_lists_copies_and_refusals(cmsfs, spoken_to):
+    spoken_to(answering)
+    done = cmsfs("conflicts")
+    assert done.returncode == 0
+    assert "/a (conflicted copy of host, 2026-11-21).txt" in done.stdout
+    assert "beside /a.txt" in done.stdout
+    assert "/b.bin" in done.stdout
+    assert "There is no space left." in done.stdout
+    found = json.loads(cmsfs("conflicts", "--json").stdout)
+    assert [len(found["copies"]), len(found["held"])] == [1, 1]
+
+
+def test_no_conflicts_is_said(cmsfs, spoken_to):
+    spoken_to(lambda request: [control.Conflicts()])
+    assert cmsfs("conflicts").stdout == "Nothing waits for you.\n"
+
+
+def test_a_path_is_one_of_the_machine_or_one_of_the_drive(cmsfs, spoken_to):
+    daemon = spoken_to(answering, mountpoint="/mnt/drive")
+    assert cmsfs("retry", "/mnt/drive/x/../b.bin").returncode == 0
+    assert cmsfs("retry", "/b.bin").returncode == 0
+    assert cmsfs("retry").returncode == 0
+    asked = [request for request in daemon.requests if isinstance(request, control.Retry)]
+    assert [request.path for request in asked] == ["/b.bin", "/b.bin", None]
+    done = cmsfs("retry", "elsewhere/b.bin")
+    assert done.returncode == 1
+    assert "is not below /mnt/drive" in done.stderr
+    done = cmsfs("retry", "/none")
+    assert (done.returncode, done.stderr) == (1, "cmsfs: No change of /none waits to be tried again.\n")
+
+
+def test_discard_asks_first_and_tells_where_the_bytes_are(cmsfs, spoken_to):
+    daemon = spoken_to(answering)
+    done = cmsfs("discard", "/b.bin")
+    assert done.returncode != 0
+    assert not [request for request in daemon.requests if isinstance(request, control.Discard)]
+    done = cmsfs("discard", "--yes", "/b.bin")
+    assert done.returncode == 0
+    assert done.stdout == (
+        "The change of /b.bin is given up. Its bytes are kept in /home/ada/recovered/b.bin.\n"
+    )
+
+
+def test_without_a_drive_it_is_one_sentence(cmsfs):
+    for arguments in (["conflicts"], ["retry"], ["discard", "--yes", "/x"]):
+        done = cmsfs(*arguments)
+        assert (done.returncode, done.stderr.count("\n")) == (1, 1)

@@ -1,0 +1,123 @@
+"""Changes that the service refuses: told with the remedy, tried again, given up without losing a byte."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+from cmsfs import config, errors
+
+QUOTA = "UPDATE user SET space_amount = ?"
+
+
+async def quota(service: Any, size: int) -> None:
+    await service.write(lambda conn: conn.execute(QUOTA, (size,)))
+
+
+@pytest.fixture
+async def refused(drive: Any, service: Any, expect_log: Any) -> Any:
+    """A drive with a new file `large` and a new version of `old` that the quota refuses."""
+    expect_log("the service refuses a change")
+    await drive.write("old", b"old")
+    await drive.sync()
+    await quota(service, 10)
+    await drive.write("large", b"x" * 100)
+    await drive.write("old", b"y" * 100)
+    await drive.sync()
+    assert [op[1] for op in drive.ops()] == ["held", "held"]
+    return drive
+
+
+async def test_a_refusal_is_told_with_its_remedy(refused: Any) -> None:
+    value = (await refused.fs.getxattr(await refused.ino("large"), "user.cms.sync")).decode()
+    assert value.startswith("held: ")
+    assert "space" in value
+    assert "discard" in value
+
+
+async def test_one_is_tried_again(refused: Any, other: Any, service: Any) -> None:
+    await quota(service, 10_000)
+    await refused.agents.retry("/large")
+    await refused.agents.push.drained()
+    assert await other.read("large") == b"x" * 100
+    assert [op[2] for op in refused.ops()] == ["/old"]
+    with pytest.raises(errors.UserError, match="No change of /large"):
+        await refused.agents.retry("/large")
+
+
+async def test_a_new_file_that_is_given_up_leaves_the_drive_and_is_kept(refused: Any, other: Any) -> None:
+    told = await refused.agents.discard("/large")
+    kept = config.Paths("default").recovered / "large"
+    assert str(kept) in told
+    assert kept.read_bytes() == b"x" * 100
+    assert await refused.names() == ["old"]
+    await refused.write("large", b"s")
+    await refused.agents.push.drained()
+    assert await other.read("large") == b"s"
+
+
+async def test_a_version_that_is_given_up_gives_way_to_the_one_before(refused: Any, other: Any) -> None:
+    await refused.agents.discard("/old")
+    assert (config.Paths("default").recovered / "old").read_bytes() == b"y" * 100
+    assert await refused.read("old") == b"old"
+    assert await other.versions((await other.find("old")).id) == 1
+    assert [op[2] for op in refused.ops()] == ["/large"]
+
+
+async def test_what_is_not_held_is_not_given_up(drive: Any) -> None:
+    await drive.write("f", b"x")
+    await drive.sync()
+    with pytest.raises(errors.UserError, match="No change of /f is held"):
+        await drive.agents.discard("/f")
+
+
+async def test_a_deletion_that_is_refused_can_be_undone(
+    drive: Any, other: Any, service: Any, expect_log: Any
+) -> None:
+    expect_log("the service refuses a change")
+    await drive.write("f", b"kept")
+    await drive.sync()
+    await other.client.locks.lock((await other.find("f")).id)
+    await service.write(
+        lambda conn: conn.execute("UPDATE item SET lock = json_set(lock, '$.by', 0) WHERE lock IS NOT NULL")
+    )
+    await drive.unlink("f")
+    await drive.sync()
+    assert [op[:2] for op in drive.ops()] == [("trash", "held")]
+    await drive.agents.discard(drive.ops()[0][2])
+    assert await drive.names() == ["f"]
+    assert await drive.read("f") == b"kept"
+    assert drive.ops() == []
+
+
+async def test_conflict_copies_and_held_changes_are_listed(
+    drive: Any, other: Any, network: Any, tmp_path: Path
+) -> None:
+    await drive.write("f.txt", b"base")
+    await drive.sync()
+    arrived, go = network.gate("POST", "/content", before=True)
+    await drive.write("f.txt", b"ours")
+    await arrived.wait()
+    await other.write((await other.find("f.txt")).id, b"theirs")
+    go.set()
+    await drive.sync()
+    found = await drive.agents.conflicts()
+    assert found.held == []
+    assert [copy.original for copy in found.copies] == ["/f.txt"]
+    assert found.copies[0].path.startswith("/f (conflicted copy of ")
+
+
+async def test_what_the_quota_refused_goes_when_there_is_room(
+    refused: Any, other: Any, service: Any, nursery: Any
+) -> None:
+    nursery.start_soon(refused.agents.account.run)
+    nursery.start_soon(refused.agents._follow_room)
+    # A refusal made the drive doubt what it knew of the quota; the next look brings the truth.
+    await refused.agents.account.refresh()
+    await quota(service, 10_000)
+    refused.agents.account.doubt_space()
+    with trio.fail_after(20):
+        while refused.ops():
+            await refused.agents.push._moved.wait()
+    assert await other.read("large") == b"x" * 100

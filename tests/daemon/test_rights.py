@@ -1,0 +1,162 @@
+"""Rights: what others let this account do, as a program meets it."""
+
+import errno
+import os
+import stat
+from collections.abc import AsyncIterator, Callable
+from importlib import resources
+from typing import Any, get_args
+
+import pytest
+import trio
+
+from cmsfs.client import embedded
+from cmsfs.models import collaborations
+from cmsfs.service import app, demo
+from tests.daemon import conftest
+
+
+@pytest.fixture
+async def ben(service: Any, user: int, nursery: trio.Nursery) -> AsyncIterator[conftest.Remote]:
+    """Another user of the enterprise, with a drive of his own."""
+
+    def add(conn: Any) -> int:
+        enterprise = conn.execute("SELECT enterprise FROM user WHERE id = ?", (user,)).fetchone()[0]
+        return int(demo.add_user(conn, enterprise, "Ben Tester", "ben@example.com", now=1)["id"])
+
+    number = await service.write(add)
+    transport = embedded.EmbeddedTransport(app.build(service), nursery)
+    async with conftest._client(transport, number) as client:
+        yield conftest.Remote(client, service, number)
+
+
+async def share(ben: conftest.Remote, kind: str, item_id: str, role: str, user: int) -> str:
+    body = {
+        "item": {"type": kind, "id": item_id},
+        "accessible_by": {"type": "user", "id": str(user)},
+        "role": role,
+    }
+    wire, url = ben.client.folders._wire, f"{conftest.URL}/2.0/collaborations"
+    return (await wire.ask(collaborations.Collaboration, "POST", url, body=body)).id
+
+
+@pytest.fixture
+def shared(ben: conftest.Remote, user: int, drive: Any) -> Callable[[str], Any]:
+    """`await shared(role)`: a folder `s` of Ben's, with `f` and `d/g` in it, is on our drive."""
+
+    async def make(role: str) -> None:
+        folder = await ben.folder("s")
+        await ben.file("f", b"in the folder", folder)
+        await ben.file("g", b"deeper", await ben.folder("d", folder))
+        await share(ben, "folder", folder, role, user)
+        await drive.names()
+        await drive.poll()
+        await drive.names("s")
+        await drive.names("s/d")
+
+    return make
+
+
+async def attempt(call: Any) -> str:
+    try:
+        await call
+    except OSError as error:
+        return errno.errorcode[error.errno or 0]
+    return "ok"
+
+
+async def bits(drive: Any, path: str) -> str:
+    return stat.filemode(drive.fs.getattr(await drive.ino(path)).mode)
+
+
+async def opened(drive: Any, path: str, flags: int) -> None:
+    handle = await drive.fs.open(await drive.ino(path), flags)
+    await drive.fs.release(handle.fh)
+
+
+def promised() -> dict[str, list[str]]:
+    """The table of SEMANTICS.md: for each role read, change, create, rename, delete, and the bits."""
+    text = (resources.files("cmsfs.vfs") / "SEMANTICS.md").read_text(encoding="utf-8")
+    section = text.partition("## What the service does not allow\n")[2].partition("\n## ")[0]
+    rows = [line.strip("| ").split(" | ") for line in section.splitlines() if line.startswith("| ")][2:]
+    found = {}
+    for roles, *cells in rows:
+        for role in roles.split(", "):
+            found[role] = [cell.strip("`").replace("yes", "ok") for cell in cells[:-1]]
+            found[role] += [part.strip("`") for part in cells[-1].split(", ")]
+    return found
+
+
+ROLES = promised()
+
+
+def test_the_table_names_every_role() -> None:
+    assert sorted(ROLES) == sorted(get_args(collaborations.Role))
+
+
+@pytest.mark.parametrize("role", ROLES)
+async def test_a_role_is_mode_bits_and_errno(drive: Any, shared: Any, role: str) -> None:
+    await shared(role)
+    read, write, create, rename, unlink, file_bits, folder_bits = ROLES[role]
+    for folder, name in (("s", "f"), ("s/d", "g")):
+        path = f"{folder}/{name}"
+        assert await attempt(opened(drive, path, os.O_RDONLY)) == read
+        assert await bits(drive, path) == f"-{file_bits}"
+        assert await attempt(opened(drive, path, os.O_WRONLY)) == write
+        assert await attempt(opened(drive, path, os.O_WRONLY | os.O_TRUNC)) == write
+        assert await attempt(drive.write(f"{folder}/new", b"x")) == create
+        assert await attempt(drive.mkdir(f"{folder}/newer")) == create
+        assert await attempt(drive.rename(path, f"{folder}/h")) == rename
+        assert await attempt(drive.unlink(f"{folder}/h" if rename == "ok" else path)) == unlink
+    assert await bits(drive, "s/d") == f"d{folder_bits}"
+    assert await bits(drive, "s") == f"d{folder_bits}"
+    await drive.sync()
+    assert drive.ops() == []
+
+
+async def test_what_one_owns_is_never_asked_about(drive: Any, other: Any, network: Any) -> None:
+    await other.file("f", b"mine", await other.folder("d"))
+    await drive.names("d")
+    await drive.read("d/f")
+    await drive.write("d/new", b"x")
+    assert drive.agents.health.requests["rights"] == 0
+
+
+async def test_a_higher_role_further_below_counts(
+    drive: Any, ben: conftest.Remote, shared: Any, user: int
+) -> None:
+    await shared("viewer")
+    deep = await ben.find("d")
+    await share(ben, "folder", deep.id, "editor", user)
+    drive.agents.account._rights._asked_at.clear()
+    drive.agents.account._rights._said.clear()  # as after a restart
+    await drive.names("s")
+    with trio.fail_after(5):
+        while drive.agents.account._rights._asking:
+            await trio.lowlevel.checkpoint()
+    assert await bits(drive, "s/f") == "-r--r--r--"
+    assert await bits(drive, "s/d/g") == "-rw-r--r--"
+    assert await attempt(drive.write("s/d/new", b"x")) == "ok"
+    assert await attempt(drive.write("s/new", b"x")) == "EACCES"
+
+
+async def test_a_role_that_is_raised_shows_after_a_while(
+    drive: Any, ben: conftest.Remote, shared: Any, user: int
+) -> None:
+    await shared("viewer")
+    assert await attempt(drive.write("s/new", b"x")) == "EACCES"
+    (found,) = ben.store.read("SELECT id FROM collaboration")
+    wire, url = ben.client.folders._wire, f"{conftest.URL}/2.0/collaborations/{found['id']}"
+    await wire.ask(collaborations.Collaboration, "PUT", url, body={"role": "editor"})
+    assert await attempt(drive.write("s/new", b"x")) == "EACCES"
+    for asked in drive.agents.account._rights._asked_at:
+        drive.agents.account._rights._asked_at[asked] -= 10_000
+    assert await attempt(drive.write("s/new", b"x")) == "ok"
+    assert await attempt(drive.unlink("s/f")) == "ok"
+    assert await bits(drive, "s/d/g") == "-rw-r--r--"
+
+
+async def test_without_a_network_what_was_said_holds(drive: Any, shared: Any, network: Any) -> None:
+    await shared("viewer")
+    network.is_down = True
+    assert await attempt(drive.write("s/new", b"x")) == "EACCES"

@@ -1,0 +1,223 @@
+"""Reads through a real mount while the network and the service fail: right bytes, or an errno in time.
+
+The service is one process, the daemon another, and between them the relay of `faults` breaks every third
+download in some way.  The cache is small, so that blocks are evicted and fetched again all the time, and
+files get new versions meanwhile.
+"""
+
+import errno
+import hashlib
+import json
+import os
+import random
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+from cmsfs import config
+from cmsfs.auth import backend
+from cmsfs.client import multipart
+from cmsfs.models import base, uploads
+
+KIB = 1024
+MIB = 1024 * KIB
+SIZES = [1, 3_000, 128 * KIB - 1, 128 * KIB + 1, MIB, MIB + 1, 3 * MIB + 77, 9 * MIB]
+NETWORK_SECONDS = 2.0
+CLEAN = {errno.ETIMEDOUT, errno.ENETDOWN, errno.EIO, errno.EAGAIN, errno.ESTALE}
+
+
+class Faulty:
+    """The service, the relay before it, and every version of every file."""
+
+    def __init__(self, root: Path, faults: Any, seed: int) -> None:
+        self.dice = random.Random(seed)
+        self.versions: dict[str, list[bytes]] = {}
+        self.ids: dict[str, str] = {}
+        self.broken = True
+        self._faults = faults
+        self.plan = faults.Plan(self._fate)
+        self._process = subprocess.Popen(
+            [*(sys.executable, "-P", "-m", "cmsfs", "serve", "--data", str(root), "--port", "0", "--json")],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+        )
+        assert self._process.stdout is not None
+        text = b""
+        while b"}" not in text:
+            text += self._process.stdout.readline()
+        self.port = int(json.loads(text)["url"].rpartition(":")[2])
+        self.credentials = json.loads((root / "credentials.json").read_text())
+        self._up = threading.Event()
+        self._down = trio.Event()
+        self._thread = threading.Thread(target=trio.run, args=(self._relay,))
+        self._thread.start()
+        self._up.wait(10)
+
+    async def _relay(self) -> None:
+        self._token = trio.lowlevel.current_trio_token()
+        async with self._faults.running("127.0.0.1", self.port, self.plan) as relay:
+            self.relayed = relay.port
+            self._up.set()
+            await self._down.wait()
+
+    def close(self) -> None:
+        self._token.run_sync_soon(self._down.set)
+        self._thread.join(10)
+        self._process.terminate()
+        self._process.wait(20)
+        assert self._process.stdout is not None
+        self._process.stdout.close()
+
+    def _fate(self, method: str, target: str) -> Any:
+        if "/content" not in target or not self.broken or self.dice.random() > 0.35:
+            return None
+        after = self.dice.choice([0, 1, 1000, 128 * KIB, 200_000, MIB, 5 * MIB])
+        faults = self._faults
+        choices = [
+            faults.Reset(after),
+            faults.Stall(after),
+            faults.Short(after),
+            faults.Short(after, hidden=True),
+        ]
+        choices += [faults.Reset(before=True), faults.UNAVAILABLE, faults.TOO_MANY, faults.Answer(500)]
+        name = next((name for name, ident in self.ids.items() if f"/{ident}/" in target), None)
+        if name is not None and len(self.versions[name][-1]) <= MIB:
+            # A larger file is checked when the last of it has come, and parts of it are read before that.
+            choices += [faults.Corrupt(self.dice.randrange(len(self.versions[name][-1])))] * 2
+        return self.dice.choice(choices)
+
+    def settings(self, port: int) -> dict[str, str]:
+        url = f"http://127.0.0.1:{port}"
+        secret = Path(os.environ["XDG_CONFIG_HOME"]) / "secret"
+        secret.write_text(self.credentials["client_secret"])
+        return {
+            "CMSFS_PROFILE": "specification",
+            "CMSFS_BASE_URL": f"{url}/2.0",
+            "CMSFS_UPLOAD_URL": f"{url}/api/2.0",
+            "CMSFS_AUTH_URL": url,
+            "CMSFS_CLIENT_ID": self.credentials["client_id"],
+            "CMSFS_SUBJECT_ID": self.credentials["user_id"],
+            "CMSFS_CLIENT_SECRET_FILE": str(secret),
+            "CMSFS_NETWORK_SECONDS": str(NETWORK_SECONDS),
+            "CMSFS_CACHE_BYTES": str(6 * MIB),
+            "CMSFS_POLL_SECONDS": "0.3",
+            "CMSFS_IDLE_POLL_SECONDS": "0.3",
+        }
+
+    def upload(self, names: list[str]) -> None:
+        """A new version of each, past the relay."""
+
+        async def run() -> None:
+            async with backend.open_backend(config.load()) as client:
+                for name in names:
+                    size = SIZES[int(name[1:]) % len(SIZES)]
+                    data = self.dice.randbytes(size)
+                    source, sha1 = multipart.BytesSource(data), hashlib.sha1(data).hexdigest()
+                    self.versions.setdefault(name, []).append(data)
+                    if name in self.ids:
+                        await client.uploads.new_version(self.ids[name], source, sha1=sha1)
+                    else:
+                        wish = uploads.Attributes(name=name, parent=base.Reference(id="0"))
+                        self.ids[name] = (await client.uploads.new_file(wish, source, sha1=sha1)).id
+
+        with pytest.MonkeyPatch.context() as patch:
+            for key, value in self.settings(self.port).items():
+                patch.setenv(key, value)
+            trio.run(run)
+
+
+@pytest.fixture
+def faulty(
+    tmp_path: Path, private_folders: Path, faults: Any, stopped: Any, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Faulty]:
+    made = Faulty(tmp_path / "served", faults, seed=11)
+    try:
+        made.upload([f"f{number}" for number in range(len(SIZES))])
+        for key, value in made.settings(made.relayed).items():
+            monkeypatch.setenv(key, value)
+        stopped.top.mkdir()
+        stopped.cmsfs("mount", stopped.top)
+        yield made
+    finally:
+        made.broken = False
+        stopped.cmsfs("umount", stopped.top, "--force", check=False)
+        made.close()
+
+
+def read_some(top: Path, faulty: Faulty, name: str) -> tuple[int, int]:
+    """Reads of one handle: how many were right, how many failed cleanly; all of them of one version."""
+    dice = faulty.dice
+    right = failed = 0
+    candidates = faulty.versions[name]
+    size = len(candidates[-1])
+    fd = os.open(top / name, os.O_RDONLY)
+    try:
+        os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)  # what the kernel has is nothing new
+        for _ in range(dice.randrange(1, 5)):
+            offset = dice.randrange(size) if dice.random() < 0.7 else 0
+            length = dice.choice([1, 4096, 65_536, 300_000, size])
+            began = time.monotonic()
+            try:
+                found = os.pread(fd, length, offset)
+            except OSError as error:
+                assert error.errno in CLEAN, error
+                failed += 1
+            else:
+                right += 1
+                candidates = [data for data in candidates if data[offset : offset + len(found)] == found]
+                assert candidates, f"{name}: {len(found)} bytes at {offset} are of no version, or of two"
+                assert found, f"{name} is cut short at {offset}"
+            # A read of the kernel's is one wait for each of its requests, side by side.
+            assert time.monotonic() - began < 2 * NETWORK_SECONDS + 4
+    finally:
+        os.close(fd)
+    return right, failed
+
+
+def run(top: Path, faulty: Faulty, rounds: int) -> tuple[int, int]:
+    right = failed = 0
+    for number in range(rounds):
+        one, two = read_some(top, faulty, faulty.dice.choice(list(faulty.ids)))
+        right, failed = right + one, failed + two
+        if number % 9 == 8:
+            faulty.upload([faulty.dice.choice(list(faulty.ids))])
+    return right, failed
+
+
+def whole(path: Path, faulty: Faulty) -> bool:
+    with suppress(OSError):
+        return path.read_bytes() == faulty.versions[path.name][-1]
+    return False
+
+
+def check_recovery(top: Path, faulty: Faulty) -> None:
+    """Once nothing fails any more, every file is what it is."""
+    faulty.broken = False
+    deadline = time.monotonic() + 60
+    for name in faulty.ids:
+        while not whole(top / name, faulty):
+            assert time.monotonic() < deadline, f"{name} is not to be had"
+            os.sched_yield()
+
+
+def test_every_read_is_right_or_a_clean_error_in_time(stopped: Any, faulty: Faulty) -> None:
+    right, failed = run(stopped.top, faulty, 18)
+    assert faulty.plan.faults >= 5
+    assert right > failed
+    check_recovery(stopped.top, faulty)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(20))
+def test_every_read_is_right_or_a_clean_error_at_length(stopped: Any, faulty: Faulty, seed: int) -> None:
+    faulty.dice.seed(seed)
+    run(stopped.top, faulty, 30)
+    check_recovery(stopped.top, faulty)
