@@ -238,7 +238,7 @@ async def _name_in_use(kit: Kit, task: queue.Task, node: Node, error: errors.Con
 def _is_leaving(kit: Kit, task: queue.Task, node: Node, theirs: items.File) -> bool:
     """Whether what is in the way came from here too, and an operation of its own will take it away."""
     folder = task.parent.remote_id if task.parent is not None else None
-    name = naming.remote_name(node.kind, node.name)
+    name = naming.remote_name(node)
     if unheard.is_anothers(kit.db, node.ino, folder or "", name, theirs.sha1):
         return True
     holder = tree.find_remote(kit.db, node.kind, theirs.id)
