@@ -173,6 +173,25 @@ def variable(name: str) -> str | None:
     return os.environ.get(name)
 
 
+def named_in_environment() -> list[str]:
+    """The `CMSFS_*` variables that are set here and that another process would not see.
+
+    The account is not among them: who asks has named it.
+    """
+    ours = {f"CMSFS_{field.upper()}" for field in Settings.model_fields} | {"CMSFS_CONFIG"}
+    return sorted(ours.intersection(os.environ) - {"CMSFS_ACCOUNT"})
+
+
+def user_manager() -> Path:
+    """The private socket of this user's systemd, which is there while that runs."""
+    return platformdirs.user_runtime_path() / "systemd" / "private"
+
+
+def user_units() -> Path:
+    """The folder of the units that this user wrote."""
+    return platformdirs.user_config_path() / "systemd" / "user"
+
+
 def _read(path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
