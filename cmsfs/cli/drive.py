@@ -91,6 +91,14 @@ def mount(
         output.say("It will be mounted at every login.")
 
 
+def mount_configured(ctx: context.Context) -> Path:
+    """Mount the drive of the configured account as `cmsfs mount` does; where.  Raises `UserError`."""
+    settings = ctx.settings()
+    config.profile(settings)
+    as_unit = _as_unit(settings, None, wanted=None)
+    return _mount(settings, None, create=True, sample=False, foreground=False, as_unit=as_unit)
+
+
 def _as_unit(settings: config.Settings, named: Path | None, *, wanted: bool | None) -> bool:
     """Whether the drive is to run as a unit.  Raises `UserError` if that is wanted and cannot be."""
     if wanted is False:
