@@ -93,9 +93,9 @@ def settings_page() -> str:
         ".SH DESCRIPTION",
         *_paragraphs(
             [
-                "A file in TOML. Its top level is the account `default`; a table `[accounts.NAME]` is another, "
-                "which has what it does not say from the top level. `cmsfs --account NAME` chooses one, and so "
-                "does the key `account` at the top.",
+                "A file in TOML. Its top level is the account `default`; a table `[accounts.NAME]` is "
+                "another, which has what it does not say from the top level. `cmsfs --account NAME` "
+                "chooses one, and so does the key `account` at the top.",
                 "Each key can be given in the environment, too, which wins: CMSFS_POLL_SECONDS=1 for "
                 "`poll_seconds`. CMSFS_CONFIG names another file.",
             ]
@@ -131,7 +131,7 @@ def _kind(annotation: object) -> str:
 
 
 def _reasons(source: str) -> dict[str, str]:
-    """The comment behind each field, or the block of comments over it and those that follow without a break."""
+    """The comment behind each field, or the one over it and those that follow it without a break."""
     found: dict[str, str] = {}
     above: list[str] = []
     fresh = False

@@ -3,8 +3,8 @@
     default  /home/ada/cmsfs  fuse.cmsfs  setuid=ada,noauto,_netdev,poll_seconds=10  0 0
 
 The first word is the account.  `setuid=USER` runs the daemon as that person, with their configuration, as
-mount.fuse3(8) has it.  Every setting is an option under its own name (`KEY=VALUE`, or `KEY` for one that is on
-or off), `config=FILE` names the configuration.  What concerns mount(8) alone is left to it.
+mount.fuse3(8) has it.  Every setting is an option under its own name (`KEY=VALUE`, or `KEY` for one that is
+on or off), `config=FILE` names the configuration.  What concerns mount(8) alone is left to it.
 
 Rule: an option that nobody understands is told, never passed over (but for `mount -s`).  Exit codes are those
 of mount(8): 1 the call is wrong, 32 the mount failed.
@@ -28,19 +28,9 @@ FAILED = 32
 # Options that mount(8), systemd or the kernel's defaults see to: a drive is always nosuid and nodev.
 _OTHERS = {
     *("defaults", "rw", "auto", "noauto", "user", "users", "nouser", "owner", "group", "nofail", "fail"),
-    *(
-        "_netdev",
-        "nosuid",
-        "nodev",
-        "suid",
-        "dev",
-        "exec",
-        "async",
-        "default_permissions",
-        "atime",
-        "noatime",
-    ),
-    *("relatime", "norelatime", "strictatime", "diratime", "nodiratime", "lazytime", "nolazytime"),
+    *("_netdev", "nosuid", "nodev", "suid", "dev", "exec", "async", "default_permissions", "atime"),
+    *("noatime", "relatime", "norelatime", "strictatime", "diratime", "nodiratime"),
+    *("lazytime", "nolazytime"),
 }
 _PREFIXES = ("x-", "X-", "comment=", "user=", "uid=", "gid=", "fsname=", "subtype=")
 

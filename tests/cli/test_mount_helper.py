@@ -15,9 +15,9 @@ PROGRAM = [sys.executable, "-P", "-c", "from cmsfs.cli import mount_helper; moun
 
 def test_settings_are_options_and_the_rest_is_left_to_mount() -> None:
     call = mount_helper.parse(
-        ["work", "/mnt/w", "-n", "-t", "fuse.cmsfs", "-o"]
-        + [
-            "rw,noauto,_netdev,x-systemd.automount,setuid=ada,poll_seconds=9,allow_other,nocrawl,profile=server"
+        [
+            *("work", "/mnt/w", "-n", "-t", "fuse.cmsfs", "-o", "rw,noauto,_netdev,x-systemd.automount"),
+            *("-o", "setuid=ada,poll_seconds=9,allow_other,nocrawl,profile=server"),
         ]
     )
     assert (call.account, call.folder, call.user) == ("work", "/mnt/w", "ada")

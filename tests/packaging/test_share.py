@@ -1,4 +1,4 @@
-"""What `packaging/share` makes: manual pages that say what --help says, completion that completes, valid entries."""
+"""What `packaging/share` makes: manual pages that say what --help says, completion, the desktop's entries."""
 
 import os
 import shutil
@@ -127,7 +127,8 @@ def test_zsh_loads_it_for_our_command(share: Path, programs: Path) -> None:
         fpath=({share}/zsh/vendor-completions $fpath)
         autoload -U compinit && compinit -u -d {programs}/zcompdump
         print -r -- $_comps[cmsfs]
-        compdef() {{ : }}; _describe() {{ local a=$2; print -r -- ${{(P)a}} }}; compadd() {{ print -r -- "$@" }}
+        compdef() {{ : }}
+        _describe() {{ local given=$3; print -r -- ${{(P)given}} }}
         words=(cmsfs umo); CURRENT=2
         source {share}/zsh/vendor-completions/_cmsfs
         _cmsfs_completion
