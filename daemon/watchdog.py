@@ -18,7 +18,8 @@ class Watchdog:
         self._interval = notify.watchdog_seconds()
 
     def ready(self) -> None:
-        notify.tell(READY=1, STATUS="mounted")
+        """The mount answers; the status line stays that of the connection."""
+        notify.tell(READY=1)
 
     def stopping(self, seconds: float) -> None:
         """We are on our way out, which may take so long."""
