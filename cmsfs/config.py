@@ -85,9 +85,9 @@ class Profile(_Model):
 class Settings(_Model):
     """Everything that can be set, each default with its reason."""
 
-    account: str = "default"
+    account: str = "default"  # whose drive is meant when no command says it
     profile: str = "embedded"  # works without an account anywhere: the way to try cmsfs
-    mountpoint: Path = Path("~/cmsfs")
+    mountpoint: Path = Path("~/cmsfs")  # made when it is missing
     service_data: Path | None = None  # of the embedded service; None: the user's data folder
 
     # Addresses, when the profile does not say them or another host is meant.
@@ -109,7 +109,7 @@ class Settings(_Model):
     idle_poll_seconds: float = 30.0  # and within this when nobody looks
     drain_seconds: float = 30.0  # how long a stop waits for uploads; the journal keeps the rest
     network_seconds: float = 30.0  # after this a read that waits for the network fails with ETIMEDOUT
-    upload_workers: int = 4
+    upload_workers: int = 4  # uploads at a time; more fill no line, and take turns from those who read
     local_names: tuple[str, ...] = LOCAL_NAMES  # instead of these, not beside them: a list can be shortened
     local_days: int = 30  # local files untouched for so long are somebody's leftovers; 0 keeps them for ever
     crawl: bool = True  # list the whole tree in the background after mounting, so that `find` asks nobody
@@ -117,8 +117,8 @@ class Settings(_Model):
     # of this machine, and as slow as the network.
     fsync: Literal["local", "remote"] = "local"
     fsync_seconds: float = 60.0
-    allow_other: bool = False
-    log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
+    allow_other: bool = False  # other users see the drive, too; wants user_allow_other in /etc/fuse.conf
+    log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"  # what stands in the log, and worse
 
     @pydantic.field_validator("local_names", mode="before")
     @classmethod
@@ -210,6 +210,40 @@ def load(account: str | None = None, **overrides: Any) -> Settings:
 def variable(name: str) -> str | None:
     """A variable of the environment that a file of the user's names."""
     return os.environ.get(name)
+
+
+def named_in_environment() -> list[str]:
+    """The `CMSFS_*` variables that are set here and that another process would not see.
+
+    The account is not among them: who asks has named it.
+    """
+    ours = {f"CMSFS_{field.upper()}" for field in Settings.model_fields} | {"CMSFS_CONFIG"}
+    return sorted(ours.intersection(os.environ) - {"CMSFS_ACCOUNT"})
+
+
+def pass_on(values: dict[str, str]) -> None:
+    """Set variables for this process and those that it starts."""
+    os.environ.update(values)
+
+
+def move_home(user: str, home: Path) -> None:
+    """Have this process, and those that it starts, look for files where they are for another user."""
+    for name in [name for name in os.environ if name.startswith(("XDG_", "CMSFS_"))]:
+        del os.environ[name]
+    os.environ.update(HOME=str(home), USER=user, LOGNAME=user)
+    session = Path(f"/run/user/{os.getuid()}")
+    if session.is_dir():
+        os.environ["XDG_RUNTIME_DIR"] = str(session)
+
+
+def user_manager() -> Path:
+    """The private socket of this user's systemd, which is there while that runs."""
+    return platformdirs.user_runtime_path() / "systemd" / "private"
+
+
+def user_units() -> Path:
+    """The folder of the units that this user wrote."""
+    return platformdirs.user_config_path() / "systemd" / "user"
 
 
 def _read(path: Path) -> dict[str, Any]:

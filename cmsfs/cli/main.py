@@ -30,6 +30,7 @@ COMMANDS = {
     "get": "files",
     "holds": "holds",
     "mount": "drive",
+    "open": "opening",
     "put": "files",
     "retention": "retention",
     "retry": "held",
@@ -42,6 +43,9 @@ COMMANDS = {
     "users": "users",
 }
 
+# What would hide a builtin of Python under its own name.
+FUNCTIONS = {"open": "open_command"}
+
 
 class Commands(click.Group):
     """Loads a command's module when it is called: `cmsfs status` need not wait for the HTTP libraries."""
@@ -53,7 +57,7 @@ class Commands(click.Group):
         if cmd_name not in COMMANDS:
             return None
         module = importlib.import_module(f"cmsfs.cli.{COMMANDS[cmd_name]}")
-        command = getattr(module, cmd_name)
+        command = getattr(module, FUNCTIONS.get(cmd_name, cmd_name))
         assert isinstance(command, click.Command)
         return command
 
