@@ -96,6 +96,8 @@ class Settings(_Model):
     auth_url: str = ""
     ca_file: Path | None = None
 
+    feed: Literal["", "search", "events"] = ""  # how remote changes are found, if not as the profile says
+
     # Client credentials; the secret comes from a file so that it is on no command line.
     client_id: str = ""
     client_secret_file: Path | None = None
@@ -107,6 +109,9 @@ class Settings(_Model):
     settle_seconds: float = 2.0  # an editor's flurry of saves becomes one upload
     poll_seconds: float = 5.0  # remote changes show within this while the drive is in use
     idle_poll_seconds: float = 30.0  # and within this when nobody looks
+    # Everything is compared with the service this often, in the background, for what no feed tells of; a
+    # request for each 200 items.  0: only after a gap, and when it is asked for.
+    sweep_hours: float = 24.0
     drain_seconds: float = 30.0  # how long a stop waits for uploads; the journal keeps the rest
     network_seconds: float = 30.0  # after this a read that waits for the network fails with ETIMEDOUT
     upload_workers: int = 4  # uploads at a time; more fill no line, and take turns from those who read
@@ -270,6 +275,8 @@ def profile(settings: Settings) -> Profile:
     for key in ("base_url", "upload_url", "auth_url"):
         if given := getattr(settings, key):
             values[key] = given.rstrip("/")
+    if settings.feed:
+        values["feed"] = settings.feed
     found = Profile.model_validate(values)
     if not found.embedded and not (found.base_url and found.upload_url and found.auth_url):
         raise errors.ConfigError(

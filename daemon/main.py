@@ -39,9 +39,11 @@ from cmsfs.vfs.inodes import Inodes
 from daemon import budget, conflicts, instance, upkeep
 from daemon import control as control_server
 from daemon.account import Account
+from daemon.arrived import Arrived
 from daemon.budget import Budget, Class
 from daemon.crawl import Crawl
 from daemon.ending import Ending
+from daemon.event_feed import EventFeed
 from daemon.folder_items import FolderItems
 from daemon.health import Health
 from daemon.hydrate import Hydrate
@@ -51,7 +53,9 @@ from daemon.pull import Pull
 from daemon.push.dispatcher import Push
 from daemon.push.kit import Kit
 from daemon.rights import Rights
+from daemon.search_feed import SearchFeed
 from daemon.status import Status
+from daemon.sweep import Sweep
 from daemon.watchdog import Watchdog
 from daemon.whole import Whole
 
@@ -74,7 +78,8 @@ class State:
     @property
     def is_known(self) -> bool:
         """Whether there is a tree to show without asking anybody."""
-        return tree.is_listed(self.db, ROOT) or cursor.get(self.db, cursor.CHANGES_SINCE) is not None
+        marks = (cursor.CHANGES_SINCE, cursor.EVENTS_POSITION)
+        return tree.is_listed(self.db, ROOT) or any(cursor.get(self.db, mark) for mark in marks)
 
 
 @asynccontextmanager
@@ -177,11 +182,19 @@ class Drive:
         )
         self._fsync_seconds = settings.fsync_seconds
         self.notifier = notifier.Notifier(self.hub, self.fs.inodes)
+        arrived = Arrived(db, self.hydrate)
+        feed = EventFeed if config.profile(settings).feed == "events" else SearchFeed
         self.pull = Pull(
-            *(db, client, self.incoming, self.hydrate, self.health),
+            *(feed(db, client, self.incoming, self.health, arrived), self.hydrate, self.health),
             seconds=settings.poll_seconds,
             idle_seconds=settings.idle_poll_seconds,
             is_used=Use(self.fs.inodes, self.health),
+        )
+        self.sweep = Sweep(
+            *(db, client, self.incoming, self.health, arrived),
+            poll=self.pull.poll,
+            fill=None if whole is not None else functools.partial(_filled, lister),
+            full_seconds=settings.sweep_hours * 3600,
         )
         self.crawl = Crawl(db, self.health, whole, self.hydrate.listing, deepen)
         self._status = Status(
@@ -239,6 +252,7 @@ class Drive:
         agents.start_soon(self.notifier.run, name="notifier")
         agents.start_soon(budget.spent, Class.UPLOAD, self.push.run, name="push")
         agents.start_soon(budget.spent, Class.CHANGES, self.pull.run, name="pull")
+        agents.start_soon(self.sweep.run, name="sweep")
         agents.start_soon(self.crawl.follow, name="opened folders")
         if self.settings.crawl:
             agents.start_soon(self.crawl.run, name="crawl")
@@ -299,8 +313,8 @@ class Drive:
             await self.push.retry_all()
             await self.push.drained()
 
-    async def poll(self) -> None:
-        await self.pull.poll()
+    async def poll(self, *, full: bool) -> None:
+        await (self.sweep.once(full=True) if full else self.pull.poll())
 
     async def retry(self, path: str | None) -> None:
         await (self.push.retry_all() if path is None else self.push.retry(path))
@@ -341,6 +355,10 @@ class Use:
         used = now != self._last or opened > 0
         self._last = now
         return used
+
+
+async def _filled(lister: Lister, folder: Ino) -> None:
+    await lister.fill(folder, progress=lambda: None, grown=lambda: None)
 
 
 async def _first_of(*waits: Callable[[], Awaitable[None]]) -> None:

@@ -233,15 +233,21 @@ def status(ctx: context.Context, *, as_json: bool) -> None:
 
 @click.command()
 @click.option("--timeout", type=click.FloatRange(min=0), metavar="SECONDS", help="Give up after this.")
+@click.option("--full", is_flag=True, help="Then compare everything with the service.")
 @output.json_option
 @context.pass_context
-def sync(ctx: context.Context, *, timeout: float | None, as_json: bool) -> None:
-    """Wait until every change is uploaded."""
+def sync(ctx: context.Context, *, timeout: float | None, full: bool, as_json: bool) -> None:
+    """Wait until every change is uploaded.
+
+    With --full, the drive is then compared with the service item by item, for what nothing tells it of.
+    """
     daemon = daemonctl.find_for(ctx.account, ctx.settings())
     if daemon is None:
         raise errors.UserError("No drive is mounted; `cmsfs mount` mounts one.")
     with progress.changes() as bar:
         done = _last(daemon, control.Sync(), bar, timeout=timeout)
+        if full:
+            _last(daemon, control.Poll(full=True), bar, timeout=timeout)
     if as_json:
         output.document(done.model_dump(include={"held", "pending"}))
     if done.held:
@@ -258,7 +264,7 @@ def sync(ctx: context.Context, *, timeout: float | None, as_json: bool) -> None:
 
 def _last(
     daemon: daemonctl.Daemon,
-    request: control.Sync | control.Stop,
+    request: control.Sync | control.Poll | control.Stop,
     bar: progress.Changes,
     *,
     timeout: float | None = None,

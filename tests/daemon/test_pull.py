@@ -2,9 +2,16 @@
 
 from typing import Any
 
+import pytest
 import trio
 
+from cmsfs import config
 from cmsfs.replica.changes import What
+
+
+@pytest.fixture(params=["search", "events"])
+def settings(request: Any) -> config.Settings:
+    return config.Settings(settle_seconds=0, network_seconds=5, feed=request.param)
 
 
 async def test_changes_of_others_arrive(drive: Any, other: Any) -> None:
