@@ -29,6 +29,8 @@ COMMANDS = {
     "find": "files",
     "get": "files",
     "holds": "holds",
+    "login": "login",
+    "logout": "login",
     "mount": "drive",
     "put": "files",
     "retention": "retention",
@@ -40,6 +42,7 @@ COMMANDS = {
     "token": "token",
     "umount": "drive",
     "users": "users",
+    "whoami": "login",
 }
 
 
