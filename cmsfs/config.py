@@ -8,7 +8,9 @@ Rule: no other module reads the environment or knows where a file lives.
 """
 
 import difflib
+import hashlib
 import os
+import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from importlib import resources
@@ -59,6 +61,11 @@ class Settings(_Model):
     account: str = "default"
     profile: str = "embedded"  # works without an account anywhere: the way to try cmsfs
     mountpoint: Path = Path("~/cmsfs")
+    # A drive that can do less than the account: one folder of the service, only reading, only for a time.
+    # A folder and a reader have a tree and a cache of their own, beside those of the whole drive.
+    folder: str = ""
+    read_only: bool = False
+    ttl_seconds: float = 0  # 0: for as long as the login holds
     service_data: Path | None = None  # of the embedded service; None: the user's data folder
 
     # Addresses, when the profile does not say them or another host is meant.
@@ -98,8 +105,24 @@ class Settings(_Model):
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
 
     @property
+    def is_narrowed(self) -> bool:
+        """Whether the drive can do less than the account."""
+        return bool(self.folder.strip("/")) or self.read_only or self.ttl_seconds > 0
+
+    @property
+    def place(self) -> str:
+        """The account, or the part of it that this drive is: whose daemon and whose state."""
+        folder = self.folder.strip("/")
+        if not folder and not self.read_only:
+            return self.account
+        # Two folders must never share a tree, however alike their names are once they are put into one word.
+        word = re.sub(r"[^A-Za-z0-9]+", "-", folder).strip("-")[:40]
+        mark = hashlib.sha256(folder.encode()).hexdigest()[:6] if folder else ""
+        return "@".join([self.account, "-".join(filter(None, [word, mark, "ro" if self.read_only else ""]))])
+
+    @property
     def paths(self) -> "Paths":
-        return Paths(self.account)
+        return Paths(self.place)
 
 
 class Paths:

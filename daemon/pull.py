@@ -90,7 +90,7 @@ class Pull:
         """
         if cursor.get(self._db, cursor.CHANGES_SINCE) is not None:
             return
-        query = _everything().model_copy(update={"limit": 1, "fields": list(FIELDS)})
+        query = _everything(self._db).model_copy(update={"limit": 1, "fields": list(FIELDS)})
         with self._health.request("poll"):
             page = await self._client.search.page(query)
         newest = page.entries[0].modified_at if page.entries else None
@@ -141,9 +141,9 @@ class Pull:
         """Whether both results were stable, and the cursors moved."""
         since_changed, since_deleted = self._since(cursor.CHANGES_SINCE), self._since(cursor.DELETED_SINCE)
         changed = await self._windows.enumerate(
-            _everything(), windows.UPDATED, self._take_changed, within=windows.Window(since_changed)
+            _everything(self._db), windows.UPDATED, self._take_changed, within=windows.Window(since_changed)
         )
-        trash = _everything().model_copy(update={"trash_content": "trashed_only"})
+        trash = _everything(self._db).model_copy(update={"trash_content": "trashed_only"})
         deleted = await self._windows.enumerate(
             trash, windows.DELETED, self._take_deleted, within=windows.Window(since_deleted)
         )
@@ -187,8 +187,10 @@ class Pull:
             self._incoming.publish(await self._db.write(txn))
 
 
-def _everything() -> Query:
-    return Query(query=EVERYTHING, ancestor_folder_ids=[remote.ROOT_ID], sort="modified_at", direction="DESC")
+def _everything(db: Database) -> Query:
+    return Query(
+        query=EVERYTHING, ancestor_folder_ids=[tree.root_id(db)], sort="modified_at", direction="DESC"
+    )
 
 
 def _advance(conn: Connection, changed: datetime | None, deleted: datetime | None) -> None:

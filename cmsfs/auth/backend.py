@@ -5,7 +5,7 @@
 Rule: it asks the service nothing; the caller's first request finds out whether all is well.
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,10 +15,15 @@ import trio
 
 from cmsfs import config, errors
 from cmsfs.auth import apps, bearer, grants, keeping, refreshing
+from cmsfs.auth.deadline import Deadline
 from cmsfs.client import embedded, pacing, session
 
 # Nobody listens there: the embedded service is reached through its transport, and a URL needs a host.
 EMBEDDED_URL = "http://cmsfs.embedded"
+
+# What a drive asks of the service, when it only reads and when it does all it can.
+READING = "base_explorer item_download"
+CHANGING = "root_readwrite"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +48,36 @@ async def open_way(settings: config.Settings, *, sample: bool = False) -> AsyncI
     opened = _embedded(settings, sample=sample) if embedded_here else _remote(settings)
     async with opened as way:
         yield way
+
+
+@asynccontextmanager
+async def open_narrowed(
+    settings: config.Settings,
+    *,
+    find_root: Callable[[Way], Awaitable[str]],
+    deadline: Deadline,
+    sample: bool = False,
+    pace: pacing.Pacing | None = None,
+) -> AsyncIterator[session.Client]:
+    """A client whose every request has a token that can do no more than the settings' folder and rights,
+    and is not used after the deadline.
+
+    The account's own token goes to the token endpoint only, to be narrowed.  `find_root` tells the id of the
+    folder, by the account's own rights.  Raises what it raises, and what `open_backend` does.
+    """
+    async with open_way(settings, sample=sample) as way:
+        root_id = await find_root(way)
+        resource = f"{way.endpoints.base_url}/folders/{root_id}" if settings.folder.strip("/") else None
+        scope = READING if settings.read_only else CHANGING
+        narrow = grants.downscoped(way.anonymous, way.fetch, scope, resource=resource)
+        async with session.open_client(
+            way.endpoints,
+            auth=bearer.BearerAuth(deadline.limiting(narrow)),
+            transport=way.transport,
+            ca_file=way.ca_file,
+            pace=pace,
+        ) as client:
+            yield client
 
 
 @asynccontextmanager
