@@ -25,10 +25,14 @@ COMMANDS = {
     "conflicts": "held",
     "demo": "drive",
     "discard": "held",
+    "doctor": "doctor",
     "exemptions": "exemptions",
     "find": "files",
+    "fsck": "fsck",
     "get": "files",
     "holds": "holds",
+    "login": "login",
+    "logout": "login",
     "mount": "drive",
     "open": "opening",
     "put": "files",
@@ -41,6 +45,7 @@ COMMANDS = {
     "token": "token",
     "umount": "drive",
     "users": "users",
+    "whoami": "login",
 }
 
 # What would hide a builtin of Python under its own name.
