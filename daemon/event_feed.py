@@ -153,24 +153,24 @@ class EventFeed:
         for event in fresh:
             self._heard[event.event_id] = None
         for one in verdicts:
-            self._newest[one.key] = max(one.sequence, self._newest.pop(one.key, 0))
+            self._newest[one.key] = max(one.sequence or 0, self._newest.pop(one.key, 0))
         for memory in (self._heard, self._newest):
             while len(memory) > REMEMBERED:
                 memory.popitem(last=False)
 
     def _is_stale(self, one: Verdict) -> bool:
-        return 0 < one.sequence < self._newest.get(one.key, 0)
+        return one.sequence is not None and one.sequence < self._newest.get(one.key, 0)
 
     async def _settled(self, verdicts: Sequence[Verdict]) -> tuple[list[Item], list[Gone]]:
         """What the items are now; those that only the service can say are asked for."""
         found: list[Item] = [one.item for one in verdicts if one.item is not None]
-        gone = [Gone(*one.key, one.sequence or None) for one in verdicts if one.is_gone]
+        gone = [Gone(*one.key, one.sequence) for one in verdicts if one.is_gone]
         asked = [one for one in verdicts if one.item is None and not one.is_gone]
 
         async def ask(one: Verdict) -> None:
             item = await self._fetched(one.key)
             if item is None:
-                gone.append(Gone(*one.key, one.sequence or None))
+                gone.append(Gone(*one.key, one.sequence))
             else:
                 found.append(item)
 

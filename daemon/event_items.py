@@ -54,7 +54,7 @@ class Verdict:
     """
 
     key: Key
-    sequence: int = 0
+    sequence: int | None = None
     item: Entry | None = None
     is_gone: bool = False
     is_made: bool = False
@@ -64,7 +64,7 @@ class Verdict:
 @dataclass(slots=True)
 class _Told:
     event: events.Event
-    sequence: int
+    sequence: int | None
     words: set[str]
 
 
@@ -80,7 +80,7 @@ def verdicts(db: Database, page: Iterable[events.Event]) -> list[Verdict]:
         words = {event.event_type} | (before.words if before else set())
         if "parent" in (event.source or {}) and not (event.source or {})["parent"]:
             words.add(_HIDDEN)
-        if before is not None and before.sequence > sequence:
+        if before is not None and (before.sequence or 0) > (sequence or 0):
             event, sequence = before.event, before.sequence
         told[key] = _Told(event, sequence, words)
     found = (_verdict(db, key, one) for key, one in told.items())
@@ -99,7 +99,12 @@ def _verdict(db: Database, key: Key, told: _Told) -> Verdict | None:
     if is_trashed:
         verdict.is_gone = True
         return verdict
-    if node is not None and node.parent is not None and 0 < told.sequence <= node.sequence:
+    if (
+        node is not None
+        and node.parent is not None
+        and told.sequence is not None
+        and told.sequence <= node.sequence
+    ):
         # Known already: for the most part it was our own change.
         return None
     if not told.words <= _TOLD or (node is None and not told.words & _NEW):
@@ -131,5 +136,5 @@ def _key(source: dict[str, Any]) -> Key | None:
     return (kind, str(number)) if kind is not None and number else None
 
 
-def _number(text: object) -> int:
-    return int(text) if isinstance(text, str) and text.isdigit() else 0
+def _number(text: object) -> int | None:
+    return int(text) if isinstance(text, str) and text.isdigit() else None

@@ -3,9 +3,9 @@
 `python tests/bench/sync.py`: a service in its own process, a link with a round trip of 40 ms before it, a
 drive on it, once for each feed.  Changes of four kinds are made through the API, on the service's side of the
 link, at a steady rate; a program that looks at the mount all the time notes when each one shows.  Then
-nothing is done, and requests, processor time and memory are counted (`--idle SECONDS`; the service ends a long
-poll after 300 seconds, so that less than that says little).  Figures are of this machine and this moment; nothing
-here asserts anything.
+nothing is done, and requests, processor time and memory are counted (`--idle SECONDS`; the service ends a
+long poll after 300 seconds, so that less than that says little).  Figures are of this machine and this
+moment; nothing here asserts anything.
 """
 
 import argparse

@@ -145,6 +145,46 @@ async def test_a_folder_that_nobody_told_of_is_fetched_and_listed(
     assert await drive.names("outer/inner") == ["early", "late"]
 
 
+async def test_news_that_comes_after_what_is_newer_is_no_news(drive: Any, other: Any, network: Any) -> None:
+    """A file is made and removed for good; that it was made is told last, and it does not come back."""
+    await drive.names()
+    network._inner = late = _Late(network._inner)
+    number = await other.file("f", b"x")
+    await drive.poll()
+    await other.client.files.delete(number)
+    await drive.poll()
+    assert late.held
+    late.released = True
+    await other.client.trash.purge("file", number)
+    await other.folder("another")
+    await drive.poll()
+    await drive.poll()
+    assert not late.held
+    assert await drive.names() == ["another"]
+
+
+class _Late(httpx.AsyncBaseTransport):
+    """That a file came is told when it is `released`, behind what came since."""
+
+    def __init__(self, inner: httpx.AsyncBaseTransport) -> None:
+        self._inner = inner
+        self.held: list[Any] = []
+        self.released = False
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        response = await self._inner.handle_async_request(request)
+        if request.method != "GET" or not request.url.path.endswith("/events"):
+            return response
+        await response.aread()
+        page = response.json()
+        if self.released:
+            page["entries"], self.held = page["entries"] + self.held, []
+        else:
+            self.held += [one for one in page["entries"] if one["event_type"] == "ITEM_UPLOAD"]
+            page["entries"] = [one for one in page["entries"] if one["event_type"] != "ITEM_UPLOAD"]
+        return httpx.Response(200, json={**page, "chunk_size": len(page["entries"])})
+
+
 class _Losing(httpx.AsyncBaseTransport):
     """No event comes through."""
 
