@@ -187,7 +187,7 @@ class EventFeed:
                         return await self._client.folders.get(item_id)
                     case Kind.LINK:
                         return await self._client.web_links.get(item_id)
-                    case Kind.FILE:
+                    case _:
                         return await self._client.files.get(item_id)
         except (errors.NotFound, errors.Forbidden, errors.Gone):
             return None

@@ -21,7 +21,7 @@ from pathlib import Path
 import trio
 
 from cmsfs import config, errors, mounts, sqlite
-from cmsfs.auth import backend
+from cmsfs.auth.deadline import Deadline
 from cmsfs.auth.explain import explain
 from cmsfs.cache.blocks import Blocks
 from cmsfs.client.session import Client
@@ -36,7 +36,7 @@ from cmsfs.replica.changes import Hub
 from cmsfs.replica.nodes import ROOT, Ino
 from cmsfs.vfs.filesystem import Filesystem
 from cmsfs.vfs.inodes import Inodes
-from daemon import budget, conflicts, instance, upkeep
+from daemon import budget, conflicts, instance, narrowed, upkeep
 from daemon import control as control_server
 from daemon.account import Account
 from daemon.arrived import Arrived
@@ -121,14 +121,18 @@ async def run(
     place = mounts.located(mountpoint)
     settings.paths.ensure()
     async with AsyncExitStack() as stack:
-        stack.enter_context(instance.single_instance(settings.paths.lock, account=settings.account))
+        stack.enter_context(instance.single_instance(settings.paths.lock, account=settings.place))
         state = await stack.enter_async_context(open_state(settings))
         pace = Budget(config.profile(settings).limits)
-        client = await stack.enter_async_context(backend.open_backend(settings, sample=sample, pace=pace))
+        deadline = Deadline(settings.ttl_seconds)
+        opened = narrowed.open_service(settings, state.db, sample=sample, pace=pace, deadline=deadline)
+        client = await stack.enter_async_context(opened)
         agents = await stack.enter_async_context(trio.open_nursery())
         drive = Drive(settings, place, state, client, agents)
         note = await drive.contact()
+        await drive.fs.begin()
         agents.start_soon(drive.ending.heed_signals, drive.pull.poke, name="signals")
+        agents.start_soon(narrowed.tell_end, deadline, drive.health, name="deadline")
         async with control_server.listening(settings.paths.socket) as listener:
             drive.start(agents, listener)
             await drive.serve(settings, create=create, ready=functools.partial(ready, note))
@@ -153,6 +157,7 @@ class Drive:
         self.client = client
         self.mountpoint = mountpoint
         self.ending = Ending(settings.drain_seconds)
+        self._local_days = settings.local_days
         self._recovered = settings.paths.recovered
         self.health = Health()
         self.watchdog = Watchdog()
@@ -175,12 +180,15 @@ class Drive:
         self.fs = Filesystem(
             *(db, blocks, drafts, self.commit, self.hydrate, self.push, self.account),
             settle_seconds=settings.settle_seconds,
+            local_names=settings.local_names,
             confirm=self._confirm if settings.fsync == "remote" else None,
         )
         self._fsync_seconds = settings.fsync_seconds
         self.notifier = notifier.Notifier(self.hub, self.fs.inodes)
         arrived = Arrived(db, self.hydrate)
-        feed = EventFeed if config.profile(settings).feed == "events" else SearchFeed
+        # A token that was cut down to a folder does not hear of what happens, only what there is.
+        by_events = config.profile(settings).feed == "events" and not settings.is_narrowed
+        feed = EventFeed if by_events else SearchFeed
         self.pull = Pull(
             *(feed(db, client, self.incoming, self.health, arrived), self.hydrate, self.health),
             seconds=settings.poll_seconds,
@@ -258,6 +266,7 @@ class Drive:
         agents.start_soon(self.watchdog.run, self.health, name="watchdog")
         agents.start_soon(self.server.serve, listener, name="control")
         agents.start_soon(self._upkeep, state, name="upkeep")
+        agents.start_soon(self._tidy, name="tidy")
 
     async def _follow_room(self) -> None:
         """What was refused for want of room goes when there is some."""
@@ -268,11 +277,18 @@ class Drive:
     async def _upkeep(self, state: State) -> None:
         await upkeep.run(state.db, state.blocks, check=state.check_cache)
 
+    async def _tidy(self) -> None:
+        await upkeep.tidy(self.fs, self.hub, days=self._local_days)
+
     async def serve(self, settings: config.Settings, *, create: bool, ready: Callable[[], None]) -> None:
         """Mount, serve until asked to end, and leave nothing behind that could still be sent."""
         handlers = operations.Operations(self.fs)
         async with mount.mounted(
-            handlers, self.mountpoint, allow_other=settings.allow_other, create=create
+            handlers,
+            self.mountpoint,
+            allow_other=settings.allow_other,
+            read_only=settings.read_only,
+            create=create,
         ) as mounted:
             ready()
             self.watchdog.ready()

@@ -22,7 +22,7 @@ from cmsfs.client.session import Client
 from cmsfs.models import base
 from cmsfs.models.entries import Entry
 from cmsfs.models.search import Query
-from cmsfs.replica import cursor, remote
+from cmsfs.replica import cursor, tree
 from cmsfs.replica.nodes import remote_from_item
 from cmsfs.sqlite import Database
 from daemon import sweep, windows
@@ -55,7 +55,7 @@ class SearchFeed:
         """Set the cursors, if they are not: to the newest change there is, before anything is listed."""
         if cursor.get(self._db, cursor.CHANGES_SINCE) is not None:
             return
-        query = _everything().model_copy(update={"limit": 1, "fields": list(FIELDS)})
+        query = _everything(self._db).model_copy(update={"limit": 1, "fields": list(FIELDS)})
         with self._health.request("poll"):
             page = await self._client.search.page(query)
         newest = page.entries[0].modified_at if page.entries else None
@@ -74,9 +74,9 @@ class SearchFeed:
         """Whether both results were stable, and the cursors moved."""
         since_changed, since_deleted = self._since(cursor.CHANGES_SINCE), self._since(cursor.DELETED_SINCE)
         changed = await self._windows.enumerate(
-            _everything(), windows.UPDATED, self._take_changed, within=windows.Window(since_changed)
+            _everything(self._db), windows.UPDATED, self._take_changed, within=windows.Window(since_changed)
         )
-        trash = _everything().model_copy(update={"trash_content": "trashed_only"})
+        trash = _everything(self._db).model_copy(update={"trash_content": "trashed_only"})
         deleted = await self._windows.enumerate(
             trash, windows.DELETED, self._take_deleted, within=windows.Window(since_deleted)
         )
@@ -111,8 +111,9 @@ class SearchFeed:
         await self._incoming.commit([], gone)
 
 
-def _everything() -> Query:
-    return Query(query=EVERYTHING, ancestor_folder_ids=[remote.ROOT_ID], sort="modified_at", direction="DESC")
+def _everything(db: Database) -> Query:
+    root = tree.root_id(db)
+    return Query(query=EVERYTHING, ancestor_folder_ids=[root], sort="modified_at", direction="DESC")
 
 
 def _advance(conn: Connection, changed: datetime | None, deleted: datetime | None) -> None:

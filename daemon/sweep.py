@@ -102,7 +102,7 @@ class Sweep:
         self._fill = fill
         self._full_seconds = full_seconds
         self._windows = windows.Windows(client.search, health, purpose="sweep")
-        self._query = Query(query=EVERYTHING, ancestor_folder_ids=[remote.ROOT_ID])
+        self._query = Query(query=EVERYTHING, ancestor_folder_ids=[tree.root_id(db)])
         self._sweeping = trio.Lock()
         self._wanted = trio.Event()
         self._quick_at = float("-inf")

@@ -25,11 +25,16 @@ COMMANDS = {
     "conflicts": "held",
     "demo": "drive",
     "discard": "held",
+    "doctor": "doctor",
     "exemptions": "exemptions",
     "find": "files",
+    "fsck": "fsck",
     "get": "files",
     "holds": "holds",
+    "login": "login",
+    "logout": "login",
     "mount": "drive",
+    "open": "opening",
     "put": "files",
     "retention": "retention",
     "retry": "held",
@@ -40,7 +45,11 @@ COMMANDS = {
     "token": "token",
     "umount": "drive",
     "users": "users",
+    "whoami": "login",
 }
+
+# What would hide a builtin of Python under its own name.
+FUNCTIONS = {"open": "open_command"}
 
 
 class Commands(click.Group):
@@ -53,7 +62,7 @@ class Commands(click.Group):
         if cmd_name not in COMMANDS:
             return None
         module = importlib.import_module(f"cmsfs.cli.{COMMANDS[cmd_name]}")
-        command = getattr(module, cmd_name)
+        command = getattr(module, FUNCTIONS.get(cmd_name, cmd_name))
         assert isinstance(command, click.Command)
         return command
 
