@@ -32,8 +32,8 @@ ATTEMPTS = 3
 LISTING_SECONDS = 30.0
 
 # While thousands of changes of our own come back with every poll, a poll takes seconds; the drive has other
-# things to do in nine tenths of its time.
-MOST_OF_THE_TIME = 9
+# things to do in four fifths of its time.
+MOST_OF_THE_TIME = 4
 
 # Where the service tells of news, the first of a burst is fetched at once, and what follows together.
 GATHER_SECONDS = 0.5
