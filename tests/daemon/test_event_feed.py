@@ -237,6 +237,40 @@ async def test_a_folder_shared_with_us_comes_and_goes(drive: Any, other: Any, be
     assert await drive.read("theirs/deep/f") == b"two"
 
 
+async def test_unsent_work_in_a_folder_that_is_taken_from_us_is_kept(
+    drive: Any, other: Any, ben: Any, network: Any
+) -> None:
+    """As a folder of our own, with nothing in it but that; Ben's is as it was."""
+    await drive.names()
+    folder = await ben.folder("theirs")
+    await ben.file("f", b"one", folder)
+    await ben.file("g", b"untouched", folder)
+    made = await ben.client.collaborations.create("folder", folder, "editor", user_id=str(other.user))
+    await drive.poll()
+    assert await drive.names("theirs") == ["f", "g"]
+    network.is_down = True
+    await drive.write("theirs/f", b"ours, unsent")
+    await ben.client.collaborations.delete(made.id)
+    network.is_down = False
+    await drive.poll()
+    assert await drive.read("theirs/f") == b"ours, unsent"
+    await drive.sync()
+    assert await drive.names("theirs") == ["f"]
+    assert await other.read("f") == b"ours, unsent"
+    assert await ben.read("f") == b"one"
+
+
+async def test_a_page_is_one_transaction(drive: Any, other: Any) -> None:
+    """Whoever looks at the tree sees all that a page brings, or nothing."""
+    await drive.names()
+    batches: list[int] = []
+    drive.agents.hub.subscribe(lambda changes: batches.append(len(changes)))
+    for number in range(20):
+        await other.file(f"f{number}", b"x")
+    await drive.poll()
+    assert batches == [20]
+
+
 async def test_sharing_our_own_folder_costs_no_listing(drive: Any, other: Any, ben: Any) -> None:
     docs = await other.folder("docs")
     await other.file("f", b"x", parent=docs)
