@@ -24,6 +24,9 @@ from cmsfs import errors
 
 APP = "cmsfs"
 
+# Variables of the environment that are no settings.
+_VARIABLES = ("CMSFS_CONFIG", "CMSFS_DEBUG", "CMSFS_CRASH_PLAN", "CMSFS_PYTHON")
+
 
 class _Model(pydantic.BaseModel):
     model_config = pydantic.ConfigDict(extra="forbid", frozen=True)
@@ -103,6 +106,8 @@ class Settings(_Model):
     fsync_seconds: float = 60.0
     allow_other: bool = False
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
+    log_format: Literal["text", "json"] = "text"
+    metrics: str = ""  # where Prometheus may ask, HOST:PORT of this machine or a socket's path; nowhere
 
     @property
     def is_narrowed(self) -> bool:
@@ -180,8 +185,13 @@ def load(account: str | None = None, **overrides: Any) -> Settings:
 
     Raises `ConfigError`, naming the file and the key.
     """
+    return resolved(_read(config_file()), account, **overrides)
+
+
+def resolved(document: Mapping[str, Any], account: str | None = None, **overrides: Any) -> Settings:
+    """As `load`, of a file that was read."""
     path = config_file()
-    values = _read(path)
+    values = dict(document)
     accounts = values.pop("accounts", {})
     name = account or os.environ.get("CMSFS_ACCOUNT") or values.get("account") or "default"
     if not isinstance(accounts, dict) or not isinstance(accounts.get(name, {}), dict):
@@ -197,6 +207,37 @@ def load(account: str | None = None, **overrides: Any) -> Settings:
     return _validated(values, f"{path}: ")
 
 
+def origins(account: str) -> dict[str, str]:
+    """Where the settings of an account come from that are not defaults."""
+    values = _read(config_file())
+    tables = values.pop("accounts", {})
+    found = dict.fromkeys(values, "file")
+    found |= dict.fromkeys(tables.get(account, {}), f"[accounts.{account}]")
+    for field in Settings.model_fields:
+        if (name := f"CMSFS_{field.upper()}") in os.environ:
+            found[field] = name
+    return found
+
+
+def unknown_variables() -> list[str]:
+    """A sentence for each `CMSFS_*` of the environment that means nothing."""
+    known = {f"CMSFS_{field.upper()}" for field in Settings.model_fields} | set(_VARIABLES)
+    return [
+        f"There is no setting {name}{hint(name, known) or '.'}"
+        for name in sorted(os.environ)
+        if name.startswith("CMSFS_") and name not in known
+    ]
+
+
+def complaints(values: Mapping[str, Any]) -> list[str]:
+    """What is wrong with settings, each by its key."""
+    try:
+        Settings.model_validate(dict(values))
+    except pydantic.ValidationError as error:
+        return [_said(one) for one in error.errors()]
+    return []
+
+
 def checked(values: Mapping[str, Any]) -> dict[str, Any]:
     """Single settings, as they would be read.  Raises `ConfigError`."""
     found = _validated(dict(values), "")
@@ -207,15 +248,15 @@ def _validated(values: dict[str, Any], where: str) -> Settings:
     try:
         return Settings.model_validate(values)
     except pydantic.ValidationError as error:
-        raise errors.ConfigError(f"{where}{_said(error)}.") from None
+        raise errors.ConfigError(where + _said(error.errors()[0])) from None
 
 
-def _said(error: pydantic.ValidationError) -> str:
-    first = error.errors()[0]
+def _said(first: Any) -> str:
     key = ".".join(str(part) for part in first["loc"])
     if first["type"] == "extra_forbidden":
-        return f"there is no setting {key}{hint(key, Settings.model_fields)}"
-    return f"{key}: {first['msg']}"
+        near = hint(key, Settings.model_fields)
+        return f"there is no setting {key}{near or '.'}"
+    return f"{key}: {first['msg']}."
 
 
 def hint(given: str, known: Iterable[str]) -> str:
