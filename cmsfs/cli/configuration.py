@@ -51,6 +51,8 @@ def show(ctx: context.Context, *, everything: bool, as_json: bool) -> None:
 def _shown(value: object) -> str:
     if isinstance(value, bool):
         return str(value).lower()
+    if isinstance(value, list):
+        return " ".join(map(str, value))
     return "-" if value in (None, "") else str(value)
 
 

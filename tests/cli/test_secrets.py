@@ -20,11 +20,10 @@ def _processes():
     for process in Path("/proc").glob("[0-9]*"):
         for name in ("cmdline", "environ"):
             try:
-                found.append(
-                    (f"{process.name} {name}", (process / name).read_bytes().decode("utf-8", "replace"))
-                )
+                data = (process / name).read_bytes()
             except OSError:
                 continue  # it ended, or is another user's
+            found.append((f"{process.name} {name}", data.decode("utf-8", "replace")))
     return found
 
 
