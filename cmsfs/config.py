@@ -24,6 +24,9 @@ from cmsfs import errors
 
 APP = "cmsfs"
 
+# Variables of the environment that are no settings.
+_VARIABLES = ("CMSFS_CONFIG", "CMSFS_DEBUG", "CMSFS_CRASH_PLAN", "CMSFS_PYTHON")
+
 
 # Names that live on this machine only: what programs put beside a document for themselves.  Each is a shell
 # pattern for the last part of a path, in any case.  A pattern here must never fit what a person calls a
@@ -141,6 +144,8 @@ class Settings(_Model):
     fsync_seconds: float = 60.0
     allow_other: bool = False  # other users see the drive, too; wants user_allow_other in /etc/fuse.conf
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"  # what stands in the log, and worse
+    log_format: Literal["text", "json"] = "text"
+    metrics: str = ""  # where Prometheus may ask, HOST:PORT of this machine or a socket's path; nowhere
 
     @pydantic.field_validator("local_names", mode="before")
     @classmethod
@@ -163,6 +168,12 @@ class Settings(_Model):
         word = re.sub(r"[^A-Za-z0-9]+", "-", folder).strip("-")[:40]
         mark = hashlib.sha256(folder.encode()).hexdigest()[:6] if folder else ""
         return "@".join([self.account, "-".join(filter(None, [word, mark, "ro" if self.read_only else ""]))])
+
+    @pydantic.field_validator("local_names", mode="before")
+    @classmethod
+    def _split(cls, value: object) -> object:
+        # In the environment a list is one string.
+        return tuple(value.split()) if isinstance(value, str) else value
 
     @property
     def paths(self) -> "Paths":
@@ -224,8 +235,13 @@ def load(account: str | None = None, **overrides: Any) -> Settings:
 
     Raises `ConfigError`, naming the file and the key.
     """
+    return resolved(_read(config_file()), account, **overrides)
+
+
+def resolved(document: Mapping[str, Any], account: str | None = None, **overrides: Any) -> Settings:
+    """As `load`, of a file that was read."""
     path = config_file()
-    values = _read(path)
+    values = dict(document)
     accounts = values.pop("accounts", {})
     name = account or os.environ.get("CMSFS_ACCOUNT") or values.get("account") or "default"
     if not isinstance(accounts, dict) or not isinstance(accounts.get(name, {}), dict):
@@ -241,6 +257,37 @@ def load(account: str | None = None, **overrides: Any) -> Settings:
     return _validated(values, f"{path}: ")
 
 
+def origins(account: str) -> dict[str, str]:
+    """Where the settings of an account come from that are not defaults."""
+    values = _read(config_file())
+    tables = values.pop("accounts", {})
+    found = dict.fromkeys(values, "file")
+    found |= dict.fromkeys(tables.get(account, {}), f"[accounts.{account}]")
+    for field in Settings.model_fields:
+        if (name := f"CMSFS_{field.upper()}") in os.environ:
+            found[field] = name
+    return found
+
+
+def unknown_variables() -> list[str]:
+    """A sentence for each `CMSFS_*` of the environment that means nothing."""
+    known = {f"CMSFS_{field.upper()}" for field in Settings.model_fields} | set(_VARIABLES)
+    return [
+        f"There is no setting {name}{hint(name, known) or '.'}"
+        for name in sorted(os.environ)
+        if name.startswith("CMSFS_") and name not in known
+    ]
+
+
+def complaints(values: Mapping[str, Any]) -> list[str]:
+    """What is wrong with settings, each by its key."""
+    try:
+        Settings.model_validate(dict(values))
+    except pydantic.ValidationError as error:
+        return [_said(one) for one in error.errors()]
+    return []
+
+
 def checked(values: Mapping[str, Any]) -> dict[str, Any]:
     """Single settings, as they would be read.  Raises `ConfigError`."""
     found = _validated(dict(values), "")
@@ -251,15 +298,15 @@ def _validated(values: dict[str, Any], where: str) -> Settings:
     try:
         return Settings.model_validate(values)
     except pydantic.ValidationError as error:
-        raise errors.ConfigError(f"{where}{_said(error)}.") from None
+        raise errors.ConfigError(where + _said(error.errors()[0])) from None
 
 
-def _said(error: pydantic.ValidationError) -> str:
-    first = error.errors()[0]
+def _said(first: Any) -> str:
     key = ".".join(str(part) for part in first["loc"])
     if first["type"] == "extra_forbidden":
-        return f"there is no setting {key}{hint(key, Settings.model_fields)}"
-    return f"{key}: {first['msg']}"
+        near = hint(key, Settings.model_fields)
+        return f"there is no setting {key}{near or '.'}"
+    return f"{key}: {first['msg']}."
 
 
 def hint(given: str, known: Iterable[str]) -> str:

@@ -36,7 +36,7 @@ from cmsfs.replica.changes import Hub
 from cmsfs.replica.nodes import ROOT, Ino
 from cmsfs.vfs.filesystem import Filesystem
 from cmsfs.vfs.inodes import Inodes
-from daemon import budget, conflicts, instance, narrowed, upkeep
+from daemon import budget, conflicts, instance, metrics, narrowed, upkeep
 from daemon import control as control_server
 from daemon.account import Account
 from daemon.arrived import Arrived
@@ -267,6 +267,8 @@ class Drive:
         agents.start_soon(self.server.serve, listener, name="control")
         agents.start_soon(self._upkeep, state, name="upkeep")
         agents.start_soon(self._tidy, name="tidy")
+        if self.settings.metrics:
+            agents.start_soon(metrics.serve, self.settings.metrics, self.status, name="metrics")
 
     async def _follow_room(self) -> None:
         """What was refused for want of room goes when there is some."""
