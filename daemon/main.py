@@ -36,7 +36,7 @@ from cmsfs.replica.changes import Hub
 from cmsfs.replica.nodes import ROOT, Ino
 from cmsfs.vfs.filesystem import Filesystem
 from cmsfs.vfs.inodes import Inodes
-from daemon import budget, conflicts, instance, upkeep
+from daemon import budget, conflicts, instance, paths, upkeep
 from daemon import control as control_server
 from daemon.account import Account
 from daemon.budget import Budget, Class
@@ -47,6 +47,7 @@ from daemon.health import Health
 from daemon.hydrate import Hydrate
 from daemon.incoming import Incoming
 from daemon.listing import Lister, SearchLister
+from daemon.pins import Pins, Wakes
 from daemon.pull import Pull
 from daemon.push.dispatcher import Push
 from daemon.push.kit import Kit
@@ -80,16 +81,16 @@ class State:
 @asynccontextmanager
 async def open_state(settings: config.Settings) -> AsyncIterator[State]:
     """The local state, recovered from however the last run ended.  Raises `UserError`."""
-    paths = settings.paths
-    async with database.open_replica(paths.replica_db) as db:
+    places = settings.paths
+    async with database.open_replica(places.replica_db) as db:
         last = await recovery.begin(db)
-        drafts = Drafts(db, paths.drafts)
+        drafts = Drafts(db, places.drafts)
         blocks = Blocks(
-            *(db, paths.blocks, paths.drafts),
+            *(db, places.blocks, places.drafts),
             limit_bytes=settings.cache_bytes,
             keep_free_bytes=settings.keep_free_bytes,
         )
-        due = await recovery.recover(db, drafts, paths.recovered)
+        due = await recovery.recover(db, drafts, places.recovered)
         await blocks.recover(clean_shutdown=last.clean, same_boot=last.same_boot)
         log.info("%d changes are to be sent; the last run ended %s", due, "well" if last.clean else "badly")
         try:
@@ -167,10 +168,12 @@ class Drive:
             full=self.account.doubt_space,
         )
         self.push = Push(kit, workers=settings.upload_workers)
+        self.pins = Pins(db, blocks, self.hydrate, self.health, self.hub)
         self.fs = Filesystem(
-            *(db, blocks, drafts, self.commit, self.hydrate, self.push, self.account),
+            *(db, blocks, drafts, self.commit, self.hydrate, Wakes(self.push, self.pins), self.account),
             settle_seconds=settings.settle_seconds,
             confirm=self._confirm if settings.fsync == "remote" else None,
+            keep=self.pins.set,
         )
         self._fsync_seconds = settings.fsync_seconds
         self.notifier = notifier.Notifier(self.hub, self.fs.inodes)
@@ -183,7 +186,7 @@ class Drive:
         self.crawl = Crawl(db, self.health, whole, self.hydrate.listing, deepen)
         self._status = Status(
             *(settings, mountpoint, db, blocks, self.health, self.hydrate, self.push, self.pull),
-            *(self.crawl, whole),
+            *(self.crawl, whole, self.pins),
         )
         self.server = control_server.Server(db, self.health, self)
 
@@ -239,6 +242,7 @@ class Drive:
         agents.start_soon(self.crawl.follow, name="opened folders")
         if self.settings.crawl:
             agents.start_soon(self.crawl.run, name="crawl")
+        agents.start_soon(budget.spent, Class.PIN, self.pins.run, name="pins")
         agents.start_soon(self.account.run, name="account")
         agents.start_soon(self._follow_room, name="room")
         agents.start_soon(self.watchdog.run, self.health, name="watchdog")
@@ -305,6 +309,17 @@ class Drive:
     async def conflicts(self) -> control.Conflicts:
         copies = await conflicts.copies(self.state.db)
         return control.Conflicts(copies=copies, held=self._status.held())
+
+    async def pin(self, path: str) -> str:
+        node = await paths.find(self.state.db, self.hydrate, path)
+        return await self.pins.pin(node.ino)
+
+    async def unpin(self, path: str) -> None:
+        node = await paths.find(self.state.db, self.hydrate, path)
+        await self.pins.unpin(node.ino)
+
+    def pinned(self) -> control.Pinning:
+        return self.pins.progress()
 
     def stop(self, request: control.Stop) -> str | None:
         """Begin to end; the reason if that is not to be."""

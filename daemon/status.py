@@ -17,6 +17,7 @@ from cmsfs.sqlite import Database
 from daemon.crawl import Crawl
 from daemon.health import Health
 from daemon.hydrate import Hydrate
+from daemon.pins import Pins
 from daemon.pull import Pull
 from daemon.push.dispatcher import Push
 from daemon.whole import Whole
@@ -39,7 +40,9 @@ class Status:
         pull: Pull,
         crawl: Crawl,
         whole: Whole | None,
+        pins: Pins,
     ) -> None:
+        self._pins = pins
         self._settings = settings
         self._profile = config.profile(settings)
         self._mountpoint = mountpoint
@@ -77,6 +80,7 @@ class Status:
             queue=self._queue(),
             cache=control.Cache(used_bytes=self._blocks.usage(), limit_bytes=self._settings.cache_bytes),
             listing=await self._listing(),
+            pins=self._pins.progress(),
             requests=dict(self._health.requests),
             last_poll=self._pull.last,
         )

@@ -30,6 +30,8 @@ COMMANDS = {
     "get": "files",
     "holds": "holds",
     "mount": "drive",
+    "pin": "pins",
+    "pins": "pins",
     "put": "files",
     "retention": "retention",
     "retry": "held",
@@ -39,6 +41,7 @@ COMMANDS = {
     "templates": "templates",
     "token": "token",
     "umount": "drive",
+    "unpin": "pins",
     "users": "users",
 }
 

@@ -20,6 +20,7 @@ def show(status: control.Status) -> None:
             ["changes", _changes(status.queue)],
             ["cache", f"{output.size(cache.used_bytes)} of {output.size(cache.limit_bytes)}"],
             ["tree", _tree(listing)],
+            *([["pinned", _pins(status.pins)]] if status.pins.items else []),
             ["requests", requests or "none"],
             ["looked", looked],
             ["daemon", f"process {status.pid}, {status.version}, started {output.ago(status.started)}"],
@@ -39,6 +40,18 @@ def _tree(listing: control.Listing) -> str:
     if listing.state == "running" and listing.total > listing.items:
         known = f"{listing.items:,} of {listing.total:,} items or more"
     return f"{known}, listing {listing.state}"
+
+
+def _pins(pinning: control.Pinning) -> str:
+    files = sum(one.files for one in pinning.items)
+    here = sum(one.files_here for one in pinning.items)
+    total, bytes_here = (
+        sum(getattr(one, field) for one in pinning.items) for field in ("bytes", "bytes_here")
+    )
+    if pinning.is_complete:
+        return f"complete, {output.plural(files, 'file')}, {output.size(total)}"
+    text = f"{here:,} of {output.plural(files, 'file')}, {output.size(bytes_here)} of {output.size(total)}"
+    return f"{text}: {pinning.problem}" if pinning.problem else text
 
 
 def _summary(status: control.Status) -> str:

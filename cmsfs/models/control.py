@@ -13,6 +13,8 @@ caller writes one request as a line of JSON; the daemon answers with lines of JS
     Retry                  Done    what was held is tried again
     Discard                Done    a change is given up, its bytes are set aside
     GetConflicts           Conflicts
+    Pin, Unpin             Done    with what the person should know
+    GetPins                Pins
 
 Any request may end with `Failure` instead.  A caller that closes the connection ends a `Sync`, not a
 `Stop`.  After the `Done` of a `Stop` the daemon closes its files and exits; the caller watches the
@@ -25,7 +27,7 @@ to N and closes it, `READY` and perhaps a note when the mount answers, or `ERROR
 Rule: fields may be added, none is renamed; either side ignores what it does not know.
 """
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import pydantic
 
@@ -97,8 +99,31 @@ class GetConflicts(_Message):
     kind: Literal["conflicts"] = "conflicts"
 
 
+class Pin(_Message):
+    """Keep the item at `path` here whole, with all that is below it.
+
+    Refused if the disk would have less free than the settings want, as far as that is known.
+    """
+
+    kind: Literal["pin"] = "pin"
+    path: str
+
+
+class Unpin(_Message):
+    """Keep it no longer; its bytes stay in the cache for as long as there is room."""
+
+    kind: Literal["unpin"] = "unpin"
+    path: str
+
+
+class GetPins(_Message):
+    """What is kept here, and how far that is."""
+
+    kind: Literal["pins"] = "pins"
+
+
 Request = Annotated[
-    Ping | GetStatus | Sync | Stop | Poll | Retry | Discard | GetConflicts,
+    Ping | GetStatus | Sync | Stop | Poll | Retry | Discard | GetConflicts | Pin | Unpin | GetPins,
     pydantic.Field(discriminator="kind"),
 ]
 
@@ -156,6 +181,28 @@ class Listing(_Message):
     windows_left: int = 0  # parts of a listing of everything that are still to be fetched, at the least
 
 
+class Pinned(_Message):
+    """An item that is kept here whole; empty files are not counted."""
+
+    path: str
+    files: int = 0
+    bytes: int = 0
+    files_here: int = 0  # complete, and checked against their SHA-1
+    bytes_here: int = 0
+
+
+class Pinning(_Message):
+    """All that is kept here."""
+
+    items: list[Pinned] = []
+    listing: bool = False  # not everything below them is known yet: there may be more
+    problem: str = ""  # why it does not go on, in a sentence
+
+    @property
+    def is_complete(self) -> bool:
+        return not self.listing and all(one.files_here == one.files for one in self.items)
+
+
 class Pong(_Message):
     kind: Literal["pong"] = "pong"
     pid: int
@@ -178,6 +225,7 @@ class Status(_Message):
     queue: Queue = Queue()
     cache: Cache = Cache()
     listing: Listing = Listing()
+    pins: Pinning = Pinning()
     requests: dict[str, int] = {}  # requests to the service since the start, by kind: search, upload, ...
     last_poll: pydantic.AwareDatetime | None = None  # when remote changes were last looked for with success
 
@@ -194,6 +242,11 @@ class Conflicts(_Message):
     kind: Literal["conflicts"] = "conflicts"
     copies: list[Copy] = []
     held: list[Op] = []  # at most MAX_OPS
+
+
+class Pins(_Message):
+    kind: Literal["pins"] = "pins"
+    pins: Pinning
 
 
 class Progress(_Message):
@@ -224,13 +277,11 @@ class Failure(_Message):
 
 
 Answer = Annotated[
-    Pong | Status | Conflicts | Progress | Done | Failure, pydantic.Field(discriminator="kind")
+    Pong | Status | Conflicts | Pins | Progress | Done | Failure, pydantic.Field(discriminator="kind")
 ]
 
 _requests: pydantic.TypeAdapter[pydantic.BaseModel] = pydantic.TypeAdapter(Request)
-_answers: pydantic.TypeAdapter[Pong | Status | Conflicts | Progress | Done | Failure] = pydantic.TypeAdapter(
-    Answer
-)
+_answers: pydantic.TypeAdapter[Any] = pydantic.TypeAdapter(Answer)
 
 
 def encode(message: pydantic.BaseModel) -> bytes:
@@ -243,9 +294,10 @@ def parse_request(line: bytes) -> pydantic.BaseModel:
     return _requests.validate_json(line)
 
 
-def parse_answer(line: bytes) -> Pong | Status | Conflicts | Progress | Done | Failure:
+def parse_answer(line: bytes) -> Answer:
     """The answer in a line.  Raises `pydantic.ValidationError`."""
-    return _answers.validate_json(line)
+    answer: Answer = _answers.validate_json(line)
+    return answer
 
 
 # -- the start --------------------------------------------------------------------------------------

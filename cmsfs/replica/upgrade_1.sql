@@ -16,3 +16,10 @@ CREATE TABLE unheard (
 );
 CREATE INDEX unheard_ino ON unheard(ino);
 CREATE INDEX unheard_item ON unheard(remote_id) WHERE remote_id IS NOT NULL;
+
+-- What is kept here whole.
+CREATE TABLE pin (
+  ino          INTEGER PRIMARY KEY REFERENCES node(ino) ON DELETE CASCADE,
+  pinned_at    INTEGER NOT NULL
+);
+CREATE INDEX pin_content ON content(sha1) WHERE pinned;

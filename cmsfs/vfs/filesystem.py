@@ -27,7 +27,7 @@ from cmsfs.vfs.files import Files
 from cmsfs.vfs.handles import FolderHandle, Handles
 from cmsfs.vfs.inodes import Inodes
 from cmsfs.vfs.permissions import Right
-from cmsfs.vfs.ports import Account, Hydrator, Wakeable
+from cmsfs.vfs.ports import Account, Hydrator, Keep, Wakeable
 from cmsfs.vfs.room import Room
 
 T = TypeVar("T")
@@ -59,8 +59,10 @@ class Filesystem:
         *,
         settle_seconds: float,
         confirm: Callable[[Ino], Awaitable[None]] | None = None,
+        keep: Keep | None = None,
     ) -> None:
         self._confirm = confirm
+        self._keep = keep
         self.inodes = Inodes()
         self._db = db
         self._drafts = drafts
@@ -381,9 +383,15 @@ class Filesystem:
         return []
 
     async def setxattr(self, ino: Ino, name: str, value: bytes) -> None:
+        if name == xattrs.PINNED and self._keep is not None:
+            await self._keep(self._node(ino).ino, pinned=xattrs.truth(value))
+            return
         raise oserrors.oserror(errno.ENOTSUP, name)
 
     async def removexattr(self, ino: Ino, name: str) -> None:
+        if name == xattrs.PINNED and self._keep is not None:
+            await self._keep(self._node(ino).ino, pinned=False)
+            return
         raise oserrors.oserror(errno.ENOTSUP, name)
 
     # ---- housekeeping --------------------------------------------------------------------------

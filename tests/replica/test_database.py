@@ -8,7 +8,7 @@ from pathlib import Path
 from cmsfs.replica import database, nodes, tree
 
 # What format 1 did not have.
-NEW_IN_2 = ["upload", "unheard"]
+NEW_IN_2 = ["upload", "unheard", "pin"]
 
 
 def old_schema() -> str:
