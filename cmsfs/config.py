@@ -85,6 +85,7 @@ class Settings(_Model):
     fsync: Literal["local", "remote"] = "local"
     fsync_seconds: float = 60.0
     allow_other: bool = False
+    read_only: bool = False  # nothing can be changed through the drive
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
 
     @property

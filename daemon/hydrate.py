@@ -187,7 +187,7 @@ class Hydrate:
 
     def began(self, ino: Ino) -> None:
         """A file is being read from its beginning: its neighbours may be next."""
-        if self._health.can_ask:
+        if self._health.may_work:
             self._prefetch.began(ino)
 
     def _prefetched(self, content: Content, nbytes: int) -> Work | None:

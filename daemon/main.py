@@ -47,6 +47,7 @@ from daemon.health import Health
 from daemon.hydrate import Hydrate
 from daemon.incoming import Incoming
 from daemon.listing import Lister, SearchLister
+from daemon.pausing import Pausing
 from daemon.pins import Pins, Wakes
 from daemon.pull import Pull
 from daemon.push.dispatcher import Push
@@ -122,7 +123,7 @@ async def run(
         pace = Budget(config.profile(settings).limits)
         client = await stack.enter_async_context(backend.open_backend(settings, sample=sample, pace=pace))
         agents = await stack.enter_async_context(trio.open_nursery())
-        drive = Drive(settings, place, state, client, agents)
+        drive = Drive(settings, place, state, client, agents, pace)
         note = await drive.contact()
         agents.start_soon(drive.ending.heed_signals, drive.pull.poke, name="signals")
         async with control_server.listening(settings.paths.socket) as listener:
@@ -142,6 +143,7 @@ class Drive:
         state: State,
         client: Client,
         nursery: trio.Nursery,
+        pace: Budget | None = None,
     ) -> None:
         db, blocks, drafts = state.db, state.blocks, state.drafts
         self.state = state
@@ -152,8 +154,15 @@ class Drive:
         self._recovered = settings.paths.recovered
         self.health = Health()
         self.watchdog = Watchdog()
+        self.pace = pace or Budget(config.profile(settings).limits)
+        self.pausing = Pausing(db, self.health, self.pace)
         self.hub = Hub()
-        self.account = Account(client, self.health, Rights(db, client, self.hub, self.health, nursery))
+        self.account = Account(
+            client,
+            self.health,
+            Rights(db, client, self.hub, self.health, nursery),
+            read_only=settings.read_only,
+        )
         self.incoming = Incoming(db, self.hub)
         lister, whole, deepen = self._listers(db)
         self.hydrate = Hydrate(
@@ -186,7 +195,7 @@ class Drive:
         self.crawl = Crawl(db, self.health, whole, self.hydrate.listing, deepen)
         self._status = Status(
             *(settings, mountpoint, db, blocks, self.health, self.hydrate, self.push, self.pull),
-            *(self.crawl, whole, self.pins),
+            *(self.crawl, whole, self.pins, self.pace, self.pausing),
         )
         self.server = control_server.Server(db, self.health, self)
 
@@ -244,6 +253,7 @@ class Drive:
             agents.start_soon(self.crawl.run, name="crawl")
         agents.start_soon(budget.spent, Class.PIN, self.pins.run, name="pins")
         agents.start_soon(self.account.run, name="account")
+        agents.start_soon(self.pausing.run, name="pausing")
         agents.start_soon(self._follow_room, name="room")
         agents.start_soon(self.watchdog.run, self.health, name="watchdog")
         agents.start_soon(self.server.serve, listener, name="control")
@@ -280,7 +290,7 @@ class Drive:
         await self.push.confirm(ino, seconds=self._fsync_seconds)
 
     async def _out_of_reach(self) -> None:
-        while self.health.can_ask:
+        while self.health.may_work:
             await self.health.changed()
 
     # ---- what the control socket asks ----
@@ -292,6 +302,8 @@ class Drive:
         return await self._status.whole()
 
     async def sync(self) -> None:
+        if self.health.is_paused:
+            raise errors.UserError("The drive is paused; `cmsfs resume` lets it go on.")
         with self.push.hurrying():
             await self.push.retry_all()
             await self.push.drained()
@@ -317,6 +329,15 @@ class Drive:
     async def unpin(self, path: str) -> None:
         node = await paths.find(self.state.db, self.hydrate, path)
         await self.pins.unpin(node.ino)
+
+    async def pause(self, seconds: float | None) -> None:
+        await self.pausing.pause(seconds)
+
+    async def resume(self) -> None:
+        await self.pausing.resume()
+
+    async def told_of(self, path: str) -> control.PathStatus:
+        return self._status.of(await paths.find(self.state.db, self.hydrate, path))
 
     def pinned(self) -> control.Pinning:
         return self.pins.progress()

@@ -168,7 +168,7 @@ class Pins:
         if not survey.wanted and not survey.unlisted:
             self.problem = ""
             return True
-        if not self._health.can_ask:
+        if not self._health.may_work:
             return False  # told when it can
         self._listing = bool(survey.unlisted)
         known = await self._list(survey.unlisted)
@@ -224,7 +224,7 @@ class Pins:
         async def one(wanted: pins.Wanted) -> None:
             nonlocal left, no_room
             news = self._news.is_set() and trio.current_time() - began > ROUND_SECONDS
-            if news or no_room or not self._health.can_ask:
+            if news or no_room or not self._health.may_work:
                 return
             self._fetching[wanted.content.sha1] = wanted
             try:

@@ -100,12 +100,28 @@ def status(daemon: Daemon) -> control.Status:
     raise errors.UserError("The daemon did not answer with its status.")
 
 
+def watching(daemon: Daemon) -> Iterator[control.Status]:
+    """The status, again and again, until the daemon ends.  Raises `UserError`."""
+    for answer in _answers(daemon.socket, control.Watch()):
+        if isinstance(answer, control.Status):
+            yield answer
+
+
 def exchange(path: Path, request: pydantic.BaseModel) -> Iterator[control.Answer]:
     """Ask, and yield the answers as they come, the last one included.
 
     Raises `UserError` when the daemon refuses, hangs up early or falls silent, and the `OSError` of
     connecting when there is none.
     """
+    for answer in _answers(path, request):
+        yield answer
+        if not isinstance(answer, control.Progress):
+            return
+    raise errors.UserError("The daemon ended before it had answered.")
+
+
+def _answers(path: Path, request: pydantic.BaseModel) -> Iterator[control.Answer]:
+    """All that comes until the connection ends."""
     with _connect(path) as connection:
         connection.settimeout(SILENCE_SECONDS)
         try:
@@ -116,15 +132,12 @@ def exchange(path: Path, request: pydantic.BaseModel) -> Iterator[control.Answer
                     if isinstance(answer, control.Failure):
                         raise errors.UserError(answer.message, exit_code=answer.exit_code)
                     yield answer
-                    if not isinstance(answer, control.Progress):
-                        return
         except TimeoutError:
             raise errors.UserError("The daemon is running but does not answer.") from None
         except pydantic.ValidationError:
             raise errors.UserError("The daemon answers in another language; is it an older one?") from None
         except (BrokenPipeError, ConnectionResetError):
             pass
-        raise errors.UserError("The daemon ended before it had answered.")
 
 
 def await_exit(daemon: Daemon, *, seconds: float) -> bool:

@@ -29,14 +29,17 @@ COMMANDS = {
     "find": "files",
     "get": "files",
     "holds": "holds",
+    "log-level": "quiet",
     "mount": "drive",
+    "pause": "quiet",
     "pin": "pins",
     "pins": "pins",
     "put": "files",
+    "resume": "quiet",
     "retention": "retention",
     "retry": "held",
     "serve": "serve",
-    "status": "drive",
+    "status": "status",
     "sync": "drive",
     "templates": "templates",
     "token": "token",
@@ -56,7 +59,7 @@ class Commands(click.Group):
         if cmd_name not in COMMANDS:
             return None
         module = importlib.import_module(f"cmsfs.cli.{COMMANDS[cmd_name]}")
-        command = getattr(module, cmd_name)
+        command = getattr(module, cmd_name.replace("-", "_"))
         assert isinstance(command, click.Command)
         return command
 

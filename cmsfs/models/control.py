@@ -15,6 +15,10 @@ caller writes one request as a line of JSON; the daemon answers with lines of JS
     GetConflicts           Conflicts
     Pin, Unpin             Done    with what the person should know
     GetPins                Pins
+    Watch                  Status  one now, and one after every second, until the caller hangs up
+    GetPathStatus          PathStatus
+    Pause, Resume          Done
+    SetLogLevel            Done
 
 Any request may end with `Failure` instead.  A caller that closes the connection ends a `Sync`, not a
 `Stop`.  After the `Done` of a `Stop` the daemon closes its files and exits; the caller watches the
@@ -122,8 +126,40 @@ class GetPins(_Message):
     kind: Literal["pins"] = "pins"
 
 
+class Watch(_Message):
+    """The status, again and again."""
+
+    kind: Literal["watch"] = "watch"
+
+
+class GetPathStatus(_Message):
+    """How the item at `path` stands."""
+
+    kind: Literal["path"] = "path"
+    path: str
+
+
+class Pause(_Message):
+    """No traffic but what a program waits for, for so long, or until `Resume`."""
+
+    kind: Literal["pause"] = "pause"
+    seconds: float | None = None
+
+
+class Resume(_Message):
+    kind: Literal["resume"] = "resume"
+
+
+class SetLogLevel(_Message):
+    """How much is logged, until the daemon ends."""
+
+    kind: Literal["log-level"] = "log-level"
+    level: Literal["DEBUG", "INFO", "WARNING", "ERROR"]
+
+
 Request = Annotated[
-    Ping | GetStatus | Sync | Stop | Poll | Retry | Discard | GetConflicts | Pin | Unpin | GetPins,
+    (Ping | GetStatus | Sync | Stop | Poll | Retry | Discard | GetConflicts | Pin | Unpin | GetPins)
+    | (Watch | GetPathStatus | Pause | Resume | SetLogLevel),
     pydantic.Field(discriminator="kind"),
 ]
 
@@ -134,9 +170,12 @@ Request = Annotated[
 class Health(_Message):
     """How the daemon gets on with the service."""
 
-    state: Literal["starting", "online", "offline", "unauthorised", "degraded"] = "starting"
+    state: Literal["starting", "online", "offline", "unauthorised", "degraded", "read-only", "paused"] = (
+        "starting"
+    )
     since: pydantic.AwareDatetime
     reason: str = ""  # one sentence with the remedy, if there is one
+    paused_until: pydantic.AwareDatetime | None = None  # while paused for a time
 
 
 class Op(_Message):
@@ -203,6 +242,35 @@ class Pinning(_Message):
         return not self.listing and all(one.files_here == one.files for one in self.items)
 
 
+class Turns(_Message):
+    waiting: int = 0
+    running: int = 0
+
+
+class Budget(_Message):
+    """Who has requests waiting or under way, by class, the most urgent first."""
+
+    held_up_seconds: float = 0.0  # the service wants not to be asked for so long (429)
+    queues: dict[str, Turns] = {}
+
+
+class PathStatus(_Message):
+    """How one item stands."""
+
+    kind: Literal["path"] = "path"
+    path: str
+    type: str  # file, folder, web_link
+    sync: str  # synced, waiting, uploading, "held: " and why, or local
+    pinned: str = ""  # the path of the pinned item that it belongs to
+    conflict: bool = False  # it is a conflict copy
+    size: int = 0  # of a file
+    cached_bytes: int = 0  # of these, here
+
+    @property
+    def is_online_only(self) -> bool:
+        return self.size > 0 and not self.cached_bytes
+
+
 class Pong(_Message):
     kind: Literal["pong"] = "pong"
     pid: int
@@ -226,6 +294,7 @@ class Status(_Message):
     cache: Cache = Cache()
     listing: Listing = Listing()
     pins: Pinning = Pinning()
+    budget: Budget = Budget()
     requests: dict[str, int] = {}  # requests to the service since the start, by kind: search, upload, ...
     last_poll: pydantic.AwareDatetime | None = None  # when remote changes were last looked for with success
 
@@ -277,7 +346,8 @@ class Failure(_Message):
 
 
 Answer = Annotated[
-    Pong | Status | Conflicts | Pins | Progress | Done | Failure, pydantic.Field(discriminator="kind")
+    Pong | Status | Conflicts | Pins | PathStatus | Progress | Done | Failure,
+    pydantic.Field(discriminator="kind"),
 ]
 
 _requests: pydantic.TypeAdapter[pydantic.BaseModel] = pydantic.TypeAdapter(Request)

@@ -8,6 +8,7 @@ CHANGES_SINCE = "changes_since"  # server time up to which changes have been app
 DELETED_SINCE = "deleted_since"  # server time up to which deletions have been applied
 GENERATION = "generation"  # number of the newest listing
 CRAWL = "crawl"  # what is left of the listing of everything (JSON, `daemon.whole.Plan`)
+PAUSED = "paused"  # the person wants quiet until then (seconds since the epoch), or "for ever"
 BOOT_ID = "boot_id"  # the boot in which this database was last open
 CLEAN = "clean_shutdown"  # "1" while no daemon has it open after an orderly stop
 
