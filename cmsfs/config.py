@@ -8,10 +8,12 @@ Rule: no other module reads the environment or knows where a file lives.
 """
 
 import os
+import re
 import tomllib
+from datetime import time
 from importlib import resources
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import platformdirs
 import pydantic
@@ -51,6 +53,50 @@ class Profile(_Model):
     limits: Limits = Limits()
 
 
+_UNITS = {"": 1, "k": 1000, "m": 10**6, "g": 10**9, "ki": 1024, "mi": 1024**2, "gi": 1024**3}
+
+# Slower than this, and a stream of many would look dead (client/bandwidth.py).
+SLOWEST = 32_000
+
+
+def _rate(value: object) -> object:
+    """Bytes a second of "2MB/s", "500 kB/s", "1.5 MiB", or a number; 0, "" and "none" are no limit."""
+    if not isinstance(value, str):
+        return value
+    text = value.strip().lower().removesuffix("/s").removesuffix("b").strip()
+    if text in ("", "none"):
+        return 0
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kmg]?i?)", text)
+    if found is None or found[2] not in _UNITS:
+        raise ValueError(f"{value!r} is no rate; say for example 2MB/s, 500kB/s, or none")
+    return int(float(found[1]) * _UNITS[found[2]])
+
+
+def _fast_enough(rate: int) -> int:
+    if 0 < rate < SLOWEST:
+        raise ValueError(f"a limit is {SLOWEST // 1000} kB/s at least")
+    return rate
+
+
+Rate = Annotated[
+    int, pydantic.BeforeValidator(_rate), pydantic.Field(ge=0), pydantic.AfterValidator(_fast_enough)
+]
+
+
+class Bandwidth(_Model):
+    """Limits for a time of the day, which may go over midnight; what is not given is without limit."""
+
+    from_: time = pydantic.Field(alias="from")
+    to: time
+    up: Rate = 0
+    down: Rate = 0
+
+    def holds(self, now: time) -> bool:
+        if self.from_ <= self.to:
+            return self.from_ <= now < self.to
+        return now >= self.from_ or now < self.to
+
+
 class Settings(_Model):
     """Everything that can be set, each default with its reason."""
 
@@ -79,6 +125,9 @@ class Settings(_Model):
     drain_seconds: float = 30.0  # how long a stop waits for uploads; the journal keeps the rest
     network_seconds: float = 30.0  # after this a read that waits for the network fails with ETIMEDOUT
     upload_workers: int = 4
+    upload_limit: Rate = 0  # bytes a second, written as "2MB/s"; 0: as fast as the line is
+    download_limit: Rate = 0
+    bandwidth: list[Bandwidth] = []  # limits by time of day instead; the first that holds counts
     crawl: bool = True  # list the whole tree in the background after mounting, so that `find` asks nobody
     # "remote": fsync returns when the service has the file, or fails after this long.  Safe against the loss
     # of this machine, and as slow as the network.
@@ -87,6 +136,13 @@ class Settings(_Model):
     allow_other: bool = False
     read_only: bool = False  # nothing can be changed through the drive
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
+
+    def limits_at(self, now: time) -> tuple[int, int]:
+        """Bytes a second up and down at a time of the day; 0 is no limit."""
+        for one in self.bandwidth:
+            if one.holds(now):
+                return one.up, one.down
+        return self.upload_limit, self.download_limit
 
     @property
     def paths(self) -> "Paths":

@@ -35,7 +35,6 @@ from cmsfs.replica import cursor, database, tree
 from cmsfs.replica.changes import Hub
 from cmsfs.replica.nodes import ROOT, Ino
 from cmsfs.vfs.filesystem import Filesystem
-from cmsfs.vfs.inodes import Inodes
 from daemon import budget, conflicts, instance, paths, upkeep
 from daemon import control as control_server
 from daemon.account import Account
@@ -54,6 +53,7 @@ from daemon.push.dispatcher import Push
 from daemon.push.kit import Kit
 from daemon.rights import Rights
 from daemon.status import Status
+from daemon.use import Use
 from daemon.watchdog import Watchdog
 from daemon.whole import Whole
 
@@ -121,7 +121,9 @@ async def run(
         stack.enter_context(instance.single_instance(settings.paths.lock, account=settings.account))
         state = await stack.enter_async_context(open_state(settings))
         pace = Budget(config.profile(settings).limits)
-        client = await stack.enter_async_context(backend.open_backend(settings, sample=sample, pace=pace))
+        client = await stack.enter_async_context(
+            backend.open_backend(settings, sample=sample, pace=pace, flow=backend.flow_of(settings))
+        )
         agents = await stack.enter_async_context(trio.open_nursery())
         drive = Drive(settings, place, state, client, agents, pace)
         note = await drive.contact()
@@ -353,23 +355,6 @@ class Drive:
 
     async def stopped(self) -> None:
         await self.ending.done.wait()
-
-
-class Use:
-    """Whether anybody has used the drive since the last time this was asked."""
-
-    def __init__(self, inodes: Inodes, health: Health) -> None:
-        self._inodes = inodes
-        self._health = health
-        self._last: tuple[int, ...] = ()
-
-    def __call__(self) -> bool:
-        lookups, opened = self._inodes.totals()
-        requests = self._health.requests
-        now = (lookups, opened, requests["read"], requests["upload"])
-        used = now != self._last or opened > 0
-        self._last = now
-        return used
 
 
 async def _first_of(*waits: Callable[[], Awaitable[None]]) -> None:
