@@ -134,6 +134,7 @@ class Settings(_Model):
     fsync: Literal["local", "remote"] = "local"
     fsync_seconds: float = 60.0
     allow_other: bool = False
+    notifications: bool = True  # on the desktop, of what needs a person; nothing where there is none
     read_only: bool = False  # nothing can be changed through the drive
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
 
@@ -178,6 +179,15 @@ def _runtime_path() -> Path:
     if os.environ.get("XDG_RUNTIME_DIR") or Path(f"/run/user/{os.getuid()}").is_dir():
         return platformdirs.user_runtime_path(APP)
     return platformdirs.user_state_path(APP) / "run"
+
+
+def session_bus() -> str | None:
+    """The address of the desktop session's message bus, if there is one."""
+    if address := os.environ.get("DBUS_SESSION_BUS_ADDRESS"):
+        return address
+    # A daemon that systemd has started knows the session by its folder only.
+    folder = os.environ.get("XDG_RUNTIME_DIR")
+    return f"unix:path={folder}/bus" if folder and Path(folder, "bus").is_socket() else None
 
 
 def service_data(settings: Settings) -> Path:

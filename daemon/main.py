@@ -46,6 +46,7 @@ from daemon.health import Health
 from daemon.hydrate import Hydrate
 from daemon.incoming import Incoming
 from daemon.listing import Lister, SearchLister
+from daemon.notices import Notices
 from daemon.pausing import Pausing
 from daemon.pins import Pins, Wakes
 from daemon.pull import Pull
@@ -194,6 +195,7 @@ class Drive:
             idle_seconds=settings.idle_poll_seconds,
             is_used=Use(self.fs.inodes, self.health),
         )
+        self.notices = Notices(settings, db, self.health, self.hub, lambda: self.pins.problem)
         self.crawl = Crawl(db, self.health, whole, self.hydrate.listing, deepen)
         self._status = Status(
             *(settings, mountpoint, db, blocks, self.health, self.hydrate, self.push, self.pull),
@@ -256,6 +258,7 @@ class Drive:
         agents.start_soon(budget.spent, Class.PIN, self.pins.run, name="pins")
         agents.start_soon(self.account.run, name="account")
         agents.start_soon(self.pausing.run, name="pausing")
+        agents.start_soon(self.notices.run, name="notices")
         agents.start_soon(self._follow_room, name="room")
         agents.start_soon(self.watchdog.run, self.health, name="watchdog")
         agents.start_soon(self.server.serve, listener, name="control")
