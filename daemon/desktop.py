@@ -36,7 +36,7 @@ async def show(summary: str, body: str, *, replaces: int = 0, urgency: str = "no
     if (bus := config.session_bus()) is None:
         return None
     hints = {"urgency": ("y", _URGENCY[urgency]), "desktop-entry": ("s", APP)}
-    values = (APP, replaces, ICON, summary, body, [], hints, _LEFT_TO_THE_DESKTOP)
+    values: tuple[object, ...] = (APP, replaces, ICON, summary, body, [], hints, _LEFT_TO_THE_DESKTOP)
     message = new_method_call(_SERVICE, "Notify", "susssasa{sv}i", values)
     try:
         with trio.fail_after(SECONDS):

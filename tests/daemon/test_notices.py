@@ -2,7 +2,7 @@
 
 import shutil
 import subprocess
-from collections.abc import AsyncIterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -150,7 +150,7 @@ async def test_a_bus_that_is_gone_is_no_trouble(tmp_path: Path, monkeypatch: pyt
 
 
 @pytest.fixture
-async def bus(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[str]:
+def bus(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """The address of a message bus of the test's own."""
     process = subprocess.Popen(
         ["dbus-daemon", "--session", "--nofork", "--nopidfile", "--print-address"],
@@ -165,8 +165,7 @@ async def bus(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[str]:
         yield address
     finally:
         process.terminate()
-        process.wait()
-        process.stdout.close()
+        process.communicate()
 
 
 @NEEDS_BUS
