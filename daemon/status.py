@@ -99,6 +99,7 @@ class Status:
                     for name, (waiting, running) in self._pace.queues.items()
                 },
             ),
+            local=await self._local(),
             requests=dict(self._health.requests),
             last_poll=self._pull.last,
         )
@@ -148,6 +149,11 @@ class Status:
             size=node.size if node is not None and op.kind is OpKind.UPLOAD else 0,
             sent=self._push.sent(op.seq),
         )
+
+    async def _local(self) -> control.Local:
+        sql = "SELECT count(*), coalesce(sum(size), 0) FROM node WHERE local AND parent IS NOT NULL"
+        items, size = await self._db.query(lambda conn: tuple(conn.execute(sql).fetchone()))
+        return control.Local(items=items, bytes=size)
 
     async def _listing(self) -> control.Listing:
         sql = "SELECT count(*) FROM node WHERE parent IS NOT NULL"

@@ -31,6 +31,7 @@ def rows(status: control.Status) -> list[list[str]]:
         ["changes", changes(status.queue)],
         ["cache", f"{output.size(cache.used_bytes)} of {output.size(cache.limit_bytes)}"],
         ["tree", _tree(status.listing)],
+        *_local(status.local),
         *([["pinned", _pins(status.pins)]] if status.pins.items else []),
         ["requests", requests or "none"],
         *([["turns", waiting]] if waiting else []),
@@ -90,6 +91,14 @@ def changes(queue: control.Queue) -> str:
     parts = [f"{n:,} {word}" for word, n in _counts(queue) if n]
     left = f", {output.size(queue.bytes_pending)} to go" if queue.bytes_pending else ""
     return ", ".join(parts) + left
+
+
+def _local(local: control.Local) -> list[list[str]]:
+    if not local.items:
+        return []
+    return [
+        ["local", f"{output.plural(local.items, 'item')} on this machine only, {output.size(local.bytes)}"]
+    ]
 
 
 def _counts(queue: control.Queue) -> list[tuple[str, int]]:

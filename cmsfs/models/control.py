@@ -271,6 +271,13 @@ class PathStatus(_Message):
         return self.size > 0 and not self.cached_bytes
 
 
+class Local(_Message):
+    """What lives on this machine only: symbolic links, and files that programs put beside documents."""
+
+    items: int = 0
+    bytes: int = 0
+
+
 class Pong(_Message):
     kind: Literal["pong"] = "pong"
     pid: int
@@ -295,6 +302,7 @@ class Status(_Message):
     listing: Listing = Listing()
     pins: Pinning = Pinning()
     budget: Budget = Budget()
+    local: Local = Local()
     requests: dict[str, int] = {}  # requests to the service since the start, by kind: search, upload, ...
     last_poll: pydantic.AwareDatetime | None = None  # when remote changes were last looked for with success
 
