@@ -202,7 +202,7 @@ class Drive:
         self.crawl = Crawl(db, self.health, whole, self.hydrate.listing, deepen)
         self._status = Status(
             *(settings, mountpoint, db, blocks, self.health, self.hydrate, self.push, self.pull),
-            *(self.crawl, whole, self.pins, self.pace, self.pausing),
+            *(self.crawl, whole, self.pins, self.pace, self.pausing, self.fs.inodes),
         )
         self.server = control_server.Server(db, self.health, self)
 

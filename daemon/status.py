@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
+import trio
+
 import cmsfs
 from cmsfs import config
 from cmsfs.cache import bitmap
@@ -16,6 +18,7 @@ from cmsfs.replica import naming, pins, tree
 from cmsfs.replica.nodes import ROOT, Kind, Node
 from cmsfs.sqlite import Database
 from cmsfs.vfs import xattrs
+from cmsfs.vfs.inodes import Inodes
 from daemon.budget import Budget
 from daemon.crawl import Crawl
 from daemon.health import Health
@@ -47,7 +50,9 @@ class Status:
         pins: Pins,
         pace: Budget,
         pausing: Pausing,
+        inodes: Inodes,
     ) -> None:
+        self._inodes = inodes
         self._pace = pace
         self._pausing = pausing
         self._pins = pins
@@ -92,6 +97,7 @@ class Status:
             cache=control.Cache(used_bytes=self._blocks.usage(), limit_bytes=self._settings.cache_bytes),
             listing=await self._listing(),
             pins=self._pins.progress(),
+            gauges=self._gauges(),
             budget=control.Budget(
                 held_up_seconds=self._pace.held_up,
                 queues={
@@ -102,6 +108,17 @@ class Status:
             local=await self._local(),
             requests=dict(self._health.requests),
             last_poll=self._pull.last,
+        )
+
+    def _gauges(self) -> control.Gauges:
+        lookups, opened = self._inodes.totals()
+        pages = int(Path("/proc/self/statm").read_text().split()[1])
+        return control.Gauges(
+            tasks=trio.lowlevel.current_statistics().tasks_living,
+            descriptors=sum(1 for _ in Path("/proc/self/fd").iterdir()),
+            memory_bytes=pages * os.sysconf("SC_PAGE_SIZE"),
+            lookups=lookups,
+            opened=opened,
         )
 
     def of(self, node: Node) -> control.PathStatus:

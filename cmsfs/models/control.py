@@ -254,6 +254,16 @@ class Budget(_Message):
     queues: dict[str, Turns] = {}
 
 
+class Gauges(_Message):
+    """What grows while something is under way and is small at rest; what does not is a leak."""
+
+    tasks: int = 0
+    descriptors: int = 0
+    memory_bytes: int = 0  # resident
+    lookups: int = 0  # nodes that the kernel knows
+    opened: int = 0  # nodes with open handles
+
+
 class PathStatus(_Message):
     """How one item stands."""
 
@@ -302,6 +312,7 @@ class Status(_Message):
     listing: Listing = Listing()
     pins: Pinning = Pinning()
     budget: Budget = Budget()
+    gauges: Gauges = Gauges()
     local: Local = Local()
     requests: dict[str, int] = {}  # requests to the service since the start, by kind: search, upload, ...
     last_poll: pydantic.AwareDatetime | None = None  # when remote changes were last looked for with success

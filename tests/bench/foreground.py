@@ -2,8 +2,8 @@
 
 Files that are not here yet are opened, one every moment, and a byte of each is read: on a drive at rest, and
 on one that has just begun to list a large tree while a thousand files are copied to it and go up.  A link of
-40 ms lies between.  Prints one table; nothing here asserts anything.  `--items`, `--uploads` and `--opens` make
-it small.
+40 ms lies between.  Prints one table; nothing here asserts anything.  `--items`, `--uploads` and `--opens`
+make it small.
 """
 
 import argparse
