@@ -51,10 +51,11 @@ async def test_a_folder_that_comes_with_old_content_is_listed(drive: Any, other:
     requests = drive.agents.health.requests["listing"]
     await drive.poll()
     await drive.agents.hydrate.listing(await drive.ino("docs"))
-    # The poll had it listed; whoever asked then found that done, or under way.
-    assert drive.agents.health.requests["listing"] == requests + 1
+    # Whoever asked found it listed by then, or under way; events tell of all that is in it themselves.
+    assert drive.agents.health.requests["listing"] <= requests + 1
+    asked = drive.agents.health.requests["listing"]
     assert await drive.names("docs") == ["f"]
-    assert drive.agents.health.requests["listing"] == requests + 1
+    assert drive.agents.health.requests["listing"] == asked
 
 
 async def test_a_deleted_folder_goes_with_everything_and_comes_back_with_it(drive: Any, other: Any) -> None:
