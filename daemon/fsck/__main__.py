@@ -63,8 +63,8 @@ def _look(place: Place, report: Report, *, quick: bool) -> None:
         (version,) = conn.execute("PRAGMA user_version").fetchone()
         if version != database.VERSION:
             raise errors.UserError(
-                f"{place.database} was written by another version of cmsfs (format {version}, this one checks "
-                f"{database.VERSION}); `cmsfs mount` brings an older one up to date."
+                f"{place.database} was written by another version of cmsfs (format {version}, this one "
+                f"checks {database.VERSION}); `cmsfs mount` brings an older one up to date."
             )
         # Off: what it would refuse is what we are here to mend.
         conn.execute("PRAGMA foreign_keys=OFF")
