@@ -13,9 +13,10 @@ import os
 import re
 import tomllib
 from collections.abc import Iterable, Mapping
+from datetime import time
 from importlib import resources
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import platformdirs
 import pydantic
@@ -89,12 +90,56 @@ class Profile(_Model):
     limits: Limits = Limits()
 
 
+_UNITS = {"": 1, "k": 1000, "m": 10**6, "g": 10**9, "ki": 1024, "mi": 1024**2, "gi": 1024**3}
+
+# Slower than this, and a stream of many would look dead (client/bandwidth.py).
+SLOWEST = 32_000
+
+
+def _rate(value: object) -> object:
+    """Bytes a second of "2MB/s", "500 kB/s", "1.5 MiB", or a number; 0, "" and "none" are no limit."""
+    if not isinstance(value, str):
+        return value
+    text = value.strip().lower().removesuffix("/s").removesuffix("b").strip()
+    if text in ("", "none"):
+        return 0
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kmg]?i?)", text)
+    if found is None or found[2] not in _UNITS:
+        raise ValueError(f"{value!r} is no rate; say for example 2MB/s, 500kB/s, or none")
+    return int(float(found[1]) * _UNITS[found[2]])
+
+
+def _fast_enough(rate: int) -> int:
+    if 0 < rate < SLOWEST:
+        raise ValueError(f"a limit is {SLOWEST // 1000} kB/s at least")
+    return rate
+
+
+Rate = Annotated[
+    int, pydantic.BeforeValidator(_rate), pydantic.Field(ge=0), pydantic.AfterValidator(_fast_enough)
+]
+
+
+class Bandwidth(_Model):
+    """Limits for a time of the day, which may go over midnight; what is not given is without limit."""
+
+    from_: time = pydantic.Field(alias="from")
+    to: time
+    up: Rate = 0
+    down: Rate = 0
+
+    def holds(self, now: time) -> bool:
+        if self.from_ <= self.to:
+            return self.from_ <= now < self.to
+        return now >= self.from_ or now < self.to
+
+
 class Settings(_Model):
     """Everything that can be set, each default with its reason."""
 
-    account: str = "default"
+    account: str = "default"  # whose drive is meant when no command says it
     profile: str = "embedded"  # works without an account anywhere: the way to try cmsfs
-    mountpoint: Path = Path("~/cmsfs")
+    mountpoint: Path = Path("~/cmsfs")  # made when it is missing
     # A drive that can do less than the account: one folder of the service, only reading, only for a time.
     # A folder and a reader have a tree and a cache of their own, beside those of the whole drive.
     folder: str = ""
@@ -108,6 +153,8 @@ class Settings(_Model):
     auth_url: str = ""
     authorize_url: str = ""
     ca_file: Path | None = None
+
+    feed: Literal["", "search", "events"] = ""  # how remote changes are found, if not as the profile says
 
     # Who speaks to the service: a person who consented with `cmsfs login`, or an application by itself with
     # its secret or its key.
@@ -127,9 +174,15 @@ class Settings(_Model):
     settle_seconds: float = 2.0  # an editor's flurry of saves becomes one upload
     poll_seconds: float = 5.0  # remote changes show within this while the drive is in use
     idle_poll_seconds: float = 30.0  # and within this when nobody looks
+    # Everything is compared with the service this often, in the background, for what no feed tells of; a
+    # request for each 200 items.  0: only after a gap, and when it is asked for.
+    sweep_hours: float = 24.0
     drain_seconds: float = 30.0  # how long a stop waits for uploads; the journal keeps the rest
     network_seconds: float = 30.0  # after this a read that waits for the network fails with ETIMEDOUT
-    upload_workers: int = 4
+    upload_workers: int = 4  # uploads at a time; more fill no line, and take turns from those who read
+    upload_limit: Rate = 0  # bytes a second, written as "2MB/s"; 0: as fast as the line is
+    download_limit: Rate = 0
+    bandwidth: list[Bandwidth] = []  # limits by time of day instead; the first that holds counts
     local_names: tuple[str, ...] = LOCAL_NAMES  # instead of these, not beside them: a list can be shortened
     local_days: int = 30  # local files untouched for so long are somebody's leftovers; 0 keeps them for ever
     crawl: bool = True  # list the whole tree in the background after mounting, so that `find` asks nobody
@@ -137,8 +190,9 @@ class Settings(_Model):
     # of this machine, and as slow as the network.
     fsync: Literal["local", "remote"] = "local"
     fsync_seconds: float = 60.0
-    allow_other: bool = False
-    log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
+    allow_other: bool = False  # other users see the drive, too; wants user_allow_other in /etc/fuse.conf
+    notifications: bool = True  # on the desktop, of what needs a person; nothing where there is none
+    log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"  # what stands in the log, and worse
     log_format: Literal["text", "json"] = "text"
     metrics: str = ""  # where Prometheus may ask, HOST:PORT of this machine or a socket's path; nowhere
 
@@ -157,6 +211,13 @@ class Settings(_Model):
         word = re.sub(r"[^A-Za-z0-9]+", "-", folder).strip("-")[:40]
         mark = hashlib.sha256(folder.encode()).hexdigest()[:6] if folder else ""
         return "@".join([self.account, "-".join(filter(None, [word, mark, "ro" if self.read_only else ""]))])
+
+    def limits_at(self, now: time) -> tuple[int, int]:
+        """Bytes a second up and down at a time of the day; 0 is no limit."""
+        for one in self.bandwidth:
+            if one.holds(now):
+                return one.up, one.down
+        return self.upload_limit, self.download_limit
 
     @pydantic.field_validator("local_names", mode="before")
     @classmethod
@@ -199,6 +260,15 @@ def _runtime_path() -> Path:
     if os.environ.get("XDG_RUNTIME_DIR") or Path(f"/run/user/{os.getuid()}").is_dir():
         return platformdirs.user_runtime_path(APP)
     return platformdirs.user_state_path(APP) / "run"
+
+
+def session_bus() -> str | None:
+    """The address of the desktop session's message bus, if there is one."""
+    if address := os.environ.get("DBUS_SESSION_BUS_ADDRESS"):
+        return address
+    # A daemon that systemd has started knows the session by its folder only.
+    folder = os.environ.get("XDG_RUNTIME_DIR")
+    return f"unix:path={folder}/bus" if folder and Path(folder, "bus").is_socket() else None
 
 
 def service_data(settings: Settings) -> Path:
@@ -327,6 +397,40 @@ def variable(name: str) -> str | None:
     return os.environ.get(name)
 
 
+def named_in_environment() -> list[str]:
+    """The `CMSFS_*` variables that are set here and that another process would not see.
+
+    The account is not among them: who asks has named it.
+    """
+    ours = {f"CMSFS_{field.upper()}" for field in Settings.model_fields} | {"CMSFS_CONFIG"}
+    return sorted(ours.intersection(os.environ) - {"CMSFS_ACCOUNT"})
+
+
+def pass_on(values: dict[str, str]) -> None:
+    """Set variables for this process and those that it starts."""
+    os.environ.update(values)
+
+
+def move_home(user: str, home: Path) -> None:
+    """Have this process, and those that it starts, look for files where they are for another user."""
+    for name in [name for name in os.environ if name.startswith(("XDG_", "CMSFS_"))]:
+        del os.environ[name]
+    os.environ.update(HOME=str(home), USER=user, LOGNAME=user)
+    session = Path(f"/run/user/{os.getuid()}")
+    if session.is_dir():
+        os.environ["XDG_RUNTIME_DIR"] = str(session)
+
+
+def user_manager() -> Path:
+    """The private socket of this user's systemd, which is there while that runs."""
+    return platformdirs.user_runtime_path() / "systemd" / "private"
+
+
+def user_units() -> Path:
+    """The folder of the units that this user wrote."""
+    return platformdirs.user_config_path() / "systemd" / "user"
+
+
 def _read(path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
@@ -351,6 +455,8 @@ def profile(settings: Settings) -> Profile:
     for key in ("base_url", "upload_url", "auth_url", "authorize_url"):
         if given := getattr(settings, key):
             values[key] = given.rstrip("/")
+    if settings.feed:
+        values["feed"] = settings.feed
     if values.get("auth_url") and not values.get("authorize_url"):
         values["authorize_url"] = f"{values['auth_url']}/oauth2/authorize"
     found = Profile.model_validate(values)

@@ -90,6 +90,12 @@ def configure(level: str = "INFO", *, form: str = "text") -> None:
     handler.addFilter(_ContextFilter())
     root = logging.getLogger()
     root.handlers[:] = [handler]
+    set_level(level)
+
+
+def set_level(level: str) -> None:
+    """Log this much from now on; `level` is one of Python's level names."""
+    root = logging.getLogger()
     root.setLevel(level)
     # One line a request is a wire trace, wanted only when asked for.
     for noisy in ("httpx", "httpcore", "hypercorn.access"):

@@ -13,7 +13,7 @@ import click
 import trio
 
 import cmsfs
-from cmsfs import config, crashpoints, errors, logs
+from cmsfs import config, crashpoints, errors, logs, notify
 from cmsfs.cli import failures
 from cmsfs.models import control
 from daemon import main as program
@@ -32,6 +32,7 @@ class Starter:
 
     def failed(self, told: errors.UserError) -> None:
         self._tell(control.error_line(told.message, told.exit_code))
+        notify.tell(STATUS=told.message)
 
     def _tell(self, line: str) -> None:
         fd, self._fd = self._fd, None

@@ -35,23 +35,30 @@ from cmsfs.replica import cursor, database, tree
 from cmsfs.replica.changes import Hub
 from cmsfs.replica.nodes import ROOT, Ino
 from cmsfs.vfs.filesystem import Filesystem
-from cmsfs.vfs.inodes import Inodes
-from daemon import budget, conflicts, instance, metrics, narrowed, upkeep
+from daemon import budget, conflicts, instance, metrics, narrowed, paths, upkeep
 from daemon import control as control_server
 from daemon.account import Account
+from daemon.arrived import Arrived
 from daemon.budget import Budget, Class
 from daemon.crawl import Crawl
 from daemon.ending import Ending
+from daemon.event_feed import EventFeed
 from daemon.folder_items import FolderItems
 from daemon.health import Health
 from daemon.hydrate import Hydrate
 from daemon.incoming import Incoming
-from daemon.listing import Lister, SearchLister
+from daemon.listing import Lister, SearchLister, filled
+from daemon.notices import Notices
+from daemon.pausing import Pausing
+from daemon.pins import Pins, Wakes
 from daemon.pull import Pull
 from daemon.push.dispatcher import Push
 from daemon.push.kit import Kit
 from daemon.rights import Rights
+from daemon.search_feed import SearchFeed
 from daemon.status import Status
+from daemon.sweep import Sweep
+from daemon.use import Use
 from daemon.watchdog import Watchdog
 from daemon.whole import Whole
 
@@ -74,22 +81,23 @@ class State:
     @property
     def is_known(self) -> bool:
         """Whether there is a tree to show without asking anybody."""
-        return tree.is_listed(self.db, ROOT) or cursor.get(self.db, cursor.CHANGES_SINCE) is not None
+        marks = (cursor.CHANGES_SINCE, cursor.EVENTS_POSITION)
+        return tree.is_listed(self.db, ROOT) or any(cursor.get(self.db, mark) for mark in marks)
 
 
 @asynccontextmanager
 async def open_state(settings: config.Settings) -> AsyncIterator[State]:
     """The local state, recovered from however the last run ended.  Raises `UserError`."""
-    paths = settings.paths
-    async with database.open_replica(paths.replica_db) as db:
+    places = settings.paths
+    async with database.open_replica(places.replica_db) as db:
         last = await recovery.begin(db)
-        drafts = Drafts(db, paths.drafts)
+        drafts = Drafts(db, places.drafts)
         blocks = Blocks(
-            *(db, paths.blocks, paths.drafts),
+            *(db, places.blocks, places.drafts),
             limit_bytes=settings.cache_bytes,
             keep_free_bytes=settings.keep_free_bytes,
         )
-        due = await recovery.recover(db, drafts, paths.recovered)
+        due = await recovery.recover(db, drafts, places.recovered)
         await blocks.recover(clean_shutdown=last.clean, same_boot=last.same_boot)
         log.info("%d changes are to be sent; the last run ended %s", due, "well" if last.clean else "badly")
         try:
@@ -123,7 +131,7 @@ async def run(
         opened = narrowed.open_service(settings, state.db, sample=sample, pace=pace, deadline=deadline)
         client = await stack.enter_async_context(opened)
         agents = await stack.enter_async_context(trio.open_nursery())
-        drive = Drive(settings, place, state, client, agents)
+        drive = Drive(settings, place, state, client, agents, pace)
         note = await drive.contact()
         await drive.fs.begin()
         agents.start_soon(drive.ending.heed_signals, drive.pull.poke, name="signals")
@@ -145,6 +153,7 @@ class Drive:
         state: State,
         client: Client,
         nursery: trio.Nursery,
+        pace: Budget | None = None,
     ) -> None:
         db, blocks, drafts = state.db, state.blocks, state.drafts
         self.state = state
@@ -156,8 +165,15 @@ class Drive:
         self._recovered = settings.paths.recovered
         self.health = Health()
         self.watchdog = Watchdog()
+        self.pace = pace or Budget(config.profile(settings).limits)
+        self.pausing = Pausing(db, self.health, self.pace)
         self.hub = Hub()
-        self.account = Account(client, self.health, Rights(db, client, self.hub, self.health, nursery))
+        self.account = Account(
+            client,
+            self.health,
+            Rights(db, client, self.hub, self.health, nursery),
+            read_only=settings.read_only,
+        )
         self.incoming = Incoming(db, self.hub)
         lister, whole, deepen = self._listers(db)
         self.hydrate = Hydrate(
@@ -172,24 +188,37 @@ class Drive:
             full=self.account.doubt_space,
         )
         self.push = Push(kit, workers=settings.upload_workers)
+        self.pins = Pins(db, blocks, self.hydrate, self.health, self.hub)
         self.fs = Filesystem(
-            *(db, blocks, drafts, self.commit, self.hydrate, self.push, self.account),
+            *(db, blocks, drafts, self.commit, self.hydrate, Wakes(self.push, self.pins), self.account),
             settle_seconds=settings.settle_seconds,
             local_names=settings.local_names,
             confirm=self._confirm if settings.fsync == "remote" else None,
+            keep=self.pins.set,
         )
         self._fsync_seconds = settings.fsync_seconds
         self.notifier = notifier.Notifier(self.hub, self.fs.inodes)
+        arrived = Arrived(db, self.hydrate)
+        # A token that was cut down to a folder does not hear of what happens, only what there is.
+        by_events = config.profile(settings).feed == "events" and not settings.is_narrowed
+        feed = EventFeed if by_events else SearchFeed
         self.pull = Pull(
-            *(db, client, self.incoming, self.hydrate, self.health),
+            *(feed(db, client, self.incoming, self.health, arrived), self.hydrate, self.health),
             seconds=settings.poll_seconds,
             idle_seconds=settings.idle_poll_seconds,
-            is_used=Use(self.fs.inodes, self.health),
+            is_used=Use(self.fs.inodes, self.health, self.incoming),
         )
+        self.sweep = Sweep(
+            *(db, client, self.incoming, self.health, arrived),
+            poll=self.pull.poll,
+            fill=None if whole is not None else functools.partial(filled, lister),
+            full_seconds=settings.sweep_hours * 3600,
+        )
+        self.notices = Notices(settings, db, self.health, self.hub, lambda: self.pins.problem)
         self.crawl = Crawl(db, self.health, whole, self.hydrate.listing, deepen)
         self._status = Status(
             *(settings, mountpoint, db, blocks, self.health, self.hydrate, self.push, self.pull),
-            *(self.crawl, whole),
+            *(self.crawl, whole, self.pins, self.pace, self.pausing, self.fs.inodes),
         )
         self.server = control_server.Server(db, self.health, self)
 
@@ -242,10 +271,14 @@ class Drive:
         agents.start_soon(self.notifier.run, name="notifier")
         agents.start_soon(budget.spent, Class.UPLOAD, self.push.run, name="push")
         agents.start_soon(budget.spent, Class.CHANGES, self.pull.run, name="pull")
+        agents.start_soon(self.sweep.run, name="sweep")
         agents.start_soon(self.crawl.follow, name="opened folders")
         if self.settings.crawl:
             agents.start_soon(self.crawl.run, name="crawl")
+        agents.start_soon(budget.spent, Class.PIN, self.pins.run, name="pins")
         agents.start_soon(self.account.run, name="account")
+        agents.start_soon(self.pausing.run, name="pausing")
+        agents.start_soon(self.notices.run, name="notices")
         agents.start_soon(self._follow_room, name="room")
         agents.start_soon(self.watchdog.run, self.health, name="watchdog")
         agents.start_soon(self.server.serve, listener, name="control")
@@ -292,7 +325,7 @@ class Drive:
         await self.push.confirm(ino, seconds=self._fsync_seconds)
 
     async def _out_of_reach(self) -> None:
-        while self.health.can_ask:
+        while self.health.may_work:
             await self.health.changed()
 
     # ---- what the control socket asks ----
@@ -304,12 +337,14 @@ class Drive:
         return await self._status.whole()
 
     async def sync(self) -> None:
+        if self.health.is_paused:
+            raise errors.UserError("The drive is paused; `cmsfs resume` lets it go on.")
         with self.push.hurrying():
             await self.push.retry_all()
             await self.push.drained()
 
-    async def poll(self) -> None:
-        await self.pull.poll()
+    async def poll(self, *, full: bool) -> None:
+        await (self.sweep.once(full=True) if full else self.pull.poll())
 
     async def retry(self, path: str | None) -> None:
         await (self.push.retry_all() if path is None else self.push.retry(path))
@@ -322,6 +357,26 @@ class Drive:
         copies = await conflicts.copies(self.state.db)
         return control.Conflicts(copies=copies, held=self._status.held())
 
+    async def pin(self, path: str) -> str:
+        node = await paths.find(self.state.db, self.hydrate, path)
+        return await self.pins.pin(node.ino)
+
+    async def unpin(self, path: str) -> None:
+        node = await paths.find(self.state.db, self.hydrate, path)
+        await self.pins.unpin(node.ino)
+
+    async def pause(self, seconds: float | None) -> None:
+        await self.pausing.pause(seconds)
+
+    async def resume(self) -> None:
+        await self.pausing.resume()
+
+    async def told_of(self, path: str) -> control.PathStatus:
+        return self._status.of(await paths.find(self.state.db, self.hydrate, path))
+
+    def pinned(self) -> control.Pinning:
+        return self.pins.progress()
+
     def stop(self, request: control.Stop) -> str | None:
         """Begin to end; the reason if that is not to be."""
         _, opened = self.fs.inodes.totals()
@@ -333,23 +388,6 @@ class Drive:
 
     async def stopped(self) -> None:
         await self.ending.done.wait()
-
-
-class Use:
-    """Whether anybody has used the drive since the last time this was asked."""
-
-    def __init__(self, inodes: Inodes, health: Health) -> None:
-        self._inodes = inodes
-        self._health = health
-        self._last: tuple[int, ...] = ()
-
-    def __call__(self) -> bool:
-        lookups, opened = self._inodes.totals()
-        requests = self._health.requests
-        now = (lookups, opened, requests["read"], requests["upload"])
-        used = now != self._last or opened > 0
-        self._last = now
-        return used
 
 
 async def _first_of(*waits: Callable[[], Awaitable[None]]) -> None:

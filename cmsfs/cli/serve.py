@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 import click
 import trio
 
-from cmsfs import config, errors, logs
+from cmsfs import config, errors, logs, notify
 from cmsfs.cli import context, output
 from cmsfs.service import demo, limits, provisioning, store
 from cmsfs.service import serve as serving
@@ -149,12 +149,14 @@ async def _serve(options: _Options) -> None:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(_heed, signals, stop)
                 _announce(await nursery.start(until_stopped), options)
+                notify.tell(READY=1, STATUS=f"serving {options.folder}")
 
 
 async def _heed(signals: AsyncIterator[int], stop: trio.Event) -> None:
     """Stop at the first signal, end at the second, and end if stopping takes too long."""
     await anext(signals)
     stop.set()
+    notify.tell(STOPPING=1)
     log.info("stopping; another signal ends it at once")
     with trio.move_on_after(_STOP_AT_LAST):
         os._exit(128 + await anext(signals))

@@ -244,6 +244,14 @@ def mark_unlisted(conn: Connection, ino: Ino) -> None:
     conn.execute("DELETE FROM listing WHERE ino = ?", (ino,))
 
 
+def mark_unlisted_below(conn: Connection, ino: Ino) -> None:
+    """There may be something in this folder, or anywhere below it, that is not known here."""
+    conn.execute(
+        "DELETE FROM listing WHERE ino IN (SELECT value FROM json_each(?))",
+        (json.dumps(subtree(conn, ino, kind=Kind.FOLDER)),),
+    )
+
+
 def subtree(conn: Connection, ino: Ino, *, kind: Kind | None = None) -> list[Ino]:
     """The node and all below it (of one kind, if given), ancestors before descendants."""
     rows = conn.execute(
