@@ -24,7 +24,9 @@ def _commands(text: str) -> set[tuple[str, ...]]:
     """The words after `cmsfs` where it stands as a command: in code spans and code blocks."""
     code = re.findall(r"```.*?```|`[^`\n]+`|^ {4,}.*$", text, flags=re.S | re.M)
     return {
-        tuple(found) for block in code for found in re.findall(r"\bcmsfs ([a-z]+)((?: --[a-z-]+)?)", block)
+        tuple(found)
+        for block in code
+        for found in re.findall(r"(?<![.\w])cmsfs ([a-z]+)(?![\w.])((?: --[a-z-]+)?)", block)
     }
 
 
