@@ -21,6 +21,37 @@ from cmsfs import errors
 APP = "cmsfs"
 
 
+# Names that live on this machine only: what programs put beside a document for themselves.  Each is a shell
+# pattern for the last part of a path, in any case.  A pattern here must never fit what a person calls a
+# document: so no `*.lock` (Cargo.lock), no `*-journal`, no `sed??????`, no `.*.??????` (.bashrc.backup); such
+# files are renamed or removed before they would be sent.
+LOCAL_NAMES = (
+    ".~lock.*#",  # LibreOffice: who has the document open
+    "~$*",  # Microsoft Office: the same
+    "*.laccdb",  # Microsoft Access: the same
+    "*.idlk",  # InDesign: the same
+    "*.dwl",  # AutoCAD: the same
+    "*.dwl2",
+    ".#*",  # emacs: the same, a symbolic link that leads nowhere
+    "#*#",  # emacs: what is not saved yet
+    ".*.sw?",  # vim: what is not saved yet
+    ".*.swpx",  # vim: whether the file system can do it
+    "4913",  # vim: whether the folder can be written
+    ".*.kate-swp",  # Kate: what is not saved yet
+    "*~",  # many editors: the version before
+    "*.tmp",  # Office, LibreOffice and others: the version to come
+    ".goutputstream-*",  # GNOME: the version to come
+    "*.part",  # Firefox: a download that is not complete
+    "*.crdownload",  # Chromium: the same
+    ".Trash",  # desktops: what was thrown away (refused at the root, where delete is the service's trash)
+    ".Trash-*",
+    ".fuse_hidden*",  # kernels: deleted while open
+    ".nfs*",
+    ".DS_Store",  # macOS: how a folder was looked at
+    "Thumbs.db",  # Windows: the same
+)
+
+
 class _Model(pydantic.BaseModel):
     model_config = pydantic.ConfigDict(extra="forbid", frozen=True)
 
@@ -79,6 +110,8 @@ class Settings(_Model):
     drain_seconds: float = 30.0  # how long a stop waits for uploads; the journal keeps the rest
     network_seconds: float = 30.0  # after this a read that waits for the network fails with ETIMEDOUT
     upload_workers: int = 4  # uploads at a time; more fill no line, and take turns from those who read
+    local_names: tuple[str, ...] = LOCAL_NAMES  # instead of these, not beside them: a list can be shortened
+    local_days: int = 30  # local files untouched for so long are somebody's leftovers; 0 keeps them for ever
     crawl: bool = True  # list the whole tree in the background after mounting, so that `find` asks nobody
     # "remote": fsync returns when the service has the file, or fails after this long.  Safe against the loss
     # of this machine, and as slow as the network.
@@ -86,6 +119,12 @@ class Settings(_Model):
     fsync_seconds: float = 60.0
     allow_other: bool = False  # other users see the drive, too; wants user_allow_other in /etc/fuse.conf
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"  # what stands in the log, and worse
+
+    @pydantic.field_validator("local_names", mode="before")
+    @classmethod
+    def _split(cls, value: object) -> object:
+        # In the environment a list is one string.
+        return tuple(value.split()) if isinstance(value, str) else value
 
     @property
     def paths(self) -> "Paths":

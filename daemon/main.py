@@ -123,6 +123,7 @@ async def run(
         agents = await stack.enter_async_context(trio.open_nursery())
         drive = Drive(settings, place, state, client, agents)
         note = await drive.contact()
+        await drive.fs.begin()
         agents.start_soon(drive.ending.heed_signals, drive.pull.poke, name="signals")
         async with control_server.listening(settings.paths.socket) as listener:
             drive.start(agents, listener)
@@ -148,6 +149,7 @@ class Drive:
         self.client = client
         self.mountpoint = mountpoint
         self.ending = Ending(settings.drain_seconds)
+        self._local_days = settings.local_days
         self._recovered = settings.paths.recovered
         self.health = Health()
         self.watchdog = Watchdog()
@@ -170,6 +172,7 @@ class Drive:
         self.fs = Filesystem(
             *(db, blocks, drafts, self.commit, self.hydrate, self.push, self.account),
             settle_seconds=settings.settle_seconds,
+            local_names=settings.local_names,
             confirm=self._confirm if settings.fsync == "remote" else None,
         )
         self._fsync_seconds = settings.fsync_seconds
@@ -244,6 +247,7 @@ class Drive:
         agents.start_soon(self.watchdog.run, self.health, name="watchdog")
         agents.start_soon(self.server.serve, listener, name="control")
         agents.start_soon(self._upkeep, state, name="upkeep")
+        agents.start_soon(self._tidy, name="tidy")
 
     async def _follow_room(self) -> None:
         """What was refused for want of room goes when there is some."""
@@ -253,6 +257,9 @@ class Drive:
 
     async def _upkeep(self, state: State) -> None:
         await upkeep.run(state.db, state.blocks, check=state.check_cache)
+
+    async def _tidy(self) -> None:
+        await upkeep.tidy(self.fs, self.hub, days=self._local_days)
 
     async def serve(self, settings: config.Settings, *, create: bool, ready: Callable[[], None]) -> None:
         """Mount, serve until asked to end, and leave nothing behind that could still be sent."""

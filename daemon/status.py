@@ -77,6 +77,7 @@ class Status:
             queue=self._queue(),
             cache=control.Cache(used_bytes=self._blocks.usage(), limit_bytes=self._settings.cache_bytes),
             listing=await self._listing(),
+            local=await self._local(),
             requests=dict(self._health.requests),
             last_poll=self._pull.last,
         )
@@ -107,6 +108,11 @@ class Status:
             size=node.size if node is not None and op.kind is OpKind.UPLOAD else 0,
             sent=self._push.sent(op.seq),
         )
+
+    async def _local(self) -> control.Local:
+        sql = "SELECT count(*), coalesce(sum(size), 0) FROM node WHERE local AND parent IS NOT NULL"
+        items, size = await self._db.query(lambda conn: tuple(conn.execute(sql).fetchone()))
+        return control.Local(items=items, bytes=size)
 
     async def _listing(self) -> control.Listing:
         sql = "SELECT count(*) FROM node WHERE parent IS NOT NULL"

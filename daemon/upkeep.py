@@ -10,7 +10,9 @@ import trio
 
 from cmsfs.cache.blocks import Blocks
 from cmsfs.journal import sealing
+from cmsfs.replica.changes import Hub
 from cmsfs.sqlite import Database
+from cmsfs.vfs.filesystem import Filesystem
 
 log = logging.getLogger(__name__)
 
@@ -19,6 +21,22 @@ FLUSH_SECONDS = 5.0
 
 # Contents whose file was deleted before it was sent, or was found at the service: rare, and only space.
 RELEASE_SECONDS = 600.0
+
+
+# Leftovers are a month old when they go.
+TIDY_SECONDS = 3600.0
+
+
+async def tidy(fs: Filesystem, hub: Hub, *, days: int) -> None:
+    """Remove what programs left on this machine only, for ever; nothing if `days` is 0."""
+    while days:
+        try:
+            if changes := await fs.tidy(days=days):
+                log.info("%d local files and folders, untouched for %d days, are removed", len(changes), days)
+                hub.publish(changes)
+        except Exception:
+            log.exception("local files could not be tidied up")
+        await trio.sleep(TIDY_SECONDS)
 
 
 async def run(db: Database, blocks: Blocks, *, check: bool) -> None:

@@ -20,6 +20,7 @@ def show(status: control.Status) -> None:
             ["changes", _changes(status.queue)],
             ["cache", f"{output.size(cache.used_bytes)} of {output.size(cache.limit_bytes)}"],
             ["tree", _tree(listing)],
+            *_local(status.local),
             ["requests", requests or "none"],
             ["looked", looked],
             ["daemon", f"process {status.pid}, {status.version}, started {output.ago(status.started)}"],
@@ -62,6 +63,14 @@ def _changes(queue: control.Queue) -> str:
     parts = [f"{n:,} {word}" for word, n in _counts(queue) if n]
     left = f", {output.size(queue.bytes_pending)} to go" if queue.bytes_pending else ""
     return ", ".join(parts) + left
+
+
+def _local(local: control.Local) -> list[list[str]]:
+    if not local.items:
+        return []
+    return [
+        ["local", f"{output.plural(local.items, 'item')} on this machine only, {output.size(local.bytes)}"]
+    ]
 
 
 def _counts(queue: control.Queue) -> list[tuple[str, int]]:

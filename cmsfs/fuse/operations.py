@@ -64,7 +64,7 @@ class Operations(pyfuse3.Operations):
 
     @handler
     async def readlink(self, ino: Ino, ctx: pyfuse3.RequestContext) -> bytes:
-        return convert.raw_name(await self._drive.readlink(ino))
+        return await self._drive.readlink(ino)
 
     # Folders
 
@@ -146,7 +146,7 @@ class Operations(pyfuse3.Operations):
     async def symlink(
         self, parent: Ino, name: bytes, target: bytes, ctx: pyfuse3.RequestContext
     ) -> pyfuse3.EntryAttributes:
-        made = await self._drive.symlink(parent, convert.new_name(name), convert.new_name(target))
+        made = await self._drive.symlink(parent, convert.new_name(name), target)
         return convert.entry(made, self._owner)
 
     @handler

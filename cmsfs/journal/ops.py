@@ -48,10 +48,12 @@ def record(conn: Connection, ino: Ino, kind: OpKind, *, due_ns: int) -> None:
     """This is to be brought about, not before `due_ns` (wall clock).
 
     A pending operation of the same kind takes the new time; one that is running will run again after it
-    ends; one that was held is tried afresh, since what it was held for may have changed.
+    ends; one that was held is tried afresh, since what it was held for may have changed.  Nothing is
+    recorded for a node that lives on this machine only.
     """
     conn.execute(
-        "INSERT INTO op(ino, kind, not_before) VALUES (?1, ?2, ?3) ON CONFLICT(ino, kind) DO UPDATE SET"
+        "INSERT INTO op(ino, kind, not_before) SELECT ino, ?2, ?3 FROM node WHERE ino = ?1 AND NOT local"
+        " ON CONFLICT(ino, kind) DO UPDATE SET"
         " revision = revision + 1, attempts = 0, error = NULL, not_before = ?3,"
         " state = CASE state WHEN 'running' THEN 'running' ELSE 'ready' END",
         (ino, kind, due_ns),
@@ -95,7 +97,7 @@ def is_at_base(conn: Connection, node: Node) -> bool:
     if node.parent is None or node.remote_id is None:
         return False
     folder = tree.get(conn, node.parent).remote_id
-    return (folder, naming.remote_name(node.kind, node.name)) == (node.base_parent, node.base_name)
+    return (folder, naming.remote_name(node)) == (node.base_parent, node.base_name)
 
 
 def record_touch(conn: Connection, ino: Ino, *, due_ns: int) -> None:
@@ -118,7 +120,8 @@ def hand_over(conn: Connection, old: Ino, new: Ino) -> None:
     """Give `old`'s identity at the service to `new`, whose bytes become its next version.
 
     This is how "write a new file, rename it over the old one" keeps the id, the history, the links and
-    the retention of the old one.  `old` is left as a node that the service has never heard of.
+    the retention of the old one.  `old` is left as a node that the service has never heard of; `new` is one
+    that it knows, whatever `new` is called.
     """
     row = conn.execute(
         "SELECT remote_id, etag, version, base_sha1, base_parent, base_name, base_key, sequence, item"
@@ -132,7 +135,7 @@ def hand_over(conn: Connection, old: Ino, new: Ino) -> None:
     )
     conn.execute(
         "UPDATE node SET remote_id = ?, etag = ?, version = ?, base_sha1 = ?, base_parent = ?, base_name = ?,"
-        " base_key = ?, sequence = ?, item = ? WHERE ino = ?",
+        " base_key = ?, sequence = ?, item = ?, local = 0 WHERE ino = ?",
         (*row, new),
     )
     drop(conn, old, *OpKind)

@@ -174,7 +174,7 @@ def _moving_above(conn: Connection, folder: Node) -> Ino | None:
 
 def _holder_of(conn: Connection, node: Node, parent: Node) -> Ino | None:
     """Another node that has our name at the service and is about to give it up."""
-    key = names.name_key(naming.remote_name(node.kind, node.name))
+    key = names.name_key(naming.remote_name(node))
     row = conn.execute(
         "SELECT n.ino FROM node n JOIN op o ON o.ino = n.ino WHERE n.base_parent = ? AND n.base_key = ?"
         " AND n.ino <> ? AND o.kind IN ('move', 'trash') AND o.state <> 'held' LIMIT 1",

@@ -69,6 +69,7 @@ async def recover(db: Database, drafts: Drafts, recovered: Path) -> int:
         _drop_unneeded(conn)
         keep = {_mend(conn, drafts, row["id"]) for row in conn.execute("SELECT id FROM draft").fetchall()}
         tree.discard_detached(conn)
+        tree.forget_past(conn)
         due = conn.execute("SELECT count(*) FROM op").fetchone()[0]
         return due, keep
 
@@ -104,6 +105,7 @@ def _mend(conn: Connection, drafts: Drafts, draft_id: int) -> str:
             "UPDATE draft SET extents = ?, size = ? WHERE id = ?", (extents.to_json(), size, draft_id)
         )
         conn.execute("UPDATE node SET size = ? WHERE ino = ?", (size, row["ino"]))
+
     if ops.OpKind.UPLOAD not in ops.pending(conn, row["ino"]):
         ops.record(conn, row["ino"], ops.OpKind.UPLOAD, due_ns=0)
     return path.name

@@ -77,3 +77,13 @@ def places(db: Database) -> set[tuple[str, str]]:
     """The folders (id) and names (key) where a new file of ours may have come into being unheard."""
     rows = db.rows("SELECT folder, name_key FROM unheard WHERE remote_id IS NULL")
     return {(row["folder"], row["name_key"]) for row in rows}
+
+
+def is_anothers(db: Database, ino: Ino, folder: str, name: str, sha1: str | None) -> bool:
+    """Whether these bytes in this place were sent from here for another node, which has yet to find out."""
+    found = db.row(
+        "SELECT 1 FROM unheard u JOIN op o ON o.ino = u.ino WHERE u.remote_id IS NULL AND u.folder = ?"
+        " AND u.name_key = ? AND u.sha1 = ? AND u.ino <> ? AND o.state <> 'held' LIMIT 1",
+        *(folder, names.name_key(name), sha1, ino),
+    )
+    return found is not None

@@ -156,6 +156,13 @@ class Listing(_Message):
     windows_left: int = 0  # parts of a listing of everything that are still to be fetched, at the least
 
 
+class Local(_Message):
+    """What lives on this machine only: symbolic links, and files that programs put beside documents."""
+
+    items: int = 0
+    bytes: int = 0
+
+
 class Pong(_Message):
     kind: Literal["pong"] = "pong"
     pid: int
@@ -178,6 +185,7 @@ class Status(_Message):
     queue: Queue = Queue()
     cache: Cache = Cache()
     listing: Listing = Listing()
+    local: Local = Local()
     requests: dict[str, int] = {}  # requests to the service since the start, by kind: search, upload, ...
     last_poll: pydantic.AwareDatetime | None = None  # when remote changes were last looked for with success
 

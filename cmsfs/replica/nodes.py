@@ -25,11 +25,12 @@ FILE_MODE = 0o644
 
 
 class Kind(enum.StrEnum):
-    """What a node is; the values are the service's type names."""
+    """What a node is; the values are the service's type names, but for symbolic links, which it has not."""
 
     FILE = "file"
     FOLDER = "folder"
     LINK = "web_link"
+    SYMLINK = "symlink"
 
 
 KINDS = {kind.value: kind for kind in Kind}
@@ -59,6 +60,7 @@ class Node(NamedTuple):
     base_parent: str | None
     base_name: str | None
     sequence: int
+    local: int  # 0 or 1, as the row has it
 
     @property
     def is_folder(self) -> bool:
@@ -68,7 +70,7 @@ class Node(NamedTuple):
 # In the order of Node's fields; `item` is large and read only where it is shown.
 COLUMNS = (
     "ino, parent, name, kind, size, mtime_ns, ctime_ns, mode, sha1, draft, "
-    "remote_id, etag, version, base_sha1, base_parent, base_name, sequence"
+    "remote_id, etag, version, base_sha1, base_parent, base_name, sequence, local"
 )
 
 

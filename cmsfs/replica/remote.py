@@ -163,8 +163,9 @@ def _make_way(
     conn: Connection, holder: Node, ino: Ino, remote: Remote, parent: Ino, name: str, changes: list[Change]
 ) -> str:
     """Free the name, or choose another one for the newcomer; the newcomer's name."""
-    if _pending(conn, holder.ino) & {"upload", "mkdir", "move"} or holder.draft is not None:
-        # Ours is not at the service yet and theirs is: theirs keeps the name.
+    unsent = _pending(conn, holder.ino) & {"upload", "mkdir", "move"} or holder.draft is not None
+    if unsent or holder.remote_id is None:
+        # Ours is not at the service (yet) and theirs is: theirs keeps the name.
         aside = naming.conflict_name(
             holder.name,
             socket.gethostname(),
@@ -217,7 +218,7 @@ def adopt(conn: Connection, ino: Ino, remote: Remote) -> None:
     conn.execute(
         "UPDATE node SET sequence = CASE WHEN remote_id = ?1 THEN max(sequence, ?3) ELSE ?3 END,"
         " remote_id = ?1, etag = ?2, version = ?4, base_sha1 = ?5, base_parent = ?6, base_name = ?7,"
-        " base_key = ?8, item = ?9, seen = ?10 WHERE ino = ?11",
+        " base_key = ?8, item = ?9, seen = ?10, local = 0 WHERE ino = ?11",
         (
             *(remote.id, remote.etag, remote.sequence, remote.version, remote.sha1),
             *(remote.parent_id, remote.name, names.name_key(remote.name), remote.json),
@@ -261,6 +262,8 @@ def _vanish_one(conn: Connection, node: Node, changes: list[Change]) -> None:
     pending = _pending(conn, node.ino)
     if node.remote_id is None:
         return
+    if node.is_folder:
+        _drop_symlinks(conn, node.ino, changes)
     unsent = "upload" in pending or node.draft is not None
     if unsent or (node.is_folder and tree.has_children(conn, node.ino)):
         forget(conn, node.ino)
@@ -275,6 +278,15 @@ def _vanish_one(conn: Connection, node: Node, changes: list[Change]) -> None:
     if node.parent is not None:
         tree.detach(conn, node.ino)
         changes.append(Change(What.GONE, node.ino, node.parent, node.name))
+
+
+def _drop_symlinks(conn: Connection, folder: Ino, changes: list[Change]) -> None:
+    """A folder that goes takes its symbolic links along, unless something else is left in it."""
+    rows = conn.execute("SELECT ino, name, kind FROM node WHERE parent = ?", (folder,)).fetchall()
+    if all(row["kind"] == Kind.SYMLINK for row in rows):
+        for row in rows:
+            tree.detach(conn, row["ino"])
+            changes.append(Change(What.GONE, row["ino"], folder, row["name"]))
 
 
 def forget(conn: Connection, ino: Ino) -> None:

@@ -13,7 +13,7 @@ CREATE TABLE node (
   name         TEXT NOT NULL,
   -- names.name_key(name): two names with one key cannot live in one folder of the service.
   name_key     TEXT NOT NULL,
-  kind         TEXT NOT NULL CHECK (kind IN ('file', 'folder', 'web_link')),
+  kind         TEXT NOT NULL CHECK (kind IN ('file', 'folder', 'web_link', 'symlink')),
   size         INTEGER NOT NULL DEFAULT 0,
   mtime_ns     INTEGER NOT NULL,
   ctime_ns     INTEGER NOT NULL,
@@ -36,7 +36,9 @@ CREATE TABLE node (
   -- sequence_id of the item as last heard; what is older than this is old news and is ignored.
   sequence     INTEGER NOT NULL DEFAULT 0,
   item         TEXT,        -- what the service said of it and has no column here (JSON): shown, not interpreted
-  seen         INTEGER NOT NULL DEFAULT 0   -- generation of the last listing that contained it
+  seen         INTEGER NOT NULL DEFAULT 0,  -- generation of the last listing that contained it
+  -- 1: lives on this machine only (a symbolic link, a temporary name, or in such a folder); never has an op.
+  local        INTEGER NOT NULL DEFAULT 0
 );
 CREATE UNIQUE INDEX node_place ON node(parent, name_key) WHERE parent IS NOT NULL;
 CREATE UNIQUE INDEX node_remote ON node(kind, remote_id) WHERE remote_id IS NOT NULL;
@@ -45,7 +47,30 @@ CREATE INDEX node_base ON node(base_parent, base_key) WHERE base_parent IS NOT N
 CREATE INDEX node_content ON node(sha1) WHERE sha1 IS NOT NULL;
 CREATE INDEX node_draft ON node(draft) WHERE draft IS NOT NULL;
 CREATE INDEX node_detached ON node(ino) WHERE parent IS NULL;
+CREATE INDEX node_local ON node(ino) WHERE local;
 CREATE INDEX node_surplus ON node(base_sha1) WHERE parent IS NULL AND base_parent IS NOT NULL;
+
+-- What the service has no place for: where a symbolic link leads (any bytes) ...
+CREATE TABLE symlink (
+  ino          INTEGER PRIMARY KEY REFERENCES node(ino) ON DELETE CASCADE,
+  target       BLOB NOT NULL
+);
+
+-- ... and extended attributes, by their whole names.
+CREATE TABLE xattr (
+  ino          INTEGER NOT NULL REFERENCES node(ino) ON DELETE CASCADE,
+  name         TEXT NOT NULL,
+  value        BLOB NOT NULL,
+  PRIMARY KEY (ino, name)
+) WITHOUT ROWID;
+
+-- Bytes that the service has as an older version of a file, and that a node here still consists of: the
+-- backup which an editor leaves when the file itself gets the next version.
+CREATE TABLE past (
+  sha1         TEXT PRIMARY KEY,
+  remote_id    TEXT NOT NULL,
+  version      TEXT
+) WITHOUT ROWID;
 
 -- Folders whose content is completely known.  A row here is what lets `ls` answer without a request.
 -- A negative `listed_at` is not that yet: the listing of everything of this generation has seen the folder,

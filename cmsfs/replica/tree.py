@@ -93,13 +93,15 @@ def is_listed(db: Database, ino: Ino) -> bool:
 def find_bytes(db: Database, sha1: str) -> tuple[str, str | None] | None:
     """An item of the service that has this content: its id and the version; None if none is known.
 
-    Also one that is still to be deleted, since it gave its place to another.
+    Also one that is still to be deleted, since it gave its place to another, and one that has it as an older
+    version.
     """
     row = db.row(
         "SELECT remote_id, version FROM node WHERE sha1 = ?1 AND base_sha1 = ?1 AND remote_id IS NOT NULL"
         "  AND parent IS NOT NULL"
         " UNION ALL SELECT remote_id, version FROM node WHERE base_sha1 = ?1 AND parent IS NULL"
-        "  AND base_parent IS NOT NULL AND remote_id IS NOT NULL LIMIT 1",
+        "  AND base_parent IS NOT NULL AND remote_id IS NOT NULL"
+        " UNION ALL SELECT remote_id, version FROM past WHERE sha1 = ?1 LIMIT 1",
         sha1,
     )
     return (row["remote_id"], row["version"]) if row else None
@@ -122,6 +124,12 @@ def get(conn: Connection, ino: Ino) -> Node:
     return node_from_row(row)
 
 
+def find_at(conn: Connection, ino: Ino) -> Node | None:
+    """The node as this transaction sees it, or None."""
+    row = conn.execute(_FIND, (ino,)).fetchone()
+    return node_from_row(row) if row else None
+
+
 def child_at(conn: Connection, parent: Ino, name: str) -> Node | None:
     """The child that holds this name or one that differs only in case, as this transaction sees it."""
     row = conn.execute(_FIND_CHILD, (parent, names.name_key(name))).fetchone()
@@ -134,14 +142,22 @@ def remote_at(conn: Connection, kind: Kind, remote_id: str) -> Node | None:
 
 
 def insert(
-    conn: Connection, parent: Ino | None, name: str, kind: Kind, *, now_ns: int, mode: int | None = None
+    conn: Connection,
+    parent: Ino | None,
+    name: str,
+    kind: Kind,
+    *,
+    now_ns: int,
+    mode: int | None = None,
+    local: bool = False,
 ) -> Ino:
-    """A new node; its place must be free."""
+    """A new node; its place must be free.  `local`: the service will never hear of it."""
     if mode is None:
         mode = FOLDER_MODE if kind is Kind.FOLDER else FILE_MODE
     cursor = conn.execute(
-        "INSERT INTO node(parent, name, name_key, kind, mtime_ns, ctime_ns, mode) VALUES (?,?,?,?,?,?,?)",
-        (parent, name, names.name_key(name), kind, now_ns, now_ns, mode),
+        "INSERT INTO node(parent, name, name_key, kind, mtime_ns, ctime_ns, mode, local)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+        (parent, name, names.name_key(name), kind, now_ns, now_ns, mode, local),
     )
     assert cursor.lastrowid is not None
     return cursor.lastrowid
@@ -158,6 +174,21 @@ def place(conn: Connection, ino: Ino, parent: Ino, name: str) -> None:
 def detach(conn: Connection, ino: Ino) -> None:
     """Take a node out of its folder; the row stays for handles and operations that need it."""
     conn.execute("UPDATE node SET parent = NULL WHERE ino = ?", (ino,))
+
+
+def keep_past(conn: Connection, sha1: str, remote_id: str, version: str | None) -> None:
+    """The service will have these bytes as an older version of this item; something here consists of them."""
+    conn.execute(
+        "INSERT OR REPLACE INTO past(sha1, remote_id, version) VALUES (?, ?, ?)", (sha1, remote_id, version)
+    )
+
+
+def forget_past(conn: Connection) -> None:
+    """Delete the rows of older versions that nothing here consists of any more."""
+    conn.execute(
+        "DELETE FROM past WHERE NOT EXISTS (SELECT 1 FROM node WHERE node.sha1 = past.sha1)"
+        " AND NOT EXISTS (SELECT 1 FROM draft WHERE draft.base_sha1 = past.sha1)"
+    )
 
 
 def touch(conn: Connection, ino: Ino, now_ns: int) -> None:

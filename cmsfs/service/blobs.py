@@ -3,8 +3,12 @@
 `blobs/ab/<sha1>` is the content, `incoming/` holds what is still arriving.  Used by uploads (in) and
 downloads (out); all disk work happens in threads, a mebibyte at a time.
 
-Rule: a blob is on disk (file synced, renamed, folder synced) before a row names it; blobs that no row
-names are removed only at start, when no other process has the store open (see store.py).
+A content that lost its last version is set aside first: an upload of the same bytes may have put it in place
+already and only be about to name it, and then has it brought back.  Both happen inside write transactions,
+of which there is one at a time over all processes.
+
+Rule: a blob is on disk (file synced, renamed, folder synced) before a row names it; what no row names and
+nobody set aside is removed only at start, when no other process has the store open (see store.py).
 """
 
 import contextlib
@@ -115,9 +119,10 @@ HEAD_BYTES = 10_000
 class Blobs:
     """The directory, and what may be asked of it."""
 
-    def __init__(self, root: Path, incoming: Path) -> None:
+    def __init__(self, root: Path, incoming: Path, aside: Path) -> None:
         self.root = root
         self.incoming = incoming
+        self.aside = aside
         self._folders: set[Path] = set()
 
     def path(self, sha1: str) -> Path:
@@ -157,6 +162,39 @@ class Blobs:
                 return file.read(HEAD_BYTES)
 
         return await trio.to_thread.run_sync(read)
+
+    def set_aside(self, sha1: str) -> None:
+        """Take a content out of its place; inside a write transaction that saw no version of it."""
+        with contextlib.suppress(FileNotFoundError):
+            self.path(sha1).rename(self.aside / sha1)
+            # The time of the rename counts, and a file system may keep none of its own.
+            os.utime(self.aside / sha1)
+
+    def bring_back(self, sha1: str) -> None:
+        """See that a content is in its place; inside the write transaction that names it.
+
+        Raises `FileNotFoundError` if it is nowhere.
+        """
+        place = self.path(sha1)
+        if not place.exists():
+            (self.aside / sha1).rename(place)
+            sync_folder(place.parent)
+
+    def drop_aside(self, known: Callable[[str], bool], *, before: float) -> int:
+        """Remove for good what was set aside before a moment, in seconds; what has a version is put back.
+
+        Inside a write transaction, or while no other process has the store open.
+        """
+        removed = 0
+        for entry in os.scandir(self.aside):
+            if known(entry.name):
+                self.bring_back(entry.name)
+            elif entry.stat().st_mtime >= before:
+                continue
+            with contextlib.suppress(FileNotFoundError):
+                Path(entry.path).unlink()
+                removed += 1
+        return removed
 
     def sweep_incoming(self, *, alone: bool) -> int:
         """Remove what was left half arrived; with other processes around, only what is stale."""

@@ -105,6 +105,13 @@ class Renditions:
         with contextlib.suppress(FileNotFoundError):
             self.prepare(sha1).unlink()
 
+    def drop(self, conn: Connection, sha1: str) -> None:
+        """Remove what was made of a content; it can be made again."""
+        for (name,) in conn.execute(
+            "DELETE FROM rendition WHERE sha1 = ? RETURNING name", (sha1,)
+        ).fetchall():
+            self.path(sha1, name).unlink(missing_ok=True)
+
     def sweep(self, known: Callable[[str], set[str]]) -> int:
         """Remove what was made of contents that no version has; `known` is as of the blobs' sweep.
 

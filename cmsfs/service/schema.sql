@@ -407,6 +407,15 @@ CREATE INDEX item_purge ON item (purge_at, id) WHERE purge_at IS NOT NULL;
 CREATE INDEX item_locked ON item (id) WHERE lock IS NOT NULL;
 CREATE INDEX version_trashed ON version (trashed_at) WHERE trashed_at IS NOT NULL;
 
+-- Contents that lost their last version: their bytes go with the next pass of the sweeper.
+CREATE TABLE orphan (
+  sha1  TEXT PRIMARY KEY
+) WITHOUT ROWID;
+CREATE TRIGGER version_orphaned AFTER DELETE ON version
+  WHEN NOT EXISTS (SELECT 1 FROM version WHERE sha1 = OLD.sha1) BEGIN
+  INSERT OR IGNORE INTO orphan VALUES (OLD.sha1);
+END;
+
 -- A version that goes while its file stays; with the file, item_purged has counted it already.
 CREATE TRIGGER version_removed AFTER DELETE ON version BEGIN
   UPDATE user SET space_used = space_used - OLD.size WHERE id = (SELECT owner FROM item WHERE id = OLD.file);

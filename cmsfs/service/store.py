@@ -80,9 +80,9 @@ async def open_store(root: Path) -> AsyncIterator[Store]:
 
     Raises `UserError` if the folder cannot be used.
     """
-    blob_directory = blobs.Blobs(root / "blobs", root / "incoming")
+    blob_directory = blobs.Blobs(root / "blobs", root / "incoming", root / "aside")
     try:
-        for name in ("", "blobs", "incoming", "sessions", "renditions"):
+        for name in ("", "blobs", "incoming", "aside", "sessions", "renditions"):
             folder = root / name
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         lock = os.open(root / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -127,8 +127,13 @@ def _sweep(store: Store, conn: sqlite.Connection, *, alone: bool) -> None:
         rows = conn.execute("SELECT file FROM upload_part WHERE session = ?", (session,))
         return {row["file"] for row in rows}
 
+    def has_version(sha1: str) -> bool:
+        return conn.execute("SELECT 1 FROM version WHERE sha1 = ?", (sha1,)).fetchone() is not None
+
     removed = store.blobs.sweep_incoming(alone=alone) + store.parts.sweep(parts_of, alone=alone)
     if alone:
+        # A power cut may have forgotten that something was brought back.
+        removed += store.blobs.drop_aside(has_version, before=float("inf"))
         removed += store.blobs.sweep(known) + store.renditions.sweep(known)
     if removed:
         log.info("removed %d contents and parts that nothing names", removed)

@@ -9,6 +9,7 @@ Rule: what a hold or a retention protects stays, however late it is (`protection
 
 import json
 import logging
+import os
 from collections.abc import Callable
 from functools import partial
 from sqlite3 import Connection, Row
@@ -24,6 +25,10 @@ log = logging.getLogger(__name__)
 EVERY_SECONDS = 60
 # Finding what a policy for the whole enterprise lets go looks at every version that there is.
 DISPOSE_EVERY_SECONDS = 3600
+
+# Contents without a version stay for so long, for uploads that have put the same in place and only have to
+# name it.
+ASIDE_SECONDS = 3600
 
 # Rows in one transaction.
 BATCH = 100
@@ -75,6 +80,7 @@ async def sweep(opened: store.Store, now: int, *, dispose: bool = True) -> None:
     await events.expire(opened, now)
     await _end_uploads(opened, now)
     await _forget(opened, now)
+    await _drop_contents(opened, now)
 
 
 async def _forget(opened: store.Store, now: int) -> None:
@@ -200,3 +206,28 @@ async def _end_uploads(opened: store.Store, now: int) -> None:
         await opened.write(lambda conn: conn.executemany("DELETE FROM upload_part WHERE session = ?", marks))
         await opened.parts.remove(*numbers)
         log.info("dropped the parts of %d uploads that expired", len(numbers))
+
+
+async def _drop_contents(opened: store.Store, now: int) -> None:
+    """The bytes of contents that lost their last version, and what was made of them."""
+    while batch := [row["sha1"] for row in opened.read("SELECT sha1 FROM orphan LIMIT ?", BATCH)]:
+        await opened.write(partial(_set_aside, opened, batch))
+
+    def drop(conn: Connection) -> int:
+        def known(sha1: str) -> bool:
+            return conn.execute("SELECT 1 FROM version WHERE sha1 = ?", (sha1,)).fetchone() is not None
+
+        return opened.blobs.drop_aside(known, before=now / 1e6 - ASIDE_SECONDS)
+
+    if await trio.to_thread.run_sync(os.listdir, opened.blobs.aside) and (
+        dropped := await opened.write(drop)
+    ):
+        log.info("removed %d contents that no version has", dropped)
+
+
+def _set_aside(opened: store.Store, sha1s: list[str], conn: Connection) -> None:
+    for sha1 in sha1s:
+        conn.execute("DELETE FROM orphan WHERE sha1 = ?", (sha1,))
+        if conn.execute("SELECT 1 FROM version WHERE sha1 = ?", (sha1,)).fetchone() is None:
+            opened.blobs.set_aside(sha1)
+            opened.renditions.drop(conn, sha1)

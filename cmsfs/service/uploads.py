@@ -82,6 +82,7 @@ def add_file(
         content_modified_at=_micros(content_modified_at),
     )
     row = items.insert(conn, parent, new, by=call.caller.id, now=now)
+    call.store.blobs.bring_back(content.sha1)
     row = files.add_version(conn, row, by=call.caller.id, now=now)
     indexing.note(conn, row, content.head)
     return row
@@ -128,6 +129,7 @@ def add_content(
         "content_modified_at": now if content_modified_at is None else fields.micros(content_modified_at),
     }
     row = items.touch(conn, row, by=call.caller.id, now=now, event=None, **columns)
+    call.store.blobs.bring_back(content.sha1)
     row = files.add_version(conn, row, by=call.caller.id, now=now)
     indexing.note(conn, row, content.head)
     return row

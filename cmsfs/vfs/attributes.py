@@ -3,7 +3,12 @@
 import stat
 from dataclasses import dataclass
 
-from cmsfs.replica.nodes import Ino, Node
+from cmsfs.replica.nodes import Ino, Kind, Node
+
+_TYPES = {Kind.FOLDER: stat.S_IFDIR, Kind.SYMLINK: stat.S_IFLNK}
+
+_BLOCK = 4096
+_UNLIMITED = 1 << 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +72,7 @@ def of_node(
 ) -> Attributes:
     """The attributes of a node with these permission bits; `size` and `mtime_ns` are those of its draft, if
     it has one in memory."""
-    kind = stat.S_IFDIR if node.is_folder else stat.S_IFREG
+    kind = _TYPES.get(node.kind, stat.S_IFREG)
     mtime = node.mtime_ns if mtime_ns is None else mtime_ns
     return Attributes(
         ino=node.ino,
@@ -80,3 +85,11 @@ def of_node(
         ctime_ns=max(node.ctime_ns, mtime) if mtime_ns is not None else node.ctime_ns,
         timeout=timeout,
     )
+
+
+def of_space(space: tuple[int, int] | None) -> Statfs:
+    """What `df` shows of the bytes an account may use and has used; unlimited (not positive) and unknown
+    show as one pebibyte."""
+    total, used = space or (0, 0)
+    blocks = max(total if total > 0 else _UNLIMITED, used) // _BLOCK
+    return Statfs(_BLOCK, blocks, blocks - used // _BLOCK, files=1 << 32, files_free=1 << 31, name_max=255)

@@ -100,7 +100,10 @@ class Files:
     def _new_file(self, node: Node) -> OpenFile:
         text = self._link_text(node) if node.kind is Kind.LINK else None
         draft = self._drafts.find(node.draft) if node.draft is not None else None
-        file = OpenFile(node, self._blocks, draft=draft, text=text)
+        elsewhere = None
+        if draft is None and node.sha1 is not None and node.sha1 != node.base_sha1:
+            elsewhere = tree.find_bytes(self._db, node.sha1)
+        file = OpenFile(node, self._blocks, draft=draft, text=text, elsewhere=elsewhere)
         self._open[node.ino] = file
         return file
 
@@ -179,12 +182,12 @@ class Files:
                 return await draft.write(offset, data)
             await draft.replaced.wait()
 
-    async def truncate(self, node: Node, size: int) -> None:
-        """Set the length of a file, open or not, and record it."""
+    async def truncate(self, node: Node, size: int, fh: int | None = None) -> None:
+        """Set the length of a file, open or not, and record it; with a handle, of the version it is on."""
         if node.kind is Kind.LINK:
             raise oserrors.oserror(errno.EPERM, "a web link cannot be written")
-        file = self._open.get(node.ino)
-        if file is None or not file.is_version(node):
+        file = self._open.get(node.ino) if fh is None else self._handles.file(fh).file
+        if file is None or (fh is None and not file.is_version(node)):
             file = self._new_file(node)
         file.opened(writable=True)
         self._inodes.opened(node.ino)
@@ -222,8 +225,11 @@ class Files:
         due = ops.now_ns() + self._settle_ns
 
         def txn(conn: Connection) -> int:
-            draft_id = Drafts.insert(conn, file.ino, base)
             node = tree.get(conn, file.ino)
+            if node.draft is not None or not _is_at_service(node, content):
+                # Somebody here has written another version since; what it says is nowhere else yet.
+                raise oserrors.oserror(errno.ESTALE, node.name)
+            draft_id = Drafts.insert(conn, file.ino, base)
             if content is not None and node.sha1 != content.sha1 and node.base_sha1 == node.sha1:
                 # The service has moved on since this handle was opened.  What is written now starts from
                 # the old version and must not pass for a change of the new one.
@@ -301,3 +307,9 @@ class Files:
         if isinstance(pages, Draft) and pages.content is not None:
             return pages.content[0]
         return pages
+
+
+def _is_at_service(node: Node, content: Content | None) -> bool:
+    """Whether what the node consists of may give way to a change of `content`: it is that very version, or
+    the service has it."""
+    return node.sha1 == (content.sha1 if content is not None else None) or node.sha1 == node.base_sha1

@@ -9,39 +9,34 @@ Rule: raises `OSError` only; an expected absence is no log line.
 
 import errno
 import os
-import time
-from collections.abc import Awaitable, Callable
+import stat
+from collections.abc import Awaitable, Callable, Iterable
 from sqlite3 import Connection
-from typing import TypeVar
 
+from cmsfs import config
 from cmsfs.cache.blocks import Blocks
 from cmsfs.journal import ops
 from cmsfs.journal.drafts import Drafts
 from cmsfs.journal.durability import GroupCommit
 from cmsfs.replica import tree
-from cmsfs.replica.nodes import ROOT, Ino, Kind, Node
+from cmsfs.replica.changes import Change
+from cmsfs.replica.nodes import Ino, Kind, Node
 from cmsfs.sqlite import Database
-from cmsfs.vfs import attributes, naming, oserrors, permissions, reaper, renaming, xattrs
+from cmsfs.vfs import attributes, naming, oserrors, permissions, reaper, renaming, symlinks, xattrs
 from cmsfs.vfs.attributes import Attributes, DirEntry, Opened, SetAttr, Statfs
+from cmsfs.vfs.entries import Entries
 from cmsfs.vfs.files import Files
 from cmsfs.vfs.handles import FolderHandle, Handles
 from cmsfs.vfs.inodes import Inodes
+from cmsfs.vfs.localnames import LocalNames
 from cmsfs.vfs.permissions import Right
 from cmsfs.vfs.ports import Account, Hydrator, Wakeable
 from cmsfs.vfs.room import Room
-
-T = TypeVar("T")
 
 # We tell the kernel of every change that we hear of, so it may rely on what it knows.
 TIMEOUT_SECONDS = 300.0
 # While nothing can be heard, it had better ask again.
 OFFLINE_TIMEOUT_SECONDS = 1.0
-
-# A file made this recently that is renamed over another is somebody's way to save the other.
-SAVE_SECONDS = 600.0
-
-_BLOCK = 4096
-_UNKNOWN_SPACE = 1 << 50
 
 
 class Filesystem:
@@ -58,6 +53,7 @@ class Filesystem:
         account: Account,
         *,
         settle_seconds: float,
+        local_names: Iterable[str] = config.LOCAL_NAMES,
         confirm: Callable[[Ino], Awaitable[None]] | None = None,
     ) -> None:
         self._confirm = confirm
@@ -65,26 +61,27 @@ class Filesystem:
         self._db = db
         self._drafts = drafts
         self._commit = commit
-        self._hydrate = hydrate
-        self._push = push
         self._account = account
-        self._settle_ns = int(settle_seconds * 10**9)
         self._handles = Handles()
         self._files = Files(
             *(db, blocks, drafts, commit, hydrate, push, self.inodes, self._handles),
             room=Room(db, account),
             settle_seconds=settle_seconds,
         )
-        self._born: dict[Ino, float] = {}
+        self._entries = Entries(
+            *(db, commit, hydrate, push, LocalNames(local_names), self._allowed),
+            settle_seconds=settle_seconds,
+        )
         self._reaper = reaper.Reaper(db, drafts, self.inodes)
 
     # ---- names ---------------------------------------------------------------------------------
 
     async def lookup(self, parent: Ino, name: str) -> Attributes:
         """The child of this name; counted as a lookup."""
+        naming.check_length(name)
         node = tree.find_child(self._db, parent, name)
         if node is None and not tree.is_listed(self._db, parent):
-            await self._listed(parent)
+            await self._entries.listed(parent)
             node = tree.find_child(self._db, parent, name)
         if node is None:
             raise oserrors.oserror(errno.ENOENT, name)
@@ -105,7 +102,7 @@ class Filesystem:
         node = self._node(ino)
         if not node.is_folder:
             raise oserrors.oserror(errno.ENOTDIR, node.name)
-        await self._listed(ino)
+        await self._entries.listed(ino)
         await self._account.learn_rights(node)
         self.inodes.opened(ino)
         return self._handles.add(FolderHandle(ino))
@@ -128,10 +125,6 @@ class Filesystem:
             self.inodes.closed(handle.ino)
             self._reaper.consider(handle.ino)
 
-    async def _listed(self, folder: Ino) -> None:
-        if not tree.is_listed(self._db, folder):
-            await self._hydrate.listing(folder)
-
     # ---- attributes ----------------------------------------------------------------------------
 
     def getattr(self, ino: Ino) -> Attributes:
@@ -146,7 +139,7 @@ class Filesystem:
             if node.is_folder:
                 raise oserrors.oserror(errno.EISDIR, node.name)
             await self._allowed(node, Right.WRITE)
-            await self._files.truncate(node, changes.size)
+            await self._files.truncate(node, changes.size, fh)
         if changes.mode is not None or changes.mtime_ns is not None:
             await self._set_mode_and_time(node, changes)
         return self._attributes(self._node(ino))
@@ -155,7 +148,7 @@ class Filesystem:
         if changes.mtime_ns is not None and (draft := self._files.live_draft(node)) is not None:
             # What was written before this call has the time that is set now.
             draft.mtime_ns = None
-        due = self._due()
+        due = self._entries.due()
 
         def txn(conn: Connection) -> None:
             conn.execute(
@@ -169,7 +162,7 @@ class Filesystem:
             if changes.mtime_ns is not None and tree.get(conn, node.ino).parent is not None:
                 ops.record_touch(conn, node.ino, due_ns=due)
 
-        await self._change(txn)
+        await self._entries.change(txn)
 
     async def _allowed(self, node: Node, needed: Right) -> None:
         """Raise PermissionError if the service does not allow this."""
@@ -205,10 +198,9 @@ class Filesystem:
 
     async def create(self, parent: Ino, name: str, mode: int, flags: int) -> tuple[Opened, Attributes]:
         """Make a file and open it; counted as a lookup."""
-        ino, draft_id = await self._make(parent, name, Kind.FILE, mode)
+        ino, draft_id = await self._entries.make(parent, name, Kind.FILE, mode)
         assert draft_id is not None
         draft = self._drafts.started(draft_id, ino, None)
-        self._note_birth(ino)
         # atomic: no await until the reply
         node = self._node(ino)
         opened = self._files.created(node, draft, flags)
@@ -245,146 +237,71 @@ class Filesystem:
 
     async def mkdir(self, parent: Ino, name: str, mode: int) -> Attributes:
         """Make a folder; counted as a lookup."""
-        ino, _ = await self._make(parent, name, Kind.FOLDER, mode)
-        node = self._node(ino)
-        self.inodes.looked_up(ino)
-        return self._attributes(node)
+        ino, _ = await self._entries.make(parent, name, Kind.FOLDER, mode)
+        return self._looked_up(ino)
 
-    async def _make(self, parent: Ino, name: str, kind: Kind, mode: int) -> tuple[Ino, int | None]:
-        naming.check(parent, name)
-        await self._allowed(self._node(parent), Right.WRITE)
-        await self._listed(parent)
-        due, now = self._due(), ops.now_ns()
+    async def symlink(self, parent: Ino, name: str, target: bytes) -> Attributes:
+        """Make a symbolic link, on this machine only; counted as a lookup."""
+        return self._looked_up(await self._entries.symlink(parent, name, target))
 
-        def txn(conn: Connection) -> tuple[Ino, int | None]:
-            self._check_folder(conn, parent)
-            if (holder := tree.child_at(conn, parent, name)) is not None:
-                raise naming.told_clash(name, holder.name)
-            ino = tree.insert(conn, parent, name, kind, now_ns=now, mode=mode & 0o7777)
-            tree.touch(conn, parent, now)
-            if kind is Kind.FOLDER:
-                tree.mark_listed(conn, ino, at=now // 10**9)
-                ops.record(conn, ino, ops.OpKind.MKDIR, due_ns=due)
-                return ino, None
-            ops.record(conn, ino, ops.OpKind.UPLOAD, due_ns=due)
-            return ino, Drafts.insert(conn, ino, None)
-
-        return await self._change(txn)
-
-    @staticmethod
-    def _check_folder(conn: Connection, ino: Ino) -> None:
-        folder = tree.get(conn, ino)
-        if folder.parent is None and ino != ROOT:
-            raise oserrors.oserror(errno.ENOENT, folder.name)
-
-    async def unlink(self, parent: Ino, name: str) -> None:
-        """Remove a file from its folder; its bytes live on while a handle is open."""
-        await self._remove(parent, name, folder=False)
-
-    async def rmdir(self, parent: Ino, name: str) -> None:
-        """Remove an empty folder."""
-        node = tree.find_child(self._db, parent, name)
-        if node is not None and node.is_folder:
-            await self._listed(node.ino)
-        await self._remove(parent, name, folder=True)
-
-    async def _remove(self, parent: Ino, name: str, *, folder: bool) -> None:
-        await self._listed(parent)
-        if (found := tree.find_child(self._db, parent, name)) is not None:
-            await self._allowed(found, Right.DELETE)
-        due, now = self._due(), ops.now_ns()
-
-        def txn(conn: Connection) -> Ino:
-            node = tree.child_at(conn, parent, name)
-            if node is None or node.name != name:
-                raise oserrors.oserror(errno.ENOENT, name)
-            if node.is_folder is not folder:
-                raise oserrors.oserror(errno.ENOTDIR if folder else errno.EISDIR, name)
-            if folder and tree.has_children(conn, node.ino):
-                raise oserrors.oserror(errno.ENOTEMPTY, name)
-            tree.detach(conn, node.ino)
-            ops.record_removal(conn, node.ino, due_ns=due)
-            tree.touch(conn, parent, now)
-            return node.ino
-
-        self._reaper.consider(await self._change(txn))
-
-    async def rename(self, parent: Ino, name: str, new_parent: Ino, new_name: str, flags: int) -> None:
-        """Move a node to another name or folder, replacing what is there as rename(2) does."""
-        if flags & ~(renaming.NOREPLACE | renaming.EXCHANGE):
-            raise oserrors.oserror(errno.EINVAL, "unknown rename flags")
-        naming.check(new_parent, new_name)
-        await self._listed(parent)
-        await self._listed(new_parent)
-        if (target := tree.find_child(self._db, new_parent, new_name)) is not None and target.is_folder:
-            await self._listed(target.ino)
-        node = tree.find_child(self._db, parent, name)
-        recently = node is not None and self._is_newborn(node.ino)
-        if node is not None:
-            await self._allowed(node, Right.RENAME if parent == new_parent else Right.DELETE)
-        if parent != new_parent:
-            await self._allowed(self._node(new_parent), Right.WRITE)
-        if target is not None:
-            await self._allowed(target, Right.WRITE if recently else Right.DELETE)
-        call = renaming.Rename(parent, name, new_parent, new_name, flags)
-        due = self._due()
-
-        def txn(conn: Connection) -> Ino | None:
-            self._check_folder(conn, new_parent)
-            return renaming.apply(conn, call, due_ns=due, was_born_here=recently)
-
-        displaced = await self._change(txn)
-        if displaced is not None:
-            self._reaper.consider(displaced)
-
-    def _note_birth(self, ino: Ino) -> None:
-        # In the order of their birth, so that the old ones are found at the front.
-        while self._born and not self._is_newborn(oldest := next(iter(self._born))):
-            del self._born[oldest]
-        self._born[ino] = time.monotonic()
-
-    def _is_newborn(self, ino: Ino) -> bool:
-        born = self._born.get(ino)
-        return born is not None and time.monotonic() - born < SAVE_SECONDS
-
-    async def symlink(self, parent: Ino, name: str, target: str) -> Attributes:
-        """Refused: the service has no symbolic links."""
-        raise oserrors.oserror(errno.EPERM, name)
+    async def mknod(self, parent: Ino, name: str, mode: int) -> Attributes:
+        """Make an empty file; counted as a lookup.  Devices, pipes and sockets are refused."""
+        if not stat.S_ISREG(mode):
+            raise oserrors.oserror(errno.EPERM, name)
+        ino, _ = await self._entries.make(parent, name, Kind.FILE, mode)
+        return self._looked_up(ino)
 
     async def link(self, ino: Ino, new_parent: Ino, new_name: str) -> Attributes:
         """Refused: an item of the service has one name."""
         raise oserrors.oserror(errno.EPERM, new_name)
 
-    async def mknod(self, parent: Ino, name: str, mode: int) -> Attributes:
-        """Refused: the service has no devices, pipes and sockets."""
-        raise oserrors.oserror(errno.EPERM, name)
+    async def readlink(self, ino: Ino) -> bytes:
+        """Where a symbolic link leads."""
+        return symlinks.target(self._db, ino)
 
-    async def readlink(self, ino: Ino) -> str:
-        raise oserrors.oserror(errno.EINVAL, f"ino {ino}")
+    def _looked_up(self, ino: Ino) -> Attributes:
+        node = self._node(ino)
+        self.inodes.looked_up(ino)
+        return self._attributes(node)
+
+    async def unlink(self, parent: Ino, name: str) -> None:
+        """Remove a file from its folder; its bytes live on while a handle is open."""
+        self._reaper.consider(await self._entries.remove(parent, name, folder=False))
+
+    async def rmdir(self, parent: Ino, name: str) -> None:
+        """Remove an empty folder."""
+        self._reaper.consider(await self._entries.remove(parent, name, folder=True))
+
+    async def rename(self, parent: Ino, name: str, new_parent: Ino, new_name: str, flags: int) -> None:
+        """Move a node to another name or folder, replacing what is there as rename(2) does."""
+        call = renaming.Rename(parent, name, new_parent, new_name, flags)
+        displaced = await self._entries.rename(call)
+        if displaced is not None:
+            self._reaper.consider(displaced)
 
     # ---- the rest ------------------------------------------------------------------------------
 
     async def statfs(self) -> Statfs:
         """The account's space; an unlimited or unknown one shows as very large."""
-        total, used = self._account.space() or (_UNKNOWN_SPACE, 0)
-        if total <= 0:
-            total = _UNKNOWN_SPACE
-        blocks = max(total, used) // _BLOCK
-        free = blocks - used // _BLOCK
-        return Statfs(_BLOCK, blocks, free, files=1 << 32, files_free=1 << 31, name_max=255)
+        return attributes.of_space(self._account.space())
 
     async def getxattr(self, ino: Ino, name: str) -> bytes:
         return xattrs.value(self._db, self._node(ino), name)
 
     async def listxattr(self, ino: Ino) -> list[str]:
         self._node(ino)
-        return []
+        return xattrs.names(self._db, ino)
 
     async def setxattr(self, ino: Ino, name: str, value: bytes) -> None:
-        raise oserrors.oserror(errno.ENOTSUP, name)
+        """Keep an attribute of a program's own; what the drive itself tells cannot be set."""
+        xattrs.check(name, value)
+        self._node(ino)
+        await self._entries.change(lambda conn: xattrs.store(conn, ino, name, value))
 
     async def removexattr(self, ino: Ino, name: str) -> None:
-        raise oserrors.oserror(errno.ENOTSUP, name)
+        xattrs.check(name)
+        self._node(ino)
+        await self._entries.change(lambda conn: xattrs.remove(conn, ino, name))
 
     # ---- housekeeping --------------------------------------------------------------------------
 
@@ -392,16 +309,17 @@ class Filesystem:
         """The mount is gone: record what open handles have written and will never close."""
         await self._files.record_all()
 
+    async def begin(self) -> None:
+        """Apply what the configuration says of local names since the last run."""
+        await self._entries.review()
+
+    async def tidy(self, *, days: int) -> list[Change]:
+        """Remove what lives on this machine only and was not touched for so many days; what to publish."""
+        changes = await self._entries.tidy(days=days, is_used=lambda ino: self.inodes.opens(ino) > 0)
+        for change in changes:
+            self._reaper.consider(change.ino)
+        return changes
+
     async def run(self) -> None:
         """Delete what was unlinked and is no longer held by anybody, for ever."""
         await self._reaper.run()
-
-    async def _change(self, txn: Callable[[Connection], T]) -> T:
-        """Commit a change of the tree, see that it becomes durable soon, and tell the push."""
-        result = await self._db.write(txn)
-        self._commit.note()
-        self._push.wake()
-        return result
-
-    def _due(self) -> int:
-        return ops.now_ns() + self._settle_ns

@@ -30,7 +30,16 @@ class Base:
 class OpenFile:
     """One version of a file, open in one or more handles."""
 
-    def __init__(self, node: Node, blocks: Blocks, *, draft: Draft | None, text: bytes | None = None) -> None:
+    def __init__(
+        self,
+        node: Node,
+        blocks: Blocks,
+        *,
+        draft: Draft | None,
+        text: bytes | None = None,
+        elsewhere: tuple[str, str | None] | None = None,
+    ) -> None:
+        """`elsewhere`: the item and version that have the bytes, if it is not the node's own."""
         self.ino = node.ino
         self.base = Base(node.etag, node.version, node.base_sha1)
         self.text = text
@@ -45,10 +54,8 @@ class OpenFile:
         self._content: Content | None = None
         self._held: list[tuple[str, int]] = []
         if draft is None and node.sha1 is not None:
-            there = node.sha1 == node.base_sha1
-            self._content = Content(
-                node.sha1, node.size, node.remote_id if there else None, node.version if there else None
-            )
+            own = (node.remote_id, node.version) if node.sha1 == node.base_sha1 else None
+            self._content = Content(node.sha1, node.size, *(own or elsewhere or (None, None)))
             self._hold(node.sha1, node.size)
 
     @property

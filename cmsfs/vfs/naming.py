@@ -21,16 +21,25 @@ _RESERVED_AT_ROOT = (".trash", ".search")
 
 def check(parent: Ino, name: str) -> None:
     """Raise the `OSError` for a name that cannot be made in this folder, with one log line that says why."""
-    if len(name.encode(errors="surrogateescape")) > MAX_BYTES:
-        raise oserrors.oserror(errno.ENAMETOOLONG, name)
+    try:
+        check_length(name)
+    except OSError:
+        log.warning(
+            "a name of %d bytes is too long for a file system; choose a shorter one", len(name.encode())
+        )
+        raise
     if parent == ROOT and (name in _RESERVED_AT_ROOT or name == ".Trash" or name.startswith(".Trash-")):
         raise oserrors.oserror(errno.EPERM, name)
     problem = names.name_problem(name)
-    if problem == "item_name_too_long":
-        raise oserrors.oserror(errno.ENAMETOOLONG, name)
     if problem is not None:
         log.warning("the service does not take such a name (%s); choose another one", problem)
         raise oserrors.oserror(errno.EINVAL, name)
+
+
+def check_length(name: str) -> None:
+    """Raise the `OSError` for a name that no folder here can hold."""
+    if len(name.encode(errors="surrogateescape")) > MAX_BYTES:
+        raise oserrors.oserror(errno.ENAMETOOLONG, name)
 
 
 def told_clash(name: str, holder: str) -> OSError:

@@ -1,10 +1,7 @@
-"""Renaming, and what it means for the identity of files at the service.
+"""Renaming: what rename(2) asks for, in one transaction of the caller.
 
-Programs save by writing a new file and renaming it over the old one.  Sent as it happens, that would
-delete the old file with its history, links and retention.  So a file that takes the place of another
-takes over its identity too, and its bytes become the next version.
-
-Everything here runs inside one transaction of the caller.
+What a rename over another file means for the identity of both at the service stands in `saves`, what it means
+for whether the service hears of it in `localnames`.
 """
 
 import errno
@@ -13,8 +10,9 @@ from sqlite3 import Connection
 
 from cmsfs.journal import ops
 from cmsfs.replica import tree
-from cmsfs.replica.nodes import Ino, Kind, Node
-from cmsfs.vfs import naming, oserrors
+from cmsfs.replica.nodes import Ino, Node
+from cmsfs.vfs import localnames, naming, oserrors, saves
+from cmsfs.vfs.localnames import LocalNames
 
 # renameat2(2)
 NOREPLACE = 1
@@ -32,16 +30,24 @@ class Rename:
     flags: int
 
 
-def apply(conn: Connection, call: Rename, *, due_ns: int, was_born_here: bool) -> Ino | None:
+def apply(
+    conn: Connection,
+    call: Rename,
+    local_names: LocalNames,
+    *,
+    due_ns: int,
+    was_born_here: bool,
+    left: Ino | None = None,
+) -> Ino | None:
     """Carry out a rename; the node that lost its place to it, if any.
 
-    `was_born_here` says that the file was made on this drive a short while ago: then it is the new
-    version of what it replaces, even if it has been uploaded as a file of its own meanwhile.
+    `was_born_here` says that the file was made on this drive a short while ago (`saves.replace`), `left` who
+    was a moment ago where it goes.
     """
     node = _child(conn, call.old_parent, call.old_name)
     target = tree.child_at(conn, call.parent, call.name)
     if call.flags & EXCHANGE:
-        _exchange(conn, node, target, call, due_ns=due_ns)
+        _exchange(conn, node, target, call, local_names, due_ns=due_ns)
         return None
     if target is not None and target.ino == node.ino:
         target = None
@@ -49,10 +55,15 @@ def apply(conn: Connection, call: Rename, *, due_ns: int, was_born_here: bool) -
         _check_replaceable(conn, node, target, call)
     if node.is_folder and tree.is_below(conn, call.parent, node.ino):
         raise oserrors.oserror(errno.EINVAL, call.name)
+    localnames.check_stays_reachable(conn, node, call.parent)
     if target is not None:
-        _replace(conn, node, target, due_ns=due_ns, was_born_here=was_born_here)
+        tree.detach(conn, target.ino)
+        saves.replace(conn, node, target, due_ns=due_ns, was_born_here=was_born_here)
     tree.place(conn, node.ino, call.parent, call.name)
+    localnames.settle(conn, local_names, node.ino, due_ns=due_ns)
     ops.record_move(conn, node.ino, due_ns=due_ns)
+    if target is None:
+        saves.bring_back(conn, local_names, node.ino, left, due_ns=due_ns)
     for folder in {call.old_parent, call.parent}:
         tree.touch(conn, folder, ops.now_ns())
     return target.ino if target is not None else None
@@ -76,53 +87,26 @@ def _check_replaceable(conn: Connection, node: Node, target: Node, call: Rename)
         raise oserrors.oserror(errno.ENOTEMPTY, call.name)
 
 
-def _replace(conn: Connection, node: Node, target: Node, *, due_ns: int, was_born_here: bool) -> None:
-    tree.detach(conn, target.ino)
-    files = node.kind is Kind.FILE and target.kind is Kind.FILE
-    is_new = node.remote_id is None or (was_born_here and _is_whole_here(conn, node))
-    if files and target.remote_id is not None and is_new:
-        _take_over(conn, node, target, due_ns=due_ns)
-        return
-    ops.record_removal(conn, target.ino, due_ns=due_ns)
-
-
-def _is_whole_here(conn: Connection, node: Node) -> bool:
-    """Whether every byte of the file is on this disk.
-
-    If not, its newest version is somebody else's, or lies under what is written: then it is more than our
-    way to save the other, and the service alone has what would have to be sent.
-    """
-    base = conn.execute("SELECT base_sha1 AS sha1 FROM draft WHERE id = ?", (node.draft,)).fetchone()
-    sha1 = base["sha1"] if base is not None else node.sha1
-    if sha1 is None or not node.size:
-        return True
-    return (
-        conn.execute("SELECT 1 FROM content WHERE sha1 = ? AND bitmap IS NULL", (sha1,)).fetchone()
-        is not None
-    )
-
-
-def _take_over(conn: Connection, node: Node, target: Node, *, due_ns: int) -> None:
-    surplus = None
-    if node.remote_id is not None:
-        # It had become a file of its own at the service already: that one goes to the trash.
-        surplus = tree.insert(conn, None, node.name, Kind.FILE, now_ns=ops.now_ns())
-        ops.hand_over(conn, node.ino, surplus)
-    ops.hand_over(conn, target.ino, node.ino)
-    ops.record(conn, node.ino, ops.OpKind.UPLOAD, due_ns=due_ns)
-    if surplus is not None:
-        ops.record(conn, surplus, ops.OpKind.TRASH, due_ns=due_ns)
-
-
-def _exchange(conn: Connection, node: Node, target: Node | None, call: Rename, *, due_ns: int) -> None:
+def _exchange(
+    conn: Connection,
+    node: Node,
+    target: Node | None,
+    call: Rename,
+    local_names: LocalNames,
+    *,
+    due_ns: int,
+) -> None:
     if target is None or target.name != call.name:
         raise oserrors.oserror(errno.ENOENT, call.name)
     if tree.is_below(conn, call.parent, node.ino) or tree.is_below(conn, call.old_parent, target.ino):
         raise oserrors.oserror(errno.EINVAL, call.name)
+    localnames.check_stays_reachable(conn, node, call.parent)
+    localnames.check_stays_reachable(conn, target, call.old_parent)
     tree.detach(conn, node.ino)
     tree.place(conn, target.ino, call.old_parent, call.old_name)
     tree.place(conn, node.ino, call.parent, call.name)
     for ino in (node.ino, target.ino):
+        localnames.settle(conn, local_names, ino, due_ns=due_ns)
         ops.record_move(conn, ino, due_ns=due_ns)
     for folder in {call.old_parent, call.parent}:
         tree.touch(conn, folder, ops.now_ns())

@@ -1,18 +1,23 @@
-"""Extended attributes: what the drive tells of a node beyond `stat`, under `user.cms.`.
+"""Extended attributes: what the drive tells of a node beyond `stat`, under `user.cms.`, and programs' own.
 
-They answer when asked by name and are not listed: a copying program that finds them in a list tries to
-set them on the copy and fails.
+The drive's answer when asked by name and are not listed: a copying program that finds them in a list tries
+to set them on the copy and fails.  Programs' own (where a download came from, tags) are kept on this machine,
+since the service has no place for them; they stay with the file over renames and restarts.
 """
 
 import errno
 from collections.abc import Callable
+from sqlite3 import Connection
 
 from cmsfs.journal import queue
-from cmsfs.replica.nodes import Node
+from cmsfs.replica.nodes import Ino, Node
 from cmsfs.sqlite import Database
 from cmsfs.vfs import oserrors
 
 PREFIX = "user.cms."
+
+# All attributes of one node together: what the kernel can list.  Tags and addresses are a few hundred bytes.
+MAX_BYTES = 64 * 1024
 
 _SIMPLE: dict[str, Callable[[Node], str | None]] = {
     "id": lambda node: node.remote_id,
@@ -26,16 +31,50 @@ _SIMPLE: dict[str, Callable[[Node], str | None]] = {
 def value(db: Database, node: Node, name: str) -> bytes:
     """The value of an attribute; ENODATA if the node has none of that name."""
     key = name.removeprefix(PREFIX)
-    if key == "sync":
+    if name == f"{PREFIX}sync":
         return sync_state(db, node).encode()
-    answer = _SIMPLE[key](node) if name.startswith(PREFIX) and key in _SIMPLE else None
+    if not name.startswith(PREFIX):
+        row = db.row("SELECT value FROM xattr WHERE ino = ? AND name = ?", node.ino, name)
+        if row is None:
+            raise oserrors.oserror(errno.ENODATA, name)
+        return bytes(row["value"])
+    answer = _SIMPLE[key](node) if key in _SIMPLE else None
     if answer is None:
         raise oserrors.oserror(errno.ENODATA, name)
     return answer.encode()
 
 
+def names(db: Database, ino: Ino) -> list[str]:
+    """The names of the programs' own attributes."""
+    return [row["name"] for row in db.rows("SELECT name FROM xattr WHERE ino = ? ORDER BY name", ino)]
+
+
+def check(name: str, value: bytes = b"") -> None:
+    """Raise the `OSError` for an attribute that cannot be set."""
+    if name.startswith(PREFIX):
+        raise oserrors.oserror(errno.ENOTSUP, name)
+    if len(value) > MAX_BYTES:
+        raise oserrors.oserror(errno.E2BIG, name)
+
+
+def store(conn: Connection, ino: Ino, name: str, value: bytes) -> None:
+    """Set an attribute.  Raises `OSError` (ENOSPC) when the node has too many."""
+    conn.execute("INSERT OR REPLACE INTO xattr(ino, name, value) VALUES (?, ?, ?)", (ino, name, value))
+    row = conn.execute("SELECT sum(length(name) + length(value)) FROM xattr WHERE ino = ?", (ino,)).fetchone()
+    if row[0] > MAX_BYTES:
+        raise oserrors.oserror(errno.ENOSPC, name)
+
+
+def remove(conn: Connection, ino: Ino, name: str) -> None:
+    """Remove an attribute.  Raises `OSError` (ENODATA) if there is none of that name."""
+    if not conn.execute("DELETE FROM xattr WHERE ino = ? AND name = ?", (ino, name)).rowcount:
+        raise oserrors.oserror(errno.ENODATA, name)
+
+
 def sync_state(db: Database, node: Node) -> str:
-    """`synced`, `waiting`, `uploading`, or `held: ` and the reason."""
+    """`synced`, `waiting`, `uploading`, `held: ` and the reason, or `local`: it stays on this machine."""
+    if node.local:
+        return "local"
     states = queue.states(db, node.ino)
     for op in states:
         if op.state == "held":

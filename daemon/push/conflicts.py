@@ -80,7 +80,7 @@ def _is_in_the_way(theirs: items.Item | None, node: Node, task: queue.Task) -> b
         # Gone when we looked; or a service that does not tell who it is, and goes on refusing.
         return task.op.attempts > UNTOLD_ATTEMPTS
     where = theirs.parent.id if theirs.parent else None
-    called = names.name_key(naming.remote_name(node.kind, node.name))
+    called = names.name_key(naming.remote_name(node))
     folder = task.parent.remote_id if task.parent is not None else None
     return (where, names.name_key(theirs.name or "")) == (folder, called)
 

@@ -24,7 +24,7 @@ async def mkdir(kit: Kit, task: queue.Task) -> None:
         return
     assert parent is not None
     assert parent.remote_id is not None
-    name = naming.remote_name(node.kind, node.name)
+    name = naming.remote_name(node)
     with kit.incoming.making(parent.remote_id, name):
         try:
             with kit.health.request("mkdir"):

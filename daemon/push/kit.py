@@ -77,6 +77,8 @@ class Kit:
                     return await self.client.folders.get(item_id)
                 case Kind.LINK:
                     return await self.client.web_links.get(item_id)
+                case Kind.SYMLINK:
+                    raise ValueError(kind)
 
 
 def wait_ns(attempts: int) -> int:

@@ -12,7 +12,7 @@ from cmsfs import crashpoints, errors
 from cmsfs.crashpoints import Point
 from cmsfs.journal import ops, queue
 from cmsfs.models import items
-from cmsfs.replica import cursor, naming, remote
+from cmsfs.replica import cursor, naming, remote, tree
 from cmsfs.replica.changes import Change
 from cmsfs.replica.nodes import Kind, Node, remote_from_item
 from daemon.push import conflicts
@@ -30,7 +30,7 @@ async def move(kit: Kit, task: queue.Task) -> None:
     """Carry out a MOVE."""
     node, parent = task.node, task.parent
     assert parent is not None
-    name = naming.remote_name(node.kind, node.name)
+    name = naming.remote_name(node)
     new_name = name if name != node.base_name else None
     new_parent = parent.remote_id if parent.remote_id != node.base_parent else None
     if new_name is None and new_parent is None:
@@ -57,6 +57,8 @@ async def _update(kit: Kit, node: Node, *, name: str | None, parent_id: str | No
                 return await kit.client.folders.update(node.remote_id, name=name, parent_id=parent_id)
             case Kind.LINK:
                 return await kit.client.web_links.update(node.remote_id, name=name, parent_id=parent_id)
+            case Kind.SYMLINK:
+                raise ValueError(node.kind)
 
 
 async def touch(kit: Kit, task: queue.Task) -> None:
@@ -74,6 +76,10 @@ async def touch(kit: Kit, task: queue.Task) -> None:
 
 async def _done(kit: Kit, task: queue.Task, answer: items.Item) -> None:
     def txn(conn: Connection) -> list[Change]:
+        now = tree.remote_at(conn, task.node.kind, answer.id)
+        if now is not None and now.ino != task.node.ino:
+            # The item is another node's by now (a backup gave it back), which stays where it is.
+            ops.record(conn, now.ino, ops.OpKind.MOVE, due_ns=ops.now_ns())
         # While the operation is there its node keeps its place, and only its base learns.
         changes = remote.apply(conn, [remote_from_item(answer)], generation=cursor.generation(conn))
         if has_moved(conn, task.node):

@@ -27,7 +27,7 @@ async def for_upload(kit: Kit, task: queue.Task) -> None:
     if not found:
         return
     node = task.node
-    here = (task.parent.remote_id if task.parent else None, naming.remote_name(node.kind, node.name))
+    here = (task.parent.remote_id if task.parent else None, naming.remote_name(node))
     for sent in found:
         if node.remote_id is not None or (sent.folder, sent.name) != here:
             await _find_out(kit, sent)

@@ -134,7 +134,7 @@ async def _send_new(kit: Kit, task: queue.Task, node: Node, path: Path) -> None:
     assert task.parent is not None
     assert task.parent.remote_id is not None
     assert node.sha1 is not None
-    name = naming.remote_name(node.kind, node.name)
+    name = naming.remote_name(node)
     target = parts.Target(folder_id=task.parent.remote_id, name=name)
     # What the parent was at the claim, and the name now: both may change on the way, and a move follows.
     with kit.incoming.making(task.parent.remote_id, name):
@@ -229,7 +229,23 @@ async def _name_in_use(kit: Kit, task: queue.Task, node: Node, error: errors.Con
         log.info("a file of ours was at the service already; it is taken over")
         await _done(kit, task, node, theirs, found=True)
         return
+    if isinstance(theirs, items.File) and _is_leaving(kit, task, node, theirs):
+        await kit.db.write(lambda conn: again(conn, task.op, "An earlier upload is in the way."))
+        return
     await conflicts.keep_both(kit, task, theirs)
+
+
+def _is_leaving(kit: Kit, task: queue.Task, node: Node, theirs: items.File) -> bool:
+    """Whether what is in the way came from here too, and an operation of its own will take it away."""
+    folder = task.parent.remote_id if task.parent is not None else None
+    name = naming.remote_name(node)
+    if unheard.is_anothers(kit.db, node.ino, folder or "", name, theirs.sha1):
+        return True
+    holder = tree.find_remote(kit.db, node.kind, theirs.id)
+    if holder is None or holder.ino == node.ino:
+        return False
+    leaving = (ops.OpKind.MOVE, ops.OpKind.TRASH)
+    return any(op.kind in leaving and op.state != "held" for op in queue.states(kit.db, holder.ino))
 
 
 def _is_ours(kit: Kit, node: Node, theirs: items.File) -> bool:

@@ -20,6 +20,7 @@ import pytest
 from cmsfs import mounts
 
 WATCHDOG_SECONDS = 100.0
+LONG_SECONDS = 3600.0
 
 
 class Running:
@@ -81,7 +82,7 @@ class Running:
 
 
 @pytest.fixture
-def watchdog(tmp_path: Path) -> Iterator[threading.Event]:
+def watchdog(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[threading.Event]:
     """Aborts the mounts under the test's folder when time is up: what hangs in one cannot be killed."""
     fired = threading.Event()
 
@@ -92,7 +93,8 @@ def watchdog(tmp_path: Path) -> Iterator[threading.Event]:
                 mounts.abort(found.connection)
 
     mounts.ensure_fusectl()
-    timer = threading.Timer(WATCHDOG_SECONDS, fire)
+    patience = LONG_SECONDS if request.node.get_closest_marker("long") else WATCHDOG_SECONDS
+    timer = threading.Timer(patience, fire)
     timer.daemon = True
     timer.start()
     yield fired

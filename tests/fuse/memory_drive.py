@@ -147,11 +147,11 @@ class MemoryDrive:
             thing.mtime_ns = changes.mtime_ns
         return self._attributes(thing)
 
-    async def readlink(self, ino: Ino) -> str:
+    async def readlink(self, ino: Ino) -> bytes:
         await self._enter("readlink")
         if not stat.S_ISLNK(self.things[ino].mode):
             raise OSError(errno.EINVAL, "not a symlink")
-        return self.things[ino].data.decode()
+        return bytes(self.things[ino].data)
 
     async def opendir(self, ino: Ino) -> int:
         await self._enter("opendir")
@@ -223,7 +223,7 @@ class MemoryDrive:
     async def mknod(self, parent: Ino, name: str, mode: int) -> Attributes:
         raise PermissionError(errno.EPERM, name)
 
-    async def symlink(self, parent: Ino, name: str, target: str) -> Attributes:
+    async def symlink(self, parent: Ino, name: str, target: bytes) -> Attributes:
         raise PermissionError(errno.EPERM, name)
 
     async def link(self, ino: Ino, new_parent: Ino, new_name: str) -> Attributes:

@@ -8,7 +8,7 @@ from pathlib import Path
 from cmsfs.replica import database, nodes, tree
 
 # What format 1 did not have.
-NEW_IN_2 = ["upload", "unheard"]
+NEW_IN_2 = ["upload", "unheard", "symlink", "xattr", "past"]
 
 
 def old_schema() -> str:
@@ -17,7 +17,10 @@ def old_schema() -> str:
         schema, found = re.subn(rf"CREATE TABLE {table} \(.*?\n\)[^;]*;", "", schema, flags=re.DOTALL)
         assert found == 1
         schema = re.sub(rf"CREATE INDEX {table}_.*?;", "", schema)
-    return schema
+    schema, found = re.subn(r",([^,\n]*\n) *--[^\n]*\n  local +INTEGER NOT NULL DEFAULT 0\n", r"\1", schema)
+    assert found == 1
+    schema = re.sub(r"CREATE INDEX node_local.*?;", "", schema)
+    return schema.replace(", 'symlink'))", "))")
 
 
 def shape(conn: sqlite3.Connection) -> set[tuple[str, str]]:
@@ -31,7 +34,12 @@ async def test_changes_recorded_by_an_older_version_are_still_there(tmp_path: Pa
     old = sqlite3.connect(path)
     old.executescript(old_schema())
     old.execute("PRAGMA user_version = 1")
-    ino = tree.insert(old, nodes.ROOT, "unsent", nodes.Kind.FILE, now_ns=1)
+    cursor = old.execute(
+        "INSERT INTO node(parent, name, name_key, kind, mtime_ns, ctime_ns, mode)"
+        " VALUES (1, 'unsent', 'unsent', 'file', 1, 1, 420)"
+    )
+    ino = cursor.lastrowid
+    assert ino is not None
     old.execute("INSERT INTO op(ino, kind, not_before) VALUES (?, 'upload', 0)", (ino,))
     old.commit()
     old.close()
@@ -41,5 +49,9 @@ async def test_changes_recorded_by_an_older_version_are_still_there(tmp_path: Pa
         assert node.name == "unsent"
         assert [row["kind"] for row in db.rows("SELECT kind FROM op WHERE ino = ?", ino)] == ["upload"]
         upgraded = await db.query(shape)
+        # What an older version did not know can be kept now.
+        await db.write(
+            lambda conn: tree.insert(conn, nodes.ROOT, "link", nodes.Kind.SYMLINK, now_ns=1, local=True)
+        )
     async with database.open_replica(tmp_path / "new.db") as db:
         assert await db.query(shape) == upgraded

@@ -1,5 +1,7 @@
 """What time does by itself, with a clock that is moved."""
 
+from contextlib import asynccontextmanager
+
 import pytest
 import trio
 
@@ -240,3 +242,52 @@ async def test_it_goes_on_after_a_pass_that_failed(api, service, expect_log, aut
         nursery.start_soon(sweeper.run, service, clock)
         await gone.wait()
         nursery.cancel_scope.cancel()
+
+
+async def test_bytes_go_an_hour_after_their_last_version(api, service, later):
+    one = await api.upload("one", b"the same")
+    two = await api.upload("two", b"the same")
+    blob = service.blobs.path(one["sha1"])
+    for number, left in enumerate((two, one)):
+        await api.ask("DELETE", f"/files/{left['id']}", expect=204)
+        await api.ask("DELETE", f"/files/{left['id']}/trash", expect=204)
+        await sweeper.sweep(service, service.now())
+        assert blob.exists() is (number == 0)
+    assert [path.name for path in service.blobs.aside.iterdir()] == [one["sha1"]]
+    await later(1 / 12)
+    assert list(service.blobs.aside.iterdir()) == []
+
+
+async def test_what_is_uploaded_while_its_bytes_go_is_whole(api, service, later):
+    """The bytes are set aside between their arrival and the row that names them."""
+    old = await api.upload("old", b"precious")
+    await api.ask("DELETE", f"/files/{old['id']}", expect=204)
+    await api.ask("DELETE", f"/files/{old['id']}/trash", expect=204)
+    keep = type(service.blobs).receive
+
+    class Racing:
+        """Receives as the store does, and lets the sweeper pass as soon as the bytes are in their place."""
+
+        def __init__(self, incoming):
+            self._incoming = incoming
+
+        def __getattr__(self, name):
+            return getattr(self._incoming, name)
+
+        async def keep(self):
+            sha1 = await self._incoming.keep()
+            await sweeper.sweep(service, service.now())
+            assert not service.blobs.path(sha1).exists()
+            return sha1
+
+    @asynccontextmanager
+    async def receive():
+        async with keep(service.blobs) as incoming:
+            yield Racing(incoming)
+
+    service.blobs.receive = receive
+    new = await api.upload("new", b"precious")
+    answer = await api.http.get(f"/files/{new['id']}/content", follow_redirects=True)
+    assert answer.content == b"precious"
+    await later(1 / 12)
+    assert service.blobs.path(new["sha1"]).read_bytes() == b"precious"

@@ -1,0 +1,235 @@
+"""Names in folders: making, removing and renaming what they stand for.
+
+`Filesystem` hands the calls of programs to this module; each is one local transaction, which also records
+what the service is to be told.
+
+Rule: raises `OSError` only, before anything is changed.
+"""
+
+import errno
+import time
+from collections.abc import Awaitable, Callable
+from sqlite3 import Connection
+from typing import TypeVar
+
+from cmsfs.journal import ops
+from cmsfs.journal.drafts import Drafts
+from cmsfs.journal.durability import GroupCommit
+from cmsfs.replica import tree
+from cmsfs.replica.changes import Change, What
+from cmsfs.replica.nodes import ROOT, Ino, Kind, Node
+from cmsfs.sqlite import Database
+from cmsfs.vfs import localnames, naming, oserrors, renaming, saves, symlinks
+from cmsfs.vfs.localnames import LocalNames
+from cmsfs.vfs.permissions import Right
+from cmsfs.vfs.ports import Hydrator, Wakeable
+from cmsfs.vfs.saves import Saves
+
+T = TypeVar("T")
+
+# Folders and files on this machine only that are looked at for one clean-up.
+TIDY_AT_ONCE = 1000
+
+
+class Entries:
+    """The changes of the tree."""
+
+    def __init__(
+        self,
+        db: Database,
+        commit: GroupCommit,
+        hydrate: Hydrator,
+        push: Wakeable,
+        local_names: LocalNames,
+        allowed: Callable[[Node, Right], Awaitable[None]],
+        *,
+        settle_seconds: float,
+    ) -> None:
+        self._db = db
+        self._commit = commit
+        self._hydrate = hydrate
+        self._push = push
+        self._local_names = local_names
+        self._allowed = allowed
+        self._saves = Saves()
+        self._settle_ns = int(settle_seconds * 10**9)
+
+    async def listed(self, folder: Ino) -> None:
+        """Return once everything in the folder is known here."""
+        if not tree.is_listed(self._db, folder):
+            await self._hydrate.listing(folder)
+
+    # ---- making --------------------------------------------------------------------------------
+
+    async def make(self, parent: Ino, name: str, kind: Kind, mode: int) -> tuple[Ino, int | None]:
+        """A new file or folder: its ino, and of a file the id of its empty draft."""
+        left = self._saves.who_left(parent, name)
+
+        def insert(conn: Connection, ino: Ino, due: int, now: int) -> int | None:
+            if kind is Kind.FOLDER:
+                tree.mark_listed(conn, ino, at=now // 10**9)
+                ops.record(conn, ino, ops.OpKind.MKDIR, due_ns=due)
+                return None
+            ops.record(conn, ino, ops.OpKind.UPLOAD, due_ns=due)
+            draft = Drafts.insert(conn, ino, None)
+            saves.bring_back(conn, self._local_names, ino, left, due_ns=due)
+            return draft
+
+        ino, draft = await self._insert(parent, name, kind, mode, insert)
+        if kind is Kind.FILE:
+            self._saves.note_birth(ino)
+        return ino, draft
+
+    async def symlink(self, parent: Ino, name: str, target: bytes) -> Ino:
+        """A new symbolic link, on this machine only."""
+
+        def insert(conn: Connection, ino: Ino, due: int, now: int) -> None:
+            symlinks.insert(conn, ino, target)
+
+        ino, _ = await self._insert(parent, name, Kind.SYMLINK, symlinks.MODE, insert)
+        return ino
+
+    async def _insert(
+        self,
+        parent: Ino,
+        name: str,
+        kind: Kind,
+        mode: int,
+        insert: Callable[[Connection, Ino, int, int], T],
+    ) -> tuple[Ino, T]:
+        naming.check(parent, name)
+        if (above := tree.find(self._db, parent)) is not None:
+            await self._allowed(above, Right.WRITE)
+        await self.listed(parent)
+        due, now = self.due(), ops.now_ns()
+
+        def txn(conn: Connection) -> tuple[Ino, T]:
+            _check_folder(conn, parent)
+            if (holder := tree.child_at(conn, parent, name)) is not None:
+                raise naming.told_clash(name, holder.name)
+            local = self._local_names.covers(tree.get(conn, parent), name, kind)
+            ino = tree.insert(conn, parent, name, kind, now_ns=now, mode=mode & 0o7777, local=local)
+            tree.touch(conn, parent, now)
+            return ino, insert(conn, ino, due, now)
+
+        return await self.change(txn)
+
+    # ---- removing ------------------------------------------------------------------------------
+
+    async def remove(self, parent: Ino, name: str, *, folder: bool) -> Ino:
+        """Take a file or an empty folder out of its folder; the node that is detached now."""
+        await self.listed(parent)
+        node = tree.find_child(self._db, parent, name)
+        if node is not None:
+            await self._allowed(node, Right.DELETE)
+        if node is not None and folder and node.is_folder:
+            await self.listed(node.ino)
+        follower = self._follower(node.ino) if node is not None else None
+        due, now = self.due(), ops.now_ns()
+
+        def txn(conn: Connection) -> Ino:
+            node = tree.child_at(conn, parent, name)
+            if node is None or node.name != name:
+                raise oserrors.oserror(errno.ENOENT, name)
+            if node.is_folder is not folder:
+                raise oserrors.oserror(errno.ENOTDIR if folder else errno.EISDIR, name)
+            if folder and tree.has_children(conn, node.ino):
+                raise oserrors.oserror(errno.ENOTEMPTY, name)
+            tree.detach(conn, node.ino)
+            saves.remove(conn, node, follower, due_ns=due)
+            tree.touch(conn, parent, now)
+            return node.ino
+
+        removed = await self.change(txn)
+        if not folder:
+            self._saves.note_left(removed, parent, name)
+        return removed
+
+    def _follower(self, ino: Ino) -> saves.Follower | None:
+        """The file that was put where this node was a moment ago."""
+        place = self._saves.place_left(ino)
+        node = tree.find_child(self._db, *place) if place is not None else None
+        return saves.Follower(node.ino, self._saves.is_newborn(node.ino)) if node is not None else None
+
+    # ---- renaming ------------------------------------------------------------------------------
+
+    async def rename(self, call: renaming.Rename) -> Ino | None:
+        """Carry out a rename; the node that lost its place to it, if any."""
+        if call.flags & ~(renaming.NOREPLACE | renaming.EXCHANGE):
+            raise oserrors.oserror(errno.EINVAL, "unknown rename flags")
+        await self.listed(call.old_parent)
+        await self.listed(call.parent)
+        node = tree.find_child(self._db, call.old_parent, call.old_name)
+        if node is None:
+            raise oserrors.oserror(errno.ENOENT, call.old_name)
+        naming.check(call.parent, call.name)
+        if (target := tree.find_child(self._db, call.parent, call.name)) is not None and target.is_folder:
+            await self.listed(target.ino)
+        recently = self._saves.is_newborn(node.ino)
+        await self._allowed(node, Right.RENAME if call.parent == call.old_parent else Right.DELETE)
+        if call.parent != call.old_parent and (into := tree.find(self._db, call.parent)) is not None:
+            await self._allowed(into, Right.WRITE)
+        if target is not None and target.ino != node.ino:
+            await self._allowed(target, Right.WRITE if recently else Right.DELETE)
+        left = self._saves.who_left(call.parent, call.name)
+        due = self.due()
+
+        def txn(conn: Connection) -> Ino | None:
+            _check_folder(conn, call.parent)
+            return renaming.apply(
+                conn, call, self._local_names, due_ns=due, was_born_here=recently, left=left
+            )
+
+        displaced = await self.change(txn)
+        if call.flags & renaming.EXCHANGE and target is not None:
+            self._saves.note_left(target.ino, call.parent, call.name)
+        self._saves.note_left(node.ino, call.old_parent, call.old_name)
+        return displaced
+
+    # ---- what stays on this machine ------------------------------------------------------------
+
+    async def review(self) -> None:
+        """Apply patterns that were changed while nothing ran."""
+        if await self.change(lambda conn: localnames.review(conn, self._local_names)):
+            self._push.wake()
+
+    async def tidy(self, *, days: int, is_used: Callable[[Ino], bool]) -> list[Change]:
+        """Remove local files and empty local folders that nobody has touched for so many days and that are
+        not in use; what the kernel is to be told."""
+        before_ns = time.time_ns() - days * 86400 * 10**9
+        rows = self._db.rows(
+            "SELECT ino FROM node WHERE local AND parent IS NOT NULL AND kind <> 'symlink'"
+            " AND mtime_ns < ?1 AND ctime_ns < ?1 ORDER BY ino DESC LIMIT ?2",
+            *(before_ns, TIDY_AT_ONCE),
+        )
+        stale = [row["ino"] for row in rows if not is_used(row["ino"])]
+
+        def txn(conn: Connection) -> list[Change]:
+            changes = []
+            for ino in stale:
+                node = tree.get(conn, ino)
+                if node.parent is not None and node.local and not tree.has_children(conn, ino):
+                    tree.detach(conn, ino)
+                    changes.append(Change(What.GONE, ino, node.parent, node.name))
+            return changes
+
+        return await self.change(txn) if stale else []
+
+    # ---- committing ----------------------------------------------------------------------------
+
+    async def change(self, txn: Callable[[Connection], T]) -> T:
+        """Commit a change of the tree, see that it becomes durable soon, and tell the push."""
+        result = await self._db.write(txn)
+        self._commit.note()
+        self._push.wake()
+        return result
+
+    def due(self) -> int:
+        """When a change made now is to be sent (_ns)."""
+        return ops.now_ns() + self._settle_ns
+
+
+def _check_folder(conn: Connection, ino: Ino) -> None:
+    folder = tree.get(conn, ino)
+    if folder.parent is None and ino != ROOT:
+        raise oserrors.oserror(errno.ENOENT, folder.name)
