@@ -29,6 +29,7 @@ COMMANDS = {
     "find": "files",
     "get": "files",
     "holds": "holds",
+    "link": "sharing",
     "mount": "drive",
     "open": "opening",
     "put": "files",
@@ -41,10 +42,11 @@ COMMANDS = {
     "token": "token",
     "umount": "drive",
     "users": "users",
+    "versions": "sharing",
 }
 
-# What would hide a builtin of Python under its own name.
-FUNCTIONS = {"open": "open_command"}
+# What would hide a builtin of Python, or a module, under its own name.
+FUNCTIONS = {"open": "open_command", "versions": "versions_command"}
 
 
 class Commands(click.Group):
