@@ -35,16 +35,9 @@ async def _link(ctx: context.Context, remote: str) -> items.SharedLink:
     settings = ctx.settings()
     async with backend.open_backend(settings) as client:
         found = await remote_paths.RemotePaths(client, settings).get(remote)
-        whole: remote_paths.Found
-        match found:
-            case items.File():
-                whole = await client.files.get(found.id)
-            case items.Folder():
-                whole = await client.folders.get(found.id)
-            case _:
-                whole = await client.web_links.get(found.id)
-        if whole.shared_link is not None and whole.shared_link.url:
-            return whole.shared_link
+        link = await client.shared_links.get(found.type, found.id)
+        if link is not None and link.url:
+            return link
         return await client.shared_links.share(found.type, found.id)
 
 

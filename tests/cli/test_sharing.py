@@ -14,6 +14,7 @@ def test_a_link_is_made_once(cmsfs, tmp_path):
     assert cmsfs("link", "/Welcome.md").stdout == first.stdout
     found = json.loads(cmsfs("link", "/Welcome.md", "--json").stdout)
     assert found["url"] == first.stdout.strip()
+    assert found["access"]
     missing = cmsfs("link", "/nothing")
     assert (missing.returncode, missing.stderr) == (1, "cmsfs: There is no /nothing on the service.\n")
 
