@@ -7,8 +7,12 @@ what it can do.
 Rule: no other module reads the environment or knows where a file lives.
 """
 
+import difflib
+import hashlib
 import os
+import re
 import tomllib
+from collections.abc import Iterable, Mapping
 from importlib import resources
 from pathlib import Path
 from typing import Any, Literal
@@ -88,14 +92,29 @@ class Settings(_Model):
     account: str = "default"  # whose drive is meant when no command says it
     profile: str = "embedded"  # works without an account anywhere: the way to try cmsfs
     mountpoint: Path = Path("~/cmsfs")  # made when it is missing
+    # A drive that can do less than the account: one folder of the service, only reading, only for a time.
+    # A folder and a reader have a tree and a cache of their own, beside those of the whole drive.
+    folder: str = ""
+    read_only: bool = False
+    ttl_seconds: float = 0  # 0: for as long as the login holds
     service_data: Path | None = None  # of the embedded service; None: the user's data folder
 
     # Addresses, when the profile does not say them or another host is meant.
     base_url: str = ""
     upload_url: str = ""
     auth_url: str = ""
+    authorize_url: str = ""
     ca_file: Path | None = None
 
+    feed: Literal["", "search", "events"] = ""  # how remote changes are found, if not as the profile says
+
+    # Who speaks to the service: a person who consented with `cmsfs login`, or an application by itself with
+    # its secret or its key.
+    login: Literal["person", "client_credentials", "jwt"] = "client_credentials"
+    # Where a person's tokens are; `auto`: in the keyring of the session if there is one, else in a file.
+    token_store: Literal["auto", "keyring", "file"] = "auto"
+    # The application as the service's console gives it out, a JSON file; in place of the four below.
+    app_file: Path | None = None
     # Client credentials; the secret comes from a file so that it is on no command line.
     client_id: str = ""
     client_secret_file: Path | None = None
@@ -107,6 +126,9 @@ class Settings(_Model):
     settle_seconds: float = 2.0  # an editor's flurry of saves becomes one upload
     poll_seconds: float = 5.0  # remote changes show within this while the drive is in use
     idle_poll_seconds: float = 30.0  # and within this when nobody looks
+    # Everything is compared with the service this often, in the background, for what no feed tells of; a
+    # request for each 200 items.  0: only after a gap, and when it is asked for.
+    sweep_hours: float = 24.0
     drain_seconds: float = 30.0  # how long a stop waits for uploads; the journal keeps the rest
     network_seconds: float = 30.0  # after this a read that waits for the network fails with ETIMEDOUT
     upload_workers: int = 4  # uploads at a time; more fill no line, and take turns from those who read
@@ -127,8 +149,24 @@ class Settings(_Model):
         return tuple(value.split()) if isinstance(value, str) else value
 
     @property
+    def is_narrowed(self) -> bool:
+        """Whether the drive can do less than the account."""
+        return bool(self.folder.strip("/")) or self.read_only or self.ttl_seconds > 0
+
+    @property
+    def place(self) -> str:
+        """The account, or the part of it that this drive is: whose daemon and whose state."""
+        folder = self.folder.strip("/")
+        if not folder and not self.read_only:
+            return self.account
+        # Two folders must never share a tree, however alike their names are once they are put into one word.
+        word = re.sub(r"[^A-Za-z0-9]+", "-", folder).strip("-")[:40]
+        mark = hashlib.sha256(folder.encode()).hexdigest()[:6] if folder else ""
+        return "@".join([self.account, "-".join(filter(None, [word, mark, "ro" if self.read_only else ""]))])
+
+    @property
     def paths(self) -> "Paths":
-        return Paths(self.account)
+        return Paths(self.place)
 
 
 class Paths:
@@ -143,6 +181,7 @@ class Paths:
         self.recovered = self.state / "recovered"
         self.lock = self.state / "lock"
         self.token = self.state / "token"
+        self.token_lock = self.state / "token.lock"
         self.log = self.state / "cmsfsd.log"
         self.blocks = self.cache / "blocks"
         self.socket = self.runtime / f"{account}.sock"
@@ -199,12 +238,52 @@ def load(account: str | None = None, **overrides: Any) -> Settings:
     values["account"] = name
     if not name or "/" in name or name.startswith("."):
         raise errors.ConfigError(f"{name!r} cannot be the name of an account.")
+    return _validated(values, f"{path}: ")
+
+
+def checked(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Single settings, as they would be read.  Raises `ConfigError`."""
+    found = _validated(dict(values), "")
+    return {key: getattr(found, key) for key in values}
+
+
+def _validated(values: dict[str, Any], where: str) -> Settings:
     try:
         return Settings.model_validate(values)
     except pydantic.ValidationError as error:
-        first = error.errors()[0]
-        key = ".".join(str(part) for part in first["loc"])
-        raise errors.ConfigError(f"{path}: {key}: {first['msg']}.") from None
+        raise errors.ConfigError(f"{where}{_said(error)}.") from None
+
+
+def _said(error: pydantic.ValidationError) -> str:
+    first = error.errors()[0]
+    key = ".".join(str(part) for part in first["loc"])
+    if first["type"] == "extra_forbidden":
+        return f"there is no setting {key}{hint(key, Settings.model_fields)}"
+    return f"{key}: {first['msg']}"
+
+
+def hint(given: str, known: Iterable[str]) -> str:
+    """The end of a sentence about an unknown word: the nearest one that is known, if any is near."""
+    near = difflib.get_close_matches(given, sorted(known), n=1)
+    return f"; did you mean {near[0]}?" if near else ""
+
+
+def default_account() -> str:
+    """The name of the account that is meant when none is named."""
+    named = os.environ.get("CMSFS_ACCOUNT") or _read(config_file()).get("account") or "default"
+    return str(named)
+
+
+def accounts() -> list[str]:
+    """The accounts that the configuration file has a table for."""
+    found = _read(config_file()).get("accounts", {})
+    return list(found) if isinstance(found, dict) else []
+
+
+def profile_names() -> list[str]:
+    """The profiles that there are."""
+    folder = resources.files("cmsfs") / "profiles"
+    return sorted(p.name[:-5] for p in folder.iterdir() if p.name.endswith(".toml"))
 
 
 def variable(name: str) -> str | None:
@@ -264,12 +343,16 @@ def profile(settings: Settings) -> Profile:
     """
     source = resources.files("cmsfs") / "profiles" / f"{settings.profile}.toml"
     if "/" in settings.profile or not source.is_file():
-        known = sorted(p.name[:-5] for p in (resources.files("cmsfs") / "profiles").iterdir())
-        raise errors.ConfigError(f"There is no profile {settings.profile!r}; known are {', '.join(known)}.")
+        known = ", ".join(profile_names())
+        raise errors.ConfigError(f"There is no profile {settings.profile!r}; known are {known}.")
     values = tomllib.loads(source.read_text(encoding="utf-8"))
-    for key in ("base_url", "upload_url", "auth_url"):
+    for key in ("base_url", "upload_url", "auth_url", "authorize_url"):
         if given := getattr(settings, key):
             values[key] = given.rstrip("/")
+    if settings.feed:
+        values["feed"] = settings.feed
+    if values.get("auth_url") and not values.get("authorize_url"):
+        values["authorize_url"] = f"{values['auth_url']}/oauth2/authorize"
     found = Profile.model_validate(values)
     if not found.embedded and not (found.base_url and found.upload_url and found.auth_url):
         raise errors.ConfigError(

@@ -10,6 +10,8 @@
     │   ├── RemoteTimeout          the service did not answer in time
     │   ├── ProtocolError          the answer made no sense
     │   ├── OAuthError             the token endpoint refused (error, error_description)
+    │   │   └── NeedsLogin         nobody is logged in, or the login has ended; a sentence with the remedy
+    │   ├── TokensLocked           the tokens are in a keyring that is locked; a sentence with the remedy
     │   └── ApiError               an error body: status, code, message, context_info, retry_after
     │       ├── BadRequest         400
     │       ├── Unauthorized       401
@@ -91,6 +93,22 @@ class OAuthError(RemoteError):
         self.error = error
         self.description = description
         self.status = status
+
+
+class NeedsLogin(OAuthError):
+    """Nobody is logged in to the account, or what there was has ended: one sentence that says what to do."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__("login_required", message)
+        self.message = message
+
+
+class TokensLocked(RemoteError):
+    """The keyring that has the tokens does not give them now: one sentence that says what to do."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.message = message
 
 
 class ApiError(RemoteError):

@@ -50,6 +50,9 @@ class Starter:
 @click.option("--account", help="The account to mount (default: the configuration's).")
 @click.option("--profile", help="How the service is reached (default: the configuration's).")
 @click.option("--mountpoint", type=Path, help="Where to mount (default: the configuration's).")
+@click.option("--folder", help="The folder of the service that is to be the drive's root.")
+@click.option("--read-only", is_flag=True, help="With a token that can only read.")
+@click.option("--ttl", "ttl_seconds", type=float, metavar="SECONDS", help="Only for so long.")
 @click.option("--sample", is_flag=True, help="Put the sample enterprise into the embedded service.")
 @click.option("--ready-fd", type=int, help="A descriptor to write READY, or ERROR and the reason, to.")
 @click.version_option(cmsfs.__version__)
@@ -58,6 +61,9 @@ def main(
     profile: str | None,
     mountpoint: Path | None,
     *,
+    folder: str | None,
+    read_only: bool,
+    ttl_seconds: float | None,
     sample: bool,
     ready_fd: int | None,
 ) -> None:
@@ -66,7 +72,14 @@ def main(
     try:
         if ready_fd is not None:
             os.set_inheritable(ready_fd, False)
-        settings = config.load(account, profile=profile, mountpoint=mountpoint)
+        settings = config.load(
+            account,
+            profile=profile,
+            mountpoint=mountpoint,
+            folder=folder,
+            read_only=read_only or None,
+            ttl_seconds=ttl_seconds,
+        )
         logs.configure(settings.log_level)
         crashpoints.arm(config.crash_plan())
         run = functools.partial(

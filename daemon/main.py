@@ -21,7 +21,7 @@ from pathlib import Path
 import trio
 
 from cmsfs import config, errors, mounts, sqlite
-from cmsfs.auth import backend
+from cmsfs.auth.deadline import Deadline
 from cmsfs.auth.explain import explain
 from cmsfs.cache.blocks import Blocks
 from cmsfs.client.session import Client
@@ -36,12 +36,14 @@ from cmsfs.replica.changes import Hub
 from cmsfs.replica.nodes import ROOT, Ino
 from cmsfs.vfs.filesystem import Filesystem
 from cmsfs.vfs.inodes import Inodes
-from daemon import budget, conflicts, instance, upkeep
+from daemon import budget, conflicts, instance, narrowed, upkeep
 from daemon import control as control_server
 from daemon.account import Account
+from daemon.arrived import Arrived
 from daemon.budget import Budget, Class
 from daemon.crawl import Crawl
 from daemon.ending import Ending
+from daemon.event_feed import EventFeed
 from daemon.folder_items import FolderItems
 from daemon.health import Health
 from daemon.hydrate import Hydrate
@@ -51,7 +53,9 @@ from daemon.pull import Pull
 from daemon.push.dispatcher import Push
 from daemon.push.kit import Kit
 from daemon.rights import Rights
+from daemon.search_feed import SearchFeed
 from daemon.status import Status
+from daemon.sweep import Sweep
 from daemon.watchdog import Watchdog
 from daemon.whole import Whole
 
@@ -74,7 +78,8 @@ class State:
     @property
     def is_known(self) -> bool:
         """Whether there is a tree to show without asking anybody."""
-        return tree.is_listed(self.db, ROOT) or cursor.get(self.db, cursor.CHANGES_SINCE) is not None
+        marks = (cursor.CHANGES_SINCE, cursor.EVENTS_POSITION)
+        return tree.is_listed(self.db, ROOT) or any(cursor.get(self.db, mark) for mark in marks)
 
 
 @asynccontextmanager
@@ -116,15 +121,18 @@ async def run(
     place = mounts.located(mountpoint)
     settings.paths.ensure()
     async with AsyncExitStack() as stack:
-        stack.enter_context(instance.single_instance(settings.paths.lock, account=settings.account))
+        stack.enter_context(instance.single_instance(settings.paths.lock, account=settings.place))
         state = await stack.enter_async_context(open_state(settings))
         pace = Budget(config.profile(settings).limits)
-        client = await stack.enter_async_context(backend.open_backend(settings, sample=sample, pace=pace))
+        deadline = Deadline(settings.ttl_seconds)
+        opened = narrowed.open_service(settings, state.db, sample=sample, pace=pace, deadline=deadline)
+        client = await stack.enter_async_context(opened)
         agents = await stack.enter_async_context(trio.open_nursery())
         drive = Drive(settings, place, state, client, agents)
         note = await drive.contact()
         await drive.fs.begin()
         agents.start_soon(drive.ending.heed_signals, drive.pull.poke, name="signals")
+        agents.start_soon(narrowed.tell_end, deadline, drive.health, name="deadline")
         async with control_server.listening(settings.paths.socket) as listener:
             drive.start(agents, listener)
             await drive.serve(settings, create=create, ready=functools.partial(ready, note))
@@ -177,11 +185,21 @@ class Drive:
         )
         self._fsync_seconds = settings.fsync_seconds
         self.notifier = notifier.Notifier(self.hub, self.fs.inodes)
+        arrived = Arrived(db, self.hydrate)
+        # A token that was cut down to a folder does not hear of what happens, only what there is.
+        by_events = config.profile(settings).feed == "events" and not settings.is_narrowed
+        feed = EventFeed if by_events else SearchFeed
         self.pull = Pull(
-            *(db, client, self.incoming, self.hydrate, self.health),
+            *(feed(db, client, self.incoming, self.health, arrived), self.hydrate, self.health),
             seconds=settings.poll_seconds,
             idle_seconds=settings.idle_poll_seconds,
-            is_used=Use(self.fs.inodes, self.health),
+            is_used=Use(self.fs.inodes, self.health, self.incoming),
+        )
+        self.sweep = Sweep(
+            *(db, client, self.incoming, self.health, arrived),
+            poll=self.pull.poll,
+            fill=None if whole is not None else functools.partial(_filled, lister),
+            full_seconds=settings.sweep_hours * 3600,
         )
         self.crawl = Crawl(db, self.health, whole, self.hydrate.listing, deepen)
         self._status = Status(
@@ -239,6 +257,7 @@ class Drive:
         agents.start_soon(self.notifier.run, name="notifier")
         agents.start_soon(budget.spent, Class.UPLOAD, self.push.run, name="push")
         agents.start_soon(budget.spent, Class.CHANGES, self.pull.run, name="pull")
+        agents.start_soon(self.sweep.run, name="sweep")
         agents.start_soon(self.crawl.follow, name="opened folders")
         if self.settings.crawl:
             agents.start_soon(self.crawl.run, name="crawl")
@@ -265,7 +284,11 @@ class Drive:
         """Mount, serve until asked to end, and leave nothing behind that could still be sent."""
         handlers = operations.Operations(self.fs)
         async with mount.mounted(
-            handlers, self.mountpoint, allow_other=settings.allow_other, create=create
+            handlers,
+            self.mountpoint,
+            allow_other=settings.allow_other,
+            read_only=settings.read_only,
+            create=create,
         ) as mounted:
             ready()
             self.watchdog.ready()
@@ -299,8 +322,8 @@ class Drive:
             await self.push.retry_all()
             await self.push.drained()
 
-    async def poll(self) -> None:
-        await self.pull.poll()
+    async def poll(self, *, full: bool) -> None:
+        await (self.sweep.once(full=True) if full else self.pull.poll())
 
     async def retry(self, path: str | None) -> None:
         await (self.push.retry_all() if path is None else self.push.retry(path))
@@ -327,9 +350,13 @@ class Drive:
 
 
 class Use:
-    """Whether anybody has used the drive since the last time this was asked."""
+    """Whether anybody has used the drive since the last time this was asked, or changed something in it.
 
-    def __init__(self, inodes: Inodes, health: Health) -> None:
+    What the kernel answers from its caches is not seen here; where others are at work, somebody may look.
+    """
+
+    def __init__(self, inodes: Inodes, health: Health, incoming: Incoming) -> None:
+        self._incoming = incoming
         self._inodes = inodes
         self._health = health
         self._last: tuple[int, ...] = ()
@@ -337,10 +364,14 @@ class Use:
     def __call__(self) -> bool:
         lookups, opened = self._inodes.totals()
         requests = self._health.requests
-        now = (lookups, opened, requests["read"], requests["upload"])
+        now = (lookups, opened, requests["read"], requests["upload"], self._incoming.applied)
         used = now != self._last or opened > 0
         self._last = now
         return used
+
+
+async def _filled(lister: Lister, folder: Ino) -> None:
+    await lister.fill(folder, progress=lambda: None, grown=lambda: None)
 
 
 async def _first_of(*waits: Callable[[], Awaitable[None]]) -> None:

@@ -57,7 +57,7 @@ class Status:
         return control.Pong(
             pid=os.getpid(),
             version=cmsfs.__version__,
-            account=self._settings.account,
+            account=self._settings.place,
             mountpoint=str(self._mountpoint),
         )
 
@@ -67,7 +67,7 @@ class Status:
             state=self._health.state.value, since=self._health.since, reason=self._health.reason
         )
         return control.Status(
-            account=self._settings.account,
+            account=self._settings.place,
             profile=self._profile.title,
             mountpoint=str(self._mountpoint),
             pid=os.getpid(),

@@ -14,7 +14,7 @@ from pathlib import Path
 import click
 
 from cmsfs import config, errors, mounts
-from cmsfs.cli import context, daemonctl, output, progress, starting, status_page, units
+from cmsfs.cli import context, daemonctl, durations, output, progress, starting, status_page, units
 from cmsfs.models import control
 
 # Exit code of `sync` and `umount` when the service refused changes, which wait for a person.
@@ -58,6 +58,9 @@ def demo(ctx: context.Context, mountpoint: Path | None, *, foreground: bool) -> 
 @click.command()
 @_mountpoint
 @_foreground
+@click.option("--folder", metavar="REMOTE", help="Only this folder of the service, as the drive's root.")
+@click.option("--read-only", is_flag=True, help="With a token that can only read.")
+@click.option("--ttl", type=durations.Duration(), help="Only for so long: 45m, 8h, 2d.")
 @click.option(
     "--systemd/--no-systemd",
     default=None,
@@ -66,18 +69,32 @@ def demo(ctx: context.Context, mountpoint: Path | None, *, foreground: bool) -> 
 @click.option("--enable", is_flag=True, help="Mount it at every login, too (implies --systemd).")
 @context.pass_context
 def mount(
-    ctx: context.Context, mountpoint: Path | None, *, foreground: bool, systemd: bool | None, enable: bool
+    ctx: context.Context,
+    mountpoint: Path | None,
+    *,
+    foreground: bool,
+    folder: str | None,
+    read_only: bool,
+    ttl: float | None,
+    systemd: bool | None,
+    enable: bool,
 ) -> None:
     """Mount the drive of the configured account.
+
+    With --folder, --read-only or --ttl the drive works with a token that the service has cut down to just
+    that; it has a state of its own and can be mounted beside the whole drive, at another place.
 
     As a unit it is started again should it fail, and its log is in the journal; `cmsfs umount` stops it,
     and `systemctl --user disable cmsfs@ACCOUNT` ends its being there at every login.
     """
-    if ((foreground or systemd is False) and enable) or (foreground and systemd):
-        raise click.UsageError("--enable and --systemd go with neither --foreground nor --no-systemd.")
-    settings = ctx.settings()
+    narrowed = folder is not None or read_only or ttl is not None
+    if (enable or systemd) and (foreground or systemd is False or narrowed):
+        raise click.UsageError(
+            "--enable and --systemd go with none of --foreground, --no-systemd, --folder, --read-only, --ttl."
+        )
+    settings = ctx.settings(folder=folder, read_only=read_only or None, ttl_seconds=ttl)
     config.profile(settings)  # a profile that does not hold is told at once, not from the daemon's log
-    as_unit = not foreground and _as_unit(settings, mountpoint, wanted=enable or systemd)
+    as_unit = not foreground and not narrowed and _as_unit(settings, mountpoint, wanted=enable or systemd)
     # A folder named here must exist, since a typing mistake would make one; the configured one is made.
     _mount(
         *(settings, mountpoint),
@@ -124,7 +141,7 @@ def _mount(
 ) -> Path:
     """Start the daemon unless it runs; the mountpoint."""
     mountpoint = mounts.located(named or settings.mountpoint)
-    if daemon := daemonctl.find_account(settings.account):
+    if daemon := daemonctl.find_account(settings.place):
         if daemon.mountpoint != mountpoint and named:
             raise errors.UserError(
                 f"The account {daemon.account!r} is already mounted at {daemon.mountpoint}.",
@@ -233,15 +250,21 @@ def status(ctx: context.Context, *, as_json: bool) -> None:
 
 @click.command()
 @click.option("--timeout", type=click.FloatRange(min=0), metavar="SECONDS", help="Give up after this.")
+@click.option("--full", is_flag=True, help="Then compare everything with the service.")
 @output.json_option
 @context.pass_context
-def sync(ctx: context.Context, *, timeout: float | None, as_json: bool) -> None:
-    """Wait until every change is uploaded."""
+def sync(ctx: context.Context, *, timeout: float | None, full: bool, as_json: bool) -> None:
+    """Wait until every change is uploaded.
+
+    With --full, the drive is then compared with the service item by item, for what nothing tells it of.
+    """
     daemon = daemonctl.find_for(ctx.account, ctx.settings())
     if daemon is None:
         raise errors.UserError("No drive is mounted; `cmsfs mount` mounts one.")
     with progress.changes() as bar:
         done = _last(daemon, control.Sync(), bar, timeout=timeout)
+        if full:
+            _last(daemon, control.Poll(full=True), bar, timeout=timeout)
     if as_json:
         output.document(done.model_dump(include={"held", "pending"}))
     if done.held:
@@ -258,7 +281,7 @@ def sync(ctx: context.Context, *, timeout: float | None, as_json: bool) -> None:
 
 def _last(
     daemon: daemonctl.Daemon,
-    request: control.Sync | control.Stop,
+    request: control.Sync | control.Poll | control.Stop,
     bar: progress.Changes,
     *,
     timeout: float | None = None,

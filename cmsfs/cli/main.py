@@ -25,11 +25,15 @@ COMMANDS = {
     "conflicts": "held",
     "demo": "drive",
     "discard": "held",
+    "doctor": "doctor",
     "exemptions": "exemptions",
     "find": "files",
+    "fsck": "fsck",
     "get": "files",
     "holds": "holds",
     "link": "sharing",
+    "login": "login",
+    "logout": "login",
     "mount": "drive",
     "open": "opening",
     "put": "files",
@@ -43,6 +47,7 @@ COMMANDS = {
     "umount": "drive",
     "users": "users",
     "versions": "sharing",
+    "whoami": "login",
 }
 
 # What would hide a builtin of Python, or a module, under its own name.

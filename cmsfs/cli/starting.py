@@ -38,6 +38,9 @@ def arguments(settings: config.Settings, mountpoint: Path, *, sample: bool) -> l
         *("--account", settings.account),
         *("--profile", settings.profile),
         *("--mountpoint", str(mountpoint)),
+        *(["--folder", settings.folder] if settings.folder else []),
+        *(["--read-only"] if settings.read_only else []),
+        *(["--ttl", f"{settings.ttl_seconds:g}"] if settings.ttl_seconds else []),
         *(["--sample"] if sample else []),
     ]
 

@@ -9,13 +9,12 @@ Rule: no call here blocks, and none touches the drive itself.
 import gi
 
 gi.require_version("Nautilus", "4.0")
-gi.require_version("Gtk", "4.0")
 
 import os  # noqa: E402
 import time  # noqa: E402
 
 import cmsfs_states as states  # noqa: E402
-from gi.repository import Gdk, Gio, GLib, GObject, Nautilus  # noqa: E402
+from gi.repository import Gio, GLib, GObject, Nautilus  # noqa: E402
 
 # Mounts come and go seldom, and the list costs a read of /proc.
 MOUNTS_SECONDS = 2.0
@@ -211,12 +210,25 @@ def _run(drive, action, path):
         if not process.get_successful():
             _notify(complaint.strip())
         elif action == "link":
-            Gdk.Display.get_default().get_clipboard().set(out.strip())
-            _notify("The shared link is in the clipboard.")
+            _notify("The shared link is in the clipboard." if _copied(out.strip()) else out.strip())
         else:
             _notify(out.strip())
 
     DRIVES.ask(drive, states.request("ping"), pinged)
+
+
+def _copied(text):
+    """Whether it is in the clipboard now; the bindings for that (gir1.2-gtk-4.0) may not be installed."""
+    try:
+        gi.require_version("Gdk", "4.0")
+        from gi.repository import Gdk
+
+        Gdk.Display.get_default().get_clipboard().set_content(
+            Gdk.ContentProvider.new_for_value(GObject.Value(str, text))
+        )
+    except (ValueError, ImportError):
+        return False
+    return True
 
 
 def _notify(text):
