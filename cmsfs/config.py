@@ -13,9 +13,10 @@ import os
 import re
 import tomllib
 from collections.abc import Iterable, Mapping
+from datetime import time
 from importlib import resources
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import platformdirs
 import pydantic
@@ -23,6 +24,9 @@ import pydantic
 from cmsfs import errors
 
 APP = "cmsfs"
+
+# Variables of the environment that are no settings.
+_VARIABLES = ("CMSFS_CONFIG", "CMSFS_DEBUG", "CMSFS_CRASH_PLAN", "CMSFS_PYTHON")
 
 
 # Names that live on this machine only: what programs put beside a document for themselves.  Each is a shell
@@ -86,6 +90,50 @@ class Profile(_Model):
     limits: Limits = Limits()
 
 
+_UNITS = {"": 1, "k": 1000, "m": 10**6, "g": 10**9, "ki": 1024, "mi": 1024**2, "gi": 1024**3}
+
+# Slower than this, and a stream of many would look dead (client/bandwidth.py).
+SLOWEST = 32_000
+
+
+def _rate(value: object) -> object:
+    """Bytes a second of "2MB/s", "500 kB/s", "1.5 MiB", or a number; 0, "" and "none" are no limit."""
+    if not isinstance(value, str):
+        return value
+    text = value.strip().lower().removesuffix("/s").removesuffix("b").strip()
+    if text in ("", "none"):
+        return 0
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kmg]?i?)", text)
+    if found is None or found[2] not in _UNITS:
+        raise ValueError(f"{value!r} is no rate; say for example 2MB/s, 500kB/s, or none")
+    return int(float(found[1]) * _UNITS[found[2]])
+
+
+def _fast_enough(rate: int) -> int:
+    if 0 < rate < SLOWEST:
+        raise ValueError(f"a limit is {SLOWEST // 1000} kB/s at least")
+    return rate
+
+
+Rate = Annotated[
+    int, pydantic.BeforeValidator(_rate), pydantic.Field(ge=0), pydantic.AfterValidator(_fast_enough)
+]
+
+
+class Bandwidth(_Model):
+    """Limits for a time of the day, which may go over midnight; what is not given is without limit."""
+
+    from_: time = pydantic.Field(alias="from")
+    to: time
+    up: Rate = 0
+    down: Rate = 0
+
+    def holds(self, now: time) -> bool:
+        if self.from_ <= self.to:
+            return self.from_ <= now < self.to
+        return now >= self.from_ or now < self.to
+
+
 class Settings(_Model):
     """Everything that can be set, each default with its reason."""
 
@@ -132,6 +180,9 @@ class Settings(_Model):
     drain_seconds: float = 30.0  # how long a stop waits for uploads; the journal keeps the rest
     network_seconds: float = 30.0  # after this a read that waits for the network fails with ETIMEDOUT
     upload_workers: int = 4  # uploads at a time; more fill no line, and take turns from those who read
+    upload_limit: Rate = 0  # bytes a second, written as "2MB/s"; 0: as fast as the line is
+    download_limit: Rate = 0
+    bandwidth: list[Bandwidth] = []  # limits by time of day instead; the first that holds counts
     local_names: tuple[str, ...] = LOCAL_NAMES  # instead of these, not beside them: a list can be shortened
     local_days: int = 30  # local files untouched for so long are somebody's leftovers; 0 keeps them for ever
     crawl: bool = True  # list the whole tree in the background after mounting, so that `find` asks nobody
@@ -140,13 +191,10 @@ class Settings(_Model):
     fsync: Literal["local", "remote"] = "local"
     fsync_seconds: float = 60.0
     allow_other: bool = False  # other users see the drive, too; wants user_allow_other in /etc/fuse.conf
+    notifications: bool = True  # on the desktop, of what needs a person; nothing where there is none
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"  # what stands in the log, and worse
-
-    @pydantic.field_validator("local_names", mode="before")
-    @classmethod
-    def _split(cls, value: object) -> object:
-        # In the environment a list is one string.
-        return tuple(value.split()) if isinstance(value, str) else value
+    log_format: Literal["text", "json"] = "text"
+    metrics: str = ""  # where Prometheus may ask, HOST:PORT of this machine or a socket's path; nowhere
 
     @property
     def is_narrowed(self) -> bool:
@@ -163,6 +211,19 @@ class Settings(_Model):
         word = re.sub(r"[^A-Za-z0-9]+", "-", folder).strip("-")[:40]
         mark = hashlib.sha256(folder.encode()).hexdigest()[:6] if folder else ""
         return "@".join([self.account, "-".join(filter(None, [word, mark, "ro" if self.read_only else ""]))])
+
+    def limits_at(self, now: time) -> tuple[int, int]:
+        """Bytes a second up and down at a time of the day; 0 is no limit."""
+        for one in self.bandwidth:
+            if one.holds(now):
+                return one.up, one.down
+        return self.upload_limit, self.download_limit
+
+    @pydantic.field_validator("local_names", mode="before")
+    @classmethod
+    def _split(cls, value: object) -> object:
+        # In the environment a list is one string.
+        return tuple(value.split()) if isinstance(value, str) else value
 
     @property
     def paths(self) -> "Paths":
@@ -201,6 +262,15 @@ def _runtime_path() -> Path:
     return platformdirs.user_state_path(APP) / "run"
 
 
+def session_bus() -> str | None:
+    """The address of the desktop session's message bus, if there is one."""
+    if address := os.environ.get("DBUS_SESSION_BUS_ADDRESS"):
+        return address
+    # A daemon that systemd has started knows the session by its folder only.
+    folder = os.environ.get("XDG_RUNTIME_DIR")
+    return f"unix:path={folder}/bus" if folder and Path(folder, "bus").is_socket() else None
+
+
 def service_data(settings: Settings) -> Path:
     """The folder of the embedded service's data."""
     return (settings.service_data or platformdirs.user_data_path(APP) / "service").expanduser()
@@ -224,8 +294,13 @@ def load(account: str | None = None, **overrides: Any) -> Settings:
 
     Raises `ConfigError`, naming the file and the key.
     """
+    return resolved(_read(config_file()), account, **overrides)
+
+
+def resolved(document: Mapping[str, Any], account: str | None = None, **overrides: Any) -> Settings:
+    """As `load`, of a file that was read."""
     path = config_file()
-    values = _read(path)
+    values = dict(document)
     accounts = values.pop("accounts", {})
     name = account or os.environ.get("CMSFS_ACCOUNT") or values.get("account") or "default"
     if not isinstance(accounts, dict) or not isinstance(accounts.get(name, {}), dict):
@@ -241,6 +316,37 @@ def load(account: str | None = None, **overrides: Any) -> Settings:
     return _validated(values, f"{path}: ")
 
 
+def origins(account: str) -> dict[str, str]:
+    """Where the settings of an account come from that are not defaults."""
+    values = _read(config_file())
+    tables = values.pop("accounts", {})
+    found = dict.fromkeys(values, "file")
+    found |= dict.fromkeys(tables.get(account, {}), f"[accounts.{account}]")
+    for field in Settings.model_fields:
+        if (name := f"CMSFS_{field.upper()}") in os.environ:
+            found[field] = name
+    return found
+
+
+def unknown_variables() -> list[str]:
+    """A sentence for each `CMSFS_*` of the environment that means nothing."""
+    known = {f"CMSFS_{field.upper()}" for field in Settings.model_fields} | set(_VARIABLES)
+    return [
+        f"There is no setting {name}{hint(name, known) or '.'}"
+        for name in sorted(os.environ)
+        if name.startswith("CMSFS_") and name not in known
+    ]
+
+
+def complaints(values: Mapping[str, Any]) -> list[str]:
+    """What is wrong with settings, each by its key."""
+    try:
+        Settings.model_validate(dict(values))
+    except pydantic.ValidationError as error:
+        return [_said(one) for one in error.errors()]
+    return []
+
+
 def checked(values: Mapping[str, Any]) -> dict[str, Any]:
     """Single settings, as they would be read.  Raises `ConfigError`."""
     found = _validated(dict(values), "")
@@ -251,15 +357,15 @@ def _validated(values: dict[str, Any], where: str) -> Settings:
     try:
         return Settings.model_validate(values)
     except pydantic.ValidationError as error:
-        raise errors.ConfigError(f"{where}{_said(error)}.") from None
+        raise errors.ConfigError(where + _said(error.errors()[0])) from None
 
 
-def _said(error: pydantic.ValidationError) -> str:
-    first = error.errors()[0]
+def _said(first: Any) -> str:
     key = ".".join(str(part) for part in first["loc"])
     if first["type"] == "extra_forbidden":
-        return f"there is no setting {key}{hint(key, Settings.model_fields)}"
-    return f"{key}: {first['msg']}"
+        near = hint(key, Settings.model_fields)
+        return f"there is no setting {key}{near or '.'}"
+    return f"{key}: {first['msg']}."
 
 
 def hint(given: str, known: Iterable[str]) -> str:

@@ -124,7 +124,8 @@ class ApiError(RemoteError):
         request_id: str = "",
         retry_after: float | None = None,
     ) -> None:
-        super().__init__(f"{status} {code}: {message}")
+        # The service's own log has the same id: with it who runs the service finds what happened.
+        super().__init__(f"{status} {code}: {message}" + (f" (request {request_id})" if request_id else ""))
         self.status = status
         self.code = code
         self.message = message

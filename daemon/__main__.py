@@ -54,6 +54,7 @@ class Starter:
 @click.option("--read-only", is_flag=True, help="With a token that can only read.")
 @click.option("--ttl", "ttl_seconds", type=float, metavar="SECONDS", help="Only for so long.")
 @click.option("--sample", is_flag=True, help="Put the sample enterprise into the embedded service.")
+@click.option("--log-format", type=click.Choice(["text", "json"]), help="How a line of the log looks.")
 @click.option("--ready-fd", type=int, help="A descriptor to write READY, or ERROR and the reason, to.")
 @click.version_option(cmsfs.__version__)
 def main(
@@ -65,6 +66,7 @@ def main(
     read_only: bool,
     ttl_seconds: float | None,
     sample: bool,
+    log_format: str | None,
     ready_fd: int | None,
 ) -> None:
     """Serve the drive of an account until SIGTERM, SIGINT or an unmount."""
@@ -80,7 +82,7 @@ def main(
             read_only=read_only or None,
             ttl_seconds=ttl_seconds,
         )
-        logs.configure(settings.log_level)
+        logs.configure(settings.log_level, form=log_format or settings.log_format)
         crashpoints.arm(config.crash_plan())
         run = functools.partial(
             program.run,

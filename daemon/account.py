@@ -7,6 +7,7 @@ import trio
 
 from cmsfs import errors
 from cmsfs.client.session import Client
+from cmsfs.models import users
 from cmsfs.replica.nodes import Node
 from cmsfs.vfs.permissions import Right
 from daemon.health import Health
@@ -21,7 +22,8 @@ DOUBT_SECONDS = 2.0
 class Account:
     """The vfs's `Account` port over one client."""
 
-    def __init__(self, client: Client, health: Health, rights: Rights) -> None:
+    def __init__(self, client: Client, health: Health, rights: Rights, *, read_only: bool = False) -> None:
+        self._read_only = read_only
         self._client = client
         self._rights = rights
         self._health = health
@@ -38,7 +40,8 @@ class Account:
         return self._space
 
     def rights(self, node: Node) -> Right:
-        return self._rights.of(node)
+        rights = self._rights.of(node)
+        return rights & Right.READ if self._health.is_read_only else rights
 
     async def learn_rights(self, node: Node) -> None:
         await self._rights.learn(node)
@@ -59,6 +62,7 @@ class Account:
         with self._health.request("account"):
             user = await self._client.users.me()
         self._rights.user_id = user.id
+        self._health.allow_changes(self._refusal(user))
         if user.space_amount is not None and user.space_used is not None:
             self._space = (user.space_amount, user.space_used)
         if user.max_upload_size:
@@ -66,6 +70,14 @@ class Account:
         if before is not None and self._space is not None and _free(before) < _free(self._space):
             self._more_room.set()
             self._more_room = trio.Event()
+
+    def _refusal(self, user: users.User) -> str | None:
+        """Why nothing may be changed with this account."""
+        if self._read_only:
+            return "The settings say so (read_only)."
+        if user.status == "cannot_delete_edit_upload":
+            return "An administrator has made the account one that only reads."
+        return None
 
     async def run(self) -> None:
         """Refresh now and then, for ever."""

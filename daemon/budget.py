@@ -113,6 +113,18 @@ class Budget:
         self._waiting: Counter[Class] = Counter()
         self._running: Counter[Class] = Counter()
         self._moved = trio.Event()
+        self._held = False
+
+    def hold(self, held: bool) -> None:
+        """Let nothing go but what a program waits for, or let it go again."""
+        self._held = held
+        self._tell()
+
+    @property
+    def queues(self) -> dict[str, tuple[int, int]]:
+        """By class that has any: requests that wait, and that are under way."""
+        found = {one.name.lower(): (self._waiting[one], self._running[one]) for one in Class}
+        return {name: counts for name, counts in found.items() if any(counts)}
 
     @property
     def held_up(self) -> float:
@@ -164,6 +176,8 @@ class Budget:
 
     def _wait(self, mine: Class, kind: str) -> float:
         """Seconds until it may be this one's turn; infinite: until something moves."""
+        if self._held and mine is not Class.INTERACTIVE:
+            return math.inf
         wait = self.held_up
         for bucket in self._buckets(kind):
             reserve = bucket.capacity * RESERVE if mine >= Class.OPENED else 0.0

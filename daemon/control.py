@@ -18,7 +18,7 @@ from typing import Protocol
 import pydantic
 import trio
 
-from cmsfs import errors
+from cmsfs import errors, logs
 from cmsfs.auth.explain import explain
 from cmsfs.journal import queue
 from cmsfs.models import control
@@ -32,6 +32,9 @@ REQUEST_SECONDS = 10.0
 
 # The command line takes 15 s of silence for a daemon that hangs.
 PROGRESS_SECONDS = 0.5
+
+# A status of a large tree takes some milliseconds.
+WATCH_SECONDS = 1.0
 
 # Another process of this user may be slow, but not this slow.
 SEND_SECONDS = 10.0
@@ -49,6 +52,12 @@ class Agents(Protocol):
     async def retry(self, path: str | None) -> None: ...
     async def discard(self, path: str) -> str: ...
     async def conflicts(self) -> control.Conflicts: ...
+    async def pin(self, path: str) -> str: ...
+    async def unpin(self, path: str) -> None: ...
+    def pinned(self) -> control.Pinning: ...
+    async def told_of(self, path: str) -> control.PathStatus: ...
+    async def pause(self, seconds: float | None) -> None: ...
+    async def resume(self) -> None: ...
     def stop(self, request: control.Stop) -> str | None: ...
     async def stopped(self) -> None: ...
 
@@ -115,6 +124,26 @@ class Server:
                 await _say(stream, control.Done(message=await self._agents.discard(request.path)))
             case control.GetConflicts():
                 await _say(stream, await self._agents.conflicts())
+            case control.Pin():
+                await _say(stream, control.Done(message=await self._agents.pin(request.path)))
+            case control.Unpin():
+                await self._agents.unpin(request.path)
+                await _say(stream, control.Done())
+            case control.GetPins():
+                await _say(stream, control.Pins(pins=self._agents.pinned()))
+            case control.Watch():
+                await self._watch(stream)
+            case control.GetPathStatus():
+                await _say(stream, await self._agents.told_of(request.path))
+            case control.Pause():
+                await self._agents.pause(request.seconds)
+                await _say(stream, control.Done())
+            case control.Resume():
+                await self._agents.resume()
+                await _say(stream, control.Done())
+            case control.SetLogLevel():
+                logs.set_level(request.level)
+                await _say(stream, control.Done())
             case control.Sync():
                 await self._sync(stream)
             case control.Stop():
@@ -136,6 +165,13 @@ class Server:
         await self._tell_until(stream, compare)
         if failures:
             raise failures[0]
+
+    async def _watch(self, stream: trio.SocketStream) -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(_cancel_at_end, stream, nursery.cancel_scope)
+            while True:
+                await _say(stream, await self._agents.status())
+                await trio.sleep(WATCH_SECONDS)
 
     async def _sync(self, stream: trio.SocketStream) -> None:
         with trio.CancelScope() as scope:
@@ -178,7 +214,7 @@ class Server:
             pending=counts.get("ready", 0) + counts.get("running", 0),
             held=counts.get("held", 0),
             bytes_pending=queue.unsent_bytes(self._db),
-            message="" if self._health.can_ask else f"{self._health.state}: {self._health.reason}",
+            message="" if self._health.may_work else f"{self._health.state}: {self._health.reason}",
         )
 
 

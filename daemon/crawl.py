@@ -70,7 +70,7 @@ class Crawl:
             while True:
                 await self._news.wait()
                 self._news = trio.Event()
-                while self._opened and self._health.can_ask:
+                while self._opened and self._health.may_work:
                     try:
                         await self._below(self._opened.pop())
                     except errors.RemoteError as error:
@@ -92,7 +92,7 @@ class Crawl:
                     await self.once()
                 except (errors.RemoteError, OSError) as error:
                     log.info("the listing of everything was interrupted: %s", error)
-                    pause = PAUSE_SECONDS if self._health.can_ask else 0.0
+                    pause = PAUSE_SECONDS if self._health.may_work else 0.0
                 await trio.sleep(pause)
 
     async def once(self) -> None:

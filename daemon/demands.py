@@ -21,8 +21,11 @@ class Work:
     """Something under way at the service; `progressed` is called by whoever does it, and `grown` is set when
     it turns out to be long."""
 
-    def __init__(self, *, urgent: bool = True, queue: trio.CapacityLimiter | None = None) -> None:
+    def __init__(
+        self, *, urgent: bool = True, queue: trio.CapacityLimiter | None = None, pinned: bool = False
+    ) -> None:
         self._queue = queue  # while it is not urgent
+        self.pinned = pinned  # for a content that is kept here
         self.at = trio.current_time()
         self.urgent = self.born_urgent = urgent
         self._abandoned = False

@@ -71,7 +71,7 @@ class Fetching:
         Raises `RemoteError`, `IntegrityError` or OSError.  Cancelled: what landed is there.
         """
         began, fruitless = trio.current_time(), 0
-        async with self._blocks.reserved(run.nbytes, spare=not work.urgent) as room:
+        async with self._blocks.reserved(run.nbytes, spare=not work.urgent, pinned=work.pinned) as room:
             while True:
                 first = run.first
                 try:

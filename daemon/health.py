@@ -1,5 +1,8 @@
 """How the agent gets on with the service: a small state machine fed by the outcomes of requests.
 
+What the connection is like comes from the requests; that the drive is paused, from the person; that it may
+only be read, from the account.  A pause hides the rest, a trouble with the connection hides "read-only".
+
 Every request of the agent runs inside `request(purpose)`, which counts it and learns from how it ends.  A
 failure that may lie in the connection makes a probe run at once; the probe decides, and repeats until all
 is well.  So whoever waits is told within the time of one refused connection, and recovery needs nobody.
@@ -41,6 +44,8 @@ class State(enum.StrEnum):
     OFFLINE = "offline"  # no connection, or no answer
     UNAUTHORISED = "unauthorised"  # the credentials or the token are refused
     DEGRADED = "degraded"  # it answers, and fails
+    READ_ONLY = "read-only"  # the account, or the settings, allow no changes
+    PAUSED = "paused"  # the person wants no traffic but what a program waits for
 
 
 class Health:
@@ -50,6 +55,9 @@ class Health:
         self.state = State.STARTING
         self.reason = ""
         self.since = datetime.now(UTC)
+        self._connection = (State.STARTING, "")
+        self._paused: str | None = None
+        self._read_only: str | None = None
         self.requests: Counter[str] = Counter()
         self._subscribers: list[Callable[[], None]] = []
         self._changed = trio.Event()
@@ -64,22 +72,36 @@ class Health:
     @property
     def can_ask(self) -> bool:
         """Whether a request has a chance: a service that failed one may well answer the next."""
-        return self.state not in (State.OFFLINE, State.UNAUTHORISED)
+        return self._connection[0] not in (State.OFFLINE, State.UNAUTHORISED)
+
+    @property
+    def may_work(self) -> bool:
+        """Whether what no program waits for may be asked for: it has a chance, and nobody paused it."""
+        return self.can_ask and not self.is_paused
+
+    @property
+    def is_paused(self) -> bool:
+        return self._paused is not None
+
+    @property
+    def is_read_only(self) -> bool:
+        return self._read_only is not None
 
     def check(self) -> None:
         """Raise at once the `OSError` that a request would end with, if that is known already."""
-        if self.state is State.OFFLINE:
-            raise oserrors.oserror(errno.ENETDOWN, self.reason)
-        if self.state is State.UNAUTHORISED:
-            raise oserrors.oserror(errno.EACCES, self.reason)
+        state, reason = self._connection
+        if state is State.OFFLINE:
+            raise oserrors.oserror(errno.ENETDOWN, reason)
+        if state is State.UNAUTHORISED:
+            raise oserrors.oserror(errno.EACCES, reason)
 
     async def changed(self) -> None:
         """Wait for the next change of state."""
         await self._changed.wait()
 
     async def reachable(self) -> None:
-        """Wait until a request has a chance."""
-        while not self.can_ask:
+        """Wait until work that no program waits for may go on."""
+        while not self.may_work:
             await self._changed.wait()
 
     def subscribe(self, heard: Callable[[], None]) -> None:
@@ -120,12 +142,40 @@ class Health:
         """Ask the service now; somebody has a reason to believe that things have changed."""
         self._doubt.set()
 
+    # ---- what the person and the account say ----
+
+    def pause(self, reason: str) -> None:
+        """The person wants quiet; again: for another reason."""
+        self._paused = reason
+        self._settle()
+
+    def resume(self) -> None:
+        self._paused = None
+        self._settle()
+
+    def allow_changes(self, refusal: str | None) -> None:
+        """Why nothing may be changed; None: it may."""
+        self._read_only = refusal
+        self._settle()
+
     def _become(self, state: State, reason: str) -> None:
-        if state is self.state:
-            self.reason = reason
+        before, self._connection = self._connection[0], (state, reason)
+        self._settle(tell=state is not before)
+
+    def _settle(self, *, tell: bool = False) -> None:
+        """Make of all that is known the one state that is shown, and tell if it, or the connection, is
+        another one."""
+        state, reason = self._connection
+        if self._paused is not None:
+            state, reason = State.PAUSED, self._paused
+        elif self._read_only is not None and state is State.ONLINE:
+            state, reason = State.READ_ONLY, self._read_only
+        self.reason = reason
+        if state is not self.state:
+            log.info("the drive is %s now, was %s: %s", state, self.state, reason or "all is well")
+            self.state, self.since = state, datetime.now(UTC)
+        elif not tell:
             return
-        log.info("the connection is %s now, was %s: %s", state, self.state, reason or "all is well")
-        self.state, self.reason, self.since = state, reason, datetime.now(UTC)
         # atomic: whoever waits on the old event sees the new state
         self._changed.set()
         self._changed = trio.Event()
@@ -160,7 +210,7 @@ class Health:
         else:
             state, reason = State.ONLINE, ""
         self._become(state, reason)
-        return state is State.ONLINE
+        return state is State.ONLINE  # whatever is shown
 
 
 def _state_of(error: errors.RemoteError) -> State:

@@ -11,6 +11,7 @@ Rule: raises `OSError` only, at once when the service is known to be out of reac
 
 import errno
 import logging
+from contextlib import AbstractContextManager, nullcontext
 
 import trio
 
@@ -22,6 +23,8 @@ from cmsfs.replica import tree
 from cmsfs.replica.nodes import ROOT, Content, Ino
 from cmsfs.sqlite import Database
 from cmsfs.vfs import oserrors
+from daemon import budget
+from daemon.budget import Class
 from daemon.demands import Demand, Work
 from daemon.fetching import WHOLE_BYTES, Fetching, Run
 from daemon.health import Health
@@ -33,10 +36,15 @@ log = logging.getLogger(__name__)
 FOREGROUND = 8
 BACKGROUND = 6
 PREFETCH = 16
+PINNED = 4
 
 # A run of missing blocks becomes one request, up to this: a large window of read-ahead is several requests
 # side by side, since one connection does not fill a long link.
 MAX_RUN = 4 * 1024 * 1024 // BLOCK
+
+# A pinned content comes in pieces of this many runs: a demand for each block of a whole disk image would be
+# hundreds of thousands.
+PINNED_RUNS = 4
 
 # What has brought bytes so recently goes on, whatever is said of the connection.
 SILENT_SECONDS = 2.0
@@ -73,6 +81,7 @@ class Hydrate:
         self._foreground = trio.CapacityLimiter(FOREGROUND)
         self._background = trio.CapacityLimiter(BACKGROUND)
         self._spare = trio.CapacityLimiter(PREFETCH)
+        self._pinned = trio.CapacityLimiter(PINNED)
         self._prefetch = Prefetch(db, self._prefetched)
 
     # ---- listings ------------------------------------------------------------------------------
@@ -154,9 +163,31 @@ class Hydrate:
         if self._health.can_ask and content.remote_id is not None:
             self._demand_blocks(content, first, last, urgent=False)
 
+    async def keep(self, content: Content) -> None:
+        """Return once all of a pinned content is here and checked; behind everybody who waits.
+
+        Raises OSError.  Cancelled: what is under way comes all the same.
+        """
+        last, step = bitmap.blocks(content.size) - 1, MAX_RUN * PINNED_RUNS
+        for first in range(0, last + 1, step):
+            until = min(first + step, last + 1) - 1
+            while wanted := self._demand_blocks(
+                content, first, until, urgent=False, queue=self._pinned, pinned=True
+            ):
+                for demand in wanted:
+                    try:
+                        # No deadline: work in the background may wait long for its turn.
+                        await demand.wait(float("inf"), _content_to_wait)
+                    except OSError as error:
+                        # What somebody else began may be given up for reasons that do not hold here.
+                        if demand.work.pinned or error.errno not in (errno.ENOSPC, errno.ECANCELED):
+                            raise
+                        break
+        await self._blocks.verify(content.sha1)
+
     def began(self, ino: Ino) -> None:
         """A file is being read from its beginning: its neighbours may be next."""
-        if self._health.can_ask:
+        if self._health.may_work:
             self._prefetch.began(ino)
 
     def _prefetched(self, content: Content, nbytes: int) -> Work | None:
@@ -172,6 +203,7 @@ class Hydrate:
         *,
         urgent: bool,
         queue: trio.CapacityLimiter | None = None,
+        pinned: bool = False,
     ) -> list[Demand]:
         """The demands of all these blocks that are not here, new ones where nobody has asked yet."""
         # atomic: no await between the look at what is missing and the entry of what is fetched
@@ -192,7 +224,8 @@ class Hydrate:
         if runs:
             self._health.check()
         for run in runs:
-            wanted += self._start(content, run, Work(urgent=urgent, queue=queue or self._background))
+            work = Work(urgent=urgent, queue=queue or self._background, pinned=pinned)
+            wanted += self._start(content, run, work)
         return wanted
 
     def _start(self, content: Content, run: list[int], work: Work) -> list[Demand]:
@@ -219,7 +252,8 @@ class Hydrate:
             with trio.CancelScope() as scope:
                 self._under_way[scope] = work
                 async with work.admitted(self._foreground):
-                    await self._fetching.fetch(run, work, landed)
+                    with _spending(work):
+                        await self._fetching.fetch(run, work, landed)
                 error = None
             if scope.cancelled_caught:
                 self._health.check()
@@ -254,3 +288,14 @@ class Hydrate:
         else:
             log.info("blocks of %s could not be fetched: %s", content.sha1, failure)
         return oserrors.to_oserror(failure)
+
+
+def _spending(work: Work) -> AbstractContextManager[None]:
+    """Whoever asked for it pays; what is pinned is for later, until somebody waits for it."""
+    if not work.pinned:
+        return nullcontext()
+    return budget.spending(Class.INTERACTIVE if work.urgent else Class.PIN)
+
+
+def _content_to_wait() -> None:
+    """What waits for its turn in the background says nothing of the connection."""

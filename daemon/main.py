@@ -35,8 +35,7 @@ from cmsfs.replica import cursor, database, tree
 from cmsfs.replica.changes import Hub
 from cmsfs.replica.nodes import ROOT, Ino
 from cmsfs.vfs.filesystem import Filesystem
-from cmsfs.vfs.inodes import Inodes
-from daemon import budget, conflicts, instance, narrowed, upkeep
+from daemon import budget, conflicts, instance, metrics, narrowed, paths, upkeep
 from daemon import control as control_server
 from daemon.account import Account
 from daemon.arrived import Arrived
@@ -48,7 +47,10 @@ from daemon.folder_items import FolderItems
 from daemon.health import Health
 from daemon.hydrate import Hydrate
 from daemon.incoming import Incoming
-from daemon.listing import Lister, SearchLister
+from daemon.listing import Lister, SearchLister, filled
+from daemon.notices import Notices
+from daemon.pausing import Pausing
+from daemon.pins import Pins, Wakes
 from daemon.pull import Pull
 from daemon.push.dispatcher import Push
 from daemon.push.kit import Kit
@@ -56,6 +58,7 @@ from daemon.rights import Rights
 from daemon.search_feed import SearchFeed
 from daemon.status import Status
 from daemon.sweep import Sweep
+from daemon.use import Use
 from daemon.watchdog import Watchdog
 from daemon.whole import Whole
 
@@ -85,16 +88,16 @@ class State:
 @asynccontextmanager
 async def open_state(settings: config.Settings) -> AsyncIterator[State]:
     """The local state, recovered from however the last run ended.  Raises `UserError`."""
-    paths = settings.paths
-    async with database.open_replica(paths.replica_db) as db:
+    places = settings.paths
+    async with database.open_replica(places.replica_db) as db:
         last = await recovery.begin(db)
-        drafts = Drafts(db, paths.drafts)
+        drafts = Drafts(db, places.drafts)
         blocks = Blocks(
-            *(db, paths.blocks, paths.drafts),
+            *(db, places.blocks, places.drafts),
             limit_bytes=settings.cache_bytes,
             keep_free_bytes=settings.keep_free_bytes,
         )
-        due = await recovery.recover(db, drafts, paths.recovered)
+        due = await recovery.recover(db, drafts, places.recovered)
         await blocks.recover(clean_shutdown=last.clean, same_boot=last.same_boot)
         log.info("%d changes are to be sent; the last run ended %s", due, "well" if last.clean else "badly")
         try:
@@ -128,7 +131,7 @@ async def run(
         opened = narrowed.open_service(settings, state.db, sample=sample, pace=pace, deadline=deadline)
         client = await stack.enter_async_context(opened)
         agents = await stack.enter_async_context(trio.open_nursery())
-        drive = Drive(settings, place, state, client, agents)
+        drive = Drive(settings, place, state, client, agents, pace)
         note = await drive.contact()
         await drive.fs.begin()
         agents.start_soon(drive.ending.heed_signals, drive.pull.poke, name="signals")
@@ -150,6 +153,7 @@ class Drive:
         state: State,
         client: Client,
         nursery: trio.Nursery,
+        pace: Budget | None = None,
     ) -> None:
         db, blocks, drafts = state.db, state.blocks, state.drafts
         self.state = state
@@ -161,8 +165,15 @@ class Drive:
         self._recovered = settings.paths.recovered
         self.health = Health()
         self.watchdog = Watchdog()
+        self.pace = pace or Budget(config.profile(settings).limits)
+        self.pausing = Pausing(db, self.health, self.pace)
         self.hub = Hub()
-        self.account = Account(client, self.health, Rights(db, client, self.hub, self.health, nursery))
+        self.account = Account(
+            client,
+            self.health,
+            Rights(db, client, self.hub, self.health, nursery),
+            read_only=settings.read_only,
+        )
         self.incoming = Incoming(db, self.hub)
         lister, whole, deepen = self._listers(db)
         self.hydrate = Hydrate(
@@ -177,11 +188,13 @@ class Drive:
             full=self.account.doubt_space,
         )
         self.push = Push(kit, workers=settings.upload_workers)
+        self.pins = Pins(db, blocks, self.hydrate, self.health, self.hub)
         self.fs = Filesystem(
-            *(db, blocks, drafts, self.commit, self.hydrate, self.push, self.account),
+            *(db, blocks, drafts, self.commit, self.hydrate, Wakes(self.push, self.pins), self.account),
             settle_seconds=settings.settle_seconds,
             local_names=settings.local_names,
             confirm=self._confirm if settings.fsync == "remote" else None,
+            keep=self.pins.set,
         )
         self._fsync_seconds = settings.fsync_seconds
         self.notifier = notifier.Notifier(self.hub, self.fs.inodes)
@@ -198,13 +211,14 @@ class Drive:
         self.sweep = Sweep(
             *(db, client, self.incoming, self.health, arrived),
             poll=self.pull.poll,
-            fill=None if whole is not None else functools.partial(_filled, lister),
+            fill=None if whole is not None else functools.partial(filled, lister),
             full_seconds=settings.sweep_hours * 3600,
         )
+        self.notices = Notices(settings, db, self.health, self.hub, lambda: self.pins.problem)
         self.crawl = Crawl(db, self.health, whole, self.hydrate.listing, deepen)
         self._status = Status(
             *(settings, mountpoint, db, blocks, self.health, self.hydrate, self.push, self.pull),
-            *(self.crawl, whole),
+            *(self.crawl, whole, self.pins, self.pace, self.pausing, self.fs.inodes),
         )
         self.server = control_server.Server(db, self.health, self)
 
@@ -261,12 +275,17 @@ class Drive:
         agents.start_soon(self.crawl.follow, name="opened folders")
         if self.settings.crawl:
             agents.start_soon(self.crawl.run, name="crawl")
+        agents.start_soon(budget.spent, Class.PIN, self.pins.run, name="pins")
         agents.start_soon(self.account.run, name="account")
+        agents.start_soon(self.pausing.run, name="pausing")
+        agents.start_soon(self.notices.run, name="notices")
         agents.start_soon(self._follow_room, name="room")
         agents.start_soon(self.watchdog.run, self.health, name="watchdog")
         agents.start_soon(self.server.serve, listener, name="control")
         agents.start_soon(self._upkeep, state, name="upkeep")
         agents.start_soon(self._tidy, name="tidy")
+        if self.settings.metrics:
+            agents.start_soon(metrics.serve, self.settings.metrics, self.status, name="metrics")
 
     async def _follow_room(self) -> None:
         """What was refused for want of room goes when there is some."""
@@ -306,7 +325,7 @@ class Drive:
         await self.push.confirm(ino, seconds=self._fsync_seconds)
 
     async def _out_of_reach(self) -> None:
-        while self.health.can_ask:
+        while self.health.may_work:
             await self.health.changed()
 
     # ---- what the control socket asks ----
@@ -318,6 +337,8 @@ class Drive:
         return await self._status.whole()
 
     async def sync(self) -> None:
+        if self.health.is_paused:
+            raise errors.UserError("The drive is paused; `cmsfs resume` lets it go on.")
         with self.push.hurrying():
             await self.push.retry_all()
             await self.push.drained()
@@ -336,6 +357,26 @@ class Drive:
         copies = await conflicts.copies(self.state.db)
         return control.Conflicts(copies=copies, held=self._status.held())
 
+    async def pin(self, path: str) -> str:
+        node = await paths.find(self.state.db, self.hydrate, path)
+        return await self.pins.pin(node.ino)
+
+    async def unpin(self, path: str) -> None:
+        node = await paths.find(self.state.db, self.hydrate, path)
+        await self.pins.unpin(node.ino)
+
+    async def pause(self, seconds: float | None) -> None:
+        await self.pausing.pause(seconds)
+
+    async def resume(self) -> None:
+        await self.pausing.resume()
+
+    async def told_of(self, path: str) -> control.PathStatus:
+        return self._status.of(await paths.find(self.state.db, self.hydrate, path))
+
+    def pinned(self) -> control.Pinning:
+        return self.pins.progress()
+
     def stop(self, request: control.Stop) -> str | None:
         """Begin to end; the reason if that is not to be."""
         _, opened = self.fs.inodes.totals()
@@ -347,31 +388,6 @@ class Drive:
 
     async def stopped(self) -> None:
         await self.ending.done.wait()
-
-
-class Use:
-    """Whether anybody has used the drive since the last time this was asked, or changed something in it.
-
-    What the kernel answers from its caches is not seen here; where others are at work, somebody may look.
-    """
-
-    def __init__(self, inodes: Inodes, health: Health, incoming: Incoming) -> None:
-        self._incoming = incoming
-        self._inodes = inodes
-        self._health = health
-        self._last: tuple[int, ...] = ()
-
-    def __call__(self) -> bool:
-        lookups, opened = self._inodes.totals()
-        requests = self._health.requests
-        now = (lookups, opened, requests["read"], requests["upload"], self._incoming.applied)
-        used = now != self._last or opened > 0
-        self._last = now
-        return used
-
-
-async def _filled(lister: Lister, folder: Ino) -> None:
-    await lister.fill(folder, progress=lambda: None, grown=lambda: None)
 
 
 async def _first_of(*waits: Callable[[], Awaitable[None]]) -> None:

@@ -29,8 +29,9 @@ async def open_service(
     settings: config.Settings, db: Database, *, sample: bool, pace: pacing.Pacing, deadline: Deadline
 ) -> AsyncIterator[session.Client]:
     """The client of the drive.  Raises `UserError` for a folder that is none, and what a backend raises."""
+    flow = backend.flow_of(settings)
     if not settings.is_narrowed:
-        async with backend.open_backend(settings, sample=sample, pace=pace) as client:
+        async with backend.open_backend(settings, sample=sample, pace=pace, flow=flow) as client:
             yield client
         return
 
@@ -38,7 +39,7 @@ async def open_service(
         return await _find_root(settings, db, way)
 
     async with backend.open_narrowed(
-        settings, find_root=find_root, deadline=deadline, sample=sample, pace=pace
+        settings, find_root=find_root, deadline=deadline, sample=sample, pace=pace, flow=flow
     ) as client:
         yield client
 

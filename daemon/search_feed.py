@@ -2,8 +2,8 @@
 
 Two searches a poll: what was changed since the cursor, and what was deleted since.  Cursors are times of
 the service's clock, taken from its items; each poll looks back two minutes further, since a search may
-show a change a little later than it happened.  Our own changes come back with the version that we took
-over from their answers, and are no news.
+show a change a little later than it happened, until the cursor has stood still for so long.  Our own changes
+come back with the version that we took over from their answers, and are no news.
 
 No search tells of what was removed for good or is no longer shown to us, nor of a move that leaves
 `modified_at` as it was: these are the sweep's.
@@ -48,6 +48,8 @@ class SearchFeed:
         self._health = health
         self._arrived = arrived
         self._windows = windows.Windows(client.search, health, purpose="poll")
+        # Of each cursor its value, and when (by our clock that only runs) it was first used.
+        self._known: dict[str, tuple[str, float]] = {}
 
     async def begin(self) -> None:
         """Set the cursors, if they are not: to the newest change there is, before anything is listed."""
@@ -90,7 +92,13 @@ class SearchFeed:
 
     def _since(self, key: str) -> datetime | None:
         text = cursor.get(self._db, key)
-        return base.parse_timestamp(text) - LOOK_BACK if text else None
+        if text is None:
+            return None
+        if self._known.get(key, ("", 0.0))[0] != text:
+            self._known[key] = (text, trio.current_time())
+        # What happened before the newest change that we know would have shown by now.
+        is_settled = trio.current_time() - self._known[key][1] > LOOK_BACK.total_seconds()
+        return base.parse_timestamp(text) - (timedelta() if is_settled else LOOK_BACK)
 
     async def _take_changed(self, found: Sequence[Entry]) -> None:
         new = self._arrived.new_folders(found)

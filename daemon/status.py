@@ -5,18 +5,26 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
+import trio
+
 import cmsfs
 from cmsfs import config
+from cmsfs.cache import bitmap
 from cmsfs.cache.blocks import Blocks
 from cmsfs.journal import queue
 from cmsfs.journal.ops import Op, OpKind
 from cmsfs.models import control
-from cmsfs.replica import tree
-from cmsfs.replica.nodes import ROOT
+from cmsfs.replica import naming, pins, tree
+from cmsfs.replica.nodes import ROOT, Kind, Node
 from cmsfs.sqlite import Database
+from cmsfs.vfs import xattrs
+from cmsfs.vfs.inodes import Inodes
+from daemon.budget import Budget
 from daemon.crawl import Crawl
 from daemon.health import Health
 from daemon.hydrate import Hydrate
+from daemon.pausing import Pausing
+from daemon.pins import Pins
 from daemon.pull import Pull
 from daemon.push.dispatcher import Push
 from daemon.whole import Whole
@@ -39,7 +47,15 @@ class Status:
         pull: Pull,
         crawl: Crawl,
         whole: Whole | None,
+        pins: Pins,
+        pace: Budget,
+        pausing: Pausing,
+        inodes: Inodes,
     ) -> None:
+        self._inodes = inodes
+        self._pace = pace
+        self._pausing = pausing
+        self._pins = pins
         self._settings = settings
         self._profile = config.profile(settings)
         self._mountpoint = mountpoint
@@ -64,7 +80,10 @@ class Status:
     async def whole(self) -> control.Status:
         """Everything there is to tell."""
         health = control.Health(
-            state=self._health.state.value, since=self._health.since, reason=self._health.reason
+            state=self._health.state.value,
+            since=self._health.since,
+            reason=self._health.reason,
+            paused_until=self._pausing.until,
         )
         return control.Status(
             account=self._settings.place,
@@ -77,10 +96,49 @@ class Status:
             queue=self._queue(),
             cache=control.Cache(used_bytes=self._blocks.usage(), limit_bytes=self._settings.cache_bytes),
             listing=await self._listing(),
+            pins=self._pins.progress(),
+            gauges=self._gauges(),
+            budget=control.Budget(
+                held_up_seconds=self._pace.held_up,
+                queues={
+                    name: control.Turns(waiting=waiting, running=running)
+                    for name, (waiting, running) in self._pace.queues.items()
+                },
+            ),
             local=await self._local(),
             requests=dict(self._health.requests),
             last_poll=self._pull.last,
         )
+
+    def _gauges(self) -> control.Gauges:
+        lookups, opened = self._inodes.totals()
+        pages = int(Path("/proc/self/statm").read_text().split()[1])
+        return control.Gauges(
+            tasks=trio.lowlevel.current_statistics().tasks_living,
+            descriptors=sum(1 for _ in Path("/proc/self/fd").iterdir()),
+            memory_bytes=pages * os.sysconf("SC_PAGE_SIZE"),
+            lookups=lookups,
+            opened=opened,
+        )
+
+    def of(self, node: Node) -> control.PathStatus:
+        """How one item stands."""
+        holder = pins.holder(self._db, node.ino)
+        found = control.PathStatus(
+            path=tree.path(self._db, node.ino),
+            type=node.kind.value,
+            sync=xattrs.sync_state(self._db, node),
+            pinned="" if holder is None else tree.path(self._db, holder),
+            conflict=naming.original_name(node.name) is not None,
+        )
+        if node.kind is not Kind.FILE:
+            return found
+        cached = node.size
+        if node.sha1 is not None and node.draft is None and node.size:
+            last = bitmap.blocks(node.size) - 1
+            runs = self._blocks.missing(node.sha1, node.size, 0, last)
+            cached -= sum(bitmap.run_bytes(node.size, *run) for run in runs)
+        return found.model_copy(update={"size": node.size, "cached_bytes": cached})
 
     def _queue(self) -> control.Queue:
         counts = queue.counts(self._db)

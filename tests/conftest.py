@@ -63,7 +63,13 @@ def private_folders(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytes
         (home / name).mkdir(mode=0o700)
         monkeypatch.setenv(variable, str(home / name))
     monkeypatch.setenv("HOME", str(home))
-    for variable in ("CMSFS_CONFIG", "CMSFS_ACCOUNT", "NOTIFY_SOCKET", "JOURNAL_STREAM"):
+    for variable in (
+        "CMSFS_CONFIG",
+        "CMSFS_ACCOUNT",
+        "NOTIFY_SOCKET",
+        "JOURNAL_STREAM",
+        "DBUS_SESSION_BUS_ADDRESS",
+    ):
         monkeypatch.delenv(variable, raising=False)
     return home
 

@@ -8,6 +8,7 @@ Rule: it asks the service nothing; the caller's first request finds out whether 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 
 import httpx
@@ -16,7 +17,7 @@ import trio
 from cmsfs import config, errors
 from cmsfs.auth import apps, bearer, grants, keeping, refreshing
 from cmsfs.auth.deadline import Deadline
-from cmsfs.client import embedded, pacing, session
+from cmsfs.client import bandwidth, embedded, pacing, session
 
 # Nobody listens there: the embedded service is reached through its transport, and a URL needs a host.
 EMBEDDED_URL = "http://cmsfs.embedded"
@@ -58,6 +59,7 @@ async def open_narrowed(
     deadline: Deadline,
     sample: bool = False,
     pace: pacing.Pacing | None = None,
+    flow: bandwidth.Flow | None = None,
 ) -> AsyncIterator[session.Client]:
     """A client whose every request has a token that can do no more than the settings' folder and rights,
     and is not used after the deadline.
@@ -76,6 +78,7 @@ async def open_narrowed(
             transport=way.transport,
             ca_file=way.ca_file,
             pace=pace,
+            flow=flow,
         ) as client:
             yield client
 
@@ -87,8 +90,10 @@ async def open_backend(
     sample: bool = False,
     counters: session.Counters | None = None,
     pace: pacing.Pacing | None = None,
+    flow: bandwidth.Flow | None = None,
 ) -> AsyncIterator[session.Client]:
-    """A client for the account, whose every request waits for its turn at `pace`.
+    """A client for the account, whose every request waits for its turn at `pace`, and whose files go no
+    faster than `flow` lets them.
 
     `sample` and what is raised as with `open_way`.
     """
@@ -101,9 +106,18 @@ async def open_backend(
             ca_file=way.ca_file,
             counters=counters,
             pace=pace,
+            flow=flow,
         ) as client,
     ):
         yield client
+
+
+def flow_of(settings: config.Settings, clock: Callable[[], datetime] = datetime.now) -> bandwidth.Flow:
+    """The limits of the settings, at the time of day that it is."""
+    return bandwidth.Flow(
+        up=lambda: settings.limits_at(clock().time())[0] or None,
+        down=lambda: settings.limits_at(clock().time())[1] or None,
+    )
 
 
 @asynccontextmanager

@@ -229,14 +229,24 @@ class Blocks:
             del self._written[oldest]
 
     def reserved(
-        self, nbytes: int, *, spare: bool = False
+        self, nbytes: int, *, spare: bool = False, pinned: bool = False
     ) -> AbstractAsyncContextManager[eviction.Reservation]:
         """`async with`: room for `nbytes`, for which what is longest unused is evicted.
 
         Raises OSError with ENOSPC if the disk would be left with less than it must keep free; with `spare`
-        also if the cache would grow beyond its limit.  Cancelled: some contents may have been evicted.
+        also if the cache would grow beyond its limit, which does not hold for a `pinned` content.
+        Cancelled: some contents may have been evicted.
         """
-        return self._room.reserved(nbytes, spare=spare)
+        return self._room.reserved(nbytes, spare=spare, pinned=pinned)
+
+    def pins_changed(self) -> None:
+        """After a transaction with `pin` or `unpin`."""
+        self._room.pins_changed()
+
+    async def room_for_pinned(self) -> int:
+        """The bytes that pinned contents may still take up."""
+        await self.flush()
+        return await self._room.for_pinned()
 
     async def flush(self) -> None:
         """Bring the rows up to date; a crash loses the knowledge of blocks written since."""

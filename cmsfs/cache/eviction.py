@@ -89,15 +89,16 @@ class Room:
         self._pinned_at = float("-inf")
 
     @asynccontextmanager
-    async def reserved(self, nbytes: int, *, spare: bool) -> AsyncIterator[Reservation]:
+    async def reserved(self, nbytes: int, *, spare: bool, pinned: bool = False) -> AsyncIterator[Reservation]:
         """Room for `nbytes` while the block lasts, less what has landed; evicts for it.
 
         Raises OSError with ENOSPC if the floor cannot be kept; with `spare`, which is for what nobody
-        waits for, also if the limit cannot.  Cancelled: some contents may have been evicted.
+        waits for, also if the limit cannot.  What is for a `pinned` content is outside the limit.
+        Cancelled: some contents may have been evicted.
         """
         # Held over an eviction: whoever comes meanwhile would evict the same amount once more.
         async with self._making:
-            await self._make(nbytes, spare=spare)
+            await self._make(nbytes, spare=spare and not pinned, pinned=pinned)
             # atomic: no await from the last look at what is free until the room is taken.
             reservation = Reservation(nbytes)
             self._reservations.add(reservation)
@@ -105,13 +106,26 @@ class Room:
             yield reservation
         finally:
             self._reservations.discard(reservation)
+            if pinned:
+                self._pinned += nbytes - reservation.left
+
+    def pins_changed(self) -> None:
+        """Other contents are pinned now."""
+        self._pinned_at = float("-inf")
+
+    async def for_pinned(self) -> int:
+        """The bytes that pinned contents may still take up: what is free above the floor, and what of the
+        cache could be evicted."""
+        self._pinned = await self._db.query(rows.pinned_bytes)
+        free = self._free() - self._keep_free
+        return max(free + max(self._contents.used - self._pinned, 0), 0)
 
     @property
     def _reserved(self) -> int:
         return sum(one.left for one in self._reservations)
 
-    async def _make(self, nbytes: int, *, spare: bool) -> None:
-        if (target := await self._goal(nbytes)) is None:
+    async def _make(self, nbytes: int, *, spare: bool, pinned: bool) -> None:
+        if (target := await self._goal(nbytes, pinned=pinned)) is None:
             return
         await self._contents.flush()  # the table's order is that of the last uses
         left = target.wanted - await self._evict_closed(target.wanted)
@@ -122,9 +136,11 @@ class Room:
         if self._free() - nbytes < self._keep_free or (spare and left > 0):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self._files.root))
 
-    async def _goal(self, nbytes: int) -> Goal | None:
+    async def _goal(self, nbytes: int, *, pinned: bool) -> Goal | None:
         used = self._contents.used + self._reserved
-        if used + nbytes > self._limit:
+        if pinned:
+            used = -nbytes  # never over the limit; the floor is for all
+        elif used + nbytes > self._limit:
             # Pinned contents were asked for one by one; they do not use up the room of the others.
             if trio.current_time() - self._pinned_at > PINNED_SECONDS:
                 await self._contents.flush()

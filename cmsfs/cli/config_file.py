@@ -8,7 +8,9 @@ Rule: the file is replaced as a whole, and only by what `config.load` accepts.
 import os
 import stat
 import tempfile
+import tomllib
 from collections.abc import Mapping
+from importlib import resources
 from pathlib import Path
 
 import tomlkit
@@ -36,7 +38,7 @@ def update(account: str, values: Mapping[str, Value]) -> Path:
         raise errors.ConfigError(f"The configuration file {path} cannot be read: {error}.") from None
     changed = _changed(text, account, values, path)
     if changed != text:
-        _replace(real, changed)
+        replace(real, changed)
     return path
 
 
@@ -57,7 +59,36 @@ def _changed(text: str, account: str, values: Mapping[str, Value], path: Path) -
     return tomlkit.dumps(document)
 
 
-def _replace(path: Path, text: str) -> None:
+def example() -> str:
+    """The file with every setting, its default and its reason, commented out."""
+    return (resources.files("cmsfs") / "config.example.toml").read_text(encoding="utf-8")
+
+
+def problems(text: str) -> list[str]:
+    """What is wrong with a configuration, a sentence each: no TOML, unknown keys, values, profiles."""
+    try:
+        document = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        return [f"This is no TOML: {error}."]
+    accounts = document.get("accounts", {})
+    if not isinstance(accounts, dict) or not all(isinstance(table, dict) for table in accounts.values()):
+        return ["`accounts` must be a table of tables."]
+    tables = {"": {key: value for key, value in document.items() if key != "accounts"}}
+    tables |= {f"[accounts.{name}] ": table for name, table in accounts.items()}
+    found = []
+    for where, table in tables.items():
+        found += [where + said for said in config.complaints(table)]
+    if not found:
+        for name in accounts or [None]:
+            try:
+                config.profile(config.resolved(document, name))
+            except errors.ConfigError as error:
+                found.append(error.message)
+    return found
+
+
+def replace(path: Path, text: str) -> None:
+    """Put a text in the file's place, whole, with the rights that it had; a new one is for its owner."""
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     mode = stat.S_IMODE(path.stat().st_mode) if path.exists() else 0o600
     fd, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)

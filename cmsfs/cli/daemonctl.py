@@ -65,6 +65,33 @@ def find_for(account: str | None, settings: config.Settings) -> Daemon | None:
     return others[0] if others else None
 
 
+def require(account: str | None, settings: config.Settings) -> Daemon:
+    """As `find_for`.  Raises `UserError` also if there is none."""
+    if (daemon := find_for(account, settings)) is None:
+        raise errors.UserError("No drive is mounted; `cmsfs mount` mounts one.")
+    return daemon
+
+
+def on_drive(daemon: Daemon, given: str) -> str:
+    """A path of this machine below the mountpoint, or of the drive, from the top of the drive."""
+    if given.startswith("("):
+        return given  # something deleted, as a status calls it
+    path = Path(os.path.normpath(Path(given).expanduser().absolute()))
+    if path.is_relative_to(daemon.mountpoint):
+        return f"/{path.relative_to(daemon.mountpoint)}".removesuffix("/.")
+    if given.startswith("/"):
+        return os.path.normpath(given)
+    raise errors.UserError(f"{path} is not below {daemon.mountpoint}, where the drive is.")
+
+
+def carry_out(daemon: Daemon, request: pydantic.BaseModel) -> control.Done:
+    """Ask for something that is done at once.  Raises `UserError`."""
+    for answer in exchange(daemon.socket, request):
+        if isinstance(answer, control.Done):
+            return answer
+    raise errors.UserError("The daemon answered something else.")
+
+
 def status(daemon: Daemon) -> control.Status:
     """What the daemon tells about itself.  Raises `UserError`."""
     for answer in exchange(daemon.socket, control.GetStatus()):
@@ -73,14 +100,28 @@ def status(daemon: Daemon) -> control.Status:
     raise errors.UserError("The daemon did not answer with its status.")
 
 
-def exchange(
-    path: Path, request: pydantic.BaseModel
-) -> Iterator[control.Pong | control.Status | control.Conflicts | control.Progress | control.Done]:
+def watching(daemon: Daemon) -> Iterator[control.Status]:
+    """The status, again and again, until the daemon ends.  Raises `UserError`."""
+    for answer in _answers(daemon.socket, control.Watch()):
+        if isinstance(answer, control.Status):
+            yield answer
+
+
+def exchange(path: Path, request: pydantic.BaseModel) -> Iterator[control.Answer]:
     """Ask, and yield the answers as they come, the last one included.
 
     Raises `UserError` when the daemon refuses, hangs up early or falls silent, and the `OSError` of
     connecting when there is none.
     """
+    for answer in _answers(path, request):
+        yield answer
+        if not isinstance(answer, control.Progress):
+            return
+    raise errors.UserError("The daemon ended before it had answered.")
+
+
+def _answers(path: Path, request: pydantic.BaseModel) -> Iterator[control.Answer]:
+    """All that comes until the connection ends."""
     with _connect(path) as connection:
         connection.settimeout(SILENCE_SECONDS)
         try:
@@ -91,15 +132,12 @@ def exchange(
                     if isinstance(answer, control.Failure):
                         raise errors.UserError(answer.message, exit_code=answer.exit_code)
                     yield answer
-                    if not isinstance(answer, control.Progress):
-                        return
         except TimeoutError:
             raise errors.UserError("The daemon is running but does not answer.") from None
         except pydantic.ValidationError:
             raise errors.UserError("The daemon answers in another language; is it an older one?") from None
         except (BrokenPipeError, ConnectionResetError):
             pass
-        raise errors.UserError("The daemon ended before it had answered.")
 
 
 def await_exit(daemon: Daemon, *, seconds: float) -> bool:

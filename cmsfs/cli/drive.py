@@ -1,4 +1,4 @@
-"""The drive: demo, mount, umount, status, sync.
+"""The drive: demo, mount, umount, sync.
 
 These commands start a daemon (`starting`) or ask a running one (`daemonctl`); none of them touches the
 daemon's files or looks into the mount.
@@ -14,7 +14,7 @@ from pathlib import Path
 import click
 
 from cmsfs import config, errors, mounts
-from cmsfs.cli import context, daemonctl, durations, output, progress, starting, status_page, units
+from cmsfs.cli import context, daemonctl, durations, output, progress, starting, units
 from cmsfs.models import control
 
 # Exit code of `sync` and `umount` when the service refused changes, which wait for a person.
@@ -229,23 +229,6 @@ def _detach(where: Path) -> None:
         )
     mounts.detach(where)
     output.say(f"The mount at {where} is removed; no daemon of yours answered for it.")
-
-
-@click.command()
-@output.json_option
-@context.pass_context
-def status(ctx: context.Context, *, as_json: bool) -> None:
-    """Show the drive's state: connection, changes on their way, cache, requests."""
-    daemon = daemonctl.find_for(ctx.account, ctx.settings())
-    if daemon is None:
-        if as_json:
-            output.document({"mounted": False})
-        raise errors.UserError("No drive is mounted; `cmsfs mount` mounts one.")
-    found = daemonctl.status(daemon)
-    if as_json:
-        output.document({"mounted": True, **found.model_dump(mode="json", exclude={"kind"})})
-    else:
-        status_page.show(found)
 
 
 @click.command()

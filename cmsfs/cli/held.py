@@ -5,42 +5,11 @@ A path is one on this machine below the mountpoint, or one of the drive, as `cms
 Rule: nothing here looks into the mount: the daemon is asked.
 """
 
-import os
-from pathlib import Path
-
 import click
 
 from cmsfs import errors
 from cmsfs.cli import context, daemonctl, output
 from cmsfs.models import control
-
-NO_DRIVE = "No drive is mounted; `cmsfs mount` mounts one."
-
-
-def _daemon(ctx: context.Context) -> daemonctl.Daemon:
-    daemon = daemonctl.find_for(ctx.account, ctx.settings())
-    if daemon is None:
-        raise errors.UserError(NO_DRIVE)
-    return daemon
-
-
-def _on_drive(daemon: daemonctl.Daemon, given: str) -> str:
-    """The path from the top of the drive."""
-    if given.startswith("("):
-        return given  # something deleted, as a status calls it
-    path = Path(os.path.normpath(Path(given).expanduser().absolute()))
-    if path.is_relative_to(daemon.mountpoint):
-        return f"/{path.relative_to(daemon.mountpoint)}".removesuffix("/.")
-    if given.startswith("/"):
-        return os.path.normpath(given)
-    raise errors.UserError(f"{path} is not below {daemon.mountpoint}, where the drive is.")
-
-
-def _last(daemon: daemonctl.Daemon, request: control.Retry | control.Discard) -> control.Done:
-    for answer in daemonctl.exchange(daemon.socket, request):
-        if isinstance(answer, control.Done):
-            return answer
-    raise errors.UserError("The daemon answered something else.")
 
 
 @click.command()
@@ -48,7 +17,7 @@ def _last(daemon: daemonctl.Daemon, request: control.Retry | control.Discard) ->
 @context.pass_context
 def conflicts(ctx: context.Context, *, as_json: bool) -> None:
     """List what waits for you: conflict copies, and changes that the service refuses."""
-    daemon = _daemon(ctx)
+    daemon = daemonctl.require(ctx.account, ctx.settings())
     found = next(iter(daemonctl.exchange(daemon.socket, control.GetConflicts())))
     if not isinstance(found, control.Conflicts):
         raise errors.UserError("The daemon answered something else.")
@@ -79,8 +48,10 @@ def _beside(copy: control.Copy) -> str:
 @context.pass_context
 def retry(ctx: context.Context, path: str | None) -> None:
     """Try again what the service has refused: of the item at PATH, or everything."""
-    daemon = _daemon(ctx)
-    _last(daemon, control.Retry(path=None if path is None else _on_drive(daemon, path)))
+    daemon = daemonctl.require(ctx.account, ctx.settings())
+    daemonctl.carry_out(
+        daemon, control.Retry(path=None if path is None else daemonctl.on_drive(daemon, path))
+    )
     output.say("It is tried again; `cmsfs status` shows how it goes.")
 
 
@@ -94,9 +65,9 @@ def discard(ctx: context.Context, path: str, *, yes: bool) -> None:
     A new file leaves the drive, a new version gives way to the one before, a rename or a deletion is
     undone.  Bytes that only this machine has are kept in a folder outside the drive.
     """
-    daemon = _daemon(ctx)
-    found = _on_drive(daemon, path)
+    daemon = daemonctl.require(ctx.account, ctx.settings())
+    found = daemonctl.on_drive(daemon, path)
     if not yes and not click.confirm(f"Give up the change of {found}?", err=True):
         raise errors.UserError("Nothing was given up.")
-    done = _last(daemon, control.Discard(path=found))
+    done = daemonctl.carry_out(daemon, control.Discard(path=found))
     output.say(f"The change of {found} is given up. {done.message}".rstrip())

@@ -142,7 +142,7 @@ def _target(ctx: context.Context, service: str | None) -> tuple[str, dict[str, A
         return _target(replace(ctx, account=service), None)
     known = [*config.profile_names(), *config.accounts()]
     raise errors.UserError(
-        f"{service!r} is no address (https://...), profile or account{config.hint(service, known)}.",
+        f"{service!r} is no address (https://...), profile or account{config.hint(service, known) or '.'}",
         exit_code=2,
     )
 

@@ -22,6 +22,7 @@ from cmsfs.cli import context, failures, output
 
 # Where each command lives.
 COMMANDS = {
+    "config": "configuration",
     "conflicts": "held",
     "demo": "drive",
     "discard": "held",
@@ -32,19 +33,25 @@ COMMANDS = {
     "get": "files",
     "holds": "holds",
     "link": "sharing",
+    "log-level": "quiet",
     "login": "login",
     "logout": "login",
     "mount": "drive",
     "open": "opening",
+    "pause": "quiet",
+    "pin": "pins",
+    "pins": "pins",
     "put": "files",
+    "resume": "quiet",
     "retention": "retention",
     "retry": "held",
     "serve": "serve",
-    "status": "drive",
+    "status": "status",
     "sync": "drive",
     "templates": "templates",
     "token": "token",
     "umount": "drive",
+    "unpin": "pins",
     "users": "users",
     "versions": "sharing",
     "whoami": "login",
@@ -64,7 +71,7 @@ class Commands(click.Group):
         if cmd_name not in COMMANDS:
             return None
         module = importlib.import_module(f"cmsfs.cli.{COMMANDS[cmd_name]}")
-        command = getattr(module, FUNCTIONS.get(cmd_name, cmd_name))
+        command = getattr(module, FUNCTIONS.get(cmd_name, cmd_name.replace("-", "_")))
         assert isinstance(command, click.Command)
         return command
 

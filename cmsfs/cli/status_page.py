@@ -9,30 +9,44 @@ from cmsfs.models import control
 
 def show(status: control.Status) -> None:
     """Print the page."""
-    cache, listing = status.cache, status.listing
-    requests = ", ".join(f"{kind} {count:,}" for kind, count in sorted(status.requests.items()))
-    looked = f"for remote changes {output.ago(status.last_poll)}" if status.last_poll else "not yet"
-    output.say(f"{status.mountpoint}: {_summary(status)}")
-    output.table(
-        [
-            ["service", f"{status.profile}, account {status.account}"],
-            ["connection", _connection(status.health)],
-            ["changes", _changes(status.queue)],
-            ["cache", f"{output.size(cache.used_bytes)} of {output.size(cache.limit_bytes)}"],
-            ["tree", _tree(listing)],
-            *_local(status.local),
-            ["requests", requests or "none"],
-            ["looked", looked],
-            ["daemon", f"process {status.pid}, {status.version}, started {output.ago(status.started)}"],
-        ],
-        indent="  ",
-    )
+    output.say(f"{status.mountpoint}: {summary(status)}")
+    output.table(rows(status), indent="  ")
     if status.queue.ops:
         output.say("")
         output.table([_row(op) for op in status.queue.ops], indent="  ")
         rest = status.queue.pending + status.queue.held - len(status.queue.ops)
         if rest > 0:
             output.say(f"  and {output.plural(rest, 'change')} more")
+
+
+def rows(status: control.Status) -> list[list[str]]:
+    """The figures, by name."""
+    cache = status.cache
+    requests = ", ".join(f"{kind} {count:,}" for kind, count in sorted(status.requests.items()))
+    looked = f"for remote changes {output.ago(status.last_poll)}" if status.last_poll else "not yet"
+    waiting = _waiting(status.budget)
+    return [
+        ["service", f"{status.profile}, account {status.account}"],
+        ["connection", _connection(status.health)],
+        ["changes", changes(status.queue)],
+        ["cache", f"{output.size(cache.used_bytes)} of {output.size(cache.limit_bytes)}"],
+        ["tree", _tree(status.listing)],
+        *_local(status.local),
+        *([["pinned", _pins(status.pins)]] if status.pins.items else []),
+        ["requests", requests or "none"],
+        *([["turns", waiting]] if waiting else []),
+        ["looked", looked],
+        ["daemon", f"process {status.pid}, {status.version}, started {output.ago(status.started)}"],
+    ]
+
+
+def _waiting(budget: control.Budget) -> str:
+    parts = []
+    if budget.held_up_seconds:
+        parts.append(f"the service wants to be left alone for {budget.held_up_seconds:.0f} s")
+    for name, turns in budget.queues.items():
+        parts.append(f"{name} {turns.running:,} under way, {turns.waiting:,} waiting")
+    return "; ".join(parts)
 
 
 def _tree(listing: control.Listing) -> str:
@@ -42,7 +56,20 @@ def _tree(listing: control.Listing) -> str:
     return f"{known}, listing {listing.state}"
 
 
-def _summary(status: control.Status) -> str:
+def _pins(pinning: control.Pinning) -> str:
+    files = sum(one.files for one in pinning.items)
+    here = sum(one.files_here for one in pinning.items)
+    total, bytes_here = (
+        sum(getattr(one, field) for one in pinning.items) for field in ("bytes", "bytes_here")
+    )
+    if pinning.is_complete:
+        return f"complete, {output.plural(files, 'file')}, {output.size(total)}"
+    text = f"{here:,} of {output.plural(files, 'file')}, {output.size(bytes_here)} of {output.size(total)}"
+    return f"{text}: {pinning.problem}" if pinning.problem else text
+
+
+def summary(status: control.Status) -> str:
+    """Whether all is well, in a word or two."""
     if status.queue.held:
         return f"{output.plural(status.queue.held, 'change')} cannot be uploaded"
     if status.health.state not in ("online", "starting"):
@@ -57,7 +84,8 @@ def _connection(health: control.Health) -> str:
     return f"{text}: {health.reason}" if health.reason else text
 
 
-def _changes(queue: control.Queue) -> str:
+def changes(queue: control.Queue) -> str:
+    """What is still to be sent."""
     if not queue.pending and not queue.held:
         return "all uploaded"
     parts = [f"{n:,} {word}" for word, n in _counts(queue) if n]

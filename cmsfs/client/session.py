@@ -18,6 +18,7 @@ import httpx
 import cmsfs
 from cmsfs import errors
 from cmsfs.client import (
+    bandwidth,
     collaborations,
     events,
     exemptions,
@@ -108,6 +109,7 @@ async def open_client(
     policy: retry.Policy | None = None,
     counters: Counters | None = None,
     pace: pacing.Pacing | None = None,
+    flow: bandwidth.Flow | None = None,
 ) -> AsyncIterator[Client]:
     """A client for as long as the block lasts.  `ca_file` is trusted beside the system's authorities.
 
@@ -128,6 +130,7 @@ async def open_client(
                 policy=policy or retry.Policy(),
                 counters=Counters() if counters is None else counters,
                 pace=pace or pacing.Unpaced(),
+                flow=flow,
             ),
             endpoints,
         )

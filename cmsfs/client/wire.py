@@ -15,8 +15,8 @@ import pydantic
 import trio
 
 from cmsfs import errors
+from cmsfs.client import bandwidth, pacing, retry
 from cmsfs.client import errors as edge
-from cmsfs.client import pacing, retry
 from cmsfs.client.retry import Repeat
 
 Counters = collections.Counter[str]
@@ -36,7 +36,9 @@ class Wire:
         policy: retry.Policy,
         counters: Counters,
         pace: pacing.Pacing,
+        flow: bandwidth.Flow | None = None,
     ) -> None:
+        self._flow = flow or bandwidth.unlimited()
         self._http = http
         self._auth = auth
         self._policy = policy
@@ -66,7 +68,7 @@ class Wire:
             request.extensions["timeout"] = self._http.timeout.as_dict() | {"read": silence}
         if content is not None:
             # Not through httpx's encoder, which would wrap it in a generator.
-            request.stream = content
+            request.stream = bandwidth.Slowed(content, self._flow.up)
         return _decoded(shape, await self._whole(request, kind, repeat))
 
     async def ask_ready(
@@ -134,7 +136,7 @@ class Wire:
             return response
 
         response = await self._repeated(attempt, kind, Repeat.READ)
-        async with contextlib.aclosing(Body(response)) as body:
+        async with contextlib.aclosing(Body(response, self._flow.down)) as body:
             yield response, body
 
     def _request(self, method: str, url: str, **parts: Any) -> httpx.Request:
@@ -183,17 +185,27 @@ class Wire:
 class Body:
     """The bytes of an answer, as the connection gives them; to be closed."""
 
-    def __init__(self, response: httpx.Response) -> None:
+    def __init__(self, response: httpx.Response, line: bandwidth.Line) -> None:
         self._response = response
+        self._line = line
         # Raw: `aiter_bytes` cuts pieces to size, which halves the rate (measured).
         self._pieces = response.aiter_raw()
+        self._rest = b""  # of a piece, while there is a limit
 
     def __aiter__(self) -> AsyncIterator[bytes]:
         return self
 
     async def __anext__(self) -> bytes:
-        with edge.translated():
-            return await anext(self._pieces)
+        piece = self._rest
+        if not piece:
+            with edge.translated():
+                piece = await anext(self._pieces)
+        if not self._line.is_limited:
+            self._rest = b""
+            return piece
+        piece, self._rest = piece[: bandwidth.PIECE], piece[bandwidth.PIECE :]
+        await self._line.passed(len(piece))
+        return piece
 
     async def aclose(self) -> None:
         """Give back the connection; one with bytes still to come is closed."""

@@ -13,6 +13,12 @@ caller writes one request as a line of JSON; the daemon answers with lines of JS
     Retry                  Done    what was held is tried again
     Discard                Done    a change is given up, its bytes are set aside
     GetConflicts           Conflicts
+    Pin, Unpin             Done    with what the person should know
+    GetPins                Pins
+    Watch                  Status  one now, and one after every second, until the caller hangs up
+    GetPathStatus          PathStatus
+    Pause, Resume          Done
+    SetLogLevel            Done
 
 Any request may end with `Failure` instead.  A caller that closes the connection ends a `Sync`, not a
 `Stop`.  After the `Done` of a `Stop` the daemon closes its files and exits; the caller watches the
@@ -25,7 +31,7 @@ to N and closes it, `READY` and perhaps a note when the mount answers, or `ERROR
 Rule: fields may be added, none is renamed; either side ignores what it does not know.
 """
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import pydantic
 
@@ -98,8 +104,63 @@ class GetConflicts(_Message):
     kind: Literal["conflicts"] = "conflicts"
 
 
+class Pin(_Message):
+    """Keep the item at `path` here whole, with all that is below it.
+
+    Refused if the disk would have less free than the settings want, as far as that is known.
+    """
+
+    kind: Literal["pin"] = "pin"
+    path: str
+
+
+class Unpin(_Message):
+    """Keep it no longer; its bytes stay in the cache for as long as there is room."""
+
+    kind: Literal["unpin"] = "unpin"
+    path: str
+
+
+class GetPins(_Message):
+    """What is kept here, and how far that is."""
+
+    kind: Literal["pins"] = "pins"
+
+
+class Watch(_Message):
+    """The status, again and again."""
+
+    kind: Literal["watch"] = "watch"
+
+
+class GetPathStatus(_Message):
+    """How the item at `path` stands."""
+
+    kind: Literal["path"] = "path"
+    path: str
+
+
+class Pause(_Message):
+    """No traffic but what a program waits for, for so long, or until `Resume`."""
+
+    kind: Literal["pause"] = "pause"
+    seconds: float | None = None
+
+
+class Resume(_Message):
+    kind: Literal["resume"] = "resume"
+
+
+class SetLogLevel(_Message):
+    """How much is logged, until the daemon ends."""
+
+    kind: Literal["log-level"] = "log-level"
+    level: Literal["DEBUG", "INFO", "WARNING", "ERROR"]
+
+
 Request = Annotated[
-    Ping | GetStatus | Sync | Stop | Poll | Retry | Discard | GetConflicts,
+    (Ping | GetStatus | Sync | Stop | Poll | Retry | Discard | GetConflicts | Pin | Unpin | GetPins)
+    | (Watch | GetPathStatus | Pause | Resume | SetLogLevel),
     pydantic.Field(discriminator="kind"),
 ]
 
@@ -110,9 +171,12 @@ Request = Annotated[
 class Health(_Message):
     """How the daemon gets on with the service."""
 
-    state: Literal["starting", "online", "offline", "unauthorised", "degraded"] = "starting"
+    state: Literal["starting", "online", "offline", "unauthorised", "degraded", "read-only", "paused"] = (
+        "starting"
+    )
     since: pydantic.AwareDatetime
     reason: str = ""  # one sentence with the remedy, if there is one
+    paused_until: pydantic.AwareDatetime | None = None  # while paused for a time
 
 
 class Op(_Message):
@@ -157,6 +221,67 @@ class Listing(_Message):
     windows_left: int = 0  # parts of a listing of everything that are still to be fetched, at the least
 
 
+class Pinned(_Message):
+    """An item that is kept here whole; empty files are not counted."""
+
+    path: str
+    files: int = 0
+    bytes: int = 0
+    files_here: int = 0  # complete, and checked against their SHA-1
+    bytes_here: int = 0
+
+
+class Pinning(_Message):
+    """All that is kept here."""
+
+    items: list[Pinned] = []
+    listing: bool = False  # not everything below them is known yet: there may be more
+    problem: str = ""  # why it does not go on, in a sentence
+
+    @property
+    def is_complete(self) -> bool:
+        return not self.listing and all(one.files_here == one.files for one in self.items)
+
+
+class Turns(_Message):
+    waiting: int = 0
+    running: int = 0
+
+
+class Budget(_Message):
+    """Who has requests waiting or under way, by class, the most urgent first."""
+
+    held_up_seconds: float = 0.0  # the service wants not to be asked for so long (429)
+    queues: dict[str, Turns] = {}
+
+
+class Gauges(_Message):
+    """What grows while something is under way and is small at rest; what does not is a leak."""
+
+    tasks: int = 0
+    descriptors: int = 0
+    memory_bytes: int = 0  # resident
+    lookups: int = 0  # nodes that the kernel knows
+    opened: int = 0  # nodes with open handles
+
+
+class PathStatus(_Message):
+    """How one item stands."""
+
+    kind: Literal["path"] = "path"
+    path: str
+    type: str  # file, folder, web_link
+    sync: str  # synced, waiting, uploading, "held: " and why, or local
+    pinned: str = ""  # the path of the pinned item that it belongs to
+    conflict: bool = False  # it is a conflict copy
+    size: int = 0  # of a file
+    cached_bytes: int = 0  # of these, here
+
+    @property
+    def is_online_only(self) -> bool:
+        return self.size > 0 and not self.cached_bytes
+
+
 class Local(_Message):
     """What lives on this machine only: symbolic links, and files that programs put beside documents."""
 
@@ -186,6 +311,9 @@ class Status(_Message):
     queue: Queue = Queue()
     cache: Cache = Cache()
     listing: Listing = Listing()
+    pins: Pinning = Pinning()
+    budget: Budget = Budget()
+    gauges: Gauges = Gauges()
     local: Local = Local()
     requests: dict[str, int] = {}  # requests to the service since the start, by kind: search, upload, ...
     last_poll: pydantic.AwareDatetime | None = None  # when remote changes were last looked for with success
@@ -203,6 +331,11 @@ class Conflicts(_Message):
     kind: Literal["conflicts"] = "conflicts"
     copies: list[Copy] = []
     held: list[Op] = []  # at most MAX_OPS
+
+
+class Pins(_Message):
+    kind: Literal["pins"] = "pins"
+    pins: Pinning
 
 
 class Progress(_Message):
@@ -233,13 +366,12 @@ class Failure(_Message):
 
 
 Answer = Annotated[
-    Pong | Status | Conflicts | Progress | Done | Failure, pydantic.Field(discriminator="kind")
+    Pong | Status | Conflicts | Pins | PathStatus | Progress | Done | Failure,
+    pydantic.Field(discriminator="kind"),
 ]
 
 _requests: pydantic.TypeAdapter[pydantic.BaseModel] = pydantic.TypeAdapter(Request)
-_answers: pydantic.TypeAdapter[Pong | Status | Conflicts | Progress | Done | Failure] = pydantic.TypeAdapter(
-    Answer
-)
+_answers: pydantic.TypeAdapter[Any] = pydantic.TypeAdapter(Answer)
 
 
 def encode(message: pydantic.BaseModel) -> bytes:
@@ -252,9 +384,10 @@ def parse_request(line: bytes) -> pydantic.BaseModel:
     return _requests.validate_json(line)
 
 
-def parse_answer(line: bytes) -> Pong | Status | Conflicts | Progress | Done | Failure:
+def parse_answer(line: bytes) -> Answer:
     """The answer in a line.  Raises `pydantic.ValidationError`."""
-    return _answers.validate_json(line)
+    answer: Answer = _answers.validate_json(line)
+    return answer
 
 
 # -- the start --------------------------------------------------------------------------------------

@@ -91,6 +91,7 @@ CREATE TABLE content (
   used_at      INTEGER NOT NULL
 ) WITHOUT ROWID;
 CREATE INDEX content_used ON content(used_at);
+CREATE INDEX pin_content ON content(sha1) WHERE pinned;
 
 -- Content being written: a sparse file `drafts/<id>` laid over a base content.
 CREATE TABLE draft (
@@ -142,6 +143,12 @@ CREATE TABLE unheard (
 );
 CREATE INDEX unheard_ino ON unheard(ino);
 CREATE INDEX unheard_item ON unheard(remote_id) WHERE remote_id IS NOT NULL;
+
+-- Items that are kept here whole with all that is below them, whatever the cache's limit (replica/pins.py).
+CREATE TABLE pin (
+  ino          INTEGER PRIMARY KEY REFERENCES node(ino) ON DELETE CASCADE,
+  pinned_at    INTEGER NOT NULL
+);
 
 -- Single values: change cursor, boot id, clean-shutdown mark.
 CREATE TABLE cursor (

@@ -43,3 +43,10 @@ PRAGMA writable_schema=ON;
 UPDATE sqlite_schema SET sql = replace(sql, '''web_link''))', '''web_link'', ''symlink''))')
  WHERE type = 'table' AND name = 'node';
 PRAGMA writable_schema=RESET;
+
+-- What is kept here whole.
+CREATE TABLE pin (
+  ino          INTEGER PRIMARY KEY REFERENCES node(ino) ON DELETE CASCADE,
+  pinned_at    INTEGER NOT NULL
+);
+CREATE INDEX pin_content ON content(sha1) WHERE pinned;

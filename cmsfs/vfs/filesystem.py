@@ -30,7 +30,7 @@ from cmsfs.vfs.handles import FolderHandle, Handles
 from cmsfs.vfs.inodes import Inodes
 from cmsfs.vfs.localnames import LocalNames
 from cmsfs.vfs.permissions import Right
-from cmsfs.vfs.ports import Account, Hydrator, Wakeable
+from cmsfs.vfs.ports import Account, Hydrator, Keep, Wakeable
 from cmsfs.vfs.room import Room
 
 # We tell the kernel of every change that we hear of, so it may rely on what it knows.
@@ -55,8 +55,10 @@ class Filesystem:
         settle_seconds: float,
         local_names: Iterable[str] = config.LOCAL_NAMES,
         confirm: Callable[[Ino], Awaitable[None]] | None = None,
+        keep: Keep | None = None,
     ) -> None:
         self._confirm = confirm
+        self._keep = keep
         self.inodes = Inodes()
         self._db = db
         self._drafts = drafts
@@ -293,12 +295,19 @@ class Filesystem:
         return xattrs.names(self._db, ino)
 
     async def setxattr(self, ino: Ino, name: str, value: bytes) -> None:
-        """Keep an attribute of a program's own; what the drive itself tells cannot be set."""
+        """Keep an attribute of a program's own; what the drive itself tells cannot be set, but for
+        whether an item is kept here."""
+        if name == xattrs.PINNED and self._keep is not None:
+            await self._keep(self._node(ino).ino, pinned=xattrs.truth(value))
+            return
         xattrs.check(name, value)
         self._node(ino)
         await self._entries.change(lambda conn: xattrs.store(conn, ino, name, value))
 
     async def removexattr(self, ino: Ino, name: str) -> None:
+        if name == xattrs.PINNED and self._keep is not None:
+            await self._keep(self._node(ino).ino, pinned=False)
+            return
         xattrs.check(name)
         self._node(ino)
         await self._entries.change(lambda conn: xattrs.remove(conn, ino, name))

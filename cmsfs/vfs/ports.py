@@ -25,6 +25,13 @@ class Hydrator(Protocol):
         """A file is being read from its beginning, its neighbours may be next; never waits, never fails."""
 
 
+class Keep(Protocol):
+    """Whoever keeps items here whole."""
+
+    async def __call__(self, ino: Ino, *, pinned: bool) -> None:
+        """Keep an item and all that is below it, or no longer; OSError (ENOSPC) when it does not fit."""
+
+
 class Wakeable(Protocol):
     """Whoever sends the journal."""
 

@@ -10,11 +10,15 @@ from collections.abc import Callable
 from sqlite3 import Connection
 
 from cmsfs.journal import queue
+from cmsfs.replica import pins
 from cmsfs.replica.nodes import Ino, Node
 from cmsfs.sqlite import Database
 from cmsfs.vfs import oserrors
 
 PREFIX = "user.cms."
+
+# The one that can be set: 1 keeps the item here, and all that is below it.
+PINNED = f"{PREFIX}pinned"
 
 # All attributes of one node together: what the kernel can list.  Tags and addresses are a few hundred bytes.
 MAX_BYTES = 64 * 1024
@@ -33,6 +37,8 @@ def value(db: Database, node: Node, name: str) -> bytes:
     key = name.removeprefix(PREFIX)
     if name == f"{PREFIX}sync":
         return sync_state(db, node).encode()
+    if name == PINNED:
+        return b"1" if pins.holder(db, node.ino) is not None else b"0"
     if not name.startswith(PREFIX):
         row = db.row("SELECT value FROM xattr WHERE ino = ? AND name = ?", node.ino, name)
         if row is None:
@@ -42,6 +48,13 @@ def value(db: Database, node: Node, name: str) -> bytes:
     if answer is None:
         raise oserrors.oserror(errno.ENODATA, name)
     return answer.encode()
+
+
+def truth(value: bytes) -> bool:
+    """What a program means with the value of a switch.  Raises `OSError` (EINVAL)."""
+    if value.strip(b"\0\n ") not in (b"0", b"1"):
+        raise oserrors.oserror(errno.EINVAL, "only 0 and 1 can be set")
+    return b"1" in value
 
 
 def names(db: Database, ino: Ino) -> list[str]:

@@ -15,6 +15,7 @@ import trio
 
 from cmsfs import config, errors, logs
 from cmsfs.cli import output
+from cmsfs.replica import database
 from daemon import instance, main
 from daemon.fsck import contents, journal, salvage
 from daemon.fsck.findings import Place, Report
@@ -59,6 +60,12 @@ def run(settings: config.Settings, *, repair: bool, quick: bool = False) -> Repo
 def _look(place: Place, report: Report, *, quick: bool) -> None:
     with contextlib.closing(sqlite3.connect(place.database, isolation_level=None)) as conn:
         conn.row_factory = sqlite3.Row
+        (version,) = conn.execute("PRAGMA user_version").fetchone()
+        if version != database.VERSION:
+            raise errors.UserError(
+                f"{place.database} was written by another version of cmsfs (format {version}, this one "
+                f"checks {database.VERSION}); `cmsfs mount` brings an older one up to date."
+            )
         # Off: what it would refuse is what we are here to mend.
         conn.execute("PRAGMA foreign_keys=OFF")
         conn.execute("PRAGMA synchronous=FULL")

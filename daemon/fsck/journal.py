@@ -27,14 +27,14 @@ _DRAFTLESS = """
 """
 _UNSENT = """
   SELECT n.ino, n.name FROM node n JOIN content c ON c.sha1 = n.sha1 AND c.dirty = 1
-  WHERE n.kind = 'file' AND n.parent IS NOT NULL AND n.sha1 IS NOT n.base_sha1
+  WHERE n.kind = 'file' AND n.parent IS NOT NULL AND n.sha1 IS NOT n.base_sha1 AND NOT n.local
     AND NOT EXISTS (SELECT 1 FROM op WHERE op.ino = n.ino AND op.kind = 'upload')
   UNION ALL
-  SELECT n.ino, n.name FROM node n WHERE n.draft IS NOT NULL AND n.parent IS NOT NULL
+  SELECT n.ino, n.name FROM node n WHERE n.draft IS NOT NULL AND n.parent IS NOT NULL AND NOT n.local
     AND NOT EXISTS (SELECT 1 FROM op WHERE op.ino = n.ino AND op.kind = 'upload')
 """
 _UNMADE = """
-  SELECT ino, name FROM node WHERE kind = 'folder' AND parent IS NOT NULL AND remote_id IS NULL
+  SELECT ino, name FROM node WHERE kind = 'folder' AND parent IS NOT NULL AND remote_id IS NULL AND NOT local
     AND NOT EXISTS (SELECT 1 FROM op WHERE op.ino = node.ino AND op.kind = 'mkdir')
 """
 

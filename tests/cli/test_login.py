@@ -6,6 +6,7 @@ import sqlite3
 import stat
 import subprocess
 import sys
+from pathlib import Path
 
 import httpx
 import pytest
@@ -15,50 +16,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from cmsfs import config
 from cmsfs.auth import keeping
 
-# What `$BROWSER` runs: it logs in and answers the question with the forms, as a person would.
-PERSON = """
-import html, re, sys, httpx
-address, login, password, action = sys.argv[1:]
-def fields(text):
-    return dict(re.findall(r'name="?([a-z_]+)"? value="?([^" >]+)', text))
-with httpx.Client(follow_redirects=True) as browser:
-    page = browser.get(address)
-    form = {k: html.unescape(v) for k, v in fields(page.text).items()}
-    page = browser.post(page.url, data=form | {"action": "login", "login": login, "password": password})
-    form = {k: html.unescape(v) for k, v in fields(page.text).items()}
-    page = browser.post(page.url, data=form | {"action": action})
-    print(page.url, page.status_code, page.text[:200])
-"""
-
-
-# The last redirection leads nowhere: that is where a person copies the address from.
-ENDS = PERSON.replace(", action = sys.argv[1:]", " = sys.argv[1:]; action = 'grant'").replace(
-    'page = browser.post(page.url, data=form | {"action": action})\n    print(page.url, page.status_code, '
-    "page.text[:200])",
-    'page = browser.post(page.url, data=form | {"action": action}, follow_redirects=False)\n'
-    '    print(page.headers["location"])',
-)
-
-
-@pytest.fixture
-def person(server, tmp_path, monkeypatch):
-    """`person(action)`: who sits at the browser will do this."""
-    script = tmp_path / "person.py"
-    script.write_text(PERSON)
-
-    def sit(action="grant", login="ben@example.com"):
-        password = server.credentials["passwords"][login]
-        program = tmp_path / "browser"
-        program.write_text(
-            f'#!/bin/sh\nexec {sys.executable} {script} "$1" {login} {password} {action}'
-            f" >{tmp_path}/seen 2>&1\n"
-        )
-        program.chmod(0o700)
-        monkeypatch.setenv("BROWSER", f"{program} %s &")
-
-    sit()
-    return sit
-
+PERSON = Path(__file__).with_name("person.py")
 
 ENTERPRISE = """
 [enterprise]
@@ -74,11 +32,6 @@ name = "Robot"
 grants = ["jwt_bearer"]
 public_keys = [{ kid = "key1", file = "key.pem" }]
 """
-
-
-@pytest.fixture
-def app(server):
-    return server.data / "credentials.json"
 
 
 def _tokens():
@@ -134,7 +87,7 @@ def test_who_denies_changes_nothing(cmsfs, server, person, app):
     assert not config.Paths("default").token.exists()
 
 
-def test_without_a_browser_the_address_is_pasted(server, app):
+def test_without_a_browser_the_address_is_pasted(server, app, tmp_path):
     command = [sys.executable, "-m", "cmsfs", "login", server.url, "--app", app, "--no-browser"]
     with subprocess.Popen(
         [*command, "--token-store", "file"],
@@ -146,9 +99,12 @@ def test_without_a_browser_the_address_is_pasted(server, app):
     ) as process:
         assert process.stderr
         address = next(line.strip() for line in process.stderr if line.startswith("  http"))
-        login, passwords = "ben@example.com", server.credentials["passwords"]
+        password = tmp_path / "password"
+        password.write_text(server.credentials["passwords"]["ben@example.com"])
         ended = subprocess.run(
-            [sys.executable, "-c", ENDS, address, login, passwords[login]], capture_output=True, text=True
+            [sys.executable, PERSON, address, "ben@example.com", password, "address"],
+            capture_output=True,
+            text=True,
         )
         out, err = process.communicate(ended.stdout, timeout=30)
     assert process.returncode == 0, err

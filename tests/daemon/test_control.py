@@ -1,5 +1,6 @@
 """The control socket: one request a connection, and callers that come and go."""
 
+import logging
 import os
 import stat
 from collections.abc import AsyncIterator
@@ -9,7 +10,7 @@ from typing import Any
 import pytest
 import trio
 
-from cmsfs import errors
+from cmsfs import errors, logs
 from cmsfs.cli import daemonctl
 from cmsfs.models import control
 from daemon import control as server
@@ -125,3 +126,76 @@ async def test_a_stop_is_refused_while_files_are_open_unless_forced(path: Path, 
     assert (await ask(path, control.Stop(drain_seconds=7)))[-1].kind == "done"
     assert drive.agents.ending.wanted.is_set()
     assert drive.agents.ending.drain_seconds == 7
+
+
+async def test_another_user_gets_no_answer(path: Path, drive: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    # What the kernel says of the peer is compared with who we are: so it is another's.
+    us = os.geteuid()
+    monkeypatch.setattr(os, "geteuid", lambda: us + 1)
+    stream = await trio.open_unix_socket(f"/proc/self/fd/{os.open(path.parent, os.O_PATH)}/{path.name}")
+    async with stream:
+        with trio.fail_after(5):
+            assert await stream.receive_some() == b""
+    monkeypatch.undo()
+    assert await ask(path, control.Ping())
+
+
+async def test_a_watcher_gets_one_status_after_the_other_until_it_leaves(path: Path, drive: Any) -> None:
+    stream = await trio.open_unix_socket(f"/proc/self/fd/{os.open(path.parent, os.O_PATH)}/{path.name}")
+    await stream.send_all(control.encode(control.Watch()))
+    lines = b""
+    with trio.fail_after(10):
+        while lines.count(b"\n") < 2:
+            lines += await stream.receive_some()
+    assert all(isinstance(control.parse_answer(line), control.Status) for line in lines.splitlines()[:2])
+    await stream.aclose()
+    with trio.fail_after(5):
+        await drive.agents.server.finished(5)
+
+
+async def test_how_one_item_stands(path: Path, drive: Any, other: Any, network: Any) -> None:
+    await other.file("f", b"x" * 200_000, parent=await other.folder("d"))
+
+    async def of(item: str) -> control.PathStatus:
+        (found,) = await ask(path, control.GetPathStatus(path=item))
+        assert isinstance(found, control.PathStatus)
+        return found
+
+    found = await of("/d/f")
+    assert (found.type, found.sync, found.size, found.cached_bytes) == ("file", "synced", 200_000, 0)
+    assert found.is_online_only
+    assert (await of("/d")).type == "folder"
+    await drive.read("d/f")
+    await ask(path, control.Pin(path="/d"))
+    found = await of("/d/f")
+    assert (found.cached_bytes, found.pinned) == (200_000, "/d")
+    arrived, go = network.gate("POST", "/content")
+    await drive.write("new", b"y" * 1000)
+    with trio.fail_after(5):
+        await arrived.wait()
+    assert (await of("/new")).sync == "uploading"
+    go.set()
+    await drive.sync()
+    assert (await of("/new")).sync == "synced"
+    with pytest.raises(errors.UserError, match="There is no /none on the drive"):
+        await of("/none")
+
+
+async def test_the_log_level_is_set(path: Path) -> None:
+    before = logging.getLogger().level
+    try:
+        assert await ask(path, control.SetLogLevel(level="DEBUG")) == [control.Done()]
+        assert logging.getLogger().level == logging.DEBUG
+    finally:
+        logs.set_level(logging.getLevelName(before))
+
+
+async def test_pins_are_set_and_told(path: Path, drive: Any, other: Any) -> None:
+    await other.file("f", b"x")
+    assert await ask(path, control.Pin(path="/f")) == [control.Done()]
+    await drive.agents.pins.once()
+    (found,) = await ask(path, control.GetPins())
+    assert found.pins.items == [control.Pinned(path="/f", files=1, bytes=1, files_here=1, bytes_here=1)]
+    assert await ask(path, control.Unpin(path="/f")) == [control.Done()]
+    with pytest.raises(errors.UserError, match="/f is not pinned"):
+        await ask(path, control.Unpin(path="/f"))

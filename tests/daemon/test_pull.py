@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 import trio
+import trio.testing
 
 from cmsfs import config
 from cmsfs.replica.changes import What
@@ -127,3 +128,23 @@ async def test_changes_during_a_long_absence_arrive_at_the_next_start(starting: 
         assert await drive.names() == ["kept", "new"]
         assert await drive.read("kept") == b"two"
         assert drive.agents.health.requests["listing"] == 0
+
+
+@pytest.mark.parametrize("settings", ["search"], indirect=True)
+async def test_a_cursor_that_stands_still_is_not_looked_behind(
+    starting: Any, other: Any, mock_clock: trio.testing.MockClock
+) -> None:
+    """Two minutes after the newest change nothing from before it can still come."""
+    mock_clock.rate = 1
+    async with starting(agents=("fs",)) as drive:
+        await drive.names()
+        for number in range(300):
+            await other.file(f"f{number}", b"x")
+        await drive.poll()
+        before = drive.agents.health.requests["poll"]
+        await drive.poll()
+        assert drive.agents.health.requests["poll"] > before + 2
+        mock_clock.jump(121)
+        before = drive.agents.health.requests["poll"]
+        await drive.poll()
+        assert drive.agents.health.requests["poll"] == before + 2

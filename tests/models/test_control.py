@@ -15,6 +15,9 @@ NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
     [
         *(control.Ping(), control.GetStatus(), control.Sync(), control.Stop(force=True), control.Poll()),
         *(control.Retry(), control.Retry(path="/a"), control.Discard(path="/a"), control.GetConflicts()),
+        *(control.Pin(path="/a"), control.Unpin(path="/a"), control.GetPins(), control.Watch()),
+        *(control.GetPathStatus(path="/a"), control.Pause(seconds=60), control.Pause(), control.Resume()),
+        control.SetLogLevel(level="DEBUG"),
     ],
 )
 def test_a_request_comes_out_as_it_went_in(request_):

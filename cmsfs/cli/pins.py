@@ -1,0 +1,74 @@
+"""What is kept on this machine: pin, unpin, pins.
+
+A path is one on this machine below the mountpoint, or one of the drive.
+
+Rule: nothing here looks into the mount: the daemon is asked.
+"""
+
+import click
+
+from cmsfs import errors
+from cmsfs.cli import context, daemonctl, output
+from cmsfs.models import control
+
+_paths = click.argument("paths", nargs=-1, required=True, metavar="PATH...")
+
+
+@click.command()
+@_paths
+@context.pass_context
+def pin(ctx: context.Context, paths: tuple[str, ...]) -> None:
+    """Keep files and folders here, whole, with all that is below them, now and later.
+
+    They can be read without the service, and are not subject to the cache's limit.  What would leave the disk
+    with less free space than the settings want is refused.
+    """
+    daemon = daemonctl.require(ctx.account, ctx.settings())
+    for given in paths:
+        path = daemonctl.on_drive(daemon, given)
+        done = daemonctl.carry_out(daemon, control.Pin(path=path))
+        output.say(done.message or f"{path} is kept here; `{output.command()} pins` shows how far it is.")
+
+
+@click.command()
+@_paths
+@context.pass_context
+def unpin(ctx: context.Context, paths: tuple[str, ...]) -> None:
+    """Keep files and folders here no longer; what has been fetched goes when room is needed."""
+    daemon = daemonctl.require(ctx.account, ctx.settings())
+    for given in paths:
+        path = daemonctl.on_drive(daemon, given)
+        daemonctl.carry_out(daemon, control.Unpin(path=path))
+        output.say(f"{path} is pinned no longer.")
+
+
+@click.command()
+@output.json_option
+@context.pass_context
+def pins(ctx: context.Context, *, as_json: bool) -> None:
+    """List what is kept here, and how far that is."""
+    daemon = daemonctl.require(ctx.account, ctx.settings())
+    found = next(iter(daemonctl.exchange(daemon.socket, control.GetPins())))
+    if not isinstance(found, control.Pins):
+        raise errors.UserError("The daemon answered something else.")
+    if as_json:
+        output.document({**found.pins.model_dump(mode="json"), "complete": found.pins.is_complete})
+        return
+    if not found.pins.items:
+        output.say(f"Nothing is pinned; `{output.command()} pin PATH` keeps a file or folder here.")
+    output.table([[one.path, how_far(one)] for one in found.pins.items])
+    if found.pins.listing:
+        output.say("What is below them is still being listed: there may be more.")
+    if found.pins.problem:
+        output.note(found.pins.problem)
+
+
+def how_far(one: control.Pinned) -> str:
+    """Of one pinned item, in words."""
+    files = output.plural(one.files, "file")
+    if one.files_here == one.files:
+        return f"complete, {files}, {output.size(one.bytes)}"
+    return (
+        f"{one.files_here:,} of {files}, {output.size(one.bytes_here)} of {output.size(one.bytes)},"
+        f" {100 * one.bytes_here // one.bytes} %"
+    )

@@ -1,0 +1,143 @@
+"""What is kept here whole: the pinned items, and what keeping them takes.
+
+A pin is on an item and holds for all that is below it, now and later.  `daemon.pins` does the work; it asks
+`survey` what there is to do, and marks contents with `cache.rows`.
+
+Rule: a survey walks every pinned tree (some 20 ms for 5,000 files); it is a read for a thread.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from sqlite3 import Connection, Row
+
+from cmsfs.replica.nodes import ROOT, TRASH, Content, Ino
+from cmsfs.sqlite import Database
+
+_BELOW = """
+  WITH RECURSIVE below(ino) AS (
+    SELECT ?1 UNION ALL SELECT n.ino FROM node AS n JOIN below AS b ON n.parent = b.ino
+  )
+"""
+_FILES = (
+    _BELOW
+    + """
+  SELECT n.sha1, n.size, n.remote_id, n.version, n.base_sha1, c.sha1 IS NOT NULL AS known, c.dirty, c.pinned,
+         c.bitmap IS NULL AND (c.verified OR c.dirty) AS whole
+  FROM below AS b JOIN node AS n ON n.ino = b.ino LEFT JOIN content AS c ON c.sha1 = n.sha1
+  WHERE n.kind = 'file' AND n.sha1 IS NOT NULL AND n.size > 0
+"""
+)
+_UNLISTED = (
+    _BELOW
+    + """
+  SELECT n.ino FROM below AS b JOIN node AS n ON n.ino = b.ino LEFT JOIN listing AS l ON l.ino = n.ino
+  WHERE n.kind = 'folder' AND n.remote_id IS NOT NULL AND (l.listed_at IS NULL OR l.listed_at < 0)
+"""
+)
+_ROOTS = "SELECT p.ino FROM pin AS p JOIN node AS n ON n.ino = p.ino WHERE n.parent IS NOT NULL OR n.ino = 1"
+
+
+@dataclass(slots=True)
+class Tree:
+    """How far one pinned item has come; empty files and what is written here are not counted."""
+
+    ino: Ino
+    files: int = 0
+    bytes: int = 0
+    files_here: int = 0
+    bytes_here: int = 0
+
+
+@dataclass(slots=True)
+class Wanted:
+    """A content that is not here, or was not checked; how often which pinned tree has it."""
+
+    content: Content
+    trees: list[Tree] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """What there is to do."""
+
+    trees: list[Tree]
+    wanted: list[Wanted]
+    unlisted: list[Ino]  # folders of which not everything is known yet, those above first
+    mark: list[tuple[str, int]]  # contents (SHA-1, size) to be kept from eviction
+    release: list[str]  # contents that are kept from eviction and need not be any more
+
+    @property
+    def wanted_bytes(self) -> int:
+        return sum(one.content.size for one in self.wanted)
+
+
+def add(conn: Connection, ino: Ino, *, at: int) -> None:
+    """Pin an item; nothing happens if it is."""
+    conn.execute("INSERT OR IGNORE INTO pin(ino, pinned_at) VALUES (?, ?)", (ino, at))
+
+
+def remove(conn: Connection, ino: Ino) -> bool:
+    """Take a pin away; whether there was one on this very item."""
+    return conn.execute("DELETE FROM pin WHERE ino = ?", (ino,)).rowcount > 0
+
+
+def any_left(db: Database) -> bool:
+    """Whether there is anything to keep, or to let go."""
+    sql = "SELECT EXISTS (SELECT 1 FROM pin) OR EXISTS (SELECT 1 FROM content WHERE pinned)"
+    return bool((db.row(sql) or [0])[0])
+
+
+def holder(db: Database, ino: Ino) -> Ino | None:
+    """The pinned item that this one belongs to, itself or one above; None: it is not kept."""
+    current: Ino | None = ino
+    while current is not None and current != TRASH:
+        if db.row("SELECT 1 FROM pin WHERE ino = ?", current) is not None:
+            return current
+        row = db.row("SELECT parent FROM node WHERE ino = ?", current)
+        current = row["parent"] if row and current != ROOT else None
+    return None
+
+
+def survey(conn: Connection) -> Survey:
+    """Look at everything that is pinned."""
+    trees: list[Tree] = []
+    wanted: dict[str, Wanted] = {}
+    mark: dict[str, int] = {}
+    keep: set[str] = set()
+    unlisted: dict[Ino, None] = {}
+    for found in conn.execute(_ROOTS).fetchall():
+        tree = Tree(found["ino"])
+        trees.append(tree)
+        unlisted.update((row["ino"], None) for row in conn.execute(_UNLISTED, (tree.ino,)))
+        for row in conn.execute(_FILES, (tree.ino,)):
+            _look(row, tree, wanted)
+            keep.add(row["sha1"])
+            if not row["pinned"]:
+                mark[row["sha1"]] = row["size"]
+    release = [sha1 for sha1 in _marked(conn) if sha1 not in keep]
+    return Survey(trees, list(wanted.values()), list(unlisted), list(mark.items()), release)
+
+
+def missing_below(conn: Connection, ino: Ino) -> int:
+    """The bytes that would have to be fetched to keep an item, as far as what is below it is known."""
+    wanted: dict[str, Wanted] = {}
+    tree = Tree(ino)
+    for row in conn.execute(_FILES, (ino,)):
+        _look(row, tree, wanted)
+    return sum(one.content.size for one in wanted.values())
+
+
+def _look(row: Row, tree: Tree, wanted: dict[str, Wanted]) -> None:
+    tree.files += 1
+    tree.bytes += row["size"]
+    if row["known"] and row["whole"]:
+        tree.files_here += 1
+        tree.bytes_here += row["size"]
+    elif row["sha1"] == row["base_sha1"] and row["remote_id"] is not None:
+        content = Content(row["sha1"], row["size"], row["remote_id"], row["version"])
+        wanted.setdefault(row["sha1"], Wanted(content)).trees.append(tree)
+
+
+def _marked(conn: Connection) -> Iterator[str]:
+    for row in conn.execute("SELECT sha1 FROM content WHERE pinned"):
+        yield row["sha1"]

@@ -1,0 +1,100 @@
+"""Several accounts at once: a daemon each, and nothing of one in the other."""
+
+import json
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from cmsfs import config, mounts
+
+pytestmark = pytest.mark.usefixtures("fuse")
+
+
+def sh(script, *arguments):
+    done = subprocess.run(
+        ["sh", "-euc", script, "sh", *arguments], capture_output=True, text=True, check=True, timeout=60
+    )
+    return done.stdout
+
+
+@pytest.fixture
+def places(tmp_path: Path, cmsfs) -> Iterator[dict[str, Path]]:
+    found = {name: tmp_path / name for name in ("work", "home")}
+    for place in found.values():
+        place.mkdir()
+    yield found
+    for place in found.values():
+        if mounts.find(place):
+            cmsfs("umount", "--force", "--drain", "0", place)
+        while mounts.find(place):
+            mounts.detach(place)
+
+
+@pytest.fixture
+def accounts(serving, private_folders: Path) -> None:
+    """Two accounts, work and home, on a service each."""
+    folder = private_folders / "config" / "cmsfs"
+    folder.mkdir(parents=True)
+    lines = []
+    for name in ("work", "home"):
+        server = serving()
+        secret = folder / f"secret-{name}"
+        secret.write_text(server.credentials["client_secret"])
+        values = {
+            "profile": "server",
+            "base_url": server.url + "/2.0",
+            "upload_url": server.url + "/api/2.0",
+            "auth_url": server.url,
+            "client_id": server.credentials["client_id"],
+            "client_secret_file": str(secret),
+            "subject_id": server.credentials["user_id"],
+        }
+        lines += [f"[accounts.{name}]\n"]
+        lines += [f"{key} = {json.dumps(value)}\n" for key, value in values.items()]
+    (folder / "config.toml").write_text("".join(lines), encoding="utf-8")
+
+
+def test_two_accounts_on_two_services_know_nothing_of_each_other(cmsfs, accounts, places, leftovers):
+    before = set(leftovers())  # the servers
+    for name, place in places.items():
+        done = cmsfs("--account", name, "mount", place)
+        assert (done.returncode, done.stderr) == (0, ""), done
+    for name, place in places.items():
+        sh('echo "$1" > "$2/$1.txt"', name, place)
+        assert cmsfs("--account", name, "sync").returncode == 0
+    for name, place in places.items():
+        other = "home" if name == "work" else "work"
+        names = sh('ls "$1"', place).splitlines()
+        assert f"{name}.txt" in names
+        assert f"{other}.txt" not in names
+        # The service has what its own account wrote.
+        assert cmsfs("--account", name, "get", f"/{name}.txt", "-").stdout == f"{name}\n"
+        assert cmsfs("--account", name, "get", f"/{other}.txt", "-").returncode != 0
+
+    # Which one is meant has to be said, or follows from the place.
+    done = cmsfs("status")
+    assert done.returncode == 2
+    assert "home, work" in done.stderr
+    found = {name: json.loads(cmsfs("--account", name, "status", "--json").stdout) for name in places}
+    assert {name: (one["account"], one["mountpoint"]) for name, one in found.items()} == {
+        name: (name, str(place)) for name, place in places.items()
+    }
+    assert found["work"]["pid"] != found["home"]["pid"]
+
+    # What one is told is not the other's business.
+    assert cmsfs("--account", "work", "pause").returncode == 0
+    assert cmsfs("--account", "home", "pin", "/home.txt").returncode == 0
+    states = [json.loads(cmsfs("--account", name, "status", "--json").stdout) for name in ("work", "home")]
+    assert [one["health"]["state"] for one in states] == ["paused", "online"]
+    assert "Nothing is pinned" in cmsfs("--account", "work", "pins").stdout
+    assert cmsfs("--account", "home", "unpin", "/home.txt").returncode == 0
+
+    # Each has its state by its name, and ends alone.
+    assert config.Paths("work").replica_db.exists()
+    assert config.Paths("home").replica_db.exists()
+    assert cmsfs("umount", places["work"]).returncode == 0
+    assert sh('cat "$1/home.txt"', places["home"]) == "home\n"
+    assert cmsfs("umount").returncode == 0
+    assert set(leftovers()) == before
