@@ -124,6 +124,8 @@ def _kind(annotation: object) -> str:
     """A type in the words of somebody who writes TOML."""
     if typing.get_origin(annotation) is typing.Literal:
         return " or ".join(json.dumps(choice) for choice in typing.get_args(annotation))
+    if typing.get_origin(annotation) in (tuple, list):
+        return f"list of {_kind(typing.get_args(annotation)[0])}"
     if others := [kind for kind in typing.get_args(annotation) if kind is not type(None)]:
         return _kind(others[0])
     known = {str: "text", Path: "path", int: "whole number", float: "number", bool: "true or false"}

@@ -32,6 +32,7 @@ COMMANDS = {
     "fsck": "fsck",
     "get": "files",
     "holds": "holds",
+    "link": "sharing",
     "log-level": "quiet",
     "login": "login",
     "logout": "login",
@@ -52,11 +53,12 @@ COMMANDS = {
     "umount": "drive",
     "unpin": "pins",
     "users": "users",
+    "versions": "sharing",
     "whoami": "login",
 }
 
-# What would hide a builtin of Python under its own name.
-FUNCTIONS = {"open": "open_command"}
+# What would hide a builtin of Python, or a module, under its own name.
+FUNCTIONS = {"open": "open_command", "versions": "versions_command"}
 
 
 class Commands(click.Group):

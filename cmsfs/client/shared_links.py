@@ -52,6 +52,12 @@ class SharedLinks:
             raise errors.ProtocolError("the answer to sharing an item carries no link")
         return found.shared_link
 
+    async def get(self, kind: Kind, item_id: str) -> items.SharedLink | None:
+        """The link that the item has, if it has one."""
+        url = f"{self._url}/{kind}s/{item_id}"
+        found = await self._wire.ask(_SHAPES[kind], "GET", url, repeat=Repeat.READ, params=LINK)
+        return found.shared_link
+
     async def unshare(self, kind: Kind, item_id: str) -> None:
         """Take the link away; the next one has another address."""
         await self._put(kind, item_id, None)

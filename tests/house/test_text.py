@@ -10,7 +10,9 @@ import pytest
 ROOT = Path(__file__).parents[2]
 SOURCES = sorted(path for package in ("cmsfs", "daemon") for path in (ROOT / package).rglob("*.py"))
 TESTS = sorted((ROOT / "tests").rglob("*.py"))
-SCRIPTS = [ROOT / "packaging" / name for name in ("setup", "run", "test")] + [ROOT / ".ci" / "run"]
+SCRIPTS = [ROOT / "packaging" / name for name in ("setup", "run", "test", "wheel", "deb")] + [
+    ROOT / ".ci" / "run"
+]
 
 MAX_LINES = 400
 # Drawers that collect what nobody wanted to name.

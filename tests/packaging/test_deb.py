@@ -1,5 +1,6 @@
 """The package's life: installed, used, upgraded under a mounted drive, removed, purged."""
 
+import json
 import shutil
 from pathlib import Path
 
@@ -54,7 +55,7 @@ def test_fstab_mounts_for_a_user(person):
     )
     assert "Welcome.md" in person.sh("ls work").stdout
     person.sh("echo fstab > work/f.txt")
-    pid = person.machine.sh("pgrep -f -- '-m daemon --account default --profile server'").stdout.split()[-1]
+    pid = json.loads(person.sh("cmsfs status --json").stdout)["pid"]
     assert person.machine.sh(f"stat -c %U /proc/{pid}").stdout.strip() == person.name
     person.machine.sh(f"umount {person.home}/work")
     wrong = person.machine.sh(f"mount -t fuse.cmsfs -o nonsense default {person.home}/work", check=False)
@@ -82,12 +83,15 @@ def test_removal_unmounts_and_leaves_the_data_alone(installed, person):
     person.serve()
     person.sh("cmsfs mount --systemd; echo mine > cmsfs/mine.txt; cmsfs sync")
     lone = "cmsfs --account other"
+    # One that no unit started, on its own service.
     person.sh(f"mkdir other; CMSFS_PROFILE=embedded CMSFS_SERVICE_DATA={person.home}/svc {lone} demo other")
+    assert installed.sh("grep -c fuse.cmsfs /proc/mounts").stdout.strip() == "2"
     files = installed.sh("dpkg -L cmsfs").stdout.split()
     installed.sh("dpkg --remove cmsfs")
     assert "fuse.cmsfs" not in installed.sh("cat /proc/mounts").stdout
-    left = installed.sh("ps -eo args | grep [/]usr/lib/cmsfs", check=False).stdout
-    assert left == ""
+    running = "for line in /proc/[0-9]*/cmdline; do tr '\\0' ' ' < $line; echo; done 2>/dev/null"
+    assert "systemd" in installed.sh(running, check=False).stdout
+    assert "/usr/lib/cmsfs" not in installed.sh(running, check=False).stdout
     installed.sh("dpkg --purge cmsfs")
     for file in files:
         if "cmsfs" in file:

@@ -92,7 +92,7 @@ def test_a_stop_with_a_full_queue_keeps_it_for_the_next_start(person):
     assert person.unit("Result") == "success"
     assert not person.is_mounted()
     person.sh("systemctl --user start cmsfs@default.service")
-    assert person.unit("StatusText").startswith("offline")
+    until(lambda: person.unit("StatusText").startswith("offline"))
     assert person.sh("cd cmsfs/work; sha1sum *").stdout == sums
     person.sh("systemctl --user start cmsfs-serve.service; cmsfs sync --timeout 120")
     assert status(person)["queue"]["waiting"] == 0

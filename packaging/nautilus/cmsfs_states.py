@@ -1,0 +1,97 @@
+"""What the file manager shows of a drive and asks its daemon, without the file manager.
+
+Plain functions over the control socket's JSON lines, for `cmsfs_nautilus.py` and for tests.  It runs in the
+system's Python, so nothing of cmsfs is imported here; what is spoken is described in cmsfs/models/control.py.
+
+Rule: nothing here waits or touches the drive: mounts are read from the kernel's list.
+"""
+
+import json
+import re
+
+STATES = {
+    # What is shown first when several hold: emblem, the word for the column.
+    "held": ("emblem-important", "Held: the service refused it"),
+    "conflict": ("emblem-important", "Conflict copy"),
+    "syncing": ("emblem-synchronizing", "Being uploaded"),
+    "pinned": ("emblem-favorite", "Kept offline"),
+    "online": ("", "Online only"),
+    "local": ("", "On this machine only"),
+    "synced": ("emblem-default", "Synced"),
+}
+
+
+def mountpoints(mountinfo):
+    """The drives among the lines of /proc/self/mountinfo, the longest path first."""
+    found = []
+    for line in mountinfo.splitlines():
+        fields, _, rest = line.partition(" - ")
+        if rest.startswith("fuse.cmsfs "):
+            path = fields.split(" ")[4]
+            found.append(re.sub(r"\\([0-7]{3})", lambda octal: chr(int(octal[1], 8)), path))
+    return sorted(found, key=len, reverse=True)
+
+
+def locate(path, drives):
+    """The drive that a path is on and the path in it, from its top; None if it is on none."""
+    for drive in drives:
+        if path == drive:
+            return drive, "/"
+        if path.startswith(drive.rstrip("/") + "/"):
+            return drive, path[len(drive.rstrip("/")) :]
+    return None
+
+
+def request(kind, **fields):
+    """A request as the socket takes it."""
+    return json.dumps({"kind": kind, **fields}).encode() + b"\n"
+
+
+def answer(line):
+    """The answer in a line, or None if it is none."""
+    try:
+        found = json.loads(line)
+    except ValueError:
+        return None
+    return found if isinstance(found, dict) and "kind" in found else None
+
+
+def state(told):
+    """The state of an item, a key of `STATES`, from the answer about its path; None if there is none."""
+    if not told or told.get("kind") != "path":
+        return None
+    sync = str(told.get("sync", ""))
+    if sync.startswith("held"):
+        return "held"
+    if told.get("conflict"):
+        return "conflict"
+    if sync in ("waiting", "uploading"):
+        return "syncing"
+    if sync == "local":
+        return "local"
+    if told.get("pinned"):
+        return "pinned"
+    if told.get("type") == "file" and told.get("size", 0) > 0 and not told.get("cached_bytes", 0):
+        return "online"
+    return "synced"
+
+
+def menu(told):
+    """The entries of the menu for items with these answers: `(action, label)`, in order.
+
+    `pin` and `unpin` are for any number of items, `link` for one, `versions` for one file.
+    """
+    known = [each for each in told if each and each.get("kind") == "path"]
+    if not known:
+        return []
+    entries = []
+    # Who is pinned through a folder above is let go there.
+    if any(not each.get("pinned") for each in known):
+        entries.append(("pin", "Keep Offline"))
+    if any(each.get("pinned") == each.get("path") for each in known):
+        entries.append(("unpin", "Free Up Space"))
+    if len(known) == 1 and known[0].get("sync") != "local":
+        entries.append(("link", "Copy Shared Link"))
+        if known[0].get("type") == "file":
+            entries.append(("versions", "Show Versions"))
+    return entries

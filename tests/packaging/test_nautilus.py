@@ -1,0 +1,95 @@
+"""What the extension for Nautilus makes of the daemon's answers; its module needs no file manager."""
+
+import importlib.util
+import json
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from cmsfs.models import control
+
+FOLDER = Path(__file__).parents[2] / "packaging" / "nautilus"
+
+
+@pytest.fixture(scope="module")
+def states() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("cmsfs_states", FOLDER / "cmsfs_states.py")
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def told(**fields: object) -> dict[str, object]:
+    return {
+        "kind": "path",
+        "path": "/a",
+        "type": "file",
+        "sync": "synced",
+        "size": 5,
+        "cached_bytes": 5,
+    } | fields
+
+
+@pytest.mark.parametrize(
+    ("fields", "state"),
+    [
+        ({}, "synced"),
+        ({"cached_bytes": 0}, "online"),
+        ({"cached_bytes": 0, "size": 0}, "synced"),
+        ({"cached_bytes": 0, "type": "folder"}, "synced"),
+        ({"pinned": "/", "cached_bytes": 0}, "pinned"),
+        ({"sync": "waiting", "pinned": "/a"}, "syncing"),
+        ({"sync": "uploading"}, "syncing"),
+        ({"sync": "local", "pinned": "/"}, "local"),
+        ({"conflict": True, "sync": "waiting"}, "conflict"),
+        ({"sync": "held: no room", "conflict": True}, "held"),
+        ({"kind": "failure"}, None),
+    ],
+)
+def test_the_state_that_is_shown(states: ModuleType, fields: dict[str, object], state: str | None) -> None:
+    assert states.state(told(**fields)) == state
+    assert state is None or state in states.STATES
+
+
+def test_there_is_a_mark_for_each_state_that_wants_attention(states: ModuleType) -> None:
+    assert {name for name, (emblem, _) in states.STATES.items() if not emblem} == {"online", "local"}
+
+
+def actions(states: ModuleType, *answers: dict[str, object] | None) -> list[str]:
+    return [action for action, _ in states.menu(answers)]
+
+
+def test_the_menu_offers_what_makes_sense(states: ModuleType) -> None:
+    assert actions(states, told()) == ["pin", "link", "versions"]
+    assert actions(states, told(pinned="/a")) == ["unpin", "link", "versions"]
+    # Pinned through the folder above: it is let go there.
+    assert actions(states, told(pinned="/")) == ["link", "versions"]
+    assert actions(states, told(type="folder")) == ["pin", "link"]
+    assert actions(states, told(), told(pinned="/a")) == ["pin", "unpin"]
+    assert actions(states, told(sync="local")) == ["pin"]
+    assert actions(states, None) == []
+
+
+def test_a_path_is_found_on_the_innermost_drive(states: ModuleType) -> None:
+    mountinfo = (
+        "36 25 0:50 / /home/ada/cmsfs rw - fuse.cmsfs cmsfs rw,user_id=1000\n"
+        "37 25 0:51 / /home/ada/my\\040drive rw - fuse.cmsfs cmsfs rw\n"
+        "38 36 0:52 / /home/ada/cmsfs/in rw - fuse.cmsfs cmsfs rw\n"
+        "39 25 0:53 / /home/ada/other rw - ext4 /dev/vda rw\n"
+    )
+    drives = states.mountpoints(mountinfo)
+    assert states.locate("/home/ada/cmsfs/a/b", drives) == ("/home/ada/cmsfs", "/a/b")
+    assert states.locate("/home/ada/cmsfs/in/b", drives) == ("/home/ada/cmsfs/in", "/b")
+    assert states.locate("/home/ada/my drive", drives) == ("/home/ada/my drive", "/")
+    assert states.locate("/home/ada/cmsfs2/x", drives) is None
+    assert states.locate("/home/ada/other/x", drives) is None
+
+
+def test_it_speaks_the_language_of_the_socket(states: ModuleType) -> None:
+    assert isinstance(control.parse_request(states.request("ping")), control.Ping)
+    pong = control.Pong(pid=1, version="1", account="a", mountpoint="/m")
+    assert states.answer(control.encode(pong).decode()) == json.loads(pong.model_dump_json())
+    assert states.answer("nonsense") is None
+    assert states.answer("[1]") is None
