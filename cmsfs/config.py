@@ -7,9 +7,12 @@ what it can do.
 Rule: no other module reads the environment or knows where a file lives.
 """
 
+import difflib
+import hashlib
 import os
 import re
 import tomllib
+from collections.abc import Iterable, Mapping
 from datetime import time
 from importlib import resources
 from pathlib import Path
@@ -21,6 +24,9 @@ import pydantic
 from cmsfs import errors
 
 APP = "cmsfs"
+
+# Variables of the environment that are no settings.
+_VARIABLES = ("CMSFS_CONFIG", "CMSFS_DEBUG", "CMSFS_CRASH_PLAN", "CMSFS_PYTHON")
 
 
 # Names that live on this machine only: what programs put beside a document for themselves.  Each is a shell
@@ -131,17 +137,32 @@ class Bandwidth(_Model):
 class Settings(_Model):
     """Everything that can be set, each default with its reason."""
 
-    account: str = "default"
+    account: str = "default"  # whose drive is meant when no command says it
     profile: str = "embedded"  # works without an account anywhere: the way to try cmsfs
-    mountpoint: Path = Path("~/cmsfs")
+    mountpoint: Path = Path("~/cmsfs")  # made when it is missing
+    # A drive that can do less than the account: one folder of the service, only reading, only for a time.
+    # A folder and a reader have a tree and a cache of their own, beside those of the whole drive.
+    folder: str = ""
+    read_only: bool = False
+    ttl_seconds: float = 0  # 0: for as long as the login holds
     service_data: Path | None = None  # of the embedded service; None: the user's data folder
 
     # Addresses, when the profile does not say them or another host is meant.
     base_url: str = ""
     upload_url: str = ""
     auth_url: str = ""
+    authorize_url: str = ""
     ca_file: Path | None = None
 
+    feed: Literal["", "search", "events"] = ""  # how remote changes are found, if not as the profile says
+
+    # Who speaks to the service: a person who consented with `cmsfs login`, or an application by itself with
+    # its secret or its key.
+    login: Literal["person", "client_credentials", "jwt"] = "client_credentials"
+    # Where a person's tokens are; `auto`: in the keyring of the session if there is one, else in a file.
+    token_store: Literal["auto", "keyring", "file"] = "auto"
+    # The application as the service's console gives it out, a JSON file; in place of the four below.
+    app_file: Path | None = None
     # Client credentials; the secret comes from a file so that it is on no command line.
     client_id: str = ""
     client_secret_file: Path | None = None
@@ -153,9 +174,12 @@ class Settings(_Model):
     settle_seconds: float = 2.0  # an editor's flurry of saves becomes one upload
     poll_seconds: float = 5.0  # remote changes show within this while the drive is in use
     idle_poll_seconds: float = 30.0  # and within this when nobody looks
+    # Everything is compared with the service this often, in the background, for what no feed tells of; a
+    # request for each 200 items.  0: only after a gap, and when it is asked for.
+    sweep_hours: float = 24.0
     drain_seconds: float = 30.0  # how long a stop waits for uploads; the journal keeps the rest
     network_seconds: float = 30.0  # after this a read that waits for the network fails with ETIMEDOUT
-    upload_workers: int = 4
+    upload_workers: int = 4  # uploads at a time; more fill no line, and take turns from those who read
     upload_limit: Rate = 0  # bytes a second, written as "2MB/s"; 0: as fast as the line is
     download_limit: Rate = 0
     bandwidth: list[Bandwidth] = []  # limits by time of day instead; the first that holds counts
@@ -166,10 +190,27 @@ class Settings(_Model):
     # of this machine, and as slow as the network.
     fsync: Literal["local", "remote"] = "local"
     fsync_seconds: float = 60.0
-    allow_other: bool = False
+    allow_other: bool = False  # other users see the drive, too; wants user_allow_other in /etc/fuse.conf
     notifications: bool = True  # on the desktop, of what needs a person; nothing where there is none
-    read_only: bool = False  # nothing can be changed through the drive
-    log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
+    log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"  # what stands in the log, and worse
+    log_format: Literal["text", "json"] = "text"
+    metrics: str = ""  # where Prometheus may ask, HOST:PORT of this machine or a socket's path; nowhere
+
+    @property
+    def is_narrowed(self) -> bool:
+        """Whether the drive can do less than the account."""
+        return bool(self.folder.strip("/")) or self.read_only or self.ttl_seconds > 0
+
+    @property
+    def place(self) -> str:
+        """The account, or the part of it that this drive is: whose daemon and whose state."""
+        folder = self.folder.strip("/")
+        if not folder and not self.read_only:
+            return self.account
+        # Two folders must never share a tree, however alike their names are once they are put into one word.
+        word = re.sub(r"[^A-Za-z0-9]+", "-", folder).strip("-")[:40]
+        mark = hashlib.sha256(folder.encode()).hexdigest()[:6] if folder else ""
+        return "@".join([self.account, "-".join(filter(None, [word, mark, "ro" if self.read_only else ""]))])
 
     def limits_at(self, now: time) -> tuple[int, int]:
         """Bytes a second up and down at a time of the day; 0 is no limit."""
@@ -186,7 +227,7 @@ class Settings(_Model):
 
     @property
     def paths(self) -> "Paths":
-        return Paths(self.account)
+        return Paths(self.place)
 
 
 class Paths:
@@ -201,6 +242,7 @@ class Paths:
         self.recovered = self.state / "recovered"
         self.lock = self.state / "lock"
         self.token = self.state / "token"
+        self.token_lock = self.state / "token.lock"
         self.log = self.state / "cmsfsd.log"
         self.blocks = self.cache / "blocks"
         self.socket = self.runtime / f"{account}.sock"
@@ -252,8 +294,13 @@ def load(account: str | None = None, **overrides: Any) -> Settings:
 
     Raises `ConfigError`, naming the file and the key.
     """
+    return resolved(_read(config_file()), account, **overrides)
+
+
+def resolved(document: Mapping[str, Any], account: str | None = None, **overrides: Any) -> Settings:
+    """As `load`, of a file that was read."""
     path = config_file()
-    values = _read(path)
+    values = dict(document)
     accounts = values.pop("accounts", {})
     name = account or os.environ.get("CMSFS_ACCOUNT") or values.get("account") or "default"
     if not isinstance(accounts, dict) or not isinstance(accounts.get(name, {}), dict):
@@ -266,17 +313,122 @@ def load(account: str | None = None, **overrides: Any) -> Settings:
     values["account"] = name
     if not name or "/" in name or name.startswith("."):
         raise errors.ConfigError(f"{name!r} cannot be the name of an account.")
+    return _validated(values, f"{path}: ")
+
+
+def origins(account: str) -> dict[str, str]:
+    """Where the settings of an account come from that are not defaults."""
+    values = _read(config_file())
+    tables = values.pop("accounts", {})
+    found = dict.fromkeys(values, "file")
+    found |= dict.fromkeys(tables.get(account, {}), f"[accounts.{account}]")
+    for field in Settings.model_fields:
+        if (name := f"CMSFS_{field.upper()}") in os.environ:
+            found[field] = name
+    return found
+
+
+def unknown_variables() -> list[str]:
+    """A sentence for each `CMSFS_*` of the environment that means nothing."""
+    known = {f"CMSFS_{field.upper()}" for field in Settings.model_fields} | set(_VARIABLES)
+    return [
+        f"There is no setting {name}{hint(name, known) or '.'}"
+        for name in sorted(os.environ)
+        if name.startswith("CMSFS_") and name not in known
+    ]
+
+
+def complaints(values: Mapping[str, Any]) -> list[str]:
+    """What is wrong with settings, each by its key."""
+    try:
+        Settings.model_validate(dict(values))
+    except pydantic.ValidationError as error:
+        return [_said(one) for one in error.errors()]
+    return []
+
+
+def checked(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Single settings, as they would be read.  Raises `ConfigError`."""
+    found = _validated(dict(values), "")
+    return {key: getattr(found, key) for key in values}
+
+
+def _validated(values: dict[str, Any], where: str) -> Settings:
     try:
         return Settings.model_validate(values)
     except pydantic.ValidationError as error:
-        first = error.errors()[0]
-        key = ".".join(str(part) for part in first["loc"])
-        raise errors.ConfigError(f"{path}: {key}: {first['msg']}.") from None
+        raise errors.ConfigError(where + _said(error.errors()[0])) from None
+
+
+def _said(first: Any) -> str:
+    key = ".".join(str(part) for part in first["loc"])
+    if first["type"] == "extra_forbidden":
+        near = hint(key, Settings.model_fields)
+        return f"there is no setting {key}{near or '.'}"
+    return f"{key}: {first['msg']}."
+
+
+def hint(given: str, known: Iterable[str]) -> str:
+    """The end of a sentence about an unknown word: the nearest one that is known, if any is near."""
+    near = difflib.get_close_matches(given, sorted(known), n=1)
+    return f"; did you mean {near[0]}?" if near else ""
+
+
+def default_account() -> str:
+    """The name of the account that is meant when none is named."""
+    named = os.environ.get("CMSFS_ACCOUNT") or _read(config_file()).get("account") or "default"
+    return str(named)
+
+
+def accounts() -> list[str]:
+    """The accounts that the configuration file has a table for."""
+    found = _read(config_file()).get("accounts", {})
+    return list(found) if isinstance(found, dict) else []
+
+
+def profile_names() -> list[str]:
+    """The profiles that there are."""
+    folder = resources.files("cmsfs") / "profiles"
+    return sorted(p.name[:-5] for p in folder.iterdir() if p.name.endswith(".toml"))
 
 
 def variable(name: str) -> str | None:
     """A variable of the environment that a file of the user's names."""
     return os.environ.get(name)
+
+
+def named_in_environment() -> list[str]:
+    """The `CMSFS_*` variables that are set here and that another process would not see.
+
+    The account is not among them: who asks has named it.
+    """
+    ours = {f"CMSFS_{field.upper()}" for field in Settings.model_fields} | {"CMSFS_CONFIG"}
+    return sorted(ours.intersection(os.environ) - {"CMSFS_ACCOUNT"})
+
+
+def pass_on(values: dict[str, str]) -> None:
+    """Set variables for this process and those that it starts."""
+    os.environ.update(values)
+
+
+def move_home(user: str, home: Path) -> None:
+    """Have this process, and those that it starts, look for files where they are for another user."""
+    for name in [name for name in os.environ if name.startswith(("XDG_", "CMSFS_"))]:
+        del os.environ[name]
+    os.environ.update(HOME=str(home), USER=user, LOGNAME=user)
+    session = Path(f"/run/user/{os.getuid()}")
+    if session.is_dir():
+        os.environ["XDG_RUNTIME_DIR"] = str(session)
+
+
+def user_manager() -> Path:
+    """The private socket of this user's systemd, which is there while that runs."""
+    return platformdirs.user_runtime_path() / "systemd" / "private"
+
+
+def user_units() -> Path:
+    """The folder of the units that this user wrote."""
+    return platformdirs.user_config_path() / "systemd" / "user"
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -297,12 +449,16 @@ def profile(settings: Settings) -> Profile:
     """
     source = resources.files("cmsfs") / "profiles" / f"{settings.profile}.toml"
     if "/" in settings.profile or not source.is_file():
-        known = sorted(p.name[:-5] for p in (resources.files("cmsfs") / "profiles").iterdir())
-        raise errors.ConfigError(f"There is no profile {settings.profile!r}; known are {', '.join(known)}.")
+        known = ", ".join(profile_names())
+        raise errors.ConfigError(f"There is no profile {settings.profile!r}; known are {known}.")
     values = tomllib.loads(source.read_text(encoding="utf-8"))
-    for key in ("base_url", "upload_url", "auth_url"):
+    for key in ("base_url", "upload_url", "auth_url", "authorize_url"):
         if given := getattr(settings, key):
             values[key] = given.rstrip("/")
+    if settings.feed:
+        values["feed"] = settings.feed
+    if values.get("auth_url") and not values.get("authorize_url"):
+        values["authorize_url"] = f"{values['auth_url']}/oauth2/authorize"
     found = Profile.model_validate(values)
     if not found.embedded and not (found.base_url and found.upload_url and found.auth_url):
         raise errors.ConfigError(

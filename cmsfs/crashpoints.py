@@ -31,6 +31,8 @@ class Point(enum.StrEnum):
     SESSION_BEGUN = "session-begun"  # the service keeps parts for us; we know the session
     PARTS_SENT = "parts-sent"  # all parts are there, not joined
     UPLOAD_ADOPTED = "upload-adopted"  # written down; the content still lies among the drafts
+    TOKENS_GIVEN = "tokens-given"  # the service has given the next pair of tokens, nothing is kept
+    TOKENS_KEPT = "tokens-kept"  # the pair is on the disk, not used yet
 
 
 _plan: Path | None = None

@@ -10,6 +10,8 @@
     │   ├── RemoteTimeout          the service did not answer in time
     │   ├── ProtocolError          the answer made no sense
     │   ├── OAuthError             the token endpoint refused (error, error_description)
+    │   │   └── NeedsLogin         nobody is logged in, or the login has ended; a sentence with the remedy
+    │   ├── TokensLocked           the tokens are in a keyring that is locked; a sentence with the remedy
     │   └── ApiError               an error body: status, code, message, context_info, retry_after
     │       ├── BadRequest         400
     │       ├── Unauthorized       401
@@ -93,6 +95,22 @@ class OAuthError(RemoteError):
         self.status = status
 
 
+class NeedsLogin(OAuthError):
+    """Nobody is logged in to the account, or what there was has ended: one sentence that says what to do."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__("login_required", message)
+        self.message = message
+
+
+class TokensLocked(RemoteError):
+    """The keyring that has the tokens does not give them now: one sentence that says what to do."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.message = message
+
+
 class ApiError(RemoteError):
     """An error answer of the service."""
 
@@ -106,7 +124,8 @@ class ApiError(RemoteError):
         request_id: str = "",
         retry_after: float | None = None,
     ) -> None:
-        super().__init__(f"{status} {code}: {message}")
+        # The service's own log has the same id: with it who runs the service finds what happened.
+        super().__init__(f"{status} {code}: {message}" + (f" (request {request_id})" if request_id else ""))
         self.status = status
         self.code = code
         self.message = message

@@ -7,11 +7,15 @@ Rule: no token and no file content ever reaches a log; names of content not abov
 """
 
 import contextvars
+import json
 import logging
 import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
+
+from cmsfs import errors
 
 _Fields = tuple[tuple[str, object], ...]
 _context: contextvars.ContextVar[_Fields] = contextvars.ContextVar("cmsfs_log_context", default=())
@@ -48,10 +52,36 @@ def under_systemd() -> bool:
     return "JOURNAL_STREAM" in os.environ
 
 
-def configure(level: str = "INFO") -> None:
-    """Send all logging to standard error, once; `level` is one of Python's level names."""
+class _JsonFormatter(logging.Formatter):
+    """One object a line, for programs that collect logs."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        moment = datetime.fromtimestamp(record.created, UTC)
+        line: dict[str, object] = {
+            "time": moment.isoformat(timespec="milliseconds"),
+            "level": record.levelname,
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        line |= {key: value for key, value in _context.get() if key not in line}
+        for value in record.args if isinstance(record.args, tuple) else ():
+            # What the service called the request that failed; its log has the same id.
+            if isinstance(value, errors.ApiError) and value.request_id:
+                line["request_id"] = value.request_id
+        if record.exc_info:
+            line["exception"] = self.formatException(record.exc_info)
+        return json.dumps(line, ensure_ascii=False, default=str)
+
+
+def configure(level: str = "INFO", *, form: str = "text") -> None:
+    """Send all logging to standard error, once.
+
+    `level` is one of Python's level names, `form` text or json.
+    """
     handler = logging.StreamHandler(sys.stderr)
-    if under_systemd():
+    if form == "json":
+        handler.setFormatter(_JsonFormatter())
+    elif under_systemd():
         handler.setFormatter(_JournalFormatter("%(name)s: %(message)s%(context)s"))
     else:
         handler.setFormatter(

@@ -13,7 +13,7 @@ import click
 import trio
 
 import cmsfs
-from cmsfs import config, crashpoints, errors, logs
+from cmsfs import config, crashpoints, errors, logs, notify
 from cmsfs.cli import failures
 from cmsfs.models import control
 from daemon import main as program
@@ -32,6 +32,7 @@ class Starter:
 
     def failed(self, told: errors.UserError) -> None:
         self._tell(control.error_line(told.message, told.exit_code))
+        notify.tell(STATUS=told.message)
 
     def _tell(self, line: str) -> None:
         fd, self._fd = self._fd, None
@@ -49,7 +50,11 @@ class Starter:
 @click.option("--account", help="The account to mount (default: the configuration's).")
 @click.option("--profile", help="How the service is reached (default: the configuration's).")
 @click.option("--mountpoint", type=Path, help="Where to mount (default: the configuration's).")
+@click.option("--folder", help="The folder of the service that is to be the drive's root.")
+@click.option("--read-only", is_flag=True, help="With a token that can only read.")
+@click.option("--ttl", "ttl_seconds", type=float, metavar="SECONDS", help="Only for so long.")
 @click.option("--sample", is_flag=True, help="Put the sample enterprise into the embedded service.")
+@click.option("--log-format", type=click.Choice(["text", "json"]), help="How a line of the log looks.")
 @click.option("--ready-fd", type=int, help="A descriptor to write READY, or ERROR and the reason, to.")
 @click.version_option(cmsfs.__version__)
 def main(
@@ -57,7 +62,11 @@ def main(
     profile: str | None,
     mountpoint: Path | None,
     *,
+    folder: str | None,
+    read_only: bool,
+    ttl_seconds: float | None,
     sample: bool,
+    log_format: str | None,
     ready_fd: int | None,
 ) -> None:
     """Serve the drive of an account until SIGTERM, SIGINT or an unmount."""
@@ -65,8 +74,15 @@ def main(
     try:
         if ready_fd is not None:
             os.set_inheritable(ready_fd, False)
-        settings = config.load(account, profile=profile, mountpoint=mountpoint)
-        logs.configure(settings.log_level)
+        settings = config.load(
+            account,
+            profile=profile,
+            mountpoint=mountpoint,
+            folder=folder,
+            read_only=read_only or None,
+            ttl_seconds=ttl_seconds,
+        )
+        logs.configure(settings.log_level, form=log_format or settings.log_format)
         crashpoints.arm(config.crash_plan())
         run = functools.partial(
             program.run,

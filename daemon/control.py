@@ -48,7 +48,7 @@ class Agents(Protocol):
     def pong(self) -> control.Pong: ...
     async def status(self) -> control.Status: ...
     async def sync(self) -> None: ...
-    async def poll(self) -> None: ...
+    async def poll(self, *, full: bool) -> None: ...
     async def retry(self, path: str | None) -> None: ...
     async def discard(self, path: str) -> str: ...
     async def conflicts(self) -> control.Conflicts: ...
@@ -115,7 +115,7 @@ class Server:
             case control.GetStatus():
                 await _say(stream, await self._agents.status())
             case control.Poll():
-                await self._agents.poll()
+                await self._poll(stream, full=request.full)
                 await _say(stream, control.Done())
             case control.Retry():
                 await self._agents.retry(request.path)
@@ -148,6 +148,23 @@ class Server:
                 await self._sync(stream)
             case control.Stop():
                 await self._stop(stream, request)
+
+    async def _poll(self, stream: trio.SocketStream, *, full: bool) -> None:
+        if not full:
+            await self._agents.poll(full=False)
+            return
+        failures: list[errors.CmsfsError] = []
+
+        async def compare() -> None:
+            try:
+                await self._agents.poll(full=True)
+            except errors.CmsfsError as error:
+                failures.append(error)
+
+        # A tree of a million items takes minutes: the caller hears that it goes on.
+        await self._tell_until(stream, compare)
+        if failures:
+            raise failures[0]
 
     async def _watch(self, stream: trio.SocketStream) -> None:
         async with trio.open_nursery() as nursery:

@@ -218,7 +218,7 @@ def _state_of(error: errors.RemoteError) -> State:
     match error:
         case errors.Offline() | errors.RemoteTimeout():
             return State.OFFLINE
-        case errors.OAuthError() | errors.Unauthorized():
+        case errors.OAuthError() | errors.TokensLocked() | errors.Unauthorized():
             return State.UNAUTHORISED
         case errors.ServerError() | errors.ProtocolError():
             return State.DEGRADED

@@ -9,17 +9,26 @@ Rule: publish after the commit.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence, Set
+from collections.abc import Callable, Iterator, Sequence, Set
 from contextlib import contextmanager
 from sqlite3 import Connection
+from typing import NamedTuple
 
 from cmsfs.journal import unheard
 from cmsfs.models import entries, items, names
 from cmsfs.replica import changes, cursor, remote, tree
-from cmsfs.replica.nodes import Remote, remote_from_item
+from cmsfs.replica.nodes import Kind, Remote, remote_from_item
 from cmsfs.sqlite import Database
 
 _Place = tuple[str | None, str]  # the folder's id at the service, the key of the name
+
+
+class Gone(NamedTuple):
+    """An item that the service no longer has, or no longer shows; `sequence` as of then, None: not told."""
+
+    kind: Kind
+    id: str
+    sequence: int | None = None
 
 
 class Incoming:
@@ -29,6 +38,7 @@ class Incoming:
         self._db = db
         self._hub = hub
         self._making: Counter[_Place] = Counter()
+        self.applied = 0  # changes made here, since the start
 
     @contextmanager
     def making(self, parent_id: str, name: str) -> Iterator[None]:
@@ -46,25 +56,70 @@ class Incoming:
         self, found: Sequence[items.Item | entries.Entry], *, generation: int | None = None
     ) -> None:
         """Bring the tree up to what these items say; `generation` is that of a listing."""
+        await self.commit(self.sorted(found)[0], generation=generation)
+
+    def sorted(
+        self, found: Sequence[items.Item | entries.Entry]
+    ) -> tuple[list[Remote], list[items.Item | entries.Entry]]:
+        """What can be applied now, and what has to wait since it may be our own.
+
+        `commit` what can be at once: no await in between.
+        """
         # What begins to be made while the transaction waits for its turn cannot be on this page, unless an
         # earlier attempt made it; the push expects that.
         remotes = [remote_from_item(item) for item in found]
         making = self._making.keys() | unheard.places(self._db)
-        if making:
-            remotes = [one for one in remotes if not self._is_ours(one, making)]
-        if not remotes:
-            return
+        if not making:
+            return remotes, []
+        ours = [self._is_ours(one, making) for one in remotes]
+        return (
+            [one for one, waits in zip(remotes, ours, strict=True) if not waits],
+            [one for one, waits in zip(found, ours, strict=True) if waits],
+        )
+
+    async def commit(
+        self,
+        remotes: Sequence[Remote],
+        gone: Sequence[Gone] = (),
+        *,
+        generation: int | None = None,
+        note: Callable[[Connection], None] | None = None,
+    ) -> int:
+        """Apply what was sorted, then what is gone, and `note` something in the same transaction.
+
+        What was moved away from a folder that is gone has to be moved first.  How many changes that made.
+        """
+        if not remotes and not gone and note is None:
+            return 0
 
         def txn(conn: Connection) -> list[changes.Change]:
             number = cursor.generation(conn) if generation is None else generation
-            return remote.apply(conn, remotes, generation=number)
+            found = remote.apply(conn, remotes, generation=number) if remotes else []
+            for one in gone:
+                found += _vanish(conn, one)
+            if note is not None:
+                note(conn)
+            return found
 
-        self._hub.publish(await self._db.write(txn))
+        found = await self._db.write(txn)
+        self.publish(found)
+        return len(found)
 
-    def publish(self, found: Iterable[changes.Change]) -> None:
+    def publish(self, found: Sequence[changes.Change]) -> None:
         """Tell of changes that somebody else has committed."""
+        self.applied += len(found)
         self._hub.publish(found)
 
     def _is_ours(self, one: Remote, making: Set[_Place]) -> bool:
         place = (one.parent_id, names.name_key(one.name))
         return place in making and tree.find_remote(self._db, one.kind, one.id) is None
+
+
+def _vanish(conn: Connection, one: Gone) -> list[changes.Change]:
+    node = tree.remote_at(conn, one.kind, one.id)
+    # What is older than what we know was followed by a return.
+    if node is None or (one.sequence is not None and one.sequence < node.sequence):
+        return []
+    if node.parent is None and node.base_parent is None:
+        return []
+    return remote.vanish(conn, node.ino, sequence=one.sequence or 0)

@@ -158,3 +158,8 @@ class SearchLister:
             return changes
 
         self._incoming.publish(await self._db.write(txn))
+
+
+async def filled(lister: Lister, folder: Ino) -> None:
+    """List a folder for nobody who waits."""
+    await lister.fill(folder, progress=lambda: None, grown=lambda: None)

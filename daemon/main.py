@@ -21,7 +21,7 @@ from pathlib import Path
 import trio
 
 from cmsfs import config, errors, mounts, sqlite
-from cmsfs.auth import backend
+from cmsfs.auth.deadline import Deadline
 from cmsfs.auth.explain import explain
 from cmsfs.cache.blocks import Blocks
 from cmsfs.client.session import Client
@@ -35,17 +35,19 @@ from cmsfs.replica import cursor, database, tree
 from cmsfs.replica.changes import Hub
 from cmsfs.replica.nodes import ROOT, Ino
 from cmsfs.vfs.filesystem import Filesystem
-from daemon import budget, conflicts, instance, paths, upkeep
+from daemon import budget, conflicts, instance, metrics, narrowed, paths, upkeep
 from daemon import control as control_server
 from daemon.account import Account
+from daemon.arrived import Arrived
 from daemon.budget import Budget, Class
 from daemon.crawl import Crawl
 from daemon.ending import Ending
+from daemon.event_feed import EventFeed
 from daemon.folder_items import FolderItems
 from daemon.health import Health
 from daemon.hydrate import Hydrate
 from daemon.incoming import Incoming
-from daemon.listing import Lister, SearchLister
+from daemon.listing import Lister, SearchLister, filled
 from daemon.notices import Notices
 from daemon.pausing import Pausing
 from daemon.pins import Pins, Wakes
@@ -53,7 +55,9 @@ from daemon.pull import Pull
 from daemon.push.dispatcher import Push
 from daemon.push.kit import Kit
 from daemon.rights import Rights
+from daemon.search_feed import SearchFeed
 from daemon.status import Status
+from daemon.sweep import Sweep
 from daemon.use import Use
 from daemon.watchdog import Watchdog
 from daemon.whole import Whole
@@ -77,7 +81,8 @@ class State:
     @property
     def is_known(self) -> bool:
         """Whether there is a tree to show without asking anybody."""
-        return tree.is_listed(self.db, ROOT) or cursor.get(self.db, cursor.CHANGES_SINCE) is not None
+        marks = (cursor.CHANGES_SINCE, cursor.EVENTS_POSITION)
+        return tree.is_listed(self.db, ROOT) or any(cursor.get(self.db, mark) for mark in marks)
 
 
 @asynccontextmanager
@@ -119,17 +124,18 @@ async def run(
     place = mounts.located(mountpoint)
     settings.paths.ensure()
     async with AsyncExitStack() as stack:
-        stack.enter_context(instance.single_instance(settings.paths.lock, account=settings.account))
+        stack.enter_context(instance.single_instance(settings.paths.lock, account=settings.place))
         state = await stack.enter_async_context(open_state(settings))
         pace = Budget(config.profile(settings).limits)
-        client = await stack.enter_async_context(
-            backend.open_backend(settings, sample=sample, pace=pace, flow=backend.flow_of(settings))
-        )
+        deadline = Deadline(settings.ttl_seconds)
+        opened = narrowed.open_service(settings, state.db, sample=sample, pace=pace, deadline=deadline)
+        client = await stack.enter_async_context(opened)
         agents = await stack.enter_async_context(trio.open_nursery())
         drive = Drive(settings, place, state, client, agents, pace)
         note = await drive.contact()
         await drive.fs.begin()
         agents.start_soon(drive.ending.heed_signals, drive.pull.poke, name="signals")
+        agents.start_soon(narrowed.tell_end, deadline, drive.health, name="deadline")
         async with control_server.listening(settings.paths.socket) as listener:
             drive.start(agents, listener)
             await drive.serve(settings, create=create, ready=functools.partial(ready, note))
@@ -192,11 +198,21 @@ class Drive:
         )
         self._fsync_seconds = settings.fsync_seconds
         self.notifier = notifier.Notifier(self.hub, self.fs.inodes)
+        arrived = Arrived(db, self.hydrate)
+        # A token that was cut down to a folder does not hear of what happens, only what there is.
+        by_events = config.profile(settings).feed == "events" and not settings.is_narrowed
+        feed = EventFeed if by_events else SearchFeed
         self.pull = Pull(
-            *(db, client, self.incoming, self.hydrate, self.health),
+            *(feed(db, client, self.incoming, self.health, arrived), self.hydrate, self.health),
             seconds=settings.poll_seconds,
             idle_seconds=settings.idle_poll_seconds,
-            is_used=Use(self.fs.inodes, self.health),
+            is_used=Use(self.fs.inodes, self.health, self.incoming),
+        )
+        self.sweep = Sweep(
+            *(db, client, self.incoming, self.health, arrived),
+            poll=self.pull.poll,
+            fill=None if whole is not None else functools.partial(filled, lister),
+            full_seconds=settings.sweep_hours * 3600,
         )
         self.notices = Notices(settings, db, self.health, self.hub, lambda: self.pins.problem)
         self.crawl = Crawl(db, self.health, whole, self.hydrate.listing, deepen)
@@ -255,6 +271,7 @@ class Drive:
         agents.start_soon(self.notifier.run, name="notifier")
         agents.start_soon(budget.spent, Class.UPLOAD, self.push.run, name="push")
         agents.start_soon(budget.spent, Class.CHANGES, self.pull.run, name="pull")
+        agents.start_soon(self.sweep.run, name="sweep")
         agents.start_soon(self.crawl.follow, name="opened folders")
         if self.settings.crawl:
             agents.start_soon(self.crawl.run, name="crawl")
@@ -267,6 +284,8 @@ class Drive:
         agents.start_soon(self.server.serve, listener, name="control")
         agents.start_soon(self._upkeep, state, name="upkeep")
         agents.start_soon(self._tidy, name="tidy")
+        if self.settings.metrics:
+            agents.start_soon(metrics.serve, self.settings.metrics, self.status, name="metrics")
 
     async def _follow_room(self) -> None:
         """What was refused for want of room goes when there is some."""
@@ -284,7 +303,11 @@ class Drive:
         """Mount, serve until asked to end, and leave nothing behind that could still be sent."""
         handlers = operations.Operations(self.fs)
         async with mount.mounted(
-            handlers, self.mountpoint, allow_other=settings.allow_other, create=create
+            handlers,
+            self.mountpoint,
+            allow_other=settings.allow_other,
+            read_only=settings.read_only,
+            create=create,
         ) as mounted:
             ready()
             self.watchdog.ready()
@@ -320,8 +343,8 @@ class Drive:
             await self.push.retry_all()
             await self.push.drained()
 
-    async def poll(self) -> None:
-        await self.pull.poll()
+    async def poll(self, *, full: bool) -> None:
+        await (self.sweep.once(full=True) if full else self.pull.poll())
 
     async def retry(self, path: str | None) -> None:
         await (self.push.retry_all() if path is None else self.push.retry(path))

@@ -1,40 +1,24 @@
-"""Pull: what others change at the service, applied here every few seconds.
+"""Pull: what others change at the service, applied here within seconds.
 
-Two searches a poll: what was changed since the cursor, and what was deleted since.  Cursors are times of
-the service's clock, taken from its items; each poll looks back two minutes further, since a search may
-show a change a little later than it happened.  Our own changes come back with the version that we took
-over from their answers, and are no news.
+How changes are found is the feed's: by search, every few seconds while the drive is in use and seldom
+otherwise; or by the stream of events, as soon as the service says that there is one.
 
-Rule: a cursor moves only after everything up to it has been applied, and only over a stable result.
+Rule: one look at a time, whoever asks for it; and none that takes the drive's whole time.
 """
 
 import logging
 import random
-from collections.abc import Callable, Sequence
-from datetime import UTC, datetime, timedelta
-from sqlite3 import Connection
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Protocol
 
 import trio
 
 from cmsfs import errors
-from cmsfs.client.search import EVERYTHING, FIELDS
-from cmsfs.client.session import Client
-from cmsfs.models import base
-from cmsfs.models.entries import Entry
-from cmsfs.models.search import Query
-from cmsfs.replica import cursor, remote, tree
-from cmsfs.replica.changes import Change
-from cmsfs.replica.nodes import Kind, remote_from_item
-from cmsfs.sqlite import Database
-from daemon import windows
 from daemon.health import Health
 from daemon.hydrate import Hydrate
-from daemon.incoming import Incoming
 
 log = logging.getLogger(__name__)
-
-# How late a search may show a change.
-LOOK_BACK = timedelta(minutes=2)
 
 # So that a thousand drives that were started together do not ask together.
 SPREAD = 0.2
@@ -51,15 +35,34 @@ LISTING_SECONDS = 30.0
 # things to do in nine tenths of its time.
 MOST_OF_THE_TIME = 9
 
+# Where the service tells of news, the first of a burst is fetched at once, and what follows together.
+GATHER_SECONDS = 0.5
+
+
+class Feed(Protocol):
+    """What was changed since the last look."""
+
+    can_wait: bool  # whether the service says when there is something new
+
+    async def begin(self) -> None:
+        """Note where to begin, if that is not known.  Raises `RemoteError`."""
+
+    async def once(self) -> bool:
+        """Apply what is new; whether that was all.  Raises `RemoteError`.
+
+        Cancelled, or failed: what came is applied, and the next look begins where this one got.
+        """
+
+    async def news(self) -> bool:
+        """Wait until there is something new; False: ask all the same.  Raises `RemoteError`."""
+
 
 class Pull:
-    """Polls the service for changes."""
+    """Looks for remote changes, and has the feed apply them."""
 
     def __init__(
         self,
-        db: Database,
-        client: Client,
-        incoming: Incoming,
+        feed: Feed,
         hydrate: Hydrate,
         health: Health,
         *,
@@ -67,12 +70,9 @@ class Pull:
         idle_seconds: float,
         is_used: Callable[[], bool],
     ) -> None:
-        self._db = db
-        self._client = client
-        self._incoming = incoming
+        self._feed = feed
         self._hydrate = hydrate
         self._health = health
-        self._windows = windows.Windows(client.search, health, purpose="poll")
         self._seconds = seconds
         self._idle_seconds = idle_seconds
         self._is_used = is_used
@@ -84,40 +84,61 @@ class Pull:
         self._took = 0.0
 
     async def begin(self) -> None:
-        """Set the cursors, if they are not: to the newest change there is, before anything is listed.
-
-        Raises `RemoteError`.
-        """
-        if cursor.get(self._db, cursor.CHANGES_SINCE) is not None:
-            return
-        query = _everything().model_copy(update={"limit": 1, "fields": list(FIELDS)})
-        with self._health.request("poll"):
-            page = await self._client.search.page(query)
-        newest = page.entries[0].modified_at if page.entries else None
-        if newest is not None:
-            await self._db.write(lambda conn: _advance(conn, newest, newest))
+        """Have the feed note where it begins, before anything is listed.  Raises `RemoteError`."""
+        await self._feed.begin()
 
     async def run(self) -> None:
-        """Poll for ever: often while the drive is in use, seldom otherwise, at once when asked to."""
+        """Look for ever, at once when asked to."""
         while True:
             await self._health.reachable()
+            told = False
             try:
                 await self.begin()
                 if not self._is_superfluous():
                     await self.poll()
+                    told = self._feed.can_wait
             except errors.RemoteError as error:
                 log.info("remote changes could not be looked for: %s", error)
-            with trio.move_on_after(max(self._interval(), MOST_OF_THE_TIME * self._took)):
-                await self._wanted.wait()
-            self._wanted = trio.Event()
+            if told:
+                await self._until_told()
+            else:
+                await self._rest(max(self._interval(), MOST_OF_THE_TIME * self._took))
 
     def poke(self) -> None:
-        """Poll at once."""
+        """Look at once."""
         self._wanted.set()
 
     def _is_superfluous(self) -> bool:
         """Whether a listing is telling all this at the moment; one that takes long tells it too late."""
+        # Events are cheap and are never told twice: they are not left to wait.
+        if self._feed.can_wait:
+            return False
         return self._hydrate.is_listing and trio.current_time() - self._polled_at < LISTING_SECONDS
+
+    async def _rest(self, seconds: float) -> None:
+        with trio.move_on_after(seconds):
+            await self._wanted.wait()
+        self._wanted = trio.Event()
+
+    async def _until_told(self) -> None:
+        """Wait for news, or for somebody who asks; where waiting fails, for the interval."""
+        failed = False
+
+        async def listen(scope: trio.CancelScope) -> None:
+            nonlocal failed
+            try:
+                await self._feed.news()
+            except errors.RemoteError as error:
+                log.info("the service could not be waited at for changes: %s", error)
+                failed = True
+            scope.cancel()
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(listen, nursery.cancel_scope)
+            await self._wanted.wait()
+            nursery.cancel_scope.cancel()
+        gather = self._polled_at + GATHER_SECONDS - trio.current_time()
+        await self._rest(self._interval() if failed else max(gather, 0.0))
 
     def _interval(self) -> float:
         if self._is_used():
@@ -131,69 +152,8 @@ class Pull:
         began = trio.current_time()
         async with self._polling:
             for _ in range(ATTEMPTS):
-                if await self._once():
+                if await self._feed.once():
                     break
             self.last = datetime.now(UTC)
         self._polled_at = trio.current_time()
         self._took = self._polled_at - began
-
-    async def _once(self) -> bool:
-        """Whether both results were stable, and the cursors moved."""
-        since_changed, since_deleted = self._since(cursor.CHANGES_SINCE), self._since(cursor.DELETED_SINCE)
-        changed = await self._windows.enumerate(
-            _everything(), windows.UPDATED, self._take_changed, within=windows.Window(since_changed)
-        )
-        trash = _everything().model_copy(update={"trash_content": "trashed_only"})
-        deleted = await self._windows.enumerate(
-            trash, windows.DELETED, self._take_deleted, within=windows.Window(since_deleted)
-        )
-        if not (changed.stable and deleted.stable):
-            return False
-        await self._db.write(lambda conn: _advance(conn, changed.latest, deleted.latest))
-        return True
-
-    def _since(self, key: str) -> datetime | None:
-        text = cursor.get(self._db, key)
-        return base.parse_timestamp(text) - LOOK_BACK if text else None
-
-    async def _take_changed(self, found: Sequence[Entry]) -> None:
-        new = [item for item in found if item.type == "folder" and self._is_new(item)]
-        await self._incoming.apply(found)
-        for folder in new:
-            node = tree.find_remote(self._db, Kind.FOLDER, folder.id)
-            above = node.parent if node is not None else None
-            # One that came with a new folder above it is listed with that.
-            if node is not None and above is not None and tree.is_listed(self._db, above):
-                self._hydrate.list_soon(node.ino)
-
-    def _is_new(self, item: Entry) -> bool:
-        node = tree.find_remote(self._db, Kind.FOLDER, item.id)
-        return node is None or node.etag is None or node.parent is None
-
-    async def _take_deleted(self, found: Sequence[Entry]) -> None:
-        remotes = [remote_from_item(item) for item in found]
-
-        def txn(conn: Connection) -> list[Change]:
-            changes: list[Change] = []
-            for one in remotes:
-                node = tree.remote_at(conn, one.kind, one.id)
-                if node is None or not one.trashed or one.sequence < node.sequence:
-                    continue
-                if node.parent is not None or node.base_parent is not None:
-                    changes += remote.vanish(conn, node.ino, sequence=one.sequence)
-            return changes
-
-        if remotes:
-            self._incoming.publish(await self._db.write(txn))
-
-
-def _everything() -> Query:
-    return Query(query=EVERYTHING, ancestor_folder_ids=[remote.ROOT_ID], sort="modified_at", direction="DESC")
-
-
-def _advance(conn: Connection, changed: datetime | None, deleted: datetime | None) -> None:
-    for key, moment in ((cursor.CHANGES_SINCE, changed), (cursor.DELETED_SINCE, deleted)):
-        before = cursor.at(conn, key)
-        # The newest item may have been deleted since: a cursor never goes back for that.
-        if moment is not None and (before is None or moment > base.parse_timestamp(before)):
-            cursor.put(conn, key, base.format_timestamp(moment))

@@ -73,7 +73,7 @@ class Status:
         return control.Pong(
             pid=os.getpid(),
             version=cmsfs.__version__,
-            account=self._settings.account,
+            account=self._settings.place,
             mountpoint=str(self._mountpoint),
         )
 
@@ -86,7 +86,7 @@ class Status:
             paused_until=self._pausing.until,
         )
         return control.Status(
-            account=self._settings.account,
+            account=self._settings.place,
             profile=self._profile.title,
             mountpoint=str(self._mountpoint),
             pid=os.getpid(),

@@ -2,12 +2,17 @@
 
 from cmsfs.vfs.inodes import Inodes
 from daemon.health import Health
+from daemon.incoming import Incoming
 
 
 class Use:
-    """Whether anybody has used the drive since the last time this was asked."""
+    """Whether anybody has used the drive since the last time this was asked, or changed something in it.
 
-    def __init__(self, inodes: Inodes, health: Health) -> None:
+    What the kernel answers from its caches is not seen here; where others are at work, somebody may look.
+    """
+
+    def __init__(self, inodes: Inodes, health: Health, incoming: Incoming) -> None:
+        self._incoming = incoming
         self._inodes = inodes
         self._health = health
         self._last: tuple[int, ...] = ()
@@ -15,7 +20,7 @@ class Use:
     def __call__(self) -> bool:
         lookups, opened = self._inodes.totals()
         requests = self._health.requests
-        now = (lookups, opened, requests["read"], requests["upload"])
+        now = (lookups, opened, requests["read"], requests["upload"], self._incoming.applied)
         used = now != self._last or opened > 0
         self._last = now
         return used

@@ -1,56 +1,38 @@
-"""Telling systemd how the daemon is: ready, what it does, alive, stopping (sd_notify(3)).
+"""Telling systemd how the daemon is: ready, what it does, alive, stopping.
 
-One datagram a message, by hand.  Without `NOTIFY_SOCKET` nothing is sent.
+`cmsfs.notify` sends; `cmsfs@.service` says what the manager does with it.
 
 Rule: `WATCHDOG=1` comes from the event loop, so that a loop that hangs is noticed.
 """
 
-import os
-import socket
-
 import trio
 
+from cmsfs import notify
 from daemon.health import Health
 
 
 class Watchdog:
-    """Sends messages to the manager that started us, if it wants any."""
+    """Keeps the manager that started us informed, if there is one."""
 
     def __init__(self) -> None:
-        self._address = os.environ.get("NOTIFY_SOCKET", "")
-        wanted = os.environ.get("WATCHDOG_USEC", "")
-        mine = os.environ.get("WATCHDOG_PID", str(os.getpid())) == str(os.getpid())
-        # Half the time, as sd_watchdog_enabled(3) advises.
-        self._interval = int(wanted) / 2_000_000 if wanted.isdigit() and mine else None
-
-    def notify(self, **fields: object) -> None:
-        """Send one message; a manager that does not listen is no failure of ours."""
-        if not self._address:
-            return
-        # A leading @ stands for the NUL of an abstract address.
-        address = f"\0{self._address[1:]}" if self._address.startswith("@") else self._address
-        message = "\n".join(f"{key}={value}" for key, value in fields.items())
-        try:
-            with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as sender:
-                sender.sendto(message.encode(), address)
-        except OSError:
-            pass
+        self._interval = notify.watchdog_seconds()
 
     def ready(self) -> None:
-        self.notify(READY=1, STATUS="mounted")
+        """The mount answers; the status line stays that of the connection."""
+        notify.tell(READY=1)
 
     def stopping(self, seconds: float) -> None:
         """We are on our way out, which may take so long."""
-        self.notify(STOPPING=1, STATUS="uploading what is left", EXTEND_TIMEOUT_USEC=int(seconds * 10**6))
+        notify.tell(STOPPING=1, STATUS="uploading what is left", EXTEND_TIMEOUT_USEC=int(seconds * 10**6))
 
     async def run(self, health: Health) -> None:
         """Keep the manager informed, for ever."""
         told = ""
         while True:
             if self._interval is not None:
-                self.notify(WATCHDOG=1)
+                notify.tell(WATCHDOG=1)
             if told != (state := f"{health.state} {health.reason}".strip()):
-                self.notify(STATUS=state)
+                notify.tell(STATUS=state)
                 told = state
             with trio.move_on_after(self._interval or 3600):
                 await health.changed()

@@ -55,7 +55,7 @@ class Whole:
         self._db = db
         self._incoming = incoming
         self._windows = windows.Windows(client.search, health, purpose="listing")
-        self._query = Query(query=EVERYTHING, ancestor_folder_ids=[remote.ROOT_ID])
+        self._query = Query(query=EVERYTHING, ancestor_folder_ids=[tree.root_id(db)])
         self._running = trio.Lock()
         self._waiters: list[Callable[[], None]] = []
         self.plan: Plan | None = None

@@ -144,9 +144,11 @@ class Windows:
             first = await self.page(query, axis, window)
         return found
 
-    async def page(self, query: Query, axis: Axis, window: Window, *, offset: int = 0) -> Page:
+    async def page(
+        self, query: Query, axis: Axis, window: Window, *, offset: int = 0, limit: int = MAX_LIMIT
+    ) -> Page:
         """One page of a window."""
-        changes: dict[str, object] = {"limit": MAX_LIMIT, "offset": offset, "fields": list(FIELDS)}
+        changes: dict[str, object] = {"limit": limit, "offset": offset, "fields": list(FIELDS)}
         changes |= {"sort": "modified_at", "direction": "DESC"}
         if window.start is not None or window.end is not None:
             changes[axis.parameter] = TimeRange(start=window.start, end=window.end)

@@ -5,7 +5,7 @@
 Rule: it asks the service nothing; the caller's first request finds out whether all is well.
 """
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -15,11 +15,16 @@ import httpx
 import trio
 
 from cmsfs import config, errors
-from cmsfs.auth import bearer, grants
+from cmsfs.auth import apps, bearer, grants, keeping, refreshing
+from cmsfs.auth.deadline import Deadline
 from cmsfs.client import bandwidth, embedded, pacing, session
 
 # Nobody listens there: the embedded service is reached through its transport, and a URL needs a host.
 EMBEDDED_URL = "http://cmsfs.embedded"
+
+# What a drive asks of the service, when it only reads and when it does all it can.
+READING = "base_explorer item_download"
+CHANGING = "root_readwrite"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +49,38 @@ async def open_way(settings: config.Settings, *, sample: bool = False) -> AsyncI
     opened = _embedded(settings, sample=sample) if embedded_here else _remote(settings)
     async with opened as way:
         yield way
+
+
+@asynccontextmanager
+async def open_narrowed(
+    settings: config.Settings,
+    *,
+    find_root: Callable[[Way], Awaitable[str]],
+    deadline: Deadline,
+    sample: bool = False,
+    pace: pacing.Pacing | None = None,
+    flow: bandwidth.Flow | None = None,
+) -> AsyncIterator[session.Client]:
+    """A client whose every request has a token that can do no more than the settings' folder and rights,
+    and is not used after the deadline.
+
+    The account's own token goes to the token endpoint only, to be narrowed.  `find_root` tells the id of the
+    folder, by the account's own rights.  Raises what it raises, and what `open_backend` does.
+    """
+    async with open_way(settings, sample=sample) as way:
+        root_id = await find_root(way)
+        resource = f"{way.endpoints.base_url}/folders/{root_id}" if settings.folder.strip("/") else None
+        scope = READING if settings.read_only else CHANGING
+        narrow = grants.downscoped(way.anonymous, way.fetch, scope, resource=resource)
+        async with session.open_client(
+            way.endpoints,
+            auth=bearer.BearerAuth(deadline.limiting(narrow)),
+            transport=way.transport,
+            ca_file=way.ca_file,
+            pace=pace,
+            flow=flow,
+        ) as client:
+            yield client
 
 
 @asynccontextmanager
@@ -115,31 +152,59 @@ async def _embedded(settings: config.Settings, *, sample: bool) -> AsyncIterator
 
 @asynccontextmanager
 async def _remote(settings: config.Settings) -> AsyncIterator[Way]:
-    profile = config.profile(settings)
-    if not settings.client_id or not settings.client_secret_file or not settings.subject_id:
-        raise errors.ConfigError(
-            f"The account {settings.account!r} needs client_id, client_secret_file and subject_id "
-            f"in {config.config_file()}."
-        )
-    secret = _secret(settings.client_secret_file)
-    endpoints = session.Endpoints(profile.base_url, profile.upload_url, profile.auth_url)
+    endpoints = endpoints_of(settings)
     async with session.open_client(endpoints, ca_file=settings.ca_file) as anonymous:
-        fetch = grants.client_credentials(
-            anonymous,
-            settings.client_id,
-            secret,
-            subject_type=settings.subject_type,
-            subject_id=settings.subject_id,
+        yield Way(endpoints, None, settings.ca_file, anonymous, _fetch(settings, endpoints, anonymous))
+
+
+def endpoints_of(settings: config.Settings) -> session.Endpoints:
+    """Where the account's service is.  Raises `ConfigError`."""
+    profile = config.profile(settings)
+    return session.Endpoints(profile.base_url, profile.upload_url, profile.auth_url)
+
+
+def _fetch(
+    settings: config.Settings, endpoints: session.Endpoints, anonymous: session.Client
+) -> bearer.Fetch:
+    """Where the account's tokens come from, as its settings say."""
+    if settings.login == "person":
+        return refreshing.kept(
+            anonymous, keeping.open_keep(settings), config.Paths(settings.account).token_lock
         )
-        yield Way(endpoints, None, settings.ca_file, anonymous, fetch)
+    app = app_of(settings)
+    subject = settings.subject_id or (app.user_id if settings.subject_type == "user" else app.enterprise_id)
+    if not subject:
+        raise errors.ConfigError(
+            f"The account {settings.account!r} needs subject_id in {config.config_file()}: "
+            f"the id of the {settings.subject_type} it speaks for."
+        )
+    if settings.login == "jwt":
+        audience = f"{endpoints.auth_url}/oauth2/token"
+        return grants.assertions(anonymous, app, audience, settings.subject_type, subject)
+    return grants.client_credentials(
+        anonymous, app.client_id, app.client_secret, subject_type=settings.subject_type, subject_id=subject
+    )
 
 
-def _secret(path: Path) -> str:
+def app_of(settings: config.Settings) -> apps.App:
+    """The application that the settings name.  Raises `ConfigError`."""
+    if settings.app_file is not None:
+        return apps.read(settings.app_file)
+    if not settings.client_id or not settings.client_secret_file:
+        raise errors.ConfigError(
+            f"The account {settings.account!r} has no login: `cmsfs login` makes one, or app_file, "
+            f"or client_id, client_secret_file and subject_id in {config.config_file()}."
+        )
+    return apps.App(settings.client_id, secret(settings.client_secret_file))
+
+
+def secret(path: Path) -> str:
+    """The secret in a file.  Raises `ConfigError`."""
     try:
-        secret = path.expanduser().read_text(encoding="utf-8").strip()
+        found = path.expanduser().read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not text"
         raise errors.ConfigError(f"The secret in {path} cannot be read: {reason}.") from None
-    if not secret:
+    if not found:
         raise errors.ConfigError(f"The file {path} holds no secret.")
-    return secret
+    return found

@@ -1,14 +1,23 @@
 """Where tokens come from: each grant as the `fetch` that `bearer.BearerAuth` wants."""
 
-from collections.abc import Awaitable, Callable
+import secrets
+import time
 from typing import Literal
 
+import jwt
 import pydantic
-import trio
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
 
+from cmsfs import errors
+from cmsfs.auth import apps
 from cmsfs.auth.bearer import Fetch
 from cmsfs.client import session
 from cmsfs.models import tokens
+
+# Services take a minute at most, and clocks differ.
+ASSERTION_SECONDS = 45
 
 
 def client_credentials(
@@ -35,32 +44,46 @@ def client_credentials(
     return fetch
 
 
-def refreshing(
+def assertions(
     client: session.Client,
-    client_id: str,
-    client_secret: str,
-    refresh_token: pydantic.SecretStr,
-    keep: Callable[[tokens.Token], Awaitable[None]],
+    app: apps.App,
+    audience: str,
+    subject_type: Literal["user", "enterprise"],
+    subject_id: str,
 ) -> Fetch:
-    """Tokens for a person who once consented: each fetch uses up a refresh token and brings the next.
+    """Tokens for a server application that signs with its key, for a user or the enterprise.
 
-    `keep` stores the new pair durably; it is called before the pair is used, for the old one is worthless
-    from then on.  Cancelled: a fetch that has begun is finished first, so that the new pair is not lost.
+    `audience` is the URL of the token endpoint.  Raises `ConfigError` for a key that cannot be used.
     """
-    current = refresh_token
+    if app.key is None:
+        raise errors.ConfigError("The application's file has no private key (appAuth).")
+    passphrase = app.key.passphrase.encode() if app.key.passphrase else None
+    try:
+        key = serialization.load_pem_private_key(app.key.pem.encode(), passphrase)
+    except (ValueError, TypeError, UnsupportedAlgorithm):
+        raise errors.ConfigError(
+            "The application's private key cannot be used: the passphrase is wrong, or it is no key."
+        ) from None
+    if not isinstance(key, rsa.RSAPrivateKey):
+        raise errors.ConfigError("The application's private key is no RSA key.")
+    key_id = app.key.key_id
 
     async def fetch() -> tokens.Token:
-        nonlocal current
-        grant = tokens.RefreshToken(
-            client_id=client_id,
-            client_secret=pydantic.SecretStr(client_secret),
-            refresh_token=current,
+        claims = {
+            "iss": app.client_id,
+            "sub": subject_id,
+            "box_sub_type": subject_type,
+            "aud": audience,
+            "jti": secrets.token_urlsafe(32),
+            "exp": int(time.time()) + ASSERTION_SECONDS,
+        }
+        signed = jwt.encode(claims, key, algorithm="RS512", headers={"kid": key_id})
+        grant = tokens.JwtBearer(
+            client_id=app.client_id,
+            client_secret=pydantic.SecretStr(app.client_secret),
+            assertion=pydantic.SecretStr(signed),
         )
-        with trio.CancelScope(shield=True):
-            token = await client.tokens.request(grant)
-            current = token.refresh_token or current
-            await keep(token)
-        return token
+        return await client.tokens.request(grant)
 
     return fetch
 

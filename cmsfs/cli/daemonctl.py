@@ -56,7 +56,7 @@ def find_for(account: str | None, settings: config.Settings) -> Daemon | None:
 
     Raises `UserError` if several could be meant.
     """
-    if (daemon := find_account(settings.account)) or account:
+    if (daemon := find_account(settings.place)) or account:
         return daemon
     others = running()
     if len(others) > 1:

@@ -14,7 +14,7 @@ from pathlib import Path
 import click
 
 from cmsfs import config, errors, mounts
-from cmsfs.cli import context, daemonctl, output, progress, starting
+from cmsfs.cli import context, daemonctl, durations, output, progress, starting, units
 from cmsfs.models import control
 
 # Exit code of `sync` and `umount` when the service refused changes, which wait for a person.
@@ -58,21 +58,90 @@ def demo(ctx: context.Context, mountpoint: Path | None, *, foreground: bool) -> 
 @click.command()
 @_mountpoint
 @_foreground
+@click.option("--folder", metavar="REMOTE", help="Only this folder of the service, as the drive's root.")
+@click.option("--read-only", is_flag=True, help="With a token that can only read.")
+@click.option("--ttl", type=durations.Duration(), help="Only for so long: 45m, 8h, 2d.")
+@click.option(
+    "--systemd/--no-systemd",
+    default=None,
+    help="Run the drive as the unit cmsfs@ACCOUNT of your systemd, or not (default: where that is possible).",
+)
+@click.option("--enable", is_flag=True, help="Mount it at every login, too (implies --systemd).")
 @context.pass_context
-def mount(ctx: context.Context, mountpoint: Path | None, *, foreground: bool) -> None:
-    """Mount the drive of the configured account."""
-    settings = ctx.settings()
+def mount(
+    ctx: context.Context,
+    mountpoint: Path | None,
+    *,
+    foreground: bool,
+    folder: str | None,
+    read_only: bool,
+    ttl: float | None,
+    systemd: bool | None,
+    enable: bool,
+) -> None:
+    """Mount the drive of the configured account.
+
+    With --folder, --read-only or --ttl the drive works with a token that the service has cut down to just
+    that; it has a state of its own and can be mounted beside the whole drive, at another place.
+
+    As a unit it is started again should it fail, and its log is in the journal; `cmsfs umount` stops it,
+    and `systemctl --user disable cmsfs@ACCOUNT` ends its being there at every login.
+    """
+    narrowed = folder is not None or read_only or ttl is not None
+    if (enable or systemd) and (foreground or systemd is False or narrowed):
+        raise click.UsageError(
+            "--enable and --systemd go with none of --foreground, --no-systemd, --folder, --read-only, --ttl."
+        )
+    settings = ctx.settings(folder=folder, read_only=read_only or None, ttl_seconds=ttl)
     config.profile(settings)  # a profile that does not hold is told at once, not from the daemon's log
+    as_unit = not foreground and not narrowed and _as_unit(settings, mountpoint, wanted=enable or systemd)
     # A folder named here must exist, since a typing mistake would make one; the configured one is made.
-    _mount(settings, mountpoint, create=mountpoint is None, sample=False, foreground=foreground)
+    _mount(
+        *(settings, mountpoint),
+        create=mountpoint is None,
+        sample=False,
+        foreground=foreground,
+        as_unit=as_unit,
+    )
+    if enable:
+        units.enable(settings.account)
+        output.say("It will be mounted at every login.")
+
+
+def mount_configured(ctx: context.Context) -> Path:
+    """Mount the drive of the configured account as `cmsfs mount` does; where.  Raises `UserError`."""
+    settings = ctx.settings()
+    config.profile(settings)
+    as_unit = _as_unit(settings, None, wanted=None)
+    return _mount(settings, None, create=True, sample=False, foreground=False, as_unit=as_unit)
+
+
+def _as_unit(settings: config.Settings, named: Path | None, *, wanted: bool | None) -> bool:
+    """Whether the drive is to run as a unit.  Raises `UserError` if that is wanted and cannot be."""
+    if wanted is False:
+        return False
+    refusal = units.refusal(settings, mounts.located(named or settings.mountpoint))
+    if not wanted:
+        return not refusal and units.is_installed()
+    if refusal:
+        raise errors.UserError(refusal, exit_code=2)
+    if written := units.ensure():
+        output.note(f"The unit is written to {written}.")
+    return True
 
 
 def _mount(
-    settings: config.Settings, named: Path | None, *, create: bool, sample: bool, foreground: bool
+    settings: config.Settings,
+    named: Path | None,
+    *,
+    create: bool,
+    sample: bool,
+    foreground: bool,
+    as_unit: bool = False,
 ) -> Path:
     """Start the daemon unless it runs; the mountpoint."""
     mountpoint = mounts.located(named or settings.mountpoint)
-    if daemon := daemonctl.find_account(settings.account):
+    if daemon := daemonctl.find_account(settings.place):
         if daemon.mountpoint != mountpoint and named:
             raise errors.UserError(
                 f"The account {daemon.account!r} is already mounted at {daemon.mountpoint}.",
@@ -92,22 +161,37 @@ def _mount(
         if foreground:
             arguments = starting.arguments(settings, mountpoint, sample=sample)
             os.execv(arguments[0], arguments)
-        note = starting.start(settings, mountpoint, sample=sample)
+        note = _start_unit(settings) if as_unit else starting.start(settings, mountpoint, sample=sample)
     output.say(f"The drive is mounted at {mountpoint}.{' ' if note else ''}{note}")
     return mountpoint
+
+
+def _start_unit(settings: config.Settings) -> str:
+    """Start the drive's unit; what there is to say about it."""
+    units.start(settings.account)
+    daemon = daemonctl.find_account(settings.account)
+    return daemonctl.status(daemon).health.reason if daemon else ""
 
 
 @click.command()
 @_mountpoint
 @click.option("--force", is_flag=True, help="Unmount even while programs have files open.")
 @click.option("--drain", type=click.FloatRange(min=0), metavar="SECONDS", help="Wait so long for uploads.")
+@click.option("--dead", is_flag=True, help="Only take away a mount whose daemon has died.")
 @context.pass_context
-def umount(ctx: context.Context, mountpoint: Path | None, *, force: bool, drain: float | None) -> None:
+def umount(
+    ctx: context.Context, mountpoint: Path | None, *, force: bool, drain: float | None, dead: bool
+) -> None:
     """Upload what is left, within a limit, and unmount the drive.
 
     What could not be uploaded in time is kept and goes after the next mount.
     """
     settings = ctx.settings()
+    if dead:
+        where = mounts.located(mountpoint or settings.mountpoint)
+        if mounts.find(where) is not None and mounts.clean_stale(where):
+            output.say(f"The dead mount at {where} is removed.")
+        return
     if mountpoint is None:
         daemon = daemonctl.find_for(ctx.account, settings)
         where = daemon.mountpoint if daemon else mounts.located(settings.mountpoint)
@@ -149,15 +233,21 @@ def _detach(where: Path) -> None:
 
 @click.command()
 @click.option("--timeout", type=click.FloatRange(min=0), metavar="SECONDS", help="Give up after this.")
+@click.option("--full", is_flag=True, help="Then compare everything with the service.")
 @output.json_option
 @context.pass_context
-def sync(ctx: context.Context, *, timeout: float | None, as_json: bool) -> None:
-    """Wait until every change is uploaded."""
+def sync(ctx: context.Context, *, timeout: float | None, full: bool, as_json: bool) -> None:
+    """Wait until every change is uploaded.
+
+    With --full, the drive is then compared with the service item by item, for what nothing tells it of.
+    """
     daemon = daemonctl.find_for(ctx.account, ctx.settings())
     if daemon is None:
         raise errors.UserError("No drive is mounted; `cmsfs mount` mounts one.")
     with progress.changes() as bar:
         done = _last(daemon, control.Sync(), bar, timeout=timeout)
+        if full:
+            _last(daemon, control.Poll(full=True), bar, timeout=timeout)
     if as_json:
         output.document(done.model_dump(include={"held", "pending"}))
     if done.held:
@@ -174,7 +264,7 @@ def sync(ctx: context.Context, *, timeout: float | None, as_json: bool) -> None:
 
 def _last(
     daemon: daemonctl.Daemon,
-    request: control.Sync | control.Stop,
+    request: control.Sync | control.Poll | control.Stop,
     bar: progress.Changes,
     *,
     timeout: float | None = None,

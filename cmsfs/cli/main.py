@@ -22,15 +22,21 @@ from cmsfs.cli import context, failures, output
 
 # Where each command lives.
 COMMANDS = {
+    "config": "configuration",
     "conflicts": "held",
     "demo": "drive",
     "discard": "held",
+    "doctor": "doctor",
     "exemptions": "exemptions",
     "find": "files",
+    "fsck": "fsck",
     "get": "files",
     "holds": "holds",
     "log-level": "quiet",
+    "login": "login",
+    "logout": "login",
     "mount": "drive",
+    "open": "opening",
     "pause": "quiet",
     "pin": "pins",
     "pins": "pins",
@@ -46,7 +52,11 @@ COMMANDS = {
     "umount": "drive",
     "unpin": "pins",
     "users": "users",
+    "whoami": "login",
 }
+
+# What would hide a builtin of Python under its own name.
+FUNCTIONS = {"open": "open_command"}
 
 
 class Commands(click.Group):
@@ -59,7 +69,7 @@ class Commands(click.Group):
         if cmd_name not in COMMANDS:
             return None
         module = importlib.import_module(f"cmsfs.cli.{COMMANDS[cmd_name]}")
-        command = getattr(module, cmd_name.replace("-", "_"))
+        command = getattr(module, FUNCTIONS.get(cmd_name, cmd_name.replace("-", "_")))
         assert isinstance(command, click.Command)
         return command
 

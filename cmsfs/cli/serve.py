@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 import click
 import trio
 
-from cmsfs import config, errors, logs
+from cmsfs import config, errors, logs, notify
 from cmsfs.cli import context, output
 from cmsfs.service import demo, limits, provisioning, store
 from cmsfs.service import serve as serving
@@ -61,6 +61,7 @@ class _Options:
 )
 @click.option("--public-url", help="Where clients find it behind a proxy: https://files.example.com.")
 @click.option("--rate-limits", is_flag=True, help="Refuse users who ask too much, as the public API does.")
+@click.option("--log-format", type=click.Choice(["text", "json"]), help="How a line of the log looks.")
 @output.json_option
 @context.pass_context
 def serve(
@@ -74,6 +75,7 @@ def serve(
     enterprise_file: Path | None,
     public_url: str | None,
     rate_limits: bool,
+    log_format: str | None,
     as_json: bool,
 ) -> None:
     """Serve the embedded service over HTTP until interrupted.
@@ -87,7 +89,7 @@ def serve(
         if file and not file.is_file():
             raise errors.UserError(f"{file} does not exist or is not a file.", exit_code=2)
     settings = ctx.settings()
-    logs.configure(settings.log_level)
+    logs.configure(settings.log_level, form=log_format or settings.log_format)
     trio.run(
         _serve,
         _Options(
@@ -147,12 +149,14 @@ async def _serve(options: _Options) -> None:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(_heed, signals, stop)
                 _announce(await nursery.start(until_stopped), options)
+                notify.tell(READY=1, STATUS=f"serving {options.folder}")
 
 
 async def _heed(signals: AsyncIterator[int], stop: trio.Event) -> None:
     """Stop at the first signal, end at the second, and end if stopping takes too long."""
     await anext(signals)
     stop.set()
+    notify.tell(STOPPING=1)
     log.info("stopping; another signal ends it at once")
     with trio.move_on_after(_STOP_AT_LAST):
         os._exit(128 + await anext(signals))

@@ -31,12 +31,16 @@ EXIT_SECONDS = 15.0
 
 def arguments(settings: config.Settings, mountpoint: Path, *, sample: bool) -> list[str]:
     """The command line of the daemon."""
-    # -P: the folder one happens to stand in does not get to say what `daemon` is.
+    # -P: the folder one happens to stand in does not get to say what `daemon` is; in a package, neither does
+    # a PYTHONPATH.
     return [
-        *(sys.executable, "-P", "-m", "daemon"),
+        *(sys.executable, "-I" if sys.flags.isolated else "-P", "-m", "daemon"),
         *("--account", settings.account),
         *("--profile", settings.profile),
         *("--mountpoint", str(mountpoint)),
+        *(["--folder", settings.folder] if settings.folder else []),
+        *(["--read-only"] if settings.read_only else []),
+        *(["--ttl", f"{settings.ttl_seconds:g}"] if settings.ttl_seconds else []),
         *(["--sample"] if sample else []),
     ]
 

@@ -117,7 +117,7 @@ async def open_client(
     """
     http = httpx.AsyncClient(
         transport=transport,
-        verify=_tls(ca_file) if transport is None else True,
+        verify=tls(ca_file) if transport is None else True,
         timeout=timeout,
         limits=LIMITS,
         headers={"user-agent": f"cmsfs/{cmsfs.__version__}"},
@@ -136,8 +136,11 @@ async def open_client(
         )
 
 
-def _tls(ca_file: Path | None) -> ssl.SSLContext:
-    """TLS 1.2 or later, with the system's trust store: what its administrator decided holds here too."""
+def tls(ca_file: Path | None) -> ssl.SSLContext:
+    """TLS 1.2 or later, with the system's trust store: what its administrator decided holds here too.
+
+    Raises `ConfigError` if `ca_file` cannot be used.
+    """
     context = ssl.create_default_context()
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     if ca_file is not None:

@@ -128,6 +128,7 @@ async def mounted(
     *,
     fsname: str = mounts.FSNAME,
     allow_other: bool = False,
+    read_only: bool = False,
     create: bool = False,
     linger: float = LINGER,
     deadline: float = DEADLINE,
@@ -141,7 +142,7 @@ async def mounted(
     mounts.require_fuse()
     place = await trio.to_thread.run_sync(partial(mounts.prepare, mountpoint, create=create))
     await trio.to_thread.run_sync(mounts.ensure_fusectl)
-    _init(operations, place, fsname=fsname, allow_other=allow_other)
+    _init(operations, place, fsname=fsname, allow_other=allow_other, read_only=read_only)
     # The one look at the mount from this process, through the kernel's own list.
     found = mounts.find(place)
     drive = Mounted(place, found.connection if found else -1)
@@ -170,11 +171,15 @@ async def _answered(drive: Mounted) -> None:
     raise errors.UserError(f"The drive at {drive.mountpoint} does not answer.", exit_code=mounts.NO_FUSE)
 
 
-def _init(operations: Operations, mountpoint: Path, *, fsname: str, allow_other: bool) -> None:
+def _init(
+    operations: Operations, mountpoint: Path, *, fsname: str, allow_other: bool, read_only: bool
+) -> None:
     # default_permissions: the kernel checks mode bits, without which allow_other would let anybody write.
     options = {"default_permissions", f"fsname={fsname}", f"subtype={mounts.FSNAME}"}
     if allow_other:
         options.add("allow_other")
+    if read_only:
+        options.add("ro")  # the kernel says EROFS, and we are not even asked
     with _standard_error() as printed:
         try:
             pyfuse3.init(operations, str(mountpoint), options)

@@ -74,9 +74,10 @@ class Stop(_Message):
 
 
 class Poll(_Message):
-    """Look for remote changes now."""
+    """Look for remote changes now; `full`: by comparing everything with the service."""
 
     kind: Literal["poll"] = "poll"
+    full: bool = False
 
 
 class Retry(_Message):

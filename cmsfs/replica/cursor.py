@@ -6,6 +6,10 @@ from cmsfs.sqlite import Database
 
 CHANGES_SINCE = "changes_since"  # server time up to which changes have been applied
 DELETED_SINCE = "deleted_since"  # server time up to which deletions have been applied
+EVENTS_POSITION = "events_position"  # as the service gave it: events up to it have been applied
+EVENTS_READ_AT = "events_read_at"  # seconds, our clock: when the stream was last read to its end
+SWEEP_DUE = "sweep_due"  # the sweep that something missed asks for (`daemon.sweep`)
+SWEPT_AT = "swept_at"  # seconds, our clock: when everything was last compared
 GENERATION = "generation"  # number of the newest listing
 CRAWL = "crawl"  # what is left of the listing of everything (JSON, `daemon.whole.Plan`)
 PAUSED = "paused"  # the person wants quiet until then (seconds since the epoch), or "for ever"

@@ -14,13 +14,17 @@ from cmsfs import sqlite
 VERSION = 2
 
 
+def schema() -> str:
+    """The statements that make an empty replica of this version."""
+    return (resources.files("cmsfs.replica") / "schema.sql").read_text(encoding="utf-8")
+
+
 @asynccontextmanager
 async def open_replica(path: Path) -> AsyncIterator[sqlite.Database]:
     """The local state of an account, made if there is none.  Raises `UserError`."""
     folder = resources.files("cmsfs.replica")
-    schema = (folder / "schema.sql").read_text(encoding="utf-8")
     upgrades = {
         number: (folder / f"upgrade_{number}.sql").read_text(encoding="utf-8") for number in range(1, VERSION)
     }
-    async with sqlite.open_database(path, schema, version=VERSION, upgrades=upgrades) as db:
+    async with sqlite.open_database(path, schema(), version=VERSION, upgrades=upgrades) as db:
         yield db

@@ -38,6 +38,8 @@ def _apply_one(conn: Connection, remote: Remote, generation: int, changes: list[
     if remote.kind is Kind.FOLDER and remote.id == ROOT_ID:
         return
     node = tree.remote_at(conn, remote.kind, remote.id)
+    if node is not None and node.ino == ROOT:
+        return  # wherever the folder is that the drive begins at, here it is the root
     if node is None:
         _appear(conn, remote, generation, changes)
         return

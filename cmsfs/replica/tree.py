@@ -10,7 +10,7 @@ import json
 from sqlite3 import Connection
 
 from cmsfs.models import names
-from cmsfs.replica.nodes import COLUMNS, FILE_MODE, FOLDER_MODE, Ino, Kind, Node, node_from_row
+from cmsfs.replica.nodes import COLUMNS, FILE_MODE, FOLDER_MODE, ROOT, Ino, Kind, Node, node_from_row
 from cmsfs.sqlite import Database
 
 _FIND = f"SELECT {COLUMNS} FROM node WHERE ino = ?"
@@ -36,6 +36,18 @@ _CHILDREN_BY_NAME = f"SELECT {COLUMNS} FROM node WHERE parent = ? AND name_key >
 def find(db: Database, ino: Ino) -> Node | None:
     row = db.row(_FIND, ino)
     return node_from_row(row) if row else None
+
+
+def root_id(db: Database) -> str:
+    """The service's id of the folder that the drive begins at."""
+    row = db.row("SELECT remote_id FROM node WHERE ino = ?", ROOT)
+    assert row is not None
+    return str(row["remote_id"])
+
+
+def begin_at(conn: Connection, remote_id: str) -> None:
+    """Let an empty tree begin at a folder of the service in place of its root."""
+    conn.execute("UPDATE node SET remote_id = ? WHERE ino = ?", (remote_id, ROOT))
 
 
 def find_child(db: Database, parent: Ino, name: str) -> Node | None:
@@ -230,6 +242,14 @@ def unlisted(conn: Connection, *, after: Ino = 0, limit: int = 500) -> list[Ino]
 def mark_unlisted(conn: Connection, ino: Ino) -> None:
     """There may be something in this folder that is not known here."""
     conn.execute("DELETE FROM listing WHERE ino = ?", (ino,))
+
+
+def mark_unlisted_below(conn: Connection, ino: Ino) -> None:
+    """There may be something in this folder, or anywhere below it, that is not known here."""
+    conn.execute(
+        "DELETE FROM listing WHERE ino IN (SELECT value FROM json_each(?))",
+        (json.dumps(subtree(conn, ino, kind=Kind.FOLDER)),),
+    )
 
 
 def subtree(conn: Connection, ino: Ino, *, kind: Kind | None = None) -> list[Ino]:

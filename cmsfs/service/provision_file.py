@@ -6,7 +6,6 @@ person types; provisioning.py turns it into rows.
 Rule: whatever is wrong with a file is one sentence that names the file and the key.
 """
 
-import difflib
 import os
 import tomllib
 from pathlib import Path
@@ -75,7 +74,7 @@ class Key(_Table):
 
 def _known(value: str, choices: Any, what: str) -> str:
     if value not in choices:
-        raise ValueError(f"{value!r} is no {what}{_hint(value, choices)}")
+        raise ValueError(f"{value!r} is no {what}{config.hint(value, choices)}")
     return value
 
 
@@ -244,7 +243,7 @@ def _sentence(error: Any) -> str:
         where += f"[{part + 1}]" if isinstance(part, int) else f".{part}" if where else str(part)
     if error["type"] == "extra_forbidden":
         known = _keys(error["loc"][:-1])
-        return f"{where} is not known{_hint(str(error['loc'][-1]), known)}"
+        return f"{where} is not known{config.hint(str(error['loc'][-1]), known)}"
     said = error["msg"].removeprefix("Value error, ")
     return f"{where}: {said[0].lower()}{said[1:]}" if where else said
 
@@ -266,8 +265,3 @@ def _inner(annotation: Any) -> type[_Table] | None:
         if (found := _inner(one)) is not None:
             return found
     return None
-
-
-def _hint(given: str, known: Any) -> str:
-    near = difflib.get_close_matches(given, sorted(known), n=1)
-    return f"; did you mean {near[0]}?" if near else ""

@@ -219,9 +219,8 @@ async def _drop_contents(opened: store.Store, now: int) -> None:
 
         return opened.blobs.drop_aside(known, before=now / 1e6 - ASIDE_SECONDS)
 
-    if await trio.to_thread.run_sync(os.listdir, opened.blobs.aside) and (
-        dropped := await opened.write(drop)
-    ):
+    set_aside = await trio.to_thread.run_sync(os.listdir, opened.blobs.aside)
+    if set_aside and (dropped := await opened.write(drop)):
         log.info("removed %d contents that no version has", dropped)
 
 

@@ -20,7 +20,7 @@ from cmsfs.journal import ops, queue
 from cmsfs.models import items, names
 from cmsfs.replica import cursor, naming, remote, tree
 from cmsfs.replica.changes import Change, What
-from cmsfs.replica.nodes import Ino, Kind, Node, remote_from_item
+from cmsfs.replica.nodes import ROOT, Ino, Kind, Node, remote_from_item
 from cmsfs.sqlite import Database
 from daemon.push.kit import Kit, again, has_moved
 
@@ -115,7 +115,7 @@ async def missing(kit: Kit, task: queue.Task, error: errors.NotFound) -> None:
 
 
 async def _is_gone(kit: Kit, node: Node) -> bool:
-    if node.remote_id in (None, remote.ROOT_ID):
+    if node.remote_id is None or node.ino == ROOT:
         return False
     try:
         await kit.get(node.kind, node.remote_id or "")

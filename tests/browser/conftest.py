@@ -31,8 +31,9 @@ FLAGS = (
 class Site:
     """The served service: where it is and how to come in."""
 
-    def __init__(self, url: str, credentials: dict[str, Any]) -> None:
+    def __init__(self, url: str, file: Path, credentials: dict[str, Any]) -> None:
         self.url = url
+        self.credentials = file
         self.client_id: str = credentials["client_id"]
         self.client_secret: str = credentials["client_secret"]
         self.passwords: dict[str, str] = credentials["passwords"]
@@ -155,8 +156,8 @@ def site(tmp_path_factory: pytest.TempPathFactory, driver: webdriver.Chrome) -> 
         assert process.stdout
         try:
             said = json.loads(b"".join(iter(process.stdout.readline, b"}\n")) + b"}")
-            credentials = json.loads(Path(said["credentials_file"]).read_text(encoding="utf-8"))
-            yield Site(said["url"], credentials)
+            file = Path(said["credentials_file"])
+            yield Site(said["url"], file, json.loads(file.read_text(encoding="utf-8")))
         finally:
             process.terminate()
             assert process.wait(20) == 0

@@ -154,6 +154,29 @@ def server(serving: Callable[..., Server]) -> Server:
 
 
 @pytest.fixture
+def app(server: Server) -> Path:
+    """The application of the service, as a file."""
+    return server.data / "credentials.json"
+
+
+@pytest.fixture
+def person(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """`person(action)`: who sits at the browser does this (person.py), grants unless told otherwise."""
+
+    def sit(action: str = "grant", login: str = "ben@example.com") -> None:
+        password = tmp_path / "password"
+        password.write_text(server.credentials["passwords"][login])  # type: ignore[index]
+        script = Path(__file__).with_name("person.py")
+        program = tmp_path / "browser"
+        program.write_text(f'#!/bin/sh\nexec {sys.executable} {script} "$1" {login} {password} {action}\n')
+        program.chmod(0o700)
+        monkeypatch.setenv("BROWSER", f"{program} %s &")
+
+    sit()
+    return sit
+
+
+@pytest.fixture
 def account(private_folders: Path) -> Callable[..., Path]:
     """`account(server, **settings)`: configures the default account for a server; the secret's file."""
 

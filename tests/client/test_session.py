@@ -47,7 +47,7 @@ async def test_authorities_that_cannot_be_read_are_a_matter_of_configuration(tmp
 
 
 def test_tls_is_never_older_than_1_2():
-    assert session._tls(None).minimum_version == ssl.TLSVersion.TLSv1_2
+    assert session.tls(None).minimum_version == ssl.TLSVersion.TLSv1_2
 
 
 async def test_nobody_listening_is_offline():

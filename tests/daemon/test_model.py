@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import trio
 
-from cmsfs import errors
+from cmsfs import config, errors
 
 NAMES = ["a", "b", "c", "d"]
 
@@ -135,7 +135,12 @@ class Chaos:
         return result
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.fixture(params=["search", "events"])
+def settings(request: Any) -> config.Settings:
+    return config.Settings(settle_seconds=0, network_seconds=5, feed=request.param)
+
+
+@pytest.mark.parametrize("seed", range(8))
 async def test_both_sides_end_with_the_same_tree(drive: Any, other: Any, network: Any, seed: int) -> None:
     chaos = Chaos(seed, drive, other, network)
     await drive.names()

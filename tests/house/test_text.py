@@ -60,7 +60,7 @@ def test_only_the_configuration_and_the_entry_points_read_the_environment():
         "cmsfs/cli/main.py",  # CMSFS_DEBUG, when the configuration itself may be what fails
         "cmsfs/mounts.py",  # hands its own on to a helper
         "cmsfs/service/workshop.py",  # hands the little that the worker needs on to it
-        "daemon/watchdog.py",  # NOTIFY_SOCKET is systemd's
+        "cmsfs/notify.py",  # NOTIFY_SOCKET is systemd's
     }
     readers = {_name(p) for p in SOURCES if re.search(r"os\.(environ|getenv)", p.read_text(encoding="utf-8"))}
     assert readers - allowed == set()

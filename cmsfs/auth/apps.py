@@ -1,0 +1,81 @@
+"""An application as a file describes it: who it is, its secret, and perhaps the key that it signs with.
+
+Three shapes are read: what the public API's console gives out (`boxAppSettings`), the flat one that
+`cmsfs serve` writes beside its data, and nothing but `client_id` and `client_secret`.
+
+Rule: the file is read where it is used and copied nowhere; what is wrong is told without what is in it.
+"""
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from cmsfs import errors
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """What an application signs its assertions with."""
+
+    key_id: str
+    pem: str = field(repr=False)
+    passphrase: str | None = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class App:
+    """An application."""
+
+    client_id: str
+    client_secret: str = field(repr=False)
+    user_id: str = ""
+    enterprise_id: str = ""
+    key: Key | None = None
+
+
+def read(path: Path) -> App:
+    """The application of a file.  Raises `ConfigError`, naming the file and what is missing."""
+    try:
+        document = json.loads(path.expanduser().read_text(encoding="utf-8"))
+    except OSError as error:
+        raise errors.ConfigError(f"The application's file {path} cannot be read: {error.strerror}.") from None
+    except ValueError:
+        raise errors.ConfigError(f"The application's file {path} is no JSON.") from None
+    if not isinstance(document, dict):
+        raise errors.ConfigError(f"The application's file {path} is no JSON object.")
+    nested = document.get("boxAppSettings")
+    if isinstance(nested, dict):
+        return App(
+            client_id=_text(path, nested, "clientID"),
+            client_secret=_text(path, nested, "clientSecret"),
+            user_id=_text(path, document, "userID", optional=True),
+            enterprise_id=_text(path, document, "enterpriseID", optional=True),
+            key=_key(path, nested),
+        )
+    return App(
+        client_id=_text(path, document, "client_id"),
+        client_secret=_text(path, document, "client_secret"),
+        user_id=_text(path, document, "user_id", optional=True),
+        enterprise_id=_text(path, document, "enterprise_id", optional=True),
+    )
+
+
+def _key(path: Path, settings: dict[str, Any]) -> Key | None:
+    found = settings.get("appAuth")
+    if not isinstance(found, dict) or not found.get("privateKey"):
+        return None
+    return Key(
+        key_id=_text(path, found, "publicKeyID"),
+        pem=_text(path, found, "privateKey"),
+        passphrase=_text(path, found, "passphrase", optional=True) or None,
+    )
+
+
+def _text(path: Path, document: dict[str, Any], name: str, *, optional: bool = False) -> str:
+    value = document.get(name)
+    if optional and value in (None, "", "0"):
+        return ""
+    if not isinstance(value, str) or not value:
+        raise errors.ConfigError(f"The application's file {path} has no {name}.")
+    return value

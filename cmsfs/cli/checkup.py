@@ -1,0 +1,35 @@
+"""What `cmsfs doctor` finds: one `Check` for each question, with the remedy for whatever is wrong.
+
+Rule: a check never raises and changes nothing; what a person would do is a command, where there
+is one.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from cmsfs import errors
+from cmsfs.cli import failures
+
+State = Literal["ok", "warning", "failed", "skipped"]
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One question and its answer; `remedy` is empty where nothing is to be done."""
+
+    name: str
+    state: State
+    said: str
+    remedy: str = ""
+
+
+def guarded(name: str, look: Callable[[], Check]) -> Check:
+    """The outcome of a check, or that it could not be made."""
+    try:
+        return look()
+    except errors.UserError as error:
+        return Check(name, "failed", error.message)
+    except Exception as error:
+        # A check that meets what nobody thought of must not hide the others.
+        return Check(name, "failed", failures.explain(error).message)

@@ -1,0 +1,28 @@
+"""`cmsfs fsck`: the check of the local state, which a program of the daemon's makes.
+
+Rule: the command line stays out of the daemon's files; it only starts who may look into them.
+"""
+
+import subprocess
+import sys
+
+import click
+
+from cmsfs.cli import context, output
+
+
+@click.command()
+@click.option("--repair", is_flag=True, help="Repair what is found; nothing that only this disk has is lost.")
+@click.option("--quick", is_flag=True, help="Do not read all that is cached.")
+@output.json_option
+@context.pass_context
+def fsck(ctx: context.Context, *, repair: bool, quick: bool, as_json: bool) -> None:
+    """Check what is kept on this disk: tree, changes to be sent, drafts, cache.
+
+    The drive must not be mounted.  Exit code 1: something was found and not repaired.
+    """
+    settings = ctx.settings()
+    command = [sys.executable, "-P", "-m", "daemon.fsck", "--account", settings.account]
+    flags = {"--repair": repair, "--quick": quick, "--json": as_json}
+    done = subprocess.run([*command, *(flag for flag, given in flags.items() if given)], check=False)
+    sys.exit(done.returncode)

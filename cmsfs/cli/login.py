@@ -1,0 +1,345 @@
+"""login, logout, whoami: how an account comes to its tokens, and gives them back.
+
+A person consents in a browser (`auth.consent`); a server uses a file that its service's console gave out.
+What was agreed is written into the configuration file, tokens into the keyring or a file (`auth.keeping`).
+
+Rule: nothing is written before the service has answered with who we are.
+"""
+
+import sys
+import time
+import webbrowser
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import click
+import httpx
+import pydantic
+import trio
+
+from cmsfs import config, errors
+from cmsfs.auth import apps, backend, bearer, consent, keeping, refreshing
+from cmsfs.cli import config_file, context, daemonctl, output
+from cmsfs.client import session
+from cmsfs.models import tokens, users
+
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
+
+# Who an account speaks as is said in one of these ways; a new login replaces the others.
+_KEYS = (
+    *("profile", "base_url", "upload_url", "auth_url", "authorize_url", "ca_file", "login", "token_store"),
+    *("app_file", "client_id", "client_secret_file", "subject_type", "subject_id"),
+)
+
+_file = click.Path(path_type=Path)
+
+
+@dataclass(frozen=True, slots=True)
+class _Way:
+    """What the options say about how to come in."""
+
+    app: Path | None
+    client_id: str | None
+    client_secret_file: Path | None
+    browser: bool
+    port: int
+
+
+@click.command()
+@click.argument("service", required=False)
+@click.option("--no-browser", is_flag=True, help="Print the address, and read what the browser ended at.")
+@click.option("--client-id", metavar="ID", help="The application to log in as.")
+@click.option("--client-secret-file", type=_file, help="A file with its secret; else it is asked for.")
+@click.option("--app", type=_file, help="The application as a JSON file, in place of these two.")
+@click.option("--client-credentials", type=_file, help="For servers: an application's JSON file.")
+@click.option("--jwt", type=_file, help="For servers: an application's JSON file with its private key.")
+@click.option("--user", metavar="ID", help="For servers: the user to speak for (default: the file's).")
+@click.option("--ca-file", type=_file, help="Authorities (PEM) to trust beside the system's.")
+@click.option("--port", type=click.IntRange(1, 65535), help="Port that the browser comes back to.")
+@click.option(
+    "--token-store",
+    type=click.Choice(["auto", "keyring", "file"]),
+    default="auto",
+    help="Where tokens are kept (auto: the session's keyring if there is one).",
+)
+@context.pass_context
+def login(
+    ctx: context.Context,
+    service: str | None,
+    *,
+    no_browser: bool,
+    client_id: str | None,
+    client_secret_file: Path | None,
+    app: Path | None,
+    client_credentials: Path | None,
+    jwt: Path | None,
+    user: str | None,
+    ca_file: Path | None,
+    port: int | None,
+    token_store: str,
+) -> None:
+    """Log in to SERVICE, and remember it as the account.
+
+    SERVICE is the address of a `cmsfs serve`, a profile (embedded, server, specification, box), or an account
+    of the configuration; without it the account logs in anew.  `cmsfs --account NAME login ...` makes an
+    account of that name.
+    """
+    if client_credentials and jwt:
+        raise click.UsageError("--client-credentials and --jwt exclude each other.")
+    account, values = _target(ctx, service)
+    if ca_file is not None:
+        values["ca_file"] = str(ca_file.expanduser().absolute())
+    settings = _settings(ctx, account, values)
+    if config.profile(settings).embedded:
+        config_file.update(account, _only(values))
+        output.say("The embedded service needs no login: `cmsfs demo` fills and mounts it.")
+        return
+    if (file := client_credentials or jwt) is not None:
+        values |= _as_server(settings, file, user, kind="jwt" if jwt else "client_credentials")
+        settings = _settings(ctx, account, values)
+        me = trio.run(_ask_who, settings)
+    else:
+        way = _Way(app, client_id, client_secret_file, not no_browser, port or 0)
+        chosen = _application(way, settings)
+        values |= {"login": "person", "token_store": token_store}
+        settings = _settings(ctx, account, values)
+        me, keep = trio.run(_as_person, settings, chosen, way)
+        if token_store == "auto":
+            # What was found now is meant later, when the session is another one.
+            values["token_store"] = "keyring" if isinstance(keep, keeping.KeyringKeep) else "file"
+        output.note(f"The tokens are in {keep.title}.")
+    path = config_file.update(account, _only(values))
+    output.say(f"Logged in to {_host(settings)} as {_named(me)}, account {account} in {path}.")
+
+
+def _target(ctx: context.Context, service: str | None) -> tuple[str, dict[str, Any]]:
+    """The account's name, and the settings that say which service is meant."""
+    # Not the settings: what is to be repaired here may not hold.
+    account = ctx.account or config.default_account()
+    if service is None:
+        found = config.load(account)
+        kept = {key: getattr(found, key) for key in _KEYS if key in found.model_fields_set}
+        return account, {key: str(value) if isinstance(value, Path) else value for key, value in kept.items()}
+    if "://" in service:
+        url = _address(service)
+        ends = session.Endpoints.of_server(url)
+        return account, {
+            "profile": "server",
+            "base_url": ends.base_url,
+            "upload_url": ends.upload_url,
+            "auth_url": ends.auth_url,
+        }
+    if service in config.profile_names():
+        found = config.load(account)
+        same = found.profile == service
+        addresses = ("base_url", "upload_url", "auth_url", "authorize_url")
+        kept = {key: value for key in addresses if same and (value := getattr(found, key))}
+        return account, {"profile": service, **kept}
+    if service in config.accounts():
+        return _target(replace(ctx, account=service), None)
+    known = [*config.profile_names(), *config.accounts()]
+    raise errors.UserError(
+        f"{service!r} is no address (https://...), profile or account{config.hint(service, known) or '.'}",
+        exit_code=2,
+    )
+
+
+def _address(url: str) -> str:
+    try:
+        parts = urlsplit(url)
+        whole = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
+    except ValueError:
+        whole = False
+    if not whole or parts.path.strip("/") or parts.query or parts.fragment or "@" in parts.netloc:
+        raise errors.UserError(f"{url} is no address of a service: https://files.example.com.", exit_code=2)
+    if parts.scheme == "http" and parts.hostname not in LOOPBACK:
+        raise errors.UserError(
+            f"{url} is without TLS: whoever is on the way could read the tokens; use https://.", exit_code=2
+        )
+    return f"{parts.scheme}://{parts.netloc}"
+
+
+def _settings(ctx: context.Context, account: str, values: Mapping[str, Any]) -> config.Settings:
+    """The settings as they will be with these values."""
+    # What is not said anew is taken from the defaults, or an old login would shine through.
+    absent = {key: config.Settings.model_fields[key].default for key in _KEYS}
+    return config.load(account).model_copy(update=absent | config.checked(values))
+
+
+def _only(values: Mapping[str, Any]) -> dict[str, config_file.Value]:
+    return {key: values.get(key) for key in _KEYS}
+
+
+def _as_server(settings: config.Settings, file: Path, user: str | None, *, kind: str) -> dict[str, Any]:
+    app = apps.read(file)
+    who = user or app.user_id
+    subject = ("user", who) if who else ("enterprise", app.enterprise_id)
+    if not subject[1]:
+        raise errors.UserError(f"{file} names no user or enterprise; say whom with --user ID.", exit_code=2)
+    return {
+        "login": kind,
+        "app_file": str(file.expanduser().absolute()),
+        "subject_type": subject[0],
+        "subject_id": subject[1],
+    }
+
+
+def _application(way: _Way, settings: config.Settings) -> apps.App:
+    """The application to log in as: what was named, what the account has kept, or what a person types."""
+    if way.app is not None:
+        return apps.read(way.app)
+    kept = None
+    if way.client_id is None:
+        try:
+            kept = keeping.open_keep(settings).read()
+        except errors.CmsfsError:
+            pass  # what is there is to be replaced
+    if kept is not None:
+        return apps.App(kept.client_id, kept.client_secret)
+    if way.client_id is None and not sys.stdin.isatty():
+        raise errors.UserError(
+            "Which application logs in?  Say it with --app FILE, or --client-id and --client-secret-file.",
+            exit_code=2,
+        )
+    client_id = way.client_id or click.prompt("Client id of the application", err=True)
+    if way.client_secret_file is not None:
+        return apps.App(client_id, backend.secret(way.client_secret_file))
+    if not sys.stdin.isatty():
+        return apps.App(client_id, "")
+    return apps.App(client_id, click.prompt("Its secret", hide_input=True, err=True, default=""))
+
+
+async def _as_person(settings: config.Settings, app: apps.App, way: _Way) -> tuple[users.User, keeping.Keep]:
+    """Have a person consent, and keep what comes of it; who that is, and where the tokens are."""
+    endpoints = backend.endpoints_of(settings)
+    async with session.open_client(endpoints, ca_file=settings.ca_file) as client:
+        token = await _consented(settings, app, way, client)
+        if token.refresh_token is None:
+            raise errors.UserError("The service gives no refresh token: the login would end within an hour.")
+        me = await _who(settings, endpoints, token)
+        keep = await refreshing.blocking(lambda: keeping.open_keep(settings))
+        made = keeping.Kept(
+            client_id=app.client_id,
+            client_secret=app.client_secret,
+            refresh_token=token.refresh_token.get_secret_value(),
+            access_token=token.access_token.get_secret_value(),
+            expires_at=time.time() + token.expires_in,
+        )
+        async with refreshing.locked(config.Paths(settings.account).token_lock):
+            await refreshing.blocking(lambda: keep.write(made))
+    return me, keep
+
+
+async def _consented(
+    settings: config.Settings, app: apps.App, way: _Way, client: session.Client
+) -> tokens.Token:
+    authorize_url = config.profile(settings).authorize_url
+    if not way.browser:
+        with consent.reserved_port(way.port) as holder:
+            where = f"http://127.0.0.1:{holder.getsockname()[1]}{consent.PATH}"
+            asked = consent.Consent(authorize_url, app.client_id, where)
+            output.note(
+                f"Open this address in a browser:\n\n  {asked.url}\n\nAt the end it comes to a page that "
+                "cannot be reached; copy its address from the browser, at once: it holds for half a minute."
+            )
+            pasted = await trio.to_thread.run_sync(lambda: click.prompt("That address", err=True))
+            return await asked.redeem(client, asked.code_pasted(pasted), app.client_secret)
+    async with consent.listening(way.port) as listener:
+        asked = consent.Consent(authorize_url, app.client_id, listener.redirect_uri)
+        opened = await trio.to_thread.run_sync(webbrowser.open, asked.url)
+        said = "The browser asks for access" if opened else "No browser could be opened"
+        output.note(f"{said}; the address is\n\n  {asked.url}\n")
+        return await asked.redeem(client, await listener.code(asked), app.client_secret)
+
+
+async def _who(settings: config.Settings, endpoints: session.Endpoints, token: tokens.Token) -> users.User:
+    async def fetch() -> tokens.Token:
+        return token
+
+    auth: httpx.Auth = bearer.BearerAuth(fetch)
+    async with session.open_client(endpoints, auth=auth, ca_file=settings.ca_file) as client:
+        return await client.users.me()
+
+
+async def _ask_who(settings: config.Settings) -> users.User:
+    async with backend.open_backend(settings) as client:
+        return await client.users.me()
+
+
+@click.command()
+@click.option("--forget", is_flag=True, help="Forget the tokens even if the service cannot be told.")
+@context.pass_context
+def logout(ctx: context.Context, *, forget: bool) -> None:
+    """End the account's login: the service ends its tokens, and they are removed here.
+
+    The configuration and what the drive keeps on this disk stay.
+    """
+    settings = ctx.settings()
+    if settings.login != "person":
+        raise errors.UserError(
+            f"The account {settings.account!r} uses an application's own credentials, which logging out does "
+            "not end."
+        )
+    keep = keeping.open_keep(settings)
+    ended = trio.run(_log_out, settings, keep, forget)
+    output.say("Logged out." if ended else "Nobody was logged in.")
+    if daemonctl.find_account(settings.account):
+        output.note("The drive is still mounted, and shows what is on this disk; `cmsfs umount` ends it.")
+
+
+async def _log_out(settings: config.Settings, keep: keeping.Keep, forget: bool) -> bool:
+    async with refreshing.locked(config.Paths(settings.account).token_lock):
+        try:
+            login = await refreshing.blocking(keep.read)
+        except errors.ConfigError:
+            login = None  # what cannot be used cannot be told to the service either
+        if login is not None:
+            await _revoke(settings, login, forget=forget)
+        await refreshing.blocking(keep.clear)
+    return login is not None
+
+
+async def _revoke(settings: config.Settings, login: keeping.Kept, *, forget: bool) -> None:
+    endpoints = backend.endpoints_of(settings)
+    async with session.open_client(endpoints, ca_file=settings.ca_file) as client:
+        try:
+            await client.tokens.revoke(
+                login.client_id,
+                pydantic.SecretStr(login.client_secret),
+                pydantic.SecretStr(login.refresh_token),
+            )
+        except errors.OAuthError:
+            pass  # it knows nothing of them any more
+        except errors.RemoteError:
+            if not forget:
+                raise errors.UserError(
+                    "The service cannot be reached to end the tokens; `cmsfs logout --forget` only forgets "
+                    "them here.",
+                    exit_code=5,
+                ) from None
+
+
+@click.command()
+@output.json_option
+@context.pass_context
+def whoami(ctx: context.Context, *, as_json: bool) -> None:
+    """Show who the account is at its service."""
+    settings = ctx.settings()
+    me = trio.run(_ask_who, settings)
+    if as_json:
+        found = {"id": me.id, "name": me.name, "login": me.login}
+        output.document({"account": settings.account, "service": _host(settings), **found})
+    else:
+        output.say(f"{_named(me)}, user {me.id} at {_host(settings)}, account {settings.account}")
+
+
+def _named(me: users.User) -> str:
+    return f"{me.name} <{me.login}>" if me.login else me.name or f"user {me.id}"
+
+
+def _host(settings: config.Settings) -> str:
+    profile = config.profile(settings)
+    return profile.title if profile.embedded else urlsplit(profile.base_url).netloc

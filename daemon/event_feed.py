@@ -1,0 +1,287 @@
+"""What others change, as the service's stream of events tells it.
+
+An event says which item changed, and how that looked then.  A page is brought down to one verdict for each
+item: what the newest event shows of it (`event_items`), or what the service says when it is asked, or that it
+is gone; all of a page, and the position behind it, are one transaction.
+
+Events may come twice and in any order: what was applied is remembered by its id, and of an item nothing older
+than the newest is taken.  An event in a folder that is not known has the folder fetched and listed.  A
+position that the service does not know any more, or that is older than it keeps events, begins anew at the
+present, and a sweep finds what was missed.
+
+Rule: the stored position never passes an event that is not applied; what has to wait for an answer of our
+own is read again after a restart.
+"""
+
+import logging
+import time
+from collections import OrderedDict
+from collections.abc import Sequence
+from sqlite3 import Connection
+
+from cmsfs import errors
+from cmsfs.client.session import Client
+from cmsfs.models import entries, events, items
+from cmsfs.replica import cursor, remote, tree
+from cmsfs.replica.nodes import Kind
+from cmsfs.sqlite import Database
+from daemon import event_items, parallel, sweep
+from daemon.arrived import Arrived
+from daemon.event_items import Key, Verdict
+from daemon.health import Health
+from daemon.incoming import Gone, Incoming
+
+log = logging.getLogger(__name__)
+
+# Services keep events for two weeks at least; a machine that slept so long does not rely on the last days.
+KEPT_SECONDS = 10 * 86_400
+
+# Ids of events, and items with the newest that was heard of each.  An id comes again within a minute or so.
+REMEMBERED = 10_000
+
+FETCHES_AT_ONCE = 8
+
+# A chain of folders, none of which is known, is followed so far up.
+DEEPEST = 100
+
+Item = items.Item | entries.Entry
+
+
+class EventFeed:
+    """As `pull.Feed`, over /events."""
+
+    can_wait = True
+
+    def __init__(
+        self, db: Database, client: Client, incoming: Incoming, health: Health, arrived: Arrived
+    ) -> None:
+        self._db = db
+        self._client = client
+        self._incoming = incoming
+        self._health = health
+        self._arrived = arrived
+        # Where we have read to; the stored position stays behind while something waits.
+        self._position: events.Position | None = None
+        self._waiting: dict[Key, int] = {}
+        self._me: str | None = None
+        self._heard: OrderedDict[str, None] = OrderedDict()
+        self._newest: OrderedDict[Key, int] = OrderedDict()
+
+    async def begin(self) -> None:
+        """Begin at the present, if no position is known: before anything is listed."""
+        if cursor.get(self._db, cursor.EVENTS_POSITION) is None:
+            # A tree that is known was kept up by something else until now.
+            await self._begin_anew(missed=cursor.get(self._db, cursor.CHANGES_SINCE) is not None)
+
+    async def once(self) -> bool:
+        """Read the stream to its end."""
+        if self._is_old():
+            log.info("the last events were read too long ago; everything is compared instead")
+            await self._begin_anew(missed=True)
+        await self._take_waiting()
+        while True:
+            before = self._here()
+            try:
+                with self._health.request("poll"):
+                    page = await self._client.events.since(before)
+            except (errors.BadRequest, errors.Gone) as error:
+                log.info("the service does not know the position in its events: %s", error)
+                await self._begin_anew(missed=True)
+                continue
+            if _is_behind(page.next_stream_position, before):
+                log.info("the service's events begin anew; everything is compared instead")
+                await self._begin_anew(missed=True)
+                continue
+            await self._take(page)
+            if not page.entries:
+                return True
+
+    async def news(self) -> bool:
+        """Wait for the service to say that there is more; not at all while something waits here."""
+        if self._waiting:
+            return False
+        self._health.requests["wait"] += 1
+        try:
+            return await self._client.events.wait(self._here())
+        except errors.RemoteError as error:
+            self._health.failed(error)
+            raise
+
+    # ---- positions ----
+
+    def _here(self) -> events.Position:
+        if self._position is None:
+            self._position = cursor.get(self._db, cursor.EVENTS_POSITION)
+        assert self._position is not None, "begin() comes first"
+        return self._position
+
+    def _is_old(self) -> bool:
+        read_at = cursor.get(self._db, cursor.EVENTS_READ_AT)
+        return read_at is not None and time.time() - float(read_at) > KEPT_SECONDS
+
+    async def _begin_anew(self, *, missed: bool) -> None:
+        with self._health.request("poll"):
+            position = await self._client.events.position()
+
+        def txn(conn: Connection) -> None:
+            _keep(conn, position)
+            if missed:
+                sweep.note_due(conn, sweep.FULL)
+
+        await self._db.write(txn)
+        self._position = position
+        self._waiting.clear()
+
+    # ---- a page ----
+
+    async def _take(self, page: events.Page) -> None:
+        fresh = [event for event in page.entries if event.event_id not in self._heard]
+        verdicts = event_items.verdicts(self._db, fresh)
+        verdicts = [one for one in verdicts if not self._is_stale(one)]
+        found, gone = await self._settled(verdicts)
+        empty = [one.key[1] for one in verdicts if one.is_made and one.key[0] is Kind.FOLDER]
+        unsure = {one.key for one in verdicts if one.is_uncertain}
+        doubted = [item for item in found if (Kind(item.type), item.id) in unsure]
+        doubted = [item for item in doubted if item.type == "folder" and not await self._is_mine(item)]
+        await self._apply(
+            *(found, gone),
+            position=page.next_stream_position,
+            empty=empty,
+            doubted=[one.id for one in doubted],
+        )
+        self._position = page.next_stream_position
+        for event in fresh:
+            self._heard[event.event_id] = None
+        for one in verdicts:
+            self._newest[one.key] = max(one.sequence or 0, self._newest.pop(one.key, 0))
+        for memory in (self._heard, self._newest):
+            while len(memory) > REMEMBERED:
+                memory.popitem(last=False)
+
+    def _is_stale(self, one: Verdict) -> bool:
+        return one.sequence is not None and one.sequence < self._newest.get(one.key, 0)
+
+    async def _settled(self, verdicts: Sequence[Verdict]) -> tuple[list[Item], list[Gone]]:
+        """What the items are now; those that only the service can say are asked for."""
+        found: list[Item] = [one.item for one in verdicts if one.item is not None]
+        gone = [Gone(*one.key, one.sequence) for one in verdicts if one.is_gone]
+        asked = [one for one in verdicts if one.item is None and not one.is_gone]
+
+        async def ask(one: Verdict) -> None:
+            item = await self._fetched(one.key)
+            if item is None:
+                gone.append(Gone(*one.key, one.sequence))
+            else:
+                found.append(item)
+
+        await parallel.each(asked, ask, tasks=FETCHES_AT_ONCE)
+        return found, gone
+
+    async def _fetched(self, key: Key) -> Item | None:
+        """The item as it is now; None: it is gone, in the trash, or nothing of ours any more."""
+        kind, item_id = key
+        try:
+            with self._health.request("poll"):
+                match kind:
+                    case Kind.FOLDER:
+                        return await self._client.folders.get(item_id)
+                    case Kind.LINK:
+                        return await self._client.web_links.get(item_id)
+                    case _:
+                        return await self._client.files.get(item_id)
+        except (errors.NotFound, errors.Forbidden, errors.Gone):
+            return None
+
+    async def _apply(
+        self,
+        found: Sequence[Item],
+        gone: Sequence[Gone],
+        *,
+        position: events.Position | None = None,
+        empty: Sequence[str] = (),
+        doubted: Sequence[str] = (),
+    ) -> None:
+        """In one transaction; the folders that are `empty` are known by that, what is below the `doubted`
+        ones is not known any more."""
+        new = [one for one in self._arrived.new_folders(found) if one not in empty]
+        new += [one for one in doubted if one not in new]
+        ready, waiting = self._incoming.sorted(found)
+        for item in waiting:
+            self._waiting[Kind(item.type), item.id] = 0
+        stays = bool(self._waiting)
+
+        def note(conn: Connection) -> None:
+            for folder_id in empty:
+                node = tree.remote_at(conn, Kind.FOLDER, folder_id)
+                if node is not None:
+                    tree.mark_listed(conn, node.ino, at=int(time.time()))
+            for folder_id in doubted:
+                node = tree.remote_at(conn, Kind.FOLDER, folder_id)
+                if node is not None:
+                    tree.mark_unlisted_below(conn, node.ino)
+            if position is not None and not stays:
+                _keep(conn, position)
+
+        await self._incoming.commit(ready, gone, note=note)
+        new += await self._find_parents([one.parent_id for one in ready if one.parent_id])
+        self._arrived.list_soon(new)
+
+    async def _is_mine(self, item: Item) -> bool:
+        """Whether it belongs to this account: then nothing of it was ever out of sight."""
+        if self._me is None:
+            with self._health.request("poll"):
+                self._me = (await self._client.users.me()).id
+        owner = getattr(item, "owned_by", None)
+        number = owner.get("id") if isinstance(owner, dict) else getattr(owner, "id", None)
+        return number == self._me
+
+    async def _find_parents(self, folder_ids: Sequence[str]) -> list[str]:
+        """Fetch folders that items are in and nobody has told us of, up to one that is known."""
+        fetched: list[str] = []
+        wanted = set(folder_ids)
+        for _ in range(DEEPEST):
+            unknown = [folder_id for folder_id in wanted if self._is_unknown(folder_id)]
+            if not unknown:
+                break
+            found: list[Item] = []
+            gone: list[Gone] = []
+            for folder_id in unknown:
+                item = await self._fetched((Kind.FOLDER, folder_id))
+                if item is None:
+                    gone.append(Gone(Kind.FOLDER, folder_id))
+                else:
+                    found.append(item)
+            await self._incoming.apply(found)
+            await self._incoming.commit([], gone)
+            fetched += [item.id for item in found]
+            wanted = {item.parent.id for item in found if item.parent is not None}
+        # The highest first: what is below it is listed with it.
+        return fetched[::-1]
+
+    def _is_unknown(self, folder_id: str) -> bool:
+        if folder_id == remote.ROOT_ID:
+            return False
+        node = tree.find_remote(self._db, Kind.FOLDER, folder_id)
+        return node is None or node.etag is None
+
+    async def _take_waiting(self) -> None:
+        """Look again at what may have been our own."""
+        if not self._waiting:
+            return
+        keys, self._waiting = list(self._waiting), {}
+        try:
+            found, gone = await self._settled([Verdict(key) for key in keys])
+        except errors.RemoteError:
+            self._waiting = dict.fromkeys(keys, 0)
+            raise
+        await self._apply(found, gone, position=self._here())
+
+
+def _keep(conn: Connection, position: events.Position) -> None:
+    cursor.put(conn, cursor.EVENTS_POSITION, str(position))
+    cursor.put(conn, cursor.EVENTS_READ_AT, str(int(time.time())))
+
+
+def _is_behind(new: events.Position, old: events.Position) -> bool:
+    """Whether the stream has ended before where we were: it is another one."""
+    return str(new).isdigit() and str(old).isdigit() and int(new) < int(old)

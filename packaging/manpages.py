@@ -1,0 +1,213 @@
+"""Manual pages from what `--help` shows and from what the settings say of themselves.
+
+`pages()` gives every page as a name and its text: `cmsfs(1)`, one for each command and command of a command
+(`cmsfs-token-downscope(1)`), `cmsfsd(8)` and `cmsfs.toml(5)`.  Nothing is written twice: a command's page is
+made of its docstring and options, a setting's entry of its type, default and comment.
+"""
+
+import inspect
+import json
+import os
+import re
+import textwrap
+import typing
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import click
+
+import cmsfs
+from cmsfs import config
+from cmsfs.cli import main
+from daemon import __main__ as daemon_program
+
+EXIT_CODES = [
+    ("0", "It was done."),
+    ("1", "Something failed, which one sentence on standard error tells."),
+    ("2", "The command line or the configuration is wrong."),
+    ("3", "The mountpoint cannot be used."),
+    ("4", "FUSE cannot be used on this machine."),
+    ("5", "The service cannot be reached."),
+    ("6", "The service refuses the credentials."),
+    ("7", "The service refuses changes, which are held; see cmsfs-conflicts(1)."),
+    ("8", "The drive of this account is running already."),
+    ("130", "It was interrupted."),
+]
+
+FILES = [
+    ("~/.config/cmsfs/config.toml", "The configuration, cmsfs.toml(5)."),
+    ("~/.local/state/cmsfs/ACCOUNT/", "The tree, the changes that are not uploaded yet, the log. Keep it."),
+    ("~/.cache/cmsfs/ACCOUNT/", "Contents that the service has too; may go while the drive is stopped."),
+    ("~/.local/share/cmsfs/service/", "The data of the built-in service."),
+    ("$XDG_RUNTIME_DIR/cmsfs/ACCOUNT.sock", "Where commands speak to the daemon."),
+]
+
+
+def pages() -> Iterator[tuple[str, str]]:
+    """`(name, text)` of every page, `name` as it is installed: `cmsfs-mount.1`."""
+    top = click.Context(main.cli, info_name="cmsfs")
+    yield from _command_pages(main.cli, top)
+    daemon = click.Context(daemon_program.main, info_name="cmsfsd")
+    yield "cmsfsd.8", _command_page(daemon_program.main, daemon, section=8)
+    yield "cmsfs.toml.5", settings_page()
+
+
+def _command_pages(command: click.Command, ctx: click.Context) -> Iterator[tuple[str, str]]:
+    yield f"{ctx.command_path.replace(' ', '-')}.1", _command_page(command, ctx, section=1)
+    if isinstance(command, click.Group):
+        for name in command.list_commands(ctx):
+            below = command.get_command(ctx, name)
+            if below is not None and not below.hidden:
+                yield from _command_pages(below, click.Context(below, info_name=name, parent=ctx))
+
+
+def _command_page(command: click.Command, ctx: click.Context, *, section: int) -> str:
+    name = ctx.command_path.replace(" ", "-")
+    body = inspect.cleandoc(command.help or "").split("\f")[0].strip()
+    paragraphs = re.split(r"\n\s*\n", body)
+    lines = [_head(name, section), _name(name, paragraphs[0])]
+    usage = " ".join(command.collect_usage_pieces(ctx))
+    lines += [".SH SYNOPSIS", f".B {escaped(ctx.command_path)}", escaped(usage)]
+    lines += [".SH DESCRIPTION", *_paragraphs(paragraphs)]
+    if options := [record for param in command.get_params(ctx) if (record := param.get_help_record(ctx))]:
+        lines += [".SH OPTIONS", *_entries(options)]
+    if isinstance(command, click.Group):
+        found = [(key, command.get_command(ctx, key)) for key in command.list_commands(ctx)]
+        known = [(f"{name}-{key}(1)", each.get_short_help_str(200)) for key, each in found if each]
+        lines += [".SH COMMANDS", *_entries(known)]
+    if section == 8 or ctx.parent is None:
+        lines += [".SH FILES", *_entries(FILES)]
+    lines += [".SH EXIT STATUS", *_entries(EXIT_CODES)]
+    others = [page for page in ("cmsfs(1)", "cmsfsd(8)", "cmsfs.toml(5)") if page != f"{name}({section})"]
+    if ctx.parent is not None and ctx.parent.parent is not None:
+        others.insert(0, f"{ctx.parent.command_path.replace(' ', '-')}(1)")
+    return _text([*lines, ".SH SEE ALSO", escaped(", ".join(others))])
+
+
+def settings_page() -> str:
+    """`cmsfs.toml(5)`: every key with its type, its default and the reason."""
+    lines = [_head("cmsfs.toml", 5), _name("cmsfs.toml", "Configuration of the cmsfs drive.")]
+    lines += [".SH SYNOPSIS", escaped("~/.config/cmsfs/config.toml")]
+    lines += [
+        ".SH DESCRIPTION",
+        *_paragraphs(
+            [
+                "A file in TOML. Its top level is the account `default`; a table `[accounts.NAME]` is "
+                "another, which has what it does not say from the top level. `cmsfs --account NAME` "
+                "chooses one, and so does the key `account` at the top.",
+                "Each key can be given in the environment, too, which wins: CMSFS_POLL_SECONDS=1 for "
+                "`poll_seconds`. CMSFS_CONFIG names another file.",
+            ]
+        ),
+        ".SH KEYS",
+    ]
+    for name, kind, default, reason in settings():
+        lines += [".TP", f'.BR {escaped(name)} " ({escaped(kind)}; default: {escaped(default)})"']
+        lines.append(_line(reason))
+    return _text([*lines, ".SH SEE ALSO", "cmsfs(1), cmsfsd(8)"])
+
+
+def settings() -> list[tuple[str, str, str, str]]:
+    """Key, type, default and reason of every setting; the reason is the comment at its place in the code."""
+    reasons = _reasons(inspect.getsource(config.Settings))
+    found = []
+    for name, field in config.Settings.model_fields.items():
+        default = json.dumps(field.default, default=str)
+        if field.default in (None, ""):
+            default = "none"
+        found.append((name, _kind(field.annotation), default, field.description or reasons.get(name, "")))
+    return found
+
+
+def _kind(annotation: object) -> str:
+    """A type in the words of somebody who writes TOML."""
+    if typing.get_origin(annotation) is typing.Literal:
+        return " or ".join(json.dumps(choice) for choice in typing.get_args(annotation))
+    if others := [kind for kind in typing.get_args(annotation) if kind is not type(None)]:
+        return _kind(others[0])
+    known = {str: "text", Path: "path", int: "whole number", float: "number", bool: "true or false"}
+    return known.get(typing.cast(type, annotation), "value")
+
+
+def _reasons(source: str) -> dict[str, str]:
+    """The comment behind each field, or the one over it and those that follow it without a break."""
+    found: dict[str, str] = {}
+    above: list[str] = []
+    fresh = False
+    for line in source.splitlines():
+        text = line.strip()
+        if text.startswith("#"):
+            above = [*above, text.lstrip("# ")] if fresh else [text.lstrip("# ")]
+            fresh = True
+        elif field := re.match(r"(\w+): [^#]*(?:#\s*(.*))?$", text):
+            found[field[1]] = _sentence(field[2] or " ".join(above))
+            fresh = False
+        elif not text:
+            above, fresh = [], False
+    return found
+
+
+def _sentence(text: str) -> str:
+    return text and text[0].upper() + text[1:] + ("" if text.endswith((".", "!", "?")) else ".")
+
+
+# ---- groff ----
+
+
+def escaped(text: str) -> str:
+    """Text as groff takes it literally: backslashes, dashes of options, quotes, leading dots."""
+    text = text.replace("\\", "\\e").replace("-", "\\-").replace("~", "\\(ti").replace("^", "\\(ha")
+    text = text.replace("`", "\\(ga").replace('"', "\\(dq")
+    return re.sub(r"^([.'])", r"\\&\1", text, flags=re.M)
+
+
+def _line(text: str) -> str:
+    """A paragraph on source lines of its own sentences, code in bold."""
+    text = " ".join(text.split())
+    parts = re.split(r"`([^`]+)`", text)
+    marked = "".join(
+        escaped(part) if at % 2 == 0 else f"\\fB{escaped(part)}\\fR" for at, part in enumerate(parts)
+    )
+    return "\n".join(re.sub(r"^([.'])", r"\\&\1", line) for line in re.split(r"(?<=[a-z)R][.!?;]) +", marked))
+
+
+def _paragraphs(paragraphs: list[str]) -> list[str]:
+    lines: list[str] = []
+    for at, paragraph in enumerate(paragraphs):
+        kept = paragraph.lstrip().startswith("\b")
+        if at:
+            lines.append(".PP")
+        if kept:
+            rows = [row for row in paragraph.replace("\b", "").splitlines() if row.strip()]
+            lines += [".nf", *(escaped(row) for row in textwrap.dedent("\n".join(rows)).splitlines()), ".fi"]
+        else:
+            lines.append(_line(paragraph))
+    return lines
+
+
+def _entries(entries: list[tuple[str, str]]) -> list[str]:
+    lines = []
+    for term, text in entries:
+        lines += [".TP", f".B {escaped(term)}", _line(text) if text.strip() else "\\&"]
+    return lines
+
+
+def _head(name: str, section: int) -> str:
+    return f'.TH {name.upper()} {section} "{_date()}" "cmsfs {cmsfs.__version__}" "cmsfs"'
+
+
+def _date() -> str:
+    """The day of what is built, so that the same source gives the same pages."""
+    at = os.environ.get("SOURCE_DATE_EPOCH", "")
+    return (datetime.fromtimestamp(int(at), UTC) if at.isdigit() else datetime.now(UTC)).strftime("%Y-%m-%d")
+
+
+def _name(name: str, text: str) -> str:
+    first = re.split(r"(?<=[.!?])\s", " ".join(text.split()))[0].rstrip(".")
+    first = re.sub(r"`", "", first)
+    return f".SH NAME\n{escaped(name)} \\- {escaped(first[:1].lower() + first[1:])}"
+
+
+def _text(lines: list[str]) -> str:
+    return "\n".join(lines) + "\n"

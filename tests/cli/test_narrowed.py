@@ -1,0 +1,71 @@
+"""mount --folder --read-only --ttl: the whole way, with a daemon, a mount and a service on the network."""
+
+import json
+import subprocess
+import time
+
+import pytest
+
+pytestmark = pytest.mark.usefixtures("fuse")
+
+
+def _sh(script, *arguments):
+    return subprocess.run(
+        ["sh", "-c", script, "sh", *arguments], capture_output=True, text=True, timeout=30, check=False
+    )
+
+
+def _folder(cmsfs):
+    """A folder of the sample with something in it, and what that is called."""
+    paths = [item["path"] for item in json.loads(cmsfs("find", "--json", "budget").stdout)]
+    path = next(path for path in paths if path.count("/") >= 2)
+    return path.rsplit("/", 1)
+
+
+def test_a_folder_to_read_is_a_drive_that_refuses_all_else(cmsfs, mountpoint, server, account, tmp_path):
+    account(server, profile="server")
+    folder, name = _folder(cmsfs)
+    done = cmsfs("mount", mountpoint, "--folder", folder, "--read-only", "--ttl", "8h")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert name in _sh('ls -A "$1"', mountpoint).stdout.splitlines()
+    assert _sh('cat "$1"', mountpoint / name).returncode == 0
+    for script in ('echo > "$1/new"', 'rm "$1/$2"', 'mkdir "$1/d"', 'mv "$1/$2" "$1/other"'):
+        done = _sh(script, mountpoint, name)
+        assert done.returncode != 0
+        assert "Read-only file system" in done.stderr
+    # The whole drive has its own state, and can be there at once.
+    other = tmp_path / "whole"
+    other.mkdir()
+    try:
+        assert cmsfs("mount", other).returncode == 0
+        assert "Welcome.md" in _sh('ls -A "$1"', other).stdout.splitlines()
+        assert "Welcome.md" not in _sh('ls -A "$1"', mountpoint).stdout.splitlines()
+    finally:
+        assert cmsfs("umount", other).returncode == 0
+    assert cmsfs("umount", mountpoint).returncode == 0
+
+
+def test_at_the_end_of_its_time_the_drive_says_so(cmsfs, mountpoint, server, account):
+    account(server, profile="server")
+    assert cmsfs("mount", mountpoint, "--read-only", "--ttl", "2s").returncode == 0
+    end = time.monotonic() + 30
+    while True:
+        found = json.loads(cmsfs("--account", "default@ro", "status", "--json").stdout)
+        if found["health"]["state"] == "unauthorised" or time.monotonic() > end:
+            break
+    assert found["health"]["state"] == "unauthorised"
+    assert found["health"]["reason"].startswith("The time that this drive was mounted for (2 s) is over")
+    done = _sh('cat "$1"/Welcome.md', mountpoint)
+    assert (done.returncode, "Permission denied" in done.stderr) == (1, True)
+    assert cmsfs("umount", mountpoint).returncode == 0
+
+
+def test_what_is_no_folder_or_no_time_is_said(cmsfs, mountpoint, server, account):
+    account(server, profile="server")
+    done = cmsfs("mount", mountpoint, "--folder", "/Nowhere")
+    assert (done.returncode, done.stderr) == (1, "cmsfs: There is no /Nowhere on the service.\n")
+    done = cmsfs("mount", mountpoint, "--folder", "/Welcome.md")
+    assert done.stderr == "cmsfs: /Welcome.md is not a folder.\n"
+    done = cmsfs("mount", mountpoint, "--ttl", "soon")
+    assert done.returncode == 2
+    assert "is no span of time" in done.stderr

@@ -1,0 +1,203 @@
+"""What others change at a service, as programs on the mount see it: names, bytes, open files, watchers.
+
+The service is a process of its own, the feed its stream of events; nobody asks the drive to look.
+"""
+
+import ctypes
+import hashlib
+import json
+import os
+import select
+import struct
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+SECONDS = 20.0
+
+IN_DELETE_SELF = 0x400
+
+
+class Api:
+    """Another program that works in the same account."""
+
+    def __init__(self, url: str, credentials: dict[str, str]) -> None:
+        self._http = httpx.Client(base_url=url, timeout=30)
+        grant = {
+            "grant_type": "client_credentials",
+            "client_id": credentials["client_id"],
+            "client_secret": credentials["client_secret"],
+            "box_subject_type": "user",
+            "box_subject_id": credentials["user_id"],
+        }
+        token = self._http.post("/oauth2/token", data=grant).json()["access_token"]
+        self._http.headers["Authorization"] = f"Bearer {token}"
+
+    def close(self) -> None:
+        self._http.close()
+
+    def folder(self, name: str, parent: str = "0") -> str:
+        return str(self._ask("POST", "/2.0/folders", json={"name": name, "parent": {"id": parent}})["id"])
+
+    def file(self, name: str, data: bytes, parent: str = "0") -> str:
+        return self._upload("/api/2.0/files/content", {"name": name, "parent": {"id": parent}}, data)
+
+    def write(self, number: str, data: bytes) -> None:
+        self._upload(f"/api/2.0/files/{number}/content", {}, data)
+
+    def update(self, kind: str, number: str, **values: Any) -> None:
+        self._ask("PUT", f"/2.0/{kind}s/{number}", json=values)
+
+    def delete(self, kind: str, number: str) -> None:
+        self._ask("DELETE", f"/2.0/{kind}s/{number}{'?recursive=true' if kind == 'folder' else ''}")
+
+    def _upload(self, path: str, attributes: dict[str, Any], data: bytes) -> str:
+        sha1 = hashlib.sha1(data, usedforsecurity=False).hexdigest()
+        parts = {"attributes": (None, json.dumps(attributes)), "file": ("file", data)}
+        found = self._ask("POST", path, files=parts, headers={"Content-MD5": sha1})
+        return str(found["entries"][0]["id"])
+
+    def _ask(self, method: str, path: str, **rest: Any) -> Any:
+        answer = self._http.request(method, path, **rest)
+        answer.raise_for_status()
+        return answer.json() if answer.content else None
+
+
+@pytest.fixture
+def api(stopped: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Api]:
+    """A service in a process of its own, and the drive mounted on it."""
+    data = tmp_path / "service"
+    server = subprocess.Popen(
+        [sys.executable, "-m", "cmsfs", "serve", "--data", str(data), "--port", "0", "--json"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    assert server.stdout is not None
+    said = ""
+    while not said.endswith("}\n"):
+        line = server.stdout.readline()
+        assert line, "the server did not start"
+        said += line
+    url = json.loads(said)["url"]
+    credentials = json.loads((data / "credentials.json").read_text())
+    secret = tmp_path / "secret"
+    secret.write_text(credentials["client_secret"])
+    settings = {
+        "PROFILE": "server",
+        "BASE_URL": f"{url}/2.0",
+        "UPLOAD_URL": f"{url}/api/2.0",
+        "AUTH_URL": url,
+        "CLIENT_ID": credentials["client_id"],
+        "CLIENT_SECRET_FILE": str(secret),
+        "SUBJECT_ID": credentials["user_id"],
+        # Nothing here is found by asking again and again.
+        "POLL_SECONDS": "3600",
+        "IDLE_POLL_SECONDS": "3600",
+    }
+    for name, value in settings.items():
+        monkeypatch.setenv(f"CMSFS_{name}", value)
+    try:
+        stopped.top.mkdir()
+        stopped.cmsfs("mount", stopped.top)
+        api = Api(url, credentials)
+        yield api
+        api.close()
+    finally:
+        stopped.cmsfs("umount", stopped.top, "--force", check=False)
+        server.terminate()
+        server.communicate(timeout=20)
+
+
+def until(what: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + SECONDS
+    while not what():
+        assert time.monotonic() < deadline, "the change was not seen"
+        os.sched_yield()
+
+
+class Watch:
+    """inotify on a folder or file, as file managers and editors use it."""
+
+    def __init__(self, path: Path, mask: int) -> None:
+        libc = ctypes.CDLL(None, use_errno=True)
+        self._fd = libc.inotify_init1(os.O_CLOEXEC)
+        assert libc.inotify_add_watch(self._fd, os.fsencode(path), mask) >= 0, os.strerror(ctypes.get_errno())
+
+    def next(self) -> tuple[int, str]:
+        """The next event's mask and name."""
+        ready, _, _ = select.select([self._fd], [], [], SECONDS)
+        assert ready, "no event came"
+        data = os.read(self._fd, 4096)
+        _, mask, _, size = struct.unpack_from("iIII", data)
+        return mask, data[16 : 16 + size].rstrip(b"\0").decode()
+
+    def close(self) -> None:
+        os.close(self._fd)
+
+
+def test_names_and_bytes_follow_though_the_kernel_remembers_them(stopped: Any, api: Api) -> None:
+    top = stopped.top
+    folder = api.folder("box")
+    number = api.file("f", b"one", folder)
+    until((top / "box" / "f").exists)
+    assert (top / "box" / "f").read_bytes() == b"one"
+    assert not (top / "box" / "g").exists()
+    api.write(number, b"three")
+    until(lambda: (top / "box" / "f").stat().st_size == 5)
+    assert (top / "box" / "f").read_bytes() == b"three"
+    api.update("file", number, name="g")
+    until((top / "box" / "g").exists)
+    assert [path.name for path in (top / "box").iterdir()] == ["g"]
+    api.update("folder", folder, name="crate")
+    until(lambda: (top / "crate" / "g").exists() and not (top / "box").exists())
+    api.delete("folder", folder)
+    until(lambda: not (top / "crate").exists())
+
+
+def test_an_open_file_stays_the_version_that_was_opened(stopped: Any, api: Api) -> None:
+    path = stopped.top / "f"
+    old_bytes, new_bytes = b"old bytes" * 100_000, b"NEW BYTES" * 100_001
+    number = api.file("f", old_bytes)
+    until(path.exists)
+    with path.open("rb", buffering=0) as old:
+        assert old.read(9) == b"old bytes"
+        api.write(number, new_bytes)
+        until(lambda: path.stat().st_size == len(new_bytes))
+        assert path.read_bytes() == new_bytes
+        assert old.readall() == old_bytes[9:]
+        api.delete("file", number)
+        until(lambda: not path.exists())
+        old.seek(500_000)
+        assert old.read(9) == old_bytes[500_000:500_009]
+
+
+def test_who_watches_a_file_or_an_empty_folder_is_told_of_its_deletion(stopped: Any, api: Api) -> None:
+    """Who watches the folder around it is not: the kernel has no word for that."""
+    top = stopped.top
+    folder = api.folder("box")
+    number = api.file("f", b"x", folder)
+    until((top / "box" / "f").exists)
+    file, box = Watch(top / "box" / "f", IN_DELETE_SELF), Watch(top / "box", IN_DELETE_SELF)
+    try:
+        api.delete("file", number)
+        assert file.next() == (IN_DELETE_SELF, "")
+        api.delete("folder", folder)
+        assert box.next() == (IN_DELETE_SELF, "")
+    finally:
+        file.close()
+        box.close()
+
+
+def test_a_full_comparison_is_there_for_the_asking(stopped: Any, api: Api) -> None:
+    api.file("f", b"x")
+    done = stopped.cmsfs("sync", "--full")
+    assert "Everything" in done.stdout
+    assert "f" in [path.name for path in stopped.top.iterdir()]
+    assert stopped.status()["requests"]["sweep"] >= 1

@@ -1,0 +1,97 @@
+"""The package's life: installed, used, upgraded under a mounted drive, removed, purged."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+pytestmark = [pytest.mark.long, pytest.mark.timeout(1800)]
+
+
+@pytest.fixture(scope="module")
+def newer(package: Path, tmp_path_factory: pytest.TempPathFactory, run) -> Path:
+    """The same package with a higher revision."""
+    folder = tmp_path_factory.mktemp("newer")
+    run("dpkg-deb", "-R", package, folder / "tree")
+    control = folder / "tree" / "DEBIAN" / "control"
+    control.write_text(control.read_text().replace("-1\n", "-2\n"))
+    run("dpkg-deb", "--root-owner-group", "-Zgzip", "-z1", "-b", folder / "tree", folder / "newer.deb")
+    return folder / "newer.deb"
+
+
+def test_nothing_lies_outside_its_places(package, run):
+    names = [line.split(maxsplit=5)[5] for line in run("dpkg-deb", "-c", package).stdout.splitlines()]
+    files = [name.split(" -> ")[0] for name in names if not name.endswith("/")]
+    places = ("./usr/lib/cmsfs/", "./usr/share/", "./usr/lib/systemd/user/")
+    places += ("./usr/bin/cmsfs", "./usr/sbin/mount.")
+    assert [name for name in files if not name.startswith(places)] == []
+    for wanted in (
+        "./usr/share/man/man1/cmsfs-mount.1.gz",
+        "./usr/share/man/man5/cmsfs.toml.5.gz",
+        "./usr/share/bash-completion/completions/cmsfs",
+        "./usr/share/applications/cmsfs.desktop",
+        "./usr/lib/systemd/user/cmsfs@.service",
+    ):
+        assert wanted in files
+    assert any(name.endswith("/cmsfs/replica/schema.sql") for name in files)
+    assert not any("__pycache__" in name for name in files)
+
+
+def test_the_commands_and_their_manuals_are_there(installed):
+    assert installed.sh("cmsfs --version").stdout.startswith("cmsfs, version ")
+    assert installed.sh("cmsfsd --version").stdout
+    assert "cmsfs mount" in installed.sh("zcat /usr/share/man/man1/cmsfs-mount.1.gz").stdout
+    # Installing enables nothing for anybody.
+    assert installed.sh("ls /etc/systemd/user/*.wants/ 2>/dev/null | grep cmsfs", check=False).stdout == ""
+
+
+def test_fstab_mounts_for_a_user(person):
+    person.serve()
+    person.sh("mkdir -p work")
+    person.machine.sh(
+        f"echo 'default {person.home}/work fuse.cmsfs noauto,setuid={person.name} 0 0' >> /etc/fstab; "
+        f"mount {person.home}/work"
+    )
+    assert "Welcome.md" in person.sh("ls work").stdout
+    person.sh("echo fstab > work/f.txt")
+    pid = person.machine.sh("pgrep -f -- '-m daemon --account default --profile server'").stdout.split()[-1]
+    assert person.machine.sh(f"stat -c %U /proc/{pid}").stdout.strip() == person.name
+    person.machine.sh(f"umount {person.home}/work")
+    wrong = person.machine.sh(f"mount -t fuse.cmsfs -o nonsense default {person.home}/work", check=False)
+    assert "'nonsense' is not known" in wrong.stderr
+    assert person.sh("cmsfs get /f.txt -").stdout == "fstab\n"
+
+
+def test_an_upgrade_takes_resting_drives_along_and_leaves_used_ones(installed, newer, person, second):
+    for one in (person, second):
+        one.serve()
+        one.sh("cmsfs mount --systemd; echo x > cmsfs/x.txt; cmsfs sync")
+    resting, used = person.unit("MainPID"), second.unit("MainPID")
+    second.sh("systemd-run --user --unit=reader --collect bash -c 'exec 3< cmsfs/x.txt; sleep 1000'")
+    shutil.copyfile(newer, installed.root / "root" / "newer.deb")
+    told = installed.sh("dpkg -i /root/newer.deb").stdout
+    assert f"The drive default of {second.name} is in use" in told
+    assert person.unit("MainPID") not in ("0", resting)
+    assert second.unit("MainPID") == used
+    for one in (person, second):
+        assert one.sh("cat cmsfs/x.txt").stdout == "x\n"
+    second.sh("systemctl --user stop reader")
+
+
+def test_removal_unmounts_and_leaves_the_data_alone(installed, person):
+    person.serve()
+    person.sh("cmsfs mount --systemd; echo mine > cmsfs/mine.txt; cmsfs sync")
+    lone = "cmsfs --account other"
+    person.sh(f"mkdir other; CMSFS_PROFILE=embedded CMSFS_SERVICE_DATA={person.home}/svc {lone} demo other")
+    files = installed.sh("dpkg -L cmsfs").stdout.split()
+    installed.sh("dpkg --remove cmsfs")
+    assert "fuse.cmsfs" not in installed.sh("cat /proc/mounts").stdout
+    left = installed.sh("ps -eo args | grep [/]usr/lib/cmsfs", check=False).stdout
+    assert left == ""
+    installed.sh("dpkg --purge cmsfs")
+    for file in files:
+        if "cmsfs" in file:
+            assert installed.sh(f"test ! -e {file}", check=False).returncode == 0, file
+    assert person.sh(
+        "ls .local/state/cmsfs/default/replica.db .local/share/cmsfs/service .config/cmsfs"
+    ).stdout

@@ -1,0 +1,127 @@
+"""The units under a real systemd, for a user who is nobody in particular.
+
+enable, start, use, kill -9, hang, stop with a full queue, start again, restart the machine
+"""
+
+import json
+import time
+
+import pytest
+
+pytestmark = [pytest.mark.long, pytest.mark.timeout(1800)]
+
+
+def mounted(person) -> None:
+    person.serve()
+    person.sh("cmsfs mount --enable")
+
+
+def until(condition, seconds=60.0):
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.1)
+
+
+def status(person):
+    return json.loads(person.sh("cmsfs status --json").stdout)
+
+
+def test_systemd_finds_nothing_wrong(installed):
+    done = installed.sh(
+        "XDG_RUNTIME_DIR=/tmp systemd-analyze verify --user /usr/lib/systemd/user/cmsfs@.service "
+        "/usr/lib/systemd/user/cmsfs-serve.service"
+    )
+    assert done.stderr == ""
+
+
+def test_enabled_used_and_closed_to_others(person):
+    mounted(person)
+    assert "Welcome.md" in person.sh("ls cmsfs").stdout
+    assert person.unit("StatusText") == "online"
+    assert person.unit() == "active"
+    person.sh("echo one > cmsfs/new.txt; cmsfs sync")
+    assert person.sh("cmsfs get /new.txt -").stdout == "one\n"
+    assert person.sh("systemctl --user is-enabled cmsfs@default.service").stdout == "enabled\n"
+    # Neither root nor anybody else looks into the drive or the state.
+    assert person.machine.sh(f"ls {person.home}/cmsfs", check=False).returncode != 0
+    other = person.machine.sh(f"runuser -u nobody -- ls {person.home}/.local/state/cmsfs", check=False)
+    assert other.returncode != 0
+    # Changes made elsewhere are looked for at once when asked.
+    person.sh("systemctl --user reload cmsfs@default.service")
+    done = person.sh("cmsfs umount")
+    assert "is unmounted" in done.stdout
+    until(lambda: person.unit() == "inactive")
+    assert not person.is_mounted()
+    assert person.unit("NRestarts") == "0"
+
+
+def test_a_killed_daemon_comes_back_over_no_dead_mount(person):
+    mounted(person)
+    person.sh("echo kept > cmsfs/kept.txt")
+    first = status(person)["pid"]
+    person.sh(f"kill -9 {first}")
+    until(lambda: person.unit("MainPID") not in ("0", str(first)) and person.unit() == "active")
+    assert person.sh("cat cmsfs/kept.txt").stdout == "kept\n"
+    assert person.machine.sh("grep -c 'fuse.cmsfs' /proc/mounts").stdout.strip() == "1"
+
+
+def test_a_daemon_that_hangs_is_ended_and_started_again(person):
+    person.sh(
+        "mkdir -p .config/systemd/user/cmsfs@.service.d; "
+        "printf '[Service]\\nWatchdogSec=3\\n' > .config/systemd/user/cmsfs@.service.d/soon.conf"
+    )
+    mounted(person)
+    first = person.unit("MainPID")
+    person.sh(f"kill -STOP {first}")
+    until(lambda: person.unit("MainPID") not in ("0", first) and person.unit() == "active")
+    assert person.unit("NRestarts") == "1"
+    assert "Welcome.md" in person.sh("ls cmsfs").stdout
+    assert (
+        "Watchdog timeout"
+        in person.machine.sh(f"journalctl _UID={person.uid} --no-pager", check=False).stdout
+    )
+
+
+def test_a_stop_with_a_full_queue_keeps_it_for_the_next_start(person):
+    mounted(person)
+    person.sh("systemctl --user stop cmsfs-serve.service")
+    person.sh("mkdir cmsfs/work; for i in $(seq 40); do head -c 20000 /dev/urandom > cmsfs/work/$i; done")
+    sums = person.sh("cd cmsfs/work; sha1sum *").stdout
+    person.sh("systemctl --user stop cmsfs@default.service")
+    assert person.unit("Result") == "success"
+    assert not person.is_mounted()
+    person.sh("systemctl --user start cmsfs@default.service")
+    assert person.unit("StatusText").startswith("offline")
+    assert person.sh("cd cmsfs/work; sha1sum *").stdout == sums
+    person.sh("systemctl --user start cmsfs-serve.service; cmsfs sync --timeout 120")
+    assert status(person)["queue"]["waiting"] == 0
+    assert len(person.sh("cmsfs find work --json").stdout) > 10
+
+
+def test_what_only_a_person_can_mend_is_told_and_not_tried_again(person):
+    person.sh("mkdir -p .config/cmsfs; echo 'profile = \"specification\"' > .config/cmsfs/config.toml")
+    done = person.sh("cmsfs mount --systemd", check=False)
+    assert done.returncode == 2
+    person.sh("rm .config/cmsfs/config.toml")
+    done = person.sh("cmsfs mount --systemd", check=False)
+    assert "The embedded service holds nothing yet" in done.stderr
+    assert done.returncode == 2
+    assert person.unit() in ("inactive", "failed")
+    assert not person.is_mounted()
+
+
+def test_it_is_there_again_after_the_machine_was_restarted(person):
+    mounted(person)
+    person.sh("echo before > cmsfs/before.txt; cmsfs sync")
+    person.machine.halt()
+    person.machine.boot()
+    until(lambda: person.unit() == "active")
+    assert person.sh("cat cmsfs/before.txt").stdout == "before\n"
+
+
+def test_fifty_restarts_leave_no_dead_mount(person):
+    mounted(person)
+    for _ in range(50):
+        person.sh("systemctl --user restart cmsfs@default.service; ls cmsfs > /dev/null")
+    assert person.machine.sh("grep -c 'fuse.cmsfs' /proc/mounts").stdout.strip() == "1"
