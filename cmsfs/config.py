@@ -16,12 +16,12 @@ from collections.abc import Iterable, Mapping
 from datetime import time
 from importlib import resources
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import platformdirs
 import pydantic
 
-from cmsfs import errors
+from cmsfs import errors, rates
 
 APP = "cmsfs"
 
@@ -90,50 +90,6 @@ class Profile(_Model):
     limits: Limits = Limits()
 
 
-_UNITS = {"": 1, "k": 1000, "m": 10**6, "g": 10**9, "ki": 1024, "mi": 1024**2, "gi": 1024**3}
-
-# Slower than this, and a stream of many would look dead (client/bandwidth.py).
-SLOWEST = 32_000
-
-
-def _rate(value: object) -> object:
-    """Bytes a second of "2MB/s", "500 kB/s", "1.5 MiB", or a number; 0, "" and "none" are no limit."""
-    if not isinstance(value, str):
-        return value
-    text = value.strip().lower().removesuffix("/s").removesuffix("b").strip()
-    if text in ("", "none"):
-        return 0
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kmg]?i?)", text)
-    if found is None or found[2] not in _UNITS:
-        raise ValueError(f"{value!r} is no rate; say for example 2MB/s, 500kB/s, or none")
-    return int(float(found[1]) * _UNITS[found[2]])
-
-
-def _fast_enough(rate: int) -> int:
-    if 0 < rate < SLOWEST:
-        raise ValueError(f"a limit is {SLOWEST // 1000} kB/s at least")
-    return rate
-
-
-Rate = Annotated[
-    int, pydantic.BeforeValidator(_rate), pydantic.Field(ge=0), pydantic.AfterValidator(_fast_enough)
-]
-
-
-class Bandwidth(_Model):
-    """Limits for a time of the day, which may go over midnight; what is not given is without limit."""
-
-    from_: time = pydantic.Field(alias="from")
-    to: time
-    up: Rate = 0
-    down: Rate = 0
-
-    def holds(self, now: time) -> bool:
-        if self.from_ <= self.to:
-            return self.from_ <= now < self.to
-        return now >= self.from_ or now < self.to
-
-
 class Settings(_Model):
     """Everything that can be set, each default with its reason."""
 
@@ -180,9 +136,9 @@ class Settings(_Model):
     drain_seconds: float = 30.0  # how long a stop waits for uploads; the journal keeps the rest
     network_seconds: float = 30.0  # after this a read that waits for the network fails with ETIMEDOUT
     upload_workers: int = 4  # uploads at a time; more fill no line, and take turns from those who read
-    upload_limit: Rate = 0  # bytes a second, written as "2MB/s"; 0: as fast as the line is
-    download_limit: Rate = 0
-    bandwidth: list[Bandwidth] = []  # limits by time of day instead; the first that holds counts
+    upload_limit: rates.Rate = 0  # bytes a second, written as "2MB/s"; 0: as fast as the line is
+    download_limit: rates.Rate = 0
+    bandwidth: list[rates.Bandwidth] = []  # limits by time of day instead; the first that holds counts
     local_names: tuple[str, ...] = LOCAL_NAMES  # instead of these, not beside them: a list can be shortened
     local_days: int = 30  # local files untouched for so long are somebody's leftovers; 0 keeps them for ever
     crawl: bool = True  # list the whole tree in the background after mounting, so that `find` asks nobody
@@ -214,10 +170,8 @@ class Settings(_Model):
 
     def limits_at(self, now: time) -> tuple[int, int]:
         """Bytes a second up and down at a time of the day; 0 is no limit."""
-        for one in self.bandwidth:
-            if one.holds(now):
-                return one.up, one.down
-        return self.upload_limit, self.download_limit
+        found = next((one for one in self.bandwidth if one.holds(now)), None)
+        return (found.up, found.down) if found else (self.upload_limit, self.download_limit)
 
     @pydantic.field_validator("local_names", mode="before")
     @classmethod

@@ -61,6 +61,10 @@ async def test_a_pinned_folder_is_complete_and_readable_without_the_service(
         (kept,) = progress.items
         assert (kept.path, kept.files, kept.files_here) == ("/kept", count, count)
         assert kept.bytes == kept.bytes_here == sum(len(bytes_of(number)) for number in range(count))
+        # Others are evicted for what is read now; the pinned are not.
+        await other.file("large", bytes(50_000))
+        await drive.poll()
+        await drive.read("large")
         network.is_down = True
         drive.agents.health.suspect()
         await assert_readable(drive, count)
@@ -83,7 +87,7 @@ async def test_a_pinned_folder_is_complete_and_readable_without_the_service(
 
 
 async def test_the_contents_of_pinned_files_are_checked_and_marked(drive: Any, other: Any) -> None:
-    data = os.urandom(300_000)
+    data = os.urandom(3_000_000)  # several pieces
     await other.file("f", data)
     await drive.agents.pin("/f")
     await until_complete(drive)

@@ -1,0 +1,52 @@
+"""How limits of bandwidth are written in the settings: rates, and the times of day that they hold at."""
+
+import re
+from datetime import time
+from typing import Annotated
+
+import pydantic
+
+_UNITS = {"": 1, "k": 1000, "m": 10**6, "g": 10**9, "ki": 1024, "mi": 1024**2, "gi": 1024**3}
+
+# Slower than this, and a stream of many would look dead (client/bandwidth.py).
+SLOWEST = 32_000
+
+
+def _rate(value: object) -> object:
+    """Bytes a second of "2MB/s", "500 kB/s", "1.5 MiB", or a number; 0, "" and "none" are no limit."""
+    if not isinstance(value, str):
+        return value
+    text = value.strip().lower().removesuffix("/s").removesuffix("b").strip()
+    if text in ("", "none"):
+        return 0
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kmg]?i?)", text)
+    if found is None or found[2] not in _UNITS:
+        raise ValueError(f"{value!r} is no rate; say for example 2MB/s, 500kB/s, or none")
+    return int(float(found[1]) * _UNITS[found[2]])
+
+
+def _fast_enough(rate: int) -> int:
+    if 0 < rate < SLOWEST:
+        raise ValueError(f"a limit is {SLOWEST // 1000} kB/s at least")
+    return rate
+
+
+Rate = Annotated[
+    int, pydantic.BeforeValidator(_rate), pydantic.Field(ge=0), pydantic.AfterValidator(_fast_enough)
+]
+
+
+class Bandwidth(pydantic.BaseModel):
+    """Limits for a time of the day, which may go over midnight; what is not given is without limit."""
+
+    model_config = pydantic.ConfigDict(extra="forbid", frozen=True)
+
+    from_: time = pydantic.Field(alias="from")
+    to: time
+    up: Rate = 0
+    down: Rate = 0
+
+    def holds(self, now: time) -> bool:
+        if self.from_ <= self.to:
+            return self.from_ <= now < self.to
+        return now >= self.from_ or now < self.to
