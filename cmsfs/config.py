@@ -4,7 +4,7 @@ One TOML file (`$XDG_CONFIG_HOME/cmsfs/config.toml`) with a table for each accou
 `CMSFS_*` in the environment, read into one `Settings`.  A profile says how a service is reached and
 what it can do.
 
-Rule: no other module reads the environment or knows where a file lives.
+Rule: no other module but environment.py reads the environment or knows where a file lives.
 """
 
 import difflib
@@ -346,11 +346,6 @@ def profile_names() -> list[str]:
     return sorted(p.name[:-5] for p in folder.iterdir() if p.name.endswith(".toml"))
 
 
-def variable(name: str) -> str | None:
-    """A variable of the environment that a file of the user's names."""
-    return os.environ.get(name)
-
-
 def named_in_environment() -> list[str]:
     """The `CMSFS_*` variables that are set here and that another process would not see.
 
@@ -358,31 +353,6 @@ def named_in_environment() -> list[str]:
     """
     ours = {f"CMSFS_{field.upper()}" for field in Settings.model_fields} | {"CMSFS_CONFIG"}
     return sorted(ours.intersection(os.environ) - {"CMSFS_ACCOUNT"})
-
-
-def pass_on(values: dict[str, str]) -> None:
-    """Set variables for this process and those that it starts."""
-    os.environ.update(values)
-
-
-def move_home(user: str, home: Path) -> None:
-    """Have this process, and those that it starts, look for files where they are for another user."""
-    for name in [name for name in os.environ if name.startswith(("XDG_", "CMSFS_"))]:
-        del os.environ[name]
-    os.environ.update(HOME=str(home), USER=user, LOGNAME=user)
-    session = Path(f"/run/user/{os.getuid()}")
-    if session.is_dir():
-        os.environ["XDG_RUNTIME_DIR"] = str(session)
-
-
-def user_manager() -> Path:
-    """The private socket of this user's systemd, which is there while that runs."""
-    return platformdirs.user_runtime_path() / "systemd" / "private"
-
-
-def user_units() -> Path:
-    """The folder of the units that this user wrote."""
-    return platformdirs.user_config_path() / "systemd" / "user"
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -15,7 +15,7 @@ import trio
 import cmsfs
 from cmsfs import config, crashpoints, errors, logs, notify
 from cmsfs.cli import failures
-from cmsfs.models import control
+from cmsfs.models import starting
 from daemon import main as program
 
 log = logging.getLogger(__name__)
@@ -28,10 +28,10 @@ class Starter:
         self._fd = fd
 
     def ready(self, note: str) -> None:
-        self._tell(control.ready_line(note))
+        self._tell(starting.ready_line(note))
 
     def failed(self, told: errors.UserError) -> None:
-        self._tell(control.error_line(told.message, told.exit_code))
+        self._tell(starting.error_line(told.message, told.exit_code))
         notify.tell(STATUS=told.message)
 
     def _tell(self, line: str) -> None:

@@ -35,7 +35,7 @@ from cmsfs.replica import cursor, database, tree
 from cmsfs.replica.changes import Hub
 from cmsfs.replica.nodes import ROOT, Ino
 from cmsfs.vfs.filesystem import Filesystem
-from daemon import budget, conflicts, instance, metrics, narrowed, paths, upkeep
+from daemon import budget, conflicts, instance, metrics, narrowed, parallel, paths, upkeep
 from daemon import control as control_server
 from daemon.account import Account
 from daemon.arrived import Arrived
@@ -312,12 +312,12 @@ class Drive:
             ready()
             self.watchdog.ready()
             log.info("the drive is mounted, connection %d", mounted.connection)
-            await _first_of(self.ending.wanted.wait, mounted.unmounted.wait)
+            await parallel.first_of(self.ending.wanted.wait, mounted.unmounted.wait)
             self.watchdog.stopping(self.ending.drain_seconds + mount.LINGER + mount.DEADLINE)
         await self.fs.finish()
         await self.commit.commit()
         with trio.move_on_after(self.ending.drain_seconds), self.push.hurrying():
-            await _first_of(self.push.drained, self.ending.impatient, self._out_of_reach)
+            await parallel.first_of(self.push.drained, self.ending.impatient, self._out_of_reach)
         self.ending.done.set()
         await self.server.finished(seconds=2)
 
@@ -388,15 +388,3 @@ class Drive:
 
     async def stopped(self) -> None:
         await self.ending.done.wait()
-
-
-async def _first_of(*waits: Callable[[], Awaitable[None]]) -> None:
-    """Return when the first of these has; the others are cancelled."""
-    async with trio.open_nursery() as nursery:
-
-        async def one(wait: Callable[[], Awaitable[None]]) -> None:
-            await wait()
-            nursery.cancel_scope.cancel()
-
-        for wait in waits:
-            nursery.start_soon(one, wait)

@@ -31,3 +31,15 @@ async def each(work: Iterable[T], do: Callable[[T], Awaitable[None]], *, tasks: 
             nursery.start_soon(worker)
     if failures:
         raise failures[0]
+
+
+async def first_of(*waits: Callable[[], Awaitable[None]]) -> None:
+    """Return when the first of these has; the others are cancelled."""
+    async with trio.open_nursery() as nursery:
+
+        async def one(wait: Callable[[], Awaitable[None]]) -> None:
+            await wait()
+            nursery.cancel_scope.cancel()
+
+        for wait in waits:
+            nursery.start_soon(one, wait)

@@ -13,7 +13,7 @@ from pathlib import Path
 import click
 
 from cmsfs import config as settings_of
-from cmsfs import errors
+from cmsfs import environment, errors
 from cmsfs.cli import config_file, context, output
 
 _EDITORS = ("sensible-editor", "editor", "nano", "vi")
@@ -105,7 +105,7 @@ def edit() -> None:
 
 def _editor() -> list[str]:
     for variable in ("VISUAL", "EDITOR"):
-        if named := settings_of.variable(variable):
+        if named := environment.variable(variable):
             return shlex.split(named)
     found = next(filter(None, map(shutil.which, _EDITORS)), None)
     if found is None:

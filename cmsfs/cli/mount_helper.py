@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from cmsfs import config, errors, mounts
+from cmsfs import config, environment, errors, mounts
 from cmsfs.cli import daemonctl, failures, output, starting
 
 USAGE = "usage: mount.cmsfs ACCOUNT FOLDER [-fnsv] [-o OPTION,...]"
@@ -116,7 +116,7 @@ def carry_out(call: Call) -> str:
     if call.user:
         _become(call.user)
     values = {f"CMSFS_{key.upper()}": value for key, value in call.settings.items()}
-    config.pass_on(values | ({"CMSFS_CONFIG": call.config_file} if call.config_file else {}))
+    environment.pass_on(values | ({"CMSFS_CONFIG": call.config_file} if call.config_file else {}))
     mountpoint = mounts.located(Path(call.folder))
     settings = config.load(call.account, mountpoint=mountpoint)
     config.profile(settings)
@@ -143,7 +143,7 @@ def _become(user: str) -> None:
             os.setuid(person.pw_uid)
         except PermissionError:
             raise _wrong(f"Only root mounts for another user, here {user}.") from None
-    config.move_home(person.pw_name, Path(person.pw_dir))
+    environment.move_home(person.pw_name, Path(person.pw_dir))
     os.umask(0o077)
     os.chdir("/")
 

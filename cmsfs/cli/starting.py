@@ -17,7 +17,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from cmsfs import config, errors, mounts
-from cmsfs.models import control
+from cmsfs.models import starting as lines
 
 # The mount answers after milliseconds; the rest is for a service that answers slowly on a first start.
 START_SECONDS = 90.0
@@ -75,7 +75,7 @@ def start(settings: config.Settings, mountpoint: Path, *, sample: bool) -> str:
     if line is None:
         _end(child)
         raise errors.UserError(f"The drive was not ready after {START_SECONDS:.0f} s; see {paths.log}.")
-    exit_code, sentence = control.parse_ready_line(line)
+    exit_code, sentence = lines.parse_ready_line(line)
     if exit_code:
         _end(child)
         raise errors.UserError(

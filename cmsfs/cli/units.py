@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 
 import cmsfs
-from cmsfs import config, errors, mounts
+from cmsfs import config, environment, errors, mounts
 
 TEMPLATE = "cmsfs@.service"
 
@@ -43,7 +43,7 @@ def _stands(byte: int, *, first: bool) -> bool:
 
 def refusal(settings: config.Settings, mountpoint: Path) -> str:
     """Why the drive cannot run as a unit, in one sentence; empty if it can."""
-    if not config.user_manager().exists():
+    if not environment.user_manager().exists():
         return "There is no service manager of this user (systemd) here."
     if named := config.named_in_environment():
         return f"A unit does not see {named[0]} of this shell; the configuration file is the place for it."
@@ -55,7 +55,7 @@ def refusal(settings: config.Settings, mountpoint: Path) -> str:
         return "The service manager of this user does not answer."
     theirs = dict(line.partition("=")[::2] for line in shown.stdout.splitlines())
     for folder in _FOLDERS:
-        if (ours := config.variable(folder) or "") != theirs.get(folder, ""):
+        if (ours := environment.variable(folder) or "") != theirs.get(folder, ""):
             return f"The service manager has another {folder} than this shell ({ours or 'none'})."
     return ""
 
@@ -75,7 +75,7 @@ def ensure() -> Path | None:
     source = _source()
     if source is None:
         raise errors.UserError("This installation brings no unit for systemd; use one of the packages.")
-    target = config.user_units() / TEMPLATE
+    target = environment.user_units() / TEMPLATE
     scripts = Path(sys.executable).parent
     text = source.read_text(encoding="utf-8").replace("/usr/bin/cmsfs", str(scripts / "cmsfs"))
     try:

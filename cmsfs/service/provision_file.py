@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 
 import pydantic
 
-from cmsfs import config, errors
+from cmsfs import config, environment, errors
 from cmsfs.models import metadata, names, retention, users
 from cmsfs.models.base import RequestTimestamp
 from cmsfs.service import clients, roles, scopes
@@ -200,7 +200,7 @@ class Enterprise(_Table):
         if secret.file is not None:
             found: str | None = self.read(secret.file, where).strip()
         elif secret.env is not None:
-            found = config.variable(secret.env)
+            found = environment.variable(secret.env)
         else:
             found = secret.value
         if not found:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from cmsfs import config, errors, mounts
+from cmsfs import config, environment, errors, mounts
 from cmsfs.cli import daemonctl, units
 
 ROOT = Path(__file__).parents[2]
@@ -95,7 +95,7 @@ def test_a_start_that_fails_tells_the_daemons_sentence_and_leaves_nothing(manage
 
 def test_an_environment_of_ones_own_writes_the_unit_with_its_paths(manager: Path) -> None:
     written = units.ensure()
-    assert written == config.user_units() / "cmsfs@.service"
+    assert written == environment.user_units() / "cmsfs@.service"
     text = written.read_text()
     assert "ExecStart=/usr/bin/" not in text
     assert "ExecReload=/bin/sh" in text

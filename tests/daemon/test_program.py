@@ -19,7 +19,7 @@ import pytest
 
 from cmsfs import config, errors, mounts
 from cmsfs.cli import daemonctl
-from cmsfs.models import control
+from cmsfs.models import control, starting
 
 HANG_SECONDS = 60.0
 
@@ -54,7 +54,7 @@ class Daemon:
         os.close(writer)
         with os.fdopen(reader, "rb") as told:
             line = told.readline().decode()
-        return control.parse_ready_line(line)
+        return starting.parse_ready_line(line)
 
     def end(self, number: int = signal.SIGTERM) -> int:
         assert self.process is not None

@@ -25,7 +25,7 @@ from cmsfs import config, mounts
 from cmsfs.auth import backend
 from cmsfs.cli import daemonctl
 from cmsfs.client.search import EVERYTHING
-from cmsfs.models import control, search
+from cmsfs.models import control, search, starting
 
 WRITER = Path(__file__).with_name("crash_writer.py")
 DISK = Path(__file__).with_name("forgetful_disk.py")
@@ -114,7 +114,7 @@ class Rounds:
         os.close(writer)
         with os.fdopen(reader, "rb") as told:
             line = told.readline().decode()
-        assert control.parse_ready_line(line) == (0, ""), line + self.log.read_text()[-3000:]
+        assert starting.parse_ready_line(line) == (0, ""), line + self.log.read_text()[-3000:]
 
     def sync(self) -> None:
         answers = list(daemonctl.exchange(config.Paths("default").socket, control.Sync()))

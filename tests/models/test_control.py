@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import pydantic
 import pytest
 
-from cmsfs.models import control
+from cmsfs.models import control, starting
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 
@@ -60,16 +60,16 @@ def test_a_held_op_is_not_pending():
 
 
 def test_ready_is_success():
-    assert control.parse_ready_line(control.ready_line()) == (0, "")
-    assert control.parse_ready_line(control.ready_line("Nobody\n answers.")) == (0, "Nobody answers.")
+    assert starting.parse_ready_line(starting.ready_line()) == (0, "")
+    assert starting.parse_ready_line(starting.ready_line("Nobody\n answers.")) == (0, "Nobody answers.")
 
 
 def test_a_failure_keeps_its_code_and_sentence_on_one_line():
-    line = control.error_line("It is\nnot there.", 3)
+    line = starting.error_line("It is\nnot there.", 3)
     assert line.count("\n") == 1
-    assert control.parse_ready_line(line) == (3, "It is not there.")
+    assert starting.parse_ready_line(line) == (3, "It is not there.")
 
 
 @pytest.mark.parametrize("line", ["", "READ", "ERROR", "ERROR x y\n", "ERROR 3\n"])
 def test_a_daemon_that_ends_without_a_word_has_failed(line):
-    assert control.parse_ready_line(line) == (1, "")
+    assert starting.parse_ready_line(line) == (1, "")
