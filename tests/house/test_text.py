@@ -58,6 +58,7 @@ def test_nothing_is_left_unfinished():
 def test_only_the_configuration_and_the_entry_points_read_the_environment():
     allowed = {
         "cmsfs/config.py",
+        "cmsfs/environment.py",
         "cmsfs/logs.py",  # JOURNAL_STREAM says how a line looks
         "cmsfs/cli/main.py",  # CMSFS_DEBUG, when the configuration itself may be what fails
         "cmsfs/mounts.py",  # hands its own on to a helper
