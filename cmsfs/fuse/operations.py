@@ -185,8 +185,8 @@ class Operations(pyfuse3.Operations):
 
     async def getxattr(self, ino: Ino, name: bytes, ctx: pyfuse3.RequestContext) -> bytes:
         # The kernel asks for security.capability before every write: not worth a look, nor the wrapping of a
-        # handler.  And `ls -l` asks for two names of each file, until it hears that there are none of the kind
-        # on this file system: ENODATA, that this file has none, made it take seven times as long.
+        # handler.  And `ls -l` asks each file for two names, until it hears that this file system has none
+        # of the kind: ENODATA, that this file has none, made it take twenty times as long.
         if not name.startswith(_USER):
             raise pyfuse3.FUSEError(errno.ENOTSUP)
         return await self._getxattr(ino, name, ctx)
