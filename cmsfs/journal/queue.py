@@ -210,7 +210,7 @@ def _needs_bytes_of(conn: Connection, node: Node) -> Ino | None:
 
 
 def step_aside(conn: Connection) -> Task | None:
-    """When all due moves wait for each other: claim one whose item is to be renamed out of the way.
+    """When operations wait for each other: claim one whose item is to be renamed out of the way.
 
     The caller renames the item at the service, inside the folder it is in, to a name nobody else uses,
     records that as its base name and gives the operation back: then the others can go.
@@ -224,6 +224,29 @@ def step_aside(conn: Connection) -> Task | None:
         if _rings(conn, op, node):
             conn.execute("UPDATE op SET state = 'running' WHERE seq = ?", (op.seq,))
             return Task(op, node, tree.get(conn, node.parent))
+    return _trash_in_the_way(conn)
+
+
+def _trash_in_the_way(conn: Connection) -> Task | None:
+    """A file that is to be deleted, but has the bytes of a new one, which wants its name.
+
+    Out of the way it goes on having them, until the new one is uploaded.
+    """
+    rows = conn.execute(f"SELECT {COLUMNS} FROM op WHERE state = 'ready' AND kind = 'trash' ORDER BY seq")
+    for row in rows.fetchall():
+        op = _op(row)
+        node = tree.get(conn, op.ino)
+        if node.is_folder or node.remote_id is None or _running(conn, op.ino):
+            continue
+        heir = _needs_bytes_of(conn, node)
+        upload = conn.execute(
+            f"SELECT {COLUMNS} FROM op WHERE ino = ? AND kind = 'upload' AND state = 'ready'", (heir,)
+        ).fetchone()
+        if heir is None or upload is None:
+            continue
+        if _waits_for(conn, _op(upload), tree.get(conn, heir)) == node.ino:
+            conn.execute("UPDATE op SET state = 'running' WHERE seq = ?", (op.seq,))
+            return Task(op, node, None)
     return None
 
 

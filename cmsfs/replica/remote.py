@@ -63,6 +63,13 @@ def _apply_one(conn: Connection, remote: Remote, generation: int, changes: list[
     _update_place(conn, node, remote, pending, changes)
 
 
+def called(conn: Connection, ino: Ino, name: str) -> None:
+    """Note what the service calls a node's item by now."""
+    conn.execute(
+        "UPDATE node SET base_name = ?, base_key = ? WHERE ino = ?", (name, names.name_key(name), ino)
+    )
+
+
 def _is_in_place(conn: Connection, node: Node, remote: Remote) -> bool:
     """Whether the node is where the item is, and has the name that belongs to it."""
     name = naming.file_name(remote.kind, remote.name)

@@ -102,6 +102,8 @@ async def step_aside(kit: Kit, task: queue.Task) -> None:
 
     def txn(conn: Connection) -> list[Change]:
         changes = remote.apply(conn, [remote_from_item(answer)], generation=cursor.generation(conn))
+        # Of what is to be deleted nothing is applied: its etag stays, and news of others are still noticed.
+        remote.called(conn, task.node.ino, answer.name or "")
         queue.give_back(conn, task.op, not_before_ns=ops.now_ns())
         return changes
 

@@ -6,7 +6,7 @@ import pytest
 
 from cmsfs.journal import ops, queue
 from cmsfs.journal.ops import OpKind
-from cmsfs.replica import tree
+from cmsfs.replica import remote, tree
 from cmsfs.replica.nodes import ROOT, Ino, Kind
 from cmsfs.sqlite import Connection, Database
 
@@ -140,6 +140,30 @@ async def test_exchanged_names_wait_for_each_other_until_one_steps_aside(journal
     await journal.db.write(aside)
     assert len(await journal.send_all()) == 2
     assert await journal.db.write(queue.step_aside) is None
+
+
+async def test_a_deleted_file_whose_bytes_a_new_one_of_its_name_needs_steps_aside(journal: Journal) -> None:
+    old = await journal.known("a")
+    await journal.remove(old)
+    new = await journal.new("a")
+
+    def same_bytes(conn: Connection) -> None:
+        conn.execute("UPDATE node SET base_sha1 = 'x' WHERE ino = ?", (old,))
+        conn.execute("UPDATE node SET sha1 = 'x' WHERE ino = ?", (new,))
+
+    await journal.db.write(same_bytes)
+    assert await journal.claim() is None
+    task = await journal.db.write(queue.step_aside)
+    assert task is not None
+    assert (task.op.kind, task.node.ino) == (ops.OpKind.TRASH, old)
+
+    def aside(conn: Connection) -> None:
+        remote.called(conn, old, "t")
+        queue.give_back(conn, task.op, not_before_ns=0)
+
+    await journal.db.write(aside)
+    assert await journal.db.write(queue.step_aside) is None
+    assert await journal.send_all() == [("upload", "a"), ("trash", "a")]
 
 
 async def test_folders_exchanged_in_depth_do_not_close_a_ring(journal: Journal) -> None:
