@@ -13,6 +13,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from selenium import webdriver
+from selenium.common.exceptions import WebDriverException
 from selenium.webdriver.common.by import By
 from selenium.webdriver.remote.webelement import WebElement
 from selenium.webdriver.support import expected_conditions as conditions
@@ -100,8 +101,10 @@ class Browser:
         before, folds = self.one("html"), element.tag_name == "summary"
         element.click()
         if not folds:
-            # The next page may take a moment, and this one must not be taken for it.
-            wait.WebDriverWait(self.driver, 30).until(conditions.staleness_of(before))
+            # The next page may take a moment, and this one must not be taken for it.  Asked just while one
+            # gives way to the other, the driver knows of neither.
+            waiting = wait.WebDriverWait(self.driver, 30, ignored_exceptions=[WebDriverException])
+            waiting.until(conditions.staleness_of(before))
 
     def log_in(self, login: str = "ada@example.com", password: str | None = None) -> None:
         self.fill(Login=login, Password=password or self.site.passwords[login])
