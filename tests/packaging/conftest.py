@@ -263,9 +263,8 @@ def machine(base: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ma
 @pytest.fixture(scope="module")
 def installed(machine: Machine, package: Path) -> Machine:
     """The machine with our package."""
-    target = machine.root / "root" / package.name
-    shutil.copyfile(package, target)
-    machine.sh(f"dpkg -i /root/{package.name}")
+    shutil.copyfile(package, machine.root / "srv" / package.name)
+    machine.sh(f"dpkg -i /srv/{package.name}")
     return machine
 
 

@@ -69,8 +69,8 @@ def test_an_upgrade_takes_resting_drives_along_and_leaves_used_ones(installed, n
         one.sh("cmsfs mount --systemd; echo x > cmsfs/x.txt; cmsfs sync")
     resting, used = person.unit("MainPID"), second.unit("MainPID")
     second.sh("systemd-run --user --unit=reader --collect bash -c 'exec 3< cmsfs/x.txt; sleep 1000'")
-    shutil.copyfile(newer, installed.root / "root" / "newer.deb")
-    told = installed.sh("dpkg -i /root/newer.deb").stdout
+    shutil.copyfile(newer, installed.root / "srv" / "newer.deb")
+    told = installed.sh("dpkg -i /srv/newer.deb").stdout
     assert f"The drive default of {second.name} is in use" in told
     assert person.unit("MainPID") not in ("0", resting)
     assert second.unit("MainPID") == used

@@ -86,17 +86,17 @@ def test_a_daemon_that_hangs_is_ended_and_started_again(person):
 def test_a_stop_with_a_full_queue_keeps_it_for_the_next_start(person):
     mounted(person)
     person.sh("systemctl --user stop cmsfs-serve.service")
-    person.sh("mkdir cmsfs/work; for i in $(seq 40); do head -c 20000 /dev/urandom > cmsfs/work/$i; done")
-    sums = person.sh("cd cmsfs/work; sha1sum *").stdout
+    person.sh("mkdir cmsfs/queue; cd cmsfs/queue; for i in $(seq 40); do head -c 20000 /dev/urandom > $i; done")
+    sums = person.sh("cd cmsfs/queue; sha1sum *").stdout
     person.sh("systemctl --user stop cmsfs@default.service")
     assert person.unit("Result") == "success"
     assert not person.is_mounted()
     person.sh("systemctl --user start cmsfs@default.service")
     until(lambda: person.unit("StatusText").startswith("offline"))
-    assert person.sh("cd cmsfs/work; sha1sum *").stdout == sums
+    assert person.sh("cd cmsfs/queue; sha1sum *").stdout == sums
     person.sh("systemctl --user start cmsfs-serve.service; cmsfs sync --timeout 120")
     assert status(person)["queue"]["waiting"] == 0
-    assert len(person.sh("cmsfs find work --json").stdout) > 10
+    assert len(person.sh("cmsfs find queue --json").stdout) > 10
 
 
 def test_what_only_a_person_can_mend_is_told_and_not_tried_again(person):
