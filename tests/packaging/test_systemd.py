@@ -86,7 +86,9 @@ def test_a_daemon_that_hangs_is_ended_and_started_again(person):
 def test_a_stop_with_a_full_queue_keeps_it_for_the_next_start(person):
     mounted(person)
     person.sh("systemctl --user stop cmsfs-serve.service")
-    person.sh("mkdir cmsfs/queue; cd cmsfs/queue; for i in $(seq 40); do head -c 20000 /dev/urandom > $i; done")
+    person.sh(
+        "mkdir cmsfs/queue; cd cmsfs/queue; for i in $(seq 40); do head -c 20000 /dev/urandom > $i; done"
+    )
     sums = person.sh("cd cmsfs/queue; sha1sum *").stdout
     person.sh("systemctl --user stop cmsfs@default.service")
     assert person.unit("Result") == "success"
