@@ -8,18 +8,18 @@ from pathlib import Path
 from cmsfs.replica import database, nodes, tree
 
 # What format 1 did not have.
-NEW_IN_2 = ["upload", "unheard", "symlink", "xattr", "past", "pin"]
+NEW = ["upload", "unheard", "symlink", "xattr", "past", "pin", "doubt"]
 
 
 def old_schema() -> str:
     schema = (resources.files("cmsfs.replica") / "schema.sql").read_text(encoding="utf-8")
-    for table in NEW_IN_2:
+    for table in NEW:
         schema, found = re.subn(rf"CREATE TABLE {table} \(.*?\n\)[^;]*;", "", schema, flags=re.DOTALL)
         assert found == 1
         schema = re.sub(rf"CREATE INDEX {table}_.*?;", "", schema)
     schema, found = re.subn(r",([^,\n]*\n) *--[^\n]*\n  local +INTEGER NOT NULL DEFAULT 0\n", r"\1", schema)
     assert found == 1
-    schema = re.sub(r"CREATE INDEX node_local.*?;", "", schema)
+    schema = re.sub(r"CREATE INDEX node_(local|conflict).*?;", "", schema, flags=re.DOTALL)
     return schema.replace(", 'symlink'))", "))")
 
 
