@@ -198,7 +198,7 @@ class Drive:
             keep=self.pins.set,
         )
         self._fsync_seconds = settings.fsync_seconds
-        self.shown = shown(self.fs, blocks, self.hydrate, self.hub)
+        self.shown = shown(self.fs, db, client, blocks, self.hydrate, self.health, self.hub)
         self.notifier = notifier.Notifier(self.hub, self.shown)
         arrived = Arrived(db, self.hydrate)
         # A token that was cut down to a folder does not hear of what happens, only what there is.
