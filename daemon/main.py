@@ -40,6 +40,7 @@ from daemon import control as control_server
 from daemon.account import Account
 from daemon.arrived import Arrived
 from daemon.budget import Budget, Class
+from daemon.claims import Claims
 from daemon.crawl import Crawl
 from daemon.ending import Ending
 from daemon.event_feed import EventFeed
@@ -48,6 +49,7 @@ from daemon.health import Health
 from daemon.hydrate import Hydrate
 from daemon.incoming import Incoming
 from daemon.listing import Lister, SearchLister, filled
+from daemon.locks import Locks
 from daemon.notices import Notices
 from daemon.pausing import Pausing
 from daemon.pins import Pins, Wakes
@@ -169,13 +171,11 @@ class Drive:
         self.pace = pace or Budget(config.profile(settings).limits)
         self.pausing = Pausing(db, self.health, self.pace)
         self.hub = Hub()
-        self.account = Account(
-            client,
-            self.health,
-            Rights(db, client, self.hub, self.health, nursery),
-            read_only=settings.read_only,
-        )
+        rights = Rights(db, client, self.hub, self.health, nursery)
+        self.locks = Locks(db, self.hub, lambda: rights.user_id)
+        self.account = Account(client, self.health, rights, self.locks, read_only=settings.read_only)
         self.incoming = Incoming(db, self.hub)
+        self.claims = Claims(db, client, self.incoming, self.health) if settings.lock_open_documents else None
         lister, whole, deepen = self._listers(db)
         self.hydrate = Hydrate(
             *(db, client, blocks, lister, self.health, nursery), network_seconds=settings.network_seconds
@@ -196,6 +196,7 @@ class Drive:
             local_names=settings.local_names,
             confirm=self._confirm if settings.fsync == "remote" else None,
             keep=self.pins.set,
+            watcher=self.claims,
         )
         self._fsync_seconds = settings.fsync_seconds
         self.shown = shown(self.fs, db, client, blocks, self.hydrate, self.health, self.hub)
@@ -280,6 +281,9 @@ class Drive:
         agents.start_soon(budget.spent, Class.PIN, self.pins.run, name="pins")
         agents.start_soon(self.account.run, name="account")
         agents.start_soon(self.pausing.run, name="pausing")
+        agents.start_soon(self.locks.run, name="locks")
+        if self.claims is not None:
+            agents.start_soon(self.claims.run, name="claims")
         agents.start_soon(self.notices.run, name="notices")
         agents.start_soon(self._follow_room, name="room")
         agents.start_soon(self.watchdog.run, self.health, name="watchdog")
@@ -290,9 +294,9 @@ class Drive:
             agents.start_soon(metrics.serve, self.settings.metrics, self.status, name="metrics")
 
     async def _follow_room(self) -> None:
-        """What was refused for want of room goes when there is some."""
+        """What was refused for want of room goes when there is some, and so with what was locked."""
         while True:
-            await self.account.more_room()
+            await parallel.first_of(self.account.more_room, self.locks.freed)
             await self.push.retry_all()
 
     async def _upkeep(self, state: State) -> None:
