@@ -43,6 +43,7 @@ from daemon.budget import Budget, Class
 from daemon.crawl import Crawl
 from daemon.ending import Ending
 from daemon.event_feed import EventFeed
+from daemon.facts import Facts
 from daemon.folder_items import FolderItems
 from daemon.health import Health
 from daemon.hydrate import Hydrate
@@ -195,6 +196,7 @@ class Drive:
             local_names=settings.local_names,
             confirm=self._confirm if settings.fsync == "remote" else None,
             keep=self.pins.set,
+            facts=Facts(*(db, client, self.health, nursery), sent=self.push.confirm, is_busy=drafts.is_busy),
         )
         self._fsync_seconds = settings.fsync_seconds
         self.notifier = notifier.Notifier(self.hub, self.fs.inodes)
