@@ -13,9 +13,8 @@ Rule: a change that a program was told of is in the journal; so ending early, an
 
 import functools
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import trio
@@ -23,17 +22,13 @@ import trio
 from cmsfs import config, errors, mounts, sqlite
 from cmsfs.auth.deadline import Deadline
 from cmsfs.auth.explain import explain
-from cmsfs.cache.blocks import Blocks
 from cmsfs.client.session import Client
 from cmsfs.fuse import mount, notifier, operations
-from cmsfs.journal import recovery
-from cmsfs.journal.drafts import Drafts
 from cmsfs.journal.durability import GroupCommit
 from cmsfs.journal.sealing import Sealer
 from cmsfs.models import control
-from cmsfs.replica import cursor, database, tree
 from cmsfs.replica.changes import Hub
-from cmsfs.replica.nodes import ROOT, Ino
+from cmsfs.replica.nodes import Ino
 from cmsfs.vfs.filesystem import Filesystem
 from daemon import budget, conflicts, instance, metrics, narrowed, parallel, paths, upkeep
 from daemon import control as control_server
@@ -44,6 +39,7 @@ from daemon.claims import Claims
 from daemon.crawl import Crawl
 from daemon.ending import Ending
 from daemon.event_feed import EventFeed
+from daemon.facts import Facts
 from daemon.folder_items import FolderItems
 from daemon.health import Health
 from daemon.hydrate import Hydrate
@@ -59,6 +55,7 @@ from daemon.push.kit import Kit
 from daemon.rights import Rights
 from daemon.search_feed import SearchFeed
 from daemon.shown import shown
+from daemon.state import State, open_state
 from daemon.status import Status
 from daemon.sweep import Sweep
 from daemon.use import Use
@@ -70,45 +67,6 @@ log = logging.getLogger(__name__)
 # A first start would like to show something; a later one only wants to know whether the credentials hold.
 FIRST_CONTACT_SECONDS = 20.0
 CONTACT_SECONDS = 5.0
-
-
-@dataclass(frozen=True, slots=True)
-class State:
-    """What is on this disk."""
-
-    db: sqlite.Database
-    blocks: Blocks
-    drafts: Drafts
-    check_cache: bool
-
-    @property
-    def is_known(self) -> bool:
-        """Whether there is a tree to show without asking anybody."""
-        marks = (cursor.CHANGES_SINCE, cursor.EVENTS_POSITION)
-        return tree.is_listed(self.db, ROOT) or any(cursor.get(self.db, mark) for mark in marks)
-
-
-@asynccontextmanager
-async def open_state(settings: config.Settings) -> AsyncIterator[State]:
-    """The local state, recovered from however the last run ended.  Raises `UserError`."""
-    places = settings.paths
-    async with database.open_replica(places.replica_db) as db:
-        last = await recovery.begin(db)
-        drafts = Drafts(db, places.drafts)
-        blocks = Blocks(
-            *(db, places.blocks, places.drafts),
-            limit_bytes=settings.cache_bytes,
-            keep_free_bytes=settings.keep_free_bytes,
-        )
-        due = await recovery.recover(db, drafts, places.recovered)
-        await blocks.recover(clean_shutdown=last.clean, same_boot=last.same_boot)
-        log.info("%d changes are to be sent; the last run ended %s", due, "well" if last.clean else "badly")
-        try:
-            yield State(db, blocks, drafts, check_cache=not (last.clean or last.same_boot))
-        finally:
-            with trio.CancelScope(shield=True):
-                await blocks.aclose()
-                await recovery.end(db)
 
 
 async def run(
@@ -197,6 +155,7 @@ class Drive:
             confirm=self._confirm if settings.fsync == "remote" else None,
             keep=self.pins.set,
             watcher=self.claims,
+            facts=Facts(*(db, client, self.health, nursery), sent=self.push.confirm, is_busy=drafts.is_busy),
         )
         self._fsync_seconds = settings.fsync_seconds
         self.shown = shown(self.fs, db, client, blocks, self.hydrate, self.health, self.hub)

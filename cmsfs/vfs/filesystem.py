@@ -22,7 +22,7 @@ from cmsfs.replica import tree
 from cmsfs.replica.changes import Change
 from cmsfs.replica.nodes import Ino, Kind, Node
 from cmsfs.sqlite import Database
-from cmsfs.vfs import attributes, naming, oserrors, permissions, reaper, renaming, symlinks, xattrs
+from cmsfs.vfs import attributes, naming, oserrors, permissions, reaper, renaming, symlinks
 from cmsfs.vfs.attributes import Attributes, DirEntry, Opened, SetAttr, Statfs
 from cmsfs.vfs.entries import Entries
 from cmsfs.vfs.files import Files
@@ -31,8 +31,9 @@ from cmsfs.vfs.inodes import Inodes
 from cmsfs.vfs.localnames import LocalNames
 from cmsfs.vfs.lockfiles import Watcher
 from cmsfs.vfs.permissions import Right
-from cmsfs.vfs.ports import Account, Hydrator, Keep, Wakeable
+from cmsfs.vfs.ports import Account, Facts, Hydrator, Keep, Wakeable
 from cmsfs.vfs.room import Room
+from cmsfs.vfs.xattrs import Xattrs
 
 # We tell the kernel of every change that we hear of, so it may rely on what it knows.
 TIMEOUT_SECONDS = 300.0
@@ -58,10 +59,10 @@ class Filesystem:
         confirm: Callable[[Ino], Awaitable[None]] | None = None,
         keep: Keep | None = None,
         watcher: Watcher | None = None,
+        facts: Facts | None = None,
     ) -> None:
         self._watcher = watcher
         self._confirm = confirm
-        self._keep = keep
         self.inodes = Inodes()
         self._db = db
         self._drafts = drafts
@@ -77,6 +78,7 @@ class Filesystem:
             *(db, commit, hydrate, push, LocalNames(local_names), self._allowed),
             settle_seconds=settle_seconds,
         )
+        self._xattrs = Xattrs(db, blocks, facts, keep, self._entries.change, self._entries.due)
         self._reaper = reaper.Reaper(db, drafts, self.inodes)
 
     # ---- names ---------------------------------------------------------------------------------
@@ -303,29 +305,16 @@ class Filesystem:
         return attributes.of_space(self._account.space())
 
     async def getxattr(self, ino: Ino, name: str) -> bytes:
-        return xattrs.value(self._db, self._node(ino), name)
+        return await self._xattrs.value(self._node(ino), name)
 
     async def listxattr(self, ino: Ino) -> list[str]:
-        self._node(ino)
-        return xattrs.names(self._db, ino)
+        return self._xattrs.names(self._node(ino))
 
     async def setxattr(self, ino: Ino, name: str, value: bytes) -> None:
-        """Keep an attribute of a program's own; what the drive itself tells cannot be set, but for
-        whether an item is kept here."""
-        if name == xattrs.PINNED and self._keep is not None:
-            await self._keep(self._node(ino).ino, pinned=xattrs.truth(value))
-            return
-        xattrs.check(name, value)
-        self._node(ino)
-        await self._entries.change(lambda conn: xattrs.store(conn, ino, name, value))
+        await self._xattrs.set(self._node(ino), name, value)
 
     async def removexattr(self, ino: Ino, name: str) -> None:
-        if name == xattrs.PINNED and self._keep is not None:
-            await self._keep(self._node(ino).ino, pinned=False)
-            return
-        xattrs.check(name)
-        self._node(ino)
-        await self._entries.change(lambda conn: xattrs.remove(conn, ino, name))
+        await self._xattrs.remove(self._node(ino), name)
 
     # ---- housekeeping --------------------------------------------------------------------------
 
