@@ -221,7 +221,9 @@ class Rounds:
 
     def check_service(self, found: dict[str, str]) -> None:
         """The service has the same files with the same bytes."""
-        assert trio.run(at_service) == found, self.log.read_text()[-3000:]
+        there = trio.run(at_service)
+        differences = sorted(found.items() ^ there.items())
+        assert differences == [], f"on the drive or at the service only\n{self.log.read_text()[-3000:]}"
 
 
 def wait_until(moment: float) -> None:
