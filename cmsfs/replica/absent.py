@@ -17,7 +17,8 @@ from cmsfs.replica.nodes import Ino, Kind
 def remove_unseen(conn: Connection, folder: Ino, generation: int) -> list[Change]:
     """After a complete listing of all below `folder`: what it did not contain is gone.
 
-    Of what was moved here, and is elsewhere at the service still, such a listing says nothing.
+    Of what was moved here, and is elsewhere at the service still, such a listing says nothing; nor of what
+    became known after its generation was counted up, so it begins with that.
     """
     changes: list[Change] = []
     inos = tree.subtree(conn, folder)

@@ -281,11 +281,7 @@ def vanish(conn: Connection, ino: Ino, *, sequence: int = 0) -> list[Change]:
     """
     changes: list[Change] = []
     inos = tree.subtree(conn, ino)
-    elsewhere: set[Ino] = set()
-    for below in inos[1:]:
-        node = tree.get(conn, below)
-        if node.parent in elsewhere or _is_elsewhere(conn, node):
-            elsewhere.add(below)
+    elsewhere = _elsewhere(conn, inos)
     for below in reversed(inos):
         if below not in elsewhere:
             vanish_one(conn, tree.get(conn, below), changes)
@@ -293,6 +289,16 @@ def vanish(conn: Connection, ino: Ino, *, sequence: int = 0) -> list[Change]:
         "UPDATE node SET sequence = max(sequence, ?) WHERE ino = ? AND remote_id IS NOT NULL", (sequence, ino)
     )
     return changes
+
+
+def _elsewhere(conn: Connection, subtree: list[Ino]) -> set[Ino]:
+    """Of a folder and all below it: what the service still has in other folders, with all below that."""
+    found: set[Ino] = set()
+    for ino in subtree[1:]:
+        node = tree.get(conn, ino)
+        if node.parent in found or _is_elsewhere(conn, node):
+            found.add(ino)
+    return found
 
 
 def _is_elsewhere(conn: Connection, node: Node) -> bool:
