@@ -21,7 +21,7 @@ from typing import Any, Literal
 import platformdirs
 import pydantic
 
-from cmsfs import errors, rates
+from cmsfs import environment, errors, rates
 
 APP = "cmsfs"
 
@@ -204,7 +204,7 @@ class Paths:
 
     def ensure(self) -> None:
         for folder in (self.state, self.cache, self.runtime, self.drafts, self.recovered, self.blocks):
-            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            environment.private_folder(folder)
 
 
 def _runtime_path() -> Path:
