@@ -20,7 +20,7 @@ from pathlib import Path
 
 import trio
 
-from cmsfs import config, errors, mounts, sqlite
+from cmsfs import config, errors, mounts, searches, sqlite
 from cmsfs.auth.deadline import Deadline
 from cmsfs.auth.explain import explain
 from cmsfs.cache.blocks import Blocks
@@ -43,6 +43,7 @@ from daemon.budget import Budget, Class
 from daemon.crawl import Crawl
 from daemon.ending import Ending
 from daemon.event_feed import EventFeed
+from daemon.finding import Finding
 from daemon.folder_items import FolderItems
 from daemon.health import Health
 from daemon.hydrate import Hydrate
@@ -198,7 +199,11 @@ class Drive:
             keep=self.pins.set,
         )
         self._fsync_seconds = settings.fsync_seconds
-        self.shown = shown(self.fs, blocks, self.hydrate, self.hub)
+        self.shown = shown(
+            *(self.fs, blocks, self.hydrate, self.hub),
+            finder=Finding(db, client, self.hydrate, self.health),
+            saved=searches.Saved(settings.paths.searches, settings.account),
+        )
         self.notifier = notifier.Notifier(self.hub, self.shown)
         arrived = Arrived(db, self.hydrate)
         # A token that was cut down to a folder does not hear of what happens, only what there is.
