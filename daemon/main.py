@@ -20,7 +20,7 @@ from pathlib import Path
 
 import trio
 
-from cmsfs import config, errors, mounts, searches, sqlite
+from cmsfs import config, errors, mounts, sqlite
 from cmsfs.auth.deadline import Deadline
 from cmsfs.auth.explain import explain
 from cmsfs.cache.blocks import Blocks
@@ -43,7 +43,6 @@ from daemon.budget import Budget, Class
 from daemon.crawl import Crawl
 from daemon.ending import Ending
 from daemon.event_feed import EventFeed
-from daemon.finding import Finding
 from daemon.folder_items import FolderItems
 from daemon.health import Health
 from daemon.hydrate import Hydrate
@@ -200,9 +199,7 @@ class Drive:
         )
         self._fsync_seconds = settings.fsync_seconds
         self.shown = shown(
-            *(self.fs, blocks, self.hydrate, self.hub),
-            finder=Finding(db, client, self.hydrate, self.health),
-            saved=searches.Saved(settings.paths.searches, settings.account),
+            *(self.fs, db, client, blocks, self.hydrate, self.health, self.hub), settings=settings
         )
         self.notifier = notifier.Notifier(self.hub, self.shown)
         arrived = Arrived(db, self.hydrate)

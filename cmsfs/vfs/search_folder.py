@@ -24,8 +24,6 @@ from cmsfs.vfs.virtual import VirtualFolder, VirtualNode
 
 log = logging.getLogger(__name__)
 
-NAME = ".search"
-
 QUERY = "user.cms.search.query"
 TOTAL = "user.cms.search.total"
 SHOWN = "user.cms.search.shown"
