@@ -72,21 +72,21 @@ class Finding:
         """The id of a user whom a person calls by login, name or id, or `me`."""
         if who.isascii() and who.isdigit():
             return who
-        if who == "me":
-            with self._health.request("search"):
-                return (await self._client.users.me()).id
         # Who owns anything here is known here; few may ask for the enterprise's users.
-        found = await self._db.query(lambda conn: _known_owner(conn, who))
-        if found is None:
-            try:
-                with self._health.request("search"):
-                    async for user in self._client.users.list(term=who):
-                        if who.lower() in ((user.login or "").lower(), (user.name or "").lower()):
-                            return user.id
-            except (errors.Forbidden, errors.NotFound, errors.NotSupported):
-                pass
-            raise _absent(f"user {who}; owner: takes a login, a whole name, an id or me")
-        return found
+        if who != "me" and (found := await self._db.query(lambda conn: _known_owner(conn, who))):
+            return found
+        with self._health.request("search"):
+            me = await self._client.users.me()
+        if who == "me" or _is_called(who, me.login, me.name):
+            return me.id
+        try:
+            with self._health.request("search"):
+                async for user in self._client.users.list(term=who):
+                    if _is_called(who, user.login, user.name):
+                        return user.id
+        except (errors.Forbidden, errors.NotFound, errors.NotSupported):
+            pass
+        raise _absent(f"user {who}; owner: takes a login, a whole name, an id or me")
 
     async def _metadata(self, asked: search_metadata.Asked) -> search.MetadataFilter:
         scope: Literal["global", "enterprise"] = "global" if asked.scope == "global" else "enterprise"
@@ -164,9 +164,13 @@ def _known_owner(conn: Connection, who: str) -> str | None:
     ).fetchall()
     for (text,) in rows:
         owner = json.loads(text or "{}")
-        if who.lower() in ((owner.get("login") or "").lower(), (owner.get("name") or "").lower()):
+        if _is_called(who, owner.get("login"), owner.get("name")):
             return str(owner.get("id"))
     return None
+
+
+def _is_called(who: str, *known: str | None) -> bool:
+    return who.casefold() in [(one or "").casefold() for one in known]
 
 
 def _absent(what: str) -> FileNotFoundError:
