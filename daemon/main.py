@@ -158,7 +158,9 @@ class Drive:
             facts=Facts(*(db, client, self.health, nursery), sent=self.push.confirm, is_busy=drafts.is_busy),
         )
         self._fsync_seconds = settings.fsync_seconds
-        self.shown = shown(self.fs, db, client, blocks, self.hydrate, self.health, self.hub)
+        self.shown = shown(
+            *(self.fs, db, client, blocks, self.hydrate, self.health, self.hub), settings=settings
+        )
         self.notifier = notifier.Notifier(self.hub, self.shown)
         arrived = Arrived(db, self.hydrate)
         # A token that was cut down to a folder does not hear of what happens, only what there is.

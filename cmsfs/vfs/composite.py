@@ -119,7 +119,8 @@ class Composite:
                 self._roots.add(fh)
             return fh
         folder = self._folder(real)
-        await asked(folder.opened())
+        read_from: VirtualFolder | None = await asked(folder.opened())
+        folder = read_from or folder
         fh = next(self._fh)
         self._handles[fh] = _OpenFolder(self._numbers.use(folder), folder, [])
         return fh
@@ -193,10 +194,10 @@ class Composite:
         real = self._numbers.real(ino)
         if real < FIRST:
             return await self._fs.getxattr(real, name)
-        values = await asked(self._node(real).xattrs())
-        if name not in values:
+        value = await asked(self._node(real).xattr(name))
+        if value is None:
             raise oserrors.oserror(errno.ENODATA, name)
-        return values[name]
+        return value
 
     async def listxattr(self, ino: Ino) -> list[str]:
         real = self._numbers.real(ino)
