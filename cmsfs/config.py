@@ -87,6 +87,9 @@ class Profile(_Model):
     # From this size on a file is sent in parts, several at once, and goes on after a break; 0: never.
     parts_from_bytes: int = 0
     copies: bool = False  # it copies files by itself, without their bytes coming from here
+    # The trash has a listing, and files and folders come back out of it; otherwise a search shows what is in
+    # it, and web links come back, to where they were.
+    trash: bool = False
     limits: Limits = Limits()
 
 
@@ -141,6 +144,8 @@ class Settings(_Model):
     bandwidth: list[rates.Bandwidth] = []  # limits by time of day instead; the first that holds counts
     local_names: tuple[str, ...] = LOCAL_NAMES  # instead of these, not beside them: a list can be shortened
     local_days: int = 30  # local files untouched for so long are somebody's leftovers; 0 keeps them for ever
+    trash: str = pydantic.Field(".trash", pattern=r"^[^/]*$")  # its name at the root; "": none is shown
+    trash_listed: bool = False  # `ls -a` shows it too; whoever walks the drive then walks the trash
     crawl: bool = True  # list the whole tree in the background after mounting, so that `find` asks nobody
     # "remote": fsync returns when the service has the file, or fails after this long.  Safe against the loss
     # of this machine, and as slow as the network.

@@ -59,6 +59,7 @@ from daemon.search_feed import SearchFeed
 from daemon.shown import shown
 from daemon.status import Status
 from daemon.sweep import Sweep
+from daemon.trash import Bin
 from daemon.use import Use
 from daemon.watchdog import Watchdog
 from daemon.whole import Whole
@@ -198,7 +199,8 @@ class Drive:
             keep=self.pins.set,
         )
         self._fsync_seconds = settings.fsync_seconds
-        self.shown = shown(self.fs, blocks, self.hydrate, self.hub)
+        bin_ = Bin(kit, self.push, self.account)
+        self.shown = shown(self.fs, blocks, self.hydrate, self.hub, settings=settings, bin_=bin_)
         self.notifier = notifier.Notifier(self.hub, self.shown)
         arrived = Arrived(db, self.hydrate)
         # A token that was cut down to a folder does not hear of what happens, only what there is.
