@@ -200,7 +200,7 @@ class Drive:
         )
         self._fsync_seconds = settings.fsync_seconds
         bin_ = Bin(kit, self.push, self.account)
-        self.shown = shown(self.fs, blocks, self.hydrate, self.hub, settings=settings, bin_=bin_)
+        self.shown = shown(self.fs, kit, self.hub, bin_=bin_, settings=settings)
         self.notifier = notifier.Notifier(self.hub, self.shown)
         arrived = Arrived(db, self.hydrate)
         # A token that was cut down to a folder does not hear of what happens, only what there is.

@@ -6,21 +6,20 @@ Rule: what is shown is put together here; what it means stands with each in `cms
 from collections.abc import Sequence
 
 from cmsfs import config
-from cmsfs.cache.blocks import Blocks
 from cmsfs.replica.changes import Hub
 from cmsfs.vfs.composite import Composite, Hidden
 from cmsfs.vfs.filesystem import Filesystem
 from cmsfs.vfs.trash import Bin, Trash
+from cmsfs.vfs.versions import VersionViews
 from cmsfs.vfs.virtual import Views
-from daemon.hydrate import Hydrate
+from daemon.history import History
+from daemon.push.kit import Kit
 
 
-def shown(
-    fs: Filesystem, blocks: Blocks, hydrate: Hydrate, hub: Hub, *, settings: config.Settings, bin_: Bin
-) -> Composite:
+def shown(fs: Filesystem, kit: Kit, hub: Hub, *, bin_: Bin, settings: config.Settings) -> Composite:
     """The drive with all that it shows."""
     hidden: list[Hidden] = []
     if settings.trash:
-        hidden.append(Hidden(settings.trash, Trash(bin_, blocks), listed=settings.trash_listed))
-    views: Sequence[Views] = ()
-    return Composite(fs, blocks, hydrate, hub, hidden=hidden, views=views)
+        hidden.append(Hidden(settings.trash, Trash(bin_, kit.blocks), listed=settings.trash_listed))
+    views: Sequence[Views] = [VersionViews(kit.db, History(kit.client, kit.health))]
+    return Composite(fs, kit.blocks, kit.hydrate, hub, hidden=hidden, views=views)

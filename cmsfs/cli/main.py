@@ -50,10 +50,11 @@ COMMANDS = {
     "sync": "drive",
     "templates": "templates",
     "token": "token",
+    "trash": "trash",
     "umount": "drive",
     "unpin": "pins",
     "users": "users",
-    "versions": "sharing",
+    "versions": "versions",
     "whoami": "login",
 }
 

@@ -78,6 +78,10 @@ class VirtualFolder(VirtualNode):
     async def opened(self) -> None:
         """A program begins to read the folder: what was kept of it may be asked for anew."""
 
+    async def create(self, name: str) -> "VirtualFile":
+        """Make an empty file in it, which can be written."""
+        raise oserrors.oserror(errno.EPERM, name)
+
     async def mkdir(self, name: str) -> VirtualNode:
         """Make a folder in it."""
         raise oserrors.oserror(errno.EPERM, name)
@@ -105,12 +109,21 @@ class VirtualFolder(VirtualNode):
 
 
 class VirtualFile(VirtualNode):
-    """A file that can be read; derive and say what is in it."""
+    """A file that can be read, and written if it says so; derive and say what is in it."""
 
     kind = stat.S_IFREG
+    is_writable = False
 
     async def open(self) -> bytes | Content:
         """What a reader gets: the bytes themselves, or where the service has them."""
+        raise oserrors.oserror(errno.EACCES)
+
+    async def write(self, offset: int, data: bytes) -> None:
+        """Take in what a program writes."""
+        raise oserrors.oserror(errno.EACCES)
+
+    async def truncate(self, size: int) -> None:
+        """Cut it, or fill it up with zeros."""
         raise oserrors.oserror(errno.EACCES)
 
 
