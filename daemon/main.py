@@ -58,6 +58,7 @@ from daemon.shown import shown
 from daemon.state import State, open_state
 from daemon.status import Status
 from daemon.sweep import Sweep
+from daemon.trash import Bin
 from daemon.use import Use
 from daemon.watchdog import Watchdog
 from daemon.whole import Whole
@@ -158,9 +159,8 @@ class Drive:
             facts=Facts(*(db, client, self.health, nursery), sent=self.push.confirm, is_busy=drafts.is_busy),
         )
         self._fsync_seconds = settings.fsync_seconds
-        self.shown = shown(
-            *(self.fs, db, client, blocks, self.hydrate, self.health, self.hub), settings=settings
-        )
+        bin_ = Bin(kit, self.push, self.account)
+        self.shown = shown(self.fs, kit, self.hub, bin_=bin_, settings=settings)
         self.notifier = notifier.Notifier(self.hub, self.shown)
         arrived = Arrived(db, self.hydrate)
         # A token that was cut down to a folder does not hear of what happens, only what there is.
