@@ -178,7 +178,9 @@ class Drive:
         self.incoming = Incoming(db, self.hub)
         lister, whole, deepen = self._listers(db)
         self.hydrate = Hydrate(
-            *(db, client, blocks, lister, self.health, nursery), network_seconds=settings.network_seconds
+            *(db, client, blocks, lister, self.health, nursery),
+            hub=self.hub,
+            network_seconds=settings.network_seconds,
         )
         self.commit = GroupCommit(db, drafts.root)
         sealer = Sealer(db, drafts, blocks, self.hydrate, self.commit)
