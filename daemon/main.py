@@ -137,7 +137,9 @@ class Drive:
         self.claims = Claims(db, client, self.incoming, self.health) if settings.lock_open_documents else None
         lister, whole, deepen = self._listers(db)
         self.hydrate = Hydrate(
-            *(db, client, blocks, lister, self.health, nursery), network_seconds=settings.network_seconds
+            *(db, client, blocks, lister, self.health, nursery),
+            hub=self.hub,
+            network_seconds=settings.network_seconds,
         )
         self.commit = GroupCommit(db, drafts.root)
         sealer = Sealer(db, drafts, blocks, self.hydrate, self.commit)
