@@ -37,6 +37,7 @@ from daemon.arrived import Arrived
 from daemon.budget import Budget, Class
 from daemon.claims import Claims
 from daemon.crawl import Crawl
+from daemon.doubts import Doubts
 from daemon.ending import Ending
 from daemon.event_feed import EventFeed
 from daemon.facts import Facts
@@ -167,12 +168,17 @@ class Drive:
         arrived = Arrived(db, self.hydrate)
         # A token that was cut down to a folder does not hear of what happens, only what there is.
         by_events = config.profile(settings).feed == "events" and not settings.is_narrowed
-        feed = EventFeed if by_events else SearchFeed
+        parts = (db, client, self.incoming, self.health, arrived)
+        feed = (
+            EventFeed(*parts, access_changed=self.account.rights_changed) if by_events else SearchFeed(*parts)
+        )
+        self.doubts = Doubts(*parts)
         self.pull = Pull(
-            *(feed(db, client, self.incoming, self.health, arrived), self.hydrate, self.health),
+            *(feed, self.hydrate, self.health),
             seconds=settings.poll_seconds,
             idle_seconds=settings.idle_poll_seconds,
             is_used=Use(self.fs.inodes, self.health, self.incoming),
+            settle=self.doubts.settle,
         )
         self.sweep = Sweep(
             *(db, client, self.incoming, self.health, arrived),
@@ -237,6 +243,7 @@ class Drive:
         agents.start_soon(self.notifier.run, name="notifier")
         agents.start_soon(budget.spent, Class.UPLOAD, self.push.run, name="push")
         agents.start_soon(budget.spent, Class.CHANGES, self.pull.run, name="pull")
+        agents.start_soon(budget.spent, Class.CHANGES, self.doubts.run, name="doubts")
         agents.start_soon(self.sweep.run, name="sweep")
         agents.start_soon(self.crawl.follow, name="opened folders")
         if self.settings.crawl:
