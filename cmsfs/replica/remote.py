@@ -319,17 +319,12 @@ def entomb(conn: Connection, ino: Ino) -> None:
 
 
 def remove_unseen(conn: Connection, folder: Ino, generation: int) -> list[Change]:
-    """After a complete listing of all below `folder`: what it did not contain is gone, but for what is
-    still to be moved there.
-
-    What became known after the generation was counted up was no part of it; so it begins with that.
-    """
+    """After a complete listing of all below `folder`, counted up before its first page: what it did not
+    contain is gone, but for what is still to be moved there."""
     changes: list[Change] = []
     inos = tree.subtree(conn, folder)
-    elsewhere = _elsewhere(conn, inos)
-    for ino in reversed(inos):
-        if ino == folder or ino <= 2 or ino in elsewhere:
-            continue
+    kept = _elsewhere(conn, inos) | {folder, ROOT, ROOT + 1}
+    for ino in (ino for ino in reversed(inos) if ino not in kept):
         row = conn.execute("SELECT seen, remote_id FROM node WHERE ino = ?", (ino,)).fetchone()
         if row["remote_id"] is not None and row["seen"] < generation:
             _vanish_one(conn, tree.get(conn, ino), changes)

@@ -166,8 +166,9 @@ async def test_deleted_here_while_open_and_written_there_comes_back_as_theirs(dr
     opened = await drive.fs.open(ino, os.O_RDWR)
     await drive.fs.write(opened.fh, 0, b"OURS")
     await drive.fs.flush(opened.fh)
-    await drive.unlink("f")
+    # Nobody polls: theirs is there before our deletion goes, and is not known here.
     await other.write((await other.find("f")).id, b"theirs")
+    await drive.unlink("f")
     await drive.sync()
     assert await other.paths() == await drive.names() == ["f"]
     assert await drive.read("f") == b"theirs"
