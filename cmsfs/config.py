@@ -146,6 +146,7 @@ class Settings(_Model):
     local_days: int = 30  # local files untouched for so long are somebody's leftovers; 0 keeps them for ever
     trash: str = pydantic.Field(".trash", pattern=r"^[^/]*$")  # its name at the root; "": none is shown
     trash_listed: bool = False  # `ls -a` shows it too; whoever walks the drive then walks the trash
+    lock_open_documents: bool = False  # at the service, while an office application has one open here
     crawl: bool = True  # list the whole tree in the background after mounting, so that `find` asks nobody
     # "remote": fsync returns when the service has the file, or fails after this long.  Safe against the loss
     # of this machine, and as slow as the network.
