@@ -9,6 +9,7 @@ Rule: what is in a deleted folder is told by no service: such a folder is shown 
 import errno
 import stat
 from collections.abc import Hashable, Iterable, Mapping
+from datetime import datetime
 
 from cmsfs.cache.blocks import Blocks
 from cmsfs.models import entries
@@ -31,10 +32,16 @@ class Names:
 
     def __init__(self) -> None:
         self._of: dict[Key, str] = {}
+        # When each was deleted: what comes back and is deleted again may be called something else.
+        self._deleted: dict[Key, datetime | None] = {}
         self._holders: dict[str, Key] = {}
 
     def of(self, item: Remote) -> str:
         """The name of an item, given now if it has none."""
+        at = item.item.trashed_at
+        if self._deleted.get(key(item), at) != at:
+            self.left(key(item))
+        self._deleted[key(item)] = at
         known = self._of.get(key(item))
         if known is None:
             known = next(name for name in self._wishes(item) if name not in self._holders)
@@ -48,6 +55,7 @@ class Names:
 
     def left(self, item_key: Key) -> None:
         """An item is not in the trash any more."""
+        self._deleted.pop(item_key, None)
         if (name := self._of.pop(item_key, None)) is not None:
             del self._holders[name]
 

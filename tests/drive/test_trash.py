@@ -2,6 +2,7 @@
 
 import json
 import os
+import time
 from typing import Any
 
 import pytest
@@ -15,7 +16,12 @@ def refused(drive: Any, script: str) -> str:
 
 
 def trashed(drive: Any) -> list[str]:
-    return sorted(drive.sh("ls -A .trash").splitlines())
+    """What `ls` shows there, once all that was deleted has arrived."""
+    deadline = time.monotonic() + 20
+    while True:
+        found = sorted(drive.sh("ls -A .trash").splitlines())
+        if not drive.status()["queue"]["waiting"] or time.monotonic() > deadline:
+            return found
 
 
 @pytest.fixture
