@@ -247,7 +247,7 @@ class Drive:
             agents.start_soon(self.claims.run, name="claims")
         agents.start_soon(self.notices.run, name="notices")
         agents.start_soon(self._follow_room, name="room")
-        agents.start_soon(self.watchdog.run, self.health, name="watchdog")
+        agents.start_soon(self.watchdog.run, self.health, state.db, name="watchdog")
         agents.start_soon(self.server.serve, listener, name="control")
         agents.start_soon(self._upkeep, state, name="upkeep")
         agents.start_soon(self._tidy, name="tidy")

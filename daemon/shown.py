@@ -7,23 +7,27 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from cmsfs import config
+from cmsfs import config, searches
 from cmsfs.replica import cursor
 from cmsfs.replica.changes import Hub
 from cmsfs.sqlite import Database
 from cmsfs.vfs.composite import Composite, Hidden
 from cmsfs.vfs.desktop_trash import DesktopTrash
 from cmsfs.vfs.filesystem import Filesystem
+from cmsfs.vfs.search_folder import SearchFolder
 from cmsfs.vfs.trash import Bin, Trash
 from cmsfs.vfs.versions import VersionViews
 from cmsfs.vfs.virtual import Views
+from daemon.finding import Finding
 from daemon.history import History
 from daemon.push.kit import Kit
 
 
 def shown(fs: Filesystem, kit: Kit, hub: Hub, *, bin_: Bin, settings: config.Settings) -> Composite:
     """The drive with all that it shows."""
-    hidden: list[Hidden] = []
+    saved = searches.Saved(settings.paths.searches, settings.account)
+    finding = Finding(kit.db, kit.client, kit.hydrate, kit.health)
+    hidden = [Hidden(".search", SearchFolder(finding, saved))]
     if settings.trash:
         trash = Trash(bin_, kit.blocks)
         hidden.append(Hidden(settings.trash, trash, listed=settings.trash_listed))

@@ -248,11 +248,7 @@ def vanish(conn: Connection, ino: Ino, *, sequence: int = 0) -> list[Change]:
     """
     changes: list[Change] = []
     inos = tree.subtree(conn, ino)
-    elsewhere: set[Ino] = set()
-    for below in inos[1:]:
-        node = tree.get(conn, below)
-        if node.parent in elsewhere or _is_elsewhere(conn, node):
-            elsewhere.add(below)
+    elsewhere = _elsewhere(conn, inos)
     for below in reversed(inos):
         if below not in elsewhere:
             _vanish_one(conn, tree.get(conn, below), changes)
@@ -260,6 +256,16 @@ def vanish(conn: Connection, ino: Ino, *, sequence: int = 0) -> list[Change]:
         "UPDATE node SET sequence = max(sequence, ?) WHERE ino = ? AND remote_id IS NOT NULL", (sequence, ino)
     )
     return changes
+
+
+def _elsewhere(conn: Connection, subtree: list[Ino]) -> set[Ino]:
+    """Of a folder and all below it: what the service still has in other folders, with all below that."""
+    found: set[Ino] = set()
+    for ino in subtree[1:]:
+        node = tree.get(conn, ino)
+        if node.parent in found or _is_elsewhere(conn, node):
+            found.add(ino)
+    return found
 
 
 def _is_elsewhere(conn: Connection, node: Node) -> bool:
@@ -315,10 +321,16 @@ def entomb(conn: Connection, ino: Ino) -> None:
 
 
 def remove_unseen(conn: Connection, folder: Ino, generation: int) -> list[Change]:
-    """After a complete listing of all below `folder`: what it did not contain is gone."""
+    """After a complete listing of all below `folder`: what it did not contain is gone, but for what is
+    still to be moved there.
+
+    What became known after the generation was counted up was no part of it; so it begins with that.
+    """
     changes: list[Change] = []
-    for ino in reversed(tree.subtree(conn, folder)):
-        if ino == folder or ino <= 2:
+    inos = tree.subtree(conn, folder)
+    elsewhere = _elsewhere(conn, inos)
+    for ino in reversed(inos):
+        if ino == folder or ino <= 2 or ino in elsewhere:
             continue
         row = conn.execute("SELECT seen, remote_id FROM node WHERE ino = ?", (ino,)).fetchone()
         if row["remote_id"] is not None and row["seen"] < generation:

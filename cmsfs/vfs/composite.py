@@ -160,10 +160,10 @@ class Composite:
         real = self._numbers.real(ino)
         if real < FIRST:
             return await self._fs.getxattr(real, name)
-        values = await asked(self._node(real).xattrs())
-        if name not in values:
+        value = await asked(self._node(real).xattr(name))
+        if value is None:
             raise oserrors.oserror(errno.ENODATA, name)
-        return values[name]
+        return value
 
     async def listxattr(self, ino: Ino) -> list[str]:
         real = self._numbers.real(ino)

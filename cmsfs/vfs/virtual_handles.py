@@ -49,7 +49,8 @@ class VirtualHandles:
     # ---- folders -------------------------------------------------------------------------------
 
     async def opendir(self, folder: VirtualFolder) -> int:
-        await asked(folder.opened())
+        read_from: VirtualFolder | None = await asked(folder.opened())
+        folder = read_from or folder
         fh = next(self._fh)
         self._handles[fh] = _OpenFolder(self._numbers.use(folder), folder, [])
         return fh
