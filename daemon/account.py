@@ -46,6 +46,11 @@ class Account:
     async def learn_rights(self, node: Node) -> None:
         await self._rights.learn(node)
 
+    @property
+    def user_id(self) -> str | None:
+        """Whose account it is; None before the service has said so."""
+        return self._rights.user_id
+
     def largest_file(self) -> int | None:
         return self._largest
 

@@ -30,7 +30,7 @@ from cmsfs.vfs.handles import FolderHandle, Handles
 from cmsfs.vfs.inodes import Inodes
 from cmsfs.vfs.localnames import LocalNames
 from cmsfs.vfs.permissions import Right
-from cmsfs.vfs.ports import Account, Facts, Hydrator, Keep, Wakeable
+from cmsfs.vfs.ports import Account, Facts, Hydrator, Keep, Removals, Wakeable
 from cmsfs.vfs.room import Room
 from cmsfs.vfs.xattrs import Xattrs
 
@@ -58,6 +58,7 @@ class Filesystem:
         confirm: Callable[[Ino], Awaitable[None]] | None = None,
         keep: Keep | None = None,
         facts: Facts | None = None,
+        removals: Removals | None = None,
     ) -> None:
         self._confirm = confirm
         self.inodes = Inodes()
@@ -74,6 +75,7 @@ class Filesystem:
         self._entries = Entries(
             *(db, commit, hydrate, push, LocalNames(local_names), self._allowed),
             settle_seconds=settle_seconds,
+            removals=removals,
         )
         self._xattrs = Xattrs(db, blocks, facts, keep, self._entries.change, self._entries.due)
         self._reaper = reaper.Reaper(db, drafts, self.inodes)
