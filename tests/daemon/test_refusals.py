@@ -203,3 +203,21 @@ async def test_a_service_that_does_not_answer_leaves_it_to_the_journal(
     assert arrived.is_set()
     assert [op[0] for op in drive.ops()] == ["trash"]
     go.set()
+
+
+async def test_a_file_that_was_renamed_over_and_cannot_go_comes_back_beside_the_other(
+    drive: Any, other: Any, stranger: int, expect_log: Any
+) -> None:
+    expect_log("what was deleted is back")
+    number = await other.file("a", b"theirs")
+    await other.file("b", b"moved")
+    await drive.names()
+    await lock(other, number)
+    await drive.rename("b", "a")
+    assert await drive.names() == ["a"]
+    await drive.sync()
+    names = await drive.names()
+    assert len(names) == 2
+    assert names[1].startswith("a (conflicted copy of ")
+    assert (await drive.read("a"), await drive.read(names[1])) == (b"theirs", b"moved")
+    assert sorted(item.name for item in await other.everything()) == names
