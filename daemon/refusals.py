@@ -2,20 +2,17 @@
 
 A deletion is journaled and sent later, so that `rm -r` is quick; a refusal then brings the item back.  Where
 a refusal is to be expected the service is asked before the program is answered, and the program gets EPERM:
-what somebody else has locked; what lies where something was refused a while ago; and what a hold or a
-retention policy covers, until it is known that the service takes such items into its trash.  Most do: what a
-policy protects cannot be purged, and its trash is a safe place.
+what lies where something was refused a while ago, and what a hold or a retention policy covers, until it is
+known that the service takes such items into its trash.  Most do: what a policy protects cannot be purged, and
+the trash is a safe place for it.
 
 Rule: what is not known to be in doubt costs nothing here.
 """
 
 import errno
-import json
 import logging
 import time
 from collections import OrderedDict
-from collections.abc import Callable
-from typing import Any
 
 import trio
 
@@ -49,10 +46,7 @@ TAKEN_AT = "protected_taken_at"
 class Refusals:
     """The vfs's `Removals` port over one client; the push tells it of what came back."""
 
-    def __init__(
-        self, db: Database, client: Client, health: Health, *, whose: Callable[[], str | None]
-    ) -> None:
-        self._whose = whose
+    def __init__(self, db: Database, client: Client, health: Health) -> None:
         self._db = db
         self._client = client
         self._health = health
@@ -78,7 +72,7 @@ class Refusals:
             return False
         if self._db.row("SELECT 1 FROM op WHERE ino = ? LIMIT 1", node.ino) is not None:
             return False  # one thing after the other: the journal knows the order
-        return self._was_refused(node) or self._is_locked(node) or self._is_protected(node)
+        return self._was_refused(node) or self._is_protected(node)
 
     async def ask(self, node: Node) -> bool:
         """As `ports.Removals.ask`."""
@@ -127,13 +121,6 @@ class Refusals:
         now = time.monotonic()
         places = (self._places.get(node.ino), self._places.get(node.parent or 0))
         return any(at is not None and now - at < DOUBT_SECONDS for at in places)
-
-    def _is_locked(self, node: Node) -> bool:
-        text = tree.item_json(self._db, node.ino) or ""
-        if '"lock"' not in text:
-            return False
-        lock: dict[str, Any] = json.loads(text).get("lock") or {}
-        return bool(lock) and (lock.get("created_by") or {}).get("id") != self._whose()
 
     def _is_protected(self, node: Node) -> bool:
         if not policies.is_known(self._db):

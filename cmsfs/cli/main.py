@@ -33,6 +33,7 @@ COMMANDS = {
     "get": "files",
     "holds": "holds",
     "link": "sharing",
+    "lock": "lock",
     "log-level": "quiet",
     "login": "login",
     "logout": "login",
@@ -51,9 +52,10 @@ COMMANDS = {
     "templates": "templates",
     "token": "token",
     "umount": "drive",
+    "unlock": "lock",
     "unpin": "pins",
     "users": "users",
-    "versions": "sharing",
+    "versions": "versions",
     "whoami": "login",
 }
 

@@ -97,6 +97,8 @@ def _update_content(
         (remote.etag, remote.sequence, remote.version, remote.sha1, remote.json, node.ino),
     )
     if ours:
+        # The bytes here are ours; whether somebody has locked it, say, is theirs.
+        changes.append(Change(What.ATTRIBUTES, node.ino))
         return
     conn.execute("UPDATE node SET sha1 = ?, size = ? WHERE ino = ?", (remote.sha1, remote.size, node.ino))
     if "touch" not in pending and not same_time(node.mtime_ns, remote.mtime_ns):

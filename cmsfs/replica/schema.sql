@@ -48,6 +48,8 @@ CREATE INDEX node_content ON node(sha1) WHERE sha1 IS NOT NULL;
 CREATE INDEX node_draft ON node(draft) WHERE draft IS NOT NULL;
 CREATE INDEX node_detached ON node(ino) WHERE parent IS NULL;
 CREATE INDEX node_local ON node(ino) WHERE local;
+-- Files that somebody has locked at the service: a handful among a million.
+CREATE INDEX node_locked ON node(ino) WHERE instr(item, '"lock":') > 0;
 CREATE INDEX node_surplus ON node(base_sha1) WHERE parent IS NULL AND base_parent IS NOT NULL;
 
 -- What the service has no place for: where a symbolic link leads (any bytes) ...

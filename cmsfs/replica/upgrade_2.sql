@@ -1,5 +1,7 @@
 -- From format 2 to 3 (schema.sql explains the columns).
 
+CREATE INDEX node_locked ON node(ino) WHERE instr(item, '"lock":') > 0;
+
 -- What was asked about single items, beside what comes with listings (daemon/facts.py).
 CREATE TABLE fact (
   ino          INTEGER NOT NULL REFERENCES node(ino) ON DELETE CASCADE,

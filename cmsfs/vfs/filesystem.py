@@ -29,6 +29,7 @@ from cmsfs.vfs.files import Files
 from cmsfs.vfs.handles import FolderHandle, Handles
 from cmsfs.vfs.inodes import Inodes
 from cmsfs.vfs.localnames import LocalNames
+from cmsfs.vfs.lockfiles import Watcher
 from cmsfs.vfs.permissions import Right
 from cmsfs.vfs.ports import Account, Facts, Hydrator, Keep, Removals, Wakeable
 from cmsfs.vfs.room import Room
@@ -57,9 +58,11 @@ class Filesystem:
         local_names: Iterable[str] = config.LOCAL_NAMES,
         confirm: Callable[[Ino], Awaitable[None]] | None = None,
         keep: Keep | None = None,
+        watcher: Watcher | None = None,
         facts: Facts | None = None,
         removals: Removals | None = None,
     ) -> None:
+        self._watcher = watcher
         self._confirm = confirm
         self.inodes = Inodes()
         self._db = db
@@ -173,7 +176,7 @@ class Filesystem:
     async def _allowed(self, node: Node, needed: Right) -> None:
         """Raise PermissionError if the service does not allow this."""
         await self._account.learn_rights(node)
-        permissions.check(node, self._account.rights(node), needed)
+        permissions.check(node, self._account.rights(node), needed, self._account.reason(node))
 
     def _attributes(self, node: Node) -> Attributes:
         timeout = TIMEOUT_SECONDS if self._account.is_online else OFFLINE_TIMEOUT_SECONDS
@@ -211,6 +214,7 @@ class Filesystem:
         node = self._node(ino)
         opened = self._files.created(node, draft, flags)
         self.inodes.looked_up(ino)
+        self._watch(appeared=(parent, name))
         return opened, self._attributes(node)
 
     async def read(self, fh: int, offset: int, size: int) -> bytes | bytearray:
@@ -273,6 +277,7 @@ class Filesystem:
     async def unlink(self, parent: Ino, name: str) -> None:
         """Remove a file from its folder; its bytes live on while a handle is open."""
         self._reaper.consider(await self._entries.remove(parent, name, folder=False))
+        self._watch(vanished=(parent, name))
 
     async def rmdir(self, parent: Ino, name: str) -> None:
         """Remove an empty folder."""
@@ -282,8 +287,18 @@ class Filesystem:
         """Move a node to another name or folder, replacing what is there as rename(2) does."""
         call = renaming.Rename(parent, name, new_parent, new_name, flags)
         displaced = await self._entries.rename(call)
+        self._watch(vanished=(parent, name), appeared=(new_parent, new_name))
         if displaced is not None:
             self._reaper.consider(displaced)
+
+    def _watch(
+        self, *, vanished: tuple[Ino, str] | None = None, appeared: tuple[Ino, str] | None = None
+    ) -> None:
+        if self._watcher is not None:
+            if vanished is not None:
+                self._watcher.vanished(*vanished)
+            if appeared is not None:
+                self._watcher.appeared(*appeared)
 
     # ---- the rest ------------------------------------------------------------------------------
 

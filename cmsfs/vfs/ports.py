@@ -51,6 +51,9 @@ class Account(Protocol):
     def rights(self, node: Node) -> Right:
         """What the service allows with a node; all while that is unknown."""
 
+    def reason(self, node: Node) -> str | None:
+        """Why a right is missing just now, in words; None: it is the account's role."""
+
     async def learn_rights(self, node: Node) -> None:
         """Return once the rights that a use of this node depends on are known, or cannot be; never fails."""
 

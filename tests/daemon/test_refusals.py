@@ -88,35 +88,26 @@ async def test_a_refused_deletion_is_back_at_once(
 
 
 async def test_after_a_refusal_the_next_attempt_is_refused_at_once(
-    drive: Any, other: Any, stranger: int, expect_log: Any
+    drive: Any, other: Any, network: Any, expect_log: Any
 ) -> None:
     expect_log("what was deleted is back")
-    expect_log("cannot be deleted: The service does not allow this: The file is locked by somebody else")
+    expect_log("cannot be deleted: The service does not allow this: A hold says no")
     folder = await other.folder("d")
-    numbers = [await other.file(name, b"1", folder) for name in ("f", "g", "h")]
+    for name in ("f", "g", "h"):
+        await other.file(name, b"1", folder)
     await drive.names("d")
-    for number in numbers[:2]:
-        await lock(other, number)
+    lenient, network._inner = network._inner, Strict(network._inner)
     assert await attempt(drive.unlink("d/f")) == "ok"
     await drive.sync()
     assert await attempt(drive.unlink("d/f")) == "EPERM"
     assert await attempt(drive.unlink("d/g")) == "EPERM"
+    network._inner = lenient
+    # Meanwhile somebody has said something of it: it is the same file still.
+    await other.client.facts.describe("file", (await other.find("h")).id, description="new")
     assert await attempt(drive.unlink("d/h")) == "ok"
     assert await drive.names("d") == ["f", "g"]
     assert drive.ops() == []
     assert [item.name for item in await other.everything() if item.type == "file"] == ["f", "g"]
-
-
-async def test_what_somebody_else_has_locked_is_refused_at_once(
-    drive: Any, other: Any, stranger: int, expect_log: Any
-) -> None:
-    expect_log("cannot be deleted")
-    await lock(other, await other.file("theirs", b"1"))
-    await other.client.locks.lock(await other.file("ours", b"1"))
-    await drive.names()
-    assert await attempt(drive.unlink("theirs")) == "EPERM"
-    assert await attempt(drive.unlink("ours")) == "ok"
-    assert await drive.names() == ["theirs"]
 
 
 async def test_what_is_in_no_doubt_is_never_asked_about(drive: Any, other: Any, network: Any) -> None:
