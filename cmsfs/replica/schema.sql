@@ -137,12 +137,12 @@ CREATE TABLE upload (
   session      TEXT NOT NULL                  -- JSON: the session as the service described it
 );
 
--- Uploads without an answer yet: the service may have these bytes (journal/unheard.py).
+-- Uploads and new folders without an answer yet: the service may have them (journal/unheard.py).
 CREATE TABLE unheard (
   ino          INTEGER NOT NULL REFERENCES node(ino) ON DELETE CASCADE,
-  sha1         TEXT NOT NULL,
-  remote_id    TEXT,                          -- the item they are to be a version of; NULL: a new file
-  folder       TEXT,                          -- of a new file: remote id of its folder
+  sha1         TEXT NOT NULL,                 -- of the bytes; of a folder: 'folder ' and when (_ns) it was asked for
+  remote_id    TEXT,                          -- the item they are to be a version of; NULL: a new item
+  folder       TEXT,                          -- of a new item: remote id of its folder
   name         TEXT,                          -- and its name, as sent
   name_key     TEXT                           -- names.name_key(name)
 );
