@@ -141,6 +141,10 @@ class Settings(_Model):
     bandwidth: list[rates.Bandwidth] = []  # limits by time of day instead; the first that holds counts
     local_names: tuple[str, ...] = LOCAL_NAMES  # instead of these, not beside them: a list can be shortened
     local_days: int = 30  # local files untouched for so long are somebody's leftovers; 0 keeps them for ever
+    # Which new `.url` files become web links at the service: "plain" ones, which say nothing but an address
+    # and a description, so that nothing is lost; "all" with an address of the web, whose icons and hot keys
+    # stay on this machine; "never": they are files.
+    web_links: Literal["plain", "all", "never"] = "plain"
     crawl: bool = True  # list the whole tree in the background after mounting, so that `find` asks nobody
     # "remote": fsync returns when the service has the file, or fails after this long.  Safe against the loss
     # of this machine, and as slow as the network.

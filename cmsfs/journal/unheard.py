@@ -9,6 +9,7 @@ A row is written before the first byte is sent, and deleted with the answer, or 
 Rule: bytes are ours only if they have the SHA-1 that was sent to this place or this item.
 """
 
+import hashlib
 from dataclasses import dataclass
 from sqlite3 import Connection
 
@@ -26,6 +27,11 @@ class Sent:
     remote_id: str | None = None
     folder: str | None = None
     name: str | None = None
+
+
+def mark_of(text: bytes) -> str:
+    """What stands for the SHA-1 of a web link, which has none: that of its text as the drive writes it."""
+    return hashlib.sha1(text, usedforsecurity=False).hexdigest()
 
 
 def note(conn: Connection, sent: Sent) -> None:

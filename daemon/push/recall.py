@@ -13,8 +13,8 @@ from cmsfs import errors
 from cmsfs.journal import ops, queue, unheard
 from cmsfs.journal.unheard import Sent
 from cmsfs.models import items
-from cmsfs.replica import naming, tree
-from cmsfs.replica.nodes import Ino, remote_from_item
+from cmsfs.replica import naming, tree, weblinks
+from cmsfs.replica.nodes import Ino, remote_from_item, said_by
 from daemon.push import answers, conflicts
 from daemon.push.kit import Kit
 
@@ -42,9 +42,7 @@ async def for_removal(kit: Kit, ino: Ino) -> None:
 async def _find_out(kit: Kit, sent: Sent) -> None:
     theirs = await _holder(kit, sent)
     is_ours = (
-        isinstance(theirs, items.File)
-        and theirs.sha1 == sent.sha1
-        and conflicts.may_be_ours(kit.db, sent.ino, theirs)
+        theirs is not None and _mark(theirs) == sent.sha1 and conflicts.may_be_ours(kit.db, sent.ino, theirs)
     )
 
     def txn(conn: Connection) -> None:
@@ -60,6 +58,17 @@ async def _find_out(kit: Kit, sent: Sent) -> None:
     elif theirs is not None:
         # Pages that showed it were not believed while it might have been ours.
         await kit.incoming.apply([theirs])
+
+
+def _mark(theirs: items.Item) -> str | None:
+    """What tells ours from others in `unheard`: a content by its SHA-1, a web link by what it says."""
+    match theirs:
+        case items.File():
+            return theirs.sha1
+        case items.WebLink():
+            return unheard.mark_of(weblinks.text(*said_by(remote_from_item(theirs))))
+        case _:
+            return None
 
 
 async def _holder(kit: Kit, sent: Sent) -> items.Item | None:

@@ -51,15 +51,11 @@ def moment(mtime_ns: int) -> datetime:
 
 
 async def upload(kit: Kit, task: queue.Task) -> None:
-    """Carry out an UPLOAD."""
-    if task.node.draft is not None and not await _seal(kit, task, task.node.draft):
+    """Carry out an UPLOAD of a file."""
+    node = await prepare(kit, task)
+    if node is None:
         return
-    await recall.for_upload(kit, task)
-    node = tree.find(kit.db, task.op.ino)
-    if node is None or node.parent is None or node.draft is not None or node.sha1 is None:
-        # Deleted or written again since: what was asked for meanwhile is another run of this operation.
-        await _look_again(kit, task)
-        return
+    assert node.sha1 is not None
     if node.sha1 == node.base_sha1 and node.remote_id is not None:
         await _finish_unchanged(kit, task, node)
         return
@@ -78,6 +74,19 @@ async def upload(kit: Kit, task: queue.Task) -> None:
     finally:
         kit.sent.pop(task.op.seq, None)
         kit.blocks.close(node.sha1)
+
+
+async def prepare(kit: Kit, task: queue.Task) -> Node | None:
+    """The node with its bytes as content, not as a draft; None if it is not the time, which ends the task."""
+    if task.node.draft is not None and not await _seal(kit, task, task.node.draft):
+        return None
+    await recall.for_upload(kit, task)
+    node = tree.find(kit.db, task.op.ino)
+    if node is None or node.parent is None or node.draft is not None or node.sha1 is None:
+        # Deleted or written again since: what was asked for meanwhile is another run of this operation.
+        await _look_again(kit, task)
+        return None
+    return node
 
 
 async def _bytes(kit: Kit, sha1: str, size: int) -> Path:
@@ -163,12 +172,12 @@ async def _noted(kit: Kit, node: Node, target: parts.Target) -> AsyncIterator[No
     try:
         yield
     except (errors.ApiError, errors.Offline, Superseded) as error:
-        if _has_no_effect(error):
+        if has_no_effect(error):
             await kit.db.write(lambda conn: unheard.not_sent(conn, sent))
         raise
 
 
-def _has_no_effect(error: errors.CmsfsError) -> bool:
+def has_no_effect(error: errors.CmsfsError) -> bool:
     """Whether an upload that ended so has certainly not happened."""
     if isinstance(error, errors.Offline):
         return retry.never_connected(error)
@@ -241,11 +250,7 @@ def _is_leaving(kit: Kit, task: queue.Task, node: Node, theirs: items.File) -> b
     name = naming.remote_name(node)
     if unheard.is_anothers(kit.db, node.ino, folder or "", name, theirs.sha1):
         return True
-    holder = tree.find_remote(kit.db, node.kind, theirs.id)
-    if holder is None or holder.ino == node.ino:
-        return False
-    leaving = (ops.OpKind.MOVE, ops.OpKind.TRASH)
-    return any(op.kind in leaving and op.state != "held" for op in queue.states(kit.db, holder.ino))
+    return conflicts.is_leaving(kit.db, node.ino, theirs)
 
 
 def _is_ours(kit: Kit, node: Node, theirs: items.File) -> bool:

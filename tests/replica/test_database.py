@@ -8,7 +8,7 @@ from pathlib import Path
 from cmsfs.replica import database, nodes, tree
 
 # What format 1 did not have.
-NEW_IN_2 = ["upload", "unheard", "symlink", "xattr", "past", "pin"]
+NEW_IN_2 = ["upload", "unheard", "symlink", "xattr", "past", "pin", "shortcut"]
 
 
 def old_schema() -> str:
