@@ -56,6 +56,7 @@ from daemon.push.dispatcher import Push
 from daemon.push.kit import Kit
 from daemon.rights import Rights
 from daemon.search_feed import SearchFeed
+from daemon.shown import shown
 from daemon.status import Status
 from daemon.sweep import Sweep
 from daemon.use import Use
@@ -198,7 +199,8 @@ class Drive:
             keep=self.pins.set,
         )
         self._fsync_seconds = settings.fsync_seconds
-        self.notifier = notifier.Notifier(self.hub, self.fs.inodes)
+        self.shown = shown(self.fs, db, client, blocks, self.hydrate, self.health, self.hub)
+        self.notifier = notifier.Notifier(self.hub, self.shown)
         arrived = Arrived(db, self.hydrate)
         # A token that was cut down to a folder does not hear of what happens, only what there is.
         by_events = config.profile(settings).feed == "events" and not settings.is_narrowed
@@ -302,7 +304,7 @@ class Drive:
 
     async def serve(self, settings: config.Settings, *, create: bool, ready: Callable[[], None]) -> None:
         """Mount, serve until asked to end, and leave nothing behind that could still be sent."""
-        handlers = operations.Operations(self.fs)
+        handlers = operations.Operations(self.shown)
         async with mount.mounted(
             handlers,
             self.mountpoint,

@@ -53,7 +53,7 @@ COMMANDS = {
     "umount": "drive",
     "unpin": "pins",
     "users": "users",
-    "versions": "sharing",
+    "versions": "versions",
     "whoami": "login",
 }
 

@@ -18,7 +18,7 @@ import trio
 from cmsfs import errors
 from cmsfs.cli.progress import Bar
 from cmsfs.client import session
-from cmsfs.models import items
+from cmsfs.models import items, versions
 
 
 async def sha1_of(path: Path) -> str:
@@ -31,8 +31,16 @@ async def sha1_of(path: Path) -> str:
     return await trio.to_thread.run_sync(digest)
 
 
-async def save(client: session.Client, file: items.File, target: Path, *, force: bool, progress: Bar) -> None:
-    """Download into a local file that appears whole or not at all.
+async def save(
+    client: session.Client,
+    file: items.File,
+    target: Path,
+    *,
+    force: bool,
+    progress: Bar,
+    version: versions.FileVersion | None = None,
+) -> None:
+    """Download into a local file that appears whole or not at all; `version`: that one, not the current.
 
     Raises `IntegrityError`, and `UserError` for a target that exists unless `force`.  Cancelled: nothing
     is left.
@@ -43,9 +51,9 @@ async def save(client: session.Client, file: items.File, target: Path, *, force:
         with os.fdopen(handle, "wb") as sink:
             # What a plain creation would have given, instead of the 0600 of a temporary file.
             os.fchmod(sink.fileno(), 0o666 & ~_umask())
-            await write(client, file, sink, progress=progress)
-        if file.modified_at:
-            moment = file.modified_at.timestamp()
+            await write(client, file, sink, progress=progress, version=version)
+        if modified_at := (version or file).modified_at:
+            moment = modified_at.timestamp()
             os.utime(temporary, (moment, moment))
         if force:
             temporary.replace(target)
@@ -56,25 +64,37 @@ async def save(client: session.Client, file: items.File, target: Path, *, force:
             temporary.unlink()
 
 
-async def write(client: session.Client, file: items.File, sink: BinaryIO, *, progress: Bar) -> None:
-    """Download into an open file.  Raises `IntegrityError`, after the bytes have gone into it."""
+async def write(
+    client: session.Client,
+    file: items.File,
+    sink: BinaryIO,
+    *,
+    progress: Bar,
+    version: versions.FileVersion | None = None,
+) -> None:
+    """Download into an open file; `version`: that one, not the current.
+
+    Raises `IntegrityError`, after the bytes have gone into it.
+    """
     digest = hashlib.sha1(usedforsecurity=False)
 
     def take(chunk: bytes) -> None:
         digest.update(chunk)
         sink.write(chunk)
 
-    size = int(file.size or 0)
+    said = version or file
+    size = int(said.size or 0)
     if size:
-        async with client.files.content(file.id, first=0, last=size - 1) as chunks:
+        wanted = version.id if version else None
+        async with client.files.content(file.id, first=0, last=size - 1, version=wanted) as chunks:
             done = 0
             async for chunk in chunks:
                 await trio.to_thread.run_sync(take, chunk)
                 done += len(chunk)
                 progress(done)
-    if file.sha1 and digest.hexdigest() != file.sha1:
+    if said.sha1 and digest.hexdigest() != said.sha1:
         raise errors.IntegrityError(
-            f"{file.name} arrived damaged", expected=file.sha1, actual=digest.hexdigest()
+            f"{file.name} arrived damaged", expected=said.sha1, actual=digest.hexdigest()
         )
 
 

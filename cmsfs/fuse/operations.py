@@ -17,6 +17,7 @@ from cmsfs.fuse import convert
 from cmsfs.fuse.drive import Drive
 from cmsfs.fuse.handler import handler, quiet
 from cmsfs.replica.nodes import Ino
+from cmsfs.vfs import oserrors
 
 # The one namespace of extended attributes that the drive has.
 _USER = b"user."
@@ -40,6 +41,8 @@ class Operations(pyfuse3.Operations):
     async def lookup(self, parent: Ino, name: bytes, ctx: pyfuse3.RequestContext) -> pyfuse3.EntryAttributes:
         try:
             return convert.entry(await self._drive.lookup(parent, convert.known_name(name)), self._owner)
+        except oserrors.Fleeting:
+            raise
         except FileNotFoundError:
             return convert.absent()
 
@@ -74,7 +77,7 @@ class Operations(pyfuse3.Operations):
 
     @handler
     async def readdir(self, fh: int, after: int, token: pyfuse3.ReaddirToken) -> None:
-        for line in self._drive.readdir(fh, after):
+        for line in await self._drive.readdir(fh, after):
             # atomic: no await between the reply and the count, which the kernel takes back by `forget`.
             if not pyfuse3.readdir_reply(
                 token,

@@ -24,6 +24,10 @@ _ERRNO: list[tuple[type[errors.CmsfsError], int]] = [
 ]
 
 
+class Fleeting(FileNotFoundError):
+    """There is no such name just now, and the kernel must not remember that."""
+
+
 def to_oserror(error: errors.CmsfsError) -> OSError:
     """The `OSError` (of the fitting subclass) that a program should see for this."""
     number = next(number for kind, number in _ERRNO if isinstance(error, kind))

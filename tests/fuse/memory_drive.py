@@ -157,7 +157,7 @@ class MemoryDrive:
         await self._enter("opendir")
         return self._handle(ino, 0)
 
-    def readdir(self, fh: int, after: int) -> list[DirEntry]:
+    async def readdir(self, fh: int, after: int) -> list[DirEntry]:
         self._called("readdir")
         entries = sorted(self.things[self.handles[fh].ino].entries.items(), key=lambda pair: pair[1])
         rest = [(name, ino) for name, ino in entries if ino > after][:256]
