@@ -141,6 +141,7 @@ class Settings(_Model):
     bandwidth: list[rates.Bandwidth] = []  # limits by time of day instead; the first that holds counts
     local_names: tuple[str, ...] = LOCAL_NAMES  # instead of these, not beside them: a list can be shortened
     local_days: int = 30  # local files untouched for so long are somebody's leftovers; 0 keeps them for ever
+    lock_open_documents: bool = False  # at the service, while an office application has one open here
     # Which new `.url` files become web links at the service: "plain" ones, which say nothing but an address
     # and a description, so that nothing is lost; "all" with an address of the web, whose icons and hot keys
     # stay on this machine; "never": they are files.

@@ -22,6 +22,7 @@ from cmsfs.client import (
     collaborations,
     events,
     exemptions,
+    facts,
     files,
     folders,
     legal_holds,
@@ -82,6 +83,7 @@ class Client:
         self.uploads = uploads.Uploads(wire, endpoints.upload_url, base)
         self.upload_sessions = upload_sessions.UploadSessions(wire, endpoints.upload_url)
         self.files = files.Files(wire, base)
+        self.facts = facts.Facts(wire, base)
         self.folders = folders.Folders(wire, base)
         self.web_links = web_links.WebLinks(wire, base)
         self.trash = trash.Trash(wire, base)

@@ -29,6 +29,8 @@ _READY = (
     " ORDER BY seq LIMIT ?"
 )
 _MAKES = (OpKind.MKDIR, OpKind.UPLOAD)
+# Say something about an item that is there, wherever it is.
+_SAYS = (OpKind.TOUCH, OpKind.DESCRIBE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +92,7 @@ def states(db: Database, ino: Ino) -> list[Op]:
 def unconfirmed(db: Database, ino: Ino) -> set[str]:
     """The states of what is still to be brought about for a node, and for the names in a folder."""
     rows = db.rows(
-        "SELECT state FROM op WHERE ino = ?1 AND kind <> 'touch'"
+        "SELECT state FROM op WHERE ino = ?1 AND kind NOT IN ('touch', 'describe')"
         " UNION SELECT o.state FROM node n JOIN op o ON o.ino = n.ino"
         "  WHERE n.parent = ?1 AND o.kind IN ('mkdir', 'move')",
         ino,
@@ -123,11 +125,11 @@ def _is_pointless(conn: Connection, op: Op, node: Node) -> bool:
     running = _running(conn, node.ino)
     if running:
         return False
-    if op.kind in (OpKind.TRASH, OpKind.TOUCH):
+    if op.kind in (OpKind.TRASH, *_SAYS):
         # Without an id there is nothing to act on, and no upload that would bring one, or has brought one.
         if node.remote_id is not None or _has(conn, node.ino, *_MAKES):
             return False
-        return op.kind is OpKind.TOUCH or not unheard.is_pending(conn, node.ino)
+        return op.kind in _SAYS or not unheard.is_pending(conn, node.ino)
     if op.kind is OpKind.MOVE:
         return node.parent is None or (node.remote_id is None and not _has(conn, node.ino, *_MAKES))
     return node.parent is None
@@ -139,7 +141,7 @@ def _waits_for(conn: Connection, op: Op, node: Node) -> Ino | None:
         return node.ino
     if op.kind is OpKind.TRASH:
         return _leaver_of(conn, node) if node.is_folder else _needs_bytes_of(conn, node)
-    if op.kind is OpKind.TOUCH:
+    if op.kind in _SAYS:
         return node.ino if node.remote_id is None else None
     if op.kind is OpKind.MOVE and node.remote_id is None:
         return node.ino

@@ -97,6 +97,8 @@ def _update_content(
         (remote.etag, remote.sequence, remote.version, remote.sha1, remote.json, node.ino),
     )
     if ours:
+        # The bytes here are ours; whether somebody has locked it, say, is theirs.
+        changes.append(Change(What.ATTRIBUTES, node.ino))
         return
     if is_link and same:
         # Its time is that of what it says, and its bytes may be those that were written here.

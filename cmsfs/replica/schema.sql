@@ -48,6 +48,8 @@ CREATE INDEX node_content ON node(sha1) WHERE sha1 IS NOT NULL;
 CREATE INDEX node_draft ON node(draft) WHERE draft IS NOT NULL;
 CREATE INDEX node_detached ON node(ino) WHERE parent IS NULL;
 CREATE INDEX node_local ON node(ino) WHERE local;
+-- Files that somebody has locked at the service: a handful among a million.
+CREATE INDEX node_locked ON node(ino) WHERE instr(item, '"lock":') > 0;
 CREATE INDEX node_surplus ON node(base_sha1) WHERE parent IS NULL AND base_parent IS NOT NULL;
 
 -- What the service has no place for: where a symbolic link leads (any bytes) ...
@@ -118,7 +120,7 @@ CREATE INDEX draft_base ON draft(base_sha1) WHERE base_sha1 IS NOT NULL;
 CREATE TABLE op (
   seq          INTEGER PRIMARY KEY AUTOINCREMENT,
   ino          INTEGER NOT NULL REFERENCES node(ino),
-  kind         TEXT NOT NULL CHECK (kind IN ('mkdir', 'upload', 'move', 'touch', 'trash')),
+  kind         TEXT NOT NULL CHECK (kind IN ('mkdir', 'upload', 'move', 'touch', 'describe', 'trash')),
   state        TEXT NOT NULL DEFAULT 'ready' CHECK (state IN ('ready', 'running', 'held')),
   -- Counts every change of what is to be brought about; a worker that finds another number than it
   -- started with must not delete the row.
@@ -155,6 +157,34 @@ CREATE INDEX unheard_item ON unheard(remote_id) WHERE remote_id IS NOT NULL;
 CREATE TABLE pin (
   ino          INTEGER PRIMARY KEY REFERENCES node(ino) ON DELETE CASCADE,
   pinned_at    INTEGER NOT NULL
+);
+
+-- What was asked about single items, beside what comes with listings (daemon/facts.py).
+CREATE TABLE fact (
+  ino          INTEGER NOT NULL REFERENCES node(ino) ON DELETE CASCADE,
+  kind         TEXT NOT NULL CHECK (kind IN ('item', 'metadata')),
+  etag         TEXT,                          -- of the item when it was asked; another one: ask again
+  learned_at   INTEGER NOT NULL,
+  value        TEXT NOT NULL,                 -- JSON: the item with all fields, or its metadata instances
+  PRIMARY KEY (ino, kind)
+) WITHOUT ROWID;
+
+-- What holds and retention policies are assigned to, as last read: all of it or nothing.
+CREATE TABLE assignment (
+  kind         TEXT NOT NULL CHECK (kind IN ('hold', 'retention')),
+  id           TEXT NOT NULL,
+  target_type  TEXT NOT NULL,                 -- folder, file, file_version, user, enterprise, metadata_template ...
+  target       TEXT NOT NULL,                 -- its id; '' for the enterprise
+  value        TEXT NOT NULL,                 -- JSON: the assignment, its policy in it
+  PRIMARY KEY (kind, id)
+) WITHOUT ROWID;
+CREATE INDEX assignment_target ON assignment(target_type, target);
+
+-- Description and tags that were set here and are not at the service yet; NULL: as the service has it.
+CREATE TABLE described (
+  ino          INTEGER PRIMARY KEY REFERENCES node(ino) ON DELETE CASCADE,
+  description  TEXT,
+  tags         TEXT                           -- JSON: a list of texts
 );
 
 -- Single values: change cursor, boot id, clean-shutdown mark.

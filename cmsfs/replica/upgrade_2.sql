@@ -5,3 +5,39 @@ CREATE TABLE shortcut (
   ino          INTEGER PRIMARY KEY REFERENCES node(ino) ON DELETE CASCADE,
   text         BLOB NOT NULL
 );
+
+CREATE INDEX node_locked ON node(ino) WHERE instr(item, '"lock":') > 0;
+
+-- What was asked about single items, beside what comes with listings (daemon/facts.py).
+CREATE TABLE fact (
+  ino          INTEGER NOT NULL REFERENCES node(ino) ON DELETE CASCADE,
+  kind         TEXT NOT NULL CHECK (kind IN ('item', 'metadata')),
+  etag         TEXT,
+  learned_at   INTEGER NOT NULL,
+  value        TEXT NOT NULL,
+  PRIMARY KEY (ino, kind)
+) WITHOUT ROWID;
+
+-- What holds and retention policies are assigned to, as last read: all of it or nothing.
+CREATE TABLE assignment (
+  kind         TEXT NOT NULL CHECK (kind IN ('hold', 'retention')),
+  id           TEXT NOT NULL,
+  target_type  TEXT NOT NULL,
+  target       TEXT NOT NULL,
+  value        TEXT NOT NULL,
+  PRIMARY KEY (kind, id)
+) WITHOUT ROWID;
+CREATE INDEX assignment_target ON assignment(target_type, target);
+
+-- Description and tags that were set here and are not at the service yet; NULL: as the service has it.
+CREATE TABLE described (
+  ino          INTEGER PRIMARY KEY REFERENCES node(ino) ON DELETE CASCADE,
+  description  TEXT,
+  tags         TEXT
+);
+
+-- Describing an item is an operation: widening a constraint in place is the documented way.
+PRAGMA writable_schema=ON;
+UPDATE sqlite_schema SET sql = replace(sql, '''touch'', ''trash''', '''touch'', ''describe'', ''trash''')
+ WHERE type = 'table' AND name = 'op';
+PRAGMA writable_schema=RESET;

@@ -83,7 +83,9 @@ def parse(data: bytes) -> Found | None:
     if not web_links.is_address(url):
         return None
     description = _ESCAPED.sub(lambda found: _MEANINGS[found[1]], said.get("comment", ""))
-    return Found(Shortcut(url, description), is_all and len(description) <= web_links.MAX_DESCRIPTION)
+    if len(description) > web_links.MAX_DESCRIPTION:
+        description, is_all = "", False
+    return Found(Shortcut(url, description), is_all)
 
 
 def says(data: bytes, shortcut: Shortcut) -> bool:

@@ -23,7 +23,7 @@ from cmsfs.crashpoints import Point
 from cmsfs.journal import ops, queue
 from cmsfs.journal.ops import OpKind
 from cmsfs.replica.nodes import Ino, Node
-from daemon.push import failures, folders, held, moves, removals, web_links
+from daemon.push import describing, failures, folders, held, moves, removals, web_links
 from daemon.push.kit import INTERACTIVE_SECONDS, Kit, wait_ns
 
 log = logging.getLogger(__name__)
@@ -35,6 +35,7 @@ PERFORM: dict[OpKind, Perform] = {
     OpKind.UPLOAD: web_links.upload,
     OpKind.MOVE: moves.move,
     OpKind.TOUCH: moves.touch,
+    OpKind.DESCRIBE: describing.describe,
     OpKind.TRASH: removals.trash,
 }
 

@@ -24,7 +24,7 @@ from cmsfs import crashpoints, errors
 from cmsfs.crashpoints import Point
 from cmsfs.journal import ops, queue, sealing, unheard
 from cmsfs.models import items
-from cmsfs.replica import cursor, naming, remote, tree, weblinks
+from cmsfs.replica import cursor, facts, naming, remote, tree, weblinks
 from cmsfs.replica.changes import Change, What
 from cmsfs.replica.nodes import Kind, Node, remote_from_item, said_by
 from cmsfs.replica.weblinks import Found, Shortcut
@@ -55,8 +55,10 @@ async def upload(kit: Kit, task: queue.Task) -> None:
 def _may_be_link(kit: Kit, node: Node) -> bool:
     if node.kind is Kind.LINK:
         return True
-    is_new = node.kind is Kind.FILE and node.remote_id is None
-    return is_new and kit.web_links != "never" and naming.link_name(node.name) is not None
+    if node.kind is not Kind.FILE or node.remote_id is not None or naming.link_name(node.name) is None:
+        return False
+    # The service has no place for tags of a web link.
+    return kit.web_links != "never" and not facts.described(kit.db, node.ino).tags
 
 
 def _is_link(kit: Kit, found: Found) -> bool:

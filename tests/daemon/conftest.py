@@ -28,6 +28,7 @@ from cmsfs.service import access, app, demo, store
 from cmsfs.service.store import Store
 from cmsfs.sqlite import Connection
 from daemon import main
+from daemon import state as disk
 
 from .network import Network
 
@@ -255,7 +256,7 @@ def starting(network: Network, user: int, settings: config.Settings, tmp_path: P
         settings.paths.ensure()
         async with (
             _client(network, user) as client,
-            main.open_state(settings) as state,
+            disk.open_state(settings) as state,
             trio.open_nursery() as nursery,
         ):
             built = main.Drive(settings, tmp_path / "mnt", state, client, nursery)

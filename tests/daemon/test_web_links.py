@@ -142,6 +142,19 @@ async def test_what_a_web_link_cannot_say_stays_a_file(drive: Any, other: Any) -
         assert await other.read(name) == data
 
 
+async def test_what_is_said_of_a_file_stays_with_it(drive: Any, other: Any) -> None:
+    described = await drive.write("described.url", TEXT)
+    await drive.fs.setxattr(described, "user.xdg.comment", b"from the desktop")
+    tagged = await drive.write("tagged.url", TEXT)
+    await drive.fs.setxattr(tagged, "user.xdg.tags", b"red")
+    await drive.sync()
+    assert (await link(other, "described")).description == "from the desktop"
+    assert await drive.read("described.url") == TEXT + b"Comment=from the desktop\n"
+    assert await drive.fs.getxattr(described, "user.xdg.origin.url") == URL.encode()
+    kept = await other.find("tagged.url")
+    assert (kept.type, kept.tags) == ("file", ["red"])
+
+
 async def test_a_file_of_the_service_stays_one(drive: Any, other: Any) -> None:
     await drive.write("a.url", RICH)
     await drive.sync()
@@ -172,8 +185,11 @@ class TestAll:
     ) -> None:
         await drive.write("a.url", RICH)
         await drive.write("b.url", b"none")
+        long = TEXT + b"Comment=" + b"x" * 300 + b"\n"
+        await drive.write("c.url", long)
         await drive.sync()
-        assert await other.paths() == ["a", "b.url"]
+        assert await other.paths() == ["a", "b.url", "c"]
+        assert await drive.read("c.url") == long
         assert (await link(other, "a")).url == "https://example.com/"
         assert await drive.read("a.url") == RICH
 
@@ -439,3 +455,16 @@ async def test_a_restart_before_the_answer_makes_it_once(starting: Any, other: A
         assert await other.paths() == ["a"]
         assert await drive.names() == ["a.url"]
         assert await drive.read("a.url") == WINDOWS
+
+
+async def test_a_death_in_the_middle_of_a_change_leaves_no_empty_web_link(starting: Any, other: Any) -> None:
+    made = await other.client.web_links.create("https://old.example/", "0", name="a")
+    async with starting() as drive:
+        await drive.poll()
+        opened = await drive.fs.open(await drive.ino("a.url"), os.O_RDWR)
+        await drive.fs.write(opened.fh, len(b"[InternetShortcut]\nURL=https://"), b"new")
+    # It was never closed.
+    async with starting() as drive:
+        await drive.sync()
+        assert (await link(other, "a")).id == made.id
+        assert (await drive.read("a.url")).startswith(b"[InternetShortcut]\nURL=https://")

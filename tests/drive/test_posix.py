@@ -198,7 +198,7 @@ def test_what_the_service_has_no_place_for_is_kept_here(drive: Any) -> None:
     project = top / "renamed"
     assert drive.sh("./renamed/link2") == "ran\n"
     assert os.getxattr(project / "tool2", "user.colour") == b"red"
-    assert os.listxattr(project / "tool2") == ["user.colour"]
+    assert "user.colour" in os.listxattr(project / "tool2")
     assert (project / "tool2").stat().st_mtime_ns == 1580608922_123456789
     assert str((project / "dead").readlink()) == "/nowhere"
     assert (project / ".~lock.a.odt#").read_text() == "mine\n"

@@ -1,4 +1,4 @@
-"""Web links on a real mount, in the hands of ordinary programs: editors, `cp`, `mv`, rsync, git, the desktop."""
+"""Web links on a real mount, in the hands of ordinary programs: editors, `cp`, rsync, git, the desktop."""
 
 import json
 import os
@@ -36,7 +36,9 @@ def test_programs_make_change_and_remove_web_links(drive: Any) -> None:
     site.write_text(TEXT)
     drive.sync()
     assert kind(site) == "web_link"
-    assert "is a web link to https://example.com/a." in drive.cmsfs("get", "/shortcuts/site", check=False).stderr
+    assert (
+        "is a web link to https://example.com/a." in drive.cmsfs("get", "/shortcuts/site", check=False).stderr
+    )
     assert drive.sh("ls; cat site.url; file -b --mime-type site.url", cwd=folder).startswith(
         f"site.url\n{TEXT}"
     )
@@ -55,7 +57,9 @@ def test_programs_make_change_and_remove_web_links(drive: Any) -> None:
         drive.sh(script, cwd=folder)
         drive.sync()
         assert (kind(site), identity(site)) == ("web_link", first), name
-    assert "is a web link to https://exampl3.com/" in drive.cmsfs("get", "/shortcuts/site", check=False).stderr
+    assert (
+        "is a web link to https://exampl3.com/" in drive.cmsfs("get", "/shortcuts/site", check=False).stderr
+    )
     assert "Comment=said" in site.read_text()
     # A copy is another one; under a name of a file it is a file; what is removed is in the trash.
     drive.sh("cp -p site.url copy.url; mv copy.url moved.url; cp site.url gone.url", cwd=folder)
@@ -64,7 +68,7 @@ def test_programs_make_change_and_remove_web_links(drive: Any) -> None:
     assert identity(folder / "moved.url") != first
     drive.sh("mv moved.url moved.txt; rm gone.url", cwd=folder)
     drive.sync()
-    assert sorted(os.listdir(folder)) == ["moved.txt", "site.url"]
+    assert sorted(path.name for path in folder.iterdir()) == ["moved.txt", "site.url"]
     assert kind(folder / "moved.txt") == "file"
     assert (folder / "moved.txt").read_bytes() == site.read_bytes()
     found = json.loads(

@@ -1,4 +1,4 @@
-"""The text of a web link: what it says is found in it again, whatever it says, and nothing else passes for it."""
+"""The text of a web link: what it says is found in it again, and nothing else passes for it."""
 
 import pytest
 from hypothesis import given
