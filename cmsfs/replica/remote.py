@@ -232,8 +232,7 @@ def _parent_of(conn: Connection, remote: Remote) -> Ino | None:
 
 
 def adopt(conn: Connection, ino: Ino, remote: Remote) -> None:
-    """The service's answer to a change of ours becomes the node's base (a file may be a web link by it); its
-    place and bytes here stay."""
+    """The service's answer to a change of ours becomes the node's base; its place and bytes here stay."""
     conn.execute(
         "UPDATE node SET sequence = CASE WHEN remote_id = ?1 THEN max(sequence, ?3) ELSE ?3 END,"
         " remote_id = ?1, etag = ?2, version = ?4, base_sha1 = ?5, base_parent = ?6, base_name = ?7,"
@@ -309,8 +308,7 @@ def _drop_symlinks(conn: Connection, folder: Ino, changes: list[Change]) -> None
 
 
 def forget(conn: Connection, ino: Ino) -> None:
-    """The service does not have this node, or has it as somebody else's: from here on it is only ours, and
-    what was written to a web link is a file."""
+    """The service does not have this node, or has it as another's: it is only ours, and no web link, then."""
     conn.execute(
         "UPDATE node SET kind = CASE kind WHEN 'web_link' THEN 'file' ELSE kind END,"
         " remote_id = NULL, etag = NULL, version = NULL, base_sha1 = NULL,"
