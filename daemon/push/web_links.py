@@ -28,7 +28,7 @@ from cmsfs.replica import cursor, facts, naming, remote, tree, weblinks
 from cmsfs.replica.changes import Change, What
 from cmsfs.replica.nodes import Kind, Node, remote_from_item, said_by
 from cmsfs.replica.weblinks import Found, Shortcut
-from daemon.push import answers, conflicts, uploads
+from daemon.push import answers, conflicts, recall, uploads
 from daemon.push.kit import Kit, again
 
 log = logging.getLogger(__name__)
@@ -104,14 +104,9 @@ async def _create(kit: Kit, task: queue.Task, node: Node, data: bytes, shortcut:
 async def _making(kit: Kit, node: Node, shortcut: Shortcut, folder: str, name: str) -> AsyncIterator[None]:
     """From before the request it is known here that a web link may have been made, whatever happens."""
     sent = unheard.Sent(node.ino, unheard.mark_of(weblinks.text(*shortcut)), folder=folder, name=name)
-    await kit.db.write(lambda conn: unheard.note(conn, sent))
     with kit.incoming.making(folder, name), kit.health.request("web_link"):
-        try:
+        async with recall.noted(kit, sent):
             yield
-        except (errors.ApiError, errors.Offline) as error:
-            if uploads.has_no_effect(error):
-                await kit.db.write(lambda conn: unheard.not_sent(conn, sent))
-            raise
 
 
 async def _name_in_use(
@@ -124,7 +119,7 @@ async def _name_in_use(
     ):
         log.info("a web link of ours was at the service already; it is taken over")
         await _done(kit, task, node, theirs, data)
-    elif theirs is not None and conflicts.is_leaving(kit.db, node.ino, theirs):
+    elif theirs is not None and conflicts.is_leaving(kit, task, node, theirs):
         await kit.db.write(lambda conn: again(conn, task.op, "An earlier item is in the way."))
     else:
         await conflicts.keep_both(kit, task, theirs)
