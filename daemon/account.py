@@ -3,14 +3,17 @@
 The vfs asks for both on its way (`vfs.ports.Account`), so both are answered from memory.
 """
 
+from collections.abc import Iterable
+
 import trio
 
 from cmsfs import errors
 from cmsfs.client.session import Client
 from cmsfs.models import users
-from cmsfs.replica.nodes import Node
+from cmsfs.replica.nodes import Kind, Node
 from cmsfs.vfs.permissions import Right
 from daemon.health import Health
+from daemon.locks import Locks
 from daemon.rights import Rights
 
 # `df` may be a few minutes behind.
@@ -22,10 +25,13 @@ DOUBT_SECONDS = 2.0
 class Account:
     """The vfs's `Account` port over one client."""
 
-    def __init__(self, client: Client, health: Health, rights: Rights, *, read_only: bool = False) -> None:
+    def __init__(
+        self, client: Client, health: Health, rights: Rights, locks: Locks, *, read_only: bool = False
+    ) -> None:
         self._read_only = read_only
         self._client = client
         self._rights = rights
+        self._locks = locks
         self._health = health
         self._space: tuple[int, int] | None = None
         self._largest: int | None = None
@@ -40,11 +46,19 @@ class Account:
         return self._space
 
     def rights(self, node: Node) -> Right:
-        rights = self._rights.of(node)
+        rights = self._rights.of(node) & self._locks.rights(node)
         return rights & Right.READ if self._health.is_read_only else rights
 
     async def learn_rights(self, node: Node) -> None:
         await self._rights.learn(node)
+
+    def rights_changed(self, items: Iterable[tuple[Kind, str]]) -> None:
+        """Others may have given or taken rights on these items (kind, id)."""
+        self._rights.doubt(items)
+
+    def reason(self, node: Node) -> str | None:
+        lock = self._locks.of(node.ino)
+        return lock.reason if lock is not None else None
 
     def largest_file(self) -> int | None:
         return self._largest

@@ -13,9 +13,8 @@ Rule: a change that a program was told of is in the journal; so ending early, an
 
 import functools
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import trio
@@ -23,42 +22,45 @@ import trio
 from cmsfs import config, errors, mounts, sqlite
 from cmsfs.auth.deadline import Deadline
 from cmsfs.auth.explain import explain
-from cmsfs.cache.blocks import Blocks
 from cmsfs.client.session import Client
 from cmsfs.fuse import mount, notifier, operations
-from cmsfs.journal import recovery
-from cmsfs.journal.drafts import Drafts
 from cmsfs.journal.durability import GroupCommit
 from cmsfs.journal.sealing import Sealer
 from cmsfs.models import control
-from cmsfs.replica import cursor, database, tree
 from cmsfs.replica.changes import Hub
-from cmsfs.replica.nodes import ROOT, Ino
+from cmsfs.replica.nodes import Ino
 from cmsfs.vfs.filesystem import Filesystem
 from daemon import budget, conflicts, instance, metrics, narrowed, parallel, paths, upkeep
 from daemon import control as control_server
 from daemon.account import Account
 from daemon.arrived import Arrived
 from daemon.budget import Budget, Class
+from daemon.claims import Claims
 from daemon.crawl import Crawl
+from daemon.doubts import Doubts
 from daemon.ending import Ending
 from daemon.event_feed import EventFeed
+from daemon.facts import Facts
 from daemon.folder_items import FolderItems
 from daemon.health import Health
 from daemon.hydrate import Hydrate
 from daemon.incoming import Incoming
 from daemon.listing import Lister, SearchLister, filled
+from daemon.locks import Locks
 from daemon.notices import Notices
 from daemon.pausing import Pausing
 from daemon.pins import Pins, Wakes
 from daemon.pull import Pull
 from daemon.push.dispatcher import Push
 from daemon.push.kit import Kit
+from daemon.refusals import Refusals
 from daemon.rights import Rights
 from daemon.search_feed import SearchFeed
 from daemon.shown import shown
+from daemon.state import State, open_state
 from daemon.status import Status
 from daemon.sweep import Sweep
+from daemon.trash import Bin
 from daemon.use import Use
 from daemon.watchdog import Watchdog
 from daemon.whole import Whole
@@ -68,45 +70,6 @@ log = logging.getLogger(__name__)
 # A first start would like to show something; a later one only wants to know whether the credentials hold.
 FIRST_CONTACT_SECONDS = 20.0
 CONTACT_SECONDS = 5.0
-
-
-@dataclass(frozen=True, slots=True)
-class State:
-    """What is on this disk."""
-
-    db: sqlite.Database
-    blocks: Blocks
-    drafts: Drafts
-    check_cache: bool
-
-    @property
-    def is_known(self) -> bool:
-        """Whether there is a tree to show without asking anybody."""
-        marks = (cursor.CHANGES_SINCE, cursor.EVENTS_POSITION)
-        return tree.is_listed(self.db, ROOT) or any(cursor.get(self.db, mark) for mark in marks)
-
-
-@asynccontextmanager
-async def open_state(settings: config.Settings) -> AsyncIterator[State]:
-    """The local state, recovered from however the last run ended.  Raises `UserError`."""
-    places = settings.paths
-    async with database.open_replica(places.replica_db) as db:
-        last = await recovery.begin(db)
-        drafts = Drafts(db, places.drafts)
-        blocks = Blocks(
-            *(db, places.blocks, places.drafts),
-            limit_bytes=settings.cache_bytes,
-            keep_free_bytes=settings.keep_free_bytes,
-        )
-        due = await recovery.recover(db, drafts, places.recovered)
-        await blocks.recover(clean_shutdown=last.clean, same_boot=last.same_boot)
-        log.info("%d changes are to be sent; the last run ended %s", due, "well" if last.clean else "badly")
-        try:
-            yield State(db, blocks, drafts, check_cache=not (last.clean or last.same_boot))
-        finally:
-            with trio.CancelScope(shield=True):
-                await blocks.aclose()
-                await recovery.end(db)
 
 
 async def run(
@@ -169,46 +132,58 @@ class Drive:
         self.pace = pace or Budget(config.profile(settings).limits)
         self.pausing = Pausing(db, self.health, self.pace)
         self.hub = Hub()
-        self.account = Account(
-            client,
-            self.health,
-            Rights(db, client, self.hub, self.health, nursery),
-            read_only=settings.read_only,
-        )
+        rights = Rights(db, client, self.hub, self.health, nursery)
+        self.locks = Locks(db, self.hub, lambda: rights.user_id)
+        self.account = Account(client, self.health, rights, self.locks, read_only=settings.read_only)
         self.incoming = Incoming(db, self.hub)
+        self.claims = Claims(db, client, self.incoming, self.health) if settings.lock_open_documents else None
         lister, whole, deepen = self._listers(db)
         self.hydrate = Hydrate(
-            *(db, client, blocks, lister, self.health, nursery), network_seconds=settings.network_seconds
+            *(db, client, blocks, lister, self.health, nursery),
+            hub=self.hub,
+            network_seconds=settings.network_seconds,
         )
         self.commit = GroupCommit(db, drafts.root)
         sealer = Sealer(db, drafts, blocks, self.hydrate, self.commit)
+        self.refusals = Refusals(db, client, self.health)
         kit = Kit(
             *(db, client, blocks, drafts, sealer, self.incoming, self.hydrate, self.health, self.commit),
             settle_seconds=settings.settle_seconds,
             profile=config.profile(settings),
             full=self.account.doubt_space,
+            came_back=self.refusals.came_back,
         )
         self.push = Push(kit, workers=settings.upload_workers)
         self.pins = Pins(db, blocks, self.hydrate, self.health, self.hub)
+        self.facts = Facts(db, client, self.health, nursery, sent=self.push.confirm, is_busy=drafts.is_busy)
         self.fs = Filesystem(
             *(db, blocks, drafts, self.commit, self.hydrate, Wakes(self.push, self.pins), self.account),
             settle_seconds=settings.settle_seconds,
             local_names=settings.local_names,
             confirm=self._confirm if settings.fsync == "remote" else None,
             keep=self.pins.set,
+            watcher=self.claims,
+            facts=self.facts,
+            removals=self.refusals,
         )
         self._fsync_seconds = settings.fsync_seconds
-        self.shown = shown(self.fs, db, client, blocks, self.hydrate, self.health, self.hub)
+        bin_ = Bin(kit, self.push, self.account)
+        self.shown = shown(self.fs, kit, self.hub, bin_=bin_, settings=settings)
         self.notifier = notifier.Notifier(self.hub, self.shown)
         arrived = Arrived(db, self.hydrate)
         # A token that was cut down to a folder does not hear of what happens, only what there is.
         by_events = config.profile(settings).feed == "events" and not settings.is_narrowed
-        feed = EventFeed if by_events else SearchFeed
+        parts = (db, client, self.incoming, self.health, arrived)
+        feed = (
+            EventFeed(*parts, access_changed=self.account.rights_changed) if by_events else SearchFeed(*parts)
+        )
+        self.doubts = Doubts(*parts)
         self.pull = Pull(
-            *(feed(db, client, self.incoming, self.health, arrived), self.hydrate, self.health),
+            *(feed, self.hydrate, self.health),
             seconds=settings.poll_seconds,
             idle_seconds=settings.idle_poll_seconds,
             is_used=Use(self.fs.inodes, self.health, self.incoming),
+            settle=self.doubts.settle,
         )
         self.sweep = Sweep(
             *(db, client, self.incoming, self.health, arrived),
@@ -216,7 +191,9 @@ class Drive:
             fill=None if whole is not None else functools.partial(filled, lister),
             full_seconds=settings.sweep_hours * 3600,
         )
-        self.notices = Notices(settings, db, self.health, self.hub, lambda: self.pins.problem)
+        self.notices = Notices(
+            *(settings, db, self.health, self.hub, lambda: self.pins.problem), returned=self.refusals.returned
+        )
         self.crawl = Crawl(db, self.health, whole, self.hydrate.listing, deepen)
         self._status = Status(
             *(settings, mountpoint, db, blocks, self.health, self.hydrate, self.push, self.pull),
@@ -273,33 +250,36 @@ class Drive:
         agents.start_soon(self.notifier.run, name="notifier")
         agents.start_soon(budget.spent, Class.UPLOAD, self.push.run, name="push")
         agents.start_soon(budget.spent, Class.CHANGES, self.pull.run, name="pull")
+        agents.start_soon(budget.spent, Class.CHANGES, self.doubts.run, name="doubts")
         agents.start_soon(self.sweep.run, name="sweep")
         agents.start_soon(self.crawl.follow, name="opened folders")
         if self.settings.crawl:
             agents.start_soon(self.crawl.run, name="crawl")
         agents.start_soon(budget.spent, Class.PIN, self.pins.run, name="pins")
         agents.start_soon(self.account.run, name="account")
+        agents.start_soon(budget.spent, Class.LISTING, self.facts.run, name="policies")
         agents.start_soon(self.pausing.run, name="pausing")
+        agents.start_soon(self.locks.run, name="locks")
+        if self.claims is not None:
+            agents.start_soon(self.claims.run, name="claims")
         agents.start_soon(self.notices.run, name="notices")
         agents.start_soon(self._follow_room, name="room")
         agents.start_soon(self.watchdog.run, self.health, state.db, name="watchdog")
         agents.start_soon(self.server.serve, listener, name="control")
         agents.start_soon(self._upkeep, state, name="upkeep")
-        agents.start_soon(self._tidy, name="tidy")
+        tidy = functools.partial(upkeep.tidy, self.fs, self.hub, days=self._local_days)
+        agents.start_soon(tidy, name="tidy")
         if self.settings.metrics:
             agents.start_soon(metrics.serve, self.settings.metrics, self.status, name="metrics")
 
     async def _follow_room(self) -> None:
-        """What was refused for want of room goes when there is some."""
+        """What was refused for want of room goes when there is some, and so with what was locked."""
         while True:
-            await self.account.more_room()
+            await parallel.first_of(self.account.more_room, self.locks.freed)
             await self.push.retry_all()
 
     async def _upkeep(self, state: State) -> None:
         await upkeep.run(state.db, state.blocks, check=state.check_cache)
-
-    async def _tidy(self) -> None:
-        await upkeep.tidy(self.fs, self.hub, days=self._local_days)
 
     async def serve(self, settings: config.Settings, *, create: bool, ready: Callable[[], None]) -> None:
         """Mount, serve until asked to end, and leave nothing behind that could still be sent."""

@@ -10,6 +10,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import hypothesis
 import pytest
 
 from cmsfs import sqlite
@@ -32,6 +33,12 @@ def _load(name: str) -> ModuleType:
     spec.loader.exec_module(module)
     return module
 
+
+# A machine that does much else at once is slow, which is no fault of the example it works on.
+hypothesis.settings.register_profile(
+    "cmsfs", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.load_profile("cmsfs")
 
 _proxy = _load("proxy")
 _faults = _load("faults")

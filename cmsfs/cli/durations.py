@@ -5,18 +5,21 @@ import re
 import click
 
 _SECONDS = {"s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}
-_SPAN = re.compile(r"(\d+(?:\.\d+)?)\s*(s|m|min|h|d)")
+_PART = re.compile(r"(\d+(?:\.\d+)?)\s*(s|min|m|h|d)\s*")
 
 
 class Duration(click.ParamType[float]):
-    """Seconds, from 90s, 45m, 8h, 2d."""
+    """Seconds, from 90, 90s, 45m, 1h30m, 2d."""
 
     name = "duration"
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
         if isinstance(value, float):
             return value
-        found = _SPAN.fullmatch(str(value).strip())
-        if found is None or not float(found[1]):
-            self.fail(f"{value!r} is no span of time: 90s, 45m, 8h, 2d.", param, ctx)
-        return float(found[1]) * _SECONDS[found[2]]
+        text = str(value).strip()
+        if re.fullmatch(r"\d+(\.\d+)?", text):
+            text += "s"
+        seconds = sum(float(number) * _SECONDS[unit] for number, unit in _PART.findall(text))
+        if _PART.sub("", text) or not seconds:
+            self.fail(f"{value!r} is no span of time: 90s, 45m, 1h30m, 2d.", param, ctx)
+        return seconds

@@ -1,6 +1,6 @@
 """Metadata: templates of the enterprise, and instances on files and folders."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from cmsfs.client.paging import ByMarker, pages
@@ -23,7 +23,7 @@ class Metadata:
     def templates(self, scope: Scope = "enterprise") -> ByMarker[metadata.Template]:
         return pages(self._wire, paging.MarkerPage[metadata.Template], f"{self._url}/{scope}")
 
-    async def template(self, key: str, scope: Scope = "enterprise") -> metadata.Template:
+    async def template(self, key: str, scope: str = "enterprise") -> metadata.Template:
         url = f"{self._url}/{scope}/{key}/schema"
         return await self._wire.ask(metadata.Template, "GET", url, repeat=Repeat.READ)
 
@@ -40,11 +40,25 @@ class Metadata:
         return (await self._wire.ask(metadata.Instances, "GET", url, repeat=Repeat.READ)).entries
 
     async def put(
-        self, kind: Kind, item_id: str, key: str, values: Mapping[str, Any], scope: Scope = "enterprise"
+        self, kind: Kind, item_id: str, key: str, values: Mapping[str, Any], scope: str = "enterprise"
     ) -> metadata.Instance:
         """Put an instance on an item.  Raises `Conflict` if it has one of this template."""
         url = f"{self._base}/{kind}s/{item_id}/metadata/{scope}/{key}"
         return await self._wire.ask(metadata.Instance, "POST", url, body=dict(values))
+
+    async def patch(
+        self,
+        kind: Kind,
+        item_id: str,
+        key: str,
+        operations: Sequence[metadata.Operation],
+        scope: str = "enterprise",
+    ) -> metadata.Instance:
+        """Change an instance, all of it or nothing.  Raises `Conflict` if a `test` does not hold."""
+        url = f"{self._base}/{kind}s/{item_id}/metadata/{scope}/{key}"
+        headers = {"content-type": "application/json-patch+json"}
+        body = [one.body() for one in operations]
+        return await self._wire.ask(metadata.Instance, "PUT", url, headers=headers, body=body)
 
     async def remove(self, kind: Kind, item_id: str, key: str, scope: Scope = "enterprise") -> None:
         await self._wire.tell("DELETE", f"{self._base}/{kind}s/{item_id}/metadata/{scope}/{key}")

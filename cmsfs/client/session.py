@@ -22,6 +22,7 @@ from cmsfs.client import (
     collaborations,
     events,
     exemptions,
+    facts,
     files,
     folders,
     legal_holds,
@@ -49,8 +50,8 @@ Counters = wire.Counters
 TIMEOUT = httpx.Timeout(60, connect=10)
 
 # The drive reads with 30 requests at once (8 that somebody waits for, 6 ahead, 16 of neighbours), uploads
-# with 4, lists with 4.
-LIMITS = httpx.Limits(max_connections=40, max_keepalive_connections=32, keepalive_expiry=30)
+# with 4, lists with 12, keeps with 4, and waits for changes with one: nobody who waits may find all taken.
+LIMITS = httpx.Limits(max_connections=64, max_keepalive_connections=32, keepalive_expiry=30)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +83,7 @@ class Client:
         self.uploads = uploads.Uploads(wire, endpoints.upload_url, base)
         self.upload_sessions = upload_sessions.UploadSessions(wire, endpoints.upload_url)
         self.files = files.Files(wire, base)
+        self.facts = facts.Facts(wire, base)
         self.folders = folders.Folders(wire, base)
         self.web_links = web_links.WebLinks(wire, base)
         self.trash = trash.Trash(wire, base)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from sqlite3 import Connection
 
 from cmsfs.journal import unheard
-from cmsfs.replica import naming, tree
+from cmsfs.replica import facts, naming, tree
 from cmsfs.replica.nodes import Ino, Kind, Node
 
 
@@ -24,6 +24,7 @@ class OpKind(enum.StrEnum):
     UPLOAD = "upload"  # the file exists and has our bytes
     MOVE = "move"  # the item is where it is here, under the name it has here
     TOUCH = "touch"  # the item has our modification time
+    DESCRIBE = "describe"  # the item has the description and tags that were set here
     TRASH = "trash"  # the item is in the trash
 
 
@@ -139,6 +140,8 @@ def hand_over(conn: Connection, old: Ino, new: Ino) -> None:
         (*row, new),
     )
     drop(conn, old, *OpKind)
+    if facts.follow(conn, old, new):
+        record(conn, new, OpKind.DESCRIBE, due_ns=now_ns())
     # What was sent to the item without an answer was sent from here, whoever stands for it now.
     conn.execute("UPDATE unheard SET ino = ? WHERE ino = ? AND remote_id IS NOT NULL", (new, old))
 

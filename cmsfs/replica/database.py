@@ -11,7 +11,7 @@ from pathlib import Path
 
 from cmsfs import sqlite
 
-VERSION = 2
+VERSION = 3
 
 
 def schema() -> str:

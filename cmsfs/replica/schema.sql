@@ -48,6 +48,11 @@ CREATE INDEX node_content ON node(sha1) WHERE sha1 IS NOT NULL;
 CREATE INDEX node_draft ON node(draft) WHERE draft IS NOT NULL;
 CREATE INDEX node_detached ON node(ino) WHERE parent IS NULL;
 CREATE INDEX node_local ON node(ino) WHERE local;
+-- Conflict copies (naming.CONFLICT_MARK): few among many.
+CREATE INDEX node_conflict ON node(mtime_ns)
+  WHERE parent IS NOT NULL AND instr(name, ' (conflicted copy of ') > 0;
+-- Files that somebody has locked at the service: a handful among a million.
+CREATE INDEX node_locked ON node(ino) WHERE instr(item, '"lock":') > 0;
 CREATE INDEX node_surplus ON node(base_sha1) WHERE parent IS NULL AND base_parent IS NOT NULL;
 
 -- What the service has no place for: where a symbolic link leads (any bytes) ...
@@ -111,7 +116,7 @@ CREATE INDEX draft_base ON draft(base_sha1) WHERE base_sha1 IS NOT NULL;
 CREATE TABLE op (
   seq          INTEGER PRIMARY KEY AUTOINCREMENT,
   ino          INTEGER NOT NULL REFERENCES node(ino),
-  kind         TEXT NOT NULL CHECK (kind IN ('mkdir', 'upload', 'move', 'touch', 'trash')),
+  kind         TEXT NOT NULL CHECK (kind IN ('mkdir', 'upload', 'move', 'touch', 'describe', 'trash')),
   state        TEXT NOT NULL DEFAULT 'ready' CHECK (state IN ('ready', 'running', 'held')),
   -- Counts every change of what is to be brought about; a worker that finds another number than it
   -- started with must not delete the row.
@@ -132,22 +137,62 @@ CREATE TABLE upload (
   session      TEXT NOT NULL                  -- JSON: the session as the service described it
 );
 
--- Uploads without an answer yet: the service may have these bytes (journal/unheard.py).
+-- Uploads and new folders without an answer yet: the service may have them (journal/unheard.py).
 CREATE TABLE unheard (
   ino          INTEGER NOT NULL REFERENCES node(ino) ON DELETE CASCADE,
-  sha1         TEXT NOT NULL,
-  remote_id    TEXT,                          -- the item they are to be a version of; NULL: a new file
-  folder       TEXT,                          -- of a new file: remote id of its folder
+  sha1         TEXT NOT NULL,                 -- of the bytes; of a folder: 'folder ' and when (_ns) it was asked for
+  remote_id    TEXT,                          -- the item they are to be a version of; NULL: a new item
+  folder       TEXT,                          -- of a new item: remote id of its folder
   name         TEXT,                          -- and its name, as sent
   name_key     TEXT                           -- names.name_key(name)
 );
 CREATE INDEX unheard_ino ON unheard(ino);
 CREATE INDEX unheard_item ON unheard(remote_id) WHERE remote_id IS NOT NULL;
 
+-- Items of which something is known that was left aside, since work of ours was under way: they are asked
+-- about when that has ended (replica/doubts.py).
+CREATE TABLE doubt (
+  kind         TEXT NOT NULL,
+  remote_id    TEXT NOT NULL,
+  ino          INTEGER,                       -- the node whose work was in the way
+  folder       TEXT,                          -- or: remote id of the folder in which ours is being made,
+  name_key     TEXT,                          -- and names.name_key of its name
+  sequence     INTEGER NOT NULL,              -- sequence_id of what was left aside
+  PRIMARY KEY (kind, remote_id)
+) WITHOUT ROWID;
+
 -- Items that are kept here whole with all that is below them, whatever the cache's limit (replica/pins.py).
 CREATE TABLE pin (
   ino          INTEGER PRIMARY KEY REFERENCES node(ino) ON DELETE CASCADE,
   pinned_at    INTEGER NOT NULL
+);
+
+-- What was asked about single items, beside what comes with listings (daemon/facts.py).
+CREATE TABLE fact (
+  ino          INTEGER NOT NULL REFERENCES node(ino) ON DELETE CASCADE,
+  kind         TEXT NOT NULL CHECK (kind IN ('item', 'metadata')),
+  etag         TEXT,                          -- of the item when it was asked; another one: ask again
+  learned_at   INTEGER NOT NULL,
+  value        TEXT NOT NULL,                 -- JSON: the item with all fields, or its metadata instances
+  PRIMARY KEY (ino, kind)
+) WITHOUT ROWID;
+
+-- What holds and retention policies are assigned to, as last read: all of it or nothing.
+CREATE TABLE assignment (
+  kind         TEXT NOT NULL CHECK (kind IN ('hold', 'retention')),
+  id           TEXT NOT NULL,
+  target_type  TEXT NOT NULL,                 -- folder, file, file_version, user, enterprise, metadata_template ...
+  target       TEXT NOT NULL,                 -- its id; '' for the enterprise
+  value        TEXT NOT NULL,                 -- JSON: the assignment, its policy in it
+  PRIMARY KEY (kind, id)
+) WITHOUT ROWID;
+CREATE INDEX assignment_target ON assignment(target_type, target);
+
+-- Description and tags that were set here and are not at the service yet; NULL: as the service has it.
+CREATE TABLE described (
+  ino          INTEGER PRIMARY KEY REFERENCES node(ino) ON DELETE CASCADE,
+  description  TEXT,
+  tags         TEXT                           -- JSON: a list of texts
 );
 
 -- Single values: change cursor, boot id, clean-shutdown mark.

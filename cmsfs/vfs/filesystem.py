@@ -13,7 +13,7 @@ import stat
 from collections.abc import Awaitable, Callable, Iterable
 from sqlite3 import Connection
 
-from cmsfs import config
+from cmsfs import local_names as names_here
 from cmsfs.cache.blocks import Blocks
 from cmsfs.journal import ops
 from cmsfs.journal.drafts import Drafts
@@ -22,16 +22,18 @@ from cmsfs.replica import tree
 from cmsfs.replica.changes import Change
 from cmsfs.replica.nodes import Ino, Kind, Node
 from cmsfs.sqlite import Database
-from cmsfs.vfs import attributes, naming, oserrors, permissions, reaper, renaming, symlinks, xattrs
+from cmsfs.vfs import attributes, naming, oserrors, permissions, reaper, renaming, symlinks
 from cmsfs.vfs.attributes import Attributes, DirEntry, Opened, SetAttr, Statfs
 from cmsfs.vfs.entries import Entries
 from cmsfs.vfs.files import Files
 from cmsfs.vfs.handles import FolderHandle, Handles
 from cmsfs.vfs.inodes import Inodes
 from cmsfs.vfs.localnames import LocalNames
+from cmsfs.vfs.lockfiles import Watcher
 from cmsfs.vfs.permissions import Right
-from cmsfs.vfs.ports import Account, Hydrator, Keep, Wakeable
+from cmsfs.vfs.ports import Account, Facts, Hydrator, Keep, Removals, Wakeable
 from cmsfs.vfs.room import Room
+from cmsfs.vfs.xattrs import Xattrs
 
 # We tell the kernel of every change that we hear of, so it may rely on what it knows.
 TIMEOUT_SECONDS = 300.0
@@ -53,12 +55,15 @@ class Filesystem:
         account: Account,
         *,
         settle_seconds: float,
-        local_names: Iterable[str] = config.LOCAL_NAMES,
+        local_names: Iterable[str] = names_here.DEFAULT,
         confirm: Callable[[Ino], Awaitable[None]] | None = None,
         keep: Keep | None = None,
+        watcher: Watcher | None = None,
+        facts: Facts | None = None,
+        removals: Removals | None = None,
     ) -> None:
+        self._watcher = watcher
         self._confirm = confirm
-        self._keep = keep
         self.inodes = Inodes()
         self._db = db
         self._drafts = drafts
@@ -73,7 +78,9 @@ class Filesystem:
         self._entries = Entries(
             *(db, commit, hydrate, push, LocalNames(local_names), self._allowed),
             settle_seconds=settle_seconds,
+            removals=removals,
         )
+        self._xattrs = Xattrs(db, blocks, facts, keep, self._entries.change, self._entries.due)
         self._reaper = reaper.Reaper(db, drafts, self.inodes)
 
     # ---- names ---------------------------------------------------------------------------------
@@ -169,7 +176,7 @@ class Filesystem:
     async def _allowed(self, node: Node, needed: Right) -> None:
         """Raise PermissionError if the service does not allow this."""
         await self._account.learn_rights(node)
-        permissions.check(node, self._account.rights(node), needed)
+        permissions.check(node, self._account.rights(node), needed, self._account.reason(node))
 
     def _attributes(self, node: Node) -> Attributes:
         timeout = TIMEOUT_SECONDS if self._account.is_online else OFFLINE_TIMEOUT_SECONDS
@@ -207,6 +214,7 @@ class Filesystem:
         node = self._node(ino)
         opened = self._files.created(node, draft, flags)
         self.inodes.looked_up(ino)
+        self._watch(appeared=(parent, name))
         return opened, self._attributes(node)
 
     async def read(self, fh: int, offset: int, size: int) -> bytes | bytearray:
@@ -269,6 +277,7 @@ class Filesystem:
     async def unlink(self, parent: Ino, name: str) -> None:
         """Remove a file from its folder; its bytes live on while a handle is open."""
         self._reaper.consider(await self._entries.remove(parent, name, folder=False))
+        self._watch(vanished=(parent, name))
 
     async def rmdir(self, parent: Ino, name: str) -> None:
         """Remove an empty folder."""
@@ -278,8 +287,18 @@ class Filesystem:
         """Move a node to another name or folder, replacing what is there as rename(2) does."""
         call = renaming.Rename(parent, name, new_parent, new_name, flags)
         displaced = await self._entries.rename(call)
+        self._watch(vanished=(parent, name), appeared=(new_parent, new_name))
         if displaced is not None:
             self._reaper.consider(displaced)
+
+    def _watch(
+        self, *, vanished: tuple[Ino, str] | None = None, appeared: tuple[Ino, str] | None = None
+    ) -> None:
+        if self._watcher is not None:
+            if vanished is not None:
+                self._watcher.vanished(*vanished)
+            if appeared is not None:
+                self._watcher.appeared(*appeared)
 
     # ---- the rest ------------------------------------------------------------------------------
 
@@ -288,29 +307,16 @@ class Filesystem:
         return attributes.of_space(self._account.space())
 
     async def getxattr(self, ino: Ino, name: str) -> bytes:
-        return xattrs.value(self._db, self._node(ino), name)
+        return await self._xattrs.value(self._node(ino), name)
 
     async def listxattr(self, ino: Ino) -> list[str]:
-        self._node(ino)
-        return xattrs.names(self._db, ino)
+        return self._xattrs.names(self._node(ino))
 
     async def setxattr(self, ino: Ino, name: str, value: bytes) -> None:
-        """Keep an attribute of a program's own; what the drive itself tells cannot be set, but for
-        whether an item is kept here."""
-        if name == xattrs.PINNED and self._keep is not None:
-            await self._keep(self._node(ino).ino, pinned=xattrs.truth(value))
-            return
-        xattrs.check(name, value)
-        self._node(ino)
-        await self._entries.change(lambda conn: xattrs.store(conn, ino, name, value))
+        await self._xattrs.set(self._node(ino), name, value)
 
     async def removexattr(self, ino: Ino, name: str) -> None:
-        if name == xattrs.PINNED and self._keep is not None:
-            await self._keep(self._node(ino).ino, pinned=False)
-            return
-        xattrs.check(name)
-        self._node(ino)
-        await self._entries.change(lambda conn: xattrs.remove(conn, ino, name))
+        await self._xattrs.remove(self._node(ino), name)
 
     # ---- housekeeping --------------------------------------------------------------------------
 

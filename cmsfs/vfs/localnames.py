@@ -17,6 +17,7 @@ from cmsfs.journal import ops
 from cmsfs.replica import tree
 from cmsfs.replica.nodes import Ino, Kind, Node
 from cmsfs.vfs import oserrors
+from cmsfs.vfs.attrs import saying
 
 
 class LocalNames:
@@ -67,6 +68,7 @@ def surface(conn: Connection, local_names: LocalNames, ino: Ino, *, due_ns: int)
         conn.execute("UPDATE node SET local = 0 WHERE ino = ?", (below,))
         kind = ops.OpKind.MKDIR if node.is_folder else ops.OpKind.UPLOAD
         ops.record(conn, below, kind, due_ns=due_ns)
+        saying.surface(conn, below, due_ns=due_ns)
 
 
 def review(conn: Connection, local_names: LocalNames) -> int:

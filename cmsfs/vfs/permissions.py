@@ -9,10 +9,13 @@ that is refused later.  What is not known is allowed; the service has the last w
 
 import enum
 import errno
+import logging
 import os
 
 from cmsfs.replica.nodes import Node
 from cmsfs.vfs import oserrors
+
+log = logging.getLogger(__name__)
 
 
 class Right(enum.Flag):
@@ -48,8 +51,14 @@ def mode(node: Node, rights: Right) -> int:
     return bits
 
 
-def check(node: Node, rights: Right, needed: Right) -> None:
-    """Raise PermissionError (EACCES) unless all that is needed is allowed."""
-    if needed not in rights:
-        missing = ", ".join(str(right.name).lower() for right in needed & ~rights)
-        raise oserrors.oserror(errno.EACCES, f"{node.name}: the service does not allow to {missing}")
+def check(node: Node, rights: Right, needed: Right, reason: str | None = None) -> None:
+    """Raise PermissionError (EACCES) unless all that is needed is allowed; `reason` is what stands against
+    it, where it is not the account's role."""
+    if needed in rights:
+        return
+    if reason is not None:
+        # Who meets this error cannot see why: the role is told by the permission bits, this is not.
+        log.info("%s cannot be changed: %s", node.name, reason)
+        raise oserrors.oserror(errno.EACCES, f"{node.name}: {reason}")
+    missing = ", ".join(str(right.name).lower() for right in needed & ~rights)
+    raise oserrors.oserror(errno.EACCES, f"{node.name}: the service does not allow to {missing}")

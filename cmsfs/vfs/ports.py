@@ -5,7 +5,9 @@ The running agent (`daemon`) implements these; the vfs never knows a client.
 
 from typing import Protocol
 
+from cmsfs.replica.facts import About
 from cmsfs.replica.nodes import Content, Ino, Node
+from cmsfs.vfs.attrs.instances import Place
 from cmsfs.vfs.permissions import Right
 
 
@@ -49,6 +51,9 @@ class Account(Protocol):
     def rights(self, node: Node) -> Right:
         """What the service allows with a node; all while that is unknown."""
 
+    def reason(self, node: Node) -> str | None:
+        """Why a right is missing just now, in words; None: it is the account's role."""
+
     async def learn_rights(self, node: Node) -> None:
         """Return once the rights that a use of this node depends on are known, or cannot be; never fails."""
 
@@ -60,3 +65,40 @@ class Account(Protocol):
 
     def doubt_space(self) -> None:
         """Ask the service soon: a write is refused for what may have changed."""
+
+
+class Facts(Protocol):
+    """Whoever asks the service about single items."""
+
+    async def learn(self, node: Node, about: About) -> None:
+        """Return once this is known of an item, as new as it has to be, or an older answer cannot be renewed.
+
+        `OSError` when nothing is known of it and nothing can be: ENETDOWN, ETIMEDOUT.
+        """
+
+    async def learn_policies(self) -> None:
+        """Return once what policies are assigned to is known, or cannot be in time; never fails."""
+
+    async def set_metadata(self, node: Node, place: Place, text: str | None) -> None:
+        """Set a value of an item's metadata; None takes it away.
+
+        `OSError`: EINVAL for what the template does not allow, ENODATA without a value, ESTALE if somebody
+        else has changed it, EACCES without the right, ENETDOWN and ETIMEDOUT without the service.
+        """
+
+
+class Removals(Protocol):
+    """Whoever knows which deletions the service may refuse."""
+
+    def is_doubtful(self, node: Node) -> bool:
+        """Whether the service had better be asked before a program is told that a file is deleted.
+
+        Answered from what is known here, at once.
+        """
+
+    async def ask(self, node: Node) -> bool:
+        """Put a file into the service's trash now.
+
+        True: it is there.  False: nobody knows, it is to be sent as any other deletion.  `OSError` (EPERM):
+        the service refuses; the reason is in the log.
+        """

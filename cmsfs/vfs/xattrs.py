@@ -1,97 +1,257 @@
-"""Extended attributes: what the drive tells of a node beyond `stat`, under `user.cms.`, and programs' own.
+"""Extended attributes: reading, listing, setting and removing them, whoever their noun belongs to.
 
-The drive's answer when asked by name and are not listed: a copying program that finds them in a list tries
-to set them on the copy and fails.  Programs' own (where a download came from, tags) are kept on this machine,
-since the service has no place for them; they stay with the file over renames and restarts.
+`attrs` has one noun a file; here it is decided which of them a name means.  A listing shows what is worth a
+glance and is known here: listing asks nobody, ever, since `ls -l` and file managers list every file.  A name
+that is asked for by itself may cost one request.
+
+What the drive alone says cannot be set, but copying programs try to, with what they found in a listing, and
+remove what a listing of the copy shows beyond that.  `cp -a`, `mv` and `tar` pass over ENOTSUP, `rsync -X`
+does not.  So what a listing shows is passed over in silence, and all else is ENOTSUP.
+
+Rule: raises `OSError` only.
 """
 
 import errno
-from collections.abc import Callable
+import json
+from collections.abc import Awaitable, Callable
 from sqlite3 import Connection
+from typing import Any
 
-from cmsfs.journal import queue
-from cmsfs.replica import pins
-from cmsfs.replica.nodes import Ino, Node
+from cmsfs.cache.blocks import Blocks
+from cmsfs.models import metadata
+from cmsfs.replica import facts, pins, tree
+from cmsfs.replica.facts import About
+from cmsfs.replica.nodes import Kind, Node
 from cmsfs.sqlite import Database
 from cmsfs.vfs import oserrors
+from cmsfs.vfs.attrs import instances, own, policies, saying, state, told
+from cmsfs.vfs.attrs.told import PREFIX
+from cmsfs.vfs.ports import Facts, Keep
 
-PREFIX = "user.cms."
+Change = Callable[[Callable[[Connection], None]], Awaitable[None]]
 
 # The one that can be set: 1 keeps the item here, and all that is below it.
-PINNED = f"{PREFIX}pinned"
+PINNED = "pinned"
+SYNC = "sync"
+CACHED = "cached"
 
-# All attributes of one node together: what the kernel can list.  Tags and addresses are a few hundred bytes.
-MAX_BYTES = 64 * 1024
+LOCAL = frozenset({SYNC, PINNED, CACHED})
 
-_SIMPLE: dict[str, Callable[[Node], str | None]] = {
-    "id": lambda node: node.remote_id,
-    "type": lambda node: node.kind.value,
-    "etag": lambda node: node.etag,
-    "sha1": lambda node: node.sha1 if node.draft is None else None,
-    "version": lambda node: node.version,
-}
+# Fields of an item that its row has, or that come with every listing; all others are asked for.
+KEPT = frozenset(
+    {
+        *(
+            "id",
+            "type",
+            "name",
+            "parent",
+            "etag",
+            "sequence_id",
+            "item_status",
+            "sha1",
+            "file_version",
+            "size",
+        ),
+        *("created_at", "modified_at", "content_modified_at", "url", "owned_by", "description", "tags"),
+        *("classification", "lock", "expires_at", "disposition_at"),
+    }
+)
+
+# What a listing shows, where there is something to show; and metadata that is known, and programs' own.
+GLANCE = (
+    *("sync", "owner", "description", "tags", "classification", "lock", "shared_link", "watermark"),
+    *("expires_at", "hold", "retention", "retention.until"),
+)
+
+_PLACES = {field.name: field.place.partition(".")[0] for field in told.FIELDS}
 
 
-def value(db: Database, node: Node, name: str) -> bytes:
-    """The value of an attribute; ENODATA if the node has none of that name."""
-    key = name.removeprefix(PREFIX)
-    if name == f"{PREFIX}sync":
-        return sync_state(db, node).encode()
-    if name == PINNED:
-        return b"1" if pins.holder(db, node.ino) is not None else b"0"
-    if not name.startswith(PREFIX):
-        row = db.row("SELECT value FROM xattr WHERE ino = ? AND name = ?", node.ino, name)
-        if row is None:
+class Xattrs:
+    """The extended attributes of the tree."""
+
+    def __init__(
+        self,
+        db: Database,
+        blocks: Blocks,
+        asked: Facts | None,
+        keep: Keep | None,
+        change: Change,
+        due: Callable[[], int],
+    ) -> None:
+        self._db = db
+        self._blocks = blocks
+        self._facts = asked
+        self._keep = keep
+        self._change = change
+        self._due = due
+
+    # ---- reading -------------------------------------------------------------------------------
+
+    async def value(self, node: Node, name: str) -> bytes:
+        """The value of an attribute; ENODATA if the node has none of that name.
+
+        May ask the service, once for many names; ENETDOWN or ETIMEDOUT if it has to and cannot.
+        """
+        if (found := await self._find(node, name)) is None:
             raise oserrors.oserror(errno.ENODATA, name)
-        return bytes(row["value"])
-    answer = _SIMPLE[key](node) if key in _SIMPLE else None
-    if answer is None:
-        raise oserrors.oserror(errno.ENODATA, name)
-    return answer.encode()
+        return found if isinstance(found, bytes) else found.encode()
+
+    async def _find(self, node: Node, name: str) -> str | bytes | None:
+        if not name.startswith(PREFIX):
+            return self._named_by_others(node, name)
+        key = name.removeprefix(PREFIX)
+        if key in LOCAL:
+            return self._local(node, key)
+        if key in policies.NAMES:
+            return await self._policy(node, key)
+        if key == instances.WORD or instances.place(key) is not None:
+            return await self._metadata(node, key)
+        place = _PLACES.get(key)
+        if place is None or node.remote_id is None:
+            return told.of_json(self._item(node)).get(key) if place is not None else None
+        if place not in KEPT and self._facts is not None:
+            await self._facts.learn(node, About.ITEM)
+        return told.of_json(self._item(node)).get(key)
+
+    def _named_by_others(self, node: Node, name: str) -> str | bytes | None:
+        """What a program's own name says: of the item, where it has a meaning there, or kept here."""
+        if saying.meaning(node, name) is not None and (text := saying.shown(name, self._item(node))):
+            return text
+        if name == saying.XDG_URL and node.kind is Kind.LINK:
+            return self._item(node).get("url")
+        return own.find(self._db, node.ino, name)
+
+    def _local(self, node: Node, key: str) -> str | None:
+        if key == SYNC:
+            return state.sync(self._db, node)
+        if key == PINNED:
+            return "1" if pins.holder(self._db, node.ino) is not None else "0"
+        cached = state.cached(self._blocks, node)
+        return None if cached is None else str(cached)
+
+    async def _policy(self, node: Node, key: str) -> str | None:
+        if node.remote_id is None or node.kind in (Kind.LINK, Kind.SYMLINK):
+            return None
+        if self._facts is not None:
+            await self._facts.learn_policies()
+            if node.kind is Kind.FILE and policies.depends_on_metadata(self._db):
+                await self._facts.learn(node, About.METADATA)
+        return policies.value(self._db, node, key)
+
+    async def _metadata(self, node: Node, key: str) -> str | None:
+        if node.remote_id is None:
+            return None
+        if self._facts is not None:
+            await self._facts.learn(node, About.METADATA)
+        found = self._instances(node)
+        if key == instances.WORD:
+            return instances.summary(found) or None
+        place = instances.place(key)
+        one = instances.find(found, place) if place is not None else None
+        value = one.values.get(place.field) if one is not None and place is not None else None
+        return None if value is None else instances.text(value)
+
+    def _instances(self, node: Node) -> list[metadata.Instance]:
+        fact = facts.find(self._db, node.ino, About.METADATA)
+        return [] if fact is None else [metadata.Instance.model_validate(one) for one in fact.value]
+
+    def _item(self, node: Node) -> dict[str, Any]:
+        """The item in its wire form, as far as it is known here."""
+        asked = facts.find(self._db, node.ino, About.ITEM)
+        found = {} if asked is None else {k: v for k, v in asked.value.items() if k not in KEPT}
+        found |= json.loads(tree.item_json(self._db, node.ino) or "{}")
+        columns: dict[str, Any] = {"type": node.kind.value, "size": node.size}
+        if node.draft is None:
+            columns["sha1"] = node.sha1
+        if node.remote_id is not None:
+            columns |= {"id": node.remote_id, "etag": node.etag, "item_status": "active"}
+            columns |= {"sequence_id": node.sequence, "file_version": {"id": node.version}}
+            columns |= {"name": node.base_name, "parent": {"id": node.base_parent}}
+        return saying.overlaid(found | columns, facts.described(self._db, node.ino))
+
+    # ---- listing -------------------------------------------------------------------------------
+
+    def names(self, node: Node) -> list[str]:
+        """What is worth a glance and known here, and programs' own; asks nobody."""
+        mine = own.names(self._db, node.ino)
+        if node.kind is Kind.SYMLINK or node.local:
+            return mine
+        item = self._item(node)
+        known = told.of_json(item)
+        found = [f"{PREFIX}{name}" for name in GLANCE if self._is_shown(node, name, known)]
+        found += [PREFIX + name for name in instances.values(self._instances(node))]
+        for name in (saying.XDG_COMMENT, saying.XDG_TAGS):
+            if name not in mine and saying.meaning(node, name) is not None and saying.shown(name, item):
+                found.append(name)
+        if node.kind is Kind.LINK and saying.XDG_URL not in mine:
+            found.append(saying.XDG_URL)
+        return found + mine
+
+    def _is_shown(self, node: Node, name: str, known: dict[str, str]) -> bool:
+        if name == SYNC:
+            return True
+        if name in policies.NAMES:
+            return policies.value(self._db, node, name) not in (None, policies.UNKNOWN)
+        return known.get(name, "0") != "0"
+
+    # ---- setting -------------------------------------------------------------------------------
+
+    async def set(self, node: Node, name: str, value: bytes) -> None:
+        """Set an attribute: of the item, where the service lets it be set, or a program's own."""
+        if name == PREFIX + PINNED and self._keep is not None:
+            await self._keep(node.ino, pinned=state.truth(value))
+            return
+        if (word := saying.meaning(node, name)) is not None:
+            await self._say(node, saying.parsed(word, value))
+            return
+        if name.startswith(PREFIX):
+            place = instances.place(name.removeprefix(PREFIX))
+            if place is not None and self._facts is not None and not node.local:
+                await self._facts.set_metadata(node, place, _text(value))
+            else:
+                _pass_over(name)
+            return
+        self._check_url(node, name)
+        own.check(name, value)
+        await self._change(lambda conn: own.store(conn, node.ino, name, value))
+
+    async def remove(self, node: Node, name: str) -> None:
+        """Remove an attribute; ENODATA if there is none of that name."""
+        if name == PREFIX + PINNED and self._keep is not None:
+            await self._keep(node.ino, pinned=False)
+            return
+        if (word := saying.meaning(node, name)) is not None:
+            if self._item(node).get(word):
+                await self._say(node, saying.nothing(word))
+                return
+            if name.startswith(PREFIX):
+                raise oserrors.oserror(errno.ENODATA, name)
+        if name.startswith(PREFIX):
+            place = instances.place(name.removeprefix(PREFIX))
+            if place is not None and self._facts is not None and not node.local:
+                await self._facts.set_metadata(node, place, None)
+            else:
+                _pass_over(name)
+            return
+        self._check_url(node, name)
+        await self._change(lambda conn: own.remove(conn, node.ino, name))
+
+    async def _say(self, node: Node, wish: facts.Described) -> None:
+        await self._change(lambda conn: saying.record(conn, node.ino, wish, due_ns=self._due()))
+
+    def _check_url(self, node: Node, name: str) -> None:
+        if name == saying.XDG_URL and node.kind is Kind.LINK:
+            raise oserrors.oserror(errno.ENOTSUP, name)
 
 
-def truth(value: bytes) -> bool:
-    """What a program means with the value of a switch.  Raises `OSError` (EINVAL)."""
-    if value.strip(b"\0\n ") not in (b"0", b"1"):
-        raise oserrors.oserror(errno.EINVAL, "only 0 and 1 can be set")
-    return b"1" in value
-
-
-def names(db: Database, ino: Ino) -> list[str]:
-    """The names of the programs' own attributes."""
-    return [row["name"] for row in db.rows("SELECT name FROM xattr WHERE ino = ? ORDER BY name", ino)]
-
-
-def check(name: str, value: bytes = b"") -> None:
-    """Raise the `OSError` for an attribute that cannot be set."""
-    if name.startswith(PREFIX):
+def _pass_over(name: str) -> None:
+    """Nothing is set, and nothing removed; ENOTSUP unless copying programs would want it to be."""
+    if name.removeprefix(PREFIX) not in GLANCE:
         raise oserrors.oserror(errno.ENOTSUP, name)
-    if len(value) > MAX_BYTES:
-        raise oserrors.oserror(errno.E2BIG, name)
 
 
-def store(conn: Connection, ino: Ino, name: str, value: bytes) -> None:
-    """Set an attribute.  Raises `OSError` (ENOSPC) when the node has too many."""
-    conn.execute("INSERT OR REPLACE INTO xattr(ino, name, value) VALUES (?, ?, ?)", (ino, name, value))
-    row = conn.execute("SELECT sum(length(name) + length(value)) FROM xattr WHERE ino = ?", (ino,)).fetchone()
-    if row[0] > MAX_BYTES:
-        raise oserrors.oserror(errno.ENOSPC, name)
-
-
-def remove(conn: Connection, ino: Ino, name: str) -> None:
-    """Remove an attribute.  Raises `OSError` (ENODATA) if there is none of that name."""
-    if not conn.execute("DELETE FROM xattr WHERE ino = ? AND name = ?", (ino, name)).rowcount:
-        raise oserrors.oserror(errno.ENODATA, name)
-
-
-def sync_state(db: Database, node: Node) -> str:
-    """`synced`, `waiting`, `uploading`, `held: ` and the reason, or `local`: it stays on this machine."""
-    if node.local:
-        return "local"
-    states = queue.states(db, node.ino)
-    for op in states:
-        if op.state == "held":
-            return f"held: {op.error}"
-    if any(op.state == "running" for op in states):
-        return "uploading"
-    return "waiting" if states or node.draft is not None else "synced"
+def _text(value: bytes) -> str:
+    try:
+        return value.rstrip(b"\0").decode("utf-8")
+    except UnicodeDecodeError:
+        raise oserrors.oserror(errno.EINVAL, "not UTF-8") from None

@@ -16,7 +16,7 @@ import trio
 from cmsfs import config, errors, logs
 from cmsfs.cli import output
 from cmsfs.replica import database
-from daemon import instance, main
+from daemon import instance, state
 from daemon.fsck import contents, journal, salvage
 from daemon.fsck.findings import Place, Report
 
@@ -79,7 +79,7 @@ def _look(place: Place, report: Report, *, quick: bool) -> None:
 
 
 async def _start(settings: config.Settings) -> None:
-    async with main.open_state(settings):
+    async with state.open_state(settings):
         pass
 
 

@@ -23,7 +23,7 @@ from cmsfs.crashpoints import Point
 from cmsfs.journal import ops, queue
 from cmsfs.journal.ops import OpKind
 from cmsfs.replica.nodes import Ino, Node
-from daemon.push import failures, folders, held, moves, removals, uploads
+from daemon.push import describing, failures, folders, held, moves, removals, uploads
 from daemon.push.kit import INTERACTIVE_SECONDS, Kit, wait_ns
 
 log = logging.getLogger(__name__)
@@ -35,6 +35,7 @@ PERFORM: dict[OpKind, Perform] = {
     OpKind.UPLOAD: uploads.upload,
     OpKind.MOVE: moves.move,
     OpKind.TOUCH: moves.touch,
+    OpKind.DESCRIBE: describing.describe,
     OpKind.TRASH: removals.trash,
 }
 
@@ -122,6 +123,16 @@ class Push:
             self._kit.confirming[ino] -= 1
             if not self._kit.confirming[ino]:
                 del self._kit.confirming[ino]
+
+    async def until(self, reached: Callable[[], Awaitable[bool]], *, seconds: float) -> bool:
+        """Wait until something is so that the journal brings about; whether it is, in time."""
+        with trio.move_on_after(seconds):
+            while not await reached():
+                self.wake()
+                with trio.move_on_after(1):
+                    await self._moved.wait()
+            return True
+        return False
 
     async def retry_all(self) -> None:
         """Try everything again that failed or is held; somebody may have mended the cause."""

@@ -19,7 +19,7 @@ from cmsfs import errors
 from cmsfs.journal import ops, queue, sealing
 from cmsfs.journal.ops import Op, OpKind
 from cmsfs.models import items
-from cmsfs.replica import cursor, remote, tree
+from cmsfs.replica import cursor, facts, remote, tree
 from cmsfs.replica.changes import Change, What
 from cmsfs.replica.nodes import Node, remote_from_item
 from daemon.push.kit import Kit
@@ -113,6 +113,8 @@ def _give_up(conn: Connection, node: Node, held: list[Op], theirs: items.Item | 
         raise errors.UserError("The folder is not empty: discard or move what is in it first.")
     for op in held:
         queue.cancel(conn, op)
+        if op.kind is OpKind.DESCRIBE:
+            facts.unsay(conn, node.ino)
     if theirs is None:
         return _leave(conn, node)
     # As if nothing had happened here: what the service says is then taken for all of it.

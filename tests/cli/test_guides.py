@@ -34,11 +34,12 @@ def examples() -> list[tuple[str, str]]:
 def home(
     private_folders: Path, tmp_path: Path, server: Any, app: Path, person: Callable[..., None]
 ) -> Iterator[Path]:
-    """A home in which `cmsfs` is a command, and a service with its application; Ben is at the browser."""
+    """A home in which `cmsfs` is a command, and a service with its application; Ada is at the browser."""
     program = tmp_path / "bin" / "cmsfs"
     program.parent.mkdir()
     program.write_text(f'#!/bin/sh\nexec {sys.executable} -m cmsfs "$@"\n')
     program.chmod(0o755)
+    person(login="ada@example.com")
     shutil.copyfile(app, private_folders / "app.json")
     yield private_folders
     for found in mounts.listing():

@@ -113,7 +113,7 @@ def test_what_is_no_time_is_refused(cmsfs, spoken_to, given):
     spoken_to(answering)
     done = cmsfs("pause", "--for", given)
     assert done.returncode == 2
-    assert "is no time" in done.stderr
+    assert "is no span of time" in done.stderr
 
 
 def test_resume_and_log_level(cmsfs, spoken_to):

@@ -2,21 +2,37 @@
 
 import re
 import sqlite3
+from collections.abc import Callable
 from importlib import resources
 from pathlib import Path
 
+import pytest
+
 from cmsfs.replica import database, nodes, tree
 
-# What format 1 did not have.
+# What a format did not have that the next one has.
 NEW_IN_2 = ["upload", "unheard", "symlink", "xattr", "past", "pin"]
+NEW_IN_3 = ["doubt", "fact", "assignment", "described"]
 
 
-def old_schema() -> str:
-    schema = (resources.files("cmsfs.replica") / "schema.sql").read_text(encoding="utf-8")
-    for table in NEW_IN_2:
+def without(schema: str, tables: list[str]) -> str:
+    for table in tables:
         schema, found = re.subn(rf"CREATE TABLE {table} \(.*?\n\)[^;]*;", "", schema, flags=re.DOTALL)
         assert found == 1
         schema = re.sub(rf"CREATE INDEX {table}_.*?;", "", schema)
+    return schema
+
+
+def second_schema() -> str:
+    schema = (resources.files("cmsfs.replica") / "schema.sql").read_text(encoding="utf-8")
+    schema = without(schema, NEW_IN_3)
+    schema = re.sub(r"CREATE INDEX node_(locked|conflict).*?;", "", schema, flags=re.DOTALL)
+    assert "'touch', 'describe', 'trash'" in schema
+    return schema.replace("'touch', 'describe', 'trash'", "'touch', 'trash'")
+
+
+def old_schema() -> str:
+    schema = without(second_schema(), NEW_IN_2)
     schema, found = re.subn(r",([^,\n]*\n) *--[^\n]*\n  local +INTEGER NOT NULL DEFAULT 0\n", r"\1", schema)
     assert found == 1
     schema = re.sub(r"CREATE INDEX node_local.*?;", "", schema)
@@ -24,25 +40,31 @@ def old_schema() -> str:
 
 
 def shape(conn: sqlite3.Connection) -> set[tuple[str, str]]:
-    """Tables and their columns."""
+    """Tables and their columns, and the indexes."""
     names = [row[0] for row in conn.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
-    return {(name, row[1]) for name in names for row in conn.execute(f"PRAGMA table_info({name})")}
+    indexes = {
+        (row[0], "index") for row in conn.execute("SELECT name FROM sqlite_master WHERE type = 'index'")
+    }
+    return indexes | {(name, row[1]) for name in names for row in conn.execute(f"PRAGMA table_info({name})")}
 
 
-async def test_changes_recorded_by_an_older_version_are_still_there(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("version", "old"), [(1, old_schema), (2, second_schema)])
+async def test_changes_recorded_by_an_older_version_are_still_there(
+    tmp_path: Path, version: int, old: Callable[[], str]
+) -> None:
     path = tmp_path / "old.db"
-    old = sqlite3.connect(path)
-    old.executescript(old_schema())
-    old.execute("PRAGMA user_version = 1")
-    cursor = old.execute(
+    before = sqlite3.connect(path)
+    before.executescript(old())
+    before.execute(f"PRAGMA user_version = {version}")
+    cursor = before.execute(
         "INSERT INTO node(parent, name, name_key, kind, mtime_ns, ctime_ns, mode)"
         " VALUES (1, 'unsent', 'unsent', 'file', 1, 1, 420)"
     )
     ino = cursor.lastrowid
     assert ino is not None
-    old.execute("INSERT INTO op(ino, kind, not_before) VALUES (?, 'upload', 0)", (ino,))
-    old.commit()
-    old.close()
+    before.execute("INSERT INTO op(ino, kind, not_before) VALUES (?, 'upload', 0)", (ino,))
+    before.commit()
+    before.close()
     async with database.open_replica(path) as db:
         node = tree.find(db, ino)
         assert node is not None
@@ -53,5 +75,8 @@ async def test_changes_recorded_by_an_older_version_are_still_there(tmp_path: Pa
         await db.write(
             lambda conn: tree.insert(conn, nodes.ROOT, "link", nodes.Kind.SYMLINK, now_ns=1, local=True)
         )
+        # And be sent.
+        insert = "INSERT INTO op(ino, kind, not_before) VALUES (?, 'describe', 0)"
+        await db.write(lambda conn: conn.execute(insert, (ino,)))
     async with database.open_replica(tmp_path / "new.db") as db:
         assert await db.query(shape) == upgraded

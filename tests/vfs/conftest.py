@@ -61,6 +61,9 @@ class Shelf:
     def rights(self, node: Node) -> permissions.Right:
         return permissions.ALL
 
+    def reason(self, node: Node) -> str | None:
+        return None
+
     async def learn_rights(self, node: Node) -> None:
         """All is allowed here."""
 

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from cmsfs import config
+from cmsfs import local_names
 from cmsfs.replica import tree
 from cmsfs.replica.nodes import ROOT
 from cmsfs.vfs import localnames
 from cmsfs.vfs.localnames import LocalNames
 
-NAMES = LocalNames(config.LOCAL_NAMES)
+NAMES = LocalNames(local_names.DEFAULT)
 
 
 @pytest.mark.parametrize(
@@ -211,19 +211,19 @@ async def test_programs_attributes_are_kept_and_listed(drive: Any) -> None:
     await drive.fs.setxattr(ino, "user.xdg.origin.url", b"https://example.com")
     await drive.fs.setxattr(ino, "user.empty", b"")
     await drive.fs.setxattr(ino, "user.empty", b"\0\xff")
-    assert await drive.fs.listxattr(ino) == ["user.empty", "user.xdg.origin.url"]
+    assert await drive.fs.listxattr(ino) == ["user.cms.sync", "user.empty", "user.xdg.origin.url"]
     assert await drive.fs.getxattr(ino, "user.empty") == b"\0\xff"
     await drive.fs.rename(ROOT, "f", ROOT, "g", 0)
     await drive.fs.removexattr(ino, "user.empty")
-    assert await drive.fs.listxattr(ino) == ["user.xdg.origin.url"]
+    assert await drive.fs.listxattr(ino) == ["user.cms.sync", "user.xdg.origin.url"]
     for call, number in (
         (drive.fs.removexattr(ino, "user.empty"), errno.ENODATA),
         (drive.fs.getxattr(ino, "user.empty"), errno.ENODATA),
         (drive.fs.setxattr(ino, "user.big", b"x" * (64 * 1024 + 1)), errno.E2BIG),
         (drive.fs.setxattr(ino, "user.big", b"x" * 64 * 1024), errno.ENOSPC),
-        (drive.fs.setxattr(ino, "user.cms.sync", b""), errno.ENOTSUP),
+        (drive.fs.setxattr(ino, "user.cms.etag", b""), errno.ENOTSUP),
     ):
         with pytest.raises(OSError) as caught:
             await call
         assert caught.value.errno == number
-    assert await drive.fs.listxattr(ino) == ["user.xdg.origin.url"]
+    assert await drive.fs.listxattr(ino) == ["user.cms.sync", "user.xdg.origin.url"]

@@ -1,0 +1,231 @@
+"""Legal holds and retention as texts: which policies protect an item, and by what.
+
+The service says of no item that it is held: administrators may read what policies are assigned to, and what
+covers an item follows from its place, owner and metadata, as at the service.  Each attribute has one line for
+every assignment that covers the item, in one order.  Who may not read policies sees `unknown`: never "none".
+
+Rule: what was moved out of a held folder stays held at the service, and cannot be told from here.
+"""
+
+import json
+from collections.abc import Callable, Iterable
+from datetime import datetime
+from typing import Any
+
+import pydantic
+
+from cmsfs.models import legal_holds, metadata, retention
+from cmsfs.models.base import format_timestamp
+from cmsfs.replica import cursor, facts, tree
+from cmsfs.replica.facts import About, Assignment
+from cmsfs.replica.nodes import Ino, Kind, Node
+from cmsfs.sqlite import Database
+from cmsfs.vfs.attrs import told
+
+HOLD = "hold"
+RETENTION = "retention"
+UNKNOWN = "unknown"
+
+RELEASED = "released"
+RETIRED = "retired"
+
+_Hold = legal_holds.Assignment
+_Retention = retention.Assignment
+
+
+def _moment(at: datetime | None) -> str:
+    return "" if at is None else format_timestamp(at)
+
+
+def _person(user: pydantic.BaseModel | None) -> str:
+    return "" if user is None else told.person(user.model_dump())
+
+
+def _counts(found: pydantic.BaseModel | None) -> str:
+    if found is None:
+        return ""
+    return " ".join(f"{key}={number}" for key, number in found.model_dump().items() if number)
+
+
+# The attributes of holds; a line of each is made of an assignment, its policy, and what it is assigned to.
+HOLDS: dict[str, Callable[[_Hold, legal_holds.LegalHoldPolicy, str], str]] = {
+    "hold": lambda one, policy, place: policy.policy_name or policy.id,
+    "hold.id": lambda one, policy, place: policy.id,
+    "hold.assigned_to": lambda one, policy, place: place,
+    "hold.assigned_by": lambda one, policy, place: _person(one.assigned_by),
+    "hold.assigned_at": lambda one, policy, place: _moment(one.assigned_at),
+    "hold.status": lambda one, policy, place: policy.status or "",
+    "hold.description": lambda one, policy, place: policy.description or "",
+    "hold.release_notes": lambda one, policy, place: policy.release_notes or "",
+    "hold.created_by": lambda one, policy, place: _person(policy.created_by),
+    "hold.created_at": lambda one, policy, place: _moment(policy.created_at),
+    "hold.modified_at": lambda one, policy, place: _moment(policy.modified_at),
+    "hold.deleted_at": lambda one, policy, place: _moment(policy.deleted_at),
+    "hold.since": lambda one, policy, place: _moment(policy.filter_started_at),
+    "hold.until": lambda one, policy, place: _moment(policy.filter_ended_at),
+    "hold.assignments": lambda one, policy, place: _counts(policy.assignment_counts),
+}
+
+RETENTIONS: dict[str, Callable[[_Retention, retention.RetentionPolicy, str], str]] = {
+    "retention": lambda one, policy, place: policy.policy_name or policy.id,
+    "retention.id": lambda one, policy, place: one.id,
+    "retention.policy_id": lambda one, policy, place: policy.id,
+    "retention.length": lambda one, policy, place: _length(policy.retention_length),
+    "retention.action": lambda one, policy, place: policy.disposition_action or "",
+    "retention.type": lambda one, policy, place: policy.policy_type or "",
+    "retention.status": lambda one, policy, place: policy.status or "",
+    "retention.is_modifiable": lambda one, policy, place: _modifiable(policy.retention_type),
+    "retention.description": lambda one, policy, place: policy.description or "",
+    "retention.start_field": lambda one, policy, place: one.start_date_field or "",
+    "retention.created_by": lambda one, policy, place: _person(policy.created_by),
+    "retention.created_at": lambda one, policy, place: _moment(policy.created_at),
+    "retention.modified_at": lambda one, policy, place: _moment(policy.modified_at),
+    "retention.assignments": lambda one, policy, place: _counts(policy.assignment_counts),
+    "retention.assigned_to": lambda one, policy, place: place,
+    "retention.assigned_by": lambda one, policy, place: _person(one.assigned_by),
+    "retention.assigned_at": lambda one, policy, place: _moment(one.assigned_at),
+}
+
+# Of the file, not of one assignment: when the last retention ends.
+UNTIL = "retention.until"
+
+NAMES = frozenset((*HOLDS, *RETENTIONS, UNTIL))
+
+
+def _length(length: object) -> str:
+    return f"{length} days" if str(length).isdigit() else str(length or "")
+
+
+def _modifiable(word: str | None) -> str:
+    return "" if word is None else str(int(word == "modifiable"))
+
+
+def value(db: Database, node: Node, name: str) -> str | None:
+    """The value of an attribute of `NAMES`, of what is known here; None if nothing covers the item."""
+    item = json.loads(tree.item_json(db, node.ino) or "{}")
+    if name == UNTIL:
+        return _until(db, node, item)
+    if not is_known(db):
+        return UNKNOWN
+    kind = HOLD if name in HOLDS else RETENTION
+    lines = [_line(db, name, one) for one in covering(db, node, kind, item)]
+    return "; ".join(lines) if any(lines) else None
+
+
+def _until(db: Database, node: Node, item: dict[str, Any]) -> str | None:
+    """The service's own word for files, which it says to everybody."""
+    if moment := item.get("disposition_at"):
+        return _moment(datetime.fromisoformat(moment))
+    if not is_known(db):
+        return UNKNOWN
+    found = [retention.Assignment.model_validate(one.value) for one in covering(db, node, RETENTION, item)]
+    lengths = [one.retention_policy.retention_length for one in found if one.retention_policy]
+    return retention.INDEFINITE if retention.INDEFINITE in lengths else None
+
+
+def is_known(db: Database) -> bool:
+    """Whether what policies are assigned to was read."""
+    return cursor.get(db, facts.POLICIES_AT) is not None and not cursor.get(db, facts.POLICIES_REFUSED)
+
+
+def depends_on_metadata(db: Database) -> bool:
+    """Whether what protects an item may follow from its metadata."""
+    return db.row("SELECT 1 FROM assignment WHERE target_type = 'metadata_template' LIMIT 1") is not None
+
+
+def _line(db: Database, name: str, one: Assignment) -> str:
+    where = _target(db, one)
+    if name in HOLDS:
+        hold = legal_holds.Assignment.model_validate(one.value)
+        return HOLDS[name](hold, hold.legal_hold_policy or legal_holds.LegalHoldPolicy(id=""), where)
+    found = retention.Assignment.model_validate(one.value)
+    return RETENTIONS[name](found, found.retention_policy or retention.RetentionPolicy(id=""), where)
+
+
+def _target(db: Database, one: Assignment) -> str:
+    """What a policy is assigned to, as a person knows it."""
+    if one.target_type in ("folder", "file"):
+        node = tree.find_remote(db, Kind(one.target_type), one.target)
+        if node is not None:
+            return tree.path(db, node.ino)
+    return f"{one.target_type} {one.target}".strip()
+
+
+# ---- what covers an item -----------------------------------------------------------------------
+
+
+def covering(db: Database, node: Node, kind: str, item: dict[str, Any] | None = None) -> list[Assignment]:
+    """The assignments that cover an item: on itself first, then those it inherits, the nearest first."""
+    if node.remote_id is None or node.kind in (Kind.LINK, Kind.SYMLINK):
+        return []
+    item = json.loads(tree.item_json(db, node.ino) or "{}") if item is None else item
+    found: dict[str, Assignment] = {}
+    for target_type, target in _targets(db, node, item):
+        for one in facts.assigned_to(db, target_type, target):
+            if one.kind == kind and not _is_over(one) and _holds_for(db, node, one, item):
+                found.setdefault(one.id, one)
+    return list(found.values())
+
+
+def _targets(db: Database, node: Node, item: dict[str, Any]) -> Iterable[tuple[str, str]]:
+    if node.kind is Kind.FILE:
+        yield "file", node.remote_id or ""
+        yield "file_version", node.version or ""
+    current: Ino | None = node.ino
+    while current is not None:
+        row = db.row("SELECT parent, remote_id, kind FROM node WHERE ino = ?", current)
+        if row is None:
+            break
+        if row["kind"] == Kind.FOLDER:
+            yield "folder", row["remote_id"] or ""
+        current = row["parent"]
+    for template in _templates(db, node):
+        yield "metadata_template", template
+    if node.kind is Kind.FILE:
+        owner, maker = ((item.get(who) or {}).get("id", "") for who in ("owned_by", "modified_by"))
+        yield from (("user", owner), ("user", maker), ("ownership", owner), ("interactions", maker))
+    yield "enterprise", ""
+
+
+def _templates(db: Database, node: Node) -> list[str]:
+    """The ids of the templates of the item's metadata, as far as that is known."""
+    fact = facts.find(db, node.ino, About.METADATA)
+    # `$type` is the template's key, a hyphen, and its id, which has hyphens of its own.
+    instances = [] if fact is None else [metadata.Instance.model_validate(one) for one in fact.value]
+    return [(one.type or "").removeprefix(f"{one.template}-") for one in instances]
+
+
+def _is_over(one: Assignment) -> bool:
+    policy = one.value.get("legal_hold_policy") or {}
+    return policy.get("status") == RELEASED or bool(one.value.get("deleted_at"))
+
+
+def _holds_for(db: Database, node: Node, one: Assignment, item: dict[str, Any]) -> bool:
+    """What else has to be so: dates of a hold on a user, the values that a retention asks for, and that the
+    item is older than the end of a retired policy."""
+    retired = one.value.get("retention_policy") or {}
+    if retired.get("status") == RETIRED and (ended := retired.get("modified_at")):
+        changed = item.get("modified_at")
+        return changed is not None and datetime.fromisoformat(changed) < datetime.fromisoformat(ended)
+    if one.target_type in ("user", "ownership", "interactions"):
+        policy = legal_holds.Assignment.model_validate(one.value).legal_hold_policy
+        first, last = item.get("created_at"), item.get("modified_at")
+        if policy is None or not first or not last:
+            return True
+        since, until = policy.filter_started_at, policy.filter_ended_at
+        return not (since and datetime.fromisoformat(last) < since) and not (
+            until and datetime.fromisoformat(first) > until
+        )
+    wanted = one.value.get("filter_values")
+    if one.target_type != "metadata_template" or not wanted:
+        return True
+    fact = facts.find(db, node.ino, About.METADATA)
+    instances = [] if fact is None else [metadata.Instance.model_validate(each) for each in fact.value]
+    for each in instances:
+        if (each.type or "").removeprefix(f"{each.template}-") == one.target:
+            return all(_has(each.values.get(key), option) for key, option in wanted.items())
+    return False
+
+
+def _has(value: Any, option: str) -> bool:
+    return option in value if isinstance(value, list) else value == option

@@ -1,0 +1,181 @@
+"""What an item of the service says of itself, as texts: the part of `user.cms.` that any item has.
+
+`values` makes them of a whole item, wherever it comes from (a listing, the trash, a search); `of_json` of
+what the replica keeps.  SEMANTICS.md shows the table `FIELDS` to people; a test compares the two.
+
+Rule: a field that says nothing (null, empty) has no attribute.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from cmsfs.models import items
+from cmsfs.models.base import format_timestamp, parse_timestamp
+
+PREFIX = "user.cms."
+
+_EMPTY: tuple[object, ...] = (None, "", [], {})
+
+
+def _text(value: Any) -> str:
+    return str(value)
+
+
+def _flag(value: Any) -> str:
+    return "1" if value else "0"
+
+
+def _moment(value: Any) -> str:
+    return format_timestamp(parse_timestamp(str(value)))
+
+
+def _list(value: Any) -> str:
+    return ",".join(str(one) for one in value)
+
+
+def person(value: Any) -> str:
+    """A user as `Name <login>`, or as much of it as is told."""
+    name, login = value.get("name") or "", value.get("login") or ""
+    if not name or not login:
+        return name or login or str(value.get("id", ""))
+    return f"{name} <{login}>"
+
+
+def _granted(value: Any) -> str:
+    """The names of what is allowed, without the `can_` that all of them have."""
+    return ",".join(sorted(name.removeprefix("can_") for name, given in value.items() if given))
+
+
+def _path(value: Any) -> str:
+    return "/" + "/".join(str(one.get("name") or one.get("id")) for one in value["entries"][1:])
+
+
+def _representations(value: Any) -> str:
+    found = []
+    for one in value["entries"]:
+        size = (one.get("properties") or {}).get("dimensions")
+        state = (one.get("status") or {}).get("state")
+        found.append(" ".join(filter(None, [one.get("representation"), size, state])))
+    return ", ".join(found)
+
+
+class Field(NamedTuple):
+    """An attribute: its name behind the prefix, where its value is in an item, and how that becomes text."""
+
+    name: str
+    place: str
+    text: Callable[[Any], str] = _text
+
+
+FIELDS = (
+    Field("id", "id"),
+    Field("type", "type"),
+    Field("etag", "etag"),
+    Field("sequence_id", "sequence_id"),
+    Field("name", "name"),
+    Field("status", "item_status"),
+    Field("size", "size"),
+    Field("sha1", "sha1"),
+    Field("version", "file_version.id"),
+    Field("version_number", "version_number"),
+    Field("extension", "extension"),
+    Field("is_package", "is_package", _flag),
+    Field("url", "url"),
+    Field("description", "description"),
+    Field("tags", "tags", _list),
+    Field("comment_count", "comment_count"),
+    Field("path", "path_collection", _path),
+    Field("parent", "parent.id"),
+    # by whom and when
+    Field("owner", "owned_by", person),
+    Field("owner.id", "owned_by.id"),
+    Field("created_by", "created_by", person),
+    Field("created_by.id", "created_by.id"),
+    Field("modified_by", "modified_by", person),
+    Field("modified_by.id", "modified_by.id"),
+    Field("uploader", "uploader_display_name"),
+    Field("created_at", "created_at", _moment),
+    Field("modified_at", "modified_at", _moment),
+    Field("content_created_at", "content_created_at", _moment),
+    Field("content_modified_at", "content_modified_at", _moment),
+    Field("trashed_at", "trashed_at", _moment),
+    Field("purged_at", "purged_at", _moment),
+    Field("expires_at", "expires_at", _moment),
+    Field("disposition_at", "disposition_at", _moment),
+    # what is set on it
+    Field("classification", "classification.name"),
+    Field("classification.definition", "classification.definition"),
+    Field("classification.color", "classification.color"),
+    Field("lock", "lock.created_by", person),
+    Field("lock.id", "lock.id"),
+    Field("lock.by_id", "lock.created_by.id"),
+    Field("lock.created_at", "lock.created_at", _moment),
+    Field("lock.expired_at", "lock.expired_at", _moment),
+    Field("lock.is_download_prevented", "lock.is_download_prevented", _flag),
+    Field("lock.app_type", "lock.app_type"),
+    Field("watermark", "watermark_info.is_watermarked", _flag),
+    Field("watermark.inherited", "watermark_info.is_watermark_inherited", _flag),
+    Field("watermark.by_policy", "watermark_info.is_watermarked_by_access_policy", _flag),
+    # who may do what with it
+    Field("permissions", "permissions", _granted),
+    Field("has_collaborations", "has_collaborations", _flag),
+    Field("is_externally_owned", "is_externally_owned", _flag),
+    Field("is_associated_with_app_item", "is_associated_with_app_item", _flag),
+    Field("allowed_invitee_roles", "allowed_invitee_roles", _list),
+    Field("can_non_owners_invite", "can_non_owners_invite", _flag),
+    Field("can_non_owners_view_collaborators", "can_non_owners_view_collaborators", _flag),
+    Field("is_collaboration_restricted", "is_collaboration_restricted_to_enterprise", _flag),
+    Field("sync_state", "sync_state"),
+    Field("upload_email", "folder_upload_email.email"),
+    Field("upload_email.access", "folder_upload_email.access"),
+    # its shared link
+    Field("shared_link", "shared_link.url"),
+    Field("shared_link.download_url", "shared_link.download_url"),
+    Field("shared_link.vanity_url", "shared_link.vanity_url"),
+    Field("shared_link.vanity_name", "shared_link.vanity_name"),
+    Field("shared_link.access", "shared_link.access"),
+    Field("shared_link.effective_access", "shared_link.effective_access"),
+    Field("shared_link.effective_permission", "shared_link.effective_permission"),
+    Field("shared_link.permissions", "shared_link.permissions", _granted),
+    Field("shared_link.has_password", "shared_link.is_password_enabled", _flag),
+    Field("shared_link.unshared_at", "shared_link.unshared_at", _moment),
+    Field("shared_link.downloads", "shared_link.download_count"),
+    Field("shared_link.previews", "shared_link.preview_count"),
+    Field("shared_link.options", "shared_link_permission_options", _list),
+    Field("shared_link.levels", "allowed_shared_link_access_levels", _list),
+    Field("is_accessible_via_shared_link", "is_accessible_via_shared_link", _flag),
+    Field("representations", "representations", _representations),
+)
+
+NAMES = frozenset(field.name for field in FIELDS)
+
+# Fields of items that have no attribute, and why.
+WITHOUT = {
+    "expiring_embed_link": "it is made by asking, and lets whoever has it see the file",
+    "item_collection": "it is what `ls` shows",
+    "metadata": "see `user.cms.metadata`, below",
+}
+
+
+def values(item: items.Item) -> dict[str, str]:
+    """All attributes that an item has, by their names behind `PREFIX`; works for trashed items too."""
+    return of_json(item.model_dump(mode="json", exclude_none=True))
+
+
+def of_json(obj: dict[str, Any]) -> dict[str, str]:
+    """As `values`, of an item in its wire form."""
+    found = {}
+    for field in FIELDS:
+        value = _at(obj, field.place)
+        if value not in _EMPTY and (text := field.text(value)):
+            found[field.name] = text
+    return found
+
+
+def _at(obj: dict[str, Any], place: str) -> Any:
+    found: Any = obj
+    for part in place.split("."):
+        if not isinstance(found, dict):
+            return None
+        found = found.get(part)
+    return found
