@@ -50,6 +50,7 @@ COMMANDS = {
     "status": "status",
     "sync": "drive",
     "templates": "templates",
+    "text": "text",
     "token": "token",
     "umount": "drive",
     "unlock": "lock",
