@@ -52,6 +52,7 @@ COMMANDS = {
     "templates": "templates",
     "text": "text",
     "token": "token",
+    "trash": "trash",
     "umount": "drive",
     "unlock": "lock",
     "unpin": "pins",

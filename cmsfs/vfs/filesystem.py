@@ -13,7 +13,7 @@ import stat
 from collections.abc import Awaitable, Callable, Iterable
 from sqlite3 import Connection
 
-from cmsfs import config
+from cmsfs import local_names as names_here
 from cmsfs.cache.blocks import Blocks
 from cmsfs.journal import ops
 from cmsfs.journal.drafts import Drafts
@@ -31,7 +31,7 @@ from cmsfs.vfs.inodes import Inodes
 from cmsfs.vfs.localnames import LocalNames
 from cmsfs.vfs.lockfiles import Watcher
 from cmsfs.vfs.permissions import Right
-from cmsfs.vfs.ports import Account, Facts, Hydrator, Keep, Wakeable
+from cmsfs.vfs.ports import Account, Facts, Hydrator, Keep, Removals, Wakeable
 from cmsfs.vfs.room import Room
 from cmsfs.vfs.xattrs import Xattrs
 
@@ -55,11 +55,12 @@ class Filesystem:
         account: Account,
         *,
         settle_seconds: float,
-        local_names: Iterable[str] = config.LOCAL_NAMES,
+        local_names: Iterable[str] = names_here.DEFAULT,
         confirm: Callable[[Ino], Awaitable[None]] | None = None,
         keep: Keep | None = None,
         watcher: Watcher | None = None,
         facts: Facts | None = None,
+        removals: Removals | None = None,
     ) -> None:
         self._watcher = watcher
         self._confirm = confirm
@@ -77,6 +78,7 @@ class Filesystem:
         self._entries = Entries(
             *(db, commit, hydrate, push, LocalNames(local_names), self._allowed),
             settle_seconds=settle_seconds,
+            removals=removals,
         )
         self._xattrs = Xattrs(db, blocks, facts, keep, self._entries.change, self._entries.due)
         self._reaper = reaper.Reaper(db, drafts, self.inodes)

@@ -84,6 +84,10 @@ class VirtualFolder(VirtualNode):
         it reads from until it closes the folder; None: this one."""
         return None
 
+    async def create(self, name: str) -> "VirtualFile":
+        """Make an empty file in it, which can be written."""
+        raise oserrors.oserror(errno.EPERM, name)
+
     async def mkdir(self, name: str) -> VirtualNode:
         """Make a folder in it."""
         raise oserrors.oserror(errno.EPERM, name)
@@ -111,12 +115,21 @@ class VirtualFolder(VirtualNode):
 
 
 class VirtualFile(VirtualNode):
-    """A file that can be read; derive and say what is in it."""
+    """A file that can be read, and written if it says so; derive and say what is in it."""
 
     kind = stat.S_IFREG
+    is_writable = False
 
     async def open(self) -> bytes | Content:
         """What a reader gets: the bytes themselves, or where the service has them."""
+        raise oserrors.oserror(errno.EACCES)
+
+    async def write(self, offset: int, data: bytes) -> None:
+        """Take in what a program writes."""
+        raise oserrors.oserror(errno.EACCES)
+
+    async def truncate(self, size: int) -> None:
+        """Cut it, or fill it up with zeros."""
         raise oserrors.oserror(errno.EACCES)
 
 
