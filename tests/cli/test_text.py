@@ -36,14 +36,19 @@ def test_the_words_of_a_document_are_printed(put, capsys):
         ("/nothing.html", "There is no /nothing.html on the service."),
         ("/", "/ is not a file; only files have text."),
         ("/picture.bin", "The service has no text of /picture.bin"),
-        ("/broken.pdf", "The service has no text of /broken.pdf"),
     ],
 )
 def test_what_has_no_text_is_told(put, capsys, path: str, said: str):
     put("picture.bin", bytes(range(256)))
-    put("broken.pdf", b"%PDF-1.4 and no more")
     assert main.run(["text", path]) == 1
     assert said in capsys.readouterr().err
+
+
+def test_a_broken_document_has_no_text(put, capsys, expect_log):
+    expect_log("there is no extracted_text of the content")
+    put("broken.pdf", b"%PDF-1.4 and no more")
+    assert main.run(["text", "/broken.pdf"]) == 1
+    assert "The service has no text of /broken.pdf" in capsys.readouterr().err
 
 
 def test_the_wait_has_an_end(put, capsys):
