@@ -93,6 +93,8 @@ class SearchLister:
         if first.total_count > windows.MOST:
             grown()
             if self._items is not None:
+                if folder == ROOT:
+                    await self._whole.prepare()
                 await self._items.fill(folder, progress=progress, grown=grown)
                 if tree.has_unlisted(self._db, folder):
                     self._opened(folder)
@@ -160,6 +162,9 @@ class SearchLister:
 
         def txn(conn: Connection) -> list[Change]:
             changes = remote.remove_unseen(conn, folder, listing.generation) if complete else []
+            if complete and folder == ROOT:
+                # It was compared with everything, too.
+                cursor.put(conn, cursor.SWEPT_AT, str(now))
             tree.mark_listed(conn, folder, at=now)
             for remote_id in listing.folders:
                 below = tree.remote_at(conn, Kind.FOLDER, remote_id)

@@ -58,6 +58,7 @@ from daemon.shown import shown
 from daemon.state import State, open_state
 from daemon.status import Status
 from daemon.sweep import Sweep
+from daemon.trash import Bin
 from daemon.use import Use
 from daemon.watchdog import Watchdog
 from daemon.whole import Whole
@@ -158,7 +159,8 @@ class Drive:
             facts=Facts(*(db, client, self.health, nursery), sent=self.push.confirm, is_busy=drafts.is_busy),
         )
         self._fsync_seconds = settings.fsync_seconds
-        self.shown = shown(self.fs, db, client, blocks, self.hydrate, self.health, self.hub)
+        bin_ = Bin(kit, self.push, self.account)
+        self.shown = shown(self.fs, kit, self.hub, bin_=bin_, settings=settings)
         self.notifier = notifier.Notifier(self.hub, self.shown)
         arrived = Arrived(db, self.hydrate)
         # A token that was cut down to a folder does not hear of what happens, only what there is.
@@ -245,7 +247,7 @@ class Drive:
             agents.start_soon(self.claims.run, name="claims")
         agents.start_soon(self.notices.run, name="notices")
         agents.start_soon(self._follow_room, name="room")
-        agents.start_soon(self.watchdog.run, self.health, name="watchdog")
+        agents.start_soon(self.watchdog.run, self.health, state.db, name="watchdog")
         agents.start_soon(self.server.serve, listener, name="control")
         agents.start_soon(self._upkeep, state, name="upkeep")
         agents.start_soon(self._tidy, name="tidy")

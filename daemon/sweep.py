@@ -131,11 +131,11 @@ class Sweep:
     async def once(self, *, full: bool) -> int:
         """Compare now, and apply what differs; how many changes that made.  Raises `RemoteError`.
 
-        Of a tree that is not listed yet nothing can be said.
+        Of a tree that is not listed yet, or not to its end, nothing can be said.
         """
         async with self._sweeping:
             await self._poll()
-            if not tree.is_listed(self._db, ROOT):
+            if not tree.is_listed(self._db, ROOT) or cursor.get(self._db, cursor.CRAWL) is not None:
                 return 0
             requests = self._health.requests.total()
             if self._fill is not None:

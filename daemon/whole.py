@@ -72,15 +72,23 @@ class Whole:
         finally:
             self._waiters.remove(progress)
 
+    async def prepare(self) -> None:
+        """Before the root is listed by itself: write down that everything else is still to be listed."""
+        # Who runs has written it down, and may be about to cross it out.
+        if not (self.is_running or tree.is_listed(self._db, ROOT) or self._left_over()):
+            await self._begun()
+
     async def run(self) -> None:
         """Return when the whole tree is known; begins where it was left.  Raises `RemoteError`.
 
         Cancelled, or failed: what came is in the tree, and the next run goes on from the last window.
         """
         async with self._running:
-            if tree.is_listed(self._db, ROOT):
+            left = self._left_over()
+            # The root may have been listed by itself, for somebody who opened it.
+            if left is None and tree.is_listed(self._db, ROOT):
                 return
-            self.plan = plan = self._left_over() or await self._begun()
+            self.plan = plan = left or await self._begun()
             while plan.windows:
                 await self._next(plan)
             await self._conclude(plan)
@@ -145,6 +153,9 @@ class Whole:
             tree.mark_all_seen_listed(conn, plan.generation, at=now)
             tree.mark_listed(conn, ROOT, at=now)
             cursor.drop(conn, cursor.CRAWL)
+            if not plan.restless:
+                # It was compared with everything, too.
+                cursor.put(conn, cursor.SWEPT_AT, str(now))
             return changes
 
         self._incoming.publish(await self._db.write(txn))

@@ -51,6 +51,7 @@ COMMANDS = {
     "sync": "drive",
     "templates": "templates",
     "token": "token",
+    "trash": "trash",
     "umount": "drive",
     "unlock": "lock",
     "unpin": "pins",

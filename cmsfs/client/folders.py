@@ -84,6 +84,15 @@ class Folders:
         query = "true" if recursive else "false"
         await self._wire.tell("DELETE", f"{self._url}/{folder_id}?recursive={query}", headers=if_match(etag))
 
+    async def path(self, folder_id: str) -> str:
+        """Where the folder is, from the root, beginning with `/`.  Raises `NotFound`, also in the trash."""
+        url, params = f"{self._url}/{folder_id}", {"fields": "name,path_collection"}
+        found = await self._wire.ask(items.Folder, "GET", url, repeat=Repeat.READ, params=params)
+        above = found.path_collection.entries if found.path_collection else []
+        # The first is the root, whose name nobody sees; the root itself has none above.
+        names = [*(one.name for one in above), found.name]
+        return "/" + "/".join(name or "" for name in names[1:])
+
     def items(self, folder_id: str) -> paging.ByMarker[Item]:
         """What is directly in the folder, page by page as it is asked for."""
         return items_of(self._wire, f"{self._url}/{folder_id}/items")

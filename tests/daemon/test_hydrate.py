@@ -2,6 +2,7 @@
 
 import errno
 import os
+from collections.abc import AsyncIterator
 from typing import Any
 
 import httpx
@@ -103,6 +104,38 @@ async def test_read_ahead_never_waits_and_is_taken_over_by_a_reader(
     for content in contents:
         await drive.agents.hydrate.blocks(content, 0, 0)
     assert network.count("GET", "/content") == 8
+
+
+@pytest.fixture
+async def paced(starting: Any) -> AsyncIterator[Any]:
+    async with starting(paced=True) as drive:
+        yield drive
+
+
+async def test_what_is_read_ahead_and_who_waits_are_told_apart(paced: Any, other: Any, network: Any) -> None:
+    contents = [await content_of(paced, other, os.urandom(100), f"f{number}") for number in range(2)]
+    gates = [network.gate("GET", "/content", before=True) for _ in contents]
+    paced.agents.hydrate.ahead(contents[0], 0, 0)
+    await gates[0][0].wait()
+    assert paced.agents.pace.queues == {"ahead": (0, 1)}
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(paced.agents.hydrate.blocks, contents[1], 0, 0)
+        await gates[1][0].wait()
+        assert paced.agents.pace.queues == {"interactive": (0, 1), "ahead": (0, 1)}
+        for _, go in gates:
+            go.set()
+
+
+async def test_what_waits_for_the_end_of_a_pause_is_there_for_whoever_opens_it(
+    paced: Any, other: Any, nursery: trio.Nursery
+) -> None:
+    content = await content_of(paced, other, os.urandom(100))
+    paced.agents.pace.hold(True)
+    nursery.start_soon(paced.agents.hydrate.keep, content)
+    await wait_all_tasks_blocked(0.01)
+    assert paced.agents.pace.queues == {"pin": (1, 0)}
+    with trio.fail_after(3):
+        assert len(await paced.read("f")) == 100
 
 
 async def test_offline_is_told_at_once(drive: Any, other: Any, network: Any) -> None:
