@@ -92,8 +92,12 @@ def is_pending(conn: Connection, ino: Ino) -> bool:
 
 
 def places(db: Database) -> set[tuple[str, str]]:
-    """The folders (id) and names (key) where a new item of ours may have come into being unheard."""
-    rows = db.rows("SELECT folder, name_key FROM unheard WHERE remote_id IS NULL")
+    """The folders (id) and names (key) where a new item of ours may have come into being unheard, as far as
+    an operation is to find that out."""
+    rows = db.rows(
+        "SELECT folder, name_key FROM unheard AS u WHERE remote_id IS NULL"
+        " AND EXISTS (SELECT 1 FROM op WHERE op.ino = u.ino)"
+    )
     return {(row["folder"], row["name_key"]) for row in rows}
 
 

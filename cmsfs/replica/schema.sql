@@ -48,6 +48,9 @@ CREATE INDEX node_content ON node(sha1) WHERE sha1 IS NOT NULL;
 CREATE INDEX node_draft ON node(draft) WHERE draft IS NOT NULL;
 CREATE INDEX node_detached ON node(ino) WHERE parent IS NULL;
 CREATE INDEX node_local ON node(ino) WHERE local;
+-- Conflict copies (naming.CONFLICT_MARK): few among many.
+CREATE INDEX node_conflict ON node(mtime_ns)
+  WHERE parent IS NOT NULL AND instr(name, ' (conflicted copy of ') > 0;
 -- Files that somebody has locked at the service: a handful among a million.
 CREATE INDEX node_locked ON node(ino) WHERE instr(item, '"lock":') > 0;
 CREATE INDEX node_surplus ON node(base_sha1) WHERE parent IS NULL AND base_parent IS NOT NULL;
@@ -145,6 +148,18 @@ CREATE TABLE unheard (
 );
 CREATE INDEX unheard_ino ON unheard(ino);
 CREATE INDEX unheard_item ON unheard(remote_id) WHERE remote_id IS NOT NULL;
+
+-- Items of which something is known that was left aside, since work of ours was under way: they are asked
+-- about when that has ended (replica/doubts.py).
+CREATE TABLE doubt (
+  kind         TEXT NOT NULL,
+  remote_id    TEXT NOT NULL,
+  ino          INTEGER,                       -- the node whose work was in the way
+  folder       TEXT,                          -- or: remote id of the folder in which ours is being made,
+  name_key     TEXT,                          -- and names.name_key of its name
+  sequence     INTEGER NOT NULL,              -- sequence_id of what was left aside
+  PRIMARY KEY (kind, remote_id)
+) WITHOUT ROWID;
 
 -- Items that are kept here whole with all that is below them, whatever the cache's limit (replica/pins.py).
 CREATE TABLE pin (

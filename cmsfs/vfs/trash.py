@@ -74,6 +74,7 @@ class Contents:
         self.gone: set[trashed.Key] = set()
         self.is_broken = False
         self._by_name: dict[str, Remote] = {}
+        self._by_key: dict[trashed.Key, Remote] = {}
         self._is_whole = False
         self._pages = pages
         self._names = names
@@ -102,13 +103,18 @@ class Contents:
         name = self._names.of(item)
         # What slides over the pages while the trash changes comes twice.
         if name not in self._by_name:
-            self._by_name[name] = item
+            self._by_name[name] = self._by_key[trashed.key(item)] = item
             self.lines.append((name, item))
 
     async def find(self, name: str) -> Remote | None:
         while (found := self._by_name.get(name)) is None and not self._is_whole:
             await self.reach(len(self.lines) + 1)
         return None if found is None or trashed.key(found) in self.gone else found
+
+    async def find_key(self, key: trashed.Key) -> Remote | None:
+        while (found := self._by_key.get(key)) is None and not self._is_whole:
+            await self.reach(len(self.lines) + 1)
+        return None if key in self.gone else found
 
 
 class Trash(VirtualFolder):
@@ -150,6 +156,10 @@ class Trash(VirtualFolder):
         if found is None:
             raise oserrors.oserror(errno.ENOENT, name)
         return found
+
+    async def find_key(self, key: trashed.Key) -> Remote | None:
+        """The item of this id, if it is in the trash.  Raises what asking raises."""
+        return await self._current(within=FRESH_SECONDS).find_key(key)
 
     def node(self, item: Remote) -> VirtualNode:
         return trashed.shown(item, self._bin.original_path(item), self._blocks)

@@ -12,13 +12,13 @@ from collections.abc import Hashable, Iterable, Mapping
 from datetime import datetime
 
 from cmsfs.cache.blocks import Blocks
+from cmsfs.models import entries
 from cmsfs.replica import naming, weblinks
 from cmsfs.replica.nodes import Content, Ino, Kind, Remote
 from cmsfs.vfs import oserrors
 from cmsfs.vfs.attributes import Attributes
+from cmsfs.vfs.attrs import told
 from cmsfs.vfs.virtual import VirtualFile, VirtualFolder, VirtualNode
-
-PREFIX = "user.cms."
 
 Key = tuple[Kind, str]
 
@@ -32,10 +32,16 @@ class Names:
 
     def __init__(self) -> None:
         self._of: dict[Key, str] = {}
+        # When each was deleted: what comes back and is deleted again may be called something else.
+        self._deleted: dict[Key, datetime | None] = {}
         self._holders: dict[str, Key] = {}
 
     def of(self, item: Remote) -> str:
         """The name of an item, given now if it has none."""
+        at = item.item.trashed_at
+        if self._deleted.get(key(item), at) != at:
+            self.left(key(item))
+        self._deleted[key(item)] = at
         known = self._of.get(key(item))
         if known is None:
             known = next(name for name in self._wishes(item) if name not in self._holders)
@@ -49,6 +55,7 @@ class Names:
 
     def left(self, item_key: Key) -> None:
         """An item is not in the trash any more."""
+        self._deleted.pop(item_key, None)
         if (name := self._of.pop(item_key, None)) is not None:
             del self._holders[name]
 
@@ -77,29 +84,12 @@ class Names:
 
 def facts(item: Remote, original_path: str) -> dict[str, bytes]:
     """The extended attributes of an item in the trash; what the service does not say is left out."""
-    said = item.item
-    person = {name: getattr(getattr(said, name, None), "login", None) for name in ("modified_by", "owned_by")}
-    values: dict[str, str | None] = {
-        "id": item.id,
-        "type": item.kind.value,
-        "etag": item.etag,
-        "sha1": item.sha1,
-        "version": item.version,
-        "original_path": original_path,
-        "trashed_at": _moment(said.trashed_at),
-        "purged_at": _moment(getattr(said, "purged_at", None)),
+    assert not isinstance(item.item, entries.Entry)
+    values = told.values(item.item) | {"original_path": original_path}
+    if "modified_by" in values:
         # The deletion is the last change of an item.
-        "deleted_by": person["modified_by"],
-        "owner": person["owned_by"],
-        "description": getattr(said, "description", None) or None,
-        "url": getattr(said, "url", None),
-        "size": str(item.size) if item.kind is not Kind.LINK else None,
-    }
-    return {f"{PREFIX}{name}": value.encode() for name, value in values.items() if value is not None}
-
-
-def _moment(moment: datetime | None) -> str | None:
-    return moment.isoformat() if moment is not None else None
+        values["deleted_by"] = values["modified_by"]
+    return {f"{told.PREFIX}{name}": value.encode() for name, value in values.items()}
 
 
 class _Shown(VirtualNode):

@@ -7,6 +7,7 @@ a new file and a conflict copy.
 Rule: an upload may be sent twice.  The second time meets the first one by its SHA-1 and takes it over.
 """
 
+import dataclasses
 import logging
 from contextlib import AbstractAsyncContextManager
 from datetime import UTC, datetime, timedelta
@@ -140,7 +141,7 @@ async def _send_new(kit: Kit, task: queue.Task, node: Node, path: Path) -> None:
         except errors.Conflict as error:
             await _name_in_use(kit, task, node, error)
         except errors.NotFound as error:
-            await conflicts.missing(kit, task, error)
+            await _missing(kit, task, node, error)
         else:
             # A copy has the time of what it was copied from.
             await _done(kit, task, node, answer, found=copied is not None)
@@ -231,7 +232,7 @@ async def _send_version(kit: Kit, task: queue.Task, node: Node, path: Path) -> N
             async with _noted(kit, node, target):
                 answer = await _send(kit, task, node, path, target)
         except errors.NotFound as error:
-            await conflicts.missing(kit, task, error)
+            await _missing(kit, task, node, error)
             return
         except errors.PreconditionFailed:
             theirs = await _theirs(kit, task, node)
@@ -252,12 +253,17 @@ async def _send_version(kit: Kit, task: queue.Task, node: Node, path: Path) -> N
     await kit.db.write(lambda conn: again(conn, task.op, "The file is being changed at the service."))
 
 
+async def _missing(kit: Kit, task: queue.Task, node: Node, error: errors.NotFound) -> None:
+    # What was asked for is the node as it is now: it may stand for another item than it did at the claim.
+    await conflicts.missing(kit, dataclasses.replace(task, node=node), error)
+
+
 async def _theirs(kit: Kit, task: queue.Task, node: Node) -> items.File | None:
     """The file as the service has it now; None if it is gone, which then has been followed."""
     try:
         found = await kit.get(node.kind, node.remote_id or "")
     except errors.NotFound as error:
-        await conflicts.missing(kit, task, error)
+        await _missing(kit, task, node, error)
         return None
     return found if isinstance(found, items.File) else None
 

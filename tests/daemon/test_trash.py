@@ -73,7 +73,7 @@ async def test_what_was_deleted_is_there_with_what_the_service_says_of_it(
     assert sorted(await bin_.names()) == ["Example.url", "a.txt", "old"]
     told = await bin_.xattrs("a.txt")
     assert told["user.cms.original_path"] == "/docs/a.txt"
-    assert told["user.cms.deleted_by"] == told["user.cms.owner"] == "ada@example.com"
+    assert told["user.cms.deleted_by"] == told["user.cms.owner"] == "Ada Tester <ada@example.com>"
     assert told["user.cms.purged_at"] > told["user.cms.trashed_at"]
     assert (told["user.cms.type"], told["user.cms.size"]) == ("file", "3")
     assert (await bin_.xattrs("Example.url"))["user.cms.url"] == "https://example.com/"
