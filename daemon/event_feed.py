@@ -16,13 +16,13 @@ own is read again after a restart.
 import logging
 import time
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from sqlite3 import Connection
 
 from cmsfs import errors
 from cmsfs.client.session import Client
 from cmsfs.models import entries, events, items
-from cmsfs.replica import cursor, remote, tree
+from cmsfs.replica import cursor, facts, remote, tree
 from cmsfs.replica.nodes import Kind
 from cmsfs.sqlite import Database
 from daemon import event_items, parallel, sweep
@@ -148,6 +148,7 @@ class EventFeed:
             position=page.next_stream_position,
             empty=empty,
             doubted=[one.id for one in doubted],
+            touched=event_items.touched(fresh),
         )
         self._position = page.next_stream_position
         for event in fresh:
@@ -200,6 +201,7 @@ class EventFeed:
         position: events.Position | None = None,
         empty: Sequence[str] = (),
         doubted: Sequence[str] = (),
+        touched: Iterable[Key] = (),
     ) -> None:
         """In one transaction; the folders that are `empty` are known by that, what is below the `doubted`
         ones is not known any more."""
@@ -211,6 +213,8 @@ class EventFeed:
         stays = bool(self._waiting)
 
         def note(conn: Connection) -> None:
+            for kind, item_id in touched:
+                facts.doubt(conn, kind, item_id)
             for folder_id in empty:
                 node = tree.remote_at(conn, Kind.FOLDER, folder_id)
                 if node is not None:
