@@ -115,6 +115,10 @@ class Settings(_Model):
     local_names: tuple[str, ...] = names.DEFAULT  # instead of these, not beside them: a list can be shortened
     local_days: int = 30  # local files untouched for so long are somebody's leftovers; 0 keeps them for ever
     lock_open_documents: bool = False  # at the service, while an office application has one open here
+    # Which new `.url` files become web links at the service: "plain" ones, which say nothing but an address
+    # and a description, so that nothing is lost; "all" with an address of the web, whose icons and hot keys
+    # stay on this machine; "never": they are files.
+    web_links: Literal["plain", "all", "never"] = "plain"
     trash: str = pydantic.Field(".trash", pattern=r"^[^/]*$")  # its name at the root; "": none is shown
     trash_listed: bool = False  # `ls -a` shows it too; whoever walks the drive then walks the trash
     crawl: bool = True  # list the whole tree in the background after mounting, so that `find` asks nobody

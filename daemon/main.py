@@ -151,6 +151,7 @@ class Drive:
             *(db, client, blocks, drafts, sealer, self.incoming, self.hydrate, self.health, self.commit),
             settle_seconds=settings.settle_seconds,
             profile=config.profile(settings),
+            web_links=settings.web_links,
             full=self.account.doubt_space,
             came_back=self.refusals.came_back,
         )
