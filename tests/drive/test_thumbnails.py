@@ -25,6 +25,8 @@ def _photo(colour: str, size: tuple[int, int] = (800, 600)) -> bytes:
 def test_a_folder_of_photos_is_opened_without_a_download(
     stopped: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    stopped.start()  # fills the service
+    stopped.stop()
     names = ["red.jpg", "dark blue;é #1%.JPG", "green (2).jpeg"]
     for name, colour in zip(names, ("red", "navy", "green"), strict=True):
         (tmp_path / name).write_bytes(_photo(colour))
