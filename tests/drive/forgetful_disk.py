@@ -185,7 +185,7 @@ class ForgetfulDisk:
         self._check()
         return self._handle(ino)
 
-    def readdir(self, fh: int, after: int) -> list[DirEntry]:
+    async def readdir(self, fh: int, after: int) -> list[DirEntry]:
         self._check()
         # Cookies are places in the order of names, good enough for a disk with one user.
         names = sorted(self.things[self.handles[fh]].entries.items())
@@ -280,13 +280,13 @@ class ForgetfulDisk:
 
     # ---- what a database and a cache do not use ----
 
-    async def readlink(self, ino: Ino) -> str:
+    async def readlink(self, ino: Ino) -> bytes:
         raise OSError(errno.EINVAL, "no symlink")
 
     async def mknod(self, parent: Ino, name: str, mode: int) -> Attributes:
         raise PermissionError(errno.EPERM, name)
 
-    async def symlink(self, parent: Ino, name: str, target: str) -> Attributes:
+    async def symlink(self, parent: Ino, name: str, target: bytes) -> Attributes:
         raise PermissionError(errno.EPERM, name)
 
     async def getxattr(self, ino: Ino, name: str) -> bytes:
