@@ -27,7 +27,7 @@ def _commands(text: str) -> set[tuple[str, ...]]:
         tuple(found)
         for block in code
         for found in re.findall(
-            r"(?<![.\w])cmsfs (?:--account \S+ )?([a-z-]+)(?![\w.])((?: --[a-z-]+)?)", block
+            r"(?<![.\w])cmsfs (?:--account \S+ )?([a-z][a-z-]*)(?![\w.])((?: --[a-z-]+)?)", block
         )
     }
 

@@ -125,5 +125,7 @@ def test_it_is_there_again_after_the_machine_was_restarted(person):
 def test_fifty_restarts_leave_no_dead_mount(person):
     mounted(person)
     for _ in range(50):
-        person.sh("systemctl --user restart cmsfs@default.service; ls cmsfs > /dev/null")
+        # The manager counts these, too, as starts that come too often.
+        person.sh("systemctl --user reset-failed cmsfs@default.service")
+        person.sh("systemctl --user restart cmsfs@default.service && ls cmsfs/Welcome.md")
     assert person.machine.sh("grep -c 'fuse.cmsfs' /proc/mounts").stdout.strip() == "1"
