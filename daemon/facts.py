@@ -36,6 +36,9 @@ POLICIES_SECONDS = 600
 # After a refusal, or a failure, of reading them.
 REFUSED_SECONDS = 3600
 
+# How often they are read when nobody asks.
+LOOK_SECONDS = 3600.0
+
 # Somebody waits in a system call.
 WAIT_SECONDS = 5.0
 
@@ -132,6 +135,13 @@ class Facts:
         return [one.model_dump(by_alias=True) for one in await self._client.metadata.instances(kind, item_id)]
 
     # ---- policies ----
+
+    async def run(self) -> None:
+        """Have policies known before anybody asks: what they protect is deleted with care; for ever."""
+        while True:
+            await self._health.reachable()
+            await self.learn_policies()
+            await trio.sleep(LOOK_SECONDS)
 
     async def learn_policies(self) -> None:
         """As `ports.Facts.learn_policies`."""

@@ -12,12 +12,12 @@ import json
 import os
 from collections.abc import Sequence
 from sqlite3 import Connection
-from typing import Literal
 
 from cmsfs import errors
+from cmsfs.client import search_names
 from cmsfs.client.search import EVERYTHING
 from cmsfs.client.session import Client
-from cmsfs.models import items, names, search, search_metadata, search_ranges, search_words
+from cmsfs.models import items, names, search, search_metadata, search_words
 from cmsfs.replica import naming, tree
 from cmsfs.replica.nodes import ROOT, Kind, Node, remote_from_item
 from cmsfs.sqlite import Database
@@ -70,33 +70,21 @@ class Finding:
 
     async def _owner(self, who: str) -> str:
         """The id of a user whom a person calls by login, name or id, or `me`."""
-        if who.isascii() and who.isdigit():
-            return who
         # Who owns anything here is known here; few may ask for the enterprise's users.
         if who != "me" and (found := await self._db.query(lambda conn: _known_owner(conn, who))):
             return found
         with self._health.request("search"):
-            me = await self._client.users.me()
-        if who == "me" or _is_called(who, me.login, me.name):
-            return me.id
-        try:
-            with self._health.request("search"):
-                async for user in self._client.users.list(term=who):
-                    if _is_called(who, user.login, user.name):
-                        return user.id
-        except (errors.Forbidden, errors.NotFound, errors.NotSupported):
-            pass
-        raise _absent(f"user {who}; owner: takes a login, a whole name, an id or me")
+            known = await search_names.find_user(self._client, who)
+        if known is None:
+            raise _absent(f"user {who}; owner: takes a login, a whole name, an id or me")
+        return known
 
     async def _metadata(self, asked: search_metadata.Asked) -> search.MetadataFilter:
-        scope: Literal["global", "enterprise"] = "global" if asked.scope == "global" else "enterprise"
-        try:
-            with self._health.request("search"):
-                template = await self._client.metadata.template(asked.template, scope)
-        except errors.NotFound:
-            raise _absent(f"metadata template {asked.template}") from None
-        types = {one.key: one.type for one in template.fields or ()}
-        return asked.filter(types, search_ranges.Clock())
+        with self._health.request("search"):
+            found = await search_names.find_metadata(self._client, asked)
+        if found is None:
+            raise _absent(f"metadata template {asked.template}")
+        return found
 
 
 class Found:
@@ -164,13 +152,9 @@ def _known_owner(conn: Connection, who: str) -> str | None:
     ).fetchall()
     for (text,) in rows:
         owner = json.loads(text or "{}")
-        if _is_called(who, owner.get("login"), owner.get("name")):
+        if search_names.is_called(who, owner.get("login"), owner.get("name")):
             return str(owner.get("id"))
     return None
-
-
-def _is_called(who: str, *known: str | None) -> bool:
-    return who.casefold() in [(one or "").casefold() for one in known]
 
 
 def _absent(what: str) -> FileNotFoundError:

@@ -19,6 +19,7 @@ from cmsfs.cache import bitmap
 from cmsfs.cache.blocks import BLOCK, Blocks
 from cmsfs.client.session import Client
 from cmsfs.replica import tree
+from cmsfs.replica.changes import Change, Hub, What
 from cmsfs.replica.nodes import ROOT, Content, Ino
 from cmsfs.sqlite import Database
 from cmsfs.vfs import oserrors
@@ -63,9 +64,11 @@ class Hydrate:
         health: Health,
         nursery: trio.Nursery,
         *,
+        hub: Hub,
         network_seconds: float,
     ) -> None:
         self._db = db
+        self._hub = hub
         self._client = client
         self._blocks = blocks
         self._lister = lister
@@ -260,6 +263,11 @@ class Hydrate:
                 error = None
             if scope.cancelled_caught:
                 self._health.check()
+        except errors.IntegrityError as failure:
+            log.error("the service delivered bytes that are not those of their SHA-1: %s", failure)
+            error = oserrors.to_oserror(failure)
+            # Of what came in parts, some may have been read already, and the kernel keeps pages of them.
+            self._hub.publish([Change(What.CONTENT, ino) for ino in tree.having(self._db, content.sha1)])
         except errors.CmsfsError as failure:
             error = self._explained(content, failure)
         except OSError as failure:
@@ -283,13 +291,10 @@ class Hydrate:
 
     @staticmethod
     def _explained(content: Content, failure: errors.CmsfsError) -> OSError:
-        if isinstance(failure, errors.IntegrityError):
-            log.error("the service delivered bytes that are not those of their SHA-1: %s", failure)
-        elif isinstance(failure, errors.NotFound):
+        if isinstance(failure, errors.NotFound):
             # The name is there and can be opened; it is the version of this handle that is not.
             return oserrors.oserror(errno.ESTALE, str(failure))
-        else:
-            log.info("blocks of %s could not be fetched: %s", content.sha1, failure)
+        log.info("blocks of %s could not be fetched: %s", content.sha1, failure)
         return oserrors.to_oserror(failure)
 
 

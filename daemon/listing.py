@@ -19,7 +19,7 @@ from cmsfs.client.search import EVERYTHING
 from cmsfs.client.session import Client
 from cmsfs.models.entries import Entry, Page
 from cmsfs.models.search import Query
-from cmsfs.replica import cursor, remote, tree
+from cmsfs.replica import absent, cursor, tree
 from cmsfs.replica.changes import Change
 from cmsfs.replica.nodes import ROOT, Ino, Kind
 from cmsfs.sqlite import Database
@@ -161,7 +161,7 @@ class SearchLister:
         now = int(time.time())
 
         def txn(conn: Connection) -> list[Change]:
-            changes = remote.remove_unseen(conn, folder, listing.generation) if complete else []
+            changes = absent.remove_unseen(conn, folder, listing.generation) if complete else []
             if complete and folder == ROOT:
                 # It was compared with everything, too.
                 cursor.put(conn, cursor.SWEPT_AT, str(now))

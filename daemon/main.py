@@ -37,6 +37,7 @@ from daemon.arrived import Arrived
 from daemon.budget import Budget, Class
 from daemon.claims import Claims
 from daemon.crawl import Crawl
+from daemon.doubts import Doubts
 from daemon.ending import Ending
 from daemon.event_feed import EventFeed
 from daemon.facts import Facts
@@ -52,6 +53,7 @@ from daemon.pins import Pins, Wakes
 from daemon.pull import Pull
 from daemon.push.dispatcher import Push
 from daemon.push.kit import Kit
+from daemon.refusals import Refusals
 from daemon.rights import Rights
 from daemon.search_feed import SearchFeed
 from daemon.shown import shown
@@ -137,18 +139,23 @@ class Drive:
         self.claims = Claims(db, client, self.incoming, self.health) if settings.lock_open_documents else None
         lister, whole, deepen = self._listers(db)
         self.hydrate = Hydrate(
-            *(db, client, blocks, lister, self.health, nursery), network_seconds=settings.network_seconds
+            *(db, client, blocks, lister, self.health, nursery),
+            hub=self.hub,
+            network_seconds=settings.network_seconds,
         )
         self.commit = GroupCommit(db, drafts.root)
         sealer = Sealer(db, drafts, blocks, self.hydrate, self.commit)
+        self.refusals = Refusals(db, client, self.health)
         kit = Kit(
             *(db, client, blocks, drafts, sealer, self.incoming, self.hydrate, self.health, self.commit),
             settle_seconds=settings.settle_seconds,
             profile=config.profile(settings),
             full=self.account.doubt_space,
+            came_back=self.refusals.came_back,
         )
         self.push = Push(kit, workers=settings.upload_workers)
         self.pins = Pins(db, blocks, self.hydrate, self.health, self.hub)
+        self.facts = Facts(db, client, self.health, nursery, sent=self.push.confirm, is_busy=drafts.is_busy)
         self.fs = Filesystem(
             *(db, blocks, drafts, self.commit, self.hydrate, Wakes(self.push, self.pins), self.account),
             settle_seconds=settings.settle_seconds,
@@ -156,7 +163,8 @@ class Drive:
             confirm=self._confirm if settings.fsync == "remote" else None,
             keep=self.pins.set,
             watcher=self.claims,
-            facts=Facts(*(db, client, self.health, nursery), sent=self.push.confirm, is_busy=drafts.is_busy),
+            facts=self.facts,
+            removals=self.refusals,
         )
         self._fsync_seconds = settings.fsync_seconds
         bin_ = Bin(kit, self.push, self.account)
@@ -165,12 +173,17 @@ class Drive:
         arrived = Arrived(db, self.hydrate)
         # A token that was cut down to a folder does not hear of what happens, only what there is.
         by_events = config.profile(settings).feed == "events" and not settings.is_narrowed
-        feed = EventFeed if by_events else SearchFeed
+        parts = (db, client, self.incoming, self.health, arrived)
+        feed = (
+            EventFeed(*parts, access_changed=self.account.rights_changed) if by_events else SearchFeed(*parts)
+        )
+        self.doubts = Doubts(*parts)
         self.pull = Pull(
-            *(feed(db, client, self.incoming, self.health, arrived), self.hydrate, self.health),
+            *(feed, self.hydrate, self.health),
             seconds=settings.poll_seconds,
             idle_seconds=settings.idle_poll_seconds,
             is_used=Use(self.fs.inodes, self.health, self.incoming),
+            settle=self.doubts.settle,
         )
         self.sweep = Sweep(
             *(db, client, self.incoming, self.health, arrived),
@@ -178,7 +191,9 @@ class Drive:
             fill=None if whole is not None else functools.partial(filled, lister),
             full_seconds=settings.sweep_hours * 3600,
         )
-        self.notices = Notices(settings, db, self.health, self.hub, lambda: self.pins.problem)
+        self.notices = Notices(
+            *(settings, db, self.health, self.hub, lambda: self.pins.problem), returned=self.refusals.returned
+        )
         self.crawl = Crawl(db, self.health, whole, self.hydrate.listing, deepen)
         self._status = Status(
             *(settings, mountpoint, db, blocks, self.health, self.hydrate, self.push, self.pull),
@@ -235,12 +250,14 @@ class Drive:
         agents.start_soon(self.notifier.run, name="notifier")
         agents.start_soon(budget.spent, Class.UPLOAD, self.push.run, name="push")
         agents.start_soon(budget.spent, Class.CHANGES, self.pull.run, name="pull")
+        agents.start_soon(budget.spent, Class.CHANGES, self.doubts.run, name="doubts")
         agents.start_soon(self.sweep.run, name="sweep")
         agents.start_soon(self.crawl.follow, name="opened folders")
         if self.settings.crawl:
             agents.start_soon(self.crawl.run, name="crawl")
         agents.start_soon(budget.spent, Class.PIN, self.pins.run, name="pins")
         agents.start_soon(self.account.run, name="account")
+        agents.start_soon(budget.spent, Class.LISTING, self.facts.run, name="policies")
         agents.start_soon(self.pausing.run, name="pausing")
         agents.start_soon(self.locks.run, name="locks")
         if self.claims is not None:
@@ -250,7 +267,8 @@ class Drive:
         agents.start_soon(self.watchdog.run, self.health, state.db, name="watchdog")
         agents.start_soon(self.server.serve, listener, name="control")
         agents.start_soon(self._upkeep, state, name="upkeep")
-        agents.start_soon(self._tidy, name="tidy")
+        tidy = functools.partial(upkeep.tidy, self.fs, self.hub, days=self._local_days)
+        agents.start_soon(tidy, name="tidy")
         if self.settings.metrics:
             agents.start_soon(metrics.serve, self.settings.metrics, self.status, name="metrics")
 
@@ -262,9 +280,6 @@ class Drive:
 
     async def _upkeep(self, state: State) -> None:
         await upkeep.run(state.db, state.blocks, check=state.check_cache)
-
-    async def _tidy(self) -> None:
-        await upkeep.tidy(self.fs, self.hub, days=self._local_days)
 
     async def serve(self, settings: config.Settings, *, create: bool, ready: Callable[[], None]) -> None:
         """Mount, serve until asked to end, and leave nothing behind that could still be sent."""

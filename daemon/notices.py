@@ -1,5 +1,5 @@
-"""What a person is told without asking: a conflict, a change that is refused, a login that died, a disk that
-is nearly full.
+"""What a person is told without asking: a conflict, a change or a deletion that is refused, a login that
+died, a disk that is nearly full.
 
 Every few seconds each of these is looked at; one that is new, or has grown, becomes a notification of the
 desktop.  Of one kind there is one at a time, which the next one replaces, and not more often than every few
@@ -55,7 +55,11 @@ class _Told:
 
 
 class Notices:
-    """The agent.  `problem` says what keeps the pinned from being complete, "" if nothing does."""
+    """The agent.
+
+    `problem` says what keeps the pinned from being complete, "" if nothing does; `returned` how many
+    deletions were refused so far, with a sentence about the last.
+    """
 
     def __init__(
         self,
@@ -65,12 +69,14 @@ class Notices:
         hub: Hub,
         problem: Callable[[], str],
         show: Show = desktop.show,
+        returned: Callable[[], tuple[int, str]] = lambda: (0, ""),
     ) -> None:
         self._settings = settings
         self._db = db
         self._health = health
         self._problem = problem
         self._show = show
+        self._returned = returned
         self._conflicts = 0
         self._conflict = ""
         self._told: dict[str, _Told] = {}
@@ -96,6 +102,7 @@ class Notices:
         for kind, find in (
             ("conflict", self._find_conflict),
             ("held", self._find_held),
+            ("returned", self._find_returned),
             ("login", self._find_login),
             ("disk", self._find_full_disk),
         ):
@@ -134,6 +141,16 @@ class Notices:
         return Trouble(
             "A change cannot be uploaded" if count == 1 else f"{count} changes cannot be uploaded",
             f"{tree.path(self._db, op.ino)}: {op.error} It is kept here; `cmsfs conflicts` says what to do.",
+            count=count,
+        )
+
+    def _find_returned(self) -> Trouble | None:
+        count, last = self._returned()
+        if not count:
+            return None
+        return Trouble(
+            "What you deleted is back" if count == 1 else f"{count} deleted things are back",
+            last,
             count=count,
         )
 

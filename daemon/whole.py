@@ -21,7 +21,7 @@ from cmsfs.client.search import EVERYTHING
 from cmsfs.client.session import Client
 from cmsfs.models.entries import Entry
 from cmsfs.models.search import Query
-from cmsfs.replica import cursor, remote, tree
+from cmsfs.replica import absent, cursor, tree
 from cmsfs.replica.changes import Change
 from cmsfs.replica.nodes import ROOT
 from cmsfs.sqlite import Database
@@ -149,7 +149,7 @@ class Whole:
         now = int(time.time())
 
         def txn(conn: Connection) -> list[Change]:
-            changes = remote.remove(conn, gone, plan.generation)
+            changes = absent.remove(conn, gone, plan.generation)
             tree.mark_all_seen_listed(conn, plan.generation, at=now)
             tree.mark_listed(conn, ROOT, at=now)
             cursor.drop(conn, cursor.CRAWL)
@@ -168,7 +168,7 @@ class Whole:
         while True:
             start, end = after, after + _SLICE
             rows, last = await self._db.query(
-                lambda conn, start=start, end=end: remote.unseen(conn, plan.generation, start, end)  # type: ignore[misc]
+                lambda conn, start=start, end=end: absent.unseen(conn, plan.generation, start, end)  # type: ignore[misc]
             )
             found += [(ino, _created(item)) for ino, item in rows]
             if end >= last:

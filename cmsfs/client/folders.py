@@ -56,6 +56,11 @@ class Folders:
         url, params = f"{self._url}/{folder_id}", {"fields": "permissions"}
         return (await self._wire.ask(items.Folder, "GET", url, repeat=Repeat.READ, params=params)).permissions
 
+    async def origin(self, folder_id: str) -> items.Folder:
+        """Only who made the folder and when; what the service does not tell is None."""
+        url, params = f"{self._url}/{folder_id}", {"fields": "created_by,created_at"}
+        return await self._wire.ask(items.Folder, "GET", url, repeat=Repeat.READ, params=params)
+
     async def update(
         self,
         folder_id: str,

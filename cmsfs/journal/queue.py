@@ -288,10 +288,16 @@ def _rings(conn: Connection, op: Op, node: Node) -> bool:
         if current in seen:
             return current == node.ino
         seen.add(current)
-        row = conn.execute(f"SELECT {COLUMNS} FROM op WHERE ino = ? AND kind = 'move'", (current,)).fetchone()
+        other = tree.get(conn, current)
+        # What gives it a place: a folder or a file that is new waits for names, too.
+        kinds = (OpKind.MOVE,) if other.remote_id is not None else _MAKES
+        marks = ",".join("?" * len(kinds))
+        row = conn.execute(
+            f"SELECT {COLUMNS} FROM op WHERE ino = ? AND kind IN ({marks})", (current, *kinds)
+        ).fetchone()
         if row is None:
             return False
-        current = _waits_for(conn, _op(row), tree.get(conn, current))
+        current = _waits_for(conn, _op(row), other)
     return False
 
 

@@ -15,14 +15,14 @@ from typing import TypeVar
 from cmsfs.journal import ops
 from cmsfs.journal.drafts import Drafts
 from cmsfs.journal.durability import GroupCommit
-from cmsfs.replica import tree
+from cmsfs.replica import remote, tree
 from cmsfs.replica.changes import Change, What
 from cmsfs.replica.nodes import ROOT, Ino, Kind, Node
 from cmsfs.sqlite import Database
 from cmsfs.vfs import localnames, naming, oserrors, renaming, saves, symlinks
 from cmsfs.vfs.localnames import LocalNames
 from cmsfs.vfs.permissions import Right
-from cmsfs.vfs.ports import Hydrator, Wakeable
+from cmsfs.vfs.ports import Hydrator, Removals, Wakeable
 from cmsfs.vfs.saves import Saves
 
 T = TypeVar("T")
@@ -44,7 +44,9 @@ class Entries:
         allowed: Callable[[Node, Right], Awaitable[None]],
         *,
         settle_seconds: float,
+        removals: Removals | None = None,
     ) -> None:
+        self._removals = removals
         self._db = db
         self._commit = commit
         self._hydrate = hydrate
@@ -117,7 +119,10 @@ class Entries:
     # ---- removing ------------------------------------------------------------------------------
 
     async def remove(self, parent: Ino, name: str, *, folder: bool) -> Ino:
-        """Take a file or an empty folder out of its folder; the node that is detached now."""
+        """Take a file or an empty folder out of its folder; the node that is detached now.
+
+        PermissionError (EPERM) where the service refuses it.
+        """
         await self.listed(parent)
         node = tree.find_child(self._db, parent, name)
         if node is not None:
@@ -125,6 +130,9 @@ class Entries:
         if node is not None and folder and node.is_folder:
             await self.listed(node.ino)
         follower = self._follower(node.ino) if node is not None else None
+        gone: Node | None = None
+        if node is not None and not folder and follower is None and await self._is_gone(node):
+            gone = node
         due, now = self.due(), ops.now_ns()
 
         def txn(conn: Connection) -> Ino:
@@ -136,7 +144,11 @@ class Entries:
             if folder and tree.has_children(conn, node.ino):
                 raise oserrors.oserror(errno.ENOTEMPTY, name)
             tree.detach(conn, node.ino)
-            saves.remove(conn, node, follower, due_ns=due)
+            if gone is not None and (gone.ino, gone.remote_id) == (node.ino, node.remote_id):
+                ops.drop(conn, node.ino, *ops.OpKind)
+                remote.entomb(conn, node.ino)
+            else:
+                saves.remove(conn, node, follower, due_ns=due)
             tree.touch(conn, parent, now)
             return node.ino
 
@@ -145,11 +157,19 @@ class Entries:
             self._saves.note_left(removed, parent, name)
         return removed
 
+    async def _is_gone(self, node: Node) -> bool:
+        """Whether the service has the file in its trash already, since it had to be asked."""
+        return (
+            self._removals is not None and self._removals.is_doubtful(node) and await self._removals.ask(node)
+        )
+
     def _follower(self, ino: Ino) -> saves.Follower | None:
         """The file that was put where this node was a moment ago."""
         place = self._saves.place_left(ino)
         node = tree.find_child(self._db, *place) if place is not None else None
-        return saves.Follower(node.ino, self._saves.is_newborn(node.ino)) if node is not None else None
+        if node is None or node.ino == ino:
+            return None  # nobody came, or the service did not let it go
+        return saves.Follower(node.ino, self._saves.is_newborn(node.ino))
 
     # ---- renaming ------------------------------------------------------------------------------
 

@@ -31,7 +31,7 @@ from cmsfs.vfs.inodes import Inodes
 from cmsfs.vfs.localnames import LocalNames
 from cmsfs.vfs.lockfiles import Watcher
 from cmsfs.vfs.permissions import Right
-from cmsfs.vfs.ports import Account, Facts, Hydrator, Keep, Wakeable
+from cmsfs.vfs.ports import Account, Facts, Hydrator, Keep, Removals, Wakeable
 from cmsfs.vfs.room import Room
 from cmsfs.vfs.xattrs import Xattrs
 
@@ -60,6 +60,7 @@ class Filesystem:
         keep: Keep | None = None,
         watcher: Watcher | None = None,
         facts: Facts | None = None,
+        removals: Removals | None = None,
     ) -> None:
         self._watcher = watcher
         self._confirm = confirm
@@ -77,6 +78,7 @@ class Filesystem:
         self._entries = Entries(
             *(db, commit, hydrate, push, LocalNames(local_names), self._allowed),
             settle_seconds=settle_seconds,
+            removals=removals,
         )
         self._xattrs = Xattrs(db, blocks, facts, keep, self._entries.change, self._entries.due)
         self._reaper = reaper.Reaper(db, drafts, self.inodes)

@@ -85,3 +85,20 @@ class Facts(Protocol):
         `OSError`: EINVAL for what the template does not allow, ENODATA without a value, ESTALE if somebody
         else has changed it, EACCES without the right, ENETDOWN and ETIMEDOUT without the service.
         """
+
+
+class Removals(Protocol):
+    """Whoever knows which deletions the service may refuse."""
+
+    def is_doubtful(self, node: Node) -> bool:
+        """Whether the service had better be asked before a program is told that a file is deleted.
+
+        Answered from what is known here, at once.
+        """
+
+    async def ask(self, node: Node) -> bool:
+        """Put a file into the service's trash now.
+
+        True: it is there.  False: nobody knows, it is to be sent as any other deletion.  `OSError` (EPERM):
+        the service refuses; the reason is in the log.
+        """

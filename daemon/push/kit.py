@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from sqlite3 import Connection
 
-from cmsfs import config
+from cmsfs import config, errors
 from cmsfs.cache.blocks import Blocks
 from cmsfs.client.session import Client
 from cmsfs.journal import ops, queue
@@ -55,6 +55,8 @@ class Kit:
     profile: config.Profile
     # To be called when the service says that the account is full.
     full: Callable[[], None]
+    # To be called with what the service does not let us delete, once it is back.
+    came_back: Callable[[Node, errors.RemoteError], None]
     # Bytes sent of each running upload, by the number of its operation.
     sent: dict[int, int] = field(default_factory=dict)
     # Files whose writers wait for the service to have them: they are sent while they are open.

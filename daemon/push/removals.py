@@ -1,7 +1,7 @@
 """Removals: the item is in the trash of the service.
 
 A file goes only as the version that was deleted here; if it has other bytes by now it comes back, and so
-does a folder in which something is that nobody here has seen.
+does a folder in which something is that nobody here has seen, and whatever the service does not let go.
 """
 
 import logging
@@ -28,9 +28,10 @@ NOT_EMPTY = "folder_not_empty"
 async def trash(kit: Kit, task: queue.Task) -> None:
     """Carry out a TRASH."""
     node, etag = task.node, task.node.etag
+    # It may have been sent as a file of its own before it took over the identity of another.
+    await recall.for_removal(kit, node.ino)
     if node.remote_id is None:
-        # What the service has of it, if anything, comes out now; the next look at the operation acts on it.
-        await recall.for_removal(kit, node.ino)
+        # What the service has of it, if anything, has come out; the next look at the operation acts on it.
         await kit.db.write(lambda conn: queue.give_back(conn, task.op, not_before_ns=0))
         return
     for _ in range(ATTEMPTS):
@@ -45,6 +46,9 @@ async def trash(kit: Kit, task: queue.Task) -> None:
                 return
             etag = theirs.etag if theirs is not None else None
             continue
+        except errors.Forbidden as error:
+            await _refused(kit, task, error)
+            return
         except errors.ApiError as error:
             if error.code != NOT_EMPTY:
                 raise
@@ -92,8 +96,18 @@ async def _done(kit: Kit, task: queue.Task) -> None:
     await kit.db.write(txn)
 
 
+async def _refused(kit: Kit, task: queue.Task, error: errors.Forbidden) -> None:
+    """The service does not let it go: it is here again at once, and whoever deleted it is told."""
+    theirs = await _look(kit, task.node)
+    if theirs is None:
+        await _done(kit, task)  # it does not let us see it either
+        return
+    await _return(kit, task, theirs)
+    kit.came_back(task.node, error)
+
+
 async def _return(kit: Kit, task: queue.Task, theirs: items.Item) -> None:
-    """Theirs is not what was deleted here: it comes back."""
+    """Theirs comes back: it is not what was deleted here, or cannot be deleted."""
 
     def txn(conn: Connection) -> list[Change]:
         queue.cancel(conn, task.op)
@@ -101,6 +115,6 @@ async def _return(kit: Kit, task: queue.Task, theirs: items.Item) -> None:
         return remote.apply(conn, [remote_from_item(theirs)], generation=cursor.generation(conn))
 
     kit.incoming.publish(await kit.db.write(txn))
-    log.info("what was deleted here has changed at the service, and comes back")
+    log.info("what was deleted here comes back")
     if task.node.is_folder:
         kit.hydrate.list_soon(task.node.ino)

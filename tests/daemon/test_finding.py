@@ -43,7 +43,7 @@ async def administrator(service: Store) -> None:
 
 
 @pytest.fixture
-async def legal(other: Remote) -> str:
+async def legal(other: Remote, administrator: None) -> str:
     """/Legal/Contracts with two files in it, and one beside."""
     legal = await other.folder("Legal")
     contracts = await other.folder("Contracts", legal)
@@ -97,7 +97,7 @@ async def test_filters_filter(legal: str, find, words: str, found: list[str]):
     assert await find(words) == found
 
 
-async def test_metadata_filters_by_the_template_s_types(administrator: None, other: Remote, legal: str, find):
+async def test_metadata_filters_by_the_template_s_types(other: Remote, legal: str, find):
     fields = [
         {"type": "float", "key": "sum", "displayName": "Sum"},
         {

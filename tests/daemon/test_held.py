@@ -72,25 +72,6 @@ async def test_what_is_not_held_is_not_given_up(drive: Any) -> None:
         await drive.agents.discard("/f")
 
 
-async def test_a_deletion_that_is_refused_can_be_undone(
-    drive: Any, other: Any, service: Any, expect_log: Any
-) -> None:
-    expect_log("the service refuses a change")
-    await drive.write("f", b"kept")
-    await drive.sync()
-    await other.client.locks.lock((await other.find("f")).id)
-    await service.write(
-        lambda conn: conn.execute("UPDATE item SET lock = json_set(lock, '$.by', 0) WHERE lock IS NOT NULL")
-    )
-    await drive.unlink("f")
-    await drive.sync()
-    assert [op[:2] for op in drive.ops()] == [("trash", "held")]
-    await drive.agents.discard(drive.ops()[0][2])
-    assert await drive.names() == ["f"]
-    assert await drive.read("f") == b"kept"
-    assert drive.ops() == []
-
-
 async def test_conflict_copies_and_held_changes_are_listed(
     drive: Any, other: Any, network: Any, tmp_path: Path
 ) -> None:

@@ -1,0 +1,135 @@
+"""Deletions that the service may refuse: which are asked about at once, and what became of the others.
+
+A deletion is journaled and sent later, so that `rm -r` is quick; a refusal then brings the item back.  Where
+a refusal is to be expected the service is asked before the program is answered, and the program gets EPERM:
+what lies where something was refused a while ago, and what a hold or a retention policy covers, until it is
+known that the service takes such items into its trash.  Most do: what a policy protects cannot be purged, and
+the trash is a safe place for it.
+
+Rule: what is not known to be in doubt costs nothing here.
+"""
+
+import errno
+import logging
+import time
+from collections import OrderedDict
+
+import trio
+
+from cmsfs import errors
+from cmsfs.auth.explain import explain
+from cmsfs.client.session import Client
+from cmsfs.replica import cursor, tree
+from cmsfs.replica.nodes import Ino, Kind, Node
+from cmsfs.sqlite import Database
+from cmsfs.vfs import oserrors
+from cmsfs.vfs.attrs import policies
+from daemon.health import Health
+
+log = logging.getLogger(__name__)
+
+# Somebody waits in `rm`; after this the journal takes it.
+WAIT_SECONDS = 10.0
+
+# What was refused is expected to be refused again, there and beside it, for so long.
+DOUBT_SECONDS = 600.0
+# Places of refusals that are remembered.
+PLACES = 1000
+
+# Services change their minds about what may go into the trash seldom.
+SURE_SECONDS = 24 * 3600
+
+# Key of `cursor`: when the service last took something into the trash that a policy covers (seconds).
+TAKEN_AT = "protected_taken_at"
+
+
+class Refusals:
+    """The vfs's `Removals` port over one client; the push tells it of what came back."""
+
+    def __init__(self, db: Database, client: Client, health: Health) -> None:
+        self._db = db
+        self._client = client
+        self._health = health
+        self._places: OrderedDict[Ino, float] = OrderedDict()
+        self._returned = 0
+        self._told = ""
+
+    def returned(self) -> tuple[int, str]:
+        """How many items came back since the start, and a sentence about the last."""
+        return self._returned, self._told
+
+    def came_back(self, node: Node, error: errors.RemoteError) -> None:
+        """The service has refused a deletion that a program believes in; the item is here again."""
+        self._note(node)
+        reason = explain(error).message
+        self._returned += 1
+        self._told = f"{tree.path(self._db, node.ino)}: {reason} It is where it was."
+        log.warning("a deletion was refused, what was deleted is back: %s", reason)
+
+    def is_doubtful(self, node: Node) -> bool:
+        """As `ports.Removals.is_doubtful`."""
+        if node.kind is not Kind.FILE or node.remote_id is None or not self._health.can_ask:
+            return False
+        if self._db.row("SELECT 1 FROM op WHERE ino = ? LIMIT 1", node.ino) is not None:
+            return False  # one thing after the other: the journal knows the order
+        return self._was_refused(node) or self._is_protected(node)
+
+    async def ask(self, node: Node) -> bool:
+        """As `ports.Removals.ask`."""
+        assert node.remote_id is not None
+        try:
+            with trio.move_on_after(WAIT_SECONDS), self._health.request("delete"):
+                await self._delete(node.remote_id, node)
+                await self._note_taken(node)
+                return True
+        except errors.NotFound:
+            return True
+        except errors.Forbidden as error:
+            self._note(node)
+            log.warning("this cannot be deleted: %s", explain(error).message)
+            raise oserrors.oserror(errno.EPERM, node.name) from error
+        except errors.RemoteError:
+            pass
+        # Whatever came of it, the journal finds out.
+        return False
+
+    async def _delete(self, file_id: str, node: Node) -> None:
+        """Delete the file as it was when it was deleted here, whatever else was changed about it."""
+        try:
+            await self._client.files.delete(file_id, etag=node.etag)
+        except errors.PreconditionFailed:
+            theirs = await self._client.files.get(file_id)
+            if theirs.sha1 != node.base_sha1:
+                raise
+            await self._client.files.delete(file_id, etag=theirs.etag)
+
+    def _note(self, node: Node) -> None:
+        for place in filter(None, (node.ino, node.parent or self._folder(node))):
+            self._places.pop(place, None)
+            self._places[place] = time.monotonic()
+        while len(self._places) > PLACES:
+            self._places.popitem(last=False)
+
+    def _folder(self, node: Node) -> Ino | None:
+        """Where a deleted node was."""
+        folder = (
+            None if node.base_parent is None else tree.find_remote(self._db, Kind.FOLDER, node.base_parent)
+        )
+        return None if folder is None else folder.ino
+
+    def _was_refused(self, node: Node) -> bool:
+        now = time.monotonic()
+        places = (self._places.get(node.ino), self._places.get(node.parent or 0))
+        return any(at is not None and now - at < DOUBT_SECONDS for at in places)
+
+    def _is_protected(self, node: Node) -> bool:
+        if not policies.is_known(self._db):
+            return False
+        taken = float(cursor.get(self._db, TAKEN_AT) or 0)
+        if 0 <= time.time() - taken < SURE_SECONDS:
+            return False
+        return any(policies.covering(self._db, node, kind) for kind in (policies.HOLD, policies.RETENTION))
+
+    async def _note_taken(self, node: Node) -> None:
+        if self._is_protected(node):
+            await self._db.write(lambda conn: cursor.put(conn, TAKEN_AT, str(int(time.time()))))

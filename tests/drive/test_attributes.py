@@ -1,0 +1,77 @@
+"""Extended attributes with the tools that people have, and what copying programs make of them."""
+
+import subprocess
+from pathlib import Path
+from typing import Any
+
+from cmsfs.service import samples
+
+
+def failing(drive: Any, script: str) -> str:
+    """What a command that must fail prints."""
+    done = subprocess.run(["bash", "-c", script], cwd=drive.top, capture_output=True, text=True, timeout=60)
+    assert done.returncode != 0, done.stdout
+    return done.stderr
+
+
+def value(drive: Any, path: str, name: str) -> str:
+    return str(drive.sh(f"getfattr --only-values -n 'user.cms.{name}' '{path}'"))
+
+
+def log_of(drive: Any) -> str:
+    return "".join(path.read_text() for path in drive.home.rglob("cmsfsd.log"))
+
+
+def test_attributes_with_ordinary_tools(drive: Any, tmp_path: Path) -> None:
+    # Metadata: read, set, removed, judged.
+    plan = samples.DESCRIBED
+    field = "metadata.enterprise.project."
+    assert value(drive, plan, field + "phase") == "build"
+    drive.sh(f"setfattr -n user.cms.{field}phase -v plan '{plan}'; setfattr -x user.cms.{field}lead '{plan}'")
+    assert value(drive, plan, field + "phase") == "plan"
+    assert "No such attribute" in failing(drive, f"getfattr -n user.cms.{field}lead '{plan}'")
+    assert "Invalid argument" in failing(drive, f"setfattr -n user.cms.{field}phase -v over '{plan}'")
+    assert "metadata enterprise.project.phase cannot be set so: it must be one of plan, build" in log_of(
+        drive
+    )
+    glance = drive.sh(f"getfattr -d '{plan}'")
+    assert f'user.cms.{field}phase="plan"' in glance
+    assert 'user.cms.owner="Ada Example <ada@example.com>"' in glance
+
+    # Holds and retention, inherited.
+    retained = drive.sh(f"find '{samples.RETAINED}' -type f | head -1").strip()
+    assert value(drive, retained, "retention") == samples.RETENTION.policy_name
+    assert value(drive, retained, "retention.assigned_to") == f"/{samples.RETAINED}"
+    assert value(drive, retained, "retention.until").startswith("20")
+    held = drive.sh(f"find '{samples.HELD}' -type f | head -1").strip()
+    assert value(drive, held, "hold") == samples.HOLD.policy_name
+    # It goes into the trash, and that is at the service when `rm` ends.
+    drive.sh(f"rm '{held}'")
+    assert drive.status()["queue"]["waiting"] == 0
+
+    # A desktop sees them as any other attributes.
+    drive.sh("mkdir t; printf one > t/a; printf two > t/b; gio set t/a xattr::xdg.tags 'red,round'")
+    drive.sh("setfattr -n user.cms.description -v 'Start here' t/a; setfattr -n user.colour -v red t/b")
+    assert "xattr::cms.tags: red,round" in drive.sh("gio info -a 'xattr::*' t/a")
+    drive.sync()
+
+    # Copying programs succeed in both directions, and again.
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    drive.sh(
+        f"""
+        cp -a t {disk}/; rsync -aX t/ {disk}/r/; rsync -aX t/ {disk}/r/; tar --xattrs -cf {disk}/t.tar t
+        cp -a {disk}/t t2; rsync -aX {disk}/t/ t3/; rsync -aX t/ t4/
+        mkdir t5; tar --xattrs -C t5 -xf {disk}/t.tar
+        cp -a t t6; mv t6 {disk}/t6; mv {disk}/t6 t7
+        """
+    )
+    drive.sync()
+    drive.sh(f"rsync -aX {disk}/t/ t3/; rsync -aX t/ t4/; rsync -aX {disk}/t/ t2/")
+    drive.sync()
+    for copy in (f"{disk}/t/a", f"{disk}/r/a", "t2/a", "t3/a", "t4/a", "t5/t/a", "t7/a"):
+        assert value(drive, copy, "tags") == "red,round", copy
+        assert value(drive, copy, "description") == "Start here", copy
+    assert "not supported" in failing(drive, "setfattr -n user.cms.id -v 1 t3/a")
+    # A copy is an item of its own, whatever it was a copy of.
+    assert len({value(drive, f"{folder}/a", "id") for folder in ("t", "t2", "t3", "t4")}) == 4
