@@ -4,6 +4,7 @@
     ├── UserError                  a person can mend it: one sentence and an exit code
     │   └── ConfigError            the configuration cannot be read or does not hold
     ├── IntegrityError             bytes do not have the SHA-1 they should have
+    ├── Emptied                    a web link was written empty, which nothing at the service can be
     ├── MissingBlocks              content was asked for that is not on this disk
     ├── RemoteError                anything that went wrong on the way to the service
     │   ├── Offline                no connection could be made, or it broke
@@ -57,6 +58,10 @@ class IntegrityError(CmsfsError):
         super().__init__(f"{message}: expected SHA-1 {expected}, got {actual}")
         self.expected = expected
         self.actual = actual
+
+
+class Emptied(CmsfsError):
+    """A web link was written empty, which nothing at the service can be."""
 
 
 class MissingBlocks(CmsfsError):

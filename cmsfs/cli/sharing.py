@@ -18,19 +18,19 @@ from cmsfs.models import items
 @click.argument("remote")
 @output.json_option
 @context.pass_context
-def link(ctx: context.Context, remote: str, *, as_json: bool) -> None:
+def share(ctx: context.Context, remote: str, *, as_json: bool) -> None:
     """Print the shared link of REMOTE, for example /Documents/a.txt; it is made if there is none.
 
     Who can open it is what the service has as its default.
     """
-    shared = trio.run(_link, ctx, remote)
+    shared = trio.run(_share, ctx, remote)
     if as_json:
         output.document(shared.model_dump(mode="json", include={"url", "access", "download_url"}))
     else:
         output.say(str(shared.url))
 
 
-async def _link(ctx: context.Context, remote: str) -> items.SharedLink:
+async def _share(ctx: context.Context, remote: str) -> items.SharedLink:
     settings = ctx.settings()
     async with backend.open_backend(settings) as client:
         found = await remote_paths.RemotePaths(client, settings).get(remote)

@@ -21,9 +21,12 @@ class WebLinks:
             items.WebLink, "GET", f"{self._url}/{link_id}", repeat=Repeat.READ, params=FIELDS_PARAM
         )
 
-    async def create(self, url: str, parent_id: str, *, name: str | None = None) -> items.WebLink:
+    async def create(
+        self, url: str, parent_id: str, *, name: str | None = None, description: str | None = None
+    ) -> items.WebLink:
         """Raises `Conflict` if the name, or the address in its place, is taken."""
         given = {"url": url, "parent": Reference(id=parent_id)} | ({"name": name} if name else {})
+        given |= {"description": description} if description else {}
         body = web_links.NewWebLink.model_validate(given).body()
         return await self._wire.ask(items.WebLink, "POST", self._url, params=FIELDS_PARAM, body=body)
 
@@ -34,10 +37,12 @@ class WebLinks:
         url: str | None = None,
         name: str | None = None,
         parent_id: str | None = None,
+        description: str | None = None,
         etag: str | None = None,
     ) -> items.WebLink:
-        """Change the address, rename, move; None leaves as it is."""
+        """Change the address, rename, move, describe ("": no more); None leaves as it is."""
         given = {"url": url, "name": name, "parent": None if parent_id is None else Reference(id=parent_id)}
+        given["description"] = description
         change = web_links.UpdateWebLink.model_validate({k: v for k, v in given.items() if v is not None})
         return await self._wire.ask(
             items.WebLink,

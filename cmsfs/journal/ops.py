@@ -122,10 +122,10 @@ def hand_over(conn: Connection, old: Ino, new: Ino) -> None:
 
     This is how "write a new file, rename it over the old one" keeps the id, the history, the links and
     the retention of the old one.  `old` is left as a node that the service has never heard of; `new` is one
-    that it knows, whatever `new` is called.
+    that it knows, whatever `new` is called, and a web link if `old` was one.
     """
     row = conn.execute(
-        "SELECT remote_id, etag, version, base_sha1, base_parent, base_name, base_key, sequence, item"
+        "SELECT kind, remote_id, etag, version, base_sha1, base_parent, base_name, base_key, sequence, item"
         " FROM node WHERE ino = ?",
         (old,),
     ).fetchone()
@@ -135,8 +135,8 @@ def hand_over(conn: Connection, old: Ino, new: Ino) -> None:
         (old,),
     )
     conn.execute(
-        "UPDATE node SET remote_id = ?, etag = ?, version = ?, base_sha1 = ?, base_parent = ?, base_name = ?,"
-        " base_key = ?, sequence = ?, item = ?, local = 0 WHERE ino = ?",
+        "UPDATE node SET kind = ?, remote_id = ?, etag = ?, version = ?, base_sha1 = ?, base_parent = ?,"
+        " base_name = ?, base_key = ?, sequence = ?, item = ?, local = 0 WHERE ino = ?",
         (*row, new),
     )
     drop(conn, old, *OpKind)

@@ -10,6 +10,7 @@ Rule: bytes are ours only if they have the SHA-1 that was sent to this place or 
 only if we made it, and not before we asked for it.
 """
 
+import hashlib
 import time
 from dataclasses import dataclass
 from sqlite3 import Connection
@@ -42,6 +43,11 @@ class Sent:
 def new_folder(ino: Ino, folder: str, name: str) -> Sent:
     """A folder that is about to be made."""
     return Sent(ino, f"{_FOLDER}{time.time_ns()}", folder=folder, name=name)
+
+
+def mark_of(text: bytes) -> str:
+    """What stands for the SHA-1 of a web link, which has none: that of its text as the drive writes it."""
+    return hashlib.sha1(text, usedforsecurity=False).hexdigest()
 
 
 def note(conn: Connection, sent: Sent) -> None:

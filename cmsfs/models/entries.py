@@ -41,6 +41,7 @@ class Entry(Model):
     file_version: Version | None = None
     size: Size | None = None
     url: str | None = None
+    description: str | None = None
     created_at: pydantic.AwareDatetime | None = None
     modified_at: pydantic.AwareDatetime | None = None
     content_modified_at: pydantic.AwareDatetime | None = None
@@ -52,6 +53,8 @@ class Entry(Model):
         found: dict[str, Any] = {name: at for name in moments if (at := getattr(self, name)) is not None}
         if self.url is not None:
             found["url"] = self.url
+        if self.description:
+            found["description"] = self.description
         for name, value in (self.__pydantic_extra__ or {}).items():
             if value not in _NOTHING:
                 found[name] = value

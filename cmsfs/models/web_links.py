@@ -1,13 +1,30 @@
 """Bodies that make, change and restore web links.  The link itself is `items.WebLink`."""
 
+from typing import Final
+from urllib.parse import urlsplit
+
 import pydantic
 
 from cmsfs.models.base import Model, Reference
 from cmsfs.models.items import Description, NewSharedLink
 
+MAX_URL: Final = 4096
+MAX_DESCRIPTION: Final = 256
+
+
+def is_address(url: str) -> bool:
+    """Whether this is an address of the web that can be made a web link, with nothing hidden in it."""
+    if len(url) > MAX_URL or not url.isprintable() or " " in url:
+        return False
+    try:
+        parts = urlsplit(url)
+        return parts.scheme in ("http", "https") and bool(parts.hostname)
+    except ValueError:
+        return False
+
 
 class NewWebLink(Model):
-    url: str = pydantic.Field(pattern=r"^(?i:https?)://\S+$", max_length=4096)
+    url: str = pydantic.Field(pattern=r"^(?i:https?)://\S+$", max_length=MAX_URL)
     parent: Reference
     name: str | None = None  # the address itself if absent
     description: Description | None = None
@@ -16,7 +33,7 @@ class NewWebLink(Model):
 class UpdateWebLink(Model):
     """What is not set stays as it is."""
 
-    url: str | None = pydantic.Field(None, pattern=r"^(?i:https?)://\S+$", max_length=4096)
+    url: str | None = pydantic.Field(None, pattern=r"^(?i:https?)://\S+$", max_length=MAX_URL)
     name: str | None = None
     parent: Reference | None = None
     shared_link: NewSharedLink | None = None

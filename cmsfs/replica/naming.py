@@ -9,6 +9,7 @@ from collections.abc import Callable
 from datetime import date
 from pathlib import PurePosixPath
 
+from cmsfs.models import names
 from cmsfs.replica.nodes import Kind, Node
 
 # ext4, and with it every program, knows names of at most 255 bytes.
@@ -44,9 +45,24 @@ def file_name(kind: Kind, name: str) -> str:
 
 def remote_name(node: Node) -> str:
     """The service's name for a node: the inverse of `file_name`, also for one that was cut."""
-    if node.base_name is not None and file_name(node.kind, node.base_name) == node.name:
-        return node.base_name
+    if node.base_name is not None:
+        usual = file_name(node.kind, node.base_name)
+        if node.name == usual or (node.kind is Kind.LINK and node.name == link_beside(usual, node.remote_id)):
+            return node.base_name
     return node.name.removesuffix(LINK_SUFFIX) if node.kind is Kind.LINK else node.name
+
+
+def link_beside(name: str, remote_id: str | None) -> str:
+    """What a web link is called when a file is really called `name`, as it would be."""
+    return distinct(name, f"link {remote_id}")
+
+
+def link_name(name: str) -> str | None:
+    """The service's name for a web link that is called `name` here; None if no web link can be."""
+    stem = name.removesuffix(LINK_SUFFIX)
+    if stem == name or names.name_problem(stem) is not None or file_name(Kind.LINK, stem) != name:
+        return None
+    return stem
 
 
 def distinct(name: str, tag: str) -> str:

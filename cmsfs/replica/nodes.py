@@ -159,8 +159,17 @@ def remote_from_item(item: items.Item | entries.Entry) -> Remote:
 
 def _size(item: items.Item | entries.Entry, kind: Kind) -> int:
     if kind is Kind.LINK:
-        return len(weblinks.text(getattr(item, "url", None) or ""))
+        return len(weblinks.text(*_said(item)))
     return int(getattr(item, "size", 0) or 0) if kind is Kind.FILE else 0
+
+
+def said_by(link: Remote) -> weblinks.Shortcut:
+    """What a web link says."""
+    return _said(link.item)
+
+
+def _said(item: items.Item | entries.Entry) -> weblinks.Shortcut:
+    return weblinks.Shortcut(getattr(item, "url", None) or "", getattr(item, "description", None) or "")
 
 
 def _number(text: str | None) -> int:

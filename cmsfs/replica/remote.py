@@ -17,9 +17,9 @@ from datetime import date
 from sqlite3 import Connection
 
 from cmsfs.models import names
-from cmsfs.replica import arrivals, cursor, doubts, naming, tree
+from cmsfs.replica import arrivals, cursor, doubts, naming, tree, weblinks
 from cmsfs.replica.changes import Change, What
-from cmsfs.replica.nodes import FILE_MODE, FOLDER_MODE, ROOT, Ino, Kind, Node, Remote
+from cmsfs.replica.nodes import FILE_MODE, FOLDER_MODE, ROOT, Ino, Kind, Node, Remote, said_by
 
 ROOT_ID = arrivals.ROOT_ID
 
@@ -78,22 +78,22 @@ def called(conn: Connection, ino: Ino, name: str) -> None:
 def _is_in_place(conn: Connection, node: Node, remote: Remote) -> bool:
     """Whether the node is where the item is, and has the name that belongs to it."""
     name = naming.file_name(remote.kind, remote.name)
-    if node.parent is None or node.name not in (name, _link_name(name, remote)):
+    if node.parent is None or node.name not in (name, naming.link_beside(name, remote.id)):
         return False
     row = conn.execute("SELECT remote_id FROM node WHERE ino = ?", (node.parent,)).fetchone()
     return bool(row[0] == remote.parent_id)
-
-
-def _link_name(name: str, remote: Remote) -> str:
-    """What a web link is called when a file is really called as it would be."""
-    return naming.distinct(name, f"link {remote.id}")
 
 
 def _update_content(
     conn: Connection, node: Node, remote: Remote, pending: set[str], changes: list[Change]
 ) -> None:
     ours = "upload" in pending or node.draft is not None
-    if ours and remote.sha1 != node.base_sha1:
+    is_link = node.kind is Kind.LINK
+    # A web link has no SHA-1: it is what it says.
+    same = remote.sha1 == node.base_sha1 and not (
+        is_link and weblinks.said(conn, node.ino) != said_by(remote)
+    )
+    if ours and not same:
         # Both sides have new bytes: keep the version we started from, so that the upload is refused
         # and the conflict is decided there, with both contents at hand.
         _leave_aside(conn, node, remote.sequence)
@@ -106,13 +106,20 @@ def _update_content(
         # The bytes here are ours; whether somebody has locked it, say, is theirs.
         changes.append(Change(What.ATTRIBUTES, node.ino))
         return
+    if is_link and same:
+        # Its time is that of what it says, and its bytes may be those that were written here.
+        weblinks.restore(conn, node.ino)
+        changes.append(Change(What.ATTRIBUTES, node.ino))
+        return
+    if is_link:
+        weblinks.forget(conn, node.ino)
     conn.execute("UPDATE node SET sha1 = ?, size = ? WHERE ino = ?", (remote.sha1, remote.size, node.ino))
     if "touch" not in pending and not same_time(node.mtime_ns, remote.mtime_ns):
         conn.execute(
             "UPDATE node SET mtime_ns = ?2, ctime_ns = max(ctime_ns, ?2) WHERE ino = ?1",
             (node.ino, remote.mtime_ns),
         )
-    what = What.CONTENT if remote.sha1 != node.sha1 else What.ATTRIBUTES
+    what = What.CONTENT if remote.sha1 != node.sha1 or is_link else What.ATTRIBUTES
     changes.append(Change(what, node.ino))
 
 
@@ -131,9 +138,10 @@ def _update_place(
     parent = _parent_of(conn, remote)
     if parent is None:
         return
-    if _is_gone(conn, parent):
-        # It went with the folder; what only we have of it stays where it is.
-        changes += vanish(conn, node.ino, sequence=remote.sequence)
+    if _is_gone(conn, parent) and _has_unsent(conn, node.ino):
+        # It may have gone with the folder, or the folder comes back with this page: what only we have of it
+        # stays where it can be seen until that is known.
+        _leave_aside(conn, node, remote.sequence)
         return
     if tree.is_below(conn, parent, node.ino):
         # One of a pair of folder moves would close a ring, while the other is still to come.
@@ -212,8 +220,8 @@ def _make_way(
     if holder.kind is Kind.LINK or remote.kind is Kind.LINK:
         # `x` the link is shown as `x.url`; a file that is really called so keeps its name.
         if remote.kind is Kind.LINK:
-            return _link_name(name, remote)
-        aside = naming.distinct(holder.name, f"link {holder.remote_id}")
+            return naming.link_beside(name, remote.id)
+        aside = naming.link_beside(holder.name, holder.remote_id)
     else:
         # The holder's own move or deletion has not been heard yet; it waits under a name of its own.
         aside = naming.distinct(holder.name, f"id {holder.remote_id}")
@@ -252,6 +260,14 @@ def _is_gone(conn: Connection, folder: Ino) -> bool:
     return node.ino != ROOT and node.etag is not None and node.base_parent is None
 
 
+def _has_unsent(conn: Connection, ino: Ino) -> bool:
+    """Whether there are bytes or folders at the node or below it that the service does not have."""
+    for below in tree.subtree(conn, ino):
+        if _pending(conn, below) & {"upload", "mkdir"} or tree.get(conn, below).draft is not None:
+            return True
+    return False
+
+
 def adopt(conn: Connection, ino: Ino, remote: Remote) -> None:
     """The service's answer to a change of ours becomes the node's base; its place and bytes here stay.
 
@@ -262,12 +278,13 @@ def adopt(conn: Connection, ino: Ino, remote: Remote) -> None:
         _leave_aside(conn, before, before.sequence)
     conn.execute(
         "UPDATE node SET remote_id = ?1, etag = ?2, sequence = ?3, version = ?4, base_sha1 = ?5,"
-        " base_parent = ?6, base_name = ?7, base_key = ?8, item = ?9, seen = ?10, local = 0 WHERE ino = ?11",
+        " base_parent = ?6, base_name = ?7, base_key = ?8, item = ?9, seen = ?10, kind = ?11, local = 0"
+        " WHERE ino = ?12",
         (
             *(remote.id, remote.etag, remote.sequence, remote.version, remote.sha1),
             *(remote.parent_id, remote.name, names.name_key(remote.name), remote.json),
             # A listing that began earlier has not seen it and must not remove it.
-            *(cursor.generation(conn), ino),
+            *(cursor.generation(conn), remote.kind, ino),
         ),
     )
 
@@ -343,9 +360,10 @@ def _drop_symlinks(conn: Connection, folder: Ino, changes: list[Change]) -> None
 
 
 def forget(conn: Connection, ino: Ino) -> None:
-    """The service does not have this node, or has it as somebody else's: from here on it is only ours."""
+    """The service does not have this node, or has it as another's: it is only ours, and no web link, then."""
     conn.execute(
-        "UPDATE node SET remote_id = NULL, etag = NULL, version = NULL, base_sha1 = NULL,"
+        "UPDATE node SET kind = CASE kind WHEN 'web_link' THEN 'file' ELSE kind END,"
+        " remote_id = NULL, etag = NULL, version = NULL, base_sha1 = NULL,"
         " base_parent = NULL, base_name = NULL, base_key = NULL, sequence = 0 WHERE ino = ?",
         (ino,),
     )

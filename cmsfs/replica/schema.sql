@@ -69,6 +69,13 @@ CREATE TABLE xattr (
   PRIMARY KEY (ino, name)
 ) WITHOUT ROWID;
 
+-- The content of a web link's file as it was written here, where that differs from what the drive writes for
+-- the same address and description (other line ends, an icon).  The service keeps what it says, not how.
+CREATE TABLE shortcut (
+  ino          INTEGER PRIMARY KEY REFERENCES node(ino) ON DELETE CASCADE,
+  text         BLOB NOT NULL
+);
+
 -- Bytes that the service has as an older version of a file, and that a node here still consists of: the
 -- backup which an editor leaves when the file itself gets the next version.
 CREATE TABLE past (

@@ -20,10 +20,11 @@ from cmsfs.crashpoints import Point
 from cmsfs.journal import ops
 from cmsfs.journal.drafts import Draft, Drafts
 from cmsfs.journal.durability import GroupCommit
-from cmsfs.replica import tree, weblinks
+from cmsfs.replica import tree
+from cmsfs.replica import weblinks as shortcuts
 from cmsfs.replica.nodes import Content, Ino, Kind, Node
 from cmsfs.sqlite import Database
-from cmsfs.vfs import oserrors
+from cmsfs.vfs import oserrors, weblinks
 from cmsfs.vfs.attributes import Opened
 from cmsfs.vfs.handles import Handle, Handles, OpenFile
 from cmsfs.vfs.inodes import Inodes
@@ -70,18 +71,17 @@ class Files:
         self._settle_ns = int(settle_seconds * 10**9)
         # The newest version of each open file; older ones live on in their handles.
         self._open: dict[Ino, OpenFile] = {}
-        # Of which version the kernel has pages: a SHA-1, or the draft that they were written to.
-        self._pages: dict[Ino, str | Draft | None] = {}
+        # Of which version the kernel has pages: a SHA-1, the text of a web link, or the draft that they were
+        # written to.
+        self._pages: dict[Ino, str | bytes | Draft | None] = {}
 
     # ---- opening and closing ----
 
     def open(self, node: Node, flags: int) -> Opened:
         """A new handle.  `O_TRUNC` is the caller's business."""
         writable = bool(flags & _WRITING)
-        if node.kind is Kind.LINK and writable:
-            raise oserrors.oserror(errno.EPERM, "a web link cannot be written")
         file = self._open.get(node.ino)
-        overlaps = file is not None and not file.is_version(node)
+        overlaps = file is not None and not file.is_version(node, self._link_text(node))
         if file is None or overlaps:
             file = self._new_file(node)
         # Pages of the older version must stay that version's while somebody reads it.
@@ -98,11 +98,11 @@ class Files:
         return Opened(self._add(file, writable=bool(flags & _WRITING)))
 
     def _new_file(self, node: Node) -> OpenFile:
-        text = self._link_text(node) if node.kind is Kind.LINK else None
         draft = self._drafts.find(node.draft) if node.draft is not None else None
         elsewhere = None
         if draft is None and node.sha1 is not None and node.sha1 != node.base_sha1:
             elsewhere = tree.find_bytes(self._db, node.sha1)
+        text = self._link_text(node)
         file = OpenFile(node, self._blocks, draft=draft, text=text, elsewhere=elsewhere)
         self._open[node.ino] = file
         return file
@@ -138,10 +138,10 @@ class Files:
         """Up to `size` bytes, fewer only at the end of the file."""
         handle = self._handles.file(fh)
         file = handle.file
-        if file.text is not None:
-            return file.text[offset : offset + size]
         if (draft := file.draft) is not None:
             return await self._read_draft(draft, offset, size)
+        if file.text is not None:
+            return file.text[offset : offset + size]
         content = file.content
         if content is None or offset >= content.size:
             return b""
@@ -191,10 +191,8 @@ class Files:
 
     async def truncate(self, node: Node, size: int, fh: int | None = None) -> None:
         """Set the length of a file, open or not, and record it; with a handle, of the version it is on."""
-        if node.kind is Kind.LINK:
-            raise oserrors.oserror(errno.EPERM, "a web link cannot be written")
         file = self._open.get(node.ino) if fh is None else self._handles.file(fh).file
-        if file is None or (fh is None and not file.is_version(node)):
+        if file is None or (fh is None and not file.is_version(node, self._link_text(node))):
             file = self._new_file(node)
         file.opened(writable=True)
         self._inodes.opened(node.ino)
@@ -227,6 +225,9 @@ class Files:
                     await self._make_draft(file, keep_base=keep_base)
 
     async def _make_draft(self, file: OpenFile, *, keep_base: bool) -> None:
+        if (text := await self._seen_of_link(file)) is not None:
+            await self._make_link_draft(file, text, keep_base=keep_base)
+            return
         content = file.content
         base = (content.sha1, content.size) if content is not None and content.size and keep_base else None
         due = ops.now_ns() + self._settle_ns
@@ -251,6 +252,27 @@ class Files:
 
         draft_id = await self._db.write(txn)
         draft = self._drafts.started(draft_id, file.ino, base)
+        file.wrote(draft)
+        self._open[file.ino] = file
+        self._pages[file.ino] = draft
+
+    async def _seen_of_link(self, file: OpenFile) -> bytes | None:
+        """What a handle on a web link sees, which may have become one while it was open; None: on a file."""
+        node = tree.find(self._db, file.ino)
+        if file.text is not None or node is None or self._link_text(node) is None:
+            return file.text
+        content = file.content
+        return bytes(await self._read_content(content, 0, content.size)) if content is not None else b""
+
+    async def _make_link_draft(self, file: OpenFile, seen: bytes, *, keep_base: bool) -> None:
+        due = ops.now_ns() + self._settle_ns
+        text = seen if keep_base else b""
+
+        def txn(conn: Connection) -> int:
+            return weblinks.begin_draft(conn, self._drafts, file.ino, seen, text, due_ns=due)
+
+        draft = self._drafts.find(await self._db.write(txn))
+        assert draft is not None
         file.wrote(draft)
         self._open[file.ino] = file
         self._pages[file.ino] = draft
@@ -301,12 +323,17 @@ class Files:
     def is_open(self, ino: Ino) -> bool:
         return self._inodes.opens(ino) > 0
 
-    def _link_text(self, node: Node) -> bytes:
-        return weblinks.text_of_item(tree.item_json(self._db, node.ino))
+    def _link_text(self, node: Node) -> bytes | None:
+        """What a web link shows while nothing is being written to it."""
+        if node.kind is not Kind.LINK or node.draft is not None or node.sha1 is not None:
+            return None
+        return shortcuts.current(self._db, node.ino)
 
-    def _version(self, file: OpenFile) -> str | Draft | None:
+    def _version(self, file: OpenFile) -> str | bytes | Draft | None:
         if (draft := file.draft) is not None:
             return draft
+        if file.text is not None:
+            return file.text
         if (content := file.content) is None:
             return None
         # Pages that the kernel has of what came wrong are of no version.

@@ -39,7 +39,8 @@ class OpenFile:
         text: bytes | None = None,
         elsewhere: tuple[str, str | None] | None = None,
     ) -> None:
-        """`elsewhere`: the item and version that have the bytes, if it is not the node's own."""
+        """`text`: of a web link, until it is written to; `elsewhere`: the item and version that have the
+        bytes, if it is not the node's own."""
         self.ino = node.ino
         self.base = Base(node.etag, node.version, node.base_sha1)
         self.text = text
@@ -78,12 +79,15 @@ class OpenFile:
         """From now on the file is this draft."""
         draft.acquire()
         self._draft = draft
+        self.text = None
         draft.count_writers(self.writers)
         if draft.base_sha1 is not None:
             self._hold(draft.base_sha1, draft.base_total)
 
-    def is_version(self, node: Node) -> bool:
-        """Whether a handle opened now would see what this one sees."""
+    def is_version(self, node: Node, text: bytes | None) -> bool:
+        """Whether a handle opened now would see what this one sees; `text`: of a web link as it is now."""
+        if self.text is not None or text is not None:
+            return self.text == text
         if (draft := self.draft) is not None:
             return draft.id == node.draft
         return node.draft is None and (self._content.sha1 if self._content else None) == node.sha1

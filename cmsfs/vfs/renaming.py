@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from sqlite3 import Connection
 
 from cmsfs.journal import ops
+from cmsfs.replica import naming as replica_naming
 from cmsfs.replica import tree
-from cmsfs.replica.nodes import Ino, Node
+from cmsfs.replica.nodes import Ino, Kind, Node
 from cmsfs.vfs import localnames, naming, oserrors, saves
 from cmsfs.vfs.localnames import LocalNames
 
@@ -56,6 +57,7 @@ def apply(
     if node.is_folder and tree.is_below(conn, call.parent, node.ino):
         raise oserrors.oserror(errno.EINVAL, call.name)
     localnames.check_stays_reachable(conn, node, call.parent)
+    _check_stays_link(node, call.name)
     if target is not None:
         tree.detach(conn, target.ino)
         saves.replace(conn, node, target, due_ns=due_ns, was_born_here=was_born_here)
@@ -87,6 +89,15 @@ def _check_replaceable(conn: Connection, node: Node, target: Node, call: Rename)
         raise oserrors.oserror(errno.ENOTEMPTY, call.name)
 
 
+def _check_stays_link(node: Node, name: str) -> None:
+    """Raise EXDEV if a web link would be called something that only a file can be called.
+
+    Programs then copy and delete, as between two disks: the copy is a file, the web link is in the trash.
+    """
+    if node.kind is Kind.LINK and replica_naming.link_name(name) is None:
+        raise oserrors.oserror(errno.EXDEV, name)
+
+
 def _exchange(
     conn: Connection,
     node: Node,
@@ -102,6 +113,8 @@ def _exchange(
         raise oserrors.oserror(errno.EINVAL, call.name)
     localnames.check_stays_reachable(conn, node, call.parent)
     localnames.check_stays_reachable(conn, target, call.old_parent)
+    _check_stays_link(node, call.name)
+    _check_stays_link(target, call.old_name)
     tree.detach(conn, node.ino)
     tree.place(conn, target.ino, call.old_parent, call.old_name)
     tree.place(conn, node.ino, call.parent, call.name)

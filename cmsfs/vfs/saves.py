@@ -115,9 +115,9 @@ def remove(conn: Connection, node: Node, follower: Follower | None, *, due_ns: i
 
 def is_save(conn: Connection, node: Node, target: Node, *, was_born_here: bool) -> bool:
     """Whether `node` in the place of `target` is the next version of `target`."""
-    files = node.kind is Kind.FILE and target.kind is Kind.FILE
-    is_new = node.remote_id is None or (was_born_here and _is_whole_here(conn, node))
-    return files and target.remote_id is not None and is_new
+    if node.kind is not Kind.FILE or target.kind not in (Kind.FILE, Kind.LINK) or target.remote_id is None:
+        return False
+    return node.remote_id is None or (was_born_here and _is_whole_here(conn, node))
 
 
 def _is_whole_here(conn: Connection, node: Node) -> bool:
@@ -165,6 +165,8 @@ def bring_back(conn: Connection, local_names: LocalNames, ino: Ino, left: Ino | 
         return
     if not is_save(conn, node, old, was_born_here=False):
         return
+    if old.kind is Kind.LINK and old.parent is not None:
+        return  # it is still one, under another name
     if old.base_sha1 is not None and old.remote_id is not None and old.parent is not None:
         tree.keep_past(conn, old.base_sha1, old.remote_id, old.version)
     take_over(conn, node, old, due_ns=due_ns)

@@ -10,8 +10,8 @@ Rule: everything here runs inside the transaction that ends the operation.
 from sqlite3 import Connection
 
 from cmsfs.journal import ops
-from cmsfs.replica import remote, tree
-from cmsfs.replica.nodes import Ino, Node, Remote
+from cmsfs.replica import naming, remote, tree
+from cmsfs.replica.nodes import Ino, Kind, Node, Remote
 
 
 def take_in(conn: Connection, ino: Ino, answer: Remote) -> Node:
@@ -20,10 +20,13 @@ def take_in(conn: Connection, ino: Ino, answer: Remote) -> Node:
     if there is not None:
         remote.adopt(conn, there.ino, answer)
         return tree.get(conn, there.ino)
-    if tree.get(conn, ino).remote_id is None:
+    now = tree.get(conn, ino)
+    may_be_link = now.parent is None or naming.link_name(now.name) is not None
+    if now.remote_id is None and (may_be_link or answer.kind is not Kind.LINK):
         remote.adopt(conn, ino, answer)
         return tree.get(conn, ino)
-    # The node stands for another item by now, and the bytes are on their way there too.
+    # The node stands for another item by now, and the bytes are on their way there too; or it has a name that
+    # only a file can have.
     surplus = tree.insert(conn, None, answer.name, answer.kind, now_ns=answer.mtime_ns)
     remote.adopt(conn, surplus, answer)
     conn.execute("UPDATE node SET sha1 = ?, size = ? WHERE ino = ?", (answer.sha1, answer.size, surplus))

@@ -53,7 +53,7 @@ def may_be_ours(db: Database, ino: Ino, item: items.Item) -> bool:
     return node is None or node.ino == ino
 
 
-def is_leaving(kit: Kit, task: queue.Task, node: Node, theirs: items.File | items.Folder) -> bool:
+def is_leaving(kit: Kit, task: queue.Task, node: Node, theirs: items.Item) -> bool:
     """Whether what is in the way came from here too, and an operation of its own will take it away."""
     folder = task.parent.remote_id if task.parent is not None else None
     name = naming.remote_name(node)
@@ -61,7 +61,7 @@ def is_leaving(kit: Kit, task: queue.Task, node: Node, theirs: items.File | item
         kit.db, node.ino, folder or "", name, theirs.sha1
     ):
         return True
-    holder = tree.find_remote(kit.db, node.kind, theirs.id)
+    holder = tree.find_remote(kit.db, Kind(theirs.type), theirs.id)
     if holder is None or holder.ino == node.ino:
         return False
     leaving = (ops.OpKind.MOVE, ops.OpKind.TRASH)
@@ -70,6 +70,8 @@ def is_leaving(kit: Kit, task: queue.Task, node: Node, theirs: items.File | item
 
 async def keep_both(kit: Kit, task: queue.Task, theirs: items.Item | None, *, anew: bool = False) -> None:
     """Theirs keeps its name; ours takes another one and is sent again, `anew` as an item of its own."""
+    if isinstance(theirs, items.WebLink) and not anew and await _steps_beside(kit, task, theirs):
+        return
 
     def txn(conn: Connection) -> list[Change]:
         if anew:
@@ -87,6 +89,26 @@ async def keep_both(kit: Kit, task: queue.Task, theirs: items.Item | None, *, an
 
     kit.incoming.publish(await kit.db.write(txn))
     log.info("the service has something else under a name of ours; both are kept")
+
+
+async def _steps_beside(kit: Kit, task: queue.Task, link: items.WebLink) -> bool:
+    """Whether a web link gave way: it is `notes.url` beside our `notes` here, and is called so there, too."""
+    shown = naming.file_name(Kind.LINK, link.name or "")
+    if link.name == shown or names.name_key(task.node.name) == names.name_key(shown):
+        return False
+    try:
+        with kit.health.request("move"):
+            answer = await kit.client.web_links.update(link.id, name=shown, etag=link.etag)
+    except (errors.Conflict, errors.PreconditionFailed, errors.Forbidden, errors.NotFound):
+        return False
+
+    def txn(conn: Connection) -> list[Change]:
+        again(conn, task.op, KEPT_BOTH)
+        return remote.apply(conn, [remote_from_item(answer)], generation=cursor.generation(conn))
+
+    kit.incoming.publish(await kit.db.write(txn))
+    log.info("a web link got its whole name at the service, where something of ours has the short one")
+    return True
 
 
 def _is_in_the_way(theirs: items.Item | None, node: Node, task: queue.Task) -> bool:

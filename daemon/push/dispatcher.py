@@ -23,7 +23,7 @@ from cmsfs.crashpoints import Point
 from cmsfs.journal import ops, queue
 from cmsfs.journal.ops import OpKind
 from cmsfs.replica.nodes import Ino, Node
-from daemon.push import describing, failures, folders, held, moves, removals, uploads
+from daemon.push import describing, failures, folders, held, moves, removals, web_links
 from daemon.push.kit import INTERACTIVE_SECONDS, Kit, wait_ns
 
 log = logging.getLogger(__name__)
@@ -32,7 +32,7 @@ Perform = Callable[[Kit, queue.Task], Awaitable[None]]
 
 PERFORM: dict[OpKind, Perform] = {
     OpKind.MKDIR: folders.mkdir,
-    OpKind.UPLOAD: uploads.upload,
+    OpKind.UPLOAD: web_links.upload,
     OpKind.MOVE: moves.move,
     OpKind.TOUCH: moves.touch,
     OpKind.DESCRIBE: describing.describe,

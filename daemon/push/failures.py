@@ -21,6 +21,10 @@ REMEDIES = {
     "item_name_invalid": "Rename it",
     "item_name_too_long": "Give it a shorter name",
 }
+EMPTIED = (
+    "The web link has been emptied. Write an address into it, as URL=https://..., or delete it; or take the "
+    "old one back with `cmsfs discard`."
+)
 ANY_REMEDY = "Mend the cause"
 
 
@@ -36,6 +40,8 @@ def judge(error: Exception, attempts: int) -> Verdict:
     """What to do after this error, the `attempts` before it not counted."""
     if isinstance(error, errors.MissingBlocks):
         return Verdict(None, "Its bytes are no longer on this disk.")
+    if isinstance(error, errors.Emptied):
+        return Verdict(None, EMPTIED)
     if isinstance(error, OSError):
         return Verdict(wait_ns(attempts), f"{error.strerror or error}.")
     if not isinstance(error, errors.RemoteError):

@@ -53,6 +53,8 @@ class Kit:
     commit: GroupCommit
     settle_seconds: float
     profile: config.Profile
+    # Which files become web links: "plain" ones, "all" with an address, "never" (`Settings.web_links`).
+    web_links: str
     # To be called when the service says that the account is full.
     full: Callable[[], None]
     # To be called with what the service does not let us delete, once it is back.

@@ -39,11 +39,26 @@ async def move(kit: Kit, task: queue.Task) -> None:
     try:
         answer = await _update(kit, node, name=new_name, parent_id=new_parent)
     except errors.Conflict as error:
-        await conflicts.keep_both(kit, task, await conflicts.holder(kit, error))
+        theirs = await conflicts.holder(kit, error)
+        if node.kind is Kind.LINK and name != node.name and isinstance(theirs, items.File | items.Folder):
+            await _move_whole(kit, task, parent_id=new_parent)
+        else:
+            await conflicts.keep_both(kit, task, theirs)
     except errors.NotFound as error:
         await conflicts.missing(kit, task, error)
     else:
         crashpoints.reached(Point.MOVE_SENT)
+        await _done(kit, task, answer)
+
+
+async def _move_whole(kit: Kit, task: queue.Task, *, parent_id: str | None) -> None:
+    """A web link `notes.url` cannot be called `notes` at the service, as something else is: it has the whole
+    name there."""
+    try:
+        answer = await _update(kit, task.node, name=task.node.name, parent_id=parent_id)
+    except errors.Conflict as error:
+        await conflicts.keep_both(kit, task, await conflicts.holder(kit, error))
+    else:
         await _done(kit, task, answer)
 
 

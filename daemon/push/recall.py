@@ -15,8 +15,8 @@ from cmsfs.client import retry
 from cmsfs.journal import ops, queue, unheard
 from cmsfs.journal.unheard import Sent
 from cmsfs.models import items
-from cmsfs.replica import naming, tree
-from cmsfs.replica.nodes import Ino, remote_from_item
+from cmsfs.replica import naming, tree, weblinks
+from cmsfs.replica.nodes import Ino, remote_from_item, said_by
 from daemon.push import answers, conflicts
 from daemon.push.kit import Kit
 
@@ -93,7 +93,10 @@ async def _find_out(kit: Kit, sent: Sent) -> None:
 
 
 async def _is_ours(kit: Kit, sent: Sent, theirs: items.Item) -> bool:
-    """Whether it has the bytes that were sent, or is a folder that we made since it was asked for."""
+    """Whether it has the bytes that were sent, says what was sent, or is a folder that we made since it was
+    asked for."""
+    if isinstance(theirs, items.WebLink):
+        return unheard.mark_of(weblinks.text(*said_by(remote_from_item(theirs)))) == sent.sha1
     if sent.asked_at is None:
         return isinstance(theirs, items.File) and theirs.sha1 == sent.sha1
     if not isinstance(theirs, items.Folder):

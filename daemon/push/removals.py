@@ -11,9 +11,9 @@ from cmsfs import crashpoints, errors
 from cmsfs.crashpoints import Point
 from cmsfs.journal import queue, unheard
 from cmsfs.models import items
-from cmsfs.replica import cursor, remote, tree
+from cmsfs.replica import cursor, remote, tree, weblinks
 from cmsfs.replica.changes import Change
-from cmsfs.replica.nodes import Kind, Node, remote_from_item
+from cmsfs.replica.nodes import Kind, Node, remote_from_item, said_by
 from daemon.push import recall
 from daemon.push.kit import Kit, again
 
@@ -41,7 +41,7 @@ async def trash(kit: Kit, task: queue.Task) -> None:
             pass  # somebody else was quicker
         except errors.PreconditionFailed:
             theirs = await _look(kit, node)
-            if isinstance(theirs, items.File) and not _is_known(kit, node, theirs):
+            if theirs is not None and not _is_known(kit, node, theirs):
                 await _return(kit, task, theirs)
                 return
             etag = theirs.etag if theirs is not None else None
@@ -62,8 +62,13 @@ async def trash(kit: Kit, task: queue.Task) -> None:
     await kit.db.write(lambda conn: again(conn, task.op, "The item is being changed at the service."))
 
 
-def _is_known(kit: Kit, node: Node, theirs: items.File) -> bool:
-    """Whether the file has the bytes that were deleted here, or that we had sent before without hearing."""
+def _is_known(kit: Kit, node: Node, theirs: items.Item) -> bool:
+    """Whether the file has the bytes that were deleted here, or that we had sent before without hearing;
+    whether the web link says what it said."""
+    if isinstance(theirs, items.WebLink):
+        return said_by(remote_from_item(theirs)) == weblinks.of_item(tree.item_json(kit.db, node.ino))
+    if not isinstance(theirs, items.File):
+        return True
     return theirs.sha1 == node.base_sha1 or unheard.is_version(kit.db, theirs.id, theirs.sha1)
 
 
@@ -76,7 +81,7 @@ async def _delete(kit: Kit, node: Node, etag: str | None) -> None:
             case Kind.FOLDER:
                 await kit.client.folders.delete(node.remote_id)
             case Kind.LINK:
-                await kit.client.web_links.delete(node.remote_id)
+                await kit.client.web_links.delete(node.remote_id, etag=etag)
 
 
 async def _look(kit: Kit, node: Node) -> items.Item | None:

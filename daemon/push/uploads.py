@@ -47,15 +47,11 @@ def moment(mtime_ns: int) -> datetime:
 
 
 async def upload(kit: Kit, task: queue.Task) -> None:
-    """Carry out an UPLOAD."""
-    if task.node.draft is not None and not await _seal(kit, task, task.node.draft):
+    """Carry out an UPLOAD of a file."""
+    node = await prepare(kit, task)
+    if node is None:
         return
-    await recall.for_making(kit, task)
-    node = tree.find(kit.db, task.op.ino)
-    if node is None or node.parent is None or node.draft is not None or node.sha1 is None:
-        # Deleted or written again since: what was asked for meanwhile is another run of this operation.
-        await _look_again(kit, task)
-        return
+    assert node.sha1 is not None
     if node.sha1 == node.base_sha1 and node.remote_id is not None:
         await _finish_unchanged(kit, task, node)
         return
@@ -74,6 +70,19 @@ async def upload(kit: Kit, task: queue.Task) -> None:
     finally:
         kit.sent.pop(task.op.seq, None)
         kit.blocks.close(node.sha1)
+
+
+async def prepare(kit: Kit, task: queue.Task) -> Node | None:
+    """The node with its bytes as content, not as a draft; None if it is not the time, which ends the task."""
+    if task.node.draft is not None and not await _seal(kit, task, task.node.draft):
+        return None
+    await recall.for_making(kit, task)
+    node = tree.find(kit.db, task.op.ino)
+    if node is None or node.parent is None or node.draft is not None or node.sha1 is None:
+        # Deleted or written again since: what was asked for meanwhile is another run of this operation.
+        await _look_again(kit, task)
+        return None
+    return node
 
 
 async def _bytes(kit: Kit, sha1: str, size: int) -> Path:

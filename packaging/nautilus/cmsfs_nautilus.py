@@ -209,7 +209,7 @@ def _run(drive, action, path):
         _, out, complaint = process.communicate_utf8_finish(result)
         if not process.get_successful():
             _notify(complaint.strip())
-        elif action == "link":
+        elif action == "share":
             _notify("The shared link is in the clipboard." if _copied(out.strip()) else out.strip())
         else:
             _notify(out.strip())

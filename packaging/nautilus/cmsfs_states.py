@@ -15,7 +15,7 @@ STATES = {
     "conflict": ("emblem-important", "Conflict copy"),
     "syncing": ("emblem-synchronizing", "Being uploaded"),
     "pinned": ("emblem-favorite", "Kept offline"),
-    "online": ("", "Online only"),
+    "online": ("emblem-cmsfs-online", "Online only"),
     "local": ("", "On this machine only"),
     "synced": ("emblem-default", "Synced"),
 }
@@ -79,7 +79,7 @@ def state(told):
 def menu(told):
     """The entries of the menu for items with these answers: `(action, label)`, in order.
 
-    `pin` and `unpin` are for any number of items, `link` for one, `versions` for one file.
+    `pin` and `unpin` are for any number of items, `share` for one, `versions` for one file.
     """
     known = [each for each in told if each and each.get("kind") == "path"]
     if not known:
@@ -91,7 +91,7 @@ def menu(told):
     if any(each.get("pinned") == each.get("path") for each in known):
         entries.append(("unpin", "Free Up Space"))
     if len(known) == 1 and known[0].get("sync") != "local":
-        entries.append(("link", "Copy Shared Link"))
+        entries.append(("share", "Copy Shared Link"))
         if known[0].get("type") == "file":
             entries.append(("versions", "Show Versions"))
     return entries

@@ -53,8 +53,8 @@ def test_the_state_that_is_shown(states: ModuleType, fields: dict[str, object], 
     assert state is None or state in states.STATES
 
 
-def test_there_is_a_mark_for_each_state_that_wants_attention(states: ModuleType) -> None:
-    assert {name for name, (emblem, _) in states.STATES.items() if not emblem} == {"online", "local"}
+def test_there_is_a_mark_for_each_state_but_one(states: ModuleType) -> None:
+    assert {name for name, (emblem, _) in states.STATES.items() if not emblem} == {"local"}
 
 
 def actions(states: ModuleType, *answers: dict[str, object] | None) -> list[str]:
@@ -62,11 +62,11 @@ def actions(states: ModuleType, *answers: dict[str, object] | None) -> list[str]
 
 
 def test_the_menu_offers_what_makes_sense(states: ModuleType) -> None:
-    assert actions(states, told()) == ["pin", "link", "versions"]
-    assert actions(states, told(pinned="/a")) == ["unpin", "link", "versions"]
+    assert actions(states, told()) == ["pin", "share", "versions"]
+    assert actions(states, told(pinned="/a")) == ["unpin", "share", "versions"]
     # Pinned through the folder above: it is let go there.
-    assert actions(states, told(pinned="/")) == ["link", "versions"]
-    assert actions(states, told(type="folder")) == ["pin", "link"]
+    assert actions(states, told(pinned="/")) == ["share", "versions"]
+    assert actions(states, told(type="folder")) == ["pin", "share"]
     assert actions(states, told(), told(pinned="/a")) == ["pin", "unpin"]
     assert actions(states, told(sync="local")) == ["pin"]
     assert actions(states, None) == []

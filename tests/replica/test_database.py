@@ -12,7 +12,7 @@ from cmsfs.replica import database, nodes, tree
 
 # What a format did not have that the next one has.
 NEW_IN_2 = ["upload", "unheard", "symlink", "xattr", "past", "pin"]
-NEW_IN_3 = ["doubt", "fact", "assignment", "described"]
+NEW_IN_3 = ["doubt", "fact", "assignment", "described", "shortcut"]
 
 
 def without(schema: str, tables: list[str]) -> str:

@@ -1,0 +1,91 @@
+"""`cmsfs link`: a web link at the service.
+
+Straight through the client, so it works without a drive; on one the web link shows as a file `NAME.url`.
+"""
+
+import click
+import trio
+
+from cmsfs import errors
+from cmsfs.auth import backend
+from cmsfs.cli import context, output, remote_paths
+from cmsfs.client import session
+from cmsfs.models import items
+from cmsfs.models import web_links as models
+
+# By which a web link shows as a file on a drive.
+SUFFIX = ".url"
+
+
+@click.command()
+@click.argument("url")
+@click.argument("path", required=False, default="/")
+@click.option("--description", metavar="TEXT", help="What it is about, up to 256 characters.")
+@click.option("--replace", is_flag=True, help="Give a web link that is there already this address.")
+@output.json_option
+@context.pass_context
+def link(
+    ctx: context.Context, url: str, path: str, *, description: str | None, replace: bool, as_json: bool
+) -> None:
+    """Make a web link to URL at PATH: a folder of the service, or the path that it is to have.
+
+    In a folder it is called as its address.  (`cmsfs share` makes a link to a file or folder.)
+    """
+    if not models.is_address(url):
+        raise errors.UserError(f"{url} is no address of the web; web links begin with http:// or https://.")
+    if description is not None and len(description) > models.MAX_DESCRIPTION:
+        raise errors.UserError(f"A description has up to {models.MAX_DESCRIPTION} characters.")
+    where, made = trio.run(_link, ctx, url, path, description, replace)
+    if as_json:
+        output.document({"id": made.id, "name": made.name, "url": made.url, "path": where})
+    else:
+        output.say(f"{where}: {made.url}")
+
+
+async def _link(
+    ctx: context.Context, url: str, wanted: str, description: str | None, replace: bool
+) -> tuple[str, items.WebLink]:
+    settings = ctx.settings()
+    async with backend.open_backend(settings) as client:
+        paths = remote_paths.RemotePaths(client, settings)
+        path = remote_paths.normal(wanted)
+        there = await _find(paths, path)
+        if isinstance(there, items.Folder):
+            made = await client.web_links.create(url, there.id, description=description)
+            return remote_paths.normal(f"{path}/{made.name}"), made
+        if isinstance(there, items.WebLink):
+            made = await _change(client, there, path, url, description, replace=replace)
+            return path, made
+        if there is not None:
+            raise errors.UserError(f"{path} is there already and not a web link.")
+        if wanted.endswith("/"):
+            raise errors.UserError(f"There is no folder {path} on the service.")
+        folder, _, name = path.rpartition("/")
+        name = name.removesuffix(SUFFIX) or name
+        parent = await paths.get_folder(folder)
+        made = await client.web_links.create(url, parent.id, name=name, description=description)
+        return remote_paths.normal(f"{folder}/{made.name}"), made
+
+
+async def _find(paths: remote_paths.RemotePaths, path: str) -> remote_paths.Found | None:
+    """What is at a path, also if it is written as a drive shows it."""
+    found = await paths.find(path)
+    folder, _, name = path.rpartition("/")
+    if found is None and name.endswith(SUFFIX):
+        alike = await paths.find(f"{folder}/{name.removesuffix(SUFFIX)}")
+        return alike if isinstance(alike, items.WebLink) else None
+    return found
+
+
+async def _change(
+    client: session.Client,
+    there: items.WebLink,
+    path: str,
+    url: str,
+    description: str | None,
+    *,
+    replace: bool,
+) -> items.WebLink:
+    if not replace:
+        raise errors.UserError(f"{path} is a web link already; --replace gives it this address.")
+    return await client.web_links.update(there.id, url=url, description=description, etag=there.etag)

@@ -1,0 +1,53 @@
+"""`cmsfs link`: web links made at the embedded service."""
+
+import json
+
+import pytest
+
+pytestmark = pytest.mark.usefixtures("sample")
+
+URL = "https://example.com/page?x=1#y"
+
+
+def test_a_web_link_is_made_under_a_path(cmsfs):
+    made = cmsfs("link", URL, "/Projects/site.url", "--description", "where it is", "--json")
+    assert made.returncode == 0, made.stderr
+    told = json.loads(made.stdout)
+    assert (told["path"], told["name"], told["url"]) == ("/Projects/site", "site", URL)
+    found = cmsfs("get", "/Projects/site")
+    assert f"is a web link to {URL}." in found.stderr
+
+
+def test_in_a_folder_it_is_called_as_its_address(cmsfs):
+    made = cmsfs("link", URL, "/Projects")
+    assert made.stdout == f"/Projects/example.com page?x=1#y: {URL}\n"
+    assert cmsfs("link", URL).stdout.startswith("/example.com page")
+
+
+def test_another_address_takes_asking(cmsfs):
+    first = json.loads(cmsfs("link", URL, "/site", "--json").stdout)
+    refused = cmsfs("link", "https://other.example/", "/site.url")
+    assert refused.returncode == 1
+    assert refused.stderr == "cmsfs: /site.url is a web link already; --replace gives it this address.\n"
+    done = cmsfs("link", "https://other.example/", "/site.url", "--replace", "--json")
+    changed = json.loads(done.stdout)
+    assert (changed["id"], changed["url"]) == (first["id"], "https://other.example/")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["javascript:alert(1)", "/x"], "javascript:alert(1) is no address of the web"),
+        (["file:///etc/passwd"], "is no address of the web"),
+        (["example.com"], "web links begin with http:// or https://"),
+        ([URL, "/nowhere/x"], "There is no /nowhere on the service."),
+        ([URL, "/nowhere/"], "There is no folder /nowhere on the service."),
+        ([URL, "/Welcome.md"], "/Welcome.md is there already and not a web link."),
+        ([URL, "/x", "--description", "d" * 257], "up to 256 characters"),
+    ],
+)
+def test_what_cannot_be_made_is_told_in_a_sentence(cmsfs, arguments, words):
+    done = cmsfs("link", *arguments)
+    assert done.returncode == 1
+    assert words in done.stderr
+    assert done.stderr.count("\n") == 1
