@@ -122,6 +122,9 @@ class Settings(_Model):
     trash: str = pydantic.Field(".trash", pattern=r"^[^/]*$")  # its name at the root; "": none is shown
     trash_listed: bool = False  # `ls -a` shows it too; whoever walks the drive then walks the trash
     crawl: bool = True  # list the whole tree in the background after mounting, so that `find` asks nobody
+    # Small pictures of the photos in a folder that is opened come from the service into the desktop's cache,
+    # so that a file manager does not read every photo.  Whoever opens a folder may wait a moment for them.
+    thumbnails: bool = False
     # "remote": fsync returns when the service has the file, or fails after this long.  Safe against the loss
     # of this machine, and as slow as the network.
     fsync: Literal["local", "remote"] = "local"
@@ -195,6 +198,11 @@ def _runtime_path() -> Path:
     if os.environ.get("XDG_RUNTIME_DIR") or Path(f"/run/user/{os.getuid()}").is_dir():
         return platformdirs.user_runtime_path(APP)
     return platformdirs.user_state_path(APP) / "run"
+
+
+def thumbnails_folder() -> Path:
+    """Where the desktop keeps small pictures of files."""
+    return platformdirs.user_cache_path() / "thumbnails"
 
 
 def session_bus() -> str | None:

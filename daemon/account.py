@@ -42,12 +42,15 @@ class Account:
     def is_online(self) -> bool:
         return self._health.is_online
 
+    @property
+    def is_read_only(self) -> bool:
+        return self._health.is_read_only
+
     def space(self) -> tuple[int, int] | None:
         return self._space
 
     def rights(self, node: Node) -> Right:
-        rights = self._rights.of(node) & self._locks.rights(node)
-        return rights & Right.READ if self._health.is_read_only else rights
+        return self._rights.of(node) & self._locks.rights(node)
 
     async def learn_rights(self, node: Node) -> None:
         await self._rights.learn(node)

@@ -150,18 +150,16 @@ class Server:
                 await self._stop(stream, request)
 
     async def _poll(self, stream: trio.SocketStream, *, full: bool) -> None:
-        if not full:
-            await self._agents.poll(full=False)
-            return
         failures: list[errors.CmsfsError] = []
 
         async def compare() -> None:
             try:
-                await self._agents.poll(full=True)
+                await self._agents.poll(full=full)
             except errors.CmsfsError as error:
                 failures.append(error)
 
-        # A tree of a million items takes minutes: the caller hears that it goes on.
+        # A tree of a million items takes minutes, and so does a service that stalls: the caller hears that
+        # it goes on.
         await self._tell_until(stream, compare)
         if failures:
             raise failures[0]

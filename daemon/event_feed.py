@@ -21,7 +21,7 @@ from sqlite3 import Connection
 from cmsfs import errors
 from cmsfs.client.session import Client
 from cmsfs.models import entries, events, items
-from cmsfs.replica import cursor, remote, tree
+from cmsfs.replica import cursor, facts, remote, tree
 from cmsfs.replica.nodes import Kind
 from cmsfs.sqlite import Database
 from daemon import doubts, event_items, parallel, sweep
@@ -152,6 +152,7 @@ class EventFeed:
             position=page.next_stream_position,
             empty=empty,
             doubted=[one.id for one in doubted],
+            touched=event_items.touched(fresh),
         )
         self._access_changed(unsure)
         self._position = page.next_stream_position
@@ -194,6 +195,7 @@ class EventFeed:
         position: events.Position | None = None,
         empty: Sequence[str] = (),
         doubted: Sequence[str] = (),
+        touched: Iterable[Key] = (),
     ) -> None:
         """In one transaction; the folders that are `empty` are known by that, what is below the `doubted`
         ones is not known any more."""
@@ -201,6 +203,8 @@ class EventFeed:
         new += [one for one in doubted if one not in new]
 
         def note(conn: Connection) -> None:
+            for kind, item_id in touched:
+                facts.doubt(conn, kind, item_id)
             for folder_id in empty:
                 node = tree.remote_at(conn, Kind.FOLDER, folder_id)
                 if node is not None:

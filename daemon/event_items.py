@@ -129,6 +129,12 @@ def _entry(db: Database, key: Key, source: dict[str, Any]) -> Entry | None:
         return None
 
 
+def touched(page: Iterable[events.Event]) -> set[Key]:
+    """All items that these events are about, whatever was changed of them."""
+    keys = (_key(event.source or {}) for event in page)
+    return {key for key in keys if key is not None}
+
+
 def _key(source: dict[str, Any]) -> Key | None:
     """What a source is about, in either of its two forms."""
     kind = KINDS.get(source.get("type") or source.get("item_type") or "")

@@ -60,6 +60,7 @@ from daemon.shown import shown
 from daemon.state import State, open_state
 from daemon.status import Status
 from daemon.sweep import Sweep
+from daemon.thumbnails import Thumbnails
 from daemon.trash import Bin
 from daemon.use import Use
 from daemon.watchdog import Watchdog
@@ -169,7 +170,14 @@ class Drive:
         )
         self._fsync_seconds = settings.fsync_seconds
         bin_ = Bin(kit, self.push, self.account)
-        self.shown = shown(self.fs, kit, self.hub, bin_=bin_, settings=settings)
+        self.thumbnails = (
+            Thumbnails(db, client, self.health, mountpoint, config.thumbnails_folder())
+            if settings.thumbnails
+            else None
+        )
+        self.shown = shown(
+            *(self.fs, kit, self.hub), bin_=bin_, settings=settings, thumbnails=self.thumbnails
+        )
         self.notifier = notifier.Notifier(self.hub, self.shown)
         arrived = Arrived(db, self.hydrate)
         # A token that was cut down to a folder does not hear of what happens, only what there is.
@@ -257,6 +265,8 @@ class Drive:
         if self.settings.crawl:
             agents.start_soon(self.crawl.run, name="crawl")
         agents.start_soon(budget.spent, Class.PIN, self.pins.run, name="pins")
+        if self.thumbnails is not None:
+            agents.start_soon(budget.spent, Class.PIN, self.thumbnails.run, name="thumbnails")
         agents.start_soon(self.account.run, name="account")
         agents.start_soon(budget.spent, Class.LISTING, self.facts.run, name="policies")
         agents.start_soon(self.pausing.run, name="pausing")

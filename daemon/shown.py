@@ -21,9 +21,18 @@ from cmsfs.vfs.virtual import Views
 from daemon.finding import Finding
 from daemon.history import History
 from daemon.push.kit import Kit
+from daemon.thumbnails import Thumbnails
 
 
-def shown(fs: Filesystem, kit: Kit, hub: Hub, *, bin_: Bin, settings: config.Settings) -> Composite:
+def shown(
+    fs: Filesystem,
+    kit: Kit,
+    hub: Hub,
+    *,
+    bin_: Bin,
+    settings: config.Settings,
+    thumbnails: Thumbnails | None = None,
+) -> Composite:
     """The drive with all that it shows."""
     saved = searches.Saved(settings.paths.searches, settings.account)
     finding = Finding(kit.db, kit.client, kit.hydrate, kit.health)
@@ -33,7 +42,8 @@ def shown(fs: Filesystem, kit: Kit, hub: Hub, *, bin_: Bin, settings: config.Set
         hidden.append(Hidden(settings.trash, trash, listed=settings.trash_listed))
         hidden.append(Hidden(f".Trash-{os.getuid()}", DesktopTrash(trash, _Shelf(kit.db))))
     views: Sequence[Views] = [VersionViews(kit.db, History(kit.client, kit.health))]
-    return Composite(fs, kit.blocks, kit.hydrate, hub, hidden=hidden, views=views)
+    opened = thumbnails.opened if thumbnails is not None else None
+    return Composite(fs, kit.blocks, kit.hydrate, hub, hidden=hidden, views=views, opened=opened)
 
 
 @dataclass(frozen=True, slots=True)

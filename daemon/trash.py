@@ -97,13 +97,14 @@ class _Searched:
         return [remote_from_item(item) for item in page.entries]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Bin:
     """The vfs's `Bin` over one client."""
 
     kit: Kit
     push: Push
     account: Account
+    deletions: int = 0  # requests to delete something, when this was last looked at
 
     @property
     def is_whole(self) -> bool:
@@ -114,19 +115,19 @@ class Bin:
         return (_Listed if self.is_whole else _Searched)(self.kit.client, self.kit.health)
 
     async def settle(self) -> bool:
-        if not queue.removing(self.kit.db) or not self.kit.health.may_work:
-            return False
+        if queue.removing(self.kit.db) and self.kit.health.may_work:
 
-        def txn(conn: Connection) -> int:
-            return queue.end_settling(conn, now_ns=ops.now_ns(), kind=ops.OpKind.TRASH)
+            def txn(conn: Connection) -> int:
+                return queue.end_settling(conn, now_ns=ops.now_ns(), kind=ops.OpKind.TRASH)
 
-        await self.kit.db.write(txn)
+            await self.kit.db.write(txn)
 
-        async def is_done() -> bool:
-            return not queue.removing(self.kit.db)
+            async def is_done() -> bool:
+                return not queue.removing(self.kit.db)
 
-        await self.push.until(is_done, seconds=SETTLE_SECONDS)
-        return True
+            await self.push.until(is_done, seconds=SETTLE_SECONDS)
+        before, self.deletions = self.deletions, self.kit.health.requests["delete"]
+        return before != self.deletions
 
     def original_path(self, item: Remote) -> str:
         name = naming.file_name(item.kind, item.name)

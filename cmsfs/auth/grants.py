@@ -4,11 +4,7 @@ import secrets
 import time
 from typing import Literal
 
-import jwt
 import pydantic
-from cryptography.exceptions import UnsupportedAlgorithm
-from cryptography.hazmat.primitives import serialization
-from cryptography.hazmat.primitives.asymmetric import rsa
 
 from cmsfs import errors
 from cmsfs.auth import apps
@@ -57,6 +53,12 @@ def assertions(
     """
     if app.key is None:
         raise errors.ConfigError("The application's file has no private key (appAuth).")
+    # Here: most accounts sign nothing, and loading this takes a command as long as a tenth of all the rest.
+    import jwt
+    from cryptography.exceptions import UnsupportedAlgorithm
+    from cryptography.hazmat.primitives import serialization
+    from cryptography.hazmat.primitives.asymmetric import rsa
+
     passphrase = app.key.passphrase.encode() if app.key.passphrase else None
     try:
         key = serialization.load_pem_private_key(app.key.pem.encode(), passphrase)

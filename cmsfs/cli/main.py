@@ -51,6 +51,7 @@ COMMANDS = {
     "status": "status",
     "sync": "drive",
     "templates": "templates",
+    "text": "text",
     "token": "token",
     "trash": "trash",
     "umount": "drive",

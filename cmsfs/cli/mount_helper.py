@@ -83,7 +83,7 @@ def _take(call: Call, option: str, *, sloppy: bool) -> None:
     name, equals, value = option.partition("=")
     known = config.Settings.model_fields.keys() - {"account", "mountpoint"}
     flags = {key for key, kind in config.Settings.model_fields.items() if kind.annotation is bool}
-    if name == "ro" and "read_only" in config.Settings.model_fields:
+    if name == "ro":
         call.settings["read_only"] = "true"
     elif name == "setuid" and value:
         call.user = value

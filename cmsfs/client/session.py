@@ -29,6 +29,7 @@ from cmsfs.client import (
     locks,
     metadata,
     pacing,
+    representations,
     retention,
     retry,
     search,
@@ -84,6 +85,7 @@ class Client:
         self.upload_sessions = upload_sessions.UploadSessions(wire, endpoints.upload_url)
         self.files = files.Files(wire, base)
         self.facts = facts.Facts(wire, base)
+        self.representations = representations.Representations(wire, base)
         self.folders = folders.Folders(wire, base)
         self.web_links = web_links.WebLinks(wire, base)
         self.trash = trash.Trash(wire, base)

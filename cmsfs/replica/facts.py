@@ -74,6 +74,14 @@ def put(conn: Connection, ino: Ino, about: About, value: Any, *, etag: str | Non
     )
 
 
+def doubt(conn: Connection, kind: str, remote_id: str) -> None:
+    """Something was changed about an item: what is kept of it is to be asked for again."""
+    conn.execute(
+        "UPDATE fact SET learned_at = 0 WHERE ino = (SELECT ino FROM node WHERE kind = ? AND remote_id = ?)",
+        (kind, remote_id),
+    )
+
+
 # ---- policies ----------------------------------------------------------------------------------
 
 

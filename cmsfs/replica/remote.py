@@ -138,9 +138,10 @@ def _update_place(
     parent = _parent_of(conn, remote)
     if parent is None:
         return
-    if _is_gone(conn, parent):
-        # It went with the folder; what only we have of it stays where it is.
-        changes += vanish(conn, node.ino, sequence=remote.sequence)
+    if _is_gone(conn, parent) and _has_unsent(conn, node.ino):
+        # It may have gone with the folder, or the folder comes back with this page: what only we have of it
+        # stays where it can be seen until that is known.
+        _leave_aside(conn, node, remote.sequence)
         return
     if tree.is_below(conn, parent, node.ino):
         # One of a pair of folder moves would close a ring, while the other is still to come.
@@ -257,6 +258,14 @@ def _is_gone(conn: Connection, folder: Ino) -> bool:
         node = tree.get(conn, node.parent)
     # A folder of which nothing is known yet is in no folder either.
     return node.ino != ROOT and node.etag is not None and node.base_parent is None
+
+
+def _has_unsent(conn: Connection, ino: Ino) -> bool:
+    """Whether there are bytes or folders at the node or below it that the service does not have."""
+    for below in tree.subtree(conn, ino):
+        if _pending(conn, below) & {"upload", "mkdir"} or tree.get(conn, below).draft is not None:
+            return True
+    return False
 
 
 def adopt(conn: Connection, ino: Ino, remote: Remote) -> None:

@@ -48,8 +48,11 @@ class Composite:
         *,
         hidden: Sequence[Hidden] = (),
         views: Sequence[Views] = (),
+        opened: Callable[[Ino], Awaitable[None]] | None = None,
     ) -> None:
         self._fs = fs
+        # Told of every folder of the tree that is opened, once it is listed; it may wait, and never fails.
+        self._opened = opened
         self._hub = hub
         self._hidden: Mapping[str, Hidden] = {one.name: one for one in hidden}
         self._views = views
@@ -95,6 +98,8 @@ class Composite:
         real = self._numbers.real(ino)
         if real < FIRST:
             fh = await self._fs.opendir(real)
+            if self._opened is not None:
+                await self._opened(real)
             if real == ROOT:
                 self._roots.add(fh)
             return fh

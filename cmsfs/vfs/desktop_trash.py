@@ -113,6 +113,8 @@ class _Notes(VirtualFolder):
     def __init__(self, records: Records) -> None:
         super().__init__("desktop notes")
         self._records = records
+        # Notes that are being written, under names that are not theirs yet.
+        self._loose: dict[str, Record] = {}
 
     async def entries(self, position: int) -> Sequence[tuple[str, VirtualNode]]:
         known = self._records.by_name
@@ -120,6 +122,8 @@ class _Notes(VirtualFolder):
         return notes[position:]
 
     async def child(self, name: str) -> VirtualNode:
+        if name in self._loose:
+            return _Note(self._records, name, self._loose[name])
         record = self._records.by_name.get(name.removesuffix(NOTE_SUFFIX))
         if record is None or not name.endswith(NOTE_SUFFIX):
             raise oserrors.oserror(errno.ENOENT, name)
@@ -127,11 +131,20 @@ class _Notes(VirtualFolder):
 
     async def create(self, name: str) -> VirtualFile:
         if not name.endswith(NOTE_SUFFIX):
-            raise oserrors.oserror(errno.EPERM, name)
+            return _Note(self._records, name, self._loose.setdefault(name, Record()))
         stem = name.removesuffix(NOTE_SUFFIX)
         return _Note(self._records, stem, self._records.by_name.setdefault(stem, Record()))
 
+    async def rename(self, name: str, into: VirtualFolder, new_name: str, flags: int) -> None:
+        if into is not self or name not in self._loose or not new_name.endswith(NOTE_SUFFIX):
+            raise oserrors.oserror(errno.EPERM, name)
+        record = self._records.by_name.setdefault(new_name.removesuffix(NOTE_SUFFIX), Record())
+        record.note = self._loose.pop(name).note
+        await self._records.save()
+
     async def remove(self, name: str, *, folder: bool) -> None:
+        if self._loose.pop(name, None) is not None:
+            return
         stem = name.removesuffix(NOTE_SUFFIX)
         record = self._records.by_name.get(stem)
         if record is None:

@@ -144,6 +144,7 @@ class Filesystem:
         node = self._node(ino)
         if changes.uid not in (None, os.getuid()) or changes.gid not in (None, os.getgid()):
             raise oserrors.oserror(errno.EPERM, "the owner of all files is who mounted the drive")
+        self._check_writable(node)
         if changes.size is not None:
             if node.is_folder:
                 raise oserrors.oserror(errno.EISDIR, node.name)
@@ -174,9 +175,15 @@ class Filesystem:
         await self._entries.change(txn)
 
     async def _allowed(self, node: Node, needed: Right) -> None:
-        """Raise PermissionError if the service does not allow this."""
+        """Raise PermissionError if the service does not allow this, EROFS if it allows no change at all."""
+        if needed & ~Right.READ:
+            self._check_writable(node)
         await self._account.learn_rights(node)
         permissions.check(node, self._account.rights(node), needed, self._account.reason(node))
+
+    def _check_writable(self, node: Node) -> None:
+        if self._account.is_read_only:
+            raise oserrors.oserror(errno.EROFS, f"{node.name}: the account only reads")
 
     def _attributes(self, node: Node) -> Attributes:
         timeout = TIMEOUT_SECONDS if self._account.is_online else OFFLINE_TIMEOUT_SECONDS

@@ -48,6 +48,10 @@ class Account(Protocol):
     def is_online(self) -> bool:
         """Whether changes made elsewhere are being heard of."""
 
+    @property
+    def is_read_only(self) -> bool:
+        """Whether nothing at all may be changed with this account."""
+
     def rights(self, node: Node) -> Right:
         """What the service allows with a node; all while that is unknown."""
 

@@ -1,10 +1,10 @@
-r"""`.search`: a folder whose subfolders are searches, and a search's matches as links into the tree.
+"""`.search`: a folder whose subfolders are searches, and a search's matches as links into the tree.
 
     .search/                     lists the saved searches; any other name is a search too
     .search/budget type:file/    its matches, each a relative symbolic link such as `../../Legal/x.odt`
 
-A look-up costs no request: the service is asked when a search is read.  A name cannot hold a slash, so `\`
-stands for it, which no name at the service holds.
+A look-up costs no request: the service is asked when a search is read.  A name cannot hold a slash, so a
+backslash stands for it, which no name at the service holds.
 
 Rule: what programs look up in every folder unasked (`.git`, `.hidden`, `desktop.ini`) is no search, and no
 match that the service is asked for.

@@ -50,7 +50,8 @@ class Bin(Protocol):
         """A listing of it, from the beginning."""
 
     async def settle(self) -> bool:
-        """Wait for a while until what was deleted on the drive is there; whether anything was waited for."""
+        """Wait for a while until what was deleted on the drive is there; whether anything has come since the
+        last call."""
 
     def original_path(self, item: Remote) -> str:
         """Where an item was, from the top of the drive, as far as that is known."""
@@ -132,8 +133,7 @@ class Trash(VirtualFolder):
     # ---- looking -------------------------------------------------------------------------------
 
     async def opened(self) -> None:
-        await self._bin.settle()
-        if self._contents is not None and self._contents.gone:
+        if await self._bin.settle() or (self._contents is not None and self._contents.gone):
             self.changed()
         self._current(within=OPENED_SECONDS)
 
@@ -151,8 +151,8 @@ class Trash(VirtualFolder):
         found = await self._current(within=FRESH_SECONDS).find(name)
         if found is None:
             # It may have been deleted a moment ago, on the drive or elsewhere.
-            waited = await self._bin.settle()
-            found = await self._current(within=0.0 if waited else OPENED_SECONDS).find(name)
+            came = await self._bin.settle()
+            found = await self._current(within=0.0 if came else OPENED_SECONDS).find(name)
         if found is None:
             raise oserrors.oserror(errno.ENOENT, name)
         return found

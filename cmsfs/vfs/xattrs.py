@@ -178,7 +178,12 @@ class Xattrs:
             return mine
         item = self._item(node)
         known = told.of_json(item)
-        found = [f"{PREFIX}{name}" for name in GLANCE if self._is_shown(node, name, known)]
+        protected = policies.shown(self._db, node, item)
+        found = [
+            PREFIX + name
+            for name in GLANCE
+            if name == SYNC or name in protected or known.get(name, "0") != "0"
+        ]
         found += [PREFIX + name for name in instances.values(self._instances(node))]
         for name in (saying.XDG_COMMENT, saying.XDG_TAGS):
             if name not in mine and saying.meaning(node, name) is not None and saying.shown(name, item):
@@ -186,13 +191,6 @@ class Xattrs:
         if node.kind is Kind.LINK and saying.XDG_URL not in mine:
             found.append(saying.XDG_URL)
         return found + mine
-
-    def _is_shown(self, node: Node, name: str, known: dict[str, str]) -> bool:
-        if name == SYNC:
-            return True
-        if name in policies.NAMES:
-            return policies.value(self._db, node, name) not in (None, policies.UNKNOWN)
-        return known.get(name, "0") != "0"
 
     # ---- setting -------------------------------------------------------------------------------
 

@@ -15,7 +15,7 @@ STATES = {
     "conflict": ("emblem-important", "Conflict copy"),
     "syncing": ("emblem-synchronizing", "Being uploaded"),
     "pinned": ("emblem-favorite", "Kept offline"),
-    "online": ("", "Online only"),
+    "online": ("emblem-cmsfs-online", "Online only"),
     "local": ("", "On this machine only"),
     "synced": ("emblem-default", "Synced"),
 }

@@ -73,7 +73,9 @@ def test_a_wrong_call_and_a_failed_mount_end_as_mount_wants_it(tmp_path: Path) -
 
 
 @pytest.mark.usefixtures("fuse", "sample")
-def test_mount_uses_it_and_umount_ends_it(mountpoint: Path, tmp_path: Path, leftovers: object) -> None:
+def test_mount_uses_it_also_for_reading_only_and_umount_ends_it(
+    mountpoint: Path, tmp_path: Path, leftovers: object
+) -> None:
     """mount(8) itself, with our helper in the place where it looks; in a namespace of the test's own."""
     if os.geteuid() != 0:
         pytest.skip("mount(8) with a helper of one's own needs root")
@@ -95,6 +97,11 @@ def test_mount_uses_it_and_umount_ends_it(mountpoint: Path, tmp_path: Path, left
         timeout 30 ls {mountpoint}
         echo kept > {mountpoint}/kept.txt
         umount {mountpoint}
+        mount --fstab {tmp_path}/fstab -o ro {mountpoint}
+        timeout 30 cat {mountpoint}/kept.txt
+        ! touch {mountpoint}/kept.txt {mountpoint}/new.txt
+        grep ' {mountpoint} fuse.cmsfs ro,' /proc/mounts
+        umount {mountpoint}
     """
     done = subprocess.run(
         ["unshare", "--mount", "--propagation", "private", "sh", "-c", script],
@@ -106,5 +113,6 @@ def test_mount_uses_it_and_umount_ends_it(mountpoint: Path, tmp_path: Path, left
     if done.returncode == 77:
         pytest.skip("this machine has no overlay file system")
     assert done.returncode == 0, done.stderr
-    assert "Welcome.md" in done.stdout
+    assert "Welcome.md\nkept\n" in done.stdout
+    assert done.stderr.count("Read-only file system") == 2
     assert mounts.find(mountpoint) is None

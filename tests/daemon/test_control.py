@@ -106,8 +106,38 @@ async def test_nonsense_is_answered_and_disturbs_nobody(path: Path, line: bytes)
 async def test_a_poll_brings_what_others_did(path: Path, drive: Any, other: Any) -> None:
     await drive.names()
     await other.file("new", b"x")
-    assert await ask(path, control.Poll()) == [control.Done()]
+    assert (await ask(path, control.Poll()))[-1] == control.Done()
     assert await drive.names() == ["new"]
+
+
+async def test_a_poll_that_takes_long_tells_that_it_goes_on(
+    path: Path, drive: Any, other: Any, network: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who hears nothing for a while takes the daemon for dead."""
+    monkeypatch.setattr(server, "PROGRESS_SECONDS", 0.01)
+    told, progress, often = 0, drive.agents.server._progress, trio.Event()
+
+    def counted() -> control.Progress:
+        nonlocal told
+        told += 1
+        if told == 3:
+            often.set()
+        return progress()
+
+    monkeypatch.setattr(drive.agents.server, "_progress", counted)
+    _, go = network.gate("GET", "/")
+    answers: list[Any] = []
+
+    async def poll() -> None:
+        answers.extend(await ask(path, control.Poll()))
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(poll)
+        with trio.fail_after(10):
+            await often.wait()
+        go.set()
+    assert isinstance(answers[-1], control.Done)
+    assert {type(one) for one in answers[:-1]} == {control.Progress}
 
 
 async def test_a_poll_without_a_network_says_so(path: Path, network: Any) -> None:

@@ -188,6 +188,29 @@ async def test_what_a_restless_window_did_not_show_stays(drive: Any, other: Any,
     assert await drive.names() == ["file 0", "file 2"]
 
 
+@search_only
+async def test_what_a_window_that_moved_did_not_show_stays(
+    large: None, drive: Any, other: Any, network: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(windows, "ATTEMPTS", 1)
+    await drive.agents.crawl.once()
+    await drive.db.write(_forget_all)
+    gates = [network.gate("GET", f"offset={offset}", before=True) for offset in (200, 400, 600)]
+    gone = drive.node(await drive.ino("folder 06/file 005"))
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(drive.agents.crawl.once)
+        for arrived, _ in gates:
+            await arrived.wait()
+        await other.client.files.delete(gone.remote_id)
+        for _, go in gates:
+            go.set()
+    assert tree.find(drive.db, gone.ino).parent is not None
+    await drive.db.write(_forget_all)
+    await drive.agents.crawl.once()
+    node = tree.find(drive.db, gone.ino)
+    assert node is None or node.parent is None
+
+
 @both
 async def test_it_waits_for_the_network_and_goes_on_by_itself(
     starting: Any, other: Any, network: Any, nursery: trio.Nursery

@@ -36,6 +36,16 @@ async def test_an_answer_holds_while_the_etag_is_the_same(drive: Any, other: Any
     assert drive.agents.health.requests["facts"] == 2
 
 
+async def test_an_event_of_an_item_ends_what_was_known_of_it(drive: Any, other: Any) -> None:
+    number = await other.file("f", b"12345")
+    await drive.names()
+    assert await value(drive, "f", "shared_link") == "ENODATA"
+    await other.client.shared_links.share("file", number)
+    assert await value(drive, "f", "shared_link") == "ENODATA"
+    await drive.poll()
+    assert (await value(drive, "f", "shared_link")).startswith("http")
+
+
 async def test_an_answer_holds_for_a_while_only(drive: Any, other: Any) -> None:
     number = await other.file("f", b"12345")
     await drive.names()

@@ -12,6 +12,7 @@ import trio.testing
 from cmsfs import errors
 from cmsfs.replica import cursor
 from cmsfs.service import access
+from cmsfs.vfs.attributes import SetAttr
 from daemon.budget import Class, spending
 from daemon.health import State
 from daemon.pausing import Pausing
@@ -118,14 +119,18 @@ async def test_an_account_that_only_reads(drive: Any, other: Any, service: Any, 
     told = (await drive.agents.status()).health
     assert (told.state, "administrator" in told.reason) == ("read-only", True)
     assert await drive.read("f") == b"theirs"
-    assert drive.fs.getattr(ino).mode & 0o222 == 0
-    for change in (drive.write("f", b"x"), drive.write("g", b"x"), drive.unlink("f"), drive.mkdir("d")):
-        with pytest.raises(PermissionError):
+    changes = [drive.write("f", b"x"), drive.write("g", b"x"), drive.unlink("f"), drive.mkdir("d")]
+    changes += [drive.rename("f", "g"), drive.fs.setattr(ino, SetAttr(mtime_ns=1))]
+    for change in changes:
+        with pytest.raises(OSError, match="Read-only file system") as caught:
             await change
+        assert caught.value.errno == errno.EROFS
+    assert drive.ops() == []
+    # As on any file system that is mounted to be read, modes say who might.
+    assert drive.fs.getattr(ino).mode & 0o200
     await service.write(lambda conn: conn.execute(set_status, ("active", user)))
     await drive.agents.account.refresh()
     await drive.write("f", b"ours")
-    assert drive.fs.getattr(ino).mode & 0o200
 
 
 async def test_a_dead_login_keeps_the_queue_and_goes_on_when_it_works_again(

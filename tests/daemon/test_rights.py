@@ -164,6 +164,18 @@ async def test_without_a_network_what_was_said_holds(drive: Any, shared: Any, ne
     assert await attempt(drive.write("s/new", b"x")) == "EACCES"
 
 
+async def test_nothing_is_restored_into_a_folder_that_may_only_be_read(
+    drive: Any, other: conftest.Remote, shared: Callable[[str], Any]
+) -> None:
+    made = await other.client.web_links.create("https://example.com/", "0", name="L")
+    await other.client.web_links.delete(made.id)
+    await shared("viewer")
+    shown = drive.agents.shown
+    bin_ = (await shown.lookup(1, ".trash")).ino
+    assert await attempt(shown.rename(bin_, "L.url", await drive.ino("s"), "L.url", 0)) == "EACCES"
+    assert await attempt(shown.rename(bin_, "L.url", 1, "L.url", 0)) == "ok"
+
+
 @pytest.fixture
 def by_events() -> config.Settings:
     return config.Settings(settle_seconds=0, network_seconds=5, feed="events")

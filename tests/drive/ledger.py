@@ -34,6 +34,10 @@ class Ledger:
         """A program has read this and put something else in its place, or nothing."""
         self.replaced.add(sha1(data))
 
+    def put_anywhere(self, data: bytes) -> None:
+        """A program has moved this over something else: it may follow what was there."""
+        self.acknowledged[sha1(data)] = ANY
+
     def vanished(self, kept: Iterable[str]) -> list[str]:
         """Contents that are neither among those that the service has nor were given up by somebody."""
         return sorted(self.acknowledged.keys() - self.replaced - set(kept))

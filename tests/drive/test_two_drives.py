@@ -173,6 +173,9 @@ class Two:
 
     def rename(self, path: Path, target: Path) -> None:
         before = target.read_bytes() if target.exists() else b""
+        moved = path.read_bytes()
+        if ledger.sha1(moved) in self.ledger.acknowledged:
+            self.ledger.put_anywhere(moved)
         path.rename(target)
         self.ledger.saw_and_replaced(before)
 

@@ -26,7 +26,9 @@ def _commands(text: str) -> set[tuple[str, ...]]:
     return {
         tuple(found)
         for block in code
-        for found in re.findall(r"(?<![.\w])cmsfs ([a-z]+)(?![\w.])((?: --[a-z-]+)?)", block)
+        for found in re.findall(
+            r"(?<![.\w])cmsfs (?:--account \S+ )?([a-z-]+)(?![\w.])((?: --[a-z-]+)?)", block
+        )
     }
 
 

@@ -5,21 +5,25 @@ of it.  CMSFS_TEST_DEB names a package that is built already.  All is skipped, w
 machine cannot do that.
 """
 
+import importlib.util
 import os
 import shlex
 import shutil
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 import pytest
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 MIRROR = "http://deb.debian.org/debian"
-DESKTOP = "xvfb openbox mousepad xdotool scrot"
+DESKTOP = "xvfb openbox xdotool scrot mousepad nautilus python3-nautilus"
 PACKAGES = "systemd,systemd-sysv,libpam-systemd,dbus,dbus-user-session,python3,fuse3,ca-certificates,man-db"
 CLEAN = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C.UTF-8"}
 
@@ -61,6 +65,15 @@ def run(*command: object, check: bool = True, seconds: float = 300) -> subproces
     if check:
         assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
     return done
+
+
+def _load(name: str) -> ModuleType:
+    """A module beside this file, which `--import-mode=importlib` does not put on the path."""
+    spec = importlib.util.spec_from_file_location(name, Path(__file__).with_name(f"{name}.py"))
+    assert spec and spec.loader
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 class Machine:
@@ -321,10 +334,21 @@ def running() -> Callable[..., subprocess.CompletedProcess[str]]:
     return run
 
 
-@pytest.fixture(scope="session")
-def newcomer() -> Callable[..., Person]:
-    """`newcomer(machine, name)`: a user who is not logged in yet."""
-    return lambda machine, name: Person(machine, name, 0, lingers=False)
+@pytest.fixture(scope="session", name="until")
+def awaiting() -> Callable[..., None]:
+    """`until(condition, what=...)`: asks until it is so, for a minute."""
+    return until
+
+
+@pytest.fixture(scope="module")
+def screen(workstation: Machine, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """The screen of a new user, Ada, who is not logged in yet.
+
+    CMSFS_TEST_PICTURES names a folder for pictures of it.
+    """
+    ada = Person(workstation, "ada", 9000, lingers=False)
+    folder = os.environ.get("CMSFS_TEST_PICTURES") or tmp_path_factory.mktemp("pictures")
+    return _load("screen").Screen(ada, Path(folder))
 
 
 @pytest.fixture

@@ -12,7 +12,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -131,78 +130,6 @@ def office(tmp_path: Path, run: Any, workstation: Any) -> Iterator[Office]:
             process.wait(20)
 
 
-class Screen:
-    """Ada's session: logged in on a screen, until she logs out."""
-
-    def __init__(self, person: Any, pictures: Path) -> None:
-        self.person = person
-        self._pictures = pictures
-
-    def log_in(self) -> None:
-        """As a display manager does it: through PAM, with a process of the session's own."""
-        unit = f"--unit=session --collect -p User={self.person.name} -p PAMName=login -p WorkingDirectory=~"
-        self.person.machine.sh(f"systemd-run {unit} Xvfb :7 -screen 0 1000x700x24 -nolisten tcp")
-        until(self.person.has_manager, "the manager of a user who logs in did not come up")
-        until(lambda: self.x("xdotool getdisplaygeometry", check=False).returncode == 0, "no screen")
-        self.start("windows", "openbox")
-
-    def log_out(self) -> None:
-        """Returns when nothing of the session is left."""
-        self.person.machine.sh("systemctl stop session")
-        until(lambda: not self.person.has_manager(), "the manager of a user who logged out still runs")
-        assert not self.person.is_mounted()
-
-    def x(self, script: str, *, check: bool = True) -> subprocess.CompletedProcess[str]:
-        done: subprocess.CompletedProcess[str] = self.person.sh(
-            f"export DISPLAY=:7 NO_AT_BRIDGE=1; {script}", check=check
-        )
-        return done
-
-    def start(self, unit: str, command: str) -> None:
-        """A program of the session."""
-        options = f"--user --collect --unit={unit} --setenv=DISPLAY=:7 --setenv=NO_AT_BRIDGE=1"
-        self.x(f"systemd-run {options} --setenv=HOME={self.person.home} {command}")
-
-    def picture(self, name: str) -> None:
-        """For people who look: CMSFS_TEST_PICTURES names a folder."""
-        self.x(f"scrot -o /tmp/{name}.png")
-        shutil.copyfile(
-            f"/proc/{self.person.machine.leader}/root/tmp/{name}.png", self._pictures / f"{name}.png"
-        )
-
-    @contextmanager
-    def editor(self, path: str) -> Iterator[Callable[[str], None]]:
-        """A desktop's editor on a file; what is yielded types a line at the end and saves."""
-        self.start("editor", f"mousepad {shlex.quote(path)}")
-        name = path.rpartition("/")[2]
-        find = f"xdotool search --onlyvisible --name {shlex.quote(name)}"
-        until(lambda: self.x(find, check=False).stdout, f"no window of {name}")
-
-        def type_line(line: str) -> None:
-            before = self.person.sh(f"cat {path}").stdout
-            window = self.x(find).stdout.split()[0]
-            self.x(
-                f"xdotool windowactivate --sync {window} key --delay 50 ctrl+End "
-                f"type --delay 30 {shlex.quote(line)}; xdotool key --delay 50 Return ctrl+s"
-            )
-            wanted = f"{before}{line}\n"
-            until(lambda: self.person.sh(f"cat {path}").stdout == wanted, f"{line!r} was not saved")
-
-        yield type_line
-        self.picture(name)
-        self.x("systemctl --user stop editor")
-
-
-@pytest.fixture
-def ada(workstation: Any, newcomer: Any) -> Any:
-    return newcomer(workstation, "ada")
-
-
-@pytest.fixture
-def screen(ada: Any, tmp_path: Path) -> Screen:
-    return Screen(ada, Path(os.environ.get("CMSFS_TEST_PICTURES", tmp_path)))
-
-
 def files_of(machine: Any) -> set[str]:
     """All that lies on its disk."""
     skipped = " -o ".join(f"-path /{one}" for one in ("proc", "sys", "dev", "run", "tmp", "srv"))
@@ -214,7 +141,7 @@ def status(person: Any) -> dict[str, Any]:
     return found
 
 
-def logged_in(screen: Screen, office: Office) -> None:
+def logged_in(screen: Any, office: Office) -> None:
     """`cmsfs login`, whose browser is a program that does what Ada would."""
     machine, person = screen.person.machine, screen.person
     root = Path(f"/proc/{machine.leader}/root")
@@ -245,12 +172,11 @@ def test_a_first_day(
     workstation: Any,
     package: Path,
     office: Office,
-    ada: Any,
-    screen: Screen,
+    screen: Any,
     tmp_path: Path,
     record_property: Any,
 ) -> None:
-    root = Path(f"/proc/{workstation.leader}/root")
+    ada, root = screen.person, Path(f"/proc/{workstation.leader}/root")
     shutil.copyfile(tmp_path / "house.pem", root / "usr/local/share/ca-certificates/house.crt")
     workstation.sh(f"update-ca-certificates; echo {ADDRESS} {HOST} >> /etc/hosts")
     screen.log_in()

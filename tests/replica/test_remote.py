@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cmsfs.models import items
-from cmsfs.replica import absent, cursor, remote, tree
+from cmsfs.replica import absent, cursor, doubts, remote, tree
 from cmsfs.replica.changes import Change, What
 from cmsfs.replica.nodes import ROOT, Ino, Kind, Remote, remote_from_item
 from cmsfs.sqlite import Connection, Database
@@ -194,9 +194,23 @@ async def test_unsent_bytes_stay_when_the_file_is_moved_into_a_folder_that_is_go
     )
     await apply(db, an_item("file", 2, "f", 1, sequence=2), an_item("file", 3, "g", 1, sequence=2))
     assert names(db) == ["f"]
-    node = tree.find(db, inos["f"])
-    assert node is not None
-    assert node.remote_id is None
+    # Whether it is gone, too, is asked.
+    assert [(one.kind, one.id) for one in doubts.ready(db)] == []
+    await db.write(lambda conn: conn.execute("DELETE FROM op"))
+    (doubt,) = doubts.ready(db)
+    assert (doubt.id, doubts.is_settled(db, doubt)) == ("2", False)
+
+
+async def test_what_comes_before_the_folder_that_comes_back_is_in_it(db: Database) -> None:
+    """In one page, or in several."""
+    await apply(db, an_item("folder", 1, "d"), an_item("file", 2, "f", 1))
+    found = tree.find_child(db, ROOT, "d")
+    assert found is not None
+    await db.write(lambda conn: remote.vanish(conn, found.ino, sequence=2))
+    assert names(db) == []
+    await apply(db, an_item("file", 2, "f", 1))
+    await apply(db, an_item("folder", 1, "d", sequence=3))
+    assert names(db, "/d") == ["f"]
 
 
 async def test_a_page_older_than_our_deletion_does_not_bring_the_file_back(db: Database) -> None:

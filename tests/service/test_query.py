@@ -98,7 +98,7 @@ def run(index: sqlite3.Connection, compiled: query.Compiled | None) -> set[int]:
     return set(range(len(DOCUMENTS))) - found if compiled.complement else found
 
 
-@settings(max_examples=1500, deadline=None)
+@settings(max_examples=500, deadline=None)
 @given(queries())
 def test_a_query_finds_what_it_says(index, made):
     text, alternatives = made
@@ -110,7 +110,7 @@ def test_a_query_finds_what_it_says(index, made):
     assert run(index, query.compile_query(text)) == expected
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(queries())
 def test_content_types_look_at_nothing_else(index, made):
     text, alternatives = made

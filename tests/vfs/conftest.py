@@ -35,6 +35,7 @@ class Shelf:
         self.account_space = (1 << 30, 1 << 20)
         self.largest: int | None = None
         self.is_online = True
+        self.is_read_only = False
 
     async def listing(self, folder: Ino) -> None:
         self.listed.append(folder)

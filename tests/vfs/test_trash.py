@@ -157,8 +157,11 @@ async def test_what_a_file_manager_throws_away_is_listed_and_comes_back(
     assert isinstance(notes, VirtualFolder)
     assert isinstance(files, VirtualFolder)
     await drive.write_file("x", b"1")
-    note = await notes.create("x.trashinfo")
+    await notes.create("x.trashinfo")
+    # As GLib writes it.
+    note = await notes.create("x.trashinfo.A1B2C3")
     await note.write(0, b"[Trash Info]\nPath=x\n")
+    await notes.rename("x.trashinfo.A1B2C3", notes, "x.trashinfo", 0)
     await files.take_in(ROOT, "x", "x", 0)
     assert await names(files) == ["x"]
     assert await names(folder) == ["x"]

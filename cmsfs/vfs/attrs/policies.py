@@ -123,6 +123,17 @@ def _until(db: Database, node: Node, item: dict[str, Any]) -> str | None:
     return retention.INDEFINITE if retention.INDEFINITE in lengths else None
 
 
+def shown(db: Database, node: Node, item: dict[str, Any]) -> set[str]:
+    """What there is to see at a glance, of what is known here."""
+    found = set()
+    if node.remote_id is not None and node.kind in (Kind.FILE, Kind.FOLDER) and is_known(db):
+        kinds = {one.kind for one in _covering(db, node, item)}
+        found = {name for name, kind in (("hold", HOLD), ("retention", RETENTION)) if kind in kinds}
+    if item.get("disposition_at") or ("retention" in found and _until(db, node, item) is not None):
+        found.add(UNTIL)
+    return found
+
+
 def is_known(db: Database) -> bool:
     """Whether what policies are assigned to was read."""
     return cursor.get(db, facts.POLICIES_AT) is not None and not cursor.get(db, facts.POLICIES_REFUSED)
@@ -159,11 +170,15 @@ def covering(db: Database, node: Node, kind: str, item: dict[str, Any] | None = 
     if node.remote_id is None or node.kind in (Kind.LINK, Kind.SYMLINK):
         return []
     item = json.loads(tree.item_json(db, node.ino) or "{}") if item is None else item
-    found: dict[str, Assignment] = {}
+    return [one for one in _covering(db, node, item) if one.kind == kind]
+
+
+def _covering(db: Database, node: Node, item: dict[str, Any]) -> list[Assignment]:
+    found: dict[tuple[str, str], Assignment] = {}
     for target_type, target in _targets(db, node, item):
         for one in facts.assigned_to(db, target_type, target):
-            if one.kind == kind and not _is_over(one) and _holds_for(db, node, one, item):
-                found.setdefault(one.id, one)
+            if not _is_over(one) and _holds_for(db, node, one, item):
+                found.setdefault((one.kind, one.id), one)
     return list(found.values())
 
 

@@ -1,0 +1,75 @@
+"""Windows of a search: whether what was seen is all there is, when things move meanwhile."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from cmsfs.models.entries import Entry, Page
+from cmsfs.models.search import Query
+from daemon import windows
+from daemon.health import Health
+
+
+class Moving:
+    """A search over numbered items; `moved` is called before every page that it answers."""
+
+    def __init__(self, count: int, moved: Any = None) -> None:
+        self.ids = [str(number) for number in range(count)]
+        self.pages = 0
+        self._moved = moved or (lambda search: None)
+
+    async def listing(self, query: Query) -> Page:
+        self._moved(self)
+        self.pages += 1
+        shown = self.ids[query.offset : query.offset + query.limit]
+        entries = [Entry(type="file", id=number) for number in shown]
+        return Page(total_count=len(self.ids), limit=query.limit, offset=query.offset, entries=entries)
+
+
+async def taken(search: Moving, *, attempts: int = windows.ATTEMPTS) -> tuple[windows.Found, set[str]]:
+    met: set[str] = set()
+
+    async def take(entries: Sequence[Entry]) -> None:
+        met.update(entry.id for entry in entries)
+
+    built = windows.Windows(search, Health(), purpose="listing")  # type: ignore[arg-type]
+    return await built.enumerate(Query(query="x"), windows.CREATED, take, attempts=attempts), met
+
+
+async def test_what_is_still_is_all_there_is() -> None:
+    found, met = await taken(Moving(1000))
+    assert (found.items, found.stable, found.whole) == (1000, True, True)
+    assert len(met) == 1000
+
+
+@pytest.mark.parametrize("at", [1, 3])
+async def test_an_item_that_changed_meanwhile_and_came_to_the_front_makes_it_restless(at: int) -> None:
+    """It pushes the others back: one is met twice, and the total is the same throughout."""
+
+    def moved(search: Moving) -> None:
+        if search.pages == at:
+            search.ids.insert(0, search.ids.pop())
+
+    search = Moving(1000, moved)
+    found, met = await taken(search, attempts=1)
+    assert not found.stable
+    # It is taken again, and is still then.
+    search = Moving(1000, moved)
+    found, met = await taken(search)
+    assert (found.stable, len(met)) == (True, 1000)
+    assert search.pages > 5
+
+
+async def test_an_item_that_left_meanwhile_makes_it_restless() -> None:
+    def moved(search: Moving) -> None:
+        if search.pages == 2:
+            del search.ids[0]
+
+    found, _ = await taken(Moving(1000, moved), attempts=1)
+    assert not found.stable
+
+
+async def test_what_is_never_still_is_told_to_be_so() -> None:
+    found, _ = await taken(Moving(1000, lambda search: search.ids.insert(0, search.ids.pop())))
+    assert not found.stable
