@@ -163,3 +163,19 @@ async def test_a_death_in_the_middle_of_a_change_leaves_no_empty_web_link(starti
         await drive.sync()
         assert (await link(other, "a")).id == made.id
         assert (await drive.read("a.url")).startswith(b"[InternetShortcut]\nURL=https://")
+
+
+async def test_news_of_an_address_that_is_being_written_here_are_not_taken_for_known(
+    drive: Any, other: Any
+) -> None:
+    made = await other.client.web_links.create("https://old.example/", "0", name="a")
+    await drive.poll()
+    opened = await drive.fs.open(await drive.ino("a.url"), os.O_RDWR)
+    await drive.fs.write(opened.fh, len(b"[InternetShortcut]\nURL=https://"), b"new")
+    await other.client.web_links.update(made.id, url="https://theirs.example/")
+    await drive.poll()
+    await drive.fs.release(opened.fh)
+    await drive.sync()
+    found = {item.name: item.url for item in await other.everything()}
+    assert found.pop("a") == "https://theirs.example/"
+    assert list(found.values()) == ["https://new.example/"]
