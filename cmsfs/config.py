@@ -21,43 +21,13 @@ from typing import Any, Literal
 import platformdirs
 import pydantic
 
-from cmsfs import errors, rates
+from cmsfs import environment, errors, rates
+from cmsfs import local_names as names
 
 APP = "cmsfs"
 
 # Variables of the environment that are no settings.
 _VARIABLES = ("CMSFS_CONFIG", "CMSFS_DEBUG", "CMSFS_CRASH_PLAN", "CMSFS_PYTHON")
-
-
-# Names that live on this machine only: what programs put beside a document for themselves.  Each is a shell
-# pattern for the last part of a path, in any case.  A pattern here must never fit what a person calls a
-# document: so no `*.lock` (Cargo.lock), no `*-journal`, no `sed??????`, no `.*.??????` (.bashrc.backup); such
-# files are renamed or removed before they would be sent.
-LOCAL_NAMES = (
-    ".~lock.*#",  # LibreOffice: who has the document open
-    "~$*",  # Microsoft Office: the same
-    "*.laccdb",  # Microsoft Access: the same
-    "*.idlk",  # InDesign: the same
-    "*.dwl",  # AutoCAD: the same
-    "*.dwl2",
-    ".#*",  # emacs: the same, a symbolic link that leads nowhere
-    "#*#",  # emacs: what is not saved yet
-    ".*.sw?",  # vim: what is not saved yet
-    ".*.swpx",  # vim: whether the file system can do it
-    "4913",  # vim: whether the folder can be written
-    ".*.kate-swp",  # Kate: what is not saved yet
-    "*~",  # many editors: the version before
-    "*.tmp",  # Office, LibreOffice and others: the version to come
-    ".goutputstream-*",  # GNOME: the version to come
-    "*.part",  # Firefox: a download that is not complete
-    "*.crdownload",  # Chromium: the same
-    ".Trash",  # desktops: what was thrown away (refused at the root, where delete is the service's trash)
-    ".Trash-*",
-    ".fuse_hidden*",  # kernels: deleted while open
-    ".nfs*",
-    ".DS_Store",  # macOS: how a folder was looked at
-    "Thumbs.db",  # Windows: the same
-)
 
 
 class _Model(pydantic.BaseModel):
@@ -87,6 +57,9 @@ class Profile(_Model):
     # From this size on a file is sent in parts, several at once, and goes on after a break; 0: never.
     parts_from_bytes: int = 0
     copies: bool = False  # it copies files by itself, without their bytes coming from here
+    # The trash has a listing, and files and folders come back out of it; otherwise a search shows what is in
+    # it, and web links come back, to where they were.
+    trash: bool = False
     limits: Limits = Limits()
 
 
@@ -139,9 +112,11 @@ class Settings(_Model):
     upload_limit: rates.Rate = 0  # bytes a second, written as "2MB/s"; 0: as fast as the line is
     download_limit: rates.Rate = 0
     bandwidth: list[rates.Bandwidth] = []  # limits by time of day instead; the first that holds counts
-    local_names: tuple[str, ...] = LOCAL_NAMES  # instead of these, not beside them: a list can be shortened
+    local_names: tuple[str, ...] = names.DEFAULT  # instead of these, not beside them: a list can be shortened
     local_days: int = 30  # local files untouched for so long are somebody's leftovers; 0 keeps them for ever
     lock_open_documents: bool = False  # at the service, while an office application has one open here
+    trash: str = pydantic.Field(".trash", pattern=r"^[^/]*$")  # its name at the root; "": none is shown
+    trash_listed: bool = False  # `ls -a` shows it too; whoever walks the drive then walks the trash
     crawl: bool = True  # list the whole tree in the background after mounting, so that `find` asks nobody
     # "remote": fsync returns when the service has the file, or fails after this long.  Safe against the loss
     # of this machine, and as slow as the network.
@@ -199,12 +174,13 @@ class Paths:
         self.token = self.state / "token"
         self.token_lock = self.state / "token.lock"
         self.log = self.state / "cmsfsd.log"
+        self.searches = config_file().with_name("searches.toml")
         self.blocks = self.cache / "blocks"
         self.socket = self.runtime / f"{account}.sock"
 
     def ensure(self) -> None:
         for folder in (self.state, self.cache, self.runtime, self.drafts, self.recovered, self.blocks):
-            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            environment.private_folder(folder)
 
 
 def _runtime_path() -> Path:

@@ -1,6 +1,9 @@
-"""What a process was started with beyond its settings: variables, another home, the user's systemd."""
+"""What a process was started with beyond its settings (variables, another home, the user's systemd), and what
+it leaves on the machine: folders that are nobody else's, no core dump.
+"""
 
 import os
+import resource
 from pathlib import Path
 
 import platformdirs
@@ -24,6 +27,21 @@ def move_home(user: str, home: Path) -> None:
     session = Path(f"/run/user/{os.getuid()}")
     if session.is_dir():
         os.environ["XDG_RUNTIME_DIR"] = str(session)
+
+
+def private_folder(folder: Path) -> None:
+    """Make a folder, and those above it that are missing, for this user only.
+
+    `mkdir(parents=True)` gives its mode to the last one alone; the XDG specification wants it for all.
+    """
+    if not folder.is_dir():
+        private_folder(folder.parent)
+        folder.mkdir(mode=0o700, exist_ok=True)
+
+
+def leave_no_core() -> None:
+    """Have the kernel write no image of this process, nor of those that it starts: a token would be in it."""
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
 def user_manager() -> Path:

@@ -24,6 +24,11 @@ def tell(**fields: object) -> None:
         pass
 
 
+def is_heard() -> bool:
+    """Whether a manager wants to be told."""
+    return bool(os.environ.get("NOTIFY_SOCKET"))
+
+
 def watchdog_seconds() -> float | None:
     """How often the manager wants to hear that we live, or None: half its limit, as
     sd_watchdog_enabled(3) advises."""

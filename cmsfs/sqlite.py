@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 import trio
 
-from cmsfs import errors
+from cmsfs import environment, errors
 
 T = TypeVar("T")
 
@@ -201,7 +201,7 @@ async def open_database(
     transaction.  Raises `UserError` if the file is not a database or has a format that no upgrade leads
     on from.
     """
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    environment.private_folder(path.parent)
     if not path.exists():
         path.touch(mode=0o600)
     reader, writer = await trio.to_thread.run_sync(_prepare, path, schema, version, upgrades or {})

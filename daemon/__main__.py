@@ -13,7 +13,7 @@ import click
 import trio
 
 import cmsfs
-from cmsfs import config, crashpoints, errors, logs, notify
+from cmsfs import config, crashpoints, environment, errors, logs, notify
 from cmsfs.cli import failures
 from cmsfs.models import starting
 from daemon import main as program
@@ -82,6 +82,7 @@ def main(
             read_only=read_only or None,
             ttl_seconds=ttl_seconds,
         )
+        environment.leave_no_core()
         logs.configure(settings.log_level, form=log_format or settings.log_format)
         crashpoints.arm(config.crash_plan())
         run = functools.partial(

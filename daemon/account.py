@@ -3,12 +3,14 @@
 The vfs asks for both on its way (`vfs.ports.Account`), so both are answered from memory.
 """
 
+from collections.abc import Iterable
+
 import trio
 
 from cmsfs import errors
 from cmsfs.client.session import Client
 from cmsfs.models import users
-from cmsfs.replica.nodes import Node
+from cmsfs.replica.nodes import Kind, Node
 from cmsfs.vfs.permissions import Right
 from daemon.health import Health
 from daemon.locks import Locks
@@ -49,6 +51,10 @@ class Account:
 
     async def learn_rights(self, node: Node) -> None:
         await self._rights.learn(node)
+
+    def rights_changed(self, items: Iterable[tuple[Kind, str]]) -> None:
+        """Others may have given or taken rights on these items (kind, id)."""
+        self._rights.doubt(items)
 
     def reason(self, node: Node) -> str | None:
         lock = self._locks.of(node.ino)

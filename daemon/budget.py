@@ -2,7 +2,8 @@
 
 Every attempt of every request passes `Budget.turn` (it is the client's `pacing`).  Who it is for is said by
 whoever starts the work: `with spending(Class.LISTING): ...` holds for everything awaited inside and for tasks
-started there.  What nobody has said anything about is interactive: somebody waits for it.
+started there.  What nobody has said anything about is interactive: somebody waits for it.  Work for which
+somebody may come to wait is an `Errand`, whose class can be raised while its request waits for a turn.
 
 Three things are shared out: the requests a minute that the profile allows (a bucket each for all, for
 searches and for uploads), the wait that a 429 asks for, and the attention of the service, of which work in
@@ -28,12 +29,15 @@ class Class(enum.IntEnum):
 
     INTERACTIVE = 0  # a program waits in a system call
     UPLOAD = 1  # what was written here and is nowhere else yet
-    OPENED = 2  # the tree below a folder that was opened just now
-    CHANGES = 3  # what others did
-    LISTING = 4  # the tree, before anybody asks
-    PIN = 5  # what is to be kept here
-    PREFETCH = 6  # what may be read next
+    AHEAD = 2  # what a program will read next, by all appearance
+    OPENED = 3  # the tree below a folder that was opened just now
+    CHANGES = 4  # what others did
+    LISTING = 5  # the tree, before anybody asks
+    PIN = 6  # what is to be kept here
 
+
+# Programs that read: beside them the background takes little, and a pause does not hold them up.
+_READING = (Class.INTERACTIVE, Class.AHEAD)
 
 # From here on it is background: nobody notices if it takes longer.
 _BACKGROUND = Class.LISTING
@@ -53,17 +57,41 @@ RESERVE = 0.5
 # A 429 that does not say when to come back.
 UNTOLD_SECONDS = 2.0
 
-_class: contextvars.ContextVar[Class] = contextvars.ContextVar("request class", default=Class.INTERACTIVE)
+
+class Errand:
+    """What requests are made for, with the class that it has by now."""
+
+    __slots__ = ("on", "waiting")
+
+    def __init__(self, on: Class) -> None:
+        self.on = on
+        self.waiting: Callable[[], None] | None = None  # called when it has become more urgent
+
+    def hurry(self, on: Class) -> None:
+        """It is as urgent as this, from now on; what waits for its turn already, too."""
+        if on < self.on:
+            self.on = on
+            if self.waiting is not None:
+                self.waiting()
+
+
+_errand: contextvars.ContextVar[Errand | None] = contextvars.ContextVar("errand", default=None)
+
+
+def current() -> Class:
+    """The class of requests that are made here."""
+    errand = _errand.get()
+    return Class.INTERACTIVE if errand is None else errand.on
 
 
 @contextmanager
-def spending(on: Class) -> Iterator[None]:
-    """Requests made inside, and by tasks started inside, are of this class."""
-    token = _class.set(on)
+def spending(on: Class | Errand) -> Iterator[None]:
+    """Requests made inside, and by tasks started inside, are of this class, or for this errand."""
+    token = _errand.set(on if isinstance(on, Errand) else Errand(on))
     try:
         yield
     finally:
-        _class.reset(token)
+        _errand.reset(token)
 
 
 async def spent(on: Class, do: Callable[[], Awaitable[None]]) -> None:
@@ -116,7 +144,7 @@ class Budget:
         self._held = False
 
     def hold(self, held: bool) -> None:
-        """Let nothing go but what a program waits for, or let it go again."""
+        """Let nothing go but what programs read, or let it go again."""
         self._held = held
         self._tell()
 
@@ -139,17 +167,16 @@ class Budget:
     @asynccontextmanager
     async def turn(self, kind: str) -> AsyncIterator[None]:
         """One attempt.  Cancelled while waiting: nothing was spent."""
-        mine = _class.get()
         # Tokens are no part of the allowance; whoever needs one holds a turn already.
         if kind == "token":
             yield
             return
-        await self._admitted(mine, kind)
+        mine = await self._admitted(_errand.get() or Errand(Class.INTERACTIVE), kind)
         try:
             yield
         finally:
             self._running[mine] -= 1
-            if mine is Class.INTERACTIVE:
+            if mine in _READING:
                 self._last_waited = trio.current_time()
             self._tell()
 
@@ -160,34 +187,40 @@ class Budget:
         for bucket in self._buckets(kind):
             bucket.empty()
 
-    async def _admitted(self, mine: Class, kind: str) -> None:
-        self._waiting[mine] += 1
+    async def _admitted(self, errand: Errand, kind: str) -> Class:
+        """Return when it is this one's turn; the class that it had then."""
+        errand.waiting = self._tell
         try:
             # atomic: no await between the last look and the taking
-            while (wait := self._wait(mine, kind)) > 0:
-                with trio.move_on_after(wait):
-                    await self._moved.wait()
+            while (wait := self._wait(mine := errand.on, kind)) > 0:
+                self._waiting[mine] += 1
+                try:
+                    with trio.move_on_after(wait):
+                        await self._moved.wait()
+                finally:
+                    self._waiting[mine] -= 1
+            for bucket in self._buckets(kind):
+                bucket.take()
+            self._running[mine] += 1
+            return mine
         finally:
-            self._waiting[mine] -= 1
             self._tell()
-        for bucket in self._buckets(kind):
-            bucket.take()
-        self._running[mine] += 1
 
     def _wait(self, mine: Class, kind: str) -> float:
         """Seconds until it may be this one's turn; infinite: until something moves."""
-        if self._held and mine is not Class.INTERACTIVE:
+        if self._held and mine not in _READING:
             return math.inf
         wait = self.held_up
         for bucket in self._buckets(kind):
-            reserve = bucket.capacity * RESERVE if mine >= Class.OPENED else 0.0
+            reserve = bucket.capacity * RESERVE if mine >= Class.AHEAD else 0.0
             wait = max(wait, bucket.wait(reserve=reserve))
         if any(count and one < mine for one, count in self._waiting.items()):
             return math.inf
         if mine >= _BACKGROUND:
             running = sum(count for one, count in self._running.items() if one >= _BACKGROUND)
             beside = running >= BACKGROUND_BESIDE
-            if running >= BACKGROUND_AT_ONCE or (beside and self._running[Class.INTERACTIVE]):
+            reading = any(self._running[one] for one in _READING)
+            if running >= BACKGROUND_AT_ONCE or (beside and reading):
                 return math.inf
             if beside:
                 wait = max(wait, self._last_waited + CALM_SECONDS - trio.current_time())

@@ -8,14 +8,18 @@ from cmsfs.replica import naming, tree
 from cmsfs.replica.nodes import Ino
 from cmsfs.sqlite import Database
 
-_COPIES = "SELECT ino FROM node WHERE name LIKE ? AND parent IS NOT NULL ORDER BY mtime_ns DESC"
+# In the very words of the index's condition, else it would not be used.
+_COPIES = (
+    f"SELECT ino FROM node WHERE parent IS NOT NULL AND instr(name, '{naming.CONFLICT_MARK}') > 0"
+    " ORDER BY mtime_ns DESC"
+)
 
 
 async def copies(db: Database) -> list[control.Copy]:
     """Every conflict copy, the newest first."""
 
     def read(conn: Connection) -> list[Ino]:
-        return [row["ino"] for row in conn.execute(_COPIES, (naming.CONFLICT_LIKE,))]
+        return [row["ino"] for row in conn.execute(_COPIES)]
 
     found = [_copy(db, ino) for ino in await db.query(read)]
     return [copy for copy in found if copy is not None]

@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager
 import trio
 
 from cmsfs.vfs import oserrors
+from daemon.budget import Class, Errand
 
 # Silence of the network for so long is worth a question whether it is there at all.
 DOUBT_SECONDS = 3.0
@@ -19,11 +20,17 @@ DOUBT_SECONDS = 3.0
 
 class Work:
     """Something under way at the service; `progressed` is called by whoever does it, and `grown` is set when
-    it turns out to be long."""
+    it turns out to be long.  `errand` is what its requests are made for."""
 
     def __init__(
-        self, *, urgent: bool = True, queue: trio.CapacityLimiter | None = None, pinned: bool = False
+        self,
+        errand: Errand | None = None,
+        *,
+        urgent: bool = True,
+        queue: trio.CapacityLimiter | None = None,
+        pinned: bool = False,
     ) -> None:
+        self.errand = errand or Errand(Class.INTERACTIVE)
         self._queue = queue  # while it is not urgent
         self.pinned = pinned  # for a content that is kept here
         self.at = trio.current_time()
@@ -36,8 +43,9 @@ class Work:
     def progressed(self) -> None:
         self.at = trio.current_time()
 
-    def hurry(self) -> None:
+    def hurry(self, on: Class = Class.INTERACTIVE) -> None:
         """Somebody waits for it now: if it is still queueing in the background, it need not any longer."""
+        self.errand.hurry(on)
         if not self.urgent:
             self.urgent = True
             self.progressed()

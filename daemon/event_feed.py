@@ -9,14 +9,13 @@ than the newest is taken.  An event in a folder that is not known has the folder
 position that the service does not know any more, or that is older than it keeps events, begins anew at the
 present, and a sweep finds what was missed.
 
-Rule: the stored position never passes an event that is not applied; what has to wait for an answer of our
-own is read again after a restart.
+Rule: the stored position never passes an event that is not applied, or kept as a doubt (`replica.doubts`).
 """
 
 import logging
 import time
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from sqlite3 import Connection
 
 from cmsfs import errors
@@ -25,7 +24,7 @@ from cmsfs.models import entries, events, items
 from cmsfs.replica import cursor, facts, remote, tree
 from cmsfs.replica.nodes import Kind
 from cmsfs.sqlite import Database
-from daemon import event_items, parallel, sweep
+from daemon import doubts, event_items, parallel, sweep
 from daemon.arrived import Arrived
 from daemon.event_items import Key, Verdict
 from daemon.health import Health
@@ -48,21 +47,30 @@ Item = items.Item | entries.Entry
 
 
 class EventFeed:
-    """As `pull.Feed`, over /events."""
+    """As `pull.Feed`, over /events.
+
+    `access_changed` is told of items on which our rights may be others from now on.
+    """
 
     can_wait = True
 
     def __init__(
-        self, db: Database, client: Client, incoming: Incoming, health: Health, arrived: Arrived
+        self,
+        db: Database,
+        client: Client,
+        incoming: Incoming,
+        health: Health,
+        arrived: Arrived,
+        *,
+        access_changed: Callable[[Iterable[Key]], None] = lambda _: None,
     ) -> None:
         self._db = db
         self._client = client
         self._incoming = incoming
         self._health = health
         self._arrived = arrived
-        # Where we have read to; the stored position stays behind while something waits.
+        self._access_changed = access_changed
         self._position: events.Position | None = None
-        self._waiting: dict[Key, int] = {}
         self._me: str | None = None
         self._heard: OrderedDict[str, None] = OrderedDict()
         self._newest: OrderedDict[Key, int] = OrderedDict()
@@ -78,7 +86,6 @@ class EventFeed:
         if self._is_old():
             log.info("the last events were read too long ago; everything is compared instead")
             await self._begin_anew(missed=True)
-        await self._take_waiting()
         while True:
             before = self._here()
             try:
@@ -97,9 +104,7 @@ class EventFeed:
                 return True
 
     async def news(self) -> bool:
-        """Wait for the service to say that there is more; not at all while something waits here."""
-        if self._waiting:
-            return False
+        """Wait for the service to say that there is more."""
         self._health.requests["wait"] += 1
         try:
             return await self._client.events.wait(self._here())
@@ -130,7 +135,6 @@ class EventFeed:
 
         await self._db.write(txn)
         self._position = position
-        self._waiting.clear()
 
     # ---- a page ----
 
@@ -150,6 +154,7 @@ class EventFeed:
             doubted=[one.id for one in doubted],
             touched=event_items.touched(fresh),
         )
+        self._access_changed(unsure)
         self._position = page.next_stream_position
         for event in fresh:
             self._heard[event.event_id] = None
@@ -160,7 +165,10 @@ class EventFeed:
                 memory.popitem(last=False)
 
     def _is_stale(self, one: Verdict) -> bool:
-        return one.sequence is not None and one.sequence < self._newest.get(one.key, 0)
+        # What changes our access does not change the item, whose number may be an old one.
+        if one.is_uncertain or one.sequence is None:
+            return False
+        return one.sequence < self._newest.get(one.key, 0)
 
     async def _settled(self, verdicts: Sequence[Verdict]) -> tuple[list[Item], list[Gone]]:
         """What the items are now; those that only the service can say are asked for."""
@@ -169,29 +177,15 @@ class EventFeed:
         asked = [one for one in verdicts if one.item is None and not one.is_gone]
 
         async def ask(one: Verdict) -> None:
-            item = await self._fetched(one.key)
+            item = await doubts.fetched(self._client, self._health, *one.key)
             if item is None:
-                gone.append(Gone(*one.key, one.sequence))
+                # As of now, whatever the event was about.
+                gone.append(Gone(*one.key))
             else:
                 found.append(item)
 
         await parallel.each(asked, ask, tasks=FETCHES_AT_ONCE)
         return found, gone
-
-    async def _fetched(self, key: Key) -> Item | None:
-        """The item as it is now; None: it is gone, in the trash, or nothing of ours any more."""
-        kind, item_id = key
-        try:
-            with self._health.request("poll"):
-                match kind:
-                    case Kind.FOLDER:
-                        return await self._client.folders.get(item_id)
-                    case Kind.LINK:
-                        return await self._client.web_links.get(item_id)
-                    case _:
-                        return await self._client.files.get(item_id)
-        except (errors.NotFound, errors.Forbidden, errors.Gone):
-            return None
 
     async def _apply(
         self,
@@ -207,10 +201,6 @@ class EventFeed:
         ones is not known any more."""
         new = [one for one in self._arrived.new_folders(found) if one not in empty]
         new += [one for one in doubted if one not in new]
-        ready, waiting = self._incoming.sorted(found)
-        for item in waiting:
-            self._waiting[Kind(item.type), item.id] = 0
-        stays = bool(self._waiting)
 
         def note(conn: Connection) -> None:
             for kind, item_id in touched:
@@ -223,11 +213,11 @@ class EventFeed:
                 node = tree.remote_at(conn, Kind.FOLDER, folder_id)
                 if node is not None:
                     tree.mark_unlisted_below(conn, node.ino)
-            if position is not None and not stays:
+            if position is not None:
                 _keep(conn, position)
 
-        await self._incoming.commit(ready, gone, note=note)
-        new += await self._find_parents([one.parent_id for one in ready if one.parent_id])
+        await self._incoming.commit(found, gone, note=note)
+        new += await self._find_parents([one.parent.id for one in found if one.parent is not None])
         self._arrived.list_soon(new)
 
     async def _is_mine(self, item: Item) -> bool:
@@ -250,7 +240,7 @@ class EventFeed:
             found: list[Item] = []
             gone: list[Gone] = []
             for folder_id in unknown:
-                item = await self._fetched((Kind.FOLDER, folder_id))
+                item = await doubts.fetched(self._client, self._health, Kind.FOLDER, folder_id)
                 if item is None:
                     gone.append(Gone(Kind.FOLDER, folder_id))
                 else:
@@ -267,18 +257,6 @@ class EventFeed:
             return False
         node = tree.find_remote(self._db, Kind.FOLDER, folder_id)
         return node is None or node.etag is None
-
-    async def _take_waiting(self) -> None:
-        """Look again at what may have been our own."""
-        if not self._waiting:
-            return
-        keys, self._waiting = list(self._waiting), {}
-        try:
-            found, gone = await self._settled([Verdict(key) for key in keys])
-        except errors.RemoteError:
-            self._waiting = dict.fromkeys(keys, 0)
-            raise
-        await self._apply(found, gone, position=self._here())
 
 
 def _keep(conn: Connection, position: events.Position) -> None:

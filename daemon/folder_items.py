@@ -13,7 +13,7 @@ from sqlite3 import Connection
 from cmsfs.client.folders import PAGE
 from cmsfs.client.session import Client
 from cmsfs.models.entries import Entry
-from cmsfs.replica import cursor, remote, tree
+from cmsfs.replica import absent, cursor, remote, tree
 from cmsfs.replica.changes import Change
 from cmsfs.replica.nodes import Ino
 from cmsfs.sqlite import Database
@@ -59,7 +59,7 @@ class FolderItems:
         def txn(conn: Connection) -> list[Change]:
             changes: list[Change] = []
             if complete and node.remote_id is not None:
-                for ino in remote.unseen_in(conn, folder, generation):
+                for ino in absent.unseen_in(conn, folder, generation):
                     changes += remote.vanish(conn, ino)
             tree.mark_listed(conn, folder, at=int(time.time()))
             return changes

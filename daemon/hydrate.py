@@ -11,7 +11,6 @@ Rule: raises `OSError` only, at once when the service is known to be out of reac
 
 import errno
 import logging
-from contextlib import AbstractContextManager, nullcontext
 
 import trio
 
@@ -20,11 +19,12 @@ from cmsfs.cache import bitmap
 from cmsfs.cache.blocks import BLOCK, Blocks
 from cmsfs.client.session import Client
 from cmsfs.replica import tree
+from cmsfs.replica.changes import Change, Hub, What
 from cmsfs.replica.nodes import ROOT, Content, Ino
 from cmsfs.sqlite import Database
 from cmsfs.vfs import oserrors
 from daemon import budget
-from daemon.budget import Class
+from daemon.budget import Class, Errand
 from daemon.demands import Demand, Work
 from daemon.fetching import WHOLE_BYTES, Fetching, Run
 from daemon.health import Health
@@ -64,9 +64,11 @@ class Hydrate:
         health: Health,
         nursery: trio.Nursery,
         *,
+        hub: Hub,
         network_seconds: float,
     ) -> None:
         self._db = db
+        self._hub = hub
         self._client = client
         self._blocks = blocks
         self._lister = lister
@@ -107,9 +109,10 @@ class Hydrate:
 
     def _demand_listing(self, folder: Ino) -> Demand:
         if (demand := self._listing_above(folder)) is not None:
+            demand.work.errand.hurry(budget.current())
             return demand
         self._health.check()
-        demand = self._listings[folder] = Demand(Work())
+        demand = self._listings[folder] = Demand(Work(Errand(budget.current())))
         self._nursery.start_soon(self._list, folder, demand)
         return demand
 
@@ -127,7 +130,8 @@ class Hydrate:
         error: OSError | None = oserrors.oserror(errno.ENETDOWN, STOPPING)
         try:
             work = demand.work
-            await self._lister.fill(folder, progress=work.progressed, grown=work.grown.set)
+            with budget.spending(work.errand):
+                await self._lister.fill(folder, progress=work.progressed, grown=work.grown.set)
             error = None
         except errors.CmsfsError as failure:
             error = oserrors.to_oserror(failure)
@@ -211,11 +215,13 @@ class Hydrate:
             first, last = 0, bitmap.blocks(content.size) - 1
         wanted: list[Demand] = []
         runs: list[list[int]] = []
+        # Whoever waits for it pays; what nobody waits for yet costs those nothing.
+        on = budget.current() if urgent else Class.PIN if pinned else Class.AHEAD
         for start, end in self._blocks.missing(content.sha1, content.size, first, last):
             for index in range(start, end + 1):
                 if (demand := self._fetches.get((content.sha1, index))) is not None:
                     if urgent:
-                        demand.work.hurry()
+                        demand.work.hurry(on)
                     wanted.append(demand)
                 elif runs and runs[-1][-1] == index - 1 and len(runs[-1]) < MAX_RUN:
                     runs[-1].append(index)
@@ -224,7 +230,7 @@ class Hydrate:
         if runs:
             self._health.check()
         for run in runs:
-            work = Work(urgent=urgent, queue=queue or self._background, pinned=pinned)
+            work = Work(Errand(on), urgent=urgent, queue=queue or self._background, pinned=pinned)
             wanted += self._start(content, run, work)
         return wanted
 
@@ -252,11 +258,16 @@ class Hydrate:
             with trio.CancelScope() as scope:
                 self._under_way[scope] = work
                 async with work.admitted(self._foreground):
-                    with _spending(work):
+                    with budget.spending(work.errand):
                         await self._fetching.fetch(run, work, landed)
                 error = None
             if scope.cancelled_caught:
                 self._health.check()
+        except errors.IntegrityError as failure:
+            log.error("the service delivered bytes that are not those of their SHA-1: %s", failure)
+            error = oserrors.to_oserror(failure)
+            # Of what came in parts, some may have been read already, and the kernel keeps pages of them.
+            self._hub.publish([Change(What.CONTENT, ino) for ino in tree.having(self._db, content.sha1)])
         except errors.CmsfsError as failure:
             error = self._explained(content, failure)
         except OSError as failure:
@@ -280,21 +291,11 @@ class Hydrate:
 
     @staticmethod
     def _explained(content: Content, failure: errors.CmsfsError) -> OSError:
-        if isinstance(failure, errors.IntegrityError):
-            log.error("the service delivered bytes that are not those of their SHA-1: %s", failure)
-        elif isinstance(failure, errors.NotFound):
+        if isinstance(failure, errors.NotFound):
             # The name is there and can be opened; it is the version of this handle that is not.
             return oserrors.oserror(errno.ESTALE, str(failure))
-        else:
-            log.info("blocks of %s could not be fetched: %s", content.sha1, failure)
+        log.info("blocks of %s could not be fetched: %s", content.sha1, failure)
         return oserrors.to_oserror(failure)
-
-
-def _spending(work: Work) -> AbstractContextManager[None]:
-    """Whoever asked for it pays; what is pinned is for later, until somebody waits for it."""
-    if not work.pinned:
-        return nullcontext()
-    return budget.spending(Class.INTERACTIVE if work.urgent else Class.PIN)
 
 
 def _content_to_wait() -> None:

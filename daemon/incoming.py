@@ -1,14 +1,14 @@
 """The one way in for what the service says: applied to the tree, then told to the kernel.
 
-Listings and polls hand their pages to `apply`.  What the push is making at this moment is left out: the
+Listings and polls hand their pages to `apply`.  What the push is making at this moment is left aside: the
 item that a page shows may be our own, whose answer is still on its way, and would be taken for somebody
-else's of the same name.  Its own answer, or the next poll, brings it.  So it is with what was sent without an
-answer (`journal.unheard`), until the push has found out.
+else's of the same name.  So it is with what was sent without an answer (`journal.unheard`), until the push
+has found out.  What is left aside is a doubt (`replica.doubts`), which is settled later.
 
 Rule: publish after the commit.
 """
 
-from collections import Counter
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator, Sequence, Set
 from contextlib import contextmanager
 from sqlite3 import Connection
@@ -16,11 +16,15 @@ from typing import NamedTuple
 
 from cmsfs.journal import unheard
 from cmsfs.models import entries, items, names
-from cmsfs.replica import changes, cursor, remote, tree
+from cmsfs.replica import changes, cursor, doubts, remote, tree
 from cmsfs.replica.nodes import Kind, Remote, remote_from_item
 from cmsfs.sqlite import Database
 
 _Place = tuple[str | None, str]  # the folder's id at the service, the key of the name
+
+
+# Deletions of items that are not here, by id: a page of before may still be on its way.
+REMEMBERED = 10_000
 
 
 class Gone(NamedTuple):
@@ -38,6 +42,7 @@ class Incoming:
         self._db = db
         self._hub = hub
         self._making: Counter[_Place] = Counter()
+        self._deleted: OrderedDict[tuple[Kind, str], int] = OrderedDict()
         self.applied = 0  # changes made here, since the start
 
     @contextmanager
@@ -56,70 +61,88 @@ class Incoming:
         self, found: Sequence[items.Item | entries.Entry], *, generation: int | None = None
     ) -> None:
         """Bring the tree up to what these items say; `generation` is that of a listing."""
-        await self.commit(self.sorted(found)[0], generation=generation)
+        await self.commit(found, generation=generation)
 
-    def sorted(
-        self, found: Sequence[items.Item | entries.Entry]
-    ) -> tuple[list[Remote], list[items.Item | entries.Entry]]:
-        """What can be applied now, and what has to wait since it may be our own.
-
-        `commit` what can be at once: no await in between.
-        """
-        # What begins to be made while the transaction waits for its turn cannot be on this page, unless an
-        # earlier attempt made it; the push expects that.
-        remotes = [remote_from_item(item) for item in found]
-        making = self._making.keys() | unheard.places(self._db)
-        if not making:
-            return remotes, []
-        ours = [self._is_ours(one, making) for one in remotes]
-        return (
-            [one for one, waits in zip(remotes, ours, strict=True) if not waits],
-            [one for one, waits in zip(found, ours, strict=True) if waits],
-        )
+    def is_being_made(self, folder: str, name_key: str) -> bool:
+        """Whether an item of this name in this folder may be our own, of which we have not heard yet."""
+        return (folder, name_key) in self._all_making()
 
     async def commit(
         self,
-        remotes: Sequence[Remote],
+        found: Sequence[items.Item | entries.Entry],
         gone: Sequence[Gone] = (),
         *,
         generation: int | None = None,
+        settled: Sequence[doubts.Doubt] = (),
         note: Callable[[Connection], None] | None = None,
     ) -> int:
-        """Apply what was sorted, then what is gone, and `note` something in the same transaction.
+        """Apply these items, then what is gone, and `note` something in the same transaction, which also
+        ends the doubts that are `settled` by it.
 
         What was moved away from a folder that is gone has to be moved first.  How many changes that made.
         """
-        if not remotes and not gone and note is None:
+        if not found and not gone and not settled and note is None:
             return 0
+        # What begins to be made while the transaction waits for its turn cannot be on this page, unless an
+        # earlier attempt made it; the push expects that.
+        remotes, waiting = self._sorted(found)
 
         def txn(conn: Connection) -> list[changes.Change]:
+            doubts.drop(conn, settled)
+            for one in waiting:
+                key = names.name_key(one.name)
+                doubts.note(
+                    conn, doubts.Doubt(one.kind, one.id, one.sequence, folder=one.parent_id, name_key=key)
+                )
             number = cursor.generation(conn) if generation is None else generation
-            found = remote.apply(conn, remotes, generation=number) if remotes else []
-            for one in gone:
-                found += _vanish(conn, one)
+            made = remote.apply(conn, remotes, generation=number) if remotes else []
+            for each in gone:
+                made += self._vanish(conn, each)
             if note is not None:
                 note(conn)
-            return found
+            return made
 
-        found = await self._db.write(txn)
-        self.publish(found)
-        return len(found)
+        made = await self._db.write(txn)
+        self.publish(made)
+        return len(made)
 
     def publish(self, found: Sequence[changes.Change]) -> None:
         """Tell of changes that somebody else has committed."""
         self.applied += len(found)
         self._hub.publish(found)
 
+    def _all_making(self) -> Set[_Place]:
+        return self._making.keys() | unheard.places(self._db)
+
+    def _sorted(self, found: Sequence[items.Item | entries.Entry]) -> tuple[list[Remote], list[Remote]]:
+        """What can be applied now, and what has to wait since it may be our own."""
+        remotes = [remote_from_item(item) for item in found]
+        if self._deleted:
+            remotes = [one for one in remotes if one.sequence >= self._deleted.get((one.kind, one.id), -1)]
+        making = self._all_making()
+        if not making:
+            return remotes, []
+        ours = [self._is_ours(one, making) for one in remotes]
+        return (
+            [one for one, waits in zip(remotes, ours, strict=True) if not waits],
+            [one for one, waits in zip(remotes, ours, strict=True) if waits],
+        )
+
     def _is_ours(self, one: Remote, making: Set[_Place]) -> bool:
         place = (one.parent_id, names.name_key(one.name))
         return place in making and tree.find_remote(self._db, one.kind, one.id) is None
 
-
-def _vanish(conn: Connection, one: Gone) -> list[changes.Change]:
-    node = tree.remote_at(conn, one.kind, one.id)
-    # What is older than what we know was followed by a return.
-    if node is None or (one.sequence is not None and one.sequence < node.sequence):
-        return []
-    if node.parent is None and node.base_parent is None:
-        return []
-    return remote.vanish(conn, node.ino, sequence=one.sequence or 0)
+    def _vanish(self, conn: Connection, one: Gone) -> list[changes.Change]:
+        node = tree.remote_at(conn, one.kind, one.id)
+        if node is None:
+            if one.sequence is not None:
+                self._deleted[one.kind, one.id] = one.sequence
+                while len(self._deleted) > REMEMBERED:
+                    self._deleted.popitem(last=False)
+            return []
+        # What is older than what we know was followed by a return.
+        if one.sequence is not None and one.sequence < node.sequence:
+            return []
+        if node.parent is None and node.base_parent is None:
+            return []
+        return remote.vanish(conn, node.ino, sequence=one.sequence or 0)

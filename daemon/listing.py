@@ -19,7 +19,7 @@ from cmsfs.client.search import EVERYTHING
 from cmsfs.client.session import Client
 from cmsfs.models.entries import Entry, Page
 from cmsfs.models.search import Query
-from cmsfs.replica import cursor, remote, tree
+from cmsfs.replica import absent, cursor, tree
 from cmsfs.replica.changes import Change
 from cmsfs.replica.nodes import ROOT, Ino, Kind
 from cmsfs.sqlite import Database
@@ -88,11 +88,13 @@ class SearchLister:
             await self._db.write(lambda conn: tree.mark_listed(conn, folder, at=int(time.time())))
             return
         query = Query(query=EVERYTHING, ancestor_folder_ids=[node.remote_id])
-        first = await self._windows.page(query, windows.CREATED, windows.Window())
+        generation, first = await self._begun(query)
         progress()
         if first.total_count > windows.MOST:
             grown()
             if self._items is not None:
+                if folder == ROOT:
+                    await self._whole.prepare()
                 await self._items.fill(folder, progress=progress, grown=grown)
                 if tree.has_unlisted(self._db, folder):
                     self._opened(folder)
@@ -100,31 +102,41 @@ class SearchLister:
             if folder == ROOT:
                 await self._whole.hurried(progress)
                 return
-        await self._all_below(folder, query, first, progress)
+        await self._all_below(folder, query, generation, first, progress)
 
     async def deepen(self, folder: Ino) -> None:
         """Make everything below a folder known, however much that is.  Raises `RemoteError`."""
         node = tree.find(self._db, folder)
         if node is not None and node.remote_id is not None:
             query = Query(query=EVERYTHING, ancestor_folder_ids=[node.remote_id])
-            first = await self._windows.page(query, windows.CREATED, windows.Window())
-            await self._all_below(folder, query, first, lambda: None)
+            generation, first = await self._begun(query)
+            await self._all_below(folder, query, generation, first, lambda: None)
 
-    async def _all_below(self, folder: Ino, query: Query, first: Page, progress: Call) -> None:
+    async def _begun(self, query: Query) -> tuple[int, Page]:
+        """A listing's generation and its first page, in this order: what we make from now on is newer than
+        the listing, whether the page shows it or not."""
+        generation = await self._db.write(cursor.next_generation)
+        return generation, await self._windows.page(query, windows.CREATED, windows.Window())
+
+    async def _all_below(
+        self, folder: Ino, query: Query, generation: int, first: Page, progress: Call
+    ) -> None:
         for _ in range(windows.ATTEMPTS):
-            found, listing = await self._once(query, first, progress)
+            found, listing = await self._once(query, generation, first, progress)
             if found.stable:
                 break
-            first = await self._windows.page(query, windows.CREATED, windows.Window())
+            generation, first = await self._begun(query)
         else:
             # A tree in which somebody works all the time is never still: what was seen is the listing.
             log.info("a listing was never still; deletions in it are left to the change feed")
         await self._conclude(folder, listing, complete=found.stable and found.whole)
         log.info("listed %d items, generation %d", found.items, listing.generation)
 
-    async def _once(self, query: Query, first: Page, progress: Call) -> tuple[windows.Found, "_Listing"]:
+    async def _once(
+        self, query: Query, generation: int, first: Page, progress: Call
+    ) -> tuple[windows.Found, "_Listing"]:
         """One enumeration of everything below a folder, whose first page is known."""
-        listing = _Listing(await self._db.write(cursor.next_generation), set())
+        listing = _Listing(generation, set())
 
         async def take(found: Sequence[Entry]) -> None:
             listing.folders.update(item.id for item in found if item.type == "folder")
@@ -149,7 +161,10 @@ class SearchLister:
         now = int(time.time())
 
         def txn(conn: Connection) -> list[Change]:
-            changes = remote.remove_unseen(conn, folder, listing.generation) if complete else []
+            changes = absent.remove_unseen(conn, folder, listing.generation) if complete else []
+            if complete and folder == ROOT:
+                # It was compared with everything, too.
+                cursor.put(conn, cursor.SWEPT_AT, str(now))
             tree.mark_listed(conn, folder, at=now)
             for remote_id in listing.folders:
                 below = tree.remote_at(conn, Kind.FOLDER, remote_id)

@@ -37,6 +37,7 @@ from daemon.arrived import Arrived
 from daemon.budget import Budget, Class
 from daemon.claims import Claims
 from daemon.crawl import Crawl
+from daemon.doubts import Doubts
 from daemon.ending import Ending
 from daemon.event_feed import EventFeed
 from daemon.facts import Facts
@@ -59,6 +60,7 @@ from daemon.shown import shown
 from daemon.state import State, open_state
 from daemon.status import Status
 from daemon.sweep import Sweep
+from daemon.trash import Bin
 from daemon.use import Use
 from daemon.watchdog import Watchdog
 from daemon.whole import Whole
@@ -137,7 +139,9 @@ class Drive:
         self.claims = Claims(db, client, self.incoming, self.health) if settings.lock_open_documents else None
         lister, whole, deepen = self._listers(db)
         self.hydrate = Hydrate(
-            *(db, client, blocks, lister, self.health, nursery), network_seconds=settings.network_seconds
+            *(db, client, blocks, lister, self.health, nursery),
+            hub=self.hub,
+            network_seconds=settings.network_seconds,
         )
         self.commit = GroupCommit(db, drafts.root)
         sealer = Sealer(db, drafts, blocks, self.hydrate, self.commit)
@@ -163,17 +167,23 @@ class Drive:
             removals=self.refusals,
         )
         self._fsync_seconds = settings.fsync_seconds
-        self.shown = shown(self.fs, db, client, blocks, self.hydrate, self.health, self.hub)
+        bin_ = Bin(kit, self.push, self.account)
+        self.shown = shown(self.fs, kit, self.hub, bin_=bin_, settings=settings)
         self.notifier = notifier.Notifier(self.hub, self.shown)
         arrived = Arrived(db, self.hydrate)
         # A token that was cut down to a folder does not hear of what happens, only what there is.
         by_events = config.profile(settings).feed == "events" and not settings.is_narrowed
-        feed = EventFeed if by_events else SearchFeed
+        parts = (db, client, self.incoming, self.health, arrived)
+        feed = (
+            EventFeed(*parts, access_changed=self.account.rights_changed) if by_events else SearchFeed(*parts)
+        )
+        self.doubts = Doubts(*parts)
         self.pull = Pull(
-            *(feed(db, client, self.incoming, self.health, arrived), self.hydrate, self.health),
+            *(feed, self.hydrate, self.health),
             seconds=settings.poll_seconds,
             idle_seconds=settings.idle_poll_seconds,
             is_used=Use(self.fs.inodes, self.health, self.incoming),
+            settle=self.doubts.settle,
         )
         self.sweep = Sweep(
             *(db, client, self.incoming, self.health, arrived),
@@ -240,6 +250,7 @@ class Drive:
         agents.start_soon(self.notifier.run, name="notifier")
         agents.start_soon(budget.spent, Class.UPLOAD, self.push.run, name="push")
         agents.start_soon(budget.spent, Class.CHANGES, self.pull.run, name="pull")
+        agents.start_soon(budget.spent, Class.CHANGES, self.doubts.run, name="doubts")
         agents.start_soon(self.sweep.run, name="sweep")
         agents.start_soon(self.crawl.follow, name="opened folders")
         if self.settings.crawl:
@@ -253,7 +264,7 @@ class Drive:
             agents.start_soon(self.claims.run, name="claims")
         agents.start_soon(self.notices.run, name="notices")
         agents.start_soon(self._follow_room, name="room")
-        agents.start_soon(self.watchdog.run, self.health, name="watchdog")
+        agents.start_soon(self.watchdog.run, self.health, state.db, name="watchdog")
         agents.start_soon(self.server.serve, listener, name="control")
         agents.start_soon(self._upkeep, state, name="upkeep")
         tidy = functools.partial(upkeep.tidy, self.fs, self.hub, days=self._local_days)

@@ -3,12 +3,14 @@
 How changes are found is the feed's: by search, every few seconds while the drive is in use and seldom
 otherwise; or by the stream of events, as soon as the service says that there is one.
 
+What comes while work of ours is in its way is settled later (`doubts`).
+
 Rule: one look at a time, whoever asks for it; and none that takes the drive's whole time.
 """
 
 import logging
 import random
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from typing import Protocol
 
@@ -69,6 +71,7 @@ class Pull:
         seconds: float,
         idle_seconds: float,
         is_used: Callable[[], bool],
+        settle: Callable[[], Awaitable[None]],
     ) -> None:
         self._feed = feed
         self._hydrate = hydrate
@@ -76,6 +79,7 @@ class Pull:
         self._seconds = seconds
         self._idle_seconds = idle_seconds
         self._is_used = is_used
+        self._settle = settle
         self._used_at = trio.current_time()
         self._wanted = trio.Event()
         self._polling = trio.Lock()
@@ -154,6 +158,7 @@ class Pull:
             for _ in range(ATTEMPTS):
                 if await self._feed.once():
                     break
+            await self._settle()
             self.last = datetime.now(UTC)
         self._polled_at = trio.current_time()
         self._took = self._polled_at - began

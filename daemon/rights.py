@@ -12,6 +12,7 @@ shared folder above it.
 import json
 import logging
 from collections import OrderedDict
+from collections.abc import Iterable
 
 import trio
 
@@ -29,7 +30,7 @@ from daemon.health import Health
 
 log = logging.getLogger(__name__)
 
-# A role that was changed shows after this.
+# A role that was changed shows after this, where no event tells of it.
 FRESH_SECONDS = 600.0
 
 # An opener waits so long for what he may do; then the service says it with the bytes.
@@ -54,6 +55,7 @@ class Rights:
         self._said: dict[Ino, tuple[Right, Right]] = {}  # of the node itself, of what is below it
         self._asked_at: dict[Ino, float] = {}
         self._asking: dict[Ino, trio.Event] = {}
+        self._doubted: set[Ino] = set()  # something changed while they were being asked about
         self._owners: OrderedDict[Ino, tuple[str | None, bool]] = (
             OrderedDict()
         )  # etag, and whether it is ours
@@ -86,9 +88,26 @@ class Rights:
             if (asking := self._asking.get(shared.ino)) is None:
                 if not self._health.can_ask:
                     return
-                asking = self._asking[shared.ino] = trio.Event()
-                self._nursery.start_soon(self._ask, shared, asking)
+                asking = self._begin(shared)
             await asking.wait()
+
+    def doubt(self, found: Iterable[tuple[Kind, str]]) -> None:
+        """The roles on these items may have changed: what was asked about before is asked about at once."""
+        for kind, item_id in found:
+            node = tree.find_remote(self._db, kind, item_id)
+            shared = self._shared(node) if node is not None else None
+            if shared is None or shared.ino not in self._asked_at.keys() | self._asking.keys():
+                continue
+            self._asked_at.pop(shared.ino, None)
+            if shared.ino in self._asking:
+                self._doubted.add(shared.ino)
+            else:
+                self._begin(shared)
+
+    def _begin(self, shared: Node) -> trio.Event:
+        asking = self._asking[shared.ino] = trio.Event()
+        self._nursery.start_soon(self._ask, shared, asking)
+        return asking
 
     def _shared(self, node: Node) -> Node | None:
         """The highest folder of somebody else above the node, or the node itself: what was shared with us."""
@@ -139,6 +158,11 @@ class Rights:
         finally:
             asking.set()
             del self._asking[node.ino]
+            if node.ino in self._doubted:
+                self._doubted.discard(node.ino)
+                self._asked_at.pop(node.ino, None)
+                if self._health.can_ask:
+                    self._begin(node)
 
     async def _sweep(self, top: Node, below: Right) -> None:
         """Find what is below a shared folder and has other rights than it gives.

@@ -3,25 +3,47 @@
 Rule: what is shown is put together here; what it means stands with each in `cmsfs.vfs`.
 """
 
+import os
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from cmsfs.cache.blocks import Blocks
-from cmsfs.client.session import Client
+from cmsfs import config, searches
+from cmsfs.replica import cursor
 from cmsfs.replica.changes import Hub
 from cmsfs.sqlite import Database
 from cmsfs.vfs.composite import Composite, Hidden
+from cmsfs.vfs.desktop_trash import DesktopTrash
 from cmsfs.vfs.filesystem import Filesystem
+from cmsfs.vfs.search_folder import SearchFolder
+from cmsfs.vfs.trash import Bin, Trash
 from cmsfs.vfs.versions import VersionViews
 from cmsfs.vfs.virtual import Views
-from daemon.health import Health
+from daemon.finding import Finding
 from daemon.history import History
-from daemon.hydrate import Hydrate
+from daemon.push.kit import Kit
 
 
-def shown(
-    fs: Filesystem, db: Database, client: Client, blocks: Blocks, hydrate: Hydrate, health: Health, hub: Hub
-) -> Composite:
+def shown(fs: Filesystem, kit: Kit, hub: Hub, *, bin_: Bin, settings: config.Settings) -> Composite:
     """The drive with all that it shows."""
-    hidden: Sequence[Hidden] = ()
-    views: Sequence[Views] = [VersionViews(db, History(client, health))]
-    return Composite(fs, blocks, hydrate, hub, hidden=hidden, views=views)
+    saved = searches.Saved(settings.paths.searches, settings.account)
+    finding = Finding(kit.db, kit.client, kit.hydrate, kit.health)
+    hidden = [Hidden(".search", SearchFolder(finding, saved))]
+    if settings.trash:
+        trash = Trash(bin_, kit.blocks)
+        hidden.append(Hidden(settings.trash, trash, listed=settings.trash_listed))
+        hidden.append(Hidden(f".Trash-{os.getuid()}", DesktopTrash(trash, _Shelf(kit.db))))
+    views: Sequence[Views] = [VersionViews(kit.db, History(kit.client, kit.health))]
+    return Composite(fs, kit.blocks, kit.hydrate, hub, hidden=hidden, views=views)
+
+
+@dataclass(frozen=True, slots=True)
+class _Shelf:
+    """What file managers threw away, in the replica's database."""
+
+    db: Database
+
+    def load(self) -> str:
+        return cursor.get(self.db, cursor.DESKTOP_TRASH) or ""
+
+    async def store(self, text: str) -> None:
+        await self.db.write(lambda conn: cursor.put(conn, cursor.DESKTOP_TRASH, text))

@@ -25,7 +25,7 @@ from cmsfs.client.search import EVERYTHING
 from cmsfs.client.session import Client
 from cmsfs.models.entries import Entry
 from cmsfs.models.search import Query
-from cmsfs.replica import cursor, remote, tree
+from cmsfs.replica import absent, cursor, tree
 from cmsfs.replica.changes import Change
 from cmsfs.replica.nodes import ROOT, Ino
 from cmsfs.sqlite import Database
@@ -131,11 +131,11 @@ class Sweep:
     async def once(self, *, full: bool) -> int:
         """Compare now, and apply what differs; how many changes that made.  Raises `RemoteError`.
 
-        Of a tree that is not listed yet nothing can be said.
+        Of a tree that is not listed yet, or not to its end, nothing can be said.
         """
         async with self._sweeping:
             await self._poll()
-            if not tree.is_listed(self._db, ROOT):
+            if not tree.is_listed(self._db, ROOT) or cursor.get(self._db, cursor.CRAWL) is not None:
                 return 0
             requests = self._health.requests.total()
             if self._fill is not None:
@@ -176,7 +176,7 @@ class Sweep:
         async def take(found: Sequence[Entry]) -> None:
             nonlocal changes
             new = self._arrived.new_folders(found)
-            changes += await self._incoming.commit(self._incoming.sorted(found)[0], generation=generation)
+            changes += await self._incoming.commit(found, generation=generation)
             self._arrived.list_soon(new)
 
         waiting = [windows.Window()] if full else known.spans()
@@ -208,7 +208,7 @@ class Sweep:
                 " WHERE n.seen < ? AND n.remote_id IS NOT NULL AND n.base_parent IS NOT NULL"
             )
             gone = [row[0] for row in conn.execute(sql, (wanted, generation)).fetchall()]
-            return remote.remove(conn, gone, generation)
+            return absent.remove(conn, gone, generation)
 
         if not inos:
             return 0

@@ -5,10 +5,18 @@
 Rule: `WATCHDOG=1` comes from the event loop, so that a loop that hangs is noticed.
 """
 
+from collections.abc import Mapping
+
 import trio
 
 from cmsfs import notify
+from cmsfs.cli import output
+from cmsfs.journal import queue
+from cmsfs.sqlite import Database
 from daemon.health import Health
+
+# The queue tells nobody that it has changed, and counting it is one read of an index.
+COUNT_SECONDS = 5.0
 
 
 class Watchdog:
@@ -25,14 +33,24 @@ class Watchdog:
         """We are on our way out, which may take so long."""
         notify.tell(STOPPING=1, STATUS="uploading what is left", EXTEND_TIMEOUT_USEC=int(seconds * 10**6))
 
-    async def run(self, health: Health) -> None:
-        """Keep the manager informed, for ever."""
-        told = ""
-        while True:
+    async def run(self, health: Health, db: Database) -> None:
+        """Keep the manager informed, for ever; returns at once if nobody listens."""
+        told, seconds = "", min(self._interval or COUNT_SECONDS, COUNT_SECONDS)
+        while notify.is_heard():
             if self._interval is not None:
                 notify.tell(WATCHDOG=1)
-            if told != (state := f"{health.state} {health.reason}".strip()):
-                notify.tell(STATUS=state)
-                told = state
-            with trio.move_on_after(self._interval or 3600):
+            if told != (line := status_line(health, queue.counts(db))):
+                notify.tell(STATUS=line)
+                told = line
+            with trio.move_on_after(seconds):
                 await health.changed()
+
+
+def status_line(health: Health, counts: Mapping[str, int]) -> str:
+    """The connection, what is on its way, what is the matter: `offline, 2 changes to upload: The...`"""
+    words = [str(health.state)]
+    if pending := counts.get("ready", 0) + counts.get("running", 0):
+        words.append(f"{output.plural(pending, 'change')} to upload")
+    if held := counts.get("held", 0):
+        words.append(f"{held:,} held")
+    return ", ".join(words) + (f": {health.reason}" if health.reason else "")

@@ -21,7 +21,7 @@ from cmsfs.client.search import EVERYTHING
 from cmsfs.client.session import Client
 from cmsfs.models.entries import Entry
 from cmsfs.models.search import Query
-from cmsfs.replica import cursor, remote, tree
+from cmsfs.replica import absent, cursor, tree
 from cmsfs.replica.changes import Change
 from cmsfs.replica.nodes import ROOT
 from cmsfs.sqlite import Database
@@ -72,15 +72,23 @@ class Whole:
         finally:
             self._waiters.remove(progress)
 
+    async def prepare(self) -> None:
+        """Before the root is listed by itself: write down that everything else is still to be listed."""
+        # Who runs has written it down, and may be about to cross it out.
+        if not (self.is_running or tree.is_listed(self._db, ROOT) or self._left_over()):
+            await self._begun()
+
     async def run(self) -> None:
         """Return when the whole tree is known; begins where it was left.  Raises `RemoteError`.
 
         Cancelled, or failed: what came is in the tree, and the next run goes on from the last window.
         """
         async with self._running:
-            if tree.is_listed(self._db, ROOT):
+            left = self._left_over()
+            # The root may have been listed by itself, for somebody who opened it.
+            if left is None and tree.is_listed(self._db, ROOT):
                 return
-            self.plan = plan = self._left_over() or await self._begun()
+            self.plan = plan = left or await self._begun()
             while plan.windows:
                 await self._next(plan)
             await self._conclude(plan)
@@ -141,10 +149,13 @@ class Whole:
         now = int(time.time())
 
         def txn(conn: Connection) -> list[Change]:
-            changes = remote.remove(conn, gone, plan.generation)
+            changes = absent.remove(conn, gone, plan.generation)
             tree.mark_all_seen_listed(conn, plan.generation, at=now)
             tree.mark_listed(conn, ROOT, at=now)
             cursor.drop(conn, cursor.CRAWL)
+            if not plan.restless:
+                # It was compared with everything, too.
+                cursor.put(conn, cursor.SWEPT_AT, str(now))
             return changes
 
         self._incoming.publish(await self._db.write(txn))
@@ -157,7 +168,7 @@ class Whole:
         while True:
             start, end = after, after + _SLICE
             rows, last = await self._db.query(
-                lambda conn, start=start, end=end: remote.unseen(conn, plan.generation, start, end)  # type: ignore[misc]
+                lambda conn, start=start, end=end: absent.unseen(conn, plan.generation, start, end)  # type: ignore[misc]
             )
             found += [(ino, _created(item)) for ino, item in rows]
             if end >= last:

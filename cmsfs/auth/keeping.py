@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Protocol
 
-from cmsfs import config, errors
+from cmsfs import config, environment, errors
 
 SERVICE = "cmsfs"
 
@@ -67,7 +67,7 @@ class FileKeep:
             return None
 
     def write(self, kept: Kept) -> None:
-        self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        environment.private_folder(self._path.parent)
         new = self._path.with_suffix(".new")
         new.unlink(missing_ok=True)
         fd = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)

@@ -19,7 +19,7 @@ from typing import TypeVar
 import pydantic
 import trio
 
-from cmsfs import crashpoints, errors
+from cmsfs import crashpoints, environment, errors
 from cmsfs.auth import bearer, keeping
 from cmsfs.client import session
 from cmsfs.models import tokens
@@ -116,7 +116,7 @@ async def blocking(work: Callable[[], T]) -> T:
 @asynccontextmanager
 async def locked(path: Path) -> AsyncIterator[None]:
     """One process at a time.  Raises `TokensLocked` after a minute."""
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    environment.private_folder(path.parent)
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         with trio.move_on_after(LOCK_SECONDS) as patience:

@@ -105,6 +105,13 @@ class Blocks:
         """Undo one `open`."""
         self._contents.closed(sha1)
 
+    def doubts(self, sha1: str) -> int:
+        """How often, since the start, this content was found wrong when the last of it had come.
+
+        Whoever has read parts of it before that number grew may have read wrong bytes.
+        """
+        return self._landing.doubts[sha1]
+
     # Reading
 
     async def read(self, sha1: str, size: int, offset: int, length: int) -> bytes | bytearray:

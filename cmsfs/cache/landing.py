@@ -8,6 +8,7 @@ matched; what comes in one piece is therefore never read unchecked.
 """
 
 import logging
+from collections import Counter
 
 import trio
 
@@ -33,6 +34,8 @@ class Landing:
         self._files = store
         self._unsaved_bytes = 0
         self._unsaved_contents = 0
+        # By SHA-1: how often a content was found wrong of which parts had been readable.
+        self.doubts: Counter[str] = Counter()
 
     async def write_blocks(self, sha1: str, size: int, first: int, data: files.Bytes) -> None:
         """Take in whole blocks that follow one another; those that are here already are left alone.
@@ -115,6 +118,8 @@ class Landing:
             return
         if actual != content.sha1:
             self._contents.drop(content)
+            if not single:
+                self.doubts[content.sha1] += 1
             raise errors.IntegrityError("a download is damaged", expected=content.sha1, actual=actual)
         self._contents.completed(content, first, last)
 

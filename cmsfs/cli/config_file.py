@@ -17,7 +17,7 @@ import tomlkit
 import tomlkit.exceptions
 from tomlkit import items
 
-from cmsfs import config, errors
+from cmsfs import config, environment, errors
 
 Value = str | int | float | bool | None
 
@@ -89,7 +89,7 @@ def problems(text: str) -> list[str]:
 
 def replace(path: Path, text: str) -> None:
     """Put a text in the file's place, whole, with the rights that it had; a new one is for its owner."""
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    environment.private_folder(path.parent)
     mode = stat.S_IMODE(path.stat().st_mode) if path.exists() else 0o600
     fd, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     new = Path(name)

@@ -1,4 +1,4 @@
-"""Files of the service without a drive: find, get, put.
+"""Files of the service without a drive: get and put.
 
 Straight through the client, of the embedded service as of one on the network.
 
@@ -17,62 +17,6 @@ from cmsfs.auth import backend
 from cmsfs.cli import context, output, progress, remote_paths, transfers
 from cmsfs.client import multipart, session
 from cmsfs.models import base, items, uploads
-from cmsfs.models import search as searching
-
-_TYPES = {"file": "file", "folder": "folder", "link": "web_link"}
-
-
-@click.command()
-@click.argument("query", nargs=-1, required=True)
-@click.option("--type", "kind", type=click.Choice(list(_TYPES)), help="Only these.")
-@click.option("--in", "folder", metavar="REMOTE", help="Only below this folder, for example /Documents.")
-@click.option("--limit", type=click.IntRange(min=1), default=50, show_default=True, help="At most so many.")
-@output.json_option
-@context.pass_context
-def find(
-    ctx: context.Context,
-    query: tuple[str, ...],
-    *,
-    kind: str | None,
-    folder: str | None,
-    limit: int,
-    as_json: bool,
-) -> None:
-    """Search names, descriptions and contents.
-
-    QUERY is in the service's language: words, "phrases", AND, OR, NOT and parentheses.
-    """
-    found = trio.run(_find, ctx, " ".join(query), _TYPES[kind] if kind else None, folder, limit)
-    if as_json:
-        output.document([_json(item) for item in found])
-    elif found:
-        output.table([_row(item) for item in found])
-    else:
-        output.note("Nothing was found.")
-
-
-async def _find(
-    ctx: context.Context, text: str, kind: str | None, folder: str | None, limit: int
-) -> list[remote_paths.Found]:
-    settings = ctx.settings()
-    found: list[remote_paths.Found] = []
-    async with backend.open_backend(settings) as client:
-        asked = {
-            "query": text,
-            "fields": [*remote_paths.FIELDS, "path_collection"],
-            "limit": min(limit, searching.MAX_LIMIT),
-        }
-        if kind:
-            asked["type"] = kind
-        if folder is not None:
-            paths = remote_paths.RemotePaths(client, settings)
-            asked["ancestor_folder_ids"] = [(await paths.get_folder(folder)).id]
-        query = searching.Query.model_validate(asked)
-        async for item in client.search.entries(query):
-            found.append(item)
-            if len(found) == limit:
-                break
-    return found
 
 
 @click.command()
@@ -87,7 +31,7 @@ def get(ctx: context.Context, remote: str, local: Path | None, *, force: bool, a
         raise click.UsageError("--json and the file itself cannot both go to standard output.")
     item, target = trio.run(_get, ctx, remote, local, force)
     if as_json:
-        output.document(_json(item) | {"local": str(target)})
+        output.document(remote_paths.as_json(item) | {"local": str(target)})
     elif target:
         output.say(f"{target}: {output.size(int(item.size or 0))}")
 
@@ -140,7 +84,7 @@ def put(ctx: context.Context, local: Path, remote: str, *, as_json: bool) -> Non
         raise errors.UserError(f"{local} is not a file." if local.exists() else f"{local} does not exist.")
     path, item = trio.run(_put, ctx, local, remote)
     if as_json:
-        output.document(_json(item) | {"path": path})
+        output.document(remote_paths.as_json(item) | {"path": path})
     else:
         output.say(f"{path}: {output.size(int(item.size or 0))}")
 
@@ -178,23 +122,3 @@ async def _send(
         return await client.uploads.new_version(there.id, source, sha1=sha1, etag=there.etag, progress=bar)
     attributes = uploads.Attributes(name=name, parent=base.Reference(id=parent_id))
     return await client.uploads.new_file(attributes, source, sha1=sha1, progress=bar)
-
-
-def _path(item: remote_paths.Found) -> str:
-    """The item's path on the service, as far as the answer tells."""
-    above = item.path_collection.entries if item.path_collection else []
-    return "/" + "/".join([*(folder.name or "" for folder in above[1:]), item.name or ""])
-
-
-def _row(item: remote_paths.Found) -> list[str]:
-    kind = next(word for word, wire in _TYPES.items() if wire == item.type)
-    size = output.size(int(item.size or 0)) if isinstance(item, items.File) else ""
-    when = item.modified_at.astimezone().strftime("%Y-%m-%d %H:%M") if item.modified_at else ""
-    return [kind, size.rjust(8), when, _path(item)]
-
-
-def _json(item: remote_paths.Found) -> dict[str, object]:
-    answer: dict[str, object] = item.model_dump(mode="json", exclude_unset=True)
-    if item.path_collection:
-        answer["path"] = _path(item)
-    return answer

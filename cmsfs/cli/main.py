@@ -28,7 +28,6 @@ COMMANDS = {
     "discard": "held",
     "doctor": "doctor",
     "exemptions": "exemptions",
-    "find": "files",
     "fsck": "fsck",
     "get": "files",
     "holds": "holds",
@@ -46,11 +45,13 @@ COMMANDS = {
     "resume": "quiet",
     "retention": "retention",
     "retry": "held",
+    "search": "searching",
     "serve": "serve",
     "status": "status",
     "sync": "drive",
     "templates": "templates",
     "token": "token",
+    "trash": "trash",
     "umount": "drive",
     "unlock": "lock",
     "unpin": "pins",
@@ -58,6 +59,9 @@ COMMANDS = {
     "versions": "versions",
     "whoami": "login",
 }
+
+# Other words for a command, which the help does not list.
+ALIASES = {"find": "search"}
 
 # What would hide a builtin of Python, or a module, under its own name.
 FUNCTIONS = {"open": "open_command", "versions": "versions_command"}
@@ -70,6 +74,7 @@ class Commands(click.Group):
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        cmd_name = ALIASES.get(cmd_name, cmd_name)
         if cmd_name not in COMMANDS:
             return None
         module = importlib.import_module(f"cmsfs.cli.{COMMANDS[cmd_name]}")

@@ -85,3 +85,17 @@ def transfer(name: str, size: int) -> Iterator[Bar]:
     with progress.Progress(*columns, console=console.Console(stderr=True), transient=True) as bars:
         task = bars.add_task(name, total=size)
         yield lambda count: bars.update(task, completed=count)
+
+
+@contextmanager
+def counted(name: str, total: int) -> Iterator[Bar]:
+    """Show how many of so many things are done."""
+    if not sys.stderr.isatty():
+        yield lambda count: None
+        return
+    from rich import console, progress
+
+    columns = (progress.TextColumn("{task.description}"), progress.BarColumn(), progress.MofNCompleteColumn())
+    with progress.Progress(*columns, console=console.Console(stderr=True), transient=True) as bars:
+        task = bars.add_task(name, total=total)
+        yield lambda count: bars.update(task, completed=count)

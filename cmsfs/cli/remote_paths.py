@@ -85,3 +85,17 @@ class RemotePaths:
 def normal(path: str) -> str:
     """The absolute spelling of a remote path."""
     return posixpath.normpath("/" + path.lstrip("/"))
+
+
+def path_of(item: Found) -> str:
+    """The item's path on the service, as far as an answer with `path_collection` tells."""
+    above = item.path_collection.entries if item.path_collection else []
+    return "/" + "/".join([*(folder.name or "" for folder in above[1:]), item.name or ""])
+
+
+def as_json(item: Found) -> dict[str, object]:
+    """The item for programs, with its path if that is known."""
+    answer: dict[str, object] = item.model_dump(mode="json", exclude_unset=True)
+    if item.path_collection:
+        answer["path"] = path_of(item)
+    return answer

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 import click
 import trio
 
-from cmsfs import config, errors, logs, notify
+from cmsfs import config, environment, errors, logs, notify
 from cmsfs.cli import context, output
 from cmsfs.service import demo, limits, provisioning, store
 from cmsfs.service import serve as serving
@@ -89,6 +89,7 @@ def serve(
         if file and not file.is_file():
             raise errors.UserError(f"{file} does not exist or is not a file.", exit_code=2)
     settings = ctx.settings()
+    environment.leave_no_core()
     logs.configure(settings.log_level, form=log_format or settings.log_format)
     trio.run(
         _serve,

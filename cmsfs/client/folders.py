@@ -56,6 +56,11 @@ class Folders:
         url, params = f"{self._url}/{folder_id}", {"fields": "permissions"}
         return (await self._wire.ask(items.Folder, "GET", url, repeat=Repeat.READ, params=params)).permissions
 
+    async def origin(self, folder_id: str) -> items.Folder:
+        """Only who made the folder and when; what the service does not tell is None."""
+        url, params = f"{self._url}/{folder_id}", {"fields": "created_by,created_at"}
+        return await self._wire.ask(items.Folder, "GET", url, repeat=Repeat.READ, params=params)
+
     async def update(
         self,
         folder_id: str,
@@ -78,6 +83,15 @@ class Folders:
         """Into the trash.  Raises `BadRequest` (`folder_not_empty`) unless it is empty or `recursive`."""
         query = "true" if recursive else "false"
         await self._wire.tell("DELETE", f"{self._url}/{folder_id}?recursive={query}", headers=if_match(etag))
+
+    async def path(self, folder_id: str) -> str:
+        """Where the folder is, from the root, beginning with `/`.  Raises `NotFound`, also in the trash."""
+        url, params = f"{self._url}/{folder_id}", {"fields": "name,path_collection"}
+        found = await self._wire.ask(items.Folder, "GET", url, repeat=Repeat.READ, params=params)
+        above = found.path_collection.entries if found.path_collection else []
+        # The first is the root, whose name nobody sees; the root itself has none above.
+        names = [*(one.name for one in above), found.name]
+        return "/" + "/".join(name or "" for name in names[1:])
 
     def items(self, folder_id: str) -> paging.ByMarker[Item]:
         """What is directly in the folder, page by page as it is asked for."""

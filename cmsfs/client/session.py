@@ -50,8 +50,8 @@ Counters = wire.Counters
 TIMEOUT = httpx.Timeout(60, connect=10)
 
 # The drive reads with 30 requests at once (8 that somebody waits for, 6 ahead, 16 of neighbours), uploads
-# with 4, lists with 4.
-LIMITS = httpx.Limits(max_connections=40, max_keepalive_connections=32, keepalive_expiry=30)
+# with 4, lists with 12, keeps with 4, and waits for changes with one: nobody who waits may find all taken.
+LIMITS = httpx.Limits(max_connections=64, max_keepalive_connections=32, keepalive_expiry=30)
 
 
 @dataclass(frozen=True, slots=True)

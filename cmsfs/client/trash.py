@@ -6,14 +6,19 @@ Only what was deleted itself is in the trash; what is below a deleted folder goe
 from typing import Literal
 
 from cmsfs.client import paging
-from cmsfs.client.folders import items_of
-from cmsfs.client.search import FIELDS_PARAM
+from cmsfs.client.folders import PAGE
+from cmsfs.client.retry import Repeat
+from cmsfs.client.search import FIELDS, FIELDS_PARAM
 from cmsfs.client.wire import Wire
 from cmsfs.models import items
 from cmsfs.models.base import Reference
 from cmsfs.models.items import Item  # by name: `Trash.items` hides the module
+from cmsfs.models.paging import MarkerPage
 
 Kind = Literal["file", "folder", "web_link"]
+
+# What is told of an item in the trash: also when it goes, and who put it there, which is who changed it last.
+TRASH_FIELDS = (*FIELDS, "purged_at", "created_by", "modified_by")
 
 _SHAPES: dict[str, type[items.File | items.Folder | items.WebLink]] = {
     "file": items.File,
@@ -31,7 +36,15 @@ class Trash:
 
     def items(self) -> paging.ByMarker[Item]:
         """What the caller may restore, page by page as it is asked for."""
-        return items_of(self._wire, f"{self._url}/folders/trash/items")
+        return paging.ByMarker(self.page)
+
+    async def page(self, marker: str | None) -> MarkerPage[Item]:
+        """A page of it, with `TRASH_FIELDS`; it may be short, or empty, while there is a next one."""
+        params = {"fields": ",".join(TRASH_FIELDS), "usemarker": "true", "limit": str(PAGE)}
+        if marker is not None:
+            params["marker"] = marker
+        url = f"{self._url}/folders/trash/items"
+        return await self._wire.ask(MarkerPage[Item], "GET", url, repeat=Repeat.READ, params=params)
 
     async def restore(
         self, kind: Kind, item_id: str, *, name: str | None = None, parent_id: str | None = None

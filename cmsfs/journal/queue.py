@@ -100,6 +100,35 @@ def unconfirmed(db: Database, ino: Ino) -> set[str]:
     return {row["state"] for row in rows}
 
 
+def removing(db: Database) -> bool:
+    """Whether something is still to be put into the trash, held operations aside."""
+    return db.row("SELECT 1 FROM op WHERE kind = 'trash' AND state <> 'held' LIMIT 1") is not None
+
+
+_UNSENT = """
+  WITH RECURSIVE below(ino, kind, remote_id) AS (
+    SELECT ino, kind, remote_id FROM node WHERE ino = ?1
+    UNION ALL SELECT n.ino, n.kind, n.remote_id FROM node n JOIN below b ON n.parent = b.ino)
+  SELECT o.state FROM below b JOIN op o ON o.ino = b.ino WHERE o.kind <> 'touch'
+  UNION SELECT 'draft' FROM below b JOIN node n ON n.ino = b.ino WHERE n.draft IS NOT NULL AND NOT n.local
+  UNION SELECT 'unheard' FROM below b JOIN unheard u ON u.ino = b.ino
+  UNION SELECT 'local' FROM below b JOIN node n ON n.ino = b.ino
+    WHERE n.local AND n.kind <> 'symlink'
+  UNION SELECT o.state FROM below b JOIN node n ON n.base_parent = b.remote_id JOIN op o ON o.ino = n.ino
+    WHERE b.kind = 'folder' AND o.kind <> 'touch'
+"""
+
+
+def unsent(conn: Connection, ino: Ino) -> set[str]:
+    """Why the service does not have a node as it is here, with all that is below it; none if it has.
+
+    States of operations, those of what is about to leave a folder at the service among them; `draft` for
+    bytes being written, `unheard` for an upload without an answer, `local` for a file of this machine only.
+    A read for a thread: it walks the tree.
+    """
+    return {row[0] for row in conn.execute(_UNSENT, (ino,))}
+
+
 def claim(conn: Connection, seq: int, *, busy: Callable[[Node], bool]) -> Task | None:
     """Mark an operation as running, unless it has to wait or has become pointless; None then.
 
@@ -259,10 +288,16 @@ def _rings(conn: Connection, op: Op, node: Node) -> bool:
         if current in seen:
             return current == node.ino
         seen.add(current)
-        row = conn.execute(f"SELECT {COLUMNS} FROM op WHERE ino = ? AND kind = 'move'", (current,)).fetchone()
+        other = tree.get(conn, current)
+        # What gives it a place: a folder or a file that is new waits for names, too.
+        kinds = (OpKind.MOVE,) if other.remote_id is not None else _MAKES
+        marks = ",".join("?" * len(kinds))
+        row = conn.execute(
+            f"SELECT {COLUMNS} FROM op WHERE ino = ? AND kind IN ({marks})", (current, *kinds)
+        ).fetchone()
         if row is None:
             return False
-        current = _waits_for(conn, _op(row), tree.get(conn, current))
+        current = _waits_for(conn, _op(row), other)
     return False
 
 
@@ -300,10 +335,10 @@ def cancel(conn: Connection, op: Op) -> None:
     conn.execute("DELETE FROM op WHERE seq = ?", (op.seq,))
 
 
-def end_settling(conn: Connection, *, now_ns: int) -> int:
-    """Make due what only rests; how many."""
+def end_settling(conn: Connection, *, now_ns: int, kind: OpKind | None = None) -> int:
+    """Make due what only rests (of one kind, if given); how many."""
     sql = "UPDATE op SET not_before = ?1 WHERE state = 'ready' AND attempts = 0 AND not_before > ?1"
-    return conn.execute(sql, (now_ns,)).rowcount
+    return conn.execute(f"{sql} AND coalesce(kind = ?2, 1)", (now_ns, kind)).rowcount
 
 
 def end_waiting(conn: Connection, *, now_ns: int) -> int:

@@ -7,6 +7,7 @@ next group).  A crash between any two of them leaves the draft as it was, or the
 """
 
 import hashlib
+import logging
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,15 +16,21 @@ from sqlite3 import Connection
 import trio
 
 from cmsfs import crashpoints
-from cmsfs.cache import reading
+from cmsfs.cache import bitmap, reading
 from cmsfs.cache.blocks import Blocks
 from cmsfs.crashpoints import Point
 from cmsfs.journal.drafts import Draft, Drafts
 from cmsfs.journal.durability import GroupCommit
+from cmsfs.replica.nodes import Content
 from cmsfs.sqlite import Database
+
+log = logging.getLogger(__name__)
 
 # Read, fetched and hashed at a time: a request for each hole of this size, not for each block of one.
 PIECE = 4 * 1024 * 1024
+
+# Blocks of a base that are fetched side by side: 64 MiB.
+FETCHED_AT_ONCE = 512
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,11 +90,33 @@ class Sealer:
 
     async def _fill_holes(self, draft: Draft) -> None:
         base = self._drafts.base(draft)
-        while base is not None and (holes := draft.holes()):
-            start, end = holes[0]
-            end = min(end, start + PIECE)
-            data = await reading.read(self._blocks, self._fetcher, base, start, end - start)
-            await draft.fill(start, data)
+        if base is None or not draft.holes():
+            return
+        self._blocks.open(base.sha1, base.size)
+        try:
+            await self._have_whole(base)
+            while holes := draft.holes():
+                start, end = holes[0]
+                end = min(end, start + PIECE)
+                data = await reading.read(self._blocks, self._fetcher, base, start, end - start)
+                await draft.fill(start, data)
+        finally:
+            self._blocks.close(base.sha1)
+
+    async def _have_whole(self, base: Content) -> None:
+        """Fetch all of a base, so that it is checked before anything of it goes into a draft, for good.
+
+        Where that cannot be had, for want of room or since the service has other bytes by now, what is needed
+        of it is taken unchecked.
+        """
+        count, doubts = bitmap.blocks(base.size), self._blocks.doubts(base.sha1)
+        try:
+            for first in range(0, count, FETCHED_AT_ONCE):
+                await self._fetcher.blocks(base, first, min(first + FETCHED_AT_ONCE, count) - 1)
+        except OSError as error:
+            if self._blocks.doubts(base.sha1) != doubts:
+                raise
+            log.info("the whole of %s cannot be had: %s", base.sha1, error)
 
     async def _commit(self, draft: Draft, sha1: str) -> None:
         size = draft.size

@@ -63,8 +63,8 @@ def distinct(name: str, tag: str) -> str:
 
 _CONFLICT_TAG = re.compile(r" \(conflicted copy of .*, \d{4}-\d\d-\d\d(, \d+)?\)(?=(\.[^.]*)?$)", re.DOTALL)
 
-# What every conflict copy has in its name, as a pattern of SQL.
-CONFLICT_LIKE = "%(conflicted copy of %"
+# What every conflict copy has in its name; as it stands in the condition of the index node_conflict.
+CONFLICT_MARK = " (conflicted copy of "
 
 
 def original_name(name: str) -> str | None:

@@ -6,6 +6,9 @@ after its commit.
 
 Rule: local work that the service does not have yet always survives.  A node with a pending operation
 keeps what the operation is about (its bytes, its place, its times); only the base columns learn.
+
+Rule: `sequence` is that of the base.  What is left aside, and what an answer of ours may have hidden, is
+noted in the same transaction (`doubts`).
 """
 
 import socket
@@ -14,7 +17,7 @@ from datetime import date
 from sqlite3 import Connection
 
 from cmsfs.models import names
-from cmsfs.replica import arrivals, cursor, naming, tree
+from cmsfs.replica import arrivals, cursor, doubts, naming, tree
 from cmsfs.replica.changes import Change, What
 from cmsfs.replica.nodes import FILE_MODE, FOLDER_MODE, ROOT, Ino, Kind, Node, Remote
 
@@ -52,6 +55,8 @@ def _apply_one(conn: Connection, remote: Remote, generation: int, changes: list[
     pending = _pending(conn, node.ino)
     if "trash" in pending:
         # Whether the deletion still holds is decided when it is sent, by the etag it started from.
+        if news:
+            _leave_aside(conn, node, remote.sequence)
         return
     if node.parent is None and node.draft is not None:
         # It was deleted here while open, and is written on by who has it open; what comes back is theirs.
@@ -91,6 +96,7 @@ def _update_content(
     if ours and remote.sha1 != node.base_sha1:
         # Both sides have new bytes: keep the version we started from, so that the upload is refused
         # and the conflict is decided there, with both contents at hand.
+        _leave_aside(conn, node, remote.sequence)
         return
     conn.execute(
         "UPDATE node SET etag = ?, sequence = ?, version = ?, base_sha1 = ?, item = ? WHERE ino = ?",
@@ -118,12 +124,20 @@ def _update_place(
         (remote.parent_id, remote.name, names.name_key(remote.name), node.ino),
     )
     if "move" in pending:
+        if not _is_in_place(conn, node, remote):
+            # Our move may be at the service already, and this one the later of the two.
+            _leave_aside(conn, node, remote.sequence)
         return
     parent = _parent_of(conn, remote)
     if parent is None:
         return
+    if _is_gone(conn, parent):
+        # It went with the folder; what only we have of it stays where it is.
+        changes += vanish(conn, node.ino, sequence=remote.sequence)
+        return
     if tree.is_below(conn, parent, node.ino):
-        # A stale pair of folder moves would close a ring; the next listing has the true places.
+        # One of a pair of folder moves would close a ring, while the other is still to come.
+        _leave_aside(conn, node, remote.sequence)
         return
     name = naming.file_name(remote.kind, remote.name)
     if (node.parent, node.name) == (parent, name):
@@ -132,6 +146,11 @@ def _update_place(
     if node.parent is not None:
         changes.append(Change(What.ENTRY, node.ino, node.parent, node.name))
     _settle(conn, node.ino, remote, parent, name, changes)
+
+
+def _leave_aside(conn: Connection, node: Node, sequence: int) -> None:
+    assert node.remote_id is not None
+    doubts.note(conn, doubts.Doubt(node.kind, node.remote_id, sequence, node.ino))
 
 
 def _appear(conn: Connection, remote: Remote, generation: int, changes: list[Change]) -> None:
@@ -224,12 +243,26 @@ def _parent_of(conn: Connection, remote: Remote) -> Ino | None:
     return arrivals.placeholder(conn, remote)
 
 
+def _is_gone(conn: Connection, folder: Ino) -> bool:
+    """Whether the service has deleted the folder, or one above it."""
+    node = tree.get(conn, folder)
+    while node.parent is not None:
+        node = tree.get(conn, node.parent)
+    # A folder of which nothing is known yet is in no folder either.
+    return node.ino != ROOT and node.etag is not None and node.base_parent is None
+
+
 def adopt(conn: Connection, ino: Ino, remote: Remote) -> None:
-    """The service's answer to a change of ours becomes the node's base; its place and bytes here stay."""
+    """The service's answer to a change of ours becomes the node's base; its place and bytes here stay.
+
+    News may have overtaken the answer: they are asked for again.
+    """
+    before = tree.get(conn, ino)
+    if before.remote_id == remote.id and before.kind is remote.kind and before.sequence > remote.sequence:
+        _leave_aside(conn, before, before.sequence)
     conn.execute(
-        "UPDATE node SET sequence = CASE WHEN remote_id = ?1 THEN max(sequence, ?3) ELSE ?3 END,"
-        " remote_id = ?1, etag = ?2, version = ?4, base_sha1 = ?5, base_parent = ?6, base_name = ?7,"
-        " base_key = ?8, item = ?9, seen = ?10, local = 0 WHERE ino = ?11",
+        "UPDATE node SET remote_id = ?1, etag = ?2, sequence = ?3, version = ?4, base_sha1 = ?5,"
+        " base_parent = ?6, base_name = ?7, base_key = ?8, item = ?9, seen = ?10, local = 0 WHERE ino = ?11",
         (
             *(remote.id, remote.etag, remote.sequence, remote.version, remote.sha1),
             *(remote.parent_id, remote.name, names.name_key(remote.name), remote.json),
@@ -248,18 +281,24 @@ def vanish(conn: Connection, ino: Ino, *, sequence: int = 0) -> list[Change]:
     """
     changes: list[Change] = []
     inos = tree.subtree(conn, ino)
-    elsewhere: set[Ino] = set()
-    for below in inos[1:]:
-        node = tree.get(conn, below)
-        if node.parent in elsewhere or _is_elsewhere(conn, node):
-            elsewhere.add(below)
+    elsewhere = _elsewhere(conn, inos)
     for below in reversed(inos):
         if below not in elsewhere:
-            _vanish_one(conn, tree.get(conn, below), changes)
+            vanish_one(conn, tree.get(conn, below), changes)
     conn.execute(
         "UPDATE node SET sequence = max(sequence, ?) WHERE ino = ? AND remote_id IS NOT NULL", (sequence, ino)
     )
     return changes
+
+
+def _elsewhere(conn: Connection, subtree: list[Ino]) -> set[Ino]:
+    """Of a folder and all below it: what the service still has in other folders, with all below that."""
+    found: set[Ino] = set()
+    for ino in subtree[1:]:
+        node = tree.get(conn, ino)
+        if node.parent in found or _is_elsewhere(conn, node):
+            found.add(ino)
+    return found
 
 
 def _is_elsewhere(conn: Connection, node: Node) -> bool:
@@ -269,7 +308,8 @@ def _is_elsewhere(conn: Connection, node: Node) -> bool:
     return tree.get(conn, node.parent).remote_id != node.base_parent
 
 
-def _vanish_one(conn: Connection, node: Node, changes: list[Change]) -> None:
+def vanish_one(conn: Connection, node: Node, changes: list[Change]) -> None:
+    """One node of those; what is below it comes first."""
     pending = _pending(conn, node.ino)
     if node.remote_id is None:
         return
@@ -277,6 +317,8 @@ def _vanish_one(conn: Connection, node: Node, changes: list[Change]) -> None:
         _drop_symlinks(conn, node.ino, changes)
     unsent = "upload" in pending or node.draft is not None
     if unsent or (node.is_folder and tree.has_children(conn, node.ino)):
+        # The answer to what we are sending at this moment may bring it back here, though not there.
+        _leave_aside(conn, node, doubts.ANYHOW)
         forget(conn, node.ino)
         conn.execute("DELETE FROM op WHERE ino = ? AND kind IN ('move', 'touch', 'trash')", (node.ino,))
         if node.is_folder:
@@ -312,70 +354,6 @@ def forget(conn: Connection, ino: Ino) -> None:
 def entomb(conn: Connection, ino: Ino) -> None:
     """The service deleted the node as we asked: a page that still shows it is older, and is ignored."""
     conn.execute("UPDATE node SET sequence = sequence + 1, base_parent = NULL WHERE ino = ?", (ino,))
-
-
-def remove_unseen(conn: Connection, folder: Ino, generation: int) -> list[Change]:
-    """After a complete listing of all below `folder`: what it did not contain is gone."""
-    changes: list[Change] = []
-    for ino in reversed(tree.subtree(conn, folder)):
-        if ino == folder or ino <= 2:
-            continue
-        row = conn.execute("SELECT seen, remote_id FROM node WHERE ino = ?", (ino,)).fetchone()
-        if row["remote_id"] is not None and row["seen"] < generation:
-            _vanish_one(conn, tree.get(conn, ino), changes)
-    return changes
-
-
-def unseen(
-    conn: Connection, generation: int, after: Ino, last: Ino
-) -> tuple[list[tuple[Ino, str | None]], Ino]:
-    """Nodes of the service between two numbers that this listing has not seen, with what is kept of their
-    items; and the largest number there is.  A read for a thread."""
-    rows = conn.execute(
-        "SELECT ino, item FROM node WHERE ino > ? AND ino <= ? AND ino > 2 AND seen < ?"
-        " AND remote_id IS NOT NULL AND parent IS NOT NULL",
-        (after, last, generation),
-    ).fetchall()
-    return [(row[0], row[1]) for row in rows], conn.execute("SELECT max(ino) FROM node").fetchone()[0]
-
-
-def unseen_in(conn: Connection, folder: Ino, generation: int) -> list[Ino]:
-    """What a complete listing of one folder did not show of what the service had there."""
-    rows = conn.execute(
-        "SELECT n.ino FROM node AS n JOIN node AS f ON f.ino = ?1 AND n.base_parent = f.remote_id"
-        " WHERE n.parent = ?1 AND n.remote_id IS NOT NULL AND n.seen < ?2",
-        (folder, generation),
-    )
-    return [row[0] for row in rows]
-
-
-def remove(conn: Connection, inos: Iterable[Ino], generation: int) -> list[Change]:
-    """After a listing of everything: these nodes, which it did not show, are gone."""
-    changes: list[Change] = []
-    depths = [(len(_above(conn, ino)), ino) for ino in inos]
-    for _, ino in sorted(depths, reverse=True):
-        node = tree.get(conn, ino)
-        row = conn.execute("SELECT seen FROM node WHERE ino = ?", (ino,)).fetchone()
-        if row["seen"] >= generation or _holds_remote(conn, ino):
-            continue
-        _vanish_one(conn, node, changes)
-    return changes
-
-
-def _above(conn: Connection, ino: Ino) -> list[Ino]:
-    found: list[Ino] = []
-    current: Ino | None = ino
-    while current is not None:
-        found.append(current)
-        row = conn.execute("SELECT parent FROM node WHERE ino = ?", (current,)).fetchone()
-        current = row[0] if row else None
-    return found
-
-
-def _holds_remote(conn: Connection, ino: Ino) -> bool:
-    """Whether something is in this folder that the service has: then it has the folder too."""
-    sql = "SELECT 1 FROM node WHERE parent = ? AND remote_id IS NOT NULL LIMIT 1"
-    return conn.execute(sql, (ino,)).fetchone() is not None
 
 
 def _record(conn: Connection, ino: Ino, kind: str) -> None:

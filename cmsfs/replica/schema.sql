@@ -48,6 +48,9 @@ CREATE INDEX node_content ON node(sha1) WHERE sha1 IS NOT NULL;
 CREATE INDEX node_draft ON node(draft) WHERE draft IS NOT NULL;
 CREATE INDEX node_detached ON node(ino) WHERE parent IS NULL;
 CREATE INDEX node_local ON node(ino) WHERE local;
+-- Conflict copies (naming.CONFLICT_MARK): few among many.
+CREATE INDEX node_conflict ON node(mtime_ns)
+  WHERE parent IS NOT NULL AND instr(name, ' (conflicted copy of ') > 0;
 -- Files that somebody has locked at the service: a handful among a million.
 CREATE INDEX node_locked ON node(ino) WHERE instr(item, '"lock":') > 0;
 CREATE INDEX node_surplus ON node(base_sha1) WHERE parent IS NULL AND base_parent IS NOT NULL;
@@ -134,17 +137,29 @@ CREATE TABLE upload (
   session      TEXT NOT NULL                  -- JSON: the session as the service described it
 );
 
--- Uploads without an answer yet: the service may have these bytes (journal/unheard.py).
+-- Uploads and new folders without an answer yet: the service may have them (journal/unheard.py).
 CREATE TABLE unheard (
   ino          INTEGER NOT NULL REFERENCES node(ino) ON DELETE CASCADE,
-  sha1         TEXT NOT NULL,
-  remote_id    TEXT,                          -- the item they are to be a version of; NULL: a new file
-  folder       TEXT,                          -- of a new file: remote id of its folder
+  sha1         TEXT NOT NULL,                 -- of the bytes; of a folder: 'folder ' and when (_ns) it was asked for
+  remote_id    TEXT,                          -- the item they are to be a version of; NULL: a new item
+  folder       TEXT,                          -- of a new item: remote id of its folder
   name         TEXT,                          -- and its name, as sent
   name_key     TEXT                           -- names.name_key(name)
 );
 CREATE INDEX unheard_ino ON unheard(ino);
 CREATE INDEX unheard_item ON unheard(remote_id) WHERE remote_id IS NOT NULL;
+
+-- Items of which something is known that was left aside, since work of ours was under way: they are asked
+-- about when that has ended (replica/doubts.py).
+CREATE TABLE doubt (
+  kind         TEXT NOT NULL,
+  remote_id    TEXT NOT NULL,
+  ino          INTEGER,                       -- the node whose work was in the way
+  folder       TEXT,                          -- or: remote id of the folder in which ours is being made,
+  name_key     TEXT,                          -- and names.name_key of its name
+  sequence     INTEGER NOT NULL,              -- sequence_id of what was left aside
+  PRIMARY KEY (kind, remote_id)
+) WITHOUT ROWID;
 
 -- Items that are kept here whole with all that is below them, whatever the cache's limit (replica/pins.py).
 CREATE TABLE pin (

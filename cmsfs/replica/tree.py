@@ -102,6 +102,11 @@ def is_listed(db: Database, ino: Ino) -> bool:
     return db.row("SELECT 1 FROM listing WHERE ino = ? AND listed_at >= 0", ino) is not None
 
 
+def having(db: Database, sha1: str) -> list[Ino]:
+    """The nodes that have this content."""
+    return [row["ino"] for row in db.rows("SELECT ino FROM node WHERE sha1 = ?", sha1)]
+
+
 def find_bytes(db: Database, sha1: str) -> tuple[str, str | None] | None:
     """An item of the service that has this content: its id and the version; None if none is known.
 

@@ -58,7 +58,7 @@ _FIRST_STEPS = """\
 
 1. Save a note: `echo "hello" > hello.txt` in this folder.
 2. Ask where it is: `cmsfs status`. It is uploaded as soon as you stop changing it.
-3. Find it by what it says: `cmsfs find hello`.
+3. Find it by what it says: `cmsfs search hello`.
 4. Delete it, look into `.trash`, and move it back.
 """
 
@@ -74,7 +74,7 @@ kept on this disk until the service can be reached again. Nothing that was saved
 _SEARCH = """\
 # Finding things
 
-`cmsfs find budget` looks at names, descriptions and the text of files.
+`cmsfs search budget` looks at names, descriptions and the text of files.
 
 - "exact words" in double quotes are found as they stand.
 - AND, OR and NOT in upper case combine words: `bridge AND NOT budget`.

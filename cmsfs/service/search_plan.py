@@ -10,7 +10,7 @@ Rule: a place holds only what the caller may see, and no two places hold the sam
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from sqlite3 import Row
 from typing import Any
 
@@ -34,11 +34,22 @@ from cmsfs.service.kinds import KINDS, Kind, Status
 SMALL_SUBTREE = 300_000
 SMALL_BESIDE_A_SPAN = 20_000
 
+# A span of creation times with more of the owner's items than this is not sorted for a page (0.4 µs an item):
+# the page is found in the order of change, passing over what was not made then (0.1 µs an item, and few when
+# items were made and changed in the same order).  With a million items 320 ms become 1 to 90.
+SMALL_SPAN = 50_000
+
 # A word in the name says more than one in the text (name, description, file_content, comments, tags).
 _RANK = "bm25(word, 10.0, 4.0, 1.0, 1.0, 4.0)"
 
 _SUBTREE = """
   SELECT count(*) AS n FROM (SELECT 1 FROM item INDEXED BY item_below WHERE path >= ? AND path < ? LIMIT ?)
+"""
+
+_SPAN = """
+  SELECT count(*) AS n FROM (
+    SELECT 1 FROM item INDEXED BY item_created
+    WHERE owner = ? AND {} AND created_at >= ? AND created_at <= ? LIMIT ?)
 """
 
 _LARGEST = 2**63 - 1
@@ -168,7 +179,7 @@ def _places(
     if enterprise:
         of_all = "item.owner IN (SELECT id FROM user WHERE enterprise = ?)"
         return [_Place(f"item.{status} AND {of_all}", (caller.enterprise,), _walked(asked))]
-    own = _Place(f"item.{status} AND item.owner = ?", (caller.id,), _walked(asked))
+    own = _in_order(read, asked, _Place(f"item.{status} AND item.owner = ?", (caller.id,)), caller.id)
     shared = access_rights.tops(read, caller.id)
     numbers = {row["id"] for row in shared}
     for row in read("SELECT * FROM item WHERE id IN (SELECT value FROM json_each(?))", json.dumps([*links])):
@@ -212,9 +223,9 @@ def _below(
         if _is_small(read, row, SMALL_BESIDE_A_SPAN if spans else SMALL_SUBTREE):
             found.append(whole_of)
         else:
-            args = (*items.below(row), row["owner"])
-            counted = None if spans else whole_of
-            found.append(_Place(f"{condition} AND item.owner = ?", args, _walked(asked), counted))
+            place = _Place(f"{condition} AND item.owner = ?", (*items.below(row), row["owner"]))
+            place = _in_order(read, asked, place, row["owner"])
+            found.append(place if spans else replace(place, counted=whole_of))
     if not is_foreign or asked.trash_content == "non_trashed_only":
         return found
     numbers = {row["id"] for row in tops}
@@ -249,6 +260,21 @@ def _walked(asked: search.Query) -> str:
     if asked.updated_at_range is None and (asked.created_at_range is not None or asked.sort == "relevance"):
         return "item_created"
     return "item_modified"
+
+
+def _in_order(read: store.Read, asked: search.Query, place: _Place, owner: int) -> _Place:
+    """A place among an owner's items, with the index that gives a page of it soonest."""
+    index = _walked(asked)
+    if index != "item_created" or asked.sort != "modified_at":
+        return replace(place, index=index)
+    times = asked.created_at_range or search.TimeRange()
+    start = 0 if times.start is None else fields.micros(times.start)
+    end = _LARGEST if times.end is None else fields.micros(times.end)
+    sql = _SPAN.format(_STATUS[asked.trash_content])
+    found = read(sql, *(owner, start, end, SMALL_SPAN + 1))
+    if found[0]["n"] <= SMALL_SPAN:
+        return replace(place, index=index)
+    return replace(place, index="item_modified", counted=replace(place, index=index))
 
 
 def _is_small(read: store.Read, folder: Row, size: int) -> bool:

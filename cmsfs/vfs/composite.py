@@ -8,26 +8,23 @@ Rule: a number below `numbers.FIRST` is a row and goes to the tree at once; noth
 """
 
 import errno
-import itertools
 import logging
-import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from cmsfs.cache import reading
 from cmsfs.cache.blocks import Blocks
 from cmsfs.replica.changes import Change, Hub, What
-from cmsfs.replica.nodes import ROOT, Content, Ino
+from cmsfs.replica.nodes import ROOT, Ino
 from cmsfs.vfs import naming, oserrors
 from cmsfs.vfs.asking import asked
 from cmsfs.vfs.attributes import Attributes, DirEntry, Opened, SetAttr, Statfs
 from cmsfs.vfs.filesystem import Filesystem
 from cmsfs.vfs.numbers import FIRST, Numbers
 from cmsfs.vfs.virtual import Views, VirtualFile, VirtualFolder, VirtualLink, VirtualNode
+from cmsfs.vfs.virtual_handles import VirtualHandles
 
 log = logging.getLogger(__name__)
-
-_WRITING = os.O_WRONLY | os.O_RDWR | os.O_TRUNC | os.O_APPEND
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,20 +34,6 @@ class Hidden:
     name: str
     folder: VirtualFolder
     listed: bool = False
-
-
-@dataclass(slots=True)
-class _OpenFile:
-    ino: Ino
-    data: bytes | Content
-
-
-@dataclass(slots=True)
-class _OpenFolder:
-    ino: Ino
-    folder: VirtualFolder
-    # Numbers of the last page that was handed out: the kernel may count them until it asks for the next.
-    page: list[Ino]
 
 
 class Composite:
@@ -67,15 +50,12 @@ class Composite:
         views: Sequence[Views] = (),
     ) -> None:
         self._fs = fs
-        self._blocks = blocks
-        self._fetcher = fetcher
         self._hub = hub
         self._hidden: Mapping[str, Hidden] = {one.name: one for one in hidden}
         self._views = views
         self._numbers = Numbers()
         self._fixed = {self._numbers.use(one.folder): one for one in hidden}
-        self._handles: dict[int, _OpenFile | _OpenFolder] = {}
-        self._fh = itertools.count(FIRST)
+        self._handles = VirtualHandles(self._numbers, blocks, fetcher)
         # Open handles of the account's root: hidden folders that are listed come behind its entries.
         self._roots: set[int] = set()
 
@@ -118,29 +98,14 @@ class Composite:
             if real == ROOT:
                 self._roots.add(fh)
             return fh
-        folder = self._folder(real)
-        await asked(folder.opened())
-        fh = next(self._fh)
-        self._handles[fh] = _OpenFolder(self._numbers.use(folder), folder, [])
-        return fh
+        return await self._handles.opendir(self._folder(real))
 
     async def readdir(self, fh: int, after: int) -> list[DirEntry]:
         """Some entries behind the cookie `after`; call `counted` for each one delivered."""
         if fh < FIRST:
             lines = self._fs.readdir(fh, after) if after < FIRST else []
             return lines or (self._listed_hidden(after) if fh in self._roots else [])
-        opened = self._handles[fh]
-        assert isinstance(opened, _OpenFolder)
-        entries = await asked(opened.folder.entries(after))
-        # The new page is taken before the old one is let go: a node may be on both.
-        page = [self._numbers.use(node) for _, node in entries]
-        for ino in opened.page:
-            self._numbers.unused(ino)
-        opened.page = page
-        return [
-            DirEntry(name, node.attributes(ino), after + place)
-            for place, ((name, node), ino) in enumerate(zip(entries, page, strict=True), 1)
-        ]
+        return await self._handles.readdir(fh, after)
 
     def _listed_hidden(self, after: int) -> list[DirEntry]:
         return [
@@ -161,10 +126,7 @@ class Composite:
             self._roots.discard(fh)
             self._fs.releasedir(fh)
             return
-        opened = self._handles.pop(fh)
-        assert isinstance(opened, _OpenFolder)
-        for ino in (*opened.page, opened.ino):
-            self._numbers.unused(ino)
+        self._handles.releasedir(fh)
 
     # ---- attributes ----------------------------------------------------------------------------
 
@@ -178,7 +140,12 @@ class Composite:
         real = self._numbers.real(ino)
         if real < FIRST:
             return _as(ino, await self._fs.setattr(real, changes, fh))
-        raise oserrors.oserror(errno.EPERM, "this is shown by the drive, not kept in it")
+        node = self._node(real)
+        if not isinstance(node, VirtualFile) or not node.is_writable:
+            raise oserrors.oserror(errno.EPERM, "this is shown by the drive, not kept in it")
+        if changes.size is not None:
+            await asked(node.truncate(changes.size))
+        return node.attributes(ino)
 
     async def readlink(self, ino: Ino) -> bytes:
         real = self._numbers.real(ino)
@@ -193,10 +160,10 @@ class Composite:
         real = self._numbers.real(ino)
         if real < FIRST:
             return await self._fs.getxattr(real, name)
-        values = await asked(self._node(real).xattrs())
-        if name not in values:
+        value = await asked(self._node(real).xattr(name))
+        if value is None:
             raise oserrors.oserror(errno.ENODATA, name)
-        return values[name]
+        return value
 
     async def listxattr(self, ino: Ino) -> list[str]:
         real = self._numbers.real(ino)
@@ -230,33 +197,26 @@ class Composite:
         node = self._node(real)
         if not isinstance(node, VirtualFile):
             raise oserrors.oserror(errno.EISDIR)
-        if flags & _WRITING:
-            raise oserrors.oserror(errno.EACCES, "this can only be read")
-        data = await asked(node.open())
-        if isinstance(data, Content):
-            self._blocks.open(data.sha1, data.size)
-        fh = next(self._fh)
-        self._handles[fh] = _OpenFile(self._numbers.use(node), data)
-        # Its size may be known only now, and another object may answer for it next time.
-        return Opened(fh, direct_io=True)
+        return await self._handles.open(node, flags)
 
     async def create(self, parent: Ino, name: str, mode: int, flags: int) -> tuple[Opened, Attributes]:
-        real = self._into(parent, name)
-        return await self._fs.create(real, name, mode, flags)
+        real = self._numbers.real(parent)
+        if real >= FIRST:
+            node = await asked(self._folder(real).create(name))
+            opened = await self._handles.open(node, flags)
+            # atomic: no await until the reply
+            return opened, self._counted(node)
+        return await self._fs.create(self._into(parent, name), name, mode, flags)
 
     async def read(self, fh: int, offset: int, size: int) -> bytes | bytearray:
         if fh < FIRST:
             return await self._fs.read(fh, offset, size)
-        opened = self._handles[fh]
-        assert isinstance(opened, _OpenFile)
-        if isinstance(opened.data, bytes):
-            return opened.data[offset : offset + size]
-        return await reading.read(self._blocks, self._fetcher, opened.data, offset, size)
+        return await self._handles.read(fh, offset, size)
 
     async def write(self, fh: int, offset: int, data: bytes) -> int:
         if fh < FIRST:
             return await self._fs.write(fh, offset, data)
-        raise oserrors.oserror(errno.EBADF)
+        return await self._handles.write(fh, offset, data)
 
     async def flush(self, fh: int) -> None:
         if fh < FIRST:
@@ -274,11 +234,7 @@ class Composite:
         if fh < FIRST:
             await self._fs.release(fh)
             return
-        opened = self._handles.pop(fh)
-        assert isinstance(opened, _OpenFile)
-        if isinstance(opened.data, Content):
-            self._blocks.close(opened.data.sha1)
-        self._numbers.unused(opened.ino)
+        self._handles.release(fh)
 
     # ---- the tree ------------------------------------------------------------------------------
 

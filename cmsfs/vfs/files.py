@@ -150,7 +150,14 @@ class Files:
             self._hydrate.began(file.ino)
         if ahead := handle.window.advance(offset, min(size, content.size - offset), content.size):
             self._hydrate.ahead(content, *ahead)
-        return await self._read_content(content, offset, size)
+        doubts = self._blocks.doubts(content.sha1)
+        if handle.doubts not in (None, doubts):
+            # The program has bytes that were wrong: it must not come to the end as if all were well.
+            raise oserrors.oserror(errno.EIO, f"content {content.sha1} came wrong; open the file again")
+        data = await self._read_content(content, offset, size)
+        if handle.doubts is None:
+            handle.doubts = doubts
+        return data
 
     async def _read_content(self, content: Content, offset: int, size: int) -> Bytes:
         try:
@@ -300,7 +307,11 @@ class Files:
     def _version(self, file: OpenFile) -> str | Draft | None:
         if (draft := file.draft) is not None:
             return draft
-        return file.content.sha1 if file.content is not None else None
+        if (content := file.content) is None:
+            return None
+        # Pages that the kernel has of what came wrong are of no version.
+        doubts = self._blocks.doubts(content.sha1)
+        return f"{content.sha1} {doubts}" if doubts else content.sha1
 
     def _page_version(self, ino: Ino) -> object:
         pages = self._pages.get(ino, _NO_VERSION)

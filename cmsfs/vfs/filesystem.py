@@ -13,7 +13,7 @@ import stat
 from collections.abc import Awaitable, Callable, Iterable
 from sqlite3 import Connection
 
-from cmsfs import config
+from cmsfs import local_names as names_here
 from cmsfs.cache.blocks import Blocks
 from cmsfs.journal import ops
 from cmsfs.journal.drafts import Drafts
@@ -55,7 +55,7 @@ class Filesystem:
         account: Account,
         *,
         settle_seconds: float,
-        local_names: Iterable[str] = config.LOCAL_NAMES,
+        local_names: Iterable[str] = names_here.DEFAULT,
         confirm: Callable[[Ino], Awaitable[None]] | None = None,
         keep: Keep | None = None,
         watcher: Watcher | None = None,

@@ -127,6 +127,7 @@ class Handle:
     writable: bool
     window: Window = field(default_factory=Window)
     begun: bool = False  # it was read from its beginning
+    doubts: int | None = None  # those of the content (`Blocks.doubts`) when it was first read
 
 
 @dataclass(frozen=True, slots=True)

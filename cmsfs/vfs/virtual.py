@@ -49,6 +49,10 @@ class VirtualNode:
         """The extended attributes by their whole names."""
         return {}
 
+    async def xattr(self, name: str) -> bytes | None:
+        """One of them; may wait for what `xattrs` leaves out, as every `ls -l` asks for all."""
+        return (await self.xattrs()).get(name)
+
     async def set_xattr(self, name: str, value: bytes | None) -> None:
         """Set an attribute, or remove it (None)."""
         # What copying programs pass over in silence.
@@ -75,8 +79,14 @@ class VirtualFolder(VirtualNode):
         """Some entries from this position (a count of entries) on, at least one; none at the end."""
         return []
 
-    async def opened(self) -> None:
-        """A program begins to read the folder: what was kept of it may be asked for anew."""
+    async def opened(self) -> "VirtualFolder | None":
+        """A program begins to read the folder: what was kept of it may be asked for anew.  The object that
+        it reads from until it closes the folder; None: this one."""
+        return None
+
+    async def create(self, name: str) -> "VirtualFile":
+        """Make an empty file in it, which can be written."""
+        raise oserrors.oserror(errno.EPERM, name)
 
     async def mkdir(self, name: str) -> VirtualNode:
         """Make a folder in it."""
@@ -105,12 +115,21 @@ class VirtualFolder(VirtualNode):
 
 
 class VirtualFile(VirtualNode):
-    """A file that can be read; derive and say what is in it."""
+    """A file that can be read, and written if it says so; derive and say what is in it."""
 
     kind = stat.S_IFREG
+    is_writable = False
 
     async def open(self) -> bytes | Content:
         """What a reader gets: the bytes themselves, or where the service has them."""
+        raise oserrors.oserror(errno.EACCES)
+
+    async def write(self, offset: int, data: bytes) -> None:
+        """Take in what a program writes."""
+        raise oserrors.oserror(errno.EACCES)
+
+    async def truncate(self, size: int) -> None:
+        """Cut it, or fill it up with zeros."""
         raise oserrors.oserror(errno.EACCES)
 
 

@@ -16,7 +16,7 @@ from datetime import date
 from sqlite3 import Connection
 
 from cmsfs import errors
-from cmsfs.journal import ops, queue
+from cmsfs.journal import ops, queue, unheard
 from cmsfs.models import items, names
 from cmsfs.replica import cursor, naming, remote, tree
 from cmsfs.replica.changes import Change, What
@@ -51,6 +51,21 @@ def may_be_ours(db: Database, ino: Ino, item: items.Item) -> bool:
     """Whether no other node stands for the item.  A poll may have found it for ours meanwhile."""
     node = tree.find_remote(db, Kind(item.type), item.id)
     return node is None or node.ino == ino
+
+
+def is_leaving(kit: Kit, task: queue.Task, node: Node, theirs: items.File | items.Folder) -> bool:
+    """Whether what is in the way came from here too, and an operation of its own will take it away."""
+    folder = task.parent.remote_id if task.parent is not None else None
+    name = naming.remote_name(node)
+    if isinstance(theirs, items.File) and unheard.is_anothers(
+        kit.db, node.ino, folder or "", name, theirs.sha1
+    ):
+        return True
+    holder = tree.find_remote(kit.db, node.kind, theirs.id)
+    if holder is None or holder.ino == node.ino:
+        return False
+    leaving = (ops.OpKind.MOVE, ops.OpKind.TRASH)
+    return any(op.kind in leaving and op.state != "held" for op in queue.states(kit.db, holder.ino))
 
 
 async def keep_both(kit: Kit, task: queue.Task, theirs: items.Item | None, *, anew: bool = False) -> None:

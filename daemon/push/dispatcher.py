@@ -124,6 +124,16 @@ class Push:
             if not self._kit.confirming[ino]:
                 del self._kit.confirming[ino]
 
+    async def until(self, reached: Callable[[], Awaitable[bool]], *, seconds: float) -> bool:
+        """Wait until something is so that the journal brings about; whether it is, in time."""
+        with trio.move_on_after(seconds):
+            while not await reached():
+                self.wake()
+                with trio.move_on_after(1):
+                    await self._moved.wait()
+            return True
+        return False
+
     async def retry_all(self) -> None:
         """Try everything again that failed or is held; somebody may have mended the cause."""
 

@@ -8,18 +8,21 @@ from sqlite3 import Connection
 
 from cmsfs import crashpoints, errors
 from cmsfs.crashpoints import Point
-from cmsfs.journal import ops, queue
+from cmsfs.journal import ops, queue, unheard
 from cmsfs.models import items
 from cmsfs.replica import naming, tree
 from cmsfs.replica.nodes import remote_from_item
-from daemon.push import answers, conflicts
-from daemon.push.kit import Kit
+from daemon.push import answers, conflicts, recall
+from daemon.push.kit import Kit, again
 
 
 async def mkdir(kit: Kit, task: queue.Task) -> None:
     """Carry out a MKDIR."""
-    node, parent = task.node, task.parent
-    if node.remote_id is not None:
+    parent = task.parent
+    await recall.for_making(kit, task)
+    node = tree.find(kit.db, task.op.ino)
+    if node is None or node.remote_id is not None or node.parent is None:
+        # What it is to be called, and whether it is to be at all, is for operations of their own.
         await kit.db.write(lambda conn: queue.finish(conn, task.op))
         return
     assert parent is not None
@@ -27,8 +30,10 @@ async def mkdir(kit: Kit, task: queue.Task) -> None:
     name = naming.remote_name(node)
     with kit.incoming.making(parent.remote_id, name):
         try:
-            with kit.health.request("mkdir"):
-                answer = await kit.client.folders.create(name, parent.remote_id)
+            sent = unheard.new_folder(node.ino, parent.remote_id, name)
+            async with recall.noted(kit, sent):
+                with kit.health.request("mkdir"):
+                    answer = await kit.client.folders.create(name, parent.remote_id)
         except errors.Conflict as error:
             await _name_in_use(kit, task, error)
         except errors.NotFound as error:
@@ -43,12 +48,15 @@ async def _name_in_use(kit: Kit, task: queue.Task, error: errors.Conflict) -> No
     if isinstance(theirs, items.Folder) and conflicts.may_be_ours(kit.db, task.node.ino, theirs):
         await _done(kit, task, theirs, found=True)
         kit.hydrate.list_soon(task.node.ino)
+    elif isinstance(theirs, items.Folder) and conflicts.is_leaving(kit, task, task.node, theirs):
+        await kit.db.write(lambda conn: again(conn, task.op, "An earlier folder is in the way."))
     else:
         await conflicts.keep_both(kit, task, theirs)
 
 
 async def _done(kit: Kit, task: queue.Task, answer: items.Folder, *, found: bool) -> None:
     def txn(conn: Connection) -> None:
+        unheard.heard(conn, task.node.ino)
         answers.take_in(conn, task.node.ino, remote_from_item(answer))
         now = tree.get(conn, task.node.ino)
         if queue.finish(conn, task.op) and now.parent is not None and now.remote_id is None:

@@ -80,11 +80,15 @@ async def _done(kit: Kit, task: queue.Task, answer: items.Item) -> None:
         if now is not None and now.ino != task.node.ino:
             # The item is another node's by now (a backup gave it back), which stays where it is.
             ops.record(conn, now.ino, ops.OpKind.MOVE, due_ns=ops.now_ns())
-        # While the operation is there its node keeps its place, and only its base learns.
-        changes = remote.apply(conn, [remote_from_item(answer)], generation=cursor.generation(conn))
-        if has_moved(conn, task.node):
-            ops.record_move(conn, task.node.ino, due_ns=ops.now_ns())
+        moved = has_moved(conn, task.node)
+        if moved:
+            # While an operation is there its node keeps its place, and only its base learns.
+            ops.record(conn, task.node.ino, ops.OpKind.MOVE, due_ns=ops.now_ns())
         queue.finish(conn, task.op)
+        # With none left it goes where the item is: somebody else may have moved it in the meantime, too.
+        changes = remote.apply(conn, [remote_from_item(answer)], generation=cursor.generation(conn))
+        if moved:
+            ops.record_move(conn, task.node.ino, due_ns=ops.now_ns())
         return changes
 
     kit.incoming.publish(await kit.db.write(txn))

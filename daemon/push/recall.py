@@ -1,15 +1,17 @@
-"""Finding out what became of a new file that was sent, and of which nobody has heard since.
+"""Finding out what became of a new file or folder that was sent, and of which nobody has heard since.
 
-An upload that goes to the same place again meets the earlier one by itself: the name is in use.  But where
-the file has been renamed, moved, deleted or has taken over another's identity meanwhile, nothing would meet
-it, and it would come back as somebody else's.  So before such a change goes, the place that was sent to is
-asked.
+What goes to the same place again meets the earlier one by itself: the name is in use.  But where the item has
+been renamed, moved, deleted or has taken over another's identity meanwhile, nothing would meet it, and it
+would come back as somebody else's.  So before such a change goes, the place that was sent to is asked.
 """
 
 import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from sqlite3 import Connection
 
 from cmsfs import errors
+from cmsfs.client import retry
 from cmsfs.journal import ops, queue, unheard
 from cmsfs.journal.unheard import Sent
 from cmsfs.models import items
@@ -20,10 +22,38 @@ from daemon.push.kit import Kit
 
 log = logging.getLogger(__name__)
 
+# Clocks differ: a folder of ours may seem to be older than our asking for it.
+SKEW_SECONDS = 600
 
-async def for_upload(kit: Kit, task: queue.Task) -> None:
-    """Before an upload: what was sent under another name, to another folder, or as a file of its own."""
-    found = unheard.new_files(kit.db, task.op.ino)
+
+class Superseded(errors.CmsfsError):
+    """The bytes that are being sent are no longer those of the file."""
+
+
+@asynccontextmanager
+async def noted(kit: Kit, sent: Sent) -> AsyncIterator[None]:
+    """From before the first byte it is known here that it may have arrived, whatever happens inside."""
+    await kit.db.write(lambda conn: unheard.note(conn, sent))
+    try:
+        yield
+    except errors.CmsfsError as error:
+        if _has_no_effect(error):
+            await kit.db.write(lambda conn: unheard.not_sent(conn, sent))
+        raise
+
+
+def _has_no_effect(error: errors.CmsfsError) -> bool:
+    """Whether what ended so has certainly not happened."""
+    if isinstance(error, errors.Offline):
+        return retry.never_connected(error)
+    return isinstance(error, Superseded) or (
+        isinstance(error, errors.ApiError) and not isinstance(error, errors.ServerError)
+    )
+
+
+async def for_making(kit: Kit, task: queue.Task) -> None:
+    """Before an item is made: what was sent under another name, to another folder, as an item of its own."""
+    found = unheard.new_items(kit.db, task.op.ino)
     if not found:
         return
     node = task.node
@@ -34,17 +64,17 @@ async def for_upload(kit: Kit, task: queue.Task) -> None:
 
 
 async def for_removal(kit: Kit, ino: Ino) -> None:
-    """Before a deletion: the file may have come into being."""
-    for sent in unheard.new_files(kit.db, ino):
+    """Before a deletion: the item may have come into being."""
+    for sent in unheard.new_items(kit.db, ino):
         await _find_out(kit, sent)
 
 
 async def _find_out(kit: Kit, sent: Sent) -> None:
     theirs = await _holder(kit, sent)
     is_ours = (
-        isinstance(theirs, items.File)
-        and theirs.sha1 == sent.sha1
+        theirs is not None
         and conflicts.may_be_ours(kit.db, sent.ino, theirs)
+        and await _is_ours(kit, sent, theirs)
     )
 
     def txn(conn: Connection) -> None:
@@ -56,10 +86,25 @@ async def _find_out(kit: Kit, sent: Sent) -> None:
 
     await kit.db.write(txn)
     if is_ours:
-        log.info("an upload had arrived unheard; it is taken over")
+        log.info("an item of ours had come into being unheard; it is taken over")
     elif theirs is not None:
         # Pages that showed it were not believed while it might have been ours.
         await kit.incoming.apply([theirs])
+
+
+async def _is_ours(kit: Kit, sent: Sent, theirs: items.Item) -> bool:
+    """Whether it has the bytes that were sent, or is a folder that we made since it was asked for."""
+    if sent.asked_at is None:
+        return isinstance(theirs, items.File) and theirs.sha1 == sent.sha1
+    if not isinstance(theirs, items.Folder):
+        return False
+    with kit.health.request("lookup"):
+        made = await kit.client.folders.origin(theirs.id)
+        me = await kit.client.users.me()
+    is_mine = made.created_by is None or made.created_by.id == me.id
+    return is_mine and (
+        made.created_at is None or made.created_at.timestamp() >= sent.asked_at - SKEW_SECONDS
+    )
 
 
 async def _holder(kit: Kit, sent: Sent) -> items.Item | None:

@@ -28,9 +28,10 @@ NOT_EMPTY = "folder_not_empty"
 async def trash(kit: Kit, task: queue.Task) -> None:
     """Carry out a TRASH."""
     node, etag = task.node, task.node.etag
+    # It may have been sent as a file of its own before it took over the identity of another.
+    await recall.for_removal(kit, node.ino)
     if node.remote_id is None:
-        # What the service has of it, if anything, comes out now; the next look at the operation acts on it.
-        await recall.for_removal(kit, node.ino)
+        # What the service has of it, if anything, has come out; the next look at the operation acts on it.
         await kit.db.write(lambda conn: queue.give_back(conn, task.op, not_before_ns=0))
         return
     for _ in range(ATTEMPTS):

@@ -7,16 +7,16 @@ a new file and a conflict copy.
 Rule: an upload may be sent twice.  The second time meets the first one by its SHA-1 and takes it over.
 """
 
+import dataclasses
 import logging
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from sqlite3 import Connection
 
 from cmsfs import crashpoints, errors
 from cmsfs.cache.blocks import BLOCK
-from cmsfs.client import multipart, retry
+from cmsfs.client import multipart
 from cmsfs.crashpoints import Point
 from cmsfs.journal import ops, queue, sealing, unheard
 from cmsfs.models import base, items, uploads
@@ -38,10 +38,6 @@ MAX_SUPERSEDED = 3
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-class Superseded(errors.CmsfsError):
-    """The bytes that are being sent are no longer those of the file."""
-
-
 def moment(mtime_ns: int) -> datetime:
     """A time of a file, to the microsecond; one beyond the calendar is its nearest end."""
     try:
@@ -54,7 +50,7 @@ async def upload(kit: Kit, task: queue.Task) -> None:
     """Carry out an UPLOAD."""
     if task.node.draft is not None and not await _seal(kit, task, task.node.draft):
         return
-    await recall.for_upload(kit, task)
+    await recall.for_making(kit, task)
     node = tree.find(kit.db, task.op.ino)
     if node is None or node.parent is None or node.draft is not None or node.sha1 is None:
         # Deleted or written again since: what was asked for meanwhile is another run of this operation.
@@ -70,7 +66,7 @@ async def upload(kit: Kit, task: queue.Task) -> None:
             await _send_new(kit, task, node, path)
         else:
             await _send_version(kit, task, node, path)
-    except Superseded:
+    except recall.Superseded:
         kit.superseded[node.ino] += 1
         await parts.give_up(kit, node.ino)
         await kit.db.write(lambda conn: queue.give_back(conn, task.op, not_before_ns=0))
@@ -145,34 +141,19 @@ async def _send_new(kit: Kit, task: queue.Task, node: Node, path: Path) -> None:
         except errors.Conflict as error:
             await _name_in_use(kit, task, node, error)
         except errors.NotFound as error:
-            await conflicts.missing(kit, task, error)
+            await _missing(kit, task, node, error)
         else:
             # A copy has the time of what it was copied from.
             await _done(kit, task, node, answer, found=copied is not None)
 
 
-@asynccontextmanager
-async def _noted(kit: Kit, node: Node, target: parts.Target) -> AsyncIterator[None]:
-    """From before the first byte it is known here that they may have arrived, whatever happens inside."""
+def _noted(kit: Kit, node: Node, target: parts.Target) -> AbstractAsyncContextManager[None]:
     assert node.sha1 is not None
     if target.file_id is not None:
         sent = unheard.Sent(node.ino, node.sha1, remote_id=target.file_id)
     else:
         sent = unheard.Sent(node.ino, node.sha1, folder=target.folder_id, name=target.name)
-    await kit.db.write(lambda conn: unheard.note(conn, sent))
-    try:
-        yield
-    except (errors.ApiError, errors.Offline, Superseded) as error:
-        if _has_no_effect(error):
-            await kit.db.write(lambda conn: unheard.not_sent(conn, sent))
-        raise
-
-
-def _has_no_effect(error: errors.CmsfsError) -> bool:
-    """Whether an upload that ended so has certainly not happened."""
-    if isinstance(error, errors.Offline):
-        return retry.never_connected(error)
-    return not isinstance(error, errors.ServerError)
+    return recall.noted(kit, sent)
 
 
 async def _send(kit: Kit, task: queue.Task, node: Node, path: Path, target: parts.Target) -> items.File:
@@ -206,7 +187,7 @@ def _progress(kit: Kit, task: queue.Task, node: Node) -> multipart.Progress:
     def note(sent: int) -> None:
         kit.sent[task.op.seq] = sent
         if sent < nearly_done and _is_superseded(kit, node):
-            raise Superseded
+            raise recall.Superseded
 
     return note
 
@@ -229,27 +210,14 @@ async def _name_in_use(kit: Kit, task: queue.Task, node: Node, error: errors.Con
         log.info("a file of ours was at the service already; it is taken over")
         await _done(kit, task, node, theirs, found=True)
         return
-    if isinstance(theirs, items.File) and _is_leaving(kit, task, node, theirs):
+    if isinstance(theirs, items.File) and conflicts.is_leaving(kit, task, node, theirs):
         await kit.db.write(lambda conn: again(conn, task.op, "An earlier upload is in the way."))
         return
     await conflicts.keep_both(kit, task, theirs)
 
 
-def _is_leaving(kit: Kit, task: queue.Task, node: Node, theirs: items.File) -> bool:
-    """Whether what is in the way came from here too, and an operation of its own will take it away."""
-    folder = task.parent.remote_id if task.parent is not None else None
-    name = naming.remote_name(node)
-    if unheard.is_anothers(kit.db, node.ino, folder or "", name, theirs.sha1):
-        return True
-    holder = tree.find_remote(kit.db, node.kind, theirs.id)
-    if holder is None or holder.ino == node.ino:
-        return False
-    leaving = (ops.OpKind.MOVE, ops.OpKind.TRASH)
-    return any(op.kind in leaving and op.state != "held" for op in queue.states(kit.db, holder.ino))
-
-
 def _is_ours(kit: Kit, node: Node, theirs: items.File) -> bool:
-    sent = {one.sha1 for one in unheard.new_files(kit.db, node.ino)}
+    sent = {one.sha1 for one in unheard.new_items(kit.db, node.ino)}
     return theirs.sha1 == node.sha1 or theirs.sha1 in sent
 
 
@@ -264,7 +232,7 @@ async def _send_version(kit: Kit, task: queue.Task, node: Node, path: Path) -> N
             async with _noted(kit, node, target):
                 answer = await _send(kit, task, node, path, target)
         except errors.NotFound as error:
-            await conflicts.missing(kit, task, error)
+            await _missing(kit, task, node, error)
             return
         except errors.PreconditionFailed:
             theirs = await _theirs(kit, task, node)
@@ -285,12 +253,17 @@ async def _send_version(kit: Kit, task: queue.Task, node: Node, path: Path) -> N
     await kit.db.write(lambda conn: again(conn, task.op, "The file is being changed at the service."))
 
 
+async def _missing(kit: Kit, task: queue.Task, node: Node, error: errors.NotFound) -> None:
+    # What was asked for is the node as it is now: it may stand for another item than it did at the claim.
+    await conflicts.missing(kit, dataclasses.replace(task, node=node), error)
+
+
 async def _theirs(kit: Kit, task: queue.Task, node: Node) -> items.File | None:
     """The file as the service has it now; None if it is gone, which then has been followed."""
     try:
         found = await kit.get(node.kind, node.remote_id or "")
     except errors.NotFound as error:
-        await conflicts.missing(kit, task, error)
+        await _missing(kit, task, node, error)
         return None
     return found if isinstance(found, items.File) else None
 

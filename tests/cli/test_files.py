@@ -1,4 +1,4 @@
-"""find, get and put: against the embedded service and against one on the network."""
+"""get and put: against the embedded service and against one on the network."""
 
 import hashlib
 import json
@@ -62,35 +62,6 @@ def test_put_on_a_file_makes_a_new_version_of_it(world, here, capsys):
     assert second["id"] == first["id"]
     assert second["etag"] != first["etag"]
     assert second["sha1"] == hashlib.sha1(b"two").hexdigest()
-
-
-def test_a_file_is_found_by_its_name_and_place(world, here, capsys):
-    (here / "zanzibar.txt").write_text("x")
-    assert main.run(["put", "zanzibar.txt", "/"]) == 0
-    capsys.readouterr()
-    assert main.run(["find", "zanzibar"]) == 0
-    assert capsys.readouterr().out.rstrip().endswith("/zanzibar.txt")
-    assert main.run(["find", "--json", "--type", "file", "--in", "/", "zanzibar"]) == 0
-    (found,) = _document(capsys)
-    assert found["path"] == "/zanzibar.txt"
-    assert main.run(["find", "--json", "--type", "folder", "zanzibar"]) == 0
-    assert _document(capsys) == []
-
-
-def test_find_stops_at_its_limit(world, capsys):
-    assert main.run(["find", "--json", "--limit", "2", "NOT", "qwertzuiop"]) == 0
-    assert len(_document(capsys)) == 2
-
-
-def test_finding_nothing_is_no_error(sample, capsys):
-    assert main.run(["find", "qwertzuiop"]) == 0
-    out, err = capsys.readouterr()
-    assert (out, err) == ("", "Nothing was found.\n")
-
-
-def test_a_query_that_does_not_hold_is_told(sample, capsys):
-    assert main.run(["find", ""]) == 1
-    assert capsys.readouterr().err == "cmsfs: The service refuses: query: query or mdfilters is required.\n"
 
 
 def test_get_names_what_is_not_there(world, here, capsys):

@@ -39,8 +39,10 @@ def _tokens():
 
 
 def test_login_whoami_and_logout(cmsfs, server, person, app):
-    done = cmsfs("login", server.url, "--app", app, "--token-store", "file")
+    done = cmsfs("login", server.url, "--app", app)
     assert done.returncode == 0, done.stderr
+    # There is no session with a keyring here.
+    assert config.load().token_store == "file"
     assert f"Logged in to {server.url[7:]} as Ben Sample <ben@example.com>, account default" in done.stdout
     path = config.Paths("default").token
     assert stat.S_IMODE(path.stat().st_mode) == 0o600

@@ -1,6 +1,7 @@
 """No secret is in a process list, an environment, a log, the status or a report: all of them are searched."""
 
 import json
+import stat
 import subprocess
 import zipfile
 from pathlib import Path
@@ -59,6 +60,11 @@ def test_no_secret_of_a_login_is_anywhere_but_in_its_place(
     settings = config.load(read_only=narrowed or None)
     daemon = daemonctl.find_account(settings.place)
     assert daemon
+    limits = Path(f"/proc/{daemon.pid}/limits").read_text().splitlines()
+    assert [line.split()[4:6] for line in limits if line.startswith("Max core")] == [["0", "0"]]
+    # Nobody else sees so much as the names of the accounts.
+    for folder in (settings.paths.state, settings.paths.cache):
+        assert stat.S_IMODE(folder.parent.stat().st_mode) == 0o700
     found = [*_processes(), *said, ("mount", done.stdout + done.stderr)]
     found.append(("status", daemonctl.status(daemon).model_dump_json()))
     for command in (["status"], ["whoami"], ["config", "show", "--all"], ["doctor"]):

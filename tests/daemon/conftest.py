@@ -29,6 +29,7 @@ from cmsfs.service.store import Store
 from cmsfs.sqlite import Connection
 from daemon import main
 from daemon import state as disk
+from daemon.budget import Budget
 
 from .network import Network
 
@@ -203,7 +204,9 @@ def _fill(conn: Connection) -> int:
 
 
 @asynccontextmanager
-async def _client(transport: httpx.AsyncBaseTransport, user: int) -> AsyncIterator[session.Client]:
+async def _client(
+    transport: httpx.AsyncBaseTransport, user: int, pace: Budget | None = None
+) -> AsyncIterator[session.Client]:
     endpoints = session.Endpoints.of_server(URL)
     # No waiting inside the client: what is repeated, and when, is the agents' story here.
     policy = retry.Policy(attempts=2, connect_attempts=1, first_wait=0.0)
@@ -212,7 +215,9 @@ async def _client(transport: httpx.AsyncBaseTransport, user: int) -> AsyncIterat
             anonymous, "tests", "secret", subject_type="user", subject_id=str(user)
         )
         auth = bearer.BearerAuth(fetch)
-        async with session.open_client(endpoints, auth=auth, transport=transport, policy=policy) as client:
+        async with session.open_client(
+            endpoints, auth=auth, transport=transport, policy=policy, pace=pace
+        ) as client:
             yield client
 
 
@@ -249,17 +254,23 @@ Starting = Callable[..., Any]
 
 @pytest.fixture
 def starting(network: Network, user: int, settings: config.Settings, tmp_path: Path) -> Starting:
-    """`async with starting() as drive`: the agents of a drive; leave and enter again for a restart."""
+    """`async with starting() as drive`: the agents of a drive; leave and enter again for a restart.
+
+    `paced`: its requests pass its budget.
+    """
 
     @asynccontextmanager
-    async def start(*, agents: tuple[str, ...] = ("health", "push", "fs")) -> AsyncIterator[Drive]:
+    async def start(
+        *, agents: tuple[str, ...] = ("health", "push", "fs"), paced: bool = False
+    ) -> AsyncIterator[Drive]:
         settings.paths.ensure()
+        pace = Budget(config.profile(settings).limits) if paced else None
         async with (
-            _client(network, user) as client,
+            _client(network, user, pace) as client,
             disk.open_state(settings) as state,
             trio.open_nursery() as nursery,
         ):
-            built = main.Drive(settings, tmp_path / "mnt", state, client, nursery)
+            built = main.Drive(settings, tmp_path / "mnt", state, client, nursery, pace)
             await built.contact()
             runs = {"push": built.push.run, "fs": built.fs.run, "pull": built.pull.run}
             for name in agents:

@@ -7,7 +7,7 @@ import trio.testing
 
 from cmsfs import config
 from daemon import budget
-from daemon.budget import Budget, Class, spending
+from daemon.budget import Budget, Class, Errand, spending
 
 
 class Requests:
@@ -68,12 +68,12 @@ async def test_the_more_urgent_overtakes(
 ) -> None:
     requests = Requests(Budget(config.Limits(requests_per_minute=60)))
     await requests.many(15, Class.INTERACTIVE)
-    for on in (Class.PREFETCH, Class.LISTING, Class.UPLOAD, Class.INTERACTIVE):
+    for on in (Class.PIN, Class.LISTING, Class.UPLOAD, Class.INTERACTIVE):
         nursery.start_soon(requests.one, on)
         await trio.testing.wait_all_tasks_blocked()
     await trio.sleep(60)
     order = [on for _, on in requests.times[15:]]
-    assert order == [Class.INTERACTIVE, Class.UPLOAD, Class.LISTING, Class.PREFETCH]
+    assert order == [Class.INTERACTIVE, Class.UPLOAD, Class.LISTING, Class.PIN]
 
 
 async def test_beside_somebody_who_waits_the_background_is_one_request(
@@ -95,6 +95,54 @@ async def test_the_background_alone_is_a_few_at_once(autojump_clock: trio.testin
     began = trio.current_time()
     await requests.many(8, Class.LISTING, seconds=1)
     assert trio.current_time() - began == 8 / budget.BACKGROUND_AT_ONCE
+
+
+async def test_what_is_read_ahead_leaves_enough_for_who_waits(
+    autojump_clock: trio.testing.MockClock, nursery: trio.Nursery
+) -> None:
+    requests = Requests(Budget(config.Limits(requests_per_minute=60)))
+    nursery.start_soon(requests.many, 100, Class.AHEAD)
+    await trio.testing.wait_all_tasks_blocked()
+    began = trio.current_time()
+    await requests.many(3, Class.INTERACTIVE)
+    assert trio.current_time() == began
+    nursery.cancel_scope.cancel()
+
+
+async def test_beside_who_reads_on_the_background_is_one_request_too(
+    autojump_clock: trio.testing.MockClock, nursery: trio.Nursery
+) -> None:
+    requests = Requests(Budget(config.Limits()))
+    nursery.start_soon(lambda: requests.one(Class.AHEAD, seconds=10))
+    await trio.testing.wait_all_tasks_blocked()
+    nursery.start_soon(lambda: requests.many(8, Class.LISTING, seconds=1))
+    await trio.sleep(9.5)
+    assert len(requests.of(Class.LISTING)) in (8, 9)
+
+
+async def test_who_has_come_to_wait_for_an_errand_does_not_wait_for_its_turn(
+    autojump_clock: trio.testing.MockClock, nursery: trio.Nursery
+) -> None:
+    paced = Budget(config.Limits())
+    paced.hold(True)
+    errand = Errand(Class.PIN)
+    went = trio.Event()
+
+    async def run() -> None:
+        with spending(errand):
+            async with paced.turn("download"):
+                went.set()
+
+    nursery.start_soon(run)
+    await trio.testing.wait_all_tasks_blocked()
+    assert paced.queues == {"pin": (1, 0)}
+    errand.hurry(Class.PIN)
+    await trio.testing.wait_all_tasks_blocked()
+    assert not went.is_set()
+    errand.hurry(Class.INTERACTIVE)
+    await trio.testing.wait_all_tasks_blocked()
+    assert went.is_set()
+    assert paced.queues == {}
 
 
 async def test_one_refusal_holds_everybody_up(
@@ -119,7 +167,7 @@ async def test_a_token_never_waits(autojump_clock: trio.testing.MockClock) -> No
     paced = Budget(config.Limits(requests_per_minute=1))
     paced.refused("other", 60.0)
     began = trio.current_time()
-    await Requests(paced).one(Class.PREFETCH, kind="token")
+    await Requests(paced).one(Class.PIN, kind="token")
     assert trio.current_time() == began
 
 

@@ -160,14 +160,20 @@ async def test_deleted_here_and_written_there_comes_back(drive: Any, other: Any)
     assert await drive.read("f") == b"theirs"
 
 
-async def test_deleted_here_while_open_and_written_there_comes_back_as_theirs(drive: Any, other: Any) -> None:
+async def test_deleted_here_while_open_and_written_there_comes_back_as_theirs(
+    drive: Any, other: Any, network: Any
+) -> None:
     ino = await drive.write("f", b"base")
     await drive.sync()
+    arrives, go = network.gate("DELETE", "/files/", before=True)
     opened = await drive.fs.open(ino, os.O_RDWR)
     await drive.fs.write(opened.fh, 0, b"OURS")
     await drive.fs.flush(opened.fh)
     await drive.unlink("f")
+    with trio.fail_after(10):
+        await arrives.wait()
     await other.write((await other.find("f")).id, b"theirs")
+    go.set()
     await drive.sync()
     assert await other.paths() == await drive.names() == ["f"]
     assert await drive.read("f") == b"theirs"

@@ -135,6 +135,27 @@ async def test_where_only_search_lists_the_root_hurries_the_crawl_and_folders_ov
     assert network.count("GET", "/search") < FOLDERS * FILES / 200 + FILES / 200 + 15
 
 
+async def test_an_opened_root_leaves_the_rest_to_be_listed_over_a_restart_too(
+    large: None, starting: Any, network: Any
+) -> None:
+    async with starting() as drive:
+        assert len(await drive.names()) == FOLDERS
+        # Only the root is known: nothing can be compared with the service yet.
+        asked = network.count("GET", "/search")
+        assert await drive.agents.sweep.once(full=True) == 0
+        assert network.count("GET", "/search") == asked
+    async with starting() as drive:
+        asked = len(network.requests)
+        await drive.agents.crawl.once()
+        # In windows of everything, and not folder by folder.
+        assert network.count("GET", "/folders/") == 1
+        assert len(network.requests) - asked < FOLDERS * FILES / 200 + 15
+        assert counted(drive) == FOLDERS * (FILES + 1)
+        assert await unknown(drive) == []
+        # It was compared with everything thereby.
+        assert cursor.get(drive.db, cursor.SWEPT_AT) is not None
+
+
 @both
 async def test_what_is_not_there_any_more_goes_away(drive: Any, other: Any) -> None:
     docs = await other.folder("docs")

@@ -199,24 +199,6 @@ class _Losing(httpx.AsyncBaseTransport):
         return httpx.Response(200, json={**response.json(), "entries": [], "chunk_size": 0})
 
 
-async def test_our_own_item_is_not_taken_for_somebody_elses(drive: Any, other: Any, network: Any) -> None:
-    """Its event comes before its answer: it waits, and the stored position with it."""
-    await drive.names()
-    arrived, go = network.gate("POST", "/content")
-    await drive.write("f", b"ours")
-    with trio.fail_after(10):
-        await arrived.wait()
-    before = cursor.get(drive.db, cursor.EVENTS_POSITION)
-    await drive.poll()
-    assert cursor.get(drive.db, cursor.EVENTS_POSITION) == before
-    go.set()
-    await drive.sync()
-    await drive.poll()
-    assert cursor.get(drive.db, cursor.EVENTS_POSITION) != before
-    assert await drive.names() == ["f"]
-    assert await other.paths() == ["f"]
-
-
 async def test_a_folder_shared_with_us_comes_and_goes(drive: Any, other: Any, ben: Any) -> None:
     await drive.names()
     folder = await ben.folder("theirs")

@@ -7,9 +7,14 @@ from typing import Any
 import pytest
 import trio
 
-from cmsfs import errors
+from cmsfs import errors, sqlite
 from daemon.health import Health, State
 from daemon.watchdog import Watchdog
+
+OPS = """
+    INSERT INTO op (ino, kind, state, not_before)
+    VALUES (1, 'move', 'ready', 0), (1, 'touch', 'running', 0), (1, 'upload', 'held', 0)
+"""
 
 
 class Service:
@@ -116,7 +121,11 @@ async def test_a_service_that_does_not_answer_a_probe_is_away(
 
 
 async def test_systemd_hears_of_ready_state_life_and_end(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nursery: trio.Nursery, autojump_clock: Any
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    nursery: trio.Nursery,
+    autojump_clock: Any,
+    db: sqlite.Database,
 ) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
         manager.bind(str(tmp_path / "notify"))
@@ -124,11 +133,13 @@ async def test_systemd_hears_of_ready_state_life_and_end(
         monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
         monkeypatch.setenv("WATCHDOG_USEC", "4000000")
         watchdog, health = Watchdog(), Health()
-        nursery.start_soon(watchdog.run, health)
+        nursery.start_soon(watchdog.run, health, db)
         watchdog.ready()
         await trio.sleep(5)
         health.answered()
         await trio.sleep(0.1)
+        await db.write(lambda conn: conn.execute(OPS))
+        await trio.sleep(5)
         watchdog.stopping(20)
         heard = []
         while True:
@@ -138,7 +149,11 @@ async def test_systemd_hears_of_ready_state_life_and_end(
                 break
     assert heard[0] == "READY=1"
     assert heard.count("WATCHDOG=1") >= 3
-    assert "STATUS=online" in heard
+    assert [line for line in heard if line.startswith("STATUS=")] == [
+        "STATUS=starting",
+        "STATUS=online",
+        "STATUS=online, 2 changes to upload, 1 held",
+    ]
     assert heard[-1] == "STOPPING=1\nSTATUS=uploading what is left\nEXTEND_TIMEOUT_USEC=20000000"
 
 

@@ -2,6 +2,7 @@
 
 import errno
 import os
+from collections.abc import AsyncIterator
 from typing import Any
 
 import httpx
@@ -11,6 +12,7 @@ from trio.testing import wait_all_tasks_blocked
 
 from cmsfs import config
 from cmsfs.cache.blocks import BLOCK
+from cmsfs.replica.changes import Change, What
 from cmsfs.replica.nodes import Content
 from daemon import fetching, hydrate
 
@@ -103,6 +105,38 @@ async def test_read_ahead_never_waits_and_is_taken_over_by_a_reader(
     for content in contents:
         await drive.agents.hydrate.blocks(content, 0, 0)
     assert network.count("GET", "/content") == 8
+
+
+@pytest.fixture
+async def paced(starting: Any) -> AsyncIterator[Any]:
+    async with starting(paced=True) as drive:
+        yield drive
+
+
+async def test_what_is_read_ahead_and_who_waits_are_told_apart(paced: Any, other: Any, network: Any) -> None:
+    contents = [await content_of(paced, other, os.urandom(100), f"f{number}") for number in range(2)]
+    gates = [network.gate("GET", "/content", before=True) for _ in contents]
+    paced.agents.hydrate.ahead(contents[0], 0, 0)
+    await gates[0][0].wait()
+    assert paced.agents.pace.queues == {"ahead": (0, 1)}
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(paced.agents.hydrate.blocks, contents[1], 0, 0)
+        await gates[1][0].wait()
+        assert paced.agents.pace.queues == {"interactive": (0, 1), "ahead": (0, 1)}
+        for _, go in gates:
+            go.set()
+
+
+async def test_what_waits_for_the_end_of_a_pause_is_there_for_whoever_opens_it(
+    paced: Any, other: Any, nursery: trio.Nursery
+) -> None:
+    content = await content_of(paced, other, os.urandom(100))
+    paced.agents.pace.hold(True)
+    nursery.start_soon(paced.agents.hydrate.keep, content)
+    await wait_all_tasks_blocked(0.01)
+    assert paced.agents.pace.queues == {"pin": (1, 0)}
+    with trio.fail_after(3):
+        assert len(await paced.read("f")) == 100
 
 
 async def test_offline_is_told_at_once(drive: Any, other: Any, network: Any) -> None:
@@ -247,3 +281,48 @@ async def test_of_a_small_file_that_did_not_come_whole_nothing_is_kept(
     with pytest.raises(OSError, match="Network is down"):
         await drive.agents.hydrate.blocks(content, 0, 0)
     assert drive.agents.state.blocks.missing(content.sha1, size, 0, 7) == [(0, 7)]
+
+
+async def test_who_has_read_of_a_large_file_that_came_wrong_does_not_come_to_its_end(
+    drive: Any, other: Any, network: Any, expect_log: Any
+) -> None:
+    expect_log("bytes that are not those of their SHA-1")
+    data = os.urandom(20 * BLOCK)
+    await content_of(drive, other, data)
+    network.break_body(7, flip=True)
+    told: list[Change] = []
+    drive.agents.hub.subscribe(told.extend)
+    ino = await drive.ino("f")
+    first, second = [(await drive.fs.open(ino, os.O_RDONLY)).fh for _ in range(2)]
+    # Of a part alone nobody can know.
+    assert await drive.fs.read(first, 0, BLOCK) != data[:BLOCK]
+
+    async def read_on() -> None:
+        for start in range(BLOCK, len(data), BLOCK):
+            await drive.fs.read(first, start, BLOCK)
+
+    with pytest.raises(OSError, match="Input/output error"):
+        await read_on()
+    # Not here any more, not in the kernel, and whoever read of it is told so to the end.
+    assert Change(What.CONTENT, ino) in told
+    with pytest.raises(OSError, match="Input/output error"):
+        await drive.fs.read(first, len(data) - 1, 1)
+    # Who had read nothing yet reads what is right, and so does who opens it again.
+    assert await drive.fs.read(second, 0, len(data)) == data
+    for fh in (first, second):
+        await drive.fs.release(fh)
+    assert await drive.read("f") == data
+
+
+async def test_a_base_that_came_wrong_never_goes_into_what_is_uploaded(
+    drive: Any, other: Any, network: Any, expect_log: Any
+) -> None:
+    expect_log("bytes that are not those of their SHA-1")
+    data = os.urandom(80 * BLOCK)
+    await content_of(drive, other, data)
+    network.break_body(BLOCK + 7, flip=True)
+    opened = await drive.fs.open(await drive.ino("f"), os.O_WRONLY)
+    await drive.fs.write(opened.fh, len(data), b"more")
+    await drive.fs.release(opened.fh)
+    await drive.sync()
+    assert await other.read("f") == data + b"more"

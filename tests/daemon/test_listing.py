@@ -120,6 +120,54 @@ async def test_our_unsent_files_survive_a_listing(drive: Any, other: Any, networ
     assert "ours" in await drive.names()
 
 
+async def test_a_file_of_ours_that_arrives_behind_a_listing_stays(
+    drive: Any, other: Any, network: Any
+) -> None:
+    await other.folder("docs")
+    await drive.names()
+    docs = await drive.ino("docs")
+    sent, send = network.gate("POST", "/content", before=True)
+    await drive.write("docs/ours", b"o")
+    await sent.wait()
+    await drive.db.write(lambda conn: tree.mark_unlisted(conn, docs))
+    arrived, go = network.gate("GET", "/search")
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(drive.agents.hydrate.listing, docs)
+        await arrived.wait()
+        # The page that is on its way was made before the service had the file.
+        send.set()
+        await drive.sync()
+        go.set()
+    assert await drive.names("docs") == ["ours"]
+    await drive.poll()
+    assert (await drive.names("docs"), await other.paths()) == (["ours"], ["docs/", "docs/ours"])
+
+
+async def test_a_file_that_is_on_its_way_into_a_folder_survives_its_listing(
+    drive: Any, other: Any, network: Any
+) -> None:
+    await other.folder("docs")
+    await other.folder("box")
+    await other.file("inside", b"i", await other.folder("deep", (await other.find("box")).id))
+    await other.file("f", b"f")
+    await drive.names()
+    docs = await drive.ino("docs")
+    network.is_down = True
+    await drive.rename("f", "docs/f")
+    await drive.rename("box", "docs/box")
+    network.is_down = False
+    held, go = network.gate("PUT", "/", before=True)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(drive.sync)
+        await held.wait()
+        await drive.db.write(lambda conn: tree.mark_unlisted(conn, docs))
+        assert await drive.names("docs") == ["box", "f"]
+        go.set()
+    await drive.poll()
+    assert await drive.names("docs/box/deep") == ["inside"]
+    assert await other.paths() == ["docs/", "docs/box/", "docs/box/deep/", "docs/box/deep/inside", "docs/f"]
+
+
 async def test_callers_of_one_folder_share_a_listing_and_one_above_counts(
     drive: Any, other: Any, network: Any
 ) -> None:

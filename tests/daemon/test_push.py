@@ -65,6 +65,24 @@ async def test_the_same_bytes_again_are_not_sent(drive: Any, network: Any) -> No
     assert drive.ops() == []
 
 
+async def test_a_file_becomes_a_folder_of_its_name_with_it_inside(
+    drive: Any, other: Any, network: Any
+) -> None:
+    """The folder waits for the name, and the file for the folder."""
+    number = await other.file("d", b"x")
+    await drive.names()
+    network.is_down = True
+    await drive.rename("d", "e")
+    await drive.mkdir("d")
+    await drive.rename("e", "d/b")
+    network.is_down = False
+    drive.agents.health.suspect()
+    await drive.sync()
+    assert await other.paths() == ["d/", "d/b"]
+    assert (await other.find("b")).id == number
+    assert drive.ops() == []
+
+
 async def test_names_are_exchanged_in_a_ring(drive: Any, other: Any) -> None:
     for name in ("a", "b", "c"):
         await drive.write(name, name.encode())

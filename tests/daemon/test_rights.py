@@ -10,8 +10,10 @@ from typing import Any, get_args
 import pytest
 import trio
 
+from cmsfs import config
 from cmsfs.client import embedded
 from cmsfs.models import collaborations
+from cmsfs.replica.changes import What
 from cmsfs.service import app, demo
 from tests.daemon import conftest
 
@@ -160,3 +162,87 @@ async def test_without_a_network_what_was_said_holds(drive: Any, shared: Any, ne
     await shared("viewer")
     network.is_down = True
     assert await attempt(drive.write("s/new", b"x")) == "EACCES"
+
+
+@pytest.fixture
+def by_events() -> config.Settings:
+    return config.Settings(settle_seconds=0, network_seconds=5, feed="events")
+
+
+class TestByEvents:
+    """With a stream of events a role counts as soon as it is told."""
+
+    @pytest.fixture
+    def settings(self, by_events: config.Settings) -> config.Settings:
+        return by_events
+
+    async def change_role(self, ben: conftest.Remote, role: str) -> None:
+        (found,) = ben.store.read("SELECT id FROM collaboration")
+        wire, url = ben.client.folders._wire, f"{conftest.URL}/2.0/collaborations/{found['id']}"
+        await wire.ask(collaborations.Collaboration, "PUT", url, body={"role": role})
+
+    async def told(self, drive: Any) -> None:
+        await drive.poll()
+        with trio.fail_after(5):
+            while drive.agents.account._rights._asking:
+                await trio.lowlevel.checkpoint()
+
+    async def test_a_role_that_is_raised_or_lowered_shows_at_once(
+        self, drive: Any, ben: conftest.Remote, shared: Any
+    ) -> None:
+        await shared("viewer")
+        assert await attempt(drive.write("s/new", b"x")) == "EACCES"
+        await self.change_role(ben, "editor")
+        drive.changes.clear()
+        await self.told(drive)
+        # The kernel, which holds mode bits for minutes, hears of it.
+        inos = {change.ino for change in drive.changes if change.what is What.ATTRIBUTES}
+        assert {await drive.ino("s"), await drive.ino("s/d/g")} <= inos
+        assert await bits(drive, "s/d/g") == "-rw-r--r--"
+        assert await attempt(drive.write("s/new", b"x")) == "ok"
+        await drive.sync()
+        await self.change_role(ben, "viewer")
+        await self.told(drive)
+        assert await bits(drive, "s/d/g") == "-r--r--r--"
+        assert await attempt(drive.write("s/newer", b"x")) == "EACCES"
+
+    async def test_a_role_that_changes_while_it_is_asked_about(
+        self, drive: Any, ben: conftest.Remote, shared: Any, network: Any
+    ) -> None:
+        await shared("viewer")
+        with trio.fail_after(5):
+            while drive.agents.account._rights._asking:
+                await trio.lowlevel.checkpoint()
+        drive.agents.account._rights._asked_at.clear()
+        carried_out, go = network.gate("GET", "fields=permissions")
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(drive.names, "s")
+            with trio.fail_after(5):
+                await carried_out.wait()
+            await self.change_role(ben, "editor")
+            await drive.poll()
+            go.set()
+        await self.told(drive)
+        assert await attempt(drive.write("s/new", b"x")) == "ok"
+
+    async def test_access_that_is_taken_and_given_again(
+        self, drive: Any, ben: conftest.Remote, shared: Any, user: int
+    ) -> None:
+        await shared("viewer")
+        (found,) = ben.store.read("SELECT id FROM collaboration")
+        await ben.client.collaborations.delete(str(found["id"]))
+        await drive.poll()
+        assert await drive.names() == []
+        folder = await ben.find("s")
+        await share(ben, "folder", folder.id, "editor", user)
+        await drive.poll()
+        assert await drive.names("s/d") == ["g"]
+        assert await attempt(drive.write("s/d/g", b"ours")) == "ok"
+
+    async def test_nobody_asks_about_rights_that_nobody_used(
+        self, drive: Any, ben: conftest.Remote, user: int
+    ) -> None:
+        await drive.names()
+        await share(ben, "folder", await ben.folder("s"), "viewer", user)
+        await self.told(drive)
+        assert drive.agents.health.requests["rights"] == 0

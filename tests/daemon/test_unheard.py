@@ -1,11 +1,13 @@
-"""Uploads that arrived while nobody heard, in a program that died or over a line that broke: whatever
-happens to the file afterwards, the service has it once."""
+"""Uploads and new folders that arrived while nobody heard, in a program that died or over a line that broke:
+whatever happens to the item afterwards, the service has it once."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
 import trio
+
+from cmsfs.service import demo
 
 Ends = dict[str, tuple[list[str], dict[str, bytes]]]
 
@@ -113,3 +115,99 @@ async def test_somebody_elses_file_in_that_place_is_not_ours(starting: Any, othe
         await drive.poll()
         assert await drive.read("f") == b"theirs"
     assert await other.paths() == ["f"]
+
+
+# ---- folders -----------------------------------------------------------------------------------
+
+# What happens to `d` while its making is unheard of; then what is there.
+FOLDER_ENDS: dict[str, list[str]] = {
+    "nothing": ["d/", "old/"],
+    "rename": ["e/", "old/"],
+    "rename, with a file": ["e/", "e/f", "old/"],
+    "move": ["old/", "old/d/"],
+    "remove": ["old/"],
+    "rename, make again": ["d/", "e/", "old/"],
+    "remove, make again": ["d/", "old/"],
+}
+
+
+async def happen_to_folder(drive: Any, end: str) -> None:
+    match end:
+        case "rename":
+            await drive.rename("d", "e")
+        case "rename, with a file":
+            await drive.rename("d", "e")
+            await drive.write("e/f", b"f")
+        case "move":
+            await drive.rename("d", "old/d")
+        case "remove":
+            await drive.rmdir("d")
+        case "rename, make again":
+            await drive.rename("d", "e")
+            await drive.mkdir("d")
+        case "remove, make again":
+            await drive.rmdir("d")
+            await drive.mkdir("d")
+
+
+@pytest.mark.parametrize("end", FOLDER_ENDS)
+async def test_the_program_died_before_a_new_folder_was_written_down(
+    starting: Any, other: Any, network: Any, end: str
+) -> None:
+    async with starting() as drive:
+        await drive.mkdir("old")
+        await drive.sync()
+        arrived, _ = network.gate("POST", "/folders")
+        await drive.mkdir("d")
+        with trio.fail_after(5):
+            await arrived.wait()
+    async with starting(agents=("health", "fs")) as drive:
+        await happen_to_folder(drive, end)
+        await drive.poll()
+    async with starting() as drive:
+        await check(drive, other, FOLDER_ENDS[end], {})
+
+
+@pytest.mark.parametrize("end", FOLDER_ENDS)
+async def test_the_answer_to_a_new_folder_was_lost(drive: Any, other: Any, network: Any, end: str) -> None:
+    await drive.mkdir("old")
+    await drive.sync()
+    arrived, go = network.gate("POST", "/folders", before=True)
+    network.lose_answer("POST", "/folders")
+    await drive.mkdir("d")
+    with trio.fail_after(5):
+        await arrived.wait()
+    go.set()
+    with trio.fail_after(5):
+        while not drive.db.rows("SELECT * FROM op WHERE kind = 'mkdir' AND attempts > 0"):
+            await drive.agents.push._moved.wait()
+    await happen_to_folder(drive, end)
+    await check(drive, other, FOLDER_ENDS[end], {})
+
+
+@pytest.mark.parametrize("whose", ["another's", "older"])
+async def test_a_folder_in_that_place_that_we_did_not_make_is_not_ours(
+    starting: Any, other: Any, network: Any, service: Any, whose: str
+) -> None:
+    async with starting() as drive:
+        arrived, _ = network.gate("POST", "/folders", before=True)
+        await drive.mkdir("d")
+        with trio.fail_after(5):
+            await arrived.wait()
+    await other.folder("d")
+
+    def change(conn: Any) -> None:
+        if whose == "older":
+            conn.execute("UPDATE item SET created_at = 1 WHERE name = 'd'")
+            return
+        bob = demo.add_user(conn, 1, "Bob Other", "bob@example.com", now=1)
+        conn.execute("UPDATE item SET created_by = ? WHERE name = 'd'", (bob["id"],))
+
+    await service.write(change)
+    async with starting(agents=("health", "fs")) as drive:
+        await drive.rename("d", "e")
+    async with starting() as drive:
+        await drive.sync()
+        await drive.poll()
+        assert await drive.names() == ["d", "e"]
+    assert await other.paths() == ["d/", "e/"]

@@ -99,7 +99,8 @@ class Writer:
 
     def save(self, fsync: bool) -> None:
         path, data = self.some_name(), self.data()
-        new = f"{path}.new"
+        # A name of its own: of a save that was cut off the temporary file is still there.
+        new = f"{self.new_name()}.new"
         self.trying(paths={path: [sha1(self.files[path]), sha1(data)], new: "any"})
         self.put(new, data, os.O_CREAT | os.O_EXCL, fsync=True)
         (self.folder / new).rename(self.folder / path)

@@ -9,6 +9,7 @@ import ctypes
 import errno
 import os
 import secrets
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -162,6 +163,13 @@ def jetbrains(document: Path) -> None:
     old.unlink()
 
 
+def nano(document: Path) -> None:
+    """nano with locking and backups on: a copy first, then into the file, which is cut."""
+    with lock(document.with_name(f".{document.name}.swp")):
+        shutil.copyfile(document, document.with_name(f"{document.name}~"))
+        write(document, BYTES, os.O_CREAT | os.O_TRUNC)
+
+
 def emacs(document: Path) -> None:
     link = document.with_name(f".#{document.name}")
     link.symlink_to("user@host.1234:1700000000")
@@ -266,6 +274,7 @@ SAVES: dict[str, tuple[Callable[[Path], None], set[str]]] = {
     "Visual Studio Code": (vscode, set()),
     "Kate": (kate, set()),
     "JetBrains": (jetbrains, set()),
+    "nano": (nano, set()),
     "emacs, recorded": (emacs, set()),
     "vim, recorded": (vim, set()),
     "Firefox": (download, set()),

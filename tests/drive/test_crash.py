@@ -40,7 +40,7 @@ OFTEN = {point for point in POINTS if point.startswith(("close", "group", "seal"
 @pytest.fixture
 def rounds(tmp_path: Path, private_folders: Path) -> Iterator[Any]:
     made = crashes.Rounds(tmp_path, seed=random.randrange(10**9))
-    watchdog = threading.Timer(1500, made.free)
+    watchdog = threading.Timer(7000, made.free)
     watchdog.daemon = True
     watchdog.start()
     yield made
@@ -122,7 +122,7 @@ def test_no_promised_byte_is_lost_in_a_power_cut(rounds: Any, disk: Any) -> None
 
 
 @pytest.mark.long
-@pytest.mark.timeout(1600)
+@pytest.mark.timeout(7200)
 def test_no_promised_byte_is_lost_in_many_power_cuts(rounds: Any, disk: Any) -> None:
     cut_the_power(rounds, disk, 60)
 
@@ -150,7 +150,7 @@ def test_no_acknowledged_byte_is_lost_when_the_daemon_is_killed(rounds: Any, hal
 
 
 @pytest.mark.long
-@pytest.mark.timeout(1600)
+@pytest.mark.timeout(7200)
 @pytest.mark.parametrize("part", range(4))
 def test_no_acknowledged_byte_is_lost_in_many_rounds(rounds: Any, part: int) -> None:
     points = list(POINTS)

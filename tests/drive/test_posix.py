@@ -3,6 +3,7 @@ all that the service has no place for, over restarts."""
 
 import errno
 import fcntl
+import importlib.util
 import mmap
 import os
 import shutil
@@ -17,6 +18,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+_spec = importlib.util.spec_from_file_location(
+    "recorded_saves", Path(__file__).with_name("recorded_saves.py")
+)
+assert _spec is not None
+assert _spec.loader is not None
+recorded_saves = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(recorded_saves)
 
 
 def children(count: int, script: str, *arguments: object) -> list[str]:
@@ -250,6 +259,9 @@ def test_names_as_the_service_and_as_linux_want_them(drive: Any, tmp_path: Path)
     (top / parts).write_text("parts")
     assert parts in names_in(top)
     assert number_of((top / composed).open, "x") == errno.EEXIST
+    (top / parts).rename(top / composed)
+    assert composed in names_in(top)
+    assert parts not in names_in(top)
     (top / "makefile").write_text("all:\n")
     drive.sync()
     item = os.getxattr(top / "makefile", "user.cms.id")
@@ -284,6 +296,23 @@ def test_names_as_the_service_and_as_linux_want_them(drive: Any, tmp_path: Path)
     assert (tmp_path / "back").read_text() == "from here"
     assert os.getxattr(top / "folder" / short.name, "user.cms.id") == item
     shutil.rmtree(top / "folder")
+
+    # A file and a folder change places, and each stays what it is at the service.
+    (top / "left").write_text("file")
+    (top / "right").mkdir()
+    (top / "right/inside").write_text("inside")
+    drive.sync()
+    ids = {name: os.getxattr(top / name, "user.cms.id") for name in ("left", "right")}
+    with pytest.raises(FileExistsError):
+        recorded_saves.renameat2(top / "left", top / "right", recorded_saves.NOREPLACE)
+    recorded_saves.renameat2(top / "left", top / "right", recorded_saves.EXCHANGE)
+    drive.sync()
+    assert (top / "right").read_text() == "file"
+    assert (top / "left/inside").read_text() == "inside"
+    assert os.getxattr(top / "right", "user.cms.id") == ids["left"]
+    assert os.getxattr(top / "left", "user.cms.id") == ids["right"]
+    drive.cmsfs("get", "/right", tmp_path / "right")
+    assert (tmp_path / "right").read_text() == "file"
 
 
 @pytest.mark.parametrize("lock", [fcntl.flock, fcntl.lockf])

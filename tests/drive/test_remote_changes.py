@@ -54,6 +54,10 @@ class Api:
     def update(self, kind: str, number: str, **values: Any) -> None:
         self._ask("PUT", f"/2.0/{kind}s/{number}", json=values)
 
+    def copy(self, number: str, name: str) -> str:
+        copied = self._ask("POST", f"/2.0/files/{number}/copy", json={"name": name, "parent": {"id": "0"}})
+        return str(copied["id"])
+
     def delete(self, kind: str, number: str) -> None:
         self._ask("DELETE", f"/2.0/{kind}s/{number}{'?recursive=true' if kind == 'folder' else ''}")
 
@@ -159,6 +163,41 @@ def test_names_and_bytes_follow_though_the_kernel_remembers_them(stopped: Any, a
     until(lambda: (top / "crate" / "g").exists() and not (top / "box").exists())
     api.delete("folder", folder)
     until(lambda: not (top / "crate").exists())
+
+
+def fresh(path: Path) -> bytes:
+    """The bytes of a file as the drive has them, whatever pages the kernel has."""
+    with path.open("rb", buffering=0) as file:
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+        return file.readall()
+
+
+def test_what_is_here_is_not_fetched_again_under_another_name_or_as_a_copy(stopped: Any, api: Api) -> None:
+    top, data = stopped.top, os.urandom(3_000_000)
+    folder = api.folder("box")
+    number = api.file("f", data)
+    until((top / "f").exists)
+    # All there is, so that nothing is left to be fetched ahead.
+    for path in top.rglob("*"):
+        assert path.is_dir() or path.read_bytes() is not None
+    assert fresh(top / "f") == data
+    before = stopped.status()
+    assert before["requests"]["read"] >= 1
+    api.update("file", number, name="renamed")
+    until((top / "renamed").exists)
+    assert fresh(top / "renamed") == data
+    api.update("file", number, parent={"id": folder})
+    until((top / "box" / "renamed").exists)
+    assert fresh(top / "box" / "renamed") == data
+    api.copy(number, "copy")
+    api.file("same bytes", data)
+    for name in ("copy", "same bytes"):
+        until((top / name).exists)
+        assert fresh(top / name) == data
+    after = stopped.status()
+    assert after["requests"]["read"] == before["requests"]["read"]
+    # And it is on this disk once.
+    assert after["cache"]["used_bytes"] == before["cache"]["used_bytes"]
 
 
 def test_an_open_file_stays_the_version_that_was_opened(stopped: Any, api: Api) -> None:

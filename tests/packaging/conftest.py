@@ -19,6 +19,7 @@ import pytest
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 MIRROR = "http://deb.debian.org/debian"
+DESKTOP = "xvfb openbox mousepad xdotool scrot"
 PACKAGES = "systemd,systemd-sysv,libpam-systemd,dbus,dbus-user-session,python3,fuse3,ca-certificates,man-db"
 CLEAN = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C.UTF-8"}
 
@@ -55,7 +56,7 @@ def run(*command: object, check: bool = True, seconds: float = 300) -> subproces
         errors="replace",
         check=False,
         timeout=seconds,
-        env={**CLEAN, "HOME": "/root", **{k: v for k, v in os.environ.items() if k.endswith("_proxy")}},
+        env={**CLEAN, **{k: v for k, v in os.environ.items() if k.endswith("_proxy")}},
     )
     if check:
         assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
@@ -114,6 +115,11 @@ class Machine:
     def console(self) -> str:
         return (self._place / "console").read_text(errors="replace")[-3000:]
 
+    @property
+    def leader(self) -> int:
+        """Its first process, as this machine numbers it."""
+        return self._leader
+
     def sh(
         self, script: str, *, check: bool = True, seconds: float = 200
     ) -> subprocess.CompletedProcess[str]:
@@ -148,14 +154,20 @@ class Machine:
 class Person:
     """A user of the machine with a manager of their own."""
 
-    def __init__(self, machine: Machine, name: str, port: int) -> None:
+    def __init__(self, machine: Machine, name: str, port: int, *, lingers: bool = True) -> None:
         self.machine = machine
         self.name = name
         self.home = f"/home/{name}"
-        machine.sh(f"useradd -m -s /bin/bash {name}; loginctl enable-linger {name}")
+        machine.sh(f"useradd -m -s /bin/bash {name}")
         self.uid = int(machine.sh(f"id -u {name}").stdout)
-        until(lambda: machine.sh(f"test -S /run/user/{self.uid}/bus", check=False).returncode == 0)
         self.port = port
+        if lingers:
+            machine.sh(f"loginctl enable-linger {name}")
+            until(self.has_manager)
+
+    def has_manager(self) -> bool:
+        """Whether a service manager of theirs runs, which it does while they are logged in or linger."""
+        return self.machine.sh(f"test -S /run/user/{self.uid}/bus", check=False).returncode == 0
 
     def sh(
         self, script: str, *, check: bool = True, seconds: float = 200
@@ -202,6 +214,12 @@ def _unified() -> Path:
     pytest.skip("there are no control groups of version 2 here")
 
 
+@pytest.fixture(scope="session", autouse=True)
+def home(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """What the commands of this machine take for their home."""
+    CLEAN["HOME"] = str(tmp_path_factory.mktemp("home"))
+
+
 @pytest.fixture(scope="session")
 def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A clean root of this machine's own Debian release."""
@@ -246,6 +264,35 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def machine(base: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
     """A booted machine without our package."""
+    yield from _machine(base, tmp_path_factory)
+
+
+@pytest.fixture(scope="session")
+def desktop(base: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The root with what a desktop brings: a screen, windows, an editor.  CMSFS_TEST_DESKTOP names one."""
+    if named := os.environ.get("CMSFS_TEST_DESKTOP"):
+        return Path(named)
+    root = tmp_path_factory.mktemp("desktop") / "root"
+    run("cp", "-a", base, root)
+    shutil.copyfile("/etc/resolv.conf", root / "etc" / "resolv.conf")
+    script = f"apt-get -q update && apt-get -q -y --no-install-recommends install {DESKTOP}"
+    made = run(
+        *("chroot", root, "env", "DEBIAN_FRONTEND=noninteractive", "sh", "-c", script),
+        check=False,
+        seconds=900,
+    )
+    if made.returncode:
+        pytest.skip(f"a desktop could not be had: {made.stderr[-300:]}")
+    return root
+
+
+@pytest.fixture(scope="module")
+def workstation(desktop: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
+    """A booted machine with a desktop, without our package."""
+    yield from _machine(desktop, tmp_path_factory)
+
+
+def _machine(base: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
     # An overlay cannot lie on another one's upper folder everywhere: a memory file system always does.
     place = tmp_path_factory.mktemp("machine")
     run("mount", "-t", "tmpfs", "tmpfs", place)
@@ -272,6 +319,12 @@ def installed(machine: Machine, package: Path) -> Machine:
 def running() -> Callable[..., subprocess.CompletedProcess[str]]:
     """A command of this machine, with a clean environment; it must succeed."""
     return run
+
+
+@pytest.fixture(scope="session")
+def newcomer() -> Callable[..., Person]:
+    """`newcomer(machine, name)`: a user who is not logged in yet."""
+    return lambda machine, name: Person(machine, name, 0, lingers=False)
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cmsfs.models import items
-from cmsfs.replica import cursor, remote, tree
+from cmsfs.replica import absent, cursor, remote, tree
 from cmsfs.replica.changes import Change, What
 from cmsfs.replica.nodes import ROOT, Ino, Kind, Remote, remote_from_item
 from cmsfs.sqlite import Connection, Database
@@ -149,7 +149,7 @@ async def test_what_a_complete_listing_lacks_is_gone_but_not_what_we_have_yet_to
     def listing(conn: Connection) -> list[Change]:
         generation = cursor.next_generation(conn)
         remote.apply(conn, [an_item("folder", 1, "kept"), an_item("file", 2, "k", 1)], generation=generation)
-        return remote.remove_unseen(conn, ROOT, generation)
+        return absent.remove_unseen(conn, ROOT, generation)
 
     changes = await db.write(listing)
     assert {change.name for change in changes} == {"l", "lost", "m"}
@@ -159,6 +159,44 @@ async def test_what_a_complete_listing_lacks_is_gone_but_not_what_we_have_yet_to
     assert [(row["ino"], row["kind"]) for row in db.rows("SELECT * FROM op WHERE kind = 'mkdir'")] == [
         (mine.ino, "mkdir")
     ]
+
+
+async def test_a_listing_says_nothing_of_what_is_still_elsewhere_at_the_service(db: Database) -> None:
+    """Moved here, with new bytes and not sent yet: the folder's listing cannot show it."""
+    await apply(db, an_item("folder", 1, "to"), an_item("file", 2, "f"), an_item("folder", 3, "d"))
+    await apply(db, an_item("file", 4, "inside", 3))
+    inos = dict(db.rows("SELECT name, ino FROM node WHERE remote_id IS NOT NULL"))
+
+    def move_and_list(conn: Connection) -> list[Change]:
+        for name in ("f", "d"):
+            tree.place(conn, inos[name], inos["to"], name)
+            conn.execute("INSERT INTO op(ino, kind, not_before) VALUES (?, 'move', 0)", (inos[name],))
+        conn.execute("INSERT INTO op(ino, kind, not_before) VALUES (?, 'upload', 0)", (inos["f"],))
+        return absent.remove_unseen(conn, inos["to"], cursor.next_generation(conn))
+
+    assert await db.write(move_and_list) == []
+    assert names(db, "/to") == ["d", "f"]
+    assert names(db, "/to/d") == ["inside"]
+    node = tree.find(db, inos["f"])
+    assert node is not None
+    assert node.remote_id == "2"
+
+
+async def test_unsent_bytes_stay_when_the_file_is_moved_into_a_folder_that_is_gone(db: Database) -> None:
+    """The deletion was heard first."""
+    await apply(db, an_item("folder", 1, "d"), an_item("file", 2, "f"), an_item("file", 3, "g"))
+    inos = dict(db.rows("SELECT name, ino FROM node WHERE remote_id IS NOT NULL"))
+    await db.write(lambda conn: remote.vanish(conn, inos["d"], sequence=2))
+    await db.write(
+        lambda conn: conn.execute(
+            "INSERT INTO op(ino, kind, not_before) VALUES (?, 'upload', 0)", (inos["f"],)
+        )
+    )
+    await apply(db, an_item("file", 2, "f", 1, sequence=2), an_item("file", 3, "g", 1, sequence=2))
+    assert names(db) == ["f"]
+    node = tree.find(db, inos["f"])
+    assert node is not None
+    assert node.remote_id is None
 
 
 async def test_a_page_older_than_our_deletion_does_not_bring_the_file_back(db: Database) -> None:

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from cmsfs import config
+from cmsfs import local_names
 from cmsfs.replica import tree
 from cmsfs.replica.nodes import ROOT
 from cmsfs.vfs import localnames
 from cmsfs.vfs.localnames import LocalNames
 
-NAMES = LocalNames(config.LOCAL_NAMES)
+NAMES = LocalNames(local_names.DEFAULT)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,167 @@
+"""`cmsfs search`: find items at the service, and keep searches under names that the drive shows.
+
+Straight through the client, so it works without a drive, too; on a drive `.search/QUERY/` holds the matches.
+
+Rule: the words are those of the drive's `.search` (`models.search_words`), so that what was tried here can be
+used there.
+"""
+
+import click
+import trio
+
+from cmsfs import config, errors, searches
+from cmsfs.auth import backend
+from cmsfs.cli import context, output, remote_paths
+from cmsfs.client import search as client_search
+from cmsfs.client import search_names
+from cmsfs.client.session import Client
+from cmsfs.models import items, names, search_words
+from cmsfs.models import search as searching
+
+TYPES = {"file": "file", "folder": "folder", "link": "web_link"}
+
+
+@click.command()
+@click.argument("query", nargs=-1)
+@click.option("--type", "kind", type=click.Choice(list(TYPES)), help="Only these; as type: in the query.")
+@click.option("--in", "folder", metavar="REMOTE", help="Only below this folder; as in: in the query.")
+@click.option("--limit", type=click.IntRange(min=1), default=50, show_default=True, help="At most so many.")
+@click.option("-l", "--long", is_flag=True, help="Show kind, size and time, too.")
+@click.option(
+    "--save", metavar="NAME", help="Do not search: keep QUERY, which the drive shows as .search/NAME."
+)
+@click.option("--saved", is_flag=True, help="List the searches that are kept.")
+@click.option("--forget", metavar="NAME", help="Keep a search no longer.")
+@output.json_option
+@context.pass_context
+def search(
+    ctx: context.Context,
+    query: tuple[str, ...],
+    *,
+    kind: str | None,
+    folder: str | None,
+    limit: int,
+    long: bool,
+    save: str | None,
+    saved: bool,
+    forget: str | None,
+    as_json: bool,
+) -> None:
+    """Search names, descriptions and contents, and print the paths of what is found.
+
+    QUERY is in the service's language: words, "phrases", AND, OR, NOT; and filters, which all have to hold:
+    type:file, ext:pdf,odt, in:Legal/Contracts, owner:LOGIN, size:1M..10M, modified:2026-03, created:7d,
+    content:name, metadata:TEMPLATE.FIELD=VALUE.
+    """
+    kept = searches.Saved(ctx.settings().paths.searches, ctx.settings().account)
+    if sum((save is not None, saved, forget is not None)) > 1:
+        raise click.UsageError("--save, --saved and --forget do not go together.")
+    if forget is not None:
+        if not kept.remove(forget):
+            raise errors.UserError(f"No search is kept as {forget!r}.")
+        output.say(f"{forget} is kept no longer.")
+    elif saved:
+        _show_saved(kept, as_json=as_json)
+    else:
+        words = _words(query, kind, folder)
+        wanted = search_words.parse(words)
+        if save is not None:
+            kept.save(save, words)
+            output.say(f"Kept; on a drive its matches are in .search/{save}.")
+            return
+        found, total = trio.run(_search, ctx, wanted, limit)
+        _show(found, total, long=long, as_json=as_json)
+
+
+def _words(query: tuple[str, ...], kind: str | None, folder: str | None) -> str:
+    """The query as one text: what the shell took the quotes from gets them back."""
+    given = [*query, *([f"type:{kind}"] if kind else ()), *([f"in:{folder}"] if folder is not None else ())]
+    return " ".join(_quoted(one) for one in given)
+
+
+def _quoted(argument: str) -> str:
+    key, colon, value = argument.partition(":")
+    if colon and key in search_words.KEYS and " " in value and '"' not in value and not _has_filters(value):
+        return f'{key}:"{value}"'
+    return argument
+
+
+def _has_filters(value: str) -> bool:
+    return any(word.partition(":")[0] in search_words.KEYS for word in value.split()[1:] if ":" in word)
+
+
+async def _search(
+    ctx: context.Context, wanted: search_words.Wanted, limit: int
+) -> tuple[list[remote_paths.Found], int]:
+    """Up to so many matches, and how many there are."""
+    settings = ctx.settings()
+    async with backend.open_backend(settings) as client:
+        query = (await _query(client, settings, wanted)).model_copy()
+        query.fields = [*remote_paths.FIELDS, "path_collection"]
+        query.limit = min(limit, searching.MAX_LIMIT)
+        found: list[remote_paths.Found] = []
+        total = 0
+        while len(found) < limit:
+            query.offset = min(query.offset, searching.MAX_OFFSET)
+            page = await client.search.page(query)
+            total = page.total_count
+            known = {(one.type, one.id) for one in found}
+            found += [one for one in page.entries if (one.type, one.id) not in known]
+            query.offset += page.limit if page.limit > 0 else len(page.entries)
+            if not page.entries or query.offset >= min(total, searching.MAX_OFFSET):
+                break
+        return found[:limit], total
+
+
+async def _query(client: Client, settings: config.Settings, wanted: search_words.Wanted) -> searching.Query:
+    paths = remote_paths.RemotePaths(client, settings)
+    owners = [await _owner(client, who) for who in wanted.owners]
+    metadata = None
+    if wanted.metadata is not None:
+        metadata = await search_names.find_metadata(client, wanted.metadata)
+        if metadata is None:
+            raise errors.UserError(f"There is no metadata template {wanted.metadata.template}.")
+    folders = []
+    for path in wanted.folders:
+        above = remote_paths.normal(path)
+        folders.append(names.ROOT_ID if above == "/" else (await paths.get_folder(above)).id)
+    everything = client_search.EVERYTHING
+    return wanted.query(everything=everything, folders=folders, owners=owners, metadata=metadata)
+
+
+async def _owner(client: Client, who: str) -> str:
+    if (found := await search_names.find_user(client, who)) is None:
+        raise errors.UserError(f"There is no user {who}; owner: takes a login, a whole name, an id or me.")
+    return found
+
+
+def _show(found: list[remote_paths.Found], total: int, *, long: bool, as_json: bool) -> None:
+    if as_json:
+        output.document([remote_paths.as_json(item) for item in found])
+        return
+    if long:
+        output.table([_row(item) for item in found])
+    else:
+        for item in found:
+            output.say(remote_paths.path_of(item))
+    if not found:
+        output.note("Nothing was found.")
+    elif total > len(found):
+        output.note(f"{total - len(found):,} more were found; --limit shows more.")
+
+
+def _show_saved(kept: searches.Saved, *, as_json: bool) -> None:
+    queries = dict(sorted(kept.all().items()))
+    if as_json:
+        output.document(queries)
+    elif queries:
+        output.table([[name, query] for name, query in queries.items()])
+    else:
+        output.note(f"No search is kept; `{output.command()} search --save NAME QUERY` keeps one.")
+
+
+def _row(item: remote_paths.Found) -> list[str]:
+    kind = next(word for word, wire in TYPES.items() if wire == item.type)
+    size = output.size(int(item.size or 0)) if isinstance(item, items.File) else ""
+    when = item.modified_at.astimezone().strftime("%Y-%m-%d %H:%M") if item.modified_at else ""
+    return [kind, size.rjust(8), when, remote_paths.path_of(item)]

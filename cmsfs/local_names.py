@@ -1,0 +1,34 @@
+"""Names that live on this machine only, unless the settings say otherwise.
+
+These are what programs put beside a document for themselves.  Each is a shell pattern for the last part of a
+path, in any case.
+
+Rule: a pattern here never fits what a person calls a document: so no `*.lock` (Cargo.lock), no `*-journal`,
+no `sed??????`, no `.*.??????` (.bashrc.backup); such files are renamed or removed before they would be sent.
+"""
+
+DEFAULT = (
+    ".~lock.*#",  # LibreOffice: who has the document open
+    "~$*",  # Microsoft Office: the same
+    "*.laccdb",  # Microsoft Access: the same
+    "*.idlk",  # InDesign: the same
+    "*.dwl",  # AutoCAD: the same
+    "*.dwl2",
+    ".#*",  # emacs: the same, a symbolic link that leads nowhere
+    "#*#",  # emacs: what is not saved yet
+    ".*.sw?",  # vim: what is not saved yet
+    ".*.swpx",  # vim: whether the file system can do it
+    "4913",  # vim: whether the folder can be written
+    ".*.kate-swp",  # Kate: what is not saved yet
+    "*~",  # many editors: the version before
+    "*.tmp",  # Office, LibreOffice and others: the version to come
+    ".goutputstream-*",  # GNOME: the version to come
+    "*.part",  # Firefox: a download that is not complete
+    "*.crdownload",  # Chromium: the same
+    ".Trash",  # desktops: what was thrown away (refused at the root, where delete is the service's trash)
+    ".Trash-*",
+    ".fuse_hidden*",  # kernels: deleted while open
+    ".nfs*",
+    ".DS_Store",  # macOS: how a folder was looked at
+    "Thumbs.db",  # Windows: the same
+)

@@ -1,0 +1,108 @@
+"""What a listing did not show: it is gone, if the listing was complete.
+
+Every listing has a number, its generation, and marks what it shows with it (`node.seen`).
+
+Rule: a listing speaks of what the service has below its folder, which need not be what is below it here.
+"""
+
+import json
+from collections.abc import Iterable
+from sqlite3 import Connection
+
+from cmsfs.replica import remote, tree
+from cmsfs.replica.changes import Change
+from cmsfs.replica.nodes import Ino, Kind
+
+
+def remove_unseen(conn: Connection, folder: Ino, generation: int) -> list[Change]:
+    """After a complete listing of all below `folder`: what it did not contain is gone.
+
+    Of what was moved here, and is elsewhere at the service still, such a listing says nothing; nor of what
+    became known after its generation was counted up, so it begins with that.
+    """
+    changes: list[Change] = []
+    inos = tree.subtree(conn, folder)
+    inside = _inside(conn, folder, inos)
+    for ino in reversed(inos):
+        if ino not in inside or ino <= 2:
+            continue
+        row = conn.execute("SELECT seen FROM node WHERE ino = ?", (ino,)).fetchone()
+        if row["seen"] < generation:
+            remote.vanish_one(conn, tree.get(conn, ino), changes)
+    return changes
+
+
+def _inside(conn: Connection, folder: Ino, inos: Iterable[Ino]) -> set[Ino]:
+    """Which of these nodes are below the folder at the service too."""
+    rows = conn.execute(
+        "SELECT n.ino, n.kind, n.remote_id, n.base_parent FROM json_each(?) AS j"
+        " CROSS JOIN node AS n ON n.ino = j.value WHERE n.remote_id IS NOT NULL",
+        (json.dumps(list(inos)),),
+    ).fetchall()
+    below: dict[str, list[tuple[Ino, str | None]]] = {}
+    for row in rows:
+        if row["ino"] == folder:
+            top: str | None = row["remote_id"]
+        elif row["base_parent"] is not None:
+            found = (row["ino"], row["remote_id"] if row["kind"] == Kind.FOLDER else None)
+            below.setdefault(row["base_parent"], []).append(found)
+    inside: set[Ino] = set()
+    waiting = [top]
+    while waiting:
+        for ino, remote_id in below.pop(waiting.pop() or "", []):
+            inside.add(ino)
+            if remote_id is not None:
+                waiting.append(remote_id)
+    return inside
+
+
+def unseen(
+    conn: Connection, generation: int, after: Ino, last: Ino
+) -> tuple[list[tuple[Ino, str | None]], Ino]:
+    """Nodes of the service between two numbers that this listing has not seen, with what is kept of their
+    items; and the largest number there is.  A read for a thread."""
+    rows = conn.execute(
+        "SELECT ino, item FROM node WHERE ino > ? AND ino <= ? AND ino > 2 AND seen < ?"
+        " AND remote_id IS NOT NULL AND parent IS NOT NULL",
+        (after, last, generation),
+    ).fetchall()
+    return [(row[0], row[1]) for row in rows], conn.execute("SELECT max(ino) FROM node").fetchone()[0]
+
+
+def unseen_in(conn: Connection, folder: Ino, generation: int) -> list[Ino]:
+    """What a complete listing of one folder did not show of what the service had there."""
+    rows = conn.execute(
+        "SELECT n.ino FROM node AS n JOIN node AS f ON f.ino = ?1 AND n.base_parent = f.remote_id"
+        " WHERE n.parent = ?1 AND n.remote_id IS NOT NULL AND n.seen < ?2",
+        (folder, generation),
+    )
+    return [row[0] for row in rows]
+
+
+def remove(conn: Connection, inos: Iterable[Ino], generation: int) -> list[Change]:
+    """After a listing of everything: these nodes, which it did not show, are gone."""
+    changes: list[Change] = []
+    depths = [(len(_above(conn, ino)), ino) for ino in inos]
+    for _, ino in sorted(depths, reverse=True):
+        node = tree.get(conn, ino)
+        row = conn.execute("SELECT seen FROM node WHERE ino = ?", (ino,)).fetchone()
+        if row["seen"] >= generation or _holds_remote(conn, ino):
+            continue
+        remote.vanish_one(conn, node, changes)
+    return changes
+
+
+def _above(conn: Connection, ino: Ino) -> list[Ino]:
+    found: list[Ino] = []
+    current: Ino | None = ino
+    while current is not None:
+        found.append(current)
+        row = conn.execute("SELECT parent FROM node WHERE ino = ?", (current,)).fetchone()
+        current = row[0] if row else None
+    return found
+
+
+def _holds_remote(conn: Connection, ino: Ino) -> bool:
+    """Whether something is in this folder that the service has: then it has the folder too."""
+    sql = "SELECT 1 FROM node WHERE parent = ? AND remote_id IS NOT NULL LIMIT 1"
+    return conn.execute(sql, (ino,)).fetchone() is not None

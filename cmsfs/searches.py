@@ -1,0 +1,118 @@
+"""Saved searches: names for queries, in a small file beside the configuration that people may edit.
+
+    [default]                                   # the account
+    "Budget of this year" = "budget type:file modified:2026"
+
+The drive shows each as `.search/NAME`; `cmsfs search` saves, lists and removes them.
+
+Rule: the file is replaced as a whole, so that whoever reads it finds all of one state.
+"""
+
+import os
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+
+import tomlkit
+from tomlkit.items import Table
+
+from cmsfs import errors
+
+# As long as a name of a file may be.
+MAX_BYTES = 255
+
+# What file managers, shells and version control look up in every folder that they come to: no searches.
+NEVER = frozenset(
+    (
+        *("desktop.ini", "autorun.inf", "autorun.sh", "thumbs.db", "ehthumbs.db", "folder.jpg", "folder.png"),
+        *("cover.jpg", "cover.png", "album.jpg", "front.jpg", "cvs", "rcs", "sccs", "_darcs", "head", "bin"),
+        *("lost+found", "system volume information", "$recycle.bin"),
+    )
+)
+
+
+def is_ordinary(name: str) -> bool:
+    """Whether a name below `.search` can be a search: it does not begin with a dot, as what programs look up
+    unasked mostly does, and is none of `NEVER`."""
+    return not name.startswith(".") and name.lower() not in NEVER
+
+
+class Saved:
+    """The saved searches of one account."""
+
+    def __init__(self, path: Path, account: str) -> None:
+        self._path = path
+        self._account = account
+        self._known: dict[str, str] = {}
+        self._stamp: tuple[int, ...] = ()
+
+    def all(self) -> Mapping[str, str]:
+        """The queries by their names, read anew when the file has changed.  Raises `ConfigError`."""
+        try:
+            found = self._path.stat()
+        except FileNotFoundError:
+            self._known, self._stamp = {}, ()
+            return self._known
+        except OSError as error:
+            raise self._unreadable(error) from None
+        stamp = (found.st_ino, found.st_size, found.st_mtime_ns)
+        if stamp != self._stamp:
+            self._known, self._stamp = self._read(), stamp
+        return self._known
+
+    def save(self, name: str, query: str) -> None:
+        """Give a query a name, which may have had another.  Raises `UserError`, `ConfigError`."""
+        if "/" in name or not name.strip() or not name.isprintable() or not is_ordinary(name):
+            raise errors.UserError(
+                f"{name!r} cannot name a search: it becomes a folder's name, without / and not beginning with"
+                " a dot.",
+                exit_code=2,
+            )
+        if len(name.encode()) > MAX_BYTES:
+            raise errors.UserError(f"The name of a search has {MAX_BYTES} bytes at the most.", exit_code=2)
+        document = self._document()
+        table = document.setdefault(self._account, tomlkit.table())
+        table[name] = query
+        self._write(document)
+
+    def remove(self, name: str) -> bool:
+        """Forget a search; whether there was one.  Raises `ConfigError`."""
+        document = self._document()
+        table = document.get(self._account)
+        if not isinstance(table, Table) or name not in table:
+            return False
+        del table[name]
+        self._write(document)
+        return True
+
+    def _read(self) -> dict[str, str]:
+        try:
+            tables = tomllib.loads(self._path.read_text(encoding="utf-8"))
+        except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+            raise self._unreadable(error) from None
+        table = tables.get(self._account, {})
+        if not isinstance(table, dict) or not all(isinstance(one, str) for one in table.values()):
+            raise errors.ConfigError(f"{self._path}: [{self._account}] must be names with texts.")
+        return {name: query for name, query in table.items() if "/" not in name and is_ordinary(name)}
+
+    def _document(self) -> tomlkit.TOMLDocument:
+        self.all()  # says what is wrong with the file, if anything is
+        try:
+            return tomlkit.parse(self._path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            return tomlkit.document()
+        except OSError as error:
+            raise self._unreadable(error) from None
+
+    def _write(self, document: tomlkit.TOMLDocument) -> None:
+        draft = self._path.with_name(f"{self._path.name}.{os.getpid()}.new")
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            draft.write_text(tomlkit.dumps(document), encoding="utf-8")
+            draft.replace(self._path)
+        except OSError as error:
+            draft.unlink(missing_ok=True)
+            raise errors.ConfigError(f"{self._path} cannot be written: {error.strerror}.") from None
+
+    def _unreadable(self, error: Exception) -> errors.ConfigError:
+        return errors.ConfigError(f"The saved searches in {self._path} cannot be read: {error}.")

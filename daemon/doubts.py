@@ -1,0 +1,131 @@
+"""Settles doubts: what was left aside while work of ours was under way is asked about when that has ended.
+
+Most are settled by our own answer and cost nothing; of the rest the service is asked one by one.
+
+Rule: nothing is dropped that was not applied, or found to be here already (`replica.doubts`).
+"""
+
+import logging
+from collections.abc import Callable
+
+import trio
+
+from cmsfs import errors
+from cmsfs.client.session import Client
+from cmsfs.models import entries, items
+from cmsfs.replica import doubts
+from cmsfs.replica.doubts import Doubt
+from cmsfs.replica.nodes import Kind
+from cmsfs.sqlite import Database
+from daemon import parallel
+from daemon.arrived import Arrived
+from daemon.health import Health
+from daemon.incoming import Gone, Incoming
+
+log = logging.getLogger(__name__)
+
+# How often to look whether there are any: one read of an empty table.
+LOOK_SECONDS = 2.0
+
+FETCHES_AT_ONCE = 8
+
+# What remains in doubt after it was asked about is asked about again, ever more seldom.
+LONGEST_WAIT_SECONDS = 600.0
+
+Item = items.Item | entries.Entry
+
+
+async def fetched(client: Client, health: Health, kind: Kind, item_id: str) -> Item | None:
+    """The item as it is now; None: it is gone, in the trash, or nothing of ours any more."""
+    try:
+        with health.request("poll"):
+            match kind:
+                case Kind.FOLDER:
+                    return await client.folders.get(item_id)
+                case Kind.LINK:
+                    return await client.web_links.get(item_id)
+                case _:
+                    return await client.files.get(item_id)
+    except (errors.NotFound, errors.Forbidden, errors.Gone):
+        return None
+
+
+class Doubts:
+    """Asks about items that were left in doubt."""
+
+    def __init__(
+        self,
+        db: Database,
+        client: Client,
+        incoming: Incoming,
+        health: Health,
+        arrived: Arrived,
+        *,
+        now: Callable[[], float] = trio.current_time,
+    ) -> None:
+        self._db = db
+        self._client = client
+        self._incoming = incoming
+        self._health = health
+        self._arrived = arrived
+        self._now = now
+        self._settling = trio.Lock()
+        # What was asked about and is in doubt all the same: how often, and when it may be asked about again.
+        self._again: dict[tuple[Kind, str], tuple[int, float]] = {}
+
+    async def run(self) -> None:
+        """Settle them for ever.  Cancelled: they are rows, and the next run goes on."""
+        while True:
+            await trio.sleep(LOOK_SECONDS)
+            if not self._ready():
+                continue
+            await self._health.reachable()
+            try:
+                await self.settle()
+            except errors.RemoteError as error:
+                log.info("what was left aside could not be asked about: %s", error)
+
+    async def settle(self) -> None:
+        """Settle those that can be, now.  Raises `RemoteError`."""
+        async with self._settling:
+            while found := self._ready():
+                await self._settle(found)
+
+    def _ready(self) -> list[Doubt]:
+        now = self._now()
+        found = [one for one in doubts.ready(self._db) if not self._is_made(one)]
+        return [one for one in found if self._again.get((one.kind, one.id), (0, 0.0))[1] <= now]
+
+    def _is_made(self, doubt: Doubt) -> bool:
+        if doubt.folder is None or doubt.name_key is None:
+            return False
+        return self._incoming.is_being_made(doubt.folder, doubt.name_key)
+
+    async def _settle(self, found: list[Doubt]) -> None:
+        asked = [one for one in found if not doubts.is_settled(self._db, one)]
+        here: list[Item] = []
+        gone: list[Gone] = []
+
+        async def ask(one: Doubt) -> None:
+            item = await fetched(self._client, self._health, one.kind, one.id)
+            if item is None:
+                gone.append(Gone(one.kind, one.id))
+            else:
+                here.append(item)
+
+        await parallel.each(asked, ask, tasks=FETCHES_AT_ONCE)
+        new = self._arrived.new_folders(here)
+        made = await self._incoming.commit(here, gone, settled=found)
+        self._arrived.list_soon(new)
+        if asked:
+            log.debug("%d items were in doubt, %d changes", len(asked), made)
+        self._note_remaining()
+
+    def _note_remaining(self) -> None:
+        remaining: dict[tuple[Kind, str], tuple[int, float]] = {}
+        for one in doubts.ready(self._db):
+            count = self._again.get((one.kind, one.id), (0, 0.0))[0] + 1
+            # Once more at once: work of ours may have begun and ended while we asked.
+            wait = 0.0 if count == 1 else min(2.0**count, LONGEST_WAIT_SECONDS)
+            remaining[one.kind, one.id] = (count, self._now() + wait)
+        self._again = remaining

@@ -1,0 +1,161 @@
+"""Finding: the searches of the drive's `.search`, made at the service and placed in the tree.
+
+The words are understood by `models.search_words`; what they name, folders of the drive, people, templates of
+metadata, is looked up here.  Where a match is, the replica says: it knows what was renamed or deleted here a
+moment ago.  A match that it does not know is placed by the folders that the service names above it.
+
+Rule: one request a page, as somebody reads; nothing is asked ahead.
+"""
+
+import errno
+import json
+import os
+from collections.abc import Sequence
+from sqlite3 import Connection
+
+from cmsfs import errors
+from cmsfs.client import search_names
+from cmsfs.client.search import EVERYTHING
+from cmsfs.client.session import Client
+from cmsfs.models import items, names, search, search_metadata, search_words
+from cmsfs.replica import naming, tree
+from cmsfs.replica.nodes import ROOT, Kind, Node, remote_from_item
+from cmsfs.sqlite import Database
+from cmsfs.vfs.search_results import Match
+from daemon import paths
+from daemon.health import Health
+from daemon.hydrate import Hydrate
+
+FIELDS = ["name", "parent", "path_collection", "created_at", "modified_at", "content_modified_at"]
+
+# The service's largest page: the drive's searches are few, and counted by the minute.
+PAGE = search.MAX_LIMIT
+
+
+class Finding:
+    """The vfs's `Finder` over one client."""
+
+    def __init__(self, db: Database, client: Client, hydrate: Hydrate, health: Health) -> None:
+        self._db = db
+        self._client = client
+        self._hydrate = hydrate
+        self._health = health
+
+    async def begin(self, text: str) -> "Found":
+        """Begin a search.  Raises `UserError`, `FileNotFoundError`, `OSError`, `CmsfsError`."""
+        wanted = search_words.parse(text)
+        self._health.check()
+        folders = [await self._folder(path) for path in wanted.folders]
+        if not folders and (root := tree.root_id(self._db)) != names.ROOT_ID:
+            folders = [root]  # a drive that begins at a folder finds nothing beside it
+        query = wanted.query(
+            everything=EVERYTHING,
+            folders=folders,
+            owners=[await self._owner(who) for who in wanted.owners],
+            metadata=await self._metadata(wanted.metadata) if wanted.metadata else None,
+        )
+        return Found(self._db, self._client, self._health, query)
+
+    async def _folder(self, path: str) -> str:
+        try:
+            node = await paths.find(self._db, self._hydrate, path)
+        except errors.UserError:
+            self._health.check()
+            raise _absent(f"folder {path}") from None
+        if not node.is_folder:
+            raise errors.UserError(f"in: takes a folder, and {path} is none.", exit_code=2)
+        if node.remote_id is None:
+            raise _absent(f"folder {path} at the service yet")
+        return node.remote_id
+
+    async def _owner(self, who: str) -> str:
+        """The id of a user whom a person calls by login, name or id, or `me`."""
+        # Who owns anything here is known here; few may ask for the enterprise's users.
+        if who != "me" and (found := await self._db.query(lambda conn: _known_owner(conn, who))):
+            return found
+        with self._health.request("search"):
+            known = await search_names.find_user(self._client, who)
+        if known is None:
+            raise _absent(f"user {who}; owner: takes a login, a whole name, an id or me")
+        return known
+
+    async def _metadata(self, asked: search_metadata.Asked) -> search.MetadataFilter:
+        with self._health.request("search"):
+            found = await search_names.find_metadata(self._client, asked)
+        if found is None:
+            raise _absent(f"metadata template {asked.template}")
+        return found
+
+
+class Found:
+    """A search under way."""
+
+    def __init__(self, db: Database, client: Client, health: Health, query: search.Query) -> None:
+        self._db = db
+        self._client = client
+        self._health = health
+        self._query = query.model_copy(update={"fields": FIELDS, "limit": PAGE})
+        self._offset = 0
+        self._root = tree.root_id(db)
+        self.total = 0
+        self.is_complete = False
+
+    async def more(self) -> Sequence[Match]:
+        """The next page, of what is on this drive.  Cancelled: it can be asked for again."""
+        query = self._query.model_copy(update={"offset": self._offset})
+        # `limit` and `offset` were not given by whoever made the query, and only what was given is sent.
+        query.model_fields_set.update(("fields", "limit", "offset"))
+        with self._health.request("search"):
+            page = await self._client.search.page(query)
+        self.total = page.total_count
+        # A page may be short, since items that we may not see were taken out after it was cut.
+        self._offset += page.limit if page.limit > 0 else len(page.entries)
+        self.is_complete = not page.entries or self._offset >= min(page.total_count, search.MAX_OFFSET)
+        return [match for item in page.entries if (match := self._match(item)) is not None]
+
+    def _match(self, item: items.Item) -> Match | None:
+        remote = remote_from_item(item)
+        node = tree.find_remote(self._db, remote.kind, remote.id)
+        if node is not None:
+            path = self._path(node)
+            return None if path is None else Match(remote.kind, remote.id, path, node.mtime_ns)
+        folder = self._folder_of(item)
+        if folder is None:
+            return None
+        path = "/".join([*folder, naming.file_name(remote.kind, remote.name)])
+        return Match(remote.kind, remote.id, path, remote.mtime_ns)
+
+    def _path(self, node: Node) -> str | None:
+        """Where a known item is here; None: it was deleted here, or is the top itself."""
+        path = tree.path(self._db, node.ino)
+        return path[1:] if path.startswith("/") and node.ino != ROOT else None
+
+    def _folder_of(self, item: items.Item) -> list[str] | None:
+        """Where the item's folder is on the drive; None: not below the drive's top."""
+        if item.parent is not None:
+            parent = tree.find_remote(self._db, Kind.FOLDER, item.parent.id)
+            if parent is not None:
+                path = tree.path(self._db, parent.ino)
+                return [name for name in path.split("/") if name] if path.startswith("/") else None
+        above = item.path_collection.entries if item.path_collection is not None else []
+        ids = [folder.id for folder in above]
+        if self._root not in ids:
+            return None
+        below = above[ids.index(self._root) + 1 :]
+        return [naming.file_name(Kind.FOLDER, folder.name or folder.id) for folder in below]
+
+
+def _known_owner(conn: Connection, who: str) -> str | None:
+    """The id of an owner of something in the replica, by login or name."""
+    rows = conn.execute(
+        "SELECT DISTINCT json_extract(item, '$.owned_by') FROM node WHERE item IS NOT NULL"
+    ).fetchall()
+    for (text,) in rows:
+        owner = json.loads(text or "{}")
+        if search_names.is_called(who, owner.get("login"), owner.get("name")):
+            return str(owner.get("id"))
+    return None
+
+
+def _absent(what: str) -> FileNotFoundError:
+    return FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), what)

@@ -1,0 +1,346 @@
+"""The trash at the service, for the drive: listed, restored from, purged, and put into while a program waits.
+
+Nothing here is journaled: who restores or purges needs the answer.  A restored item is applied to the tree
+before the program has its answer, and so is a deletion.
+
+Rule: what is put into the trash was at the service first, with all that is below it; what is not, or is
+about to leave it, refuses the request.
+"""
+
+import errno
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from sqlite3 import Connection
+
+import trio
+
+from cmsfs import errors
+from cmsfs.client.search import EVERYTHING
+from cmsfs.client.session import Client
+from cmsfs.client.trash import TRASH_FIELDS
+from cmsfs.client.trash import Kind as Word
+from cmsfs.journal import ops, queue, unheard
+from cmsfs.models import items
+from cmsfs.models import search as searching
+from cmsfs.replica import naming, remote, tree
+from cmsfs.replica.changes import Change
+from cmsfs.replica.nodes import ROOT, Ino, Kind, Node, Remote, remote_from_item
+from cmsfs.vfs import naming as vfs_naming
+from cmsfs.vfs import oserrors, permissions, trash, trashed
+from cmsfs.vfs.permissions import Right
+from cmsfs.vfs.ports import Account
+from daemon.health import Health
+from daemon.push.dispatcher import Push
+from daemon.push.kit import Kit
+
+log = logging.getLogger(__name__)
+
+# Who looks into the trash waits so long for deletions that are on their way there.
+SETTLE_SECONDS = 5.0
+# Who moves something there, or out of there into a new folder, for what has to be sent first.
+SEND_SECONDS = 10.0
+
+# How often a file whose etag is not the one we know is looked at again, while its bytes are.
+ATTEMPTS = 3
+
+_WORDS: dict[Kind, Word] = {Kind.FILE: "file", Kind.FOLDER: "folder", Kind.LINK: "web_link"}
+
+
+class _Listed:
+    """The trash by its own listing."""
+
+    def __init__(self, client: Client, health: Health) -> None:
+        self._client = client
+        self._health = health
+        self._marker: str | None = None
+        self._ended = False
+
+    async def next(self) -> Sequence[Remote]:
+        while not self._ended:
+            self._health.check()
+            with self._health.request("trash"):
+                page = await self._client.trash.page(self._marker)
+            self._ended = not page.next_marker or page.next_marker == self._marker
+            self._marker = page.next_marker
+            if page.entries:
+                return [remote_from_item(item) for item in page.entries]
+        return []
+
+
+class _Searched:
+    """The trash by search, where that is all there is: its first ten thousand items."""
+
+    def __init__(self, client: Client, health: Health) -> None:
+        self._client = client
+        self._health = health
+        self._offset = 0
+        self._ended = False
+
+    async def next(self) -> Sequence[Remote]:
+        if self._ended:
+            return []
+        query = searching.Query(
+            query=EVERYTHING,
+            trash_content="trashed_only",
+            fields=list(TRASH_FIELDS),
+            limit=searching.MAX_LIMIT,
+            offset=self._offset,
+        )
+        self._health.check()
+        with self._health.request("trash"):
+            page = await self._client.search.page(query)
+        self._offset += page.limit or len(page.entries)
+        self._ended = self._offset >= page.total_count or self._offset > searching.MAX_OFFSET
+        if self._ended and self._offset < page.total_count:
+            log.warning("the trash has more items than a search can show; the oldest are not in the folder")
+        return [remote_from_item(item) for item in page.entries]
+
+
+@dataclass(frozen=True, slots=True)
+class Bin:
+    """The vfs's `Bin` over one client."""
+
+    kit: Kit
+    push: Push
+    account: Account
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the service has more than the operations of its specification."""
+        return self.kit.profile.trash
+
+    def pages(self) -> trash.Pages:
+        return (_Listed if self.is_whole else _Searched)(self.kit.client, self.kit.health)
+
+    async def settle(self) -> bool:
+        if not queue.removing(self.kit.db) or not self.kit.health.may_work:
+            return False
+
+        def txn(conn: Connection) -> int:
+            return queue.end_settling(conn, now_ns=ops.now_ns(), kind=ops.OpKind.TRASH)
+
+        await self.kit.db.write(txn)
+
+        async def is_done() -> bool:
+            return not queue.removing(self.kit.db)
+
+        await self.push.until(is_done, seconds=SETTLE_SECONDS)
+        return True
+
+    def original_path(self, item: Remote) -> str:
+        name = naming.file_name(item.kind, item.name)
+        folder = self._original_folder(item)
+        if folder is not None and folder.parent is None and folder.ino != ROOT:
+            return f"({folder.name})/{name}"  # it is in the trash itself, or gone
+        if folder is not None:
+            return f"{tree.path(self.kit.db, folder.ino).rstrip('/')}/{name}"
+        parent = item.item.parent
+        return f"({parent.name or parent.id})/{name}" if parent is not None else name
+
+    def _original_folder(self, item: Remote) -> Node | None:
+        if item.parent_id is None:
+            return None
+        if item.parent_id == tree.root_id(self.kit.db):
+            return tree.find(self.kit.db, ROOT)
+        return tree.find_remote(self.kit.db, Kind.FOLDER, item.parent_id)
+
+    # ---- out of the trash ----------------------------------------------------------------------
+
+    async def restore(self, item: Remote, parent: Ino, name: str) -> Ino:
+        self.kit.health.check()
+        if item.kind is not Kind.LINK and not self.is_whole:
+            log.warning("this service can restore web links only; restore files and folders on its pages")
+            raise oserrors.oserror(errno.EOPNOTSUPP, name)
+        folder = await self._folder(parent)
+        wanted, shown = trash.drive_name(item, name)
+        if (holder := tree.find_clash(self.kit.db, parent, shown)) is not None:
+            raise vfs_naming.told_clash(shown, holder.name)
+        home = self._original_folder(item)
+        if not self.is_whole and home is not None and home.ino != parent and _is_alive(home):
+            raise self._only_home(home)
+        answer = await self._back(item, folder, wanted)
+        if answer.parent_id == folder.remote_id:
+            return await self._arrived(answer, folder)
+        if not self.is_whole:
+            await self._arrived(answer, None)
+            raise self._only_home(tree.find_remote(self.kit.db, Kind.FOLDER, answer.parent_id or ""))
+        try:
+            moved = await self._move(answer, folder, wanted)
+        except BaseException:
+            # Wherever it is now, there it is to be seen.
+            with trio.CancelScope(shield=True):
+                await self._arrived(answer, None)
+            log.warning("this is back in the folder that it came from, and could not be moved from there")
+            raise
+        return await self._arrived(moved, folder)
+
+    async def _folder(self, ino: Ino) -> Node:
+        """The folder to restore to, which the service has to know."""
+        folder = tree.find(self.kit.db, ino)
+        if folder is None:
+            raise oserrors.oserror(errno.ENOENT)
+        if folder.local:
+            log.warning("this folder lives on this machine only: restore to another one, and copy from there")
+            raise oserrors.oserror(errno.EPERM, folder.name)
+        await self.account.learn_rights(folder)
+        permissions.check(folder, self.account.rights(folder), Right.WRITE)
+        await self.kit.hydrate.listing(ino)
+        if folder.remote_id is None:
+            await self.push.confirm(ino, seconds=SEND_SECONDS)
+            folder = tree.find(self.kit.db, ino)
+        if folder is None or folder.remote_id is None:
+            raise oserrors.oserror(errno.EBUSY, "the folder is not at the service yet")
+        return folder
+
+    async def _back(self, item: Remote, folder: Node, wanted: str) -> Remote:
+        """Have the service restore an item: as it was called or as wanted, there or where it came from."""
+        new_name = wanted if wanted != item.name else None
+        try:
+            return await self._restore(item, folder, new_name)
+        except errors.Conflict:
+            if queue.unfinished(self.kit.db):
+                # What has the name there may be on its way to another one.
+                with self.push.hurrying(), trio.move_on_after(SEND_SECONDS):
+                    await self.push.drained()
+            elif not self.is_whole or item.parent_id == folder.remote_id:
+                raise
+        if not self.is_whole or item.parent_id == folder.remote_id:
+            return await self._restore(item, folder, new_name)
+        # The name is taken where it came from, and that is not where it is to go.
+        return await self._restore(item, folder, naming.distinct(wanted, f"restored {item.id}"))
+
+    async def _restore(self, item: Remote, folder: Node, name: str | None) -> Remote:
+        with self.kit.health.request("restore"):
+            if item.kind is Kind.LINK:
+                link = await self.kit.client.web_links.restore(item.id, name=name, parent_id=folder.remote_id)
+                return remote_from_item(link)
+            kind = _WORDS[item.kind]
+            found = await self.kit.client.trash.restore(kind, item.id, name=name, parent_id=folder.remote_id)
+        return remote_from_item(found)
+
+    async def _move(self, item: Remote, folder: Node, wanted: str) -> Remote:
+        name = wanted if wanted != item.name else None
+        parent_id, client = folder.remote_id, self.kit.client
+        answer: items.Item
+        with self.kit.health.request("move"):
+            match item.kind:
+                case Kind.FILE:
+                    answer = await client.files.update(item.id, name=name, parent_id=parent_id)
+                case Kind.FOLDER:
+                    answer = await client.folders.update(item.id, name=name, parent_id=parent_id)
+                case _:
+                    answer = await client.web_links.update(item.id, name=name, parent_id=parent_id)
+        return remote_from_item(answer)
+
+    async def _arrived(self, item: Remote, folder: Node | None) -> Ino:
+        """Apply an item that is back; its node.  A folder is listed soon, as nothing tells its content."""
+
+        def note(conn: Connection) -> None:
+            node = tree.remote_at(conn, item.kind, item.id)
+            if node is not None and node.is_folder:
+                tree.mark_unlisted_below(conn, node.ino)
+
+        await self.kit.incoming.commit([item.item], note=note)
+        node = tree.find_remote(self.kit.db, item.kind, item.id)
+        if node is None:
+            raise oserrors.oserror(errno.EIO, "what was restored is not in the tree")
+        if node.is_folder and node.parent is not None:
+            self.kit.hydrate.list_soon(node.ino)
+        if folder is not None and node.parent != folder.ino:
+            raise oserrors.oserror(errno.EBUSY, "what was restored was moved in the same moment")
+        return node.ino
+
+    def _only_home(self, home: Node | None) -> OSError:
+        path = tree.path(self.kit.db, home.ino) if home is not None else "the folder that it was in"
+        log.warning("this service restores a web link to %s only; move it there, and then on", path)
+        return oserrors.oserror(errno.EPERM, path)
+
+    async def purge(self, item: Remote) -> None:
+        self.kit.health.check()
+        self._check_changes(tree.find(self.kit.db, ROOT))
+        if not self.is_whole:
+            log.warning("this service removes nothing for good by itself; do it on its pages, or wait")
+            raise oserrors.oserror(errno.EOPNOTSUPP, item.name)
+        with self.kit.health.request("purge"):
+            await self.kit.client.trash.purge(_WORDS[item.kind], item.id)
+
+    def _check_changes(self, root: Node | None) -> None:
+        if root is not None:
+            permissions.check(root, self.account.rights(root), Right.DELETE)
+
+    # ---- into the trash ------------------------------------------------------------------------
+
+    async def put(self, parent: Ino, name: str) -> trashed.Key:
+        node = tree.find_child(self.kit.db, parent, name)
+        if node is None:
+            raise oserrors.oserror(errno.ENOENT, name)
+        await self.account.learn_rights(node)
+        permissions.check(node, self.account.rights(node), Right.DELETE)
+        if node.local:
+            log.warning("this lives on this machine only, and no trash takes it; `rm` deletes it")
+            raise oserrors.oserror(errno.EPERM, name)
+        self.kit.health.check()
+        node = await self._sent(node)
+        assert node.remote_id is not None
+        await self._delete(node)
+        # Unsent work that came in this moment stays, in a folder that is made again.
+        ino, sequence = node.ino, node.sequence + 1
+
+        def txn(conn: Connection) -> list[Change]:
+            unheard.heard(conn, ino, node.remote_id)
+            return remote.vanish(conn, ino, sequence=sequence)
+
+        with trio.CancelScope(shield=True):
+            self.kit.incoming.publish(await self.kit.db.write(txn))
+        return node.kind, node.remote_id
+
+    async def _sent(self, node: Node) -> Node:
+        """The node, once the service has it with all that is below it.  Raises `OSError` (EBUSY)."""
+        why: set[str] = set()
+
+        async def is_sent() -> bool:
+            nonlocal why
+            why = await self.kit.db.query(lambda conn: queue.unsent(conn, node.ino))
+            return not why or bool(why & {"local", "held"})
+
+        with self.push.hurrying():
+            await self.push.until(is_sent, seconds=SEND_SECONDS)
+        if "local" in why:
+            log.warning("files of this machine only are in there; delete them first, or use `rm -r`")
+        elif why:
+            log.warning(
+                "not all of this is at the service yet; try again when `cmsfs status` shows that it is"
+            )
+        now = tree.find(self.kit.db, node.ino)
+        if why or now is None or now.remote_id is None or now.parent != node.parent:
+            raise oserrors.oserror(errno.EBUSY, ", ".join(sorted(why)))
+        return now
+
+    async def _delete(self, node: Node) -> None:
+        """Ask the service.  A file goes only with the bytes that are known here.  Raises `CmsfsError`."""
+        assert node.remote_id is not None
+        if node.kind is Kind.FOLDER:
+            with self.kit.health.request("delete"):
+                await self.kit.client.folders.delete(node.remote_id, recursive=True)
+            return
+        if node.kind is Kind.LINK:
+            with self.kit.health.request("delete"):
+                await self.kit.client.web_links.delete(node.remote_id, etag=node.etag)
+            return
+        etag = node.etag
+        for attempt in range(ATTEMPTS):
+            try:
+                with self.kit.health.request("delete"):
+                    await self.kit.client.files.delete(node.remote_id, etag=etag)
+                return
+            except errors.PreconditionFailed:
+                theirs = await self.kit.client.files.get(node.remote_id)
+                if theirs.sha1 != node.base_sha1 or attempt == ATTEMPTS - 1:
+                    log.warning("this was changed at the service a moment ago; look at it again first")
+                    raise
+                etag = theirs.etag
+
+
+def _is_alive(folder: Node) -> bool:
+    return folder.parent is not None or folder.ino == ROOT

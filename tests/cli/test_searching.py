@@ -1,0 +1,113 @@
+"""`cmsfs search`, of the embedded service and of one on the network; and the searches that are kept."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cmsfs import config
+from cmsfs.cli import main
+
+
+@pytest.fixture(params=["embedded", "network"])
+def world(request: pytest.FixtureRequest) -> None:
+    """The same commands, the service in this process or behind HTTP."""
+    if request.param == "network":
+        server = request.getfixturevalue("server")
+        request.getfixturevalue("account")(server)
+    else:
+        request.getfixturevalue("sample")
+
+
+@pytest.fixture
+def found(capsys: pytest.CaptureFixture[str]) -> Any:
+    """`found(*arguments)`: what a search prints, which must succeed."""
+
+    def run(*arguments: str) -> list[str]:
+        capsys.readouterr()
+        assert main.run(["search", *arguments]) == 0
+        return capsys.readouterr().out.splitlines()
+
+    return run
+
+
+def test_paths_are_printed(world: None, found: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    (tmp_path / "zanzibar.txt").write_text("x")
+    assert main.run(["put", str(tmp_path / "zanzibar.txt"), "/"]) == 0
+    assert found("zanzibar") == ["/zanzibar.txt"]
+    assert found("zanzibar", "type:file", "in:/", "owner:me") == ["/zanzibar.txt"]
+    assert found("zanzibar", "--type", "folder") == []
+    assert found("zanzibar", "--in", "/", "size:2..") == []
+    (line,) = found("-l", "zanzibar")
+    assert line.split()[0] == "file" and line.endswith("/zanzibar.txt")
+    (item,) = json.loads("\n".join(found("--json", "zanzibar")))
+    assert item["path"] == "/zanzibar.txt"
+
+
+def test_the_limit_is_held_and_told(world: None, capsys: pytest.CaptureFixture[str]):
+    assert main.run(["search", "--limit", "2", "NOT", "qwertzuiop"]) == 0
+    out, err = capsys.readouterr()
+    assert len(out.splitlines()) == 2
+    assert "more were found; --limit shows more." in err
+
+
+def test_find_is_another_word_for_it(sample: None, capsys: pytest.CaptureFixture[str]):
+    assert main.run(["find", "qwertzuiop"]) == 0
+    assert capsys.readouterr() == ("", "Nothing was found.\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        ([""], 2, "There is nothing to search for."),
+        ([], 2, "There is nothing to search for."),
+        (["size:big"], 2, "size: takes sizes such as 500, 10K"),
+        (["in:/Nowhere"], 1, "There is no /Nowhere on the service."),
+        (["owner:nobody@nowhere.test"], 1, "There is no user nobody@nowhere.test;"),
+        (["metadata:nothing"], 1, "There is no metadata template nothing."),
+        (["x", "--save", "a", "--saved"], 2, "do not go together"),
+        (["x", "--save", ".hidden"], 2, "cannot name a search"),
+        (["x", "--save", "a/b"], 2, "cannot name a search"),
+        (["--forget", "nothing"], 1, "No search is kept as 'nothing'."),
+    ],
+)
+def test_what_does_not_hold_is_one_sentence(
+    sample: None, capsys: pytest.CaptureFixture[str], arguments: list[str], code: int, said: str
+):
+    assert main.run(["search", *arguments]) == code
+    assert said in capsys.readouterr().err
+
+
+def test_searches_are_kept_listed_and_forgotten(sample: None, found: Any):
+    found("budget", "in:Legal Stuff", "type:file", "--save", "Budget of this year")
+    found("NOT x", "--save", "other")
+    found("other words", "--save", "other")
+    assert found("--saved") == [
+        'Budget of this year  budget in:"Legal Stuff" type:file',
+        "other                other words",
+    ]
+    found("--forget", "other")
+    assert json.loads("\n".join(found("--saved", "--json"))) == {
+        "Budget of this year": 'budget in:"Legal Stuff" type:file'
+    }
+
+
+def test_what_a_person_wrote_into_the_file_stays(sample: None, found: Any):
+    kept = config.Paths("default").searches
+    kept.parent.mkdir(parents=True, exist_ok=True)
+    kept.write_text('# mine\n[other]\na = "b"\n\n[default]\nc = "d" # why\n')
+    found("x y", "--save", "e")
+    assert found("--saved") == ["c  d", "e  x y"]
+    assert kept.read_text() == '# mine\n[other]\na = "b"\n\n[default]\nc = "d" # why\ne = "x y"\n'
+
+
+@pytest.mark.parametrize("text", ["not toml", "[default]\na = 1\n"])
+def test_a_file_that_cannot_be_read_is_named(sample: None, capsys: pytest.CaptureFixture[str], text: str):
+    kept = config.Paths("default").searches
+    kept.parent.mkdir(parents=True, exist_ok=True)
+    kept.write_text(text)
+    for arguments in (["--saved"], ["x", "--save", "y"], ["--forget", "y"]):
+        assert main.run(["search", *arguments]) == 2
+        assert str(kept) in capsys.readouterr().err
+    assert kept.read_text() == text

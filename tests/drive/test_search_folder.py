@@ -1,0 +1,78 @@
+"""`.search` on a real mount, with the tools that people use; one drive for all of it."""
+
+import errno
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+
+def _searches(drive: Any) -> int:
+    return int(drive.status()["requests"].get("search", 0))
+
+
+def test_searches_with_ordinary_tools(drive: Any, tmp_path: Path) -> None:
+    sh, top = drive.sh, drive.top
+    for name in ("Harbour/Leases", "Harbour/Old"):
+        (top / name).mkdir(parents=True)
+    (top / "Harbour/Leases/zanzibar.txt").write_text("the lease of the harbour\n")
+    (top / "Harbour/Old/zanzibar.txt").write_text("an older lease\n")
+    drive.sync()
+
+    # Hidden, and nothing that goes over the tree comes there.
+    assert ".search" not in {path.name for path in top.iterdir()}
+    assert sh("find . -name .search").splitlines() == []
+    # The folder itself, and names that are only looked up, cost no request.
+    before = _searches(drive)
+    assert sh("ls -la .search | tail -n +4") == ""
+    sh("test -d .search/z; test -d .search/zan; test ! -e .search/.git; test ! -e .search/desktop.ini")
+    assert _searches(drive) == before
+
+    found = sh("ls .search/'zanzibar type:file'").splitlines()
+    assert found == ["zanzibar (Old).txt", "zanzibar.txt"] or found == [
+        "zanzibar (Leases).txt",
+        "zanzibar.txt",
+    ]
+    assert _searches(drive) == before + 1
+    assert sh("ls -l .search/'zanzibar type:file' >&2; cat .search/'zanzibar in:Harbour\\Old'/*") == (
+        "an older lease\n"
+    )
+    assert sh("readlink .search/'zanzibar in:Harbour\\Old ext:txt'/*") == "../../Harbour/Old/zanzibar.txt\n"
+    assert sh("cd .search/'zanzibar ext:txt'; readlink -f zanzibar.txt").startswith(f"{top}/Harbour/")
+    # What follows links, and what copies what they lead to.
+    assert sh("find -L .search/'zanzibar ext:txt' -type f | wc -l") == "2\n"
+    assert sh("grep -rh lease .search/'zanzibar ext:txt'/ | sort") == ""
+    assert sh("grep -Rh lease .search/'zanzibar ext:txt'/ | sort").splitlines() == [
+        "an older lease",
+        "the lease of the harbour",
+    ]
+    copies = tmp_path / "copies"
+    sh(f"cp -rL .search/'zanzibar ext:txt' {copies}; rsync -aL .search/'zanzibar ext:txt'/ {copies}")
+    assert sorted(path.read_text() for path in copies.iterdir()) == [
+        "an older lease\n",
+        "the lease of the harbour\n",
+    ]
+    total = "getfattr --only-values -n user.cms.search.total .search/'zanzibar ext:txt'"
+    assert sh(total) == "2"
+
+    # What cannot be understood, is not there, or may not be done.
+    for name, number in (("size:big", errno.EINVAL), ("in:Nowhere", errno.ENOENT)):
+        with pytest.raises(OSError, check=lambda error, number=number: error.errno == number):
+            list((top / ".search" / name).iterdir())
+    with pytest.raises(PermissionError):
+        (top / ".search/zanzibar/zanzibar.txt").unlink()
+    with pytest.raises(FileExistsError):
+        (top / ".search/new").mkdir()  # any name is a search already
+
+    # Kept under a name, by the command or by hand.
+    drive.cmsfs("search", "--save", "Leases", "lease", "in:Harbour", "type:file")
+    assert sh("ls .search") == "Leases\n"
+    assert sh("ls .search/Leases | wc -l") == "2\n"
+    sh("rmdir .search/Leases; ls .search >&2")
+    assert drive.cmsfs("search", "--saved").stdout == ""
+
+    # Renamed and deleted here: at once, whatever the service knows.
+    (top / "Harbour/Old/zanzibar.txt").rename(top / "Harbour/zanzibar 2.txt")
+    (top / "Harbour/Leases/zanzibar.txt").unlink()
+    assert sh("readlink .search/'zanzibar AND lease'/*") == "../../Harbour/zanzibar 2.txt\n"
+    assert drive.cmsfs("search", "zanzibar", "ext:txt").returncode == 0
