@@ -59,11 +59,13 @@ class Refusals:
         return self._returned, self._told
 
     def came_back(self, node: Node, error: errors.RemoteError) -> None:
-        """The service has refused a deletion that a program believes in; the item is here again."""
+        """The service has refused a deletion that a program believes in; the item comes back."""
         self._note(node)
         reason = explain(error).message
         self._returned += 1
-        self._told = f"{tree.path(self._db, node.ino)}: {reason} It is where it was."
+        folder = self._folder(node)
+        place = tree.path(self._db, folder).rstrip("/") if folder is not None else ""
+        self._told = f"{place}/{node.name}: {reason} It is where it was."
         log.warning("a deletion was refused, what was deleted is back: %s", reason)
 
     def is_doubtful(self, node: Node) -> bool:

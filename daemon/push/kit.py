@@ -57,7 +57,7 @@ class Kit:
     web_links: str
     # To be called when the service says that the account is full.
     full: Callable[[], None]
-    # To be called with what the service does not let us delete, once it is back.
+    # To be called with what the service does not let us delete, and which comes back therefore.
     came_back: Callable[[Node, errors.RemoteError], None]
     # Bytes sent of each running upload, by the number of its operation.
     sent: dict[int, int] = field(default_factory=dict)

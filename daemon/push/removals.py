@@ -107,8 +107,9 @@ async def _refused(kit: Kit, task: queue.Task, error: errors.Forbidden) -> None:
     if theirs is None:
         await _done(kit, task)  # it does not let us see it either
         return
-    await _return(kit, task, theirs)
+    # Before the commit: who hears that the operation has ended may try again at once.
     kit.came_back(task.node, error)
+    await _return(kit, task, theirs)
 
 
 async def _return(kit: Kit, task: queue.Task, theirs: items.Item) -> None:
