@@ -54,6 +54,7 @@ class Agents(Protocol):
     async def conflicts(self) -> control.Conflicts: ...
     async def pin(self, path: str) -> str: ...
     async def unpin(self, path: str) -> None: ...
+    async def free(self, path: str, *, unpin: bool) -> control.Freed: ...
     def pinned(self) -> control.Pinning: ...
     async def told_of(self, path: str) -> control.PathStatus: ...
     async def pause(self, seconds: float | None) -> None: ...
@@ -129,6 +130,8 @@ class Server:
             case control.Unpin():
                 await self._agents.unpin(request.path)
                 await _say(stream, control.Done())
+            case control.Free():
+                await self._free(stream, request)
             case control.GetPins():
                 await _say(stream, control.Pins(pins=self._agents.pinned()))
             case control.Watch():
@@ -163,6 +166,21 @@ class Server:
         await self._tell_until(stream, compare)
         if failures:
             raise failures[0]
+
+    async def _free(self, stream: trio.SocketStream, request: control.Free) -> None:
+        done: list[control.Freed | errors.CmsfsError] = []
+
+        async def free() -> None:
+            try:
+                done.append(await self._agents.free(request.path, unpin=request.unpin))
+            except errors.CmsfsError as error:
+                done.append(error)
+
+        # A hundred thousand files take seconds.
+        await self._tell_until(stream, free)
+        if isinstance(done[0], errors.CmsfsError):
+            raise done[0]
+        await _say(stream, done[0])
 
     async def _watch(self, stream: trio.SocketStream) -> None:
         async with trio.open_nursery() as nursery:

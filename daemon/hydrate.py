@@ -167,6 +167,10 @@ class Hydrate:
         if self._health.can_ask and content.remote_id is not None:
             self._demand_blocks(content, first, last, urgent=False)
 
+    def coming(self) -> set[str]:
+        """The contents of which blocks are on their way."""
+        return {sha1 for sha1, _ in self._fetches}
+
     async def keep(self, content: Content) -> None:
         """Return once all of a pinned content is here and checked; behind everybody who waits.
 

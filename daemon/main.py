@@ -42,6 +42,7 @@ from daemon.ending import Ending
 from daemon.event_feed import EventFeed
 from daemon.facts import Facts
 from daemon.folder_items import FolderItems
+from daemon.freeing import Freeing
 from daemon.health import Health
 from daemon.hydrate import Hydrate
 from daemon.incoming import Incoming
@@ -157,6 +158,7 @@ class Drive:
         )
         self.push = Push(kit, workers=settings.upload_workers)
         self.pins = Pins(db, blocks, self.hydrate, self.health, self.hub)
+        self._freeing = Freeing(db, blocks, self.hydrate, self.pins, self.hub)
         self.facts = Facts(db, client, self.health, nursery, sent=self.push.confirm, is_busy=drafts.is_busy)
         self.fs = Filesystem(
             *(db, blocks, drafts, self.commit, self.hydrate, Wakes(self.push, self.pins), self.account),
@@ -357,6 +359,10 @@ class Drive:
     async def unpin(self, path: str) -> None:
         node = await paths.find(self.state.db, self.hydrate, path)
         await self.pins.unpin(node.ino)
+
+    async def free(self, path: str, *, unpin: bool) -> control.Freed:
+        node = await paths.find(self.state.db, self.hydrate, path)
+        return await self._freeing.free(node.ino, unpin=unpin)
 
     async def pause(self, seconds: float | None) -> None:
         await self.pausing.pause(seconds)

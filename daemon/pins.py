@@ -62,6 +62,8 @@ class Pins:
         self._fetching: dict[str, pins.Wanted] = {}
         self._listing = False
         self._cost = 0.0
+        self._round = trio.CancelScope()  # cancelled: what it looked at is pinned no longer
+        self.marking = trio.Lock()  # held from a look at what is pinned until the cache knows of it
         self.problem = ""
         hub.subscribe(self._heard)
         health.subscribe(self.wake)
@@ -103,7 +105,15 @@ class Pins:
                 raise errors.UserError(f"{path} is not pinned.")
             raise errors.UserError(f"{path} is kept since {tree.path(self._db, above)} is pinned.")
         log.info("an item is pinned no longer")
+        self._round.cancel()
         self.wake()
+
+    async def unpin_below(self, ino: Ino) -> None:
+        """Keep neither it nor anything below it any longer; what is pinned above it still holds."""
+        if count := await self._db.write(lambda conn: pins.remove_below(conn, ino), durable=True):
+            log.info("%d items are pinned no longer", count)
+            self._round.cancel()
+            self.wake()
 
     async def set(self, ino: Ino, *, pinned: bool) -> None:
         """As `pin` and `unpin`, for a program that sets the attribute.  Raises OSError."""
@@ -179,16 +189,18 @@ class Pins:
         return await self._fetch(survey) and known
 
     async def _look(self) -> pins.Survey:
-        await self._blocks.flush()
-        began = time.perf_counter()
-        survey = await self._db.query(pins.survey)
-        self._cost = time.perf_counter() - began
-        self._trees = survey.trees
-        marks = iter([*survey.mark, *((sha1, None) for sha1 in survey.release)])
-        while batch := list(islice(marks, MARKED_AT_ONCE)):
-            await self._db.write(lambda conn, batch=batch: _mark(conn, batch))  # type: ignore[misc]
-            self._blocks.pins_changed()
-        return survey
+        async with self.marking:
+            self._round = trio.CancelScope()
+            await self._blocks.flush()
+            began = time.perf_counter()
+            survey = await self._db.query(pins.survey)
+            self._cost = time.perf_counter() - began
+            self._trees = survey.trees
+            marks = iter([*survey.mark, *((sha1, None) for sha1 in survey.release)])
+            while batch := list(islice(marks, MARKED_AT_ONCE)):
+                await self._db.write(lambda conn, batch=batch: _mark(conn, batch))  # type: ignore[misc]
+                self._blocks.pins_changed()
+            return survey
 
     async def _list(self, folders: Sequence[Ino]) -> bool:
         known = True
@@ -224,7 +236,7 @@ class Pins:
         async def one(wanted: pins.Wanted) -> None:
             nonlocal left, no_room
             news = self._news.is_set() and trio.current_time() - began > ROUND_SECONDS
-            if news or no_room or not self._health.may_work:
+            if news or no_room or self._round.cancel_called or not self._health.may_work:
                 return
             self._fetching[wanted.content.sha1] = wanted
             try:
@@ -240,7 +252,8 @@ class Pins:
                 found.files_here += 1
                 found.bytes_here += wanted.content.size
 
-        await parallel.each(survey.wanted, one, tasks=PINNED)
+        with self._round:
+            await parallel.each(survey.wanted, one, tasks=PINNED)
         if no_room:
             self._trouble("What is pinned does not fit: the disk has no more room to spare.")
         return left == 0

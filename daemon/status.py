@@ -12,7 +12,7 @@ from cmsfs import config
 from cmsfs.cache.blocks import Blocks
 from cmsfs.journal import queue
 from cmsfs.journal.ops import Op, OpKind
-from cmsfs.models import control
+from cmsfs.models import control, insides
 from cmsfs.replica import naming, pins, tree
 from cmsfs.replica.nodes import ROOT, Kind, Node
 from cmsfs.sqlite import Database
@@ -97,10 +97,10 @@ class Status:
             listing=await self._listing(),
             pins=self._pins.progress(),
             gauges=self._gauges(),
-            budget=control.Budget(
+            budget=insides.Budget(
                 held_up_seconds=self._pace.held_up,
                 queues={
-                    name: control.Turns(waiting=waiting, running=running)
+                    name: insides.Turns(waiting=waiting, running=running)
                     for name, (waiting, running) in self._pace.queues.items()
                 },
             ),
@@ -109,10 +109,10 @@ class Status:
             last_poll=self._pull.last,
         )
 
-    def _gauges(self) -> control.Gauges:
+    def _gauges(self) -> insides.Gauges:
         lookups, opened = self._inodes.totals()
         pages = int(Path("/proc/self/statm").read_text().split()[1])
-        return control.Gauges(
+        return insides.Gauges(
             tasks=trio.lowlevel.current_statistics().tasks_living,
             descriptors=sum(1 for _ in Path("/proc/self/fd").iterdir()),
             memory_bytes=pages * os.sysconf("SC_PAGE_SIZE"),
@@ -162,11 +162,11 @@ class Status:
             sent=self._push.sent(op.seq),
         )
 
-    async def _local(self) -> control.Local:
+    async def _local(self) -> insides.Local:
         sql = "SELECT count(*), coalesce(sum(size), 0) FROM node INDEXED BY node_local WHERE local"
         sql += " AND parent IS NOT NULL"  # left to itself, SQLite takes the larger index for this
         items, size = await self._db.query(lambda conn: tuple(conn.execute(sql).fetchone()))
-        return control.Local(items=items, bytes=size)
+        return insides.Local(items=items, bytes=size)
 
     async def _listing(self) -> control.Listing:
         sql = "SELECT count(*) FROM node WHERE parent IS NOT NULL"

@@ -246,6 +246,13 @@ class Blocks:
         """
         return self._room.reserved(nbytes, spare=spare, pinned=pinned)
 
+    def evict(self, sha1: str) -> int | None:
+        """Evict this content now; the bytes of it that were here, or None if it is dirty, pinned or in use.
+
+        Its file is removed by the next `flush`.
+        """
+        return self._room.evict(sha1)
+
     def pins_changed(self) -> None:
         """After a transaction with `pin` or `unpin`."""
         self._room.pins_changed()

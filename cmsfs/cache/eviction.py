@@ -9,6 +9,7 @@ do not each find the same room free.
 
 Rule: evicted are clean, unpinned contents, the longest unused first: closed ones; and if these are
 not enough, open ones that are not complete (their reader must be able to fetch blocks anyway).
+Single ones, which a person wants gone, are evicted by the first half of that.
 """
 
 import errno
@@ -108,6 +109,18 @@ class Room:
             self._reservations.discard(reservation)
             if pinned:
                 self._pinned += nbytes - reservation.left
+
+    def evict(self, sha1: str) -> int | None:
+        """Evict one content now; the bytes of it that were here, or None if it is to stay."""
+        # atomic: no await from the look at the row until the content is dropped.
+        row, content = rows.find(self._db, sha1), self._contents.find(sha1)
+        if content is None:
+            return 0
+        if self._contents.in_use(content) or (row is not None and (row.dirty or row.pinned)):
+            return None
+        freed = content.cached_bytes
+        self._contents.drop(content)
+        return freed
 
     def pins_changed(self) -> None:
         """Other contents are pinned now."""

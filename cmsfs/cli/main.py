@@ -29,6 +29,7 @@ COMMANDS = {
     "doctor": "doctor",
     "exemptions": "exemptions",
     "fsck": "fsck",
+    "free": "freeing",
     "get": "files",
     "holds": "holds",
     "link": "web_links",

@@ -4,7 +4,7 @@ Rule: the first line says whether all is well; what needs a person comes before 
 """
 
 from cmsfs.cli import output
-from cmsfs.models import control
+from cmsfs.models import control, insides
 
 
 def show(status: control.Status) -> None:
@@ -40,7 +40,7 @@ def rows(status: control.Status) -> list[list[str]]:
     ]
 
 
-def _waiting(budget: control.Budget) -> str:
+def _waiting(budget: insides.Budget) -> str:
     parts = []
     if budget.held_up_seconds:
         parts.append(f"the service wants to be left alone for {budget.held_up_seconds:.0f} s")
@@ -93,7 +93,7 @@ def changes(queue: control.Queue) -> str:
     return ", ".join(parts) + left
 
 
-def _local(local: control.Local) -> list[list[str]]:
+def _local(local: insides.Local) -> list[list[str]]:
     if not local.items:
         return []
     return [

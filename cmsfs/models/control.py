@@ -14,6 +14,7 @@ caller writes one request as a line of JSON; the daemon answers with lines of JS
     Discard                Done    a change is given up, its bytes are set aside
     GetConflicts           Conflicts
     Pin, Unpin             Done    with what the person should know
+    Free                   Freed   no longer on this disk   Progress, at least every second
     GetPins                Pins
     Watch                  Status  one now, and one after every second, until the caller hangs up
     GetPathStatus          PathStatus
@@ -34,6 +35,8 @@ Rule: fields may be added, none is renamed; either side ignores what it does not
 from typing import Annotated, Any, Literal
 
 import pydantic
+
+from cmsfs.models import insides
 
 # A status names the ops that a person may want to see; thousands of waiting ones are only counted.
 MAX_OPS = 50
@@ -121,6 +124,18 @@ class Unpin(_Message):
     path: str
 
 
+class Free(_Message):
+    """Drop from this disk what is cached of the item at `path`, with all that is below it.
+
+    What the service does not have yet, what is pinned and what is in use stays.  `unpin`: pins on it and on
+    what is below it end as well.
+    """
+
+    kind: Literal["free"] = "free"
+    path: str
+    unpin: bool = False
+
+
 class GetPins(_Message):
     """What is kept here, and how far that is."""
 
@@ -160,7 +175,7 @@ class SetLogLevel(_Message):
 
 Request = Annotated[
     (Ping | GetStatus | Sync | Stop | Poll | Retry | Discard | GetConflicts | Pin | Unpin | GetPins)
-    | (Watch | GetPathStatus | Pause | Resume | SetLogLevel),
+    | (Free | Watch | GetPathStatus | Pause | Resume | SetLogLevel),
     pydantic.Field(discriminator="kind"),
 ]
 
@@ -243,28 +258,6 @@ class Pinning(_Message):
         return not self.listing and all(one.files_here == one.files for one in self.items)
 
 
-class Turns(_Message):
-    waiting: int = 0
-    running: int = 0
-
-
-class Budget(_Message):
-    """Who has requests waiting or under way, by class, the most urgent first."""
-
-    held_up_seconds: float = 0.0  # the service wants not to be asked for so long (429)
-    queues: dict[str, Turns] = {}
-
-
-class Gauges(_Message):
-    """What grows while something is under way and is small at rest; what does not is a leak."""
-
-    tasks: int = 0
-    descriptors: int = 0
-    memory_bytes: int = 0  # resident
-    lookups: int = 0  # nodes that the kernel knows
-    opened: int = 0  # nodes with open handles
-
-
 class PathStatus(_Message):
     """How one item stands."""
 
@@ -280,13 +273,6 @@ class PathStatus(_Message):
     @property
     def is_online_only(self) -> bool:
         return self.size > 0 and not self.cached_bytes
-
-
-class Local(_Message):
-    """What lives on this machine only: symbolic links, and files that programs put beside documents."""
-
-    items: int = 0
-    bytes: int = 0
 
 
 class Pong(_Message):
@@ -312,9 +298,9 @@ class Status(_Message):
     cache: Cache = Cache()
     listing: Listing = Listing()
     pins: Pinning = Pinning()
-    budget: Budget = Budget()
-    gauges: Gauges = Gauges()
-    local: Local = Local()
+    budget: insides.Budget = insides.Budget()
+    gauges: insides.Gauges = insides.Gauges()
+    local: insides.Local = insides.Local()
     requests: dict[str, int] = {}  # requests to the service since the start, by kind: search, upload, ...
     last_poll: pydantic.AwareDatetime | None = None  # when remote changes were last looked for with success
 
@@ -338,8 +324,19 @@ class Pins(_Message):
     pins: Pinning
 
 
+class Freed(_Message):
+    """What a `Free` has dropped, and how many files' bytes are still here, and why."""
+
+    kind: Literal["freed"] = "freed"
+    files: int = 0
+    bytes: int = 0
+    unsent: int = 0  # the service does not have them, or not as they are here
+    pinned: int = 0  # by a pin of their own or above them, or of another file with the same bytes
+    in_use: int = 0  # open, or being fetched
+
+
 class Progress(_Message):
-    """How far a `Sync` or `Stop` has come."""
+    """How far a `Sync`, `Stop`, `Poll` or `Free` has come."""
 
     kind: Literal["progress"] = "progress"
     pending: int  # ops still to go, held ones not counted
@@ -366,7 +363,7 @@ class Failure(_Message):
 
 
 Answer = Annotated[
-    Pong | Status | Conflicts | Pins | PathStatus | Progress | Done | Failure,
+    Pong | Status | Conflicts | Pins | Freed | PathStatus | Progress | Done | Failure,
     pydantic.Field(discriminator="kind"),
 ]
 

@@ -81,6 +81,17 @@ def remove(conn: Connection, ino: Ino) -> bool:
     return conn.execute("DELETE FROM pin WHERE ino = ?", (ino,)).rowcount > 0
 
 
+def remove_below(conn: Connection, ino: Ino) -> int:
+    """Take away the pins on an item and on what is below it; how many there were."""
+    return conn.execute(_BELOW + "DELETE FROM pin WHERE ino IN (SELECT ino FROM below)", (ino,)).rowcount
+
+
+def kept(conn: Connection) -> set[str]:
+    """The contents of everything that is pinned."""
+    roots = conn.execute(_ROOTS).fetchall()
+    return {row["sha1"] for root in roots for row in conn.execute(_FILES, (root["ino"],))}
+
+
 def any_left(db: Database) -> bool:
     """Whether there is anything to keep, or to let go."""
     sql = "SELECT EXISTS (SELECT 1 FROM pin) OR EXISTS (SELECT 1 FROM content WHERE pinned)"

@@ -167,12 +167,15 @@ class CmsfsMenu(GObject.GObject, Nautilus.MenuProvider):
 
     def _activated(self, item, action, chosen):
         for file, (drive, path) in chosen:
-            if action in ("pin", "unpin"):
+            if action == "pin":
                 DRIVES.ask(
                     drive, states.request(action, path=path), lambda told, file=file: _changed(file, told)
                 )
+            elif action == "free":
+                # Of many files this takes a while, in which the daemon tells how it gets on.
+                _run(drive, path, action, "--unpin", done=lambda file=file: _changed(file, None))
             else:
-                _run(drive, action, path)
+                _run(drive, path, action)
 
 
 def _place(file):
@@ -188,15 +191,15 @@ def _changed(file, told):
     file.invalidate_extension_info()
 
 
-def _run(drive, action, path):
-    """Have the command do what needs the service, and show what it says."""
+def _run(drive, path, action, *options, done=None):
+    """Have the command do what takes a while, show what it says, and call `done`."""
 
     def pinged(pong):
         account = (pong or {}).get("account")
         if not account:
             _notify("The drive does not answer.")
             return
-        command = ["cmsfs", "--account", account, action, path]
+        command = ["cmsfs", "--account", account, action, *options, path]
         flags = Gio.SubprocessFlags.STDOUT_PIPE | Gio.SubprocessFlags.STDERR_PIPE
         try:
             process = Gio.Subprocess.new(command, flags)
@@ -213,6 +216,8 @@ def _run(drive, action, path):
             _notify("The shared link is in the clipboard." if _copied(out.strip()) else out.strip())
         else:
             _notify(out.strip())
+        if done:
+            done()
 
     DRIVES.ask(drive, states.request("ping"), pinged)
 

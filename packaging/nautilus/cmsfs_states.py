@@ -79,19 +79,26 @@ def state(told):
 def menu(told):
     """The entries of the menu for items with these answers: `(action, label)`, in order.
 
-    `pin` and `unpin` are for any number of items, `share` for one, `versions` for one file.
+    `pin` and `free` are for any number of items, `share` for one, `versions` for one file.
     """
     known = [each for each in told if each and each.get("kind") == "path"]
     if not known:
         return []
     entries = []
+    if any(_takes_room(each) for each in known):
+        entries.append(("free", "Free Up Space"))
     # Who is pinned through a folder above is let go there.
     if any(not each.get("pinned") for each in known):
         entries.append(("pin", "Keep Offline"))
-    if any(each.get("pinned") == each.get("path") for each in known):
-        entries.append(("unpin", "Free Up Space"))
     if len(known) == 1 and known[0].get("sync") != "local":
         entries.append(("share", "Copy Shared Link"))
         if known[0].get("type") == "file":
             entries.append(("versions", "Show Versions"))
     return entries
+
+
+def _takes_room(told):
+    """Whether an item may have bytes here that could be fetched again; of a folder only the daemon knows."""
+    if told.get("sync") == "local" or told.get("pinned") not in (None, "", told.get("path")):
+        return False
+    return told.get("type") == "folder" or bool(told.get("pinned") or told.get("cached_bytes", 1))

@@ -86,6 +86,39 @@ async def test_open_pinned_and_dirty_contents_stay(
         assert here(cache, [opened, pinned, dirty]) == [False, False, True]
 
 
+async def test_a_single_content_is_evicted_on_demand_unless_it_is_needed(
+    open_cache: OpenCache,
+    db: sqlite.Database,
+    sample: MakeSample,
+    folders: tuple[Path, Path],
+    tmp_path: Path,
+) -> None:
+    async with started(open_cache()) as cache:
+        opened, pinned, dirty, plain, half = (sample(3 * BLOCK) for _ in range(5))
+        cache.open(opened.sha1, opened.size)
+        await db.write(lambda conn: cache.pin(conn, pinned.sha1, pinned.size))
+        await cache.adopt(db, dirty, tmp_path / "draft")
+        for content in (opened, pinned, plain):
+            await cache.put(content)
+        await cache.put(half, 1)
+        stay = [opened, pinned, dirty]
+        assert [cache.evict(content.sha1) for content in stay] == [None] * 3
+        # Marked clean, but its file is still with the drafts.
+        await db.write(lambda conn: cache.mark_clean(conn, dirty.sha1))
+        assert cache.evict(dirty.sha1) is None
+        assert [cache.evict(content.sha1) for content in (plain, half, plain)] == [3 * BLOCK, BLOCK, 0]
+        assert cache.usage() == 6 * BLOCK
+        await cache.flush()
+        assert here(cache, [*stay, plain]) == [True, True, True, False]
+        assert cache.absent(half) == [(0, 2)]
+        assert await cache.get(dirty) == dirty.data
+        assert len([path for path in folders[0].rglob("*") if path.is_file()]) == 2
+        await cache.put(plain)
+        assert await cache.get(plain) == plain.data
+        cache.close(opened.sha1)
+        assert cache.evict(opened.sha1) == 3 * BLOCK
+
+
 async def test_pinned_contents_do_not_use_up_the_room_of_the_others(
     open_cache: OpenCache, db: sqlite.Database, sample: MakeSample
 ) -> None:

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 import pytest
 
 from cmsfs.cli import watching
-from cmsfs.models import control
+from cmsfs.models import control, insides
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 FULL = control.Status(
@@ -24,7 +24,7 @@ FULL = control.Status(
     ),
     listing=control.Listing(state="running", items=10, total=40),
     pins=control.Pinning(items=[control.Pinned(path="/p", files=4, bytes=40, files_here=1, bytes_here=10)]),
-    budget=control.Budget(held_up_seconds=3, queues={"pin": control.Turns(waiting=7, running=2)}),
+    budget=insides.Budget(held_up_seconds=3, queues={"pin": insides.Turns(waiting=7, running=2)}),
 )
 ITEMS = {
     "/far": control.PathStatus(path="/far", type="file", sync="synced", size=2000),

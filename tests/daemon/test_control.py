@@ -229,3 +229,13 @@ async def test_pins_are_set_and_told(path: Path, drive: Any, other: Any) -> None
     assert await ask(path, control.Unpin(path="/f")) == [control.Done()]
     with pytest.raises(errors.UserError, match="/f is not pinned"):
         await ask(path, control.Unpin(path="/f"))
+
+
+async def test_space_is_freed(path: Path, drive: Any, other: Any) -> None:
+    await other.file("f", b"x")
+    await drive.read("f")
+    *progress, freed = await ask(path, control.Free(path="/f"))
+    assert all(isinstance(one, control.Progress) for one in progress)
+    assert freed == control.Freed(files=1, bytes=1)
+    with pytest.raises(errors.UserError, match="There is no /none"):
+        await ask(path, control.Free(path="/none"))

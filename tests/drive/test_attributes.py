@@ -75,3 +75,14 @@ def test_attributes_with_ordinary_tools(drive: Any, tmp_path: Path) -> None:
     assert "not supported" in failing(drive, "setfattr -n user.cms.id -v 1 t3/a")
     # A copy is an item of its own, whatever it was a copy of.
     assert len({value(drive, f"{folder}/a", "id") for folder in ("t", "t2", "t3", "t4")}) == 4
+
+    # What is freed is online only, the kernel's pages too: whoever reads it again has it fetched.
+    drive.sh("head -c 300000 /dev/urandom > t/large; cp t/large t2/twin; sha1sum t/large > sum")
+    drive.sync()
+    drive.sh("sha1sum -c sum; cat t2/twin > /dev/null")
+    drive.cmsfs("free", drive.top / "t")
+    for path in ("t/large", "t2/twin"):
+        assert value(drive, path, "cached") == "0"
+    drive.sh("sha1sum -c sum")
+    for path in ("t/large", "t2/twin"):
+        assert value(drive, path, "cached") == "300000"

@@ -62,12 +62,15 @@ def actions(states: ModuleType, *answers: dict[str, object] | None) -> list[str]
 
 
 def test_the_menu_offers_what_makes_sense(states: ModuleType) -> None:
-    assert actions(states, told()) == ["pin", "share", "versions"]
-    assert actions(states, told(pinned="/a")) == ["unpin", "share", "versions"]
+    assert actions(states, told()) == ["free", "pin", "share", "versions"]
+    assert actions(states, told(cached_bytes=0)) == ["pin", "share", "versions"]
+    assert actions(states, told(pinned="/a", cached_bytes=0)) == ["free", "share", "versions"]
     # Pinned through the folder above: it is let go there.
     assert actions(states, told(pinned="/")) == ["share", "versions"]
-    assert actions(states, told(type="folder")) == ["pin", "share"]
-    assert actions(states, told(), told(pinned="/a")) == ["pin", "unpin"]
+    assert actions(states, told(type="folder", cached_bytes=0)) == ["free", "pin", "share"]
+    assert actions(states, told(cached_bytes=0), told(pinned="/a")) == ["free", "pin"]
+    # Of what was not asked about yet.
+    assert actions(states, {"kind": "path", "path": "/a", "type": "file", "sync": ""})[:2] == ["free", "pin"]
     assert actions(states, told(sync="local")) == ["pin"]
     assert actions(states, None) == []
 
