@@ -373,8 +373,8 @@ class Drive:
     async def told_of(self, path: str) -> control.PathStatus:
         return self._status.of(await paths.find(self.state.db, self.hydrate, path))
 
-    def pinned(self) -> control.Pinning:
-        return self.pins.progress()
+    async def pinned(self) -> control.Pinning:
+        return await self.pins.progress()
 
     def stop(self, request: control.Stop) -> str | None:
         """Begin to end; the reason if that is not to be."""

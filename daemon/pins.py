@@ -60,7 +60,6 @@ class Pins:
         self._news = trio.Event()
         self._trees: list[pins.Tree] = []
         self._fetching: dict[str, pins.Wanted] = {}
-        self._listing = False
         self._cost = 0.0
         self._round = trio.CancelScope()  # cancelled: what it looked at is pinned no longer
         self.marking = trio.Lock()  # held from a look at what is pinned until the cache knows of it
@@ -105,15 +104,19 @@ class Pins:
                 raise errors.UserError(f"{path} is not pinned.")
             raise errors.UserError(f"{path} is kept since {tree.path(self._db, above)} is pinned.")
         log.info("an item is pinned no longer")
-        self._round.cancel()
-        self.wake()
+        self._unpinned()
 
     async def unpin_below(self, ino: Ino) -> None:
         """Keep neither it nor anything below it any longer; what is pinned above it still holds."""
         if count := await self._db.write(lambda conn: pins.remove_below(conn, ino), durable=True):
             log.info("%d items are pinned no longer", count)
-            self._round.cancel()
-            self.wake()
+            self._unpinned()
+
+    def _unpinned(self) -> None:
+        # What may leave now must be looked at again before it counts as here for a later pin.
+        self._trees = []
+        self._round.cancel()
+        self.wake()
 
     async def set(self, ino: Ino, *, pinned: bool) -> None:
         """As `pin` and `unpin`, for a program that sets the attribute.  Raises OSError."""
@@ -126,8 +129,9 @@ class Pins:
             log.warning("%s", error.message)
             raise oserrors.oserror(errno.ENOSPC if pinned else errno.EINVAL, error.message) from error
 
-    def progress(self) -> control.Pinning:
-        """How far it is."""
+    async def progress(self) -> control.Pinning:
+        """How far it is: of what is pinned at this moment, whether a round has looked at it or not."""
+        trees = await self._looked_at()
         coming: dict[Ino, int] = {}
         for wanted in self._fetching.values():
             here = self._here(wanted)
@@ -140,10 +144,26 @@ class Pins:
                 bytes=one.bytes,
                 files_here=one.files_here,
                 bytes_here=min(one.bytes_here + coming.get(one.ino, 0), one.bytes),
+                listing=not one.is_known,
             )
-            for one in self._trees
+            for one in trees
         ]
-        return control.Pinning(items=items, listing=self._listing, problem=self.problem)
+        return control.Pinning(
+            items=items, listing=any(one.listing for one in items), problem=self.problem
+        )
+
+    async def _looked_at(self) -> list[pins.Tree]:
+        """All that is pinned at this moment: as the last round found it, or looked at now."""
+        found: dict[Ino, pins.Tree] = {}
+        # atomic: no await from reading what is pinned until it is returned.
+        while True:
+            known = found | {one.ino: one for one in self._trees}
+            pinned = pins.roots(self._db)
+            if not (new := [ino for ino in pinned if ino not in known]):
+                return [known[ino] for ino in pinned]
+            await self._blocks.flush()
+            for ino in new:
+                found[ino] = await self._db.query(lambda conn, ino=ino: pins.look(conn, ino))  # type: ignore[misc]
 
     def _here(self, wanted: pins.Wanted) -> int:
         content = wanted.content
@@ -172,7 +192,7 @@ class Pins:
     async def once(self) -> bool:
         """One round; whether there is nothing left to be done."""
         if not pins.any_left(self._db):
-            self._trees, self.problem, self._listing = [], "", False
+            self._trees, self.problem = [], ""
             return True
         survey = await self._look()
         if not survey.wanted and not survey.unlisted:
@@ -180,11 +200,9 @@ class Pins:
             return True
         if not self._health.may_work:
             return False  # told when it can
-        self._listing = bool(survey.unlisted)
         known = await self._list(survey.unlisted)
         if survey.unlisted:
             survey = await self._look()
-            self._listing = bool(survey.unlisted)
         await self._warn(survey)
         return await self._fetch(survey) and known
 
@@ -195,7 +213,8 @@ class Pins:
             began = time.perf_counter()
             survey = await self._db.query(pins.survey)
             self._cost = time.perf_counter() - began
-            self._trees = survey.trees
+            # Of what was unpinned meanwhile, nothing that was seen counts.
+            self._trees = [] if self._round.cancel_called else survey.trees
             marks = iter([*survey.mark, *((sha1, None) for sha1 in survey.release)])
             while batch := list(islice(marks, MARKED_AT_ONCE)):
                 await self._db.write(lambda conn, batch=batch: _mark(conn, batch))  # type: ignore[misc]

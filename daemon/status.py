@@ -95,7 +95,7 @@ class Status:
             queue=self._queue(),
             cache=control.Cache(used_bytes=self._blocks.usage(), limit_bytes=self._settings.cache_bytes),
             listing=await self._listing(),
-            pins=self._pins.progress(),
+            pins=await self._pins.progress(),
             gauges=self._gauges(),
             budget=insides.Budget(
                 held_up_seconds=self._pace.held_up,

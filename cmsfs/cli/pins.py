@@ -66,6 +66,9 @@ def pins(ctx: context.Context, *, as_json: bool) -> None:
 def how_far(one: control.Pinned) -> str:
     """Of one pinned item, in words."""
     files = output.plural(one.files, "file")
+    if one.listing:
+        here = f"{one.files_here:,} of {files} so far, {output.size(one.bytes_here)} of {output.size(one.bytes)}"
+        return f"{here}, being listed"
     if one.files_here == one.files:
         return f"complete, {files}, {output.size(one.bytes)}"
     return (

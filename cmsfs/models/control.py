@@ -244,13 +244,14 @@ class Pinned(_Message):
     bytes: int = 0
     files_here: int = 0  # complete, and checked against their SHA-1
     bytes_here: int = 0
+    listing: bool = False  # not everything below it is known yet: there may be more
 
 
 class Pinning(_Message):
     """All that is kept here."""
 
     items: list[Pinned] = []
-    listing: bool = False  # not everything below them is known yet: there may be more
+    listing: bool = False  # of one of them, at least
     problem: str = ""  # why it does not go on, in a sentence
 
     @property

@@ -46,6 +46,7 @@ class Tree:
     bytes: int = 0
     files_here: int = 0
     bytes_here: int = 0
+    is_known: bool = True  # False: folders in it are not listed, so there may be more
 
 
 @dataclass(slots=True)
@@ -92,6 +93,11 @@ def kept(conn: Connection) -> set[str]:
     return {row["sha1"] for root in roots for row in conn.execute(_FILES, (root["ino"],))}
 
 
+def roots(db: Database) -> list[Ino]:
+    """The items that are pinned at this moment, and on the drive."""
+    return [row["ino"] for row in db.rows(_ROOTS)]
+
+
 def any_left(db: Database) -> bool:
     """Whether there is anything to keep, or to let go."""
     sql = "SELECT EXISTS (SELECT 1 FROM pin) OR EXISTS (SELECT 1 FROM content WHERE pinned)"
@@ -119,7 +125,9 @@ def survey(conn: Connection) -> Survey:
     for found in conn.execute(_ROOTS).fetchall():
         tree = Tree(found["ino"])
         trees.append(tree)
-        unlisted.update((row["ino"], None) for row in conn.execute(_UNLISTED, (tree.ino,)))
+        folders = [row["ino"] for row in conn.execute(_UNLISTED, (tree.ino,))]
+        tree.is_known = not folders
+        unlisted.update(dict.fromkeys(folders))
         for row in conn.execute(_FILES, (tree.ino,)):
             _look(row, tree, wanted)
             keep.add(row["sha1"])
@@ -127,6 +135,14 @@ def survey(conn: Connection) -> Survey:
                 mark[row["sha1"]] = row["size"]
     release = [sha1 for sha1 in _marked(conn) if sha1 not in keep]
     return Survey(trees, list(wanted.values()), list(unlisted), list(mark.items()), release)
+
+
+def look(conn: Connection, ino: Ino) -> Tree:
+    """How far one item has come."""
+    tree = Tree(ino, is_known=conn.execute(_UNLISTED, (ino,)).fetchone() is None)
+    for row in conn.execute(_FILES, (ino,)):
+        _look(row, tree, {})
+    return tree
 
 
 def missing_below(conn: Connection, ino: Ino) -> int:

@@ -5,13 +5,14 @@ import json
 from cmsfs.models import control
 
 COMING = control.Pinned(path="/photos", files=4, bytes=2000, files_here=1, bytes_here=500)
+UNKNOWN = control.Pinned(path="/new", listing=True)
 HERE = control.Pinned(path="/a.txt", files=1, bytes=10, files_here=1, bytes_here=10)
 
 
 def answering(request):
     match request:
         case control.GetPins():
-            pins = control.Pinning(items=[COMING, HERE], listing=True, problem="It does not fit.")
+            pins = control.Pinning(items=[COMING, UNKNOWN, HERE], listing=True, problem="It does not fit.")
             return [control.Pins(pins=pins)]
         case control.Pin(path="/large"):
             return [control.Failure(message="/large does not fit.")]
@@ -36,11 +37,12 @@ def test_pins_shows_how_far_each_is(cmsfs, spoken_to):
     done = cmsfs("pins")
     assert "/photos  1 of 4 files, 500 B of 2.0 kB, 25 %" in done.stdout
     assert "/a.txt   complete, 1 file, 10 B" in done.stdout
+    assert "/new     0 of 0 files so far, 0 B of 0 B, being listed" in done.stdout
     assert "there may be more" in done.stdout
     assert done.stderr == "It does not fit.\n"
     found = json.loads(cmsfs("pins", "--json").stdout)
     assert not found["complete"]
-    assert [one["path"] for one in found["items"]] == ["/photos", "/a.txt"]
+    assert [one["path"] for one in found["items"]] == ["/photos", "/new", "/a.txt"]
 
 
 def test_without_pins_it_says_how_to_pin(cmsfs, spoken_to):

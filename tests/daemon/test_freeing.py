@@ -126,7 +126,7 @@ async def test_what_is_pinned_stays_unless_its_pin_ends_by_the_same_call(drive: 
     assert await drive.agents.free("/d", unpin=True) == control.Freed(files=1, bytes=SIZE, pinned=1)
     assert [await cached(drive, f"d/{name}") for name in "abc"] == [0, 0, SIZE]
     await drive.agents.pins.once()
-    assert [one.path for one in drive.agents.pinned().items] == ["/twin"]
+    assert [one.path for one in (await drive.agents.pinned()).items] == ["/twin"]
     assert await cached(drive, "d/a") == 0
     # What a folder above keeps is let go there.
     await pinned(drive, "/d")

@@ -9,7 +9,7 @@ import trio
 
 from cmsfs import config, errors
 from cmsfs.cache import rows
-from cmsfs.replica import pins
+from cmsfs.replica import pins, tree
 
 FILES = 100
 
@@ -56,7 +56,7 @@ async def test_a_pinned_folder_is_complete_and_readable_without_the_service(
     async with starting() as drive:
         assert await drive.agents.pin("/kept") == ""
         await until_complete(drive)
-        progress = drive.agents.pinned()
+        progress = await drive.agents.pinned()
         assert progress.is_complete
         (kept,) = progress.items
         assert (kept.path, kept.files, kept.files_here) == ("/kept", count, count)
@@ -174,7 +174,62 @@ async def test_the_attribute_pins(drive: Any, other: Any) -> None:
 
 async def _after_a_round(drive: Any) -> Any:
     await until_complete(drive)
-    return drive.agents.pinned()
+    return await drive.agents.pinned()
+
+
+async def test_what_is_pinned_is_told_before_any_round_has_looked_at_it(
+    starting: Any, other: Any, network: Any
+) -> None:
+    folder = await other.folder("kept")
+    await other.file("f", b"x" * 100, parent=folder)
+    await other.file("far", b"y" * 10)
+    async with starting() as drive:
+        await drive.agents.pin("/kept")
+        await drive.agents.pin("/far")
+        found = await drive.agents.pinned()
+        assert found == (await drive.agents.status()).pins
+        told = [(one.path, one.files, one.files_here) for one in found.items]
+        assert told == [("/kept", 1, 0), ("/far", 1, 0)]
+        assert not found.is_complete
+        await drive.read("kept/f")
+    # After a restart, without the service.
+    network.is_down = True
+    async with starting() as drive:
+        found = await drive.agents.pinned()
+        told = [(one.path, one.bytes, one.bytes_here) for one in found.items]
+        assert told == [("/kept", 100, 100), ("/far", 10, 0)]
+        await drive.agents.unpin("/kept")
+        assert [one.path for one in (await drive.agents.pinned()).items] == ["/far"]
+
+
+async def test_what_a_round_saw_counts_no_longer_once_it_was_unpinned(drive: Any, other: Any) -> None:
+    await other.file("f", b"x" * 100)
+    await drive.agents.pin("/f")
+    await until_complete(drive)
+    assert (await drive.agents.pinned()).is_complete
+    await drive.agents.free("/f", unpin=True)
+    assert (await drive.agents.pinned()).items == []
+    await drive.agents.pin("/f")
+    found = await drive.agents.pinned()
+    assert [(one.path, one.files, one.files_here) for one in found.items] == [("/f", 1, 0)]
+    assert not found.is_complete
+
+
+async def test_what_is_not_listed_is_not_complete_while_the_service_is_away(
+    drive: Any, other: Any, network: Any
+) -> None:
+    await other.folder("kept")
+    await drive.names()
+    await drive.agents.pin("/kept")
+    kept = await drive.ino("kept")
+    await drive.db.write(lambda conn: tree.mark_unlisted(conn, kept))
+    network.is_down = True
+    drive.agents.health.suspect()
+    for _ in range(2):
+        found = await drive.agents.pinned()
+        assert [(one.path, one.files, one.listing) for one in found.items] == [("/kept", 0, True)]
+        assert not found.is_complete
+        assert not await drive.agents.pins.once()
 
 
 async def test_words_for_what_cannot_be_done(drive: Any, other: Any) -> None:
@@ -214,5 +269,5 @@ class TestALittleDisk:
         await other.file("f", b"x" * 1000, parent=folder)
         await drive.poll()
         assert not await drive.agents.pins.once()
-        assert "does not fit" in drive.agents.pinned().problem
+        assert "does not fit" in (await drive.agents.pinned()).problem
         assert (await drive.agents.status()).pins.problem
