@@ -100,6 +100,31 @@ async def test_what_the_service_does_not_have_is_never_dropped(drive: Any, other
     assert await drive.read("d/.~lock.a.odt#") == b"of this machine only"
 
 
+async def test_what_waits_to_be_sent_is_never_dropped_even_where_another_file_has_its_bytes(
+    drive: Any, other: Any, service: Any, expect_log: Any
+) -> None:
+    expect_log("the service refuses a change")
+    await fill(drive, other, "sent", "version")
+    await service.write(lambda conn: conn.execute("UPDATE user SET space_amount = 10"))
+    await drive.write("d/new", b"new" * 1000)
+    await drive.write("d/version", b"newer" * 1000)
+    await drive.write("d/copy", data(0))
+    await drive.sync()
+    assert [op[1] for op in drive.ops()] == ["held"] * 3
+    assert await drive.agents.free("/d/sent", unpin=True) == control.Freed(unsent=1)
+    assert await drive.agents.free("/", unpin=True) == control.Freed(unsent=4)
+    for name in ("new", "version", "copy"):
+        assert drive.agents.state.blocks.evict(drive.node(await drive.ino(f"d/{name}")).sha1) is None
+    assert await drive.read("d/new") == b"new" * 1000
+    await service.write(lambda conn: conn.execute("UPDATE user SET space_amount = 10000000"))
+    await drive.sync()
+    assert await other.read("new") == b"new" * 1000
+    assert await other.read("version") == b"newer" * 1000
+    assert await other.read("copy") == data(0)
+    # Now it may go.
+    assert await drive.agents.free("/d", unpin=False) == control.Freed(files=4, bytes=SIZE + 8000)
+
+
 async def test_what_is_open_stays(drive: Any, other: Any) -> None:
     await fill(drive, other, "a", "b")
     opened = await drive.fs.open(await drive.ino("d/a"), os.O_RDONLY)
@@ -164,7 +189,7 @@ async def test_what_was_being_fetched_for_a_pin_is_fetched_no_further(
     nursery.start_soon(one_round)
     with trio.fail_after(10):
         await arrived.wait()
-        await drive.agents.free("/d", unpin=True)
+        assert (await drive.agents.free("/d", unpin=True)).in_use  # what is on its way
         await ended.wait()
         go.set()
         while drive.agents.hydrate.coming():
