@@ -11,8 +11,6 @@ import logging
 from collections.abc import Iterator, Sequence
 from sqlite3 import Connection
 
-import trio
-
 from cmsfs import errors
 from cmsfs.cache import rows
 from cmsfs.cache.blocks import Blocks
@@ -61,7 +59,6 @@ class Freeing:
                 await self._db.write(lambda conn, batch=batch: _unmark(conn, batch))  # type: ignore[misc]
             self._blocks.pins_changed()
             freed = await self._drop(found)
-        await self._blocks.flush()  # removes the files
         log.info("%d bytes of %d files were freed", freed.bytes, freed.files)
         return freed
 
@@ -82,7 +79,7 @@ class Freeing:
             self._hub.publish(
                 Change(What.CONTENT, ino) for sha1 in gone for ino in tree.having(self._db, sha1)
             )
-            await trio.lowlevel.checkpoint()
+            await self._blocks.flush()  # removes the files
         return control.Freed(
             files=files, bytes=count, unsent=found.unsent, pinned=found.pinned, in_use=in_use
         )

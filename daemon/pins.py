@@ -148,9 +148,7 @@ class Pins:
             )
             for one in trees
         ]
-        return control.Pinning(
-            items=items, listing=any(one.listing for one in items), problem=self.problem
-        )
+        return control.Pinning(items=items, listing=any(one.listing for one in items), problem=self.problem)
 
     async def _looked_at(self) -> list[pins.Tree]:
         """All that is pinned at this moment: as the last round found it, or looked at now."""

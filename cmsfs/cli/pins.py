@@ -66,12 +66,9 @@ def pins(ctx: context.Context, *, as_json: bool) -> None:
 def how_far(one: control.Pinned) -> str:
     """Of one pinned item, in words."""
     files = output.plural(one.files, "file")
+    sizes = f"{output.size(one.bytes_here)} of {output.size(one.bytes)}"
     if one.listing:
-        here = f"{one.files_here:,} of {files} so far, {output.size(one.bytes_here)} of {output.size(one.bytes)}"
-        return f"{here}, being listed"
+        return f"{one.files_here:,} of {files} so far, {sizes}, being listed"
     if one.files_here == one.files:
         return f"complete, {files}, {output.size(one.bytes)}"
-    return (
-        f"{one.files_here:,} of {files}, {output.size(one.bytes_here)} of {output.size(one.bytes)},"
-        f" {100 * one.bytes_here // one.bytes} %"
-    )
+    return f"{one.files_here:,} of {files}, {sizes}, {100 * one.bytes_here // one.bytes} %"
