@@ -124,6 +124,29 @@ async def test_a_role_that_is_raised_shows_after_a_while(
     assert await bits(drive, "s/d/g") == "-rw-r--r--"
 
 
+async def test_what_is_sent_while_an_open_waits_for_the_rights_is_what_it_sees(
+    drive: Any, ben: conftest.Remote, shared: Any, network: Any
+) -> None:
+    await shared("editor")
+    await drive.write("s/f", b"the bytes")
+    drive.agents.account._rights._asked_at.clear()
+    folder = await ben.find("s")
+    asked, go_on = network.gate("GET", f"/folders/{folder.id}")
+    read: list[bytes] = []
+
+    async def look() -> None:
+        handle = await drive.fs.open(await drive.ino("s/f"), os.O_RDONLY)
+        read.append(await drive.fs.read(handle.fh, 0, 100))
+        await drive.fs.release(handle.fh)
+
+    async with trio.open_nursery() as reader:
+        reader.start_soon(look)
+        await asked.wait()
+        await drive.sync()
+        go_on.set()
+    assert read == [b"the bytes"]
+
+
 async def test_without_a_network_what_was_said_holds(drive: Any, shared: Any, network: Any) -> None:
     await shared("viewer")
     network.is_down = True
