@@ -30,6 +30,7 @@ TYPES = {"file": "file", "folder": "folder", "link": "web_link"}
 @click.option(
     "--save", metavar="NAME", help="Do not search: keep QUERY, which the drive shows as .search/NAME."
 )
+@click.option("--run", metavar="NAME", help="Search for what is kept under this name, instead of QUERY.")
 @click.option("--saved", is_flag=True, help="List the searches that are kept.")
 @click.option("--forget", metavar="NAME", help="Keep a search no longer.")
 @output.json_option
@@ -43,6 +44,7 @@ def search(
     limit: int,
     long: bool,
     save: str | None,
+    run: str | None,
     saved: bool,
     forget: str | None,
     as_json: bool,
@@ -54,8 +56,8 @@ def search(
     content:name, metadata:TEMPLATE.FIELD=VALUE.
     """
     kept = searches.Saved(ctx.settings().paths.searches, ctx.settings().account)
-    if sum((save is not None, saved, forget is not None)) > 1:
-        raise click.UsageError("--save, --saved and --forget do not go together.")
+    if sum((save is not None, run is not None, saved, forget is not None)) > 1:
+        raise click.UsageError("--save, --run, --saved and --forget do not go together.")
     if forget is not None:
         if not kept.remove(forget):
             raise errors.UserError(f"No search is kept as {forget!r}.")
@@ -63,7 +65,7 @@ def search(
     elif saved:
         _show_saved(kept, as_json=as_json)
     else:
-        words = _words(query, kind, folder)
+        words = " ".join(part for part in (*_kept(kept, run, query), _words(query, kind, folder)) if part)
         wanted = search_words.parse(words)
         if save is not None:
             kept.save(save, words)
@@ -71,6 +73,19 @@ def search(
             return
         found, total = trio.run(_search, ctx, wanted, limit)
         _show(found, total, long=long, as_json=as_json)
+
+
+def _kept(kept: searches.Saved, name: str | None, query: tuple[str, ...]) -> list[str]:
+    """The words that are kept under a name, as they were written; none without a name."""
+    if name is None:
+        return []
+    if query:
+        raise click.UsageError("--run searches for what is kept; it takes --type and --in, but no QUERY.")
+    if (found := kept.all().get(name)) is None:
+        raise errors.UserError(
+            f"No search is kept as {name!r}; `{output.command()} search --saved` lists what is kept."
+        )
+    return [found]
 
 
 def _words(query: tuple[str, ...], kind: str | None, folder: str | None) -> str:

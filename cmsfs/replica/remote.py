@@ -111,9 +111,9 @@ def _update_content(
         weblinks.restore(conn, node.ino)
         changes.append(Change(What.ATTRIBUTES, node.ino))
         return
-    if is_link:
-        weblinks.forget(conn, node.ino)
     conn.execute("UPDATE node SET sha1 = ?, size = ? WHERE ino = ?", (remote.sha1, remote.size, node.ino))
+    if is_link:
+        weblinks.follow(conn, node.ino)
     if "touch" not in pending and not same_time(node.mtime_ns, remote.mtime_ns):
         conn.execute(
             "UPDATE node SET mtime_ns = ?2, ctime_ns = max(ctime_ns, ?2) WHERE ino = ?1",

@@ -47,9 +47,7 @@ class Found(NamedTuple):
 
 def text(url: str, description: str = "") -> bytes:
     """The content of the file that stands for a link to `url`, as the drive writes it."""
-    # A service may say anything: what is no part of an address is escaped as addresses do it.
-    safe = "".join(one if one.isprintable() and one != " " else quote(one, errors="replace") for one in url)
-    lines = ["[InternetShortcut]", f"URL={safe}"]
+    lines = ["[InternetShortcut]", f"URL={_address(url)}"]
     if description:
         lines.append(f"Comment={_escaped(description)}")
     return ("\n".join(lines) + "\n").encode(errors="replace")
@@ -66,18 +64,17 @@ def parse(data: bytes) -> Found | None:
     said: dict[str, str] = {}
     section = ""
     is_all = True
-    for line in (line.removesuffix("\r").strip(" \t") for line in lines):
+    for line in map(_bare, lines):
         if not line:
             continue
         if line.startswith("["):
             is_all &= not section
             section = line.casefold()
             continue
-        key, equals, value = line.partition("=")
-        key = key.strip(" \t").casefold()
+        key, equals, value = _parts(line)
         if not equals or section != _HEADER or key not in ("url", "comment") or key in said:
             is_all = False
-        elif equals:
+        else:
             said[key] = value.strip(" \t")
     url = said.get("url", "")
     if not web_links.is_address(url):
@@ -95,12 +92,63 @@ def says(data: bytes, shortcut: Shortcut) -> bool:
 
 
 def edited(data: bytes, *, url: str | None = None, description: str | None = None) -> bytes:
-    """The content of a web link's file with another address or description; None leaves as it is."""
-    found = parse(data)
-    before = found.shortcut if found is not None else Shortcut("")
-    return text(
-        before.url if url is None else url, before.description if description is None else description
-    )
+    """The content of a web link's file with another address or description; None leaves as it is.
+
+    All else in it, and how its lines end, stays as it was written.
+    """
+    if parse(data) is None:
+        return text(url or "", description or "")
+    new = {} if url is None else {"url": _address(url)}
+    if description is not None:
+        new["comment"] = _escaped(description)
+    whole = data.decode()
+    mark = _BYTE_ORDER_MARK if whole.startswith(_BYTE_ORDER_MARK) else ""
+    lines: list[str] = []
+    section, behind = "", 0
+    for line in whole.removeprefix(mark).split("\n"):
+        bare, value = _bare(line), None
+        if bare.startswith("["):
+            section = bare.casefold()
+        elif section == _HEADER:
+            key, equals, _ = _parts(bare)
+            value = new.pop(key, None) if equals else None
+            if key == "url" and equals and not behind:
+                behind = len(lines) + 1
+            if key == "comment" and equals and description == "":
+                continue  # each of them: without the first, a second one would be heard
+        kept = line if value is None else line[: line.index("=") + 1] + value + _return(line)
+        lines.append(kept)
+    if said_now := new.get("comment"):
+        _insert(lines, behind, f"Comment={said_now}")
+    return (mark + "\n".join(lines)).encode(errors="replace")
+
+
+def _insert(lines: list[str], at: int, line: str) -> None:
+    end = _return(*lines)
+    if at == len(lines):  # behind a last line that has no end
+        lines[at - 1] = lines[at - 1].removesuffix("\r") + end
+        lines.append(line)
+    else:
+        lines.insert(at, line + end)
+
+
+def _return(*lines: str) -> str:
+    return "\r" if any(line.endswith("\r") for line in lines) else ""
+
+
+def _bare(line: str) -> str:
+    return line.removesuffix("\r").strip(" \t")
+
+
+def _parts(line: str) -> tuple[str, str, str]:
+    """What is before `=`, as keys are compared, `=` if it is there, and what is behind it."""
+    key, equals, value = line.partition("=")
+    return key.strip(" \t").casefold(), equals, value
+
+
+def _address(url: str) -> str:
+    # A service may say anything: what is no part of an address is escaped as addresses do it.
+    return "".join(one if one.isprintable() and one != " " else quote(one, errors="replace") for one in url)
 
 
 def _escaped(description: str) -> str:
@@ -159,6 +207,13 @@ def restore(conn: Connection, ino: int) -> None:
         " WHERE ino = ?1",
         (ino, size),
     )
+
+
+def follow(conn: Connection, ino: int) -> None:
+    """The service says something else by now: what was written here says that in its own way."""
+    row = conn.execute("SELECT text FROM shortcut WHERE ino = ?", (ino,)).fetchone()
+    shortcut = said(conn, ino)
+    keep(conn, ino, edited(bytes(row["text"]), **shortcut._asdict()) if row is not None else text(*shortcut))
 
 
 def forget(conn: Connection, ino: int) -> None:

@@ -179,7 +179,7 @@ class Composite:
     async def setxattr(self, ino: Ino, name: str, value: bytes) -> None:
         real = self._numbers.real(ino)
         if real < FIRST:
-            await self._fs.setxattr(real, name, value)
+            self._hub.publish(await self._fs.setxattr(real, name, value))
         else:
             await self._change_xattr(real, name, value)
 

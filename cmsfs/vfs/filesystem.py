@@ -24,6 +24,7 @@ from cmsfs.replica.nodes import Ino, Kind, Node
 from cmsfs.sqlite import Database
 from cmsfs.vfs import attributes, naming, oserrors, permissions, reaper, renaming, symlinks
 from cmsfs.vfs.attributes import Attributes, DirEntry, Opened, SetAttr, Statfs
+from cmsfs.vfs.attrs.address import Addresses
 from cmsfs.vfs.entries import Entries
 from cmsfs.vfs.files import Files
 from cmsfs.vfs.handles import FolderHandle, Handles
@@ -80,8 +81,11 @@ class Filesystem:
             settle_seconds=settle_seconds,
             removals=removals,
         )
-        self._xattrs = Xattrs(db, blocks, facts, keep, self._entries.change, self._entries.due)
         self._reaper = reaper.Reaper(db, drafts, self.inodes)
+        self._xattrs = Xattrs(
+            *(db, blocks, facts, keep, self._entries.change, self._entries.due),
+            addresses=Addresses(self._files, self._node, self._allowed, self._reaper.consider),
+        )
 
     # ---- names ---------------------------------------------------------------------------------
 
@@ -208,9 +212,9 @@ class Filesystem:
             raise oserrors.oserror(errno.EISDIR, node.name)
         await self._allowed(node, permissions.needed(flags))
         if flags & os.O_TRUNC and flags & (os.O_WRONLY | os.O_RDWR):
-            await self._files.truncate(node, 0)
-            node = self._node(ino)
-        return self._files.open(node, flags)
+            await self._files.truncate(self._node(ino), 0)
+        # As it is by now: what was awaited may have been the service, and its bytes been sent meanwhile.
+        return self._files.open(self._node(ino), flags)
 
     async def create(self, parent: Ino, name: str, mode: int, flags: int) -> tuple[Opened, Attributes]:
         """Make a file and open it; counted as a lookup."""
@@ -319,8 +323,9 @@ class Filesystem:
     async def listxattr(self, ino: Ino) -> list[str]:
         return self._xattrs.names(self._node(ino))
 
-    async def setxattr(self, ino: Ino, name: str, value: bytes) -> None:
-        await self._xattrs.set(self._node(ino), name, value)
+    async def setxattr(self, ino: Ino, name: str, value: bytes) -> list[Change]:
+        """Set an attribute; what to publish."""
+        return await self._xattrs.set(self._node(ino), name, value)
 
     async def removexattr(self, ino: Ino, name: str) -> None:
         await self._xattrs.remove(self._node(ino), name)

@@ -14,7 +14,7 @@ from datetime import datetime
 from cmsfs.cache.blocks import Blocks
 from cmsfs.models import entries
 from cmsfs.replica import naming, weblinks
-from cmsfs.replica.nodes import Content, Ino, Kind, Remote
+from cmsfs.replica.nodes import Content, Ino, Kind, Remote, said_by
 from cmsfs.vfs import oserrors
 from cmsfs.vfs.attributes import Attributes
 from cmsfs.vfs.attrs import told
@@ -142,7 +142,7 @@ class TrashedFile(_Shown, VirtualFile):
     async def open(self) -> bytes | Content:
         """Its bytes, if they are here; no service gives out those of what is in its trash."""
         if self.item.kind is Kind.LINK:
-            return weblinks.text(getattr(self.item.item, "url", None) or "")
+            return weblinks.text(*said_by(self.item))
         if not self.item.size:
             return b""
         if self.item.sha1 is None or not self._blocks.is_complete(self.item.sha1):

@@ -20,15 +20,16 @@ from typing import Any
 from cmsfs.cache.blocks import Blocks
 from cmsfs.models import metadata
 from cmsfs.replica import facts, pins, tree
+from cmsfs.replica.changes import Change, What
 from cmsfs.replica.facts import About
 from cmsfs.replica.nodes import Kind, Node
 from cmsfs.sqlite import Database
 from cmsfs.vfs import oserrors
-from cmsfs.vfs.attrs import instances, own, policies, saying, state, told
+from cmsfs.vfs.attrs import address, instances, own, policies, saying, state, told
 from cmsfs.vfs.attrs.told import PREFIX
 from cmsfs.vfs.ports import Facts, Keep
 
-Change = Callable[[Callable[[Connection], None]], Awaitable[None]]
+Commit = Callable[[Callable[[Connection], None]], Awaitable[None]]
 
 # The one that can be set: 1 keeps the item here, and all that is below it.
 PINNED = "pinned"
@@ -75,9 +76,11 @@ class Xattrs:
         blocks: Blocks,
         asked: Facts | None,
         keep: Keep | None,
-        change: Change,
+        change: Commit,
         due: Callable[[], int],
+        addresses: address.Addresses,
     ) -> None:
+        self._addresses = addresses
         self._db = db
         self._blocks = blocks
         self._facts = asked
@@ -97,6 +100,8 @@ class Xattrs:
         return found if isinstance(found, bytes) else found.encode()
 
     async def _find(self, node: Node, name: str) -> str | bytes | None:
+        if node.kind is Kind.LINK and name in (address.XDG, PREFIX + address.WORD):
+            return await self._addresses.find(node) or self._item(node).get("url")
         if not name.startswith(PREFIX):
             return self._named_by_others(node, name)
         key = name.removeprefix(PREFIX)
@@ -117,8 +122,6 @@ class Xattrs:
         """What a program's own name says: of the item, where it has a meaning there, or kept here."""
         if saying.meaning(node, name) is not None and (text := saying.shown(name, self._item(node))):
             return text
-        if name == saying.XDG_URL and node.kind is Kind.LINK:
-            return self._item(node).get("url")
         return own.find(self._db, node.ino, name)
 
     def _local(self, node: Node, key: str) -> str | None:
@@ -188,14 +191,23 @@ class Xattrs:
         for name in (saying.XDG_COMMENT, saying.XDG_TAGS):
             if name not in mine and saying.meaning(node, name) is not None and saying.shown(name, item):
                 found.append(name)
-        if node.kind is Kind.LINK and saying.XDG_URL not in mine:
-            found.append(saying.XDG_URL)
+        if node.kind is Kind.LINK and address.XDG not in mine:
+            found.append(address.XDG)
         return found + mine
 
     # ---- setting -------------------------------------------------------------------------------
 
-    async def set(self, node: Node, name: str, value: bytes) -> None:
-        """Set an attribute: of the item, where the service lets it be set, or a program's own."""
+    async def set(self, node: Node, name: str, value: bytes) -> list[Change]:
+        """Set an attribute: of the item, where the service lets it be set, or a program's own; what to
+        publish, since the kernel does not expect that the bytes of a file change by this."""
+        if name == address.XDG and node.kind is Kind.LINK:
+            changed = await self._addresses.set(node, value)
+            if changed is not None:
+                return [Change(What.CONTENT, node.ino)] if changed else []
+        await self._set(node, name, value)
+        return []
+
+    async def _set(self, node: Node, name: str, value: bytes) -> None:
         if name == PREFIX + PINNED and self._keep is not None:
             await self._keep(node.ino, pinned=state.truth(value))
             return
@@ -209,7 +221,6 @@ class Xattrs:
             else:
                 _pass_over(name)
             return
-        self._check_url(node, name)
         own.check(name, value)
         await self._change(lambda conn: own.store(conn, node.ino, name, value))
 
@@ -231,15 +242,12 @@ class Xattrs:
             else:
                 _pass_over(name)
             return
-        self._check_url(node, name)
+        if name == address.XDG and node.kind is Kind.LINK and own.find(self._db, node.ino, name) is None:
+            return  # a web link always leads somewhere; a listing shows it, so this has no effect
         await self._change(lambda conn: own.remove(conn, node.ino, name))
 
     async def _say(self, node: Node, wish: facts.Described) -> None:
         await self._change(lambda conn: saying.record(conn, node.ino, wish, due_ns=self._due()))
-
-    def _check_url(self, node: Node, name: str) -> None:
-        if name == saying.XDG_URL and node.kind is Kind.LINK:
-            raise oserrors.oserror(errno.ENOTSUP, name)
 
 
 def _pass_over(name: str) -> None:

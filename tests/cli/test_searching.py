@@ -70,6 +70,9 @@ def test_find_is_another_word_for_it(sample: None, capsys: pytest.CaptureFixture
         (["x", "--save", ".hidden"], 2, "cannot name a search"),
         (["x", "--save", "a/b"], 2, "cannot name a search"),
         (["--forget", "nothing"], 1, "No search is kept as 'nothing'."),
+        (["--run", "nothing"], 1, "No search is kept as 'nothing';"),
+        (["x", "--run", "nothing"], 2, "but no QUERY"),
+        (["--run", "a", "--forget", "a"], 2, "do not go together"),
     ],
 )
 def test_what_does_not_hold_is_one_sentence(
@@ -91,6 +94,21 @@ def test_searches_are_kept_listed_and_forgotten(sample: None, found: Any):
     assert json.loads("\n".join(found("--saved", "--json"))) == {
         "Budget of this year": 'budget in:"Legal Stuff" type:file'
     }
+
+
+def test_what_is_kept_is_searched_for(world: None, found: Any, tmp_path: Path):
+    for name in ("zanzibar.txt", "zanzibar.csv"):
+        (tmp_path / name).write_text("x")
+        assert main.run(["put", str(tmp_path / name), "/"]) == 0
+    found("zanzibar", "in:/", "ext:txt,csv", "--save", "The island")
+    assert sorted(found("--run", "The island")) == ["/zanzibar.csv", "/zanzibar.txt"]
+    assert len(found("--run", "The island", "--limit", "1")) == 1
+    assert found("--run", "The island", "--type", "folder") == []
+    (first, _) = json.loads("\n".join(found("--run", "The island", "--json")))
+    assert first["path"] in ("/zanzibar.csv", "/zanzibar.txt")
+    # By hand, with a filter first: the words behind it are none of the filter's.
+    config.Paths("default").searches.write_text("[default]\nby-hand = 'ext:txt zanzibar'\n")
+    assert found("--run", "by-hand") == ["/zanzibar.txt"]
 
 
 def test_what_a_person_wrote_into_the_file_stays(sample: None, found: Any):

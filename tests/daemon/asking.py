@@ -1,4 +1,4 @@
-"""What a program meets at the extended attributes of a drive: values, or the errno in their place."""
+"""What a program meets at a drive (an attribute, or the errno in its place), and what others do there."""
 
 import errno
 from typing import Any
@@ -7,6 +7,7 @@ from cmsfs.models import metadata
 from cmsfs.service import scopes
 
 PREFIX = "user.cms."
+URL = "http://service.test"
 
 
 async def value(drive: Any, path: str, name: str) -> str:
@@ -65,3 +66,19 @@ async def make_project(other: Any) -> metadata.Template:
         ],
     )
     return await other.client.metadata.create_template(wish)
+
+
+async def share(ben: Any, kind: str, item_id: str, role: str, user: int) -> str:
+    """Ben gives a user a role in an item of his; the collaboration's id."""
+    return str((await ben.client.collaborations.create(kind, item_id, role, user_id=str(user))).id)
+
+
+async def shared_file(drive: Any, ben: Any, name: str, role: str, user: int) -> str:
+    """Ben's file `s/NAME`, in which a user has a role, is on the user's drive; its id."""
+    folder = await ben.folder("s")
+    file_id = str(await ben.file(name, b"one", folder))
+    await share(ben, "folder", folder, role, user)
+    await drive.names()
+    await drive.poll()
+    await drive.names("s")
+    return file_id

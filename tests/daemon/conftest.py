@@ -20,7 +20,7 @@ from cmsfs import config
 from cmsfs.auth import bearer, grants
 from cmsfs.client import embedded, multipart, retry, session
 from cmsfs.client.search import EVERYTHING
-from cmsfs.models import base, items, search, uploads
+from cmsfs.models import base, items, metadata, search, uploads
 from cmsfs.replica import tree
 from cmsfs.replica.changes import Change
 from cmsfs.replica.nodes import ROOT, Ino, Node
@@ -31,9 +31,8 @@ from daemon import main
 from daemon import state as disk
 from daemon.budget import Budget
 
+from . import asking
 from .network import Network
-
-URL = "http://service.test"
 
 
 class Remote:
@@ -207,7 +206,7 @@ def _fill(conn: Connection) -> int:
 async def _client(
     transport: httpx.AsyncBaseTransport, user: int, pace: Budget | None = None
 ) -> AsyncIterator[session.Client]:
-    endpoints = session.Endpoints.of_server(URL)
+    endpoints = session.Endpoints.of_server(asking.URL)
     # No waiting inside the client: what is repeated, and when, is the agents' story here.
     policy = retry.Policy(attempts=2, connect_attempts=1, first_wait=0.0)
     async with session.open_client(endpoints, transport=transport) as anonymous:
@@ -228,8 +227,30 @@ async def service(tmp_path: Path) -> AsyncIterator[Store]:
 
 
 @pytest.fixture
-async def user(service: Store) -> int:
-    return await service.write(_fill)
+async def user(service: Store, request: pytest.FixtureRequest) -> int:
+    user = await service.write(_fill)
+    if request.node.get_closest_marker("administers"):
+        await asking.may_administer(service)
+    return user
+
+
+@pytest.fixture
+async def stranger(service: Store, user: int) -> int:
+    """Another user of the enterprise."""
+
+    def add(conn: Connection) -> int:
+        enterprise = conn.execute("SELECT enterprise FROM user WHERE id = ?", (user,)).fetchone()[0]
+        return int(demo.add_user(conn, enterprise, "Ben Tester", "ben@example.com", now=1)["id"])
+
+    return await service.write(add)
+
+
+@pytest.fixture
+async def ben(service: Store, stranger: int, nursery: trio.Nursery) -> AsyncIterator[Remote]:
+    """The account of another user of the enterprise."""
+    transport = embedded.EmbeddedTransport(app.build(service), nursery)
+    async with _client(transport, stranger) as client:
+        yield Remote(client, service, stranger)
 
 
 @pytest.fixture
@@ -242,6 +263,12 @@ async def other(service: Store, user: int, nursery: trio.Nursery) -> AsyncIterat
     transport = embedded.EmbeddedTransport(app.build(service), nursery)
     async with _client(transport, user) as client:
         yield Remote(client, service, user)
+
+
+@pytest.fixture
+async def project(other: Remote) -> metadata.Template:
+    """A template with a field of each type."""
+    return await asking.make_project(other)
 
 
 @pytest.fixture

@@ -1,6 +1,5 @@
 """The stream of events: what comes twice, late or not at all, positions, and access that comes and goes."""
 
-from collections.abc import AsyncIterator
 from typing import Any
 
 import httpx
@@ -8,12 +7,9 @@ import pytest
 import trio
 
 from cmsfs import config, errors
-from cmsfs.client import embedded
 from cmsfs.replica import cursor, tree
 from cmsfs.replica.changes import What
-from cmsfs.service import app, demo
 from daemon import sweep
-from tests.daemon import conftest
 
 
 @pytest.fixture
@@ -22,20 +18,6 @@ def settings() -> config.Settings:
     return config.Settings(
         settle_seconds=0, network_seconds=5, feed="events", poll_seconds=3600, idle_poll_seconds=3600
     )
-
-
-@pytest.fixture
-async def ben(service: Any, user: int, nursery: trio.Nursery) -> AsyncIterator[conftest.Remote]:
-    """Another user of the enterprise."""
-
-    def add(conn: Any) -> int:
-        enterprise = conn.execute("SELECT enterprise FROM user WHERE id = ?", (user,)).fetchone()[0]
-        return int(demo.add_user(conn, enterprise, "Ben Tester", "ben@example.com", now=1)["id"])
-
-    number = await service.write(add)
-    transport = embedded.EmbeddedTransport(app.build(service), nursery)
-    async with conftest._client(transport, number) as client:
-        yield conftest.Remote(client, service, number)
 
 
 async def _until(drive: Any, what: Any) -> None:

@@ -5,33 +5,16 @@ by oneself and by others, up to access that was given and taken.
 """
 
 import sys
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 import trio
 
 from cmsfs import config
-from cmsfs.client import embedded
-from cmsfs.service import app, demo
-from tests.daemon import churn, conftest
+from tests.daemon import churn
 
 FEW = 80
 MANY = 5_000
-
-
-@pytest.fixture
-async def ben(service: Any, user: int, nursery: trio.Nursery) -> AsyncIterator[conftest.Remote]:
-    """Another user of the enterprise."""
-
-    def add(conn: Any) -> int:
-        enterprise = conn.execute("SELECT enterprise FROM user WHERE id = ?", (user,)).fetchone()[0]
-        return int(demo.add_user(conn, enterprise, "Ben Tester", "ben@example.com", now=1)["id"])
-
-    number = await service.write(add)
-    transport = embedded.EmbeddedTransport(app.build(service), nursery)
-    async with conftest._client(transport, number) as client:
-        yield conftest.Remote(client, service, number)
 
 
 @pytest.fixture(params=["search", "events"])

@@ -13,9 +13,8 @@ import trio
 from cmsfs import config
 from cmsfs.models import items
 from tests.daemon import conftest
-from tests.daemon.test_rights import attempt, ben, bits, opened, share
-
-__all__ = ["ben"]
+from tests.daemon.asking import attempt, shared_file
+from tests.daemon.test_rights import bits, opened
 
 
 @pytest.fixture
@@ -23,12 +22,7 @@ async def shared(
     ben: conftest.Remote, user: int, drive: Any, nursery: trio.Nursery
 ) -> AsyncIterator[items.File]:
     """Ben's file `s/f`, which we may change, on our drive, whose locks are followed."""
-    folder = await ben.folder("s")
-    file_id = await ben.file("f", b"one", folder)
-    await share(ben, "folder", folder, "editor", user)
-    await drive.names()
-    await drive.poll()
-    await drive.names("s")
+    file_id = await shared_file(drive, ben, "f", "editor", user)
     nursery.start_soon(drive.agents.locks.run)
     yield await ben.client.files.get(file_id)
 
@@ -152,12 +146,7 @@ class TestOpenDocuments:
     async def test_a_document_that_cannot_be_locked_is_worked_on(
         self, drive: Any, ben: conftest.Remote, user: int, nursery: trio.Nursery
     ):
-        folder = await ben.folder("s")
-        file_id = await ben.file("f.odt", b"one", folder)
-        await share(ben, "folder", folder, "viewer", user)
-        await drive.names()
-        await drive.poll()
-        await drive.names("s")
+        file_id = await shared_file(drive, ben, "f.odt", "viewer", user)
         assert await attempt(drive.write("s/.~lock.f.odt#", b"ada")) in ("ok", errno.errorcode[errno.EACCES])
         assert await drive.read("s/f.odt") == b"one"
         assert (await ben.client.files.get(file_id)).lock is None

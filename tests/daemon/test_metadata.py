@@ -6,20 +6,9 @@ import pytest
 
 from cmsfs.models import metadata
 from cmsfs.replica.nodes import ROOT
-from tests.daemon import asking
 from tests.daemon.asking import listed, told, value
 
-
-@pytest.fixture
-async def user(service: Any, user: int) -> int:
-    await asking.may_administer(service)
-    return user
-
-
-@pytest.fixture
-async def project(other: Any) -> metadata.Template:
-    """A template with a field of each type."""
-    return await asking.make_project(other)
+pytestmark = pytest.mark.administers
 
 
 async def test_metadata_is_set_read_and_removed(drive: Any, other: Any, project: Any) -> None:

@@ -4,21 +4,10 @@ from typing import Any
 
 import pytest
 
-from cmsfs.models import metadata, retention
-from tests.daemon import asking
+from cmsfs.models import retention
 from tests.daemon.asking import listed, value
 
-
-@pytest.fixture
-async def user(service: Any, user: int) -> int:
-    await asking.may_administer(service)
-    return user
-
-
-@pytest.fixture
-async def project(other: Any) -> metadata.Template:
-    """A template with a field of each type."""
-    return await asking.make_project(other)
+pytestmark = pytest.mark.administers
 
 
 async def test_holds_and_retention_are_inherited_from_folders(drive: Any, other: Any) -> None:

@@ -7,17 +7,11 @@ import pytest
 
 from cmsfs import config
 from cmsfs.models import retention
-from cmsfs.service import demo
 from daemon import refusals
 from daemon.notices import Notices
-from tests.daemon import asking
 from tests.daemon.asking import attempt
 
-
-@pytest.fixture
-async def user(service: Any, user: int) -> int:
-    await asking.may_administer(service)
-    return user
+pytestmark = pytest.mark.administers
 
 
 async def lock(other: Any, file_id: str) -> None:
@@ -25,17 +19,6 @@ async def lock(other: Any, file_id: str) -> None:
     await other.client.locks.lock(file_id)
     sql = "UPDATE item SET lock = json_set(lock, '$.by', (SELECT max(id) FROM user)) WHERE id = ?"
     await other.store.write(lambda conn: conn.execute(sql, (int(file_id),)))
-
-
-@pytest.fixture
-async def stranger(service: Any, user: int) -> int:
-    """Another user of the enterprise."""
-
-    def add(conn: Any) -> int:
-        enterprise = conn.execute("SELECT enterprise FROM user WHERE id = ?", (user,)).fetchone()[0]
-        return int(demo.add_user(conn, enterprise, "Ben", "ben@example.com", now=1)["id"])
-
-    return int(await service.write(add))
 
 
 class Strict(httpx.AsyncBaseTransport):

@@ -1,9 +1,8 @@
 """Rights: what others let this account do, as a program meets it."""
 
-import errno
 import os
 import stat
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from importlib import resources
 from typing import Any, get_args
 
@@ -11,35 +10,10 @@ import pytest
 import trio
 
 from cmsfs import config
-from cmsfs.client import embedded
 from cmsfs.models import collaborations
 from cmsfs.replica.changes import What
-from cmsfs.service import app, demo
-from tests.daemon import conftest
-
-
-@pytest.fixture
-async def ben(service: Any, user: int, nursery: trio.Nursery) -> AsyncIterator[conftest.Remote]:
-    """Another user of the enterprise, with a drive of his own."""
-
-    def add(conn: Any) -> int:
-        enterprise = conn.execute("SELECT enterprise FROM user WHERE id = ?", (user,)).fetchone()[0]
-        return int(demo.add_user(conn, enterprise, "Ben Tester", "ben@example.com", now=1)["id"])
-
-    number = await service.write(add)
-    transport = embedded.EmbeddedTransport(app.build(service), nursery)
-    async with conftest._client(transport, number) as client:
-        yield conftest.Remote(client, service, number)
-
-
-async def share(ben: conftest.Remote, kind: str, item_id: str, role: str, user: int) -> str:
-    body = {
-        "item": {"type": kind, "id": item_id},
-        "accessible_by": {"type": "user", "id": str(user)},
-        "role": role,
-    }
-    wire, url = ben.client.folders._wire, f"{conftest.URL}/2.0/collaborations"
-    return (await wire.ask(collaborations.Collaboration, "POST", url, body=body)).id
+from tests.daemon import asking, conftest
+from tests.daemon.asking import attempt, share
 
 
 @pytest.fixture
@@ -57,14 +31,6 @@ def shared(ben: conftest.Remote, user: int, drive: Any) -> Callable[[str], Any]:
         await drive.names("s/d")
 
     return make
-
-
-async def attempt(call: Any) -> str:
-    try:
-        await call
-    except OSError as error:
-        return errno.errorcode[error.errno or 0]
-    return "ok"
 
 
 async def bits(drive: Any, path: str) -> str:
@@ -148,7 +114,7 @@ async def test_a_role_that_is_raised_shows_after_a_while(
     await shared("viewer")
     assert await attempt(drive.write("s/new", b"x")) == "EACCES"
     (found,) = ben.store.read("SELECT id FROM collaboration")
-    wire, url = ben.client.folders._wire, f"{conftest.URL}/2.0/collaborations/{found['id']}"
+    wire, url = ben.client.folders._wire, f"{asking.URL}/2.0/collaborations/{found['id']}"
     await wire.ask(collaborations.Collaboration, "PUT", url, body={"role": "editor"})
     assert await attempt(drive.write("s/new", b"x")) == "EACCES"
     for asked in drive.agents.account._rights._asked_at:
@@ -156,6 +122,29 @@ async def test_a_role_that_is_raised_shows_after_a_while(
     assert await attempt(drive.write("s/new", b"x")) == "ok"
     assert await attempt(drive.unlink("s/f")) == "ok"
     assert await bits(drive, "s/d/g") == "-rw-r--r--"
+
+
+async def test_what_is_sent_while_an_open_waits_for_the_rights_is_what_it_sees(
+    drive: Any, ben: conftest.Remote, shared: Any, network: Any
+) -> None:
+    await shared("editor")
+    await drive.write("s/f", b"the bytes")
+    drive.agents.account._rights._asked_at.clear()
+    folder = await ben.find("s")
+    asked, go_on = network.gate("GET", f"/folders/{folder.id}")
+    read: list[bytes] = []
+
+    async def look() -> None:
+        handle = await drive.fs.open(await drive.ino("s/f"), os.O_RDONLY)
+        read.append(await drive.fs.read(handle.fh, 0, 100))
+        await drive.fs.release(handle.fh)
+
+    async with trio.open_nursery() as reader:
+        reader.start_soon(look)
+        await asked.wait()
+        await drive.sync()
+        go_on.set()
+    assert read == [b"the bytes"]
 
 
 async def test_without_a_network_what_was_said_holds(drive: Any, shared: Any, network: Any) -> None:
@@ -190,7 +179,7 @@ class TestByEvents:
 
     async def change_role(self, ben: conftest.Remote, role: str) -> None:
         (found,) = ben.store.read("SELECT id FROM collaboration")
-        wire, url = ben.client.folders._wire, f"{conftest.URL}/2.0/collaborations/{found['id']}"
+        wire, url = ben.client.folders._wire, f"{asking.URL}/2.0/collaborations/{found['id']}"
         await wire.ask(collaborations.Collaboration, "PUT", url, body={"role": role})
 
     async def told(self, drive: Any) -> None:

@@ -93,7 +93,8 @@ async def test_its_bytes_and_time_stay_what_was_written(drive: Any, other: Any, 
     assert (shown.size, shown.mtime_ns) == (len(WINDOWS), 1_580_608_922 * 10**9)
     await other.client.web_links.update(made.id, url="https://other.example/")
     await drive.poll()
-    assert await drive.read("b.url") == b"[InternetShortcut]\nURL=https://other.example/\n"
+    assert await drive.read("b.url") == b"[InternetShortcut]\r\nURL=https://other.example/\r\n"
+    assert drive.fs.getattr(ino).size == len(await drive.read("b.url"))
     assert drive.fs.getattr(ino).mtime_ns != 1_580_608_922 * 10**9
 
 

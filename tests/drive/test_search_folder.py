@@ -76,3 +76,16 @@ def test_searches_with_ordinary_tools(drive: Any, tmp_path: Path) -> None:
     (top / "Harbour/Leases/zanzibar.txt").unlink()
     assert sh("readlink .search/'zanzibar AND lease'/*") == "../../Harbour/zanzibar 2.txt\n"
     assert drive.cmsfs("search", "zanzibar", "ext:txt").returncode == 0
+
+    # The words of a document: only if the service has it as it is here.
+    drive.cmsfs("pause")
+    (top / "Harbour/new.txt").write_text("new")
+    (top / "Harbour/.~lock.new.txt#").write_text("mine")
+    for name, why in (
+        ("new.txt", "is not uploaded as it is here (waiting)"),
+        (".~lock.new.txt#", "is on this machine"),
+    ):
+        refused = drive.cmsfs("text", top / "Harbour" / name, check=False)
+        assert (refused.returncode, refused.stdout) == (1, "")
+        assert f"/Harbour/{name} {why}" in refused.stderr
+    drive.cmsfs("resume")

@@ -61,6 +61,15 @@ def test_programs_make_change_and_remove_web_links(drive: Any) -> None:
         "is a web link to https://exampl3.com/" in drive.cmsfs("get", "/shortcuts/site", check=False).stderr
     )
     assert "Comment=said" in site.read_text()
+    # The address as an attribute, of a file whose bytes the kernel has.
+    for url in ("https://example.com/much/longer/than/before", "https://b.example/"):
+        assert drive.sh(f"setfattr -n user.xdg.origin.url -v {url} site.url; cat site.url", cwd=folder) == (
+            f"[InternetShortcut]\nURL={url}\nComment=said\n"
+        )
+        assert os.getxattr(site, "user.cms.url").decode() == url
+        drive.sync()
+        assert (kind(site), identity(site)) == ("web_link", first)
+        assert f"is a web link to {url}" in drive.cmsfs("get", "/shortcuts/site", check=False).stderr
     # A copy is another one; under a name of a file it is a file; what is removed is in the trash.
     drive.sh("cp -p site.url copy.url; mv copy.url moved.url; cp site.url gone.url", cwd=folder)
     drive.sync()

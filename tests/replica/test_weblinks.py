@@ -103,6 +103,65 @@ def test_one_thing_is_changed_and_the_other_stays() -> None:
     assert weblinks.edited(before, description="") == weblinks.text("https://a.example/")
 
 
+@pytest.mark.parametrize(
+    ("before", "changes", "after"),
+    [
+        (b"\xef\xbb\xbf[InternetShortcut]\r\nURL=%b\r\n", {"url": "b"}, None),
+        (b"[internetshortcut]\n\nurl =%b", {"url": "b"}, None),
+        (b"; URL=x\n[InternetShortcut]\nIconIndex=1\nURL=%b\n[URL=]\nURL=x\n", {"url": "b"}, None),
+        (
+            b"[InternetShortcut]\r\nURL=%b\r\n",
+            {"description": "d"},
+            b"[InternetShortcut]\r\nURL=%b\r\nComment=d\r\n",
+        ),
+        (b"[InternetShortcut]\r\nURL=%b", {"description": "d"}, b"[InternetShortcut]\r\nURL=%b\r\nComment=d"),
+        (b"[InternetShortcut]\nComment=c\nURL=%b\n", {"description": ""}, b"[InternetShortcut]\nURL=%b\n"),
+        (
+            b"[InternetShortcut]\nURL=%b\nComment=c\nComment=d",
+            {"description": ""},
+            b"[InternetShortcut]\nURL=%b",
+        ),
+        (b"[InternetShortcut]\nURL=%b\r", {"description": "d"}, b"[InternetShortcut]\nURL=%b\r\nComment=d"),
+        (
+            b"[InternetShortcut]\nComment=c\nURL=%b\nX=1\n",
+            {"description": "d\n"},
+            b"[InternetShortcut]\nComment=d\\n\nURL=%b\nX=1\n",
+        ),
+        (b"[InternetShortcut]\nURL=%b\nX=1\n", {"description": ""}, b"[InternetShortcut]\nURL=%b\nX=1\n"),
+    ],
+)
+def test_an_edit_leaves_all_else_as_it_was_written(
+    before: bytes, changes: dict[str, str], after: bytes | None
+) -> None:
+    old, new = b"https://a.example/", b"https://b.example/"
+    url = {"url": new.decode()} if "url" in changes else {}
+    wanted = (after or before) % (new if url else old)
+    assert weblinks.edited(before % old, **changes | url) == wanted
+
+
+@given(
+    st.lists(
+        st.sampled_from(
+            ["", "\r", "Comment=x", "COMMENT = y\r", "URL=https://c.example/\r", "[other]", "a=b", " ; ="]
+        ),
+        max_size=5,
+    ),
+    ADDRESSES,
+    st.none() | st.text(st.characters(exclude_categories=["Cs"]), max_size=web_links.MAX_DESCRIPTION),
+)
+def test_what_was_edited_says_what_it_was_told(lines: list[str], url: str, description: str | None) -> None:
+    if not web_links.is_address(url):
+        return
+    before = "\n".join(["[InternetShortcut]", "URL=https://a.example/", *lines]).encode()
+    was, found = (
+        weblinks.parse(before),
+        weblinks.parse(weblinks.edited(before, url=url, description=description)),
+    )
+    assert was is not None and found is not None
+    wanted = was.shortcut.description if description is None else description
+    assert found.shortcut == weblinks.Shortcut(url, wanted)
+
+
 @given(st.text(min_size=1, max_size=255))
 def test_a_name_of_a_web_link_leads_back_to_itself(name: str) -> None:
     shown = naming.file_name(Kind.LINK, name)

@@ -29,9 +29,6 @@ UNKNOWN = "unknown"
 RELEASED = "released"
 RETIRED = "retired"
 
-_Hold = legal_holds.Assignment
-_Retention = retention.Assignment
-
 
 def _moment(at: datetime | None) -> str:
     return "" if at is None else format_timestamp(at)
@@ -47,43 +44,42 @@ def _counts(found: pydantic.BaseModel | None) -> str:
     return " ".join(f"{key}={number}" for key, number in found.model_dump().items() if number)
 
 
-# The attributes of holds; a line of each is made of an assignment, its policy, and what it is assigned to.
-HOLDS: dict[str, Callable[[_Hold, legal_holds.LegalHoldPolicy, str], str]] = {
-    "hold": lambda one, policy, place: policy.policy_name or policy.id,
+# A line of an attribute is made of an assignment, its policy, and what it is assigned to.
+_Line = Callable[[Any, Any, str], str]
+
+
+def _of_both(word: str) -> dict[str, _Line]:
+    """The attributes that holds and retention both have."""
+    return {
+        word: lambda one, policy, place: policy.policy_name or policy.id,
+        f"{word}.status": lambda one, policy, place: policy.status or "",
+        f"{word}.description": lambda one, policy, place: policy.description or "",
+        f"{word}.created_by": lambda one, policy, place: _person(policy.created_by),
+        f"{word}.created_at": lambda one, policy, place: _moment(policy.created_at),
+        f"{word}.modified_at": lambda one, policy, place: _moment(policy.modified_at),
+        f"{word}.assignments": lambda one, policy, place: _counts(policy.assignment_counts),
+        f"{word}.assigned_to": lambda one, policy, place: place,
+        f"{word}.assigned_by": lambda one, policy, place: _person(one.assigned_by),
+        f"{word}.assigned_at": lambda one, policy, place: _moment(one.assigned_at),
+    }
+
+
+HOLDS: dict[str, _Line] = _of_both(HOLD) | {
     "hold.id": lambda one, policy, place: policy.id,
-    "hold.assigned_to": lambda one, policy, place: place,
-    "hold.assigned_by": lambda one, policy, place: _person(one.assigned_by),
-    "hold.assigned_at": lambda one, policy, place: _moment(one.assigned_at),
-    "hold.status": lambda one, policy, place: policy.status or "",
-    "hold.description": lambda one, policy, place: policy.description or "",
     "hold.release_notes": lambda one, policy, place: policy.release_notes or "",
-    "hold.created_by": lambda one, policy, place: _person(policy.created_by),
-    "hold.created_at": lambda one, policy, place: _moment(policy.created_at),
-    "hold.modified_at": lambda one, policy, place: _moment(policy.modified_at),
     "hold.deleted_at": lambda one, policy, place: _moment(policy.deleted_at),
     "hold.since": lambda one, policy, place: _moment(policy.filter_started_at),
     "hold.until": lambda one, policy, place: _moment(policy.filter_ended_at),
-    "hold.assignments": lambda one, policy, place: _counts(policy.assignment_counts),
 }
 
-RETENTIONS: dict[str, Callable[[_Retention, retention.RetentionPolicy, str], str]] = {
-    "retention": lambda one, policy, place: policy.policy_name or policy.id,
+RETENTIONS: dict[str, _Line] = _of_both(RETENTION) | {
     "retention.id": lambda one, policy, place: one.id,
     "retention.policy_id": lambda one, policy, place: policy.id,
     "retention.length": lambda one, policy, place: _length(policy.retention_length),
     "retention.action": lambda one, policy, place: policy.disposition_action or "",
     "retention.type": lambda one, policy, place: policy.policy_type or "",
-    "retention.status": lambda one, policy, place: policy.status or "",
     "retention.is_modifiable": lambda one, policy, place: _modifiable(policy.retention_type),
-    "retention.description": lambda one, policy, place: policy.description or "",
     "retention.start_field": lambda one, policy, place: one.start_date_field or "",
-    "retention.created_by": lambda one, policy, place: _person(policy.created_by),
-    "retention.created_at": lambda one, policy, place: _moment(policy.created_at),
-    "retention.modified_at": lambda one, policy, place: _moment(policy.modified_at),
-    "retention.assignments": lambda one, policy, place: _counts(policy.assignment_counts),
-    "retention.assigned_to": lambda one, policy, place: place,
-    "retention.assigned_by": lambda one, policy, place: _person(one.assigned_by),
-    "retention.assigned_at": lambda one, policy, place: _moment(one.assigned_at),
 }
 
 # Of the file, not of one assignment: when the last retention ends.

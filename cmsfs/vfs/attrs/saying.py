@@ -26,7 +26,6 @@ TAGS = "tags"
 
 XDG_COMMENT = "user.xdg.comment"
 XDG_TAGS = "user.xdg.tags"
-XDG_URL = "user.xdg.origin.url"
 
 # Names that programs use, and what they mean of an item.
 _MEANINGS = {
