@@ -93,9 +93,6 @@ class Pins:
             raise errors.UserError(f"{path} does not fit: {_short_of(missing, room)}")
         await self._db.write(lambda conn: pins.add(conn, ino, at=int(time.time())), durable=True)
         log.info("an item was pinned, %d bytes are to be fetched", missing)
-        # Whoever asks next is told of it, also before the next round.
-        survey = await self._db.query(pins.survey)
-        self._trees, self._listing = survey.trees, bool(survey.unlisted)
         self.wake()
         return ""
 
