@@ -13,7 +13,7 @@ import click
 import trio
 
 import cmsfs
-from cmsfs import config, crashpoints, environment, errors, logs, notify
+from cmsfs import config, crashpoints, environment, errors, garbage, logs, notify
 from cmsfs.cli import failures
 from cmsfs.models import starting
 from daemon import main as program
@@ -94,6 +94,7 @@ def main(
             sample=sample,
             ready=starter.ready,
         )
+        garbage.settle()
         trio.run(run)
     except Exception as error:
         told = failures.explain(error)

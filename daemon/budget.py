@@ -36,8 +36,11 @@ class Class(enum.IntEnum):
     PIN = 6  # what is to be kept here
 
 
-# Programs that read: beside them the background takes little, and a pause does not hold them up.
+# Programs that read: a pause does not hold them up.
 _READING = (Class.INTERACTIVE, Class.AHEAD)
+
+# Beside these the background takes little.
+_BEFORE_BACKGROUND = (*_READING, Class.OPENED)
 
 # From here on it is background: nobody notices if it takes longer.
 _BACKGROUND = Class.LISTING
@@ -219,8 +222,8 @@ class Budget:
         if mine >= _BACKGROUND:
             running = sum(count for one, count in self._running.items() if one >= _BACKGROUND)
             beside = running >= BACKGROUND_BESIDE
-            reading = any(self._running[one] for one in _READING)
-            if running >= BACKGROUND_AT_ONCE or (beside and reading):
+            wanted = any(self._running[one] for one in _BEFORE_BACKGROUND)
+            if running >= BACKGROUND_AT_ONCE or (beside and wanted):
                 return math.inf
             if beside:
                 wait = max(wait, self._last_waited + CALM_SECONDS - trio.current_time())

@@ -29,6 +29,9 @@ FOLDERS_AT_ONCE = 4
 # Folders opened while the tree below one is being fetched; the oldest of more are left to the crawl.
 MOST_OPENED = 16
 
+# Whoever opens the root wants a folder in it, more often than not: everything can wait for that one.
+ROOT_REST_SECONDS = 1.0
+
 # After something went wrong that the connection is not to blame for.
 PAUSE_SECONDS = 60.0
 
@@ -53,6 +56,8 @@ class Crawl:
         self._fill = fill
         self._deepen = deepen
         self._opened: list[Ino] = []
+        self._fetching: Ino | None = None
+        self._giving_way = trio.CancelScope()
         self._news = trio.Event()
         self.is_running = False
 
@@ -62,6 +67,9 @@ class Crawl:
             self._opened.remove(folder)
         self._opened.append(folder)
         del self._opened[:-MOST_OPENED]
+        if self._fetching == ROOT:
+            # Everything takes long, and goes on where it was.
+            self._giving_way.cancel()
         self._news.set()
 
     async def follow(self) -> None:
@@ -71,15 +79,23 @@ class Crawl:
                 await self._news.wait()
                 self._news = trio.Event()
                 while self._opened and self._health.may_work:
-                    try:
-                        await self._below(self._opened.pop())
-                    except errors.RemoteError as error:
-                        log.info("what is below an opened folder could not be listed: %s", error)
+                    self._fetching = folder = self._opened.pop()
+                    with trio.CancelScope() as self._giving_way:
+                        try:
+                            await self._below(folder)
+                        except errors.RemoteError as error:
+                            log.info("what is below an opened folder could not be listed: %s", error)
+                    self._fetching = None
+                    if self._giving_way.cancelled_caught and folder not in self._opened:
+                        self._opened.insert(0, folder)
 
     async def _below(self, folder: Ino) -> None:
         if folder == ROOT and self._whole is not None:
+            await trio.sleep(ROOT_REST_SECONDS)
             await self._whole.run()
-        elif self._deepen is not None:
+        elif self._deepen is not None and not await self._db.query(
+            lambda conn: tree.is_listed_below(conn, folder)
+        ):
             await self._deepen(folder)
 
     async def run(self) -> None:

@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from sqlite3 import Connection
 from typing import Protocol
 
+import trio
+
 from cmsfs.client.search import EVERYTHING
 from cmsfs.client.session import Client
 from cmsfs.models.entries import Entry, Page
@@ -27,11 +29,13 @@ from daemon import windows
 from daemon.folder_items import FolderItems
 from daemon.health import Health
 from daemon.incoming import Incoming
+from daemon.walks import Walks
 from daemon.whole import Whole
 
 log = logging.getLogger(__name__)
 
 Call = Callable[[], None]
+Took = Callable[[int], None]
 
 
 class Lister(Protocol):
@@ -68,6 +72,7 @@ class SearchLister:
         incoming: Incoming,
         health: Health,
         whole: Whole,
+        walks: Walks,
         items: FolderItems | None,
         opened: Callable[[Ino], None],
     ) -> None:
@@ -75,6 +80,7 @@ class SearchLister:
         self._incoming = incoming
         self._windows = windows.Windows(client.search, health, purpose="listing")
         self._whole = whole
+        self._walks = walks
         self._items = items
         self._opened = opened
 
@@ -87,6 +93,10 @@ class SearchLister:
             # It is to be made yet: what is in it is what is here.
             await self._db.write(lambda conn: tree.mark_listed(conn, folder, at=int(time.time())))
             return
+        await self._walks.wait(folder, progress)
+        if tree.is_listed(self._db, folder):
+            return
+        began = trio.current_time()
         query = Query(query=EVERYTHING, ancestor_folder_ids=[node.remote_id])
         generation, first = await self._begun(query)
         progress()
@@ -102,15 +112,18 @@ class SearchLister:
             if folder == ROOT:
                 await self._whole.hurried(progress)
                 return
-        await self._all_below(folder, query, generation, first, progress)
+        await self._all_below(folder, query, generation, first, lambda _: progress())
+        self._walks.stepped(began)
 
     async def deepen(self, folder: Ino) -> None:
         """Make everything below a folder known, however much that is.  Raises `RemoteError`."""
         node = tree.find(self._db, folder)
         if node is not None and node.remote_id is not None:
             query = Query(query=EVERYTHING, ancestor_folder_ids=[node.remote_id])
-            generation, first = await self._begun(query)
-            await self._all_below(folder, query, generation, first, lambda: None)
+            with self._walks.enumerating(folder) as enumeration:
+                generation, first = await self._begun(query)
+                enumeration.total = first.total_count
+                await self._all_below(folder, query, generation, first, enumeration.took)
 
     async def _begun(self, query: Query) -> tuple[int, Page]:
         """A listing's generation and its first page, in this order: what we make from now on is newer than
@@ -118,11 +131,9 @@ class SearchLister:
         generation = await self._db.write(cursor.next_generation)
         return generation, await self._windows.page(query, windows.CREATED, windows.Window())
 
-    async def _all_below(
-        self, folder: Ino, query: Query, generation: int, first: Page, progress: Call
-    ) -> None:
+    async def _all_below(self, folder: Ino, query: Query, generation: int, first: Page, took: Took) -> None:
         for _ in range(windows.ATTEMPTS):
-            found, listing = await self._once(query, generation, first, progress)
+            found, listing = await self._once(query, generation, first, took)
             if found.stable:
                 break
             generation, first = await self._begun(query)
@@ -133,7 +144,7 @@ class SearchLister:
         log.info("listed %d items, generation %d", found.items, listing.generation)
 
     async def _once(
-        self, query: Query, generation: int, first: Page, progress: Call
+        self, query: Query, generation: int, first: Page, took: Took
     ) -> tuple[windows.Found, "_Listing"]:
         """One enumeration of everything below a folder, whose first page is known."""
         listing = _Listing(generation, set())
@@ -141,7 +152,7 @@ class SearchLister:
         async def take(found: Sequence[Entry]) -> None:
             listing.folders.update(item.id for item in found if item.type == "folder")
             await self._incoming.apply(found, generation=listing.generation)
-            progress()
+            took(len(found))
 
         axis = windows.CREATED
         found = await self._windows.window(query, axis, windows.Window(), take, first=first)

@@ -64,6 +64,7 @@ from daemon.sweep import Sweep
 from daemon.thumbnails import Thumbnails
 from daemon.trash import Bin
 from daemon.use import Use
+from daemon.walks import Walks
 from daemon.watchdog import Watchdog
 from daemon.whole import Whole
 
@@ -220,10 +221,11 @@ class Drive:
         items = FolderItems(db, self.client, self.incoming, self.health)
         if profile.lister == "folder_items":
             return items, None, None
-        whole = Whole(db, self.client, self.incoming, self.health)
+        walks = Walks(db)
+        whole = Whole(db, self.client, self.incoming, self.health, walks)
         beside = items if profile.folder_items else None
         lister = SearchLister(
-            *(db, self.client, self.incoming, self.health, whole, beside),
+            *(db, self.client, self.incoming, self.health, whole, walks, beside),
             opened=lambda folder: self.crawl.opened(folder),
         )
         return lister, whole, lister.deepen

@@ -29,6 +29,7 @@ from daemon import budget, windows
 from daemon.budget import Class
 from daemon.health import Health
 from daemon.incoming import Incoming
+from daemon.walks import Enumeration, Walks
 
 log = logging.getLogger(__name__)
 
@@ -51,11 +52,14 @@ class Plan(pydantic.BaseModel):
 class Whole:
     """Enumerates everything below the root; one at a time, whoever asks."""
 
-    def __init__(self, db: Database, client: Client, incoming: Incoming, health: Health) -> None:
+    def __init__(
+        self, db: Database, client: Client, incoming: Incoming, health: Health, walks: Walks
+    ) -> None:
         self._db = db
         self._incoming = incoming
         self._windows = windows.Windows(client.search, health, purpose="listing")
         self._query = Query(query=EVERYTHING, ancestor_folder_ids=[tree.root_id(db)])
+        self._walks = walks
         self._running = trio.Lock()
         self._waiters: list[Callable[[], None]] = []
         self.plan: Plan | None = None
@@ -89,9 +93,12 @@ class Whole:
             if left is None and tree.is_listed(self._db, ROOT):
                 return
             self.plan = plan = left or await self._begun()
-            while plan.windows:
-                await self._next(plan)
-            await self._conclude(plan)
+            with self._walks.enumerating(ROOT) as enumeration:
+                before = plan.items
+                while plan.windows:
+                    await self._next(plan, enumeration)
+                    enumeration.total = None if _is_uncounted(plan) else plan.total - before
+                await self._conclude(plan)
             self.plan = None
 
     def _left_over(self) -> Plan | None:
@@ -113,7 +120,7 @@ class Whole:
 
         return await self._db.write(txn)
 
-    async def _next(self, plan: Plan) -> None:
+    async def _next(self, plan: Plan, enumeration: Enumeration) -> None:
         window = plan.windows[-1]
 
         async def take(found: Sequence[Entry]) -> None:
@@ -122,6 +129,7 @@ class Whole:
             if folders:
                 await self._db.write(lambda conn: tree.mark_seen(conn, folders, plan.generation))
             plan.items += len(found)
+            enumeration.took(len(found))
             for progress in self._waiters:
                 progress()
 
@@ -174,6 +182,11 @@ class Whole:
             if end >= last:
                 return found
             after = end
+
+
+def _is_uncounted(plan: Plan) -> bool:
+    """Whether there are many items of which no total was told yet; web links are few."""
+    return any(window == windows.Window(kind="file") for window in plan.windows)
 
 
 def _created(item: str | None) -> datetime | None:

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 import click
 import trio
 
-from cmsfs import config, environment, errors, logs, notify
+from cmsfs import config, environment, errors, garbage, logs, notify
 from cmsfs.cli import context, output
 from cmsfs.service import demo, limits, provisioning, store
 from cmsfs.service import serve as serving
@@ -91,6 +91,7 @@ def serve(
     settings = ctx.settings()
     environment.leave_no_core()
     logs.configure(settings.log_level, form=log_format or settings.log_format)
+    garbage.settle()
     trio.run(
         _serve,
         _Options(

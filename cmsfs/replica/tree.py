@@ -25,6 +25,7 @@ _HAS_UNLISTED = """
   SELECT 1 FROM node AS n LEFT JOIN listing AS l ON l.ino = n.ino
   WHERE n.parent = ? AND n.kind = 'folder' AND (l.listed_at IS NULL OR l.listed_at < 0) LIMIT 1
 """
+_COUNT_UNLISTED = _HAS_UNLISTED.replace("SELECT 1", "SELECT count(*) AS n").replace(" LIMIT 1", "")
 _CHILDREN = f"SELECT {COLUMNS} FROM node WHERE parent = ? AND ino > ? ORDER BY ino LIMIT ?"
 
 _CHILDREN_BY_NAME = f"SELECT {COLUMNS} FROM node WHERE parent = ? AND name_key > ? ORDER BY name_key LIMIT ?"
@@ -237,6 +238,19 @@ def mark_all_seen_listed(conn: Connection, generation: int, *, at: int) -> None:
 def has_unlisted(db: Database, ino: Ino) -> bool:
     """Whether a folder directly in this one is not known yet."""
     return db.row(_HAS_UNLISTED, ino) is not None
+
+
+def count_unlisted(db: Database, ino: Ino) -> int:
+    """How many folders directly in this one are not known yet."""
+    row = db.row(_COUNT_UNLISTED, ino)
+    return int(row["n"]) if row is not None else 0
+
+
+def is_listed_below(conn: Connection, ino: Ino) -> bool:
+    """Whether the folder and all folders below it are known; walks all of them: a read for a thread."""
+    folders = json.dumps(subtree(conn, ino, kind=Kind.FOLDER))
+    sql = "SELECT count(*) FROM listing WHERE listed_at >= 0 AND ino IN (SELECT value FROM json_each(?))"
+    return bool(conn.execute(sql, (folders,)).fetchone()[0] == len(json.loads(folders)))
 
 
 def unlisted(conn: Connection, *, after: Ino = 0, limit: int = 500) -> list[Ino]:

@@ -156,6 +156,34 @@ async def test_an_opened_root_leaves_the_rest_to_be_listed_over_a_restart_too(
         assert cursor.get(drive.db, cursor.SWEPT_AT) is not None
 
 
+async def test_a_folder_below_that_is_opened_overtakes_the_tree_of_the_root(
+    large: None, drive: Any, network: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(windows, "MOST", 100)
+    arrived, _ = network.gate("GET", "type=file", before=True)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(drive.agents.crawl.follow)
+        await drive.names()
+        await arrived.wait()
+        # Its tree is too large to be waited for as well, though there are no folders in it: nothing is left.
+        drive.agents.crawl.opened(await drive.ino("folder 03"))
+        # The rest of everything was given up for it, and is taken up again.
+        with trio.fail_after(10):
+            while await unknown(drive):
+                await drive.changed.wait()
+                await trio.testing.wait_all_tasks_blocked(0.01)
+        asked = len(network.requests)
+        drive.agents.crawl.opened(await drive.ino("folder 03"))
+        await trio.testing.wait_all_tasks_blocked(0.01)
+        assert len(network.requests) == asked  # all below is known
+        nursery.cancel_scope.cancel()
+    assert counted(drive) == FOLDERS * (FILES + 1)
+    urls = [path for _, path in network.requests]
+    below = f"ancestor_folder_ids={drive.node(await drive.ino('folder 03')).remote_id}&"
+    first_below = next(number for number, url in enumerate(urls) if below in f"{url}&")
+    assert any("type=file" in url and "ancestor_folder_ids=0" in url for url in urls[first_below:])
+
+
 @both
 async def test_what_is_not_there_any_more_goes_away(drive: Any, other: Any) -> None:
     docs = await other.folder("docs")
