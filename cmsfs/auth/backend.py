@@ -5,9 +5,10 @@
 Rule: it asks the service nothing; the caller's first request finds out whether all is well.
 """
 
+import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 
@@ -18,6 +19,9 @@ from cmsfs import config, errors
 from cmsfs.auth import apps, bearer, grants, keeping, refreshing
 from cmsfs.auth.deadline import Deadline
 from cmsfs.client import bandwidth, embedded, pacing, session
+from cmsfs.models import tokens
+
+log = logging.getLogger(__name__)
 
 # Nobody listens there: the embedded service is reached through its transport, and a URL needs a host.
 EMBEDDED_URL = "http://cmsfs.embedded"
@@ -166,12 +170,72 @@ def endpoints_of(settings: config.Settings) -> session.Endpoints:
 def _fetch(
     settings: config.Settings, endpoints: session.Endpoints, anonymous: session.Client
 ) -> bearer.Fetch:
-    """Where the account's tokens come from, as its settings say."""
-    if settings.login == "person":
+    """Where the account's tokens come from, as its settings say; once they are refused, as the configuration
+    says by then: a new login may have come with another place for its tokens, or another application."""
+    login = _Login.of(settings)
+    current = _source(login, endpoints, anonymous)
+
+    async def fetch() -> tokens.Token:
+        nonlocal login, current
+        try:
+            return await current()
+        except (errors.OAuthError, errors.TokensLocked):
+            found = await refreshing.blocking(lambda: _configured(settings.account, endpoints))
+            if found is None or found == login:
+                raise
+            try:
+                following = _source(found, endpoints, anonymous)
+            except errors.ConfigError as error:
+                raise errors.NeedsLogin(error.message) from None
+            token = await following()
+        login, current = found, following
+        log.info("the account has a new login")
+        return token
+
+    return fetch
+
+
+@dataclass(frozen=True, slots=True)
+class _Login:
+    """What the settings say about where tokens come from."""
+
+    settings: config.Settings = field(compare=False)
+    said: tuple[object, ...]
+    app: apps.App | None  # None: it is kept with a person's tokens
+
+    @classmethod
+    def of(cls, settings: config.Settings) -> "_Login":
+        app = None if settings.login == "person" else app_of(settings)
+        return cls(settings, (settings.login, settings.token_store, *_subject(settings)), app)
+
+
+def _subject(settings: config.Settings) -> tuple[str, str]:
+    return (settings.subject_type, settings.subject_id)
+
+
+def _configured(account: str, endpoints: session.Endpoints) -> _Login | None:
+    """The login of the configuration as it is now, if that holds and means the same service."""
+    try:
+        settings = config.load(account)
+        return _Login.of(settings) if endpoints_of(settings) == endpoints else None
+    except errors.ConfigError:
+        return None
+
+
+def login_files(settings: config.Settings) -> list[Path]:
+    """The files of which one changes when the account's login is made anew, wherever its tokens are."""
+    paths = config.Paths(settings.account)
+    named = (settings.app_file, settings.client_secret_file)
+    kept = (config.config_file(), paths.token, paths.token_lock)
+    return [*kept, *(path.expanduser() for path in named if path is not None)]
+
+
+def _source(login: _Login, endpoints: session.Endpoints, anonymous: session.Client) -> bearer.Fetch:
+    settings, app = login.settings, login.app
+    if app is None:
         return refreshing.kept(
             anonymous, keeping.open_keep(settings), config.Paths(settings.account).token_lock
         )
-    app = app_of(settings)
     subject = settings.subject_id or (app.user_id if settings.subject_type == "user" else app.enterprise_id)
     if not subject:
         raise errors.ConfigError(

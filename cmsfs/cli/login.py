@@ -227,9 +227,9 @@ async def _as_person(settings: config.Settings, app: apps.App, way: _Way) -> tup
             refresh_token=token.refresh_token.get_secret_value(),
             access_token=token.access_token.get_secret_value(),
             expires_at=time.time() + token.expires_in,
+            user_id=me.id,
         )
-        async with refreshing.locked(config.Paths(settings.account).token_lock):
-            await refreshing.blocking(lambda: keep.write(made))
+        await refreshing.renew(keep, made, config.Paths(settings.account).token_lock)
     return me, keep
 
 

@@ -1,5 +1,6 @@
 """A login that several processes share, and what a crash between two refreshes leaves of it."""
 
+import errno
 import json
 import os
 import signal
@@ -133,6 +134,48 @@ async def test_what_cannot_be_kept_is_used_all_the_same_and_kept_later(book, kee
             obstacle.chmod(0o700)
         assert (await fetch()).access_token.get_secret_value() == "a3"
     assert keep.read().refresh_token == "r3"
+
+
+async def test_a_login_made_anew_is_taken_up_even_over_what_could_not_be_kept(
+    book, keep, tmp_path, expect_log, monkeypatch
+):
+    keep.write(login(expires_at=0))
+    expect_log("new tokens cannot be kept")
+    async with opened(book) as client:
+        fetch = refreshing.kept(client, keep, tmp_path / "lock")
+        with monkeypatch.context() as broken:
+            broken.setattr(os, "fsync", _full_disk)
+            assert (await fetch()).access_token.get_secret_value() == "a2"
+        await refreshing.renew(keep, login(access_token="anew"), tmp_path / "lock")
+        assert (await fetch()).access_token.get_secret_value() == "anew"
+
+
+def _full_disk(fd):
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+async def test_a_login_of_somebody_else_is_not_taken_up(book, keep, tmp_path):
+    keep.write(login(user_id="1"))
+    async with opened(book) as client:
+        fetch = refreshing.kept(client, keep, tmp_path / "lock")
+        await fetch()
+        keep.write(login(user_id="2"))
+        with pytest.raises(errors.NeedsLogin, match="Somebody else"):
+            await fetch()
+        keep.write(login(user_id="1", access_token="anew"))
+        assert (await fetch()).access_token.get_secret_value() == "anew"
+
+
+async def test_tokens_that_must_not_be_used_need_a_login_and_end_no_daemon(book, keep, tmp_path):
+    keep.write(login())
+    path = tmp_path / "state" / "token"
+    path.chmod(0o640)
+    with pytest.raises(errors.NeedsLogin, match="Others can read"):
+        await fetched(book, keep, tmp_path)
+    path.unlink()
+    path.mkdir()
+    with pytest.raises(errors.TokensLocked, match="cannot be read"):
+        await fetched(book, keep, tmp_path)
 
 
 # ---- the end at a point ----

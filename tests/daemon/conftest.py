@@ -275,7 +275,7 @@ def starting(network: Network, user: int, settings: config.Settings, tmp_path: P
             runs = {"push": built.push.run, "fs": built.fs.run, "pull": built.pull.run}
             for name in agents:
                 if name == "health":
-                    nursery.start_soon(built.health.run, client.users.me)
+                    nursery.start_soon(built.health.run, built.account.who)
                 else:
                     nursery.start_soon(runs[name])
             yield Drive(built)
