@@ -19,7 +19,8 @@ def tell(**fields: object) -> None:
     message = "\n".join(f"{key}={' '.join(str(value).split())}" for key, value in fields.items())
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as sender:
-            sender.sendto(message.encode(), address)
+            # A manager that does not read must not stop us: we speak from the event loop.
+            sender.sendto(message.encode(), socket.MSG_DONTWAIT, address)
     except OSError:
         pass
 

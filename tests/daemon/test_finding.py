@@ -15,8 +15,15 @@ from cmsfs.replica.nodes import ROOT
 from cmsfs.service.store import Store
 from daemon.finding import Finding
 
+from . import asking
 from .conftest import Drive, Remote
 from .network import Network
+
+
+@pytest.fixture
+async def user(service: Store, user: int) -> int:
+    await asking.may_administer(service)
+    return user
 
 
 @pytest.fixture
