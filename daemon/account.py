@@ -3,7 +3,7 @@
 The vfs asks for both on its way (`vfs.ports.Account`), so both are answered from memory.
 """
 
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 
 import trio
 
@@ -52,6 +52,7 @@ class Account:
         self._largest: int | None = None
         self._doubt = trio.Event()
         self._more_room = trio.Event()
+        self._known = trio.Event()
 
     @property
     def is_online(self) -> bool:
@@ -97,7 +98,14 @@ class Account:
                 await self._owner_of.write(lambda conn: cursor.put(conn, cursor.OWNER, user.id))
             elif known != user.id:
                 raise errors.NeedsLogin(refreshing.ANOTHER)
+        self._known.set()
         return user
+
+    async def once_known(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Do `work` when the service has said, once since the start, that we are who we were: after a start
+        without it the login may be anybody's."""
+        await self._known.wait()
+        await work()
 
     async def refresh(self) -> None:
         """Ask the service who we are and what room we have.  Raises `RemoteError`."""

@@ -258,12 +258,13 @@ class Drive:
     def start(self, agents: trio.Nursery, listener: trio.SocketListener) -> None:
         """Start everything that runs beside the mount."""
         state = self.state
+        send = functools.partial(self.account.once_known, self.push.run)
         agents.start_soon(self.health.run, self.account.who, name="health")
         agents.start_soon(self.logins.run, name="logins")
         agents.start_soon(self.commit.run, name="commit")
         agents.start_soon(self.fs.run, name="filesystem")
         agents.start_soon(self.notifier.run, name="notifier")
-        agents.start_soon(budget.spent, Class.UPLOAD, self.push.run, name="push")
+        agents.start_soon(budget.spent, Class.UPLOAD, send, name="push")
         agents.start_soon(budget.spent, Class.CHANGES, self.pull.run, name="pull")
         agents.start_soon(budget.spent, Class.CHANGES, self.doubts.run, name="doubts")
         agents.start_soon(self.sweep.run, name="sweep")

@@ -24,6 +24,9 @@ from cmsfs.auth import bearer, keeping
 from cmsfs.client import session
 from cmsfs.models import tokens
 
+# The id of the user who is known to be the account's; None as long as nobody is.
+Owner = Callable[[], str | None]
+
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
@@ -47,12 +50,17 @@ ANOTHER = (
 )
 
 
-def kept(client: session.Client, keep: keeping.Keep, lock: Path) -> bearer.Fetch:
+def nobody() -> str | None:
+    """The `Owner` of what may be anybody's."""
+    return None
+
+
+def kept(client: session.Client, keep: keeping.Keep, lock: Path, owner: Owner = nobody) -> bearer.Fetch:
     """The `fetch` for a login in `keep`.
 
-    A login that was made anew meanwhile is taken up by the next call; not one of somebody else: what one
-    person changed is not to be sent as another.  Raises `NeedsLogin` and `TokensLocked`.  Cancelled: a
-    refresh that has begun is finished first, so that the new pair is not lost.
+    A login that was made anew meanwhile is taken up by the next call; not one of somebody else than `owner`
+    or than before: what one person changed is not to be sent as another.  Raises `NeedsLogin` and
+    `TokensLocked`.  Cancelled: a refresh that has begun is finished first, so that the new pair is not lost.
     """
     given: str | None = None
     whose = ""
@@ -75,7 +83,9 @@ def kept(client: session.Client, keep: keeping.Keep, lock: Path) -> bearer.Fetch
             login = await last()
             if login is None:
                 raise errors.NeedsLogin(NOBODY)
-            if whose and login.user_id not in ("", whose):
+            expected = owner() or whose
+            # A login kept without an id is from before there were ids, and no newer than any that was used.
+            if expected and login.user_id not in ("", expected):
                 raise errors.NeedsLogin(ANOTHER)
             if login is not unwritten:
                 stale = login

@@ -166,6 +166,42 @@ async def test_a_login_of_somebody_else_is_not_taken_up(book, keep, tmp_path):
         assert (await fetch()).access_token.get_secret_value() == "anew"
 
 
+async def test_a_login_of_somebody_else_than_the_owner_is_never_used(book, keep, tmp_path):
+    """Not at a start, and not after a login that was kept when its user was not noted."""
+    keep.write(login())
+    async with opened(book) as client:
+        fetch = refreshing.kept(client, keep, tmp_path / "lock", owner=lambda: "1")
+        assert (await fetch()).access_token.get_secret_value() == "a1"
+        keep.write(login(user_id="2", access_token="theirs"))
+        with pytest.raises(errors.NeedsLogin, match="Somebody else"):
+            await fetch()
+        started = refreshing.kept(client, keep, tmp_path / "lock", owner=lambda: "1")
+        with pytest.raises(errors.NeedsLogin, match="Somebody else"):
+            await started()
+    assert book.read_text() == "1"
+
+
+async def test_an_application_that_is_refused_is_said(keep, tmp_path):
+    async def answer(request):
+        return httpx.Response(401, json={"error": "invalid_client", "error_description": "its secret"})
+
+    keep.write(login(expires_at=0))
+    transport = httpx.MockTransport(answer)
+    async with session.open_client(session.Endpoints.of_server(URL), transport=transport) as client:
+        with pytest.raises(errors.NeedsLogin, match="--app FILE"):
+            await refreshing.kept(client, keep, tmp_path / "lock")()
+
+
+async def test_a_file_of_tokens_from_before_users_were_noted_is_good(book, keep, tmp_path):
+    keep.write(login())
+    path = tmp_path / "state" / "token"
+    document = json.loads(path.read_text())
+    del document["user_id"]
+    path.write_text(json.dumps(document))
+    assert keep.read() == login(expires_at=document["expires_at"])
+    assert await fetched(book, keep, tmp_path) == "a1"
+
+
 async def test_tokens_that_must_not_be_used_need_a_login_and_end_no_daemon(book, keep, tmp_path):
     keep.write(login())
     path = tmp_path / "state" / "token"

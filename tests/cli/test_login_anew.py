@@ -4,6 +4,7 @@ import json
 import sqlite3
 import subprocess
 import time
+from contextlib import closing
 
 import httpx
 import pytest
@@ -27,6 +28,11 @@ def _revoke(server):
     kept = _kept()
     form = {"client_id": kept.client_id, "client_secret": kept.client_secret, "token": kept.refresh_token}
     assert httpx.post(f"{server.url}/oauth2/revoke", data=form).status_code == 200
+
+
+def _files(server, name):
+    with closing(sqlite3.connect(server.data / "service.db", timeout=20)) as db:
+        return db.execute("SELECT count(*) FROM item WHERE name = ?", (name,)).fetchone()[0]
 
 
 def _change_secret(server, client_id):
@@ -71,67 +77,45 @@ def _is_well(found):
 
 
 @pytest.mark.usefixtures("fuse")
-def test_the_drive_goes_on_with_a_new_login_and_no_restart(cmsfs, server, person, app, mountpoint, tmp_path):
+def test_the_drive_goes_on_with_a_new_login_of_the_same_person_and_no_restart(
+    cmsfs, server, person, app, mountpoint, tmp_path
+):
     assert cmsfs("login", server.url, "--app", app).returncode == 0
     done = cmsfs("mount", mountpoint)
     assert done.returncode == 0, done.stderr
 
     _revoke(server)
-    _write(mountpoint, "revoked.txt")
+    _write(mountpoint, "left.txt")
     refused = _until(_is_refused)
     assert refused.health.reason == refreshing.ENDED
-    shown = cmsfs("status").stdout
-    assert shown.startswith(f"{mountpoint}: unauthorised\n")
-    assert refreshing.ENDED in shown
-    assert "revoked.txt" in shown
-    assert cmsfs("login").returncode == 0
-    assert _until(_is_well).pid == refused.pid
-    assert cmsfs("get", "/revoked.txt", "-").stdout == "kept\n"
 
-    _change_secret(server, _kept().client_id)
-    _write(mountpoint, "secret.txt")
-    assert _until(_is_refused).health.reason == refreshing.REFUSED
-    assert cmsfs("login").returncode == 6
-    done = cmsfs("login", "--app", _new_app(app, tmp_path))
-    assert done.returncode == 0, done.stderr
-    assert _until(_is_well).pid == refused.pid
-    assert cmsfs("get", "/secret.txt", "-").stdout == "kept\n"
-
-
-@pytest.mark.usefixtures("fuse")
-def test_what_was_left_is_sent_after_a_new_login_of_the_same_person_only(
-    cmsfs, server, person, app, mountpoint
-):
-    assert cmsfs("login", server.url, "--app", app).returncode == 0
-    assert cmsfs("mount", mountpoint).returncode == 0
-    _revoke(server)
-    _write(mountpoint, "left.txt")
-    _until(_is_refused)
     person(login="ada@example.com")
     assert cmsfs("login").returncode == 0
     assert _until(lambda found: found.health.reason == refreshing.ANOTHER).queue.pending == 1
-    assert cmsfs("umount").returncode == 0
-    done = cmsfs("mount", mountpoint)
-    assert (done.returncode, done.stderr) == (6, f"cmsfs: {refreshing.ANOTHER}\n")
+    assert _files(server, "left.txt") == 0
 
-    _revoke(server)
-    done = cmsfs("mount", mountpoint)
-    assert (done.returncode, done.stderr) == (6, f"cmsfs: {refreshing.ENDED}\n")
+    _change_secret(server, _kept().client_id)
     person()
-    assert cmsfs("login").returncode == 0
-    assert cmsfs("mount", mountpoint).returncode == 0
-    assert cmsfs("sync").returncode == 0
-    assert cmsfs("get", "/left.txt", "-").stdout == "kept\n"
+    done = cmsfs("login", "--app", _new_app(app, tmp_path))
+    assert done.returncode == 0, done.stderr
+    assert _until(_is_well).pid == refused.pid
+    assert _files(server, "left.txt") == 1
 
 
 def test_a_program_that_runs_takes_up_what_the_configuration_says_now(cmsfs, server, person, app, tmp_path):
     file = tmp_path / "app.json"
     file.write_text(app.read_text())
+    with closing(sqlite3.connect(server.data / "service.db", timeout=20)) as db:
+        (ben,) = db.execute("SELECT CAST(id AS TEXT) FROM user WHERE login = 'ben@example.com'").fetchone()
     assert cmsfs("login", server.url, "--client-credentials", file).returncode == 0
 
+    owner = None
+
     async def story():
-        async with backend.open_backend(config.load()) as client:
+        nonlocal owner
+        async with backend.open_backend(config.load(), owner=lambda: owner) as client:
             ada = await client.users.me()
+            owner = ada.id
             _change_secret(server, server.credentials["client_id"])
             with pytest.raises(errors.OAuthError, match="invalid_client"):
                 await client.users.me()
@@ -140,7 +124,11 @@ def test_a_program_that_runs_takes_up_what_the_configuration_says_now(cmsfs, ser
                 await client.users.me()
             config.config_file().unlink()
             _new_app(app, tmp_path).rename(file)
-            assert cmsfs("login", server.url, "--client-credentials", file).returncode == 0
+            log_in = ("login", server.url, "--client-credentials", file)
+            assert cmsfs(*log_in, "--user", ben).returncode == 0
+            with pytest.raises(errors.NeedsLogin, match="Somebody else"):
+                await client.users.me()
+            assert cmsfs(*log_in).returncode == 0
             assert await client.users.me() == ada
 
     trio.run(story)
