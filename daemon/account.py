@@ -3,14 +3,17 @@
 The vfs asks for both on its way (`vfs.ports.Account`), so both are answered from memory.
 """
 
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 
 import trio
 
 from cmsfs import errors
+from cmsfs.auth import refreshing
 from cmsfs.client.session import Client
 from cmsfs.models import users
+from cmsfs.replica import cursor
 from cmsfs.replica.nodes import Kind, Node
+from cmsfs.sqlite import Database
 from cmsfs.vfs.permissions import Right
 from daemon.health import Health
 from daemon.locks import Locks
@@ -23,11 +26,23 @@ DOUBT_SECONDS = 2.0
 
 
 class Account:
-    """The vfs's `Account` port over one client."""
+    """The vfs's `Account` port over one client.
+
+    `owner_of`: the replica that must go on being of the same user, since what waits in it was changed by that
+    one; None where users come and go with their service, as in the embedded one.
+    """
 
     def __init__(
-        self, client: Client, health: Health, rights: Rights, locks: Locks, *, read_only: bool = False
+        self,
+        client: Client,
+        health: Health,
+        rights: Rights,
+        locks: Locks,
+        *,
+        read_only: bool = False,
+        owner_of: Database | None = None,
     ) -> None:
+        self._owner_of = owner_of
         self._read_only = read_only
         self._client = client
         self._rights = rights
@@ -37,6 +52,7 @@ class Account:
         self._largest: int | None = None
         self._doubt = trio.Event()
         self._more_room = trio.Event()
+        self._known = trio.Event()
 
     @property
     def is_online(self) -> bool:
@@ -73,11 +89,29 @@ class Account:
         """Wait until the account has more room than it had."""
         await self._more_room.wait()
 
+    async def who(self) -> users.User:
+        """Ask the service who we are.  Raises `RemoteError`, `NeedsLogin` for somebody else than before."""
+        user = await self._client.users.me()
+        if self._owner_of is not None:
+            known = cursor.get(self._owner_of, cursor.OWNER)
+            if known is None:
+                await self._owner_of.write(lambda conn: cursor.put(conn, cursor.OWNER, user.id))
+            elif known != user.id:
+                raise errors.NeedsLogin(refreshing.ANOTHER)
+        self._known.set()
+        return user
+
+    async def once_known(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Do `work` when the service has said, once since the start, that we are who we were: after a start
+        without it the login may be anybody's."""
+        await self._known.wait()
+        await work()
+
     async def refresh(self) -> None:
         """Ask the service who we are and what room we have.  Raises `RemoteError`."""
         before = self._space
         with self._health.request("account"):
-            user = await self._client.users.me()
+            user = await self.who()
         self._rights.user_id = user.id
         self._health.allow_changes(self._refusal(user))
         if user.space_amount is not None and user.space_used is not None:

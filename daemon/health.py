@@ -75,6 +75,11 @@ class Health:
         return self._connection[0] not in (State.OFFLINE, State.UNAUTHORISED)
 
     @property
+    def is_refused(self) -> bool:
+        """Whether the service does not accept the login, which only a person can mend."""
+        return self._connection[0] is State.UNAUTHORISED
+
+    @property
     def may_work(self) -> bool:
         """Whether what no program waits for may be asked for: it has a chance, and nobody paused it."""
         return self.can_ask and not self.is_paused

@@ -48,6 +48,7 @@ from daemon.hydrate import Hydrate
 from daemon.incoming import Incoming
 from daemon.listing import Lister, SearchLister, filled
 from daemon.locks import Locks
+from daemon.logins import Logins
 from daemon.notices import Notices
 from daemon.pausing import Pausing
 from daemon.pins import Pins, Wakes
@@ -137,7 +138,11 @@ class Drive:
         self.hub = Hub()
         rights = Rights(db, client, self.hub, self.health, nursery)
         self.locks = Locks(db, self.hub, lambda: rights.user_id)
-        self.account = Account(client, self.health, rights, self.locks, read_only=settings.read_only)
+        owner_of = None if config.profile(settings).embedded else db
+        self.account = Account(
+            *(client, self.health, rights, self.locks), read_only=settings.read_only, owner_of=owner_of
+        )
+        self.logins = Logins(settings, self.health)
         self.incoming = Incoming(db, self.hub)
         self.claims = Claims(db, client, self.incoming, self.health) if settings.lock_open_documents else None
         lister, whole, deepen = self._listers(db)
@@ -257,11 +262,13 @@ class Drive:
     def start(self, agents: trio.Nursery, listener: trio.SocketListener) -> None:
         """Start everything that runs beside the mount."""
         state = self.state
-        agents.start_soon(self.health.run, self.client.users.me, name="health")
+        send = functools.partial(self.account.once_known, self.push.run)
+        agents.start_soon(self.health.run, self.account.who, name="health")
+        agents.start_soon(self.logins.run, name="logins")
         agents.start_soon(self.commit.run, name="commit")
         agents.start_soon(self.fs.run, name="filesystem")
         agents.start_soon(self.notifier.run, name="notifier")
-        agents.start_soon(budget.spent, Class.UPLOAD, self.push.run, name="push")
+        agents.start_soon(budget.spent, Class.UPLOAD, send, name="push")
         agents.start_soon(budget.spent, Class.CHANGES, self.pull.run, name="pull")
         agents.start_soon(budget.spent, Class.CHANGES, self.doubts.run, name="doubts")
         agents.start_soon(self.sweep.run, name="sweep")

@@ -17,7 +17,7 @@ from cmsfs.auth.deadline import Deadline
 from cmsfs.cli import remote_paths
 from cmsfs.client import pacing, session
 from cmsfs.models import names
-from cmsfs.replica import tree
+from cmsfs.replica import cursor, tree
 from cmsfs.sqlite import Database
 from daemon.health import Health
 
@@ -30,8 +30,13 @@ async def open_service(
 ) -> AsyncIterator[session.Client]:
     """The client of the drive.  Raises `UserError` for a folder that is none, and what a backend raises."""
     flow = backend.flow_of(settings)
+
+    def owner() -> str | None:
+        return cursor.get(db, cursor.OWNER)
+
     if not settings.is_narrowed:
-        async with backend.open_backend(settings, sample=sample, pace=pace, flow=flow) as client:
+        whole = backend.open_backend(settings, sample=sample, owner=owner, pace=pace, flow=flow)
+        async with whole as client:
             yield client
         return
 
@@ -39,7 +44,13 @@ async def open_service(
         return await _find_root(settings, db, way)
 
     async with backend.open_narrowed(
-        settings, find_root=find_root, deadline=deadline, sample=sample, pace=pace, flow=flow
+        settings,
+        find_root=find_root,
+        deadline=deadline,
+        sample=sample,
+        owner=owner,
+        pace=pace,
+        flow=flow,
     ) as client:
         yield client
 

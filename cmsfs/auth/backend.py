@@ -5,9 +5,10 @@
 Rule: it asks the service nothing; the caller's first request finds out whether all is well.
 """
 
+import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 
@@ -18,6 +19,9 @@ from cmsfs import config, errors
 from cmsfs.auth import apps, bearer, grants, keeping, refreshing
 from cmsfs.auth.deadline import Deadline
 from cmsfs.client import bandwidth, embedded, pacing, session
+from cmsfs.models import tokens, users
+
+log = logging.getLogger(__name__)
 
 # Nobody listens there: the embedded service is reached through its transport, and a URL needs a host.
 EMBEDDED_URL = "http://cmsfs.embedded"
@@ -39,14 +43,17 @@ class Way:
 
 
 @asynccontextmanager
-async def open_way(settings: config.Settings, *, sample: bool = False) -> AsyncIterator[Way]:
+async def open_way(
+    settings: config.Settings, *, sample: bool = False, owner: refreshing.Owner = refreshing.nobody
+) -> AsyncIterator[Way]:
     """The way to the account's service.  `sample` puts the sample enterprise into the embedded service.
+    A login that is made anew meanwhile is taken up if it is the `owner`'s.
 
     Raises `ConfigError` for credentials that are missing, `UserError` for an embedded service that has
     no data yet.
     """
     embedded_here = config.profile(settings).embedded
-    opened = _embedded(settings, sample=sample) if embedded_here else _remote(settings)
+    opened = _embedded(settings, sample=sample) if embedded_here else _remote(settings, owner)
     async with opened as way:
         yield way
 
@@ -58,6 +65,7 @@ async def open_narrowed(
     find_root: Callable[[Way], Awaitable[str]],
     deadline: Deadline,
     sample: bool = False,
+    owner: refreshing.Owner = refreshing.nobody,
     pace: pacing.Pacing | None = None,
     flow: bandwidth.Flow | None = None,
 ) -> AsyncIterator[session.Client]:
@@ -67,7 +75,7 @@ async def open_narrowed(
     The account's own token goes to the token endpoint only, to be narrowed.  `find_root` tells the id of the
     folder, by the account's own rights.  Raises what it raises, and what `open_backend` does.
     """
-    async with open_way(settings, sample=sample) as way:
+    async with open_way(settings, sample=sample, owner=owner) as way:
         root_id = await find_root(way)
         resource = f"{way.endpoints.base_url}/folders/{root_id}" if settings.folder.strip("/") else None
         scope = READING if settings.read_only else CHANGING
@@ -88,6 +96,7 @@ async def open_backend(
     settings: config.Settings,
     *,
     sample: bool = False,
+    owner: refreshing.Owner = refreshing.nobody,
     counters: session.Counters | None = None,
     pace: pacing.Pacing | None = None,
     flow: bandwidth.Flow | None = None,
@@ -95,10 +104,10 @@ async def open_backend(
     """A client for the account, whose every request waits for its turn at `pace`, and whose files go no
     faster than `flow` lets them.
 
-    `sample` and what is raised as with `open_way`.
+    `sample`, `owner` and what is raised as with `open_way`.
     """
     async with (
-        open_way(settings, sample=sample) as way,
+        open_way(settings, sample=sample, owner=owner) as way,
         session.open_client(
             way.endpoints,
             auth=bearer.BearerAuth(way.fetch),
@@ -151,10 +160,11 @@ async def _embedded(settings: config.Settings, *, sample: bool) -> AsyncIterator
 
 
 @asynccontextmanager
-async def _remote(settings: config.Settings) -> AsyncIterator[Way]:
+async def _remote(settings: config.Settings, owner: refreshing.Owner) -> AsyncIterator[Way]:
     endpoints = endpoints_of(settings)
     async with session.open_client(endpoints, ca_file=settings.ca_file) as anonymous:
-        yield Way(endpoints, None, settings.ca_file, anonymous, _fetch(settings, endpoints, anonymous))
+        fetch = _fetch(settings, endpoints, anonymous, owner)
+        yield Way(endpoints, None, settings.ca_file, anonymous, fetch)
 
 
 def endpoints_of(settings: config.Settings) -> session.Endpoints:
@@ -163,15 +173,94 @@ def endpoints_of(settings: config.Settings) -> session.Endpoints:
     return session.Endpoints(profile.base_url, profile.upload_url, profile.auth_url)
 
 
+async def user_of(settings: config.Settings, token: tokens.Token) -> users.User:
+    """Ask the account's service whose token that is."""
+
+    async def fetch() -> tokens.Token:
+        return token
+
+    auth = bearer.BearerAuth(fetch)
+    async with session.open_client(endpoints_of(settings), auth=auth, ca_file=settings.ca_file) as client:
+        return await client.users.me()
+
+
 def _fetch(
-    settings: config.Settings, endpoints: session.Endpoints, anonymous: session.Client
+    settings: config.Settings,
+    endpoints: session.Endpoints,
+    anonymous: session.Client,
+    owner: refreshing.Owner,
 ) -> bearer.Fetch:
-    """Where the account's tokens come from, as its settings say."""
-    if settings.login == "person":
-        return refreshing.kept(
-            anonymous, keeping.open_keep(settings), config.Paths(settings.account).token_lock
-        )
-    app = app_of(settings)
+    """Where the account's tokens come from, as its settings say; once they are refused, as the configuration
+    says by then: a new login may have come with another place for its tokens, or another application.  Such a
+    one is asked first whose it is, since an application's credentials do not say for whom they act."""
+    login = _Login.of(settings)
+    current = _source(login, endpoints, anonymous, owner)
+
+    async def fetch() -> tokens.Token:
+        nonlocal login, current
+        try:
+            return await current()
+        except (errors.OAuthError, errors.TokensLocked):
+            found = await refreshing.blocking(lambda: _configured(settings.account, endpoints))
+            if found is None or found == login:
+                raise
+            try:
+                following = _source(found, endpoints, anonymous, owner)
+            except errors.ConfigError as error:
+                raise errors.NeedsLogin(error.message) from None
+            token = await following()
+            expected = owner()
+            if expected is not None and (await user_of(found.settings, token)).id != expected:
+                raise errors.NeedsLogin(refreshing.ANOTHER) from None
+        login, current = found, following
+        log.info("the account has a new login")
+        return token
+
+    return fetch
+
+
+@dataclass(frozen=True, slots=True)
+class _Login:
+    """What the settings say about where tokens come from."""
+
+    settings: config.Settings = field(compare=False)
+    said: tuple[object, ...]
+    app: apps.App | None  # None: it is kept with a person's tokens
+
+    @classmethod
+    def of(cls, settings: config.Settings) -> "_Login":
+        app = None if settings.login == "person" else app_of(settings)
+        return cls(settings, (settings.login, settings.token_store, *_subject(settings)), app)
+
+
+def _subject(settings: config.Settings) -> tuple[str, str]:
+    return (settings.subject_type, settings.subject_id)
+
+
+def _configured(account: str, endpoints: session.Endpoints) -> _Login | None:
+    """The login of the configuration as it is now, if that holds and means the same service."""
+    try:
+        settings = config.load(account)
+        return _Login.of(settings) if endpoints_of(settings) == endpoints else None
+    except errors.ConfigError:
+        return None
+
+
+def login_files(settings: config.Settings) -> list[Path]:
+    """The files of which one changes when the account's login is made anew, wherever its tokens are."""
+    paths = config.Paths(settings.account)
+    named = (settings.app_file, settings.client_secret_file)
+    kept = (config.config_file(), paths.token, paths.token_lock)
+    return [*kept, *(path.expanduser() for path in named if path is not None)]
+
+
+def _source(
+    login: _Login, endpoints: session.Endpoints, anonymous: session.Client, owner: refreshing.Owner
+) -> bearer.Fetch:
+    settings, app = login.settings, login.app
+    if app is None:
+        lock = config.Paths(settings.account).token_lock
+        return refreshing.kept(anonymous, keeping.open_keep(settings), lock, owner)
     subject = settings.subject_id or (app.user_id if settings.subject_type == "user" else app.enterprise_id)
     if not subject:
         raise errors.ConfigError(

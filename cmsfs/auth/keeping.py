@@ -29,6 +29,7 @@ class Kept:
     refresh_token: str = field(repr=False)
     access_token: str = field(repr=False)
     expires_at: float  # of the access token, seconds since the epoch
+    user_id: str = ""  # whose login it is, at the service
 
 
 class Keep(Protocol):
@@ -166,6 +167,7 @@ def has_keyring() -> bool:
 def _parsed(text: str, where: str) -> Kept | None:
     try:
         document = json.loads(text)
+        document = {"user_id": ""} | document
         return Kept(**{one.name: document[one.name] for one in fields(Kept)})
     except (ValueError, TypeError, KeyError):
         raise errors.ConfigError(

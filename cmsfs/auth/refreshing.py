@@ -24,6 +24,9 @@ from cmsfs.auth import bearer, keeping
 from cmsfs.client import session
 from cmsfs.models import tokens
 
+# The id of the user who is known to be the account's; None as long as nobody is.
+Owner = Callable[[], str | None]
+
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
@@ -37,23 +40,55 @@ KEYRING_SECONDS = 20.0
 
 NOBODY = "Nobody is logged in to this account: `cmsfs login` does that."
 ENDED = "The login has ended at the service: `cmsfs login` makes a new one."
+REFUSED = (
+    "The service does not accept the application of this login any more, or its secret: "
+    "`cmsfs login --app FILE` logs in with it as it is now."
+)
+ANOTHER = (
+    "Somebody else has logged in to this account than before: log in as who it was, and as the other one to "
+    "an account of its own, `cmsfs --account NAME login`."
+)
 
 
-def kept(client: session.Client, keep: keeping.Keep, lock: Path) -> bearer.Fetch:
+def nobody() -> str | None:
+    """The `Owner` of what may be anybody's."""
+    return None
+
+
+def kept(client: session.Client, keep: keeping.Keep, lock: Path, owner: Owner = nobody) -> bearer.Fetch:
     """The `fetch` for a login in `keep`.
 
-    Raises `NeedsLogin` and `TokensLocked`.  Cancelled: a refresh that has begun is finished first, so that
-    the new pair is not lost.
+    A login that was made anew meanwhile is taken up by the next call; not one of somebody else than `owner`
+    or than before: what one person changed is not to be sent as another.  Raises `NeedsLogin` and
+    `TokensLocked`.  Cancelled: a refresh that has begun is finished first, so that the new pair is not lost.
     """
     given: str | None = None
+    whose = ""
+    # What could not be kept, and what was read in its place.
     unwritten: keeping.Kept | None = None
+    stale: keeping.Kept | None = None
+
+    async def last() -> keeping.Kept | None:
+        if unwritten is None:
+            return await _read(keep)
+        try:
+            found = await _read(keep)
+        except errors.RemoteError:
+            return unwritten
+        return unwritten if found in (None, stale) else found
 
     async def fetch() -> tokens.Token:
-        nonlocal given, unwritten
+        nonlocal given, stale, unwritten, whose
         async with locked(lock):
-            login = unwritten or await blocking(keep.read)
+            login = await last()
             if login is None:
                 raise errors.NeedsLogin(NOBODY)
+            expected = owner() or whose
+            # A login kept without an id is from before there were ids, and no newer than any that was used.
+            if expected and login.user_id not in ("", expected):
+                raise errors.NeedsLogin(ANOTHER)
+            if login is not unwritten:
+                stale = login
             left = login.expires_at - time.time()
             # Asked again for what we gave out: it was refused.
             if left < bearer.EARLY or login.access_token == given:
@@ -61,10 +96,27 @@ def kept(client: session.Client, keep: keeping.Keep, lock: Path) -> bearer.Fetch
                     login = await _refreshed(client, login)
                     unwritten = None if await _written(keep, login) else login
                 left = login.expires_at - time.time()
-        given = login.access_token
+        given, whose = login.access_token, login.user_id or whose
         return tokens.Token(access_token=pydantic.SecretStr(given), expires_in=max(1, int(left)))
 
     return fetch
+
+
+async def renew(keep: keeping.Keep, login: keeping.Kept, lock: Path) -> None:
+    """Keep a login that was made anew, and leave the sign that a daemon looks for (`backend.login_files`)."""
+    async with locked(lock):
+        await blocking(lambda: keep.write(login))
+        os.utime(lock)
+
+
+async def _read(keep: keeping.Keep) -> keeping.Kept | None:
+    """What is kept; whatever is wrong with the place is a matter of the login, which a new one mends."""
+    try:
+        return await blocking(keep.read)
+    except errors.ConfigError as error:
+        raise errors.NeedsLogin(error.message) from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise errors.TokensLocked(f"The tokens in {keep.title} cannot be read: {error}.") from None
 
 
 async def _refreshed(client: session.Client, login: keeping.Kept) -> keeping.Kept:
@@ -79,6 +131,8 @@ async def _refreshed(client: session.Client, login: keeping.Kept) -> keeping.Kep
     except errors.OAuthError as error:
         if error.error == "invalid_grant":
             raise errors.NeedsLogin(ENDED) from None
+        if error.error in ("invalid_client", "unauthorized_client"):
+            raise errors.NeedsLogin(REFUSED) from None
         raise
     crashpoints.reached(crashpoints.Point.TOKENS_GIVEN)
     following = token.refresh_token or pydantic.SecretStr(login.refresh_token)

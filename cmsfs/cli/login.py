@@ -16,12 +16,11 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import click
-import httpx
 import pydantic
 import trio
 
 from cmsfs import config, errors
-from cmsfs.auth import apps, backend, bearer, consent, keeping, refreshing
+from cmsfs.auth import apps, backend, consent, keeping, refreshing
 from cmsfs.cli import config_file, context, daemonctl, output
 from cmsfs.client import session
 from cmsfs.models import tokens, users
@@ -219,7 +218,7 @@ async def _as_person(settings: config.Settings, app: apps.App, way: _Way) -> tup
         token = await _consented(settings, app, way, client)
         if token.refresh_token is None:
             raise errors.UserError("The service gives no refresh token: the login would end within an hour.")
-        me = await _who(settings, endpoints, token)
+        me = await backend.user_of(settings, token)
         keep = await refreshing.blocking(lambda: keeping.open_keep(settings))
         made = keeping.Kept(
             client_id=app.client_id,
@@ -227,9 +226,9 @@ async def _as_person(settings: config.Settings, app: apps.App, way: _Way) -> tup
             refresh_token=token.refresh_token.get_secret_value(),
             access_token=token.access_token.get_secret_value(),
             expires_at=time.time() + token.expires_in,
+            user_id=me.id,
         )
-        async with refreshing.locked(config.Paths(settings.account).token_lock):
-            await refreshing.blocking(lambda: keep.write(made))
+        await refreshing.renew(keep, made, config.Paths(settings.account).token_lock)
     return me, keep
 
 
@@ -253,15 +252,6 @@ async def _consented(
         said = "The browser asks for access" if opened else "No browser could be opened"
         output.note(f"{said}; the address is\n\n  {asked.url}\n")
         return await asked.redeem(client, await listener.code(asked), app.client_secret)
-
-
-async def _who(settings: config.Settings, endpoints: session.Endpoints, token: tokens.Token) -> users.User:
-    async def fetch() -> tokens.Token:
-        return token
-
-    auth: httpx.Auth = bearer.BearerAuth(fetch)
-    async with session.open_client(endpoints, auth=auth, ca_file=settings.ca_file) as client:
-        return await client.users.me()
 
 
 async def _ask_who(settings: config.Settings) -> users.User:

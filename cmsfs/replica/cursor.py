@@ -14,6 +14,7 @@ GENERATION = "generation"  # number of the newest listing
 CRAWL = "crawl"  # what is left of the listing of everything (JSON, `daemon.whole.Plan`)
 PAUSED = "paused"  # the person wants quiet until then (seconds since the epoch), or "for ever"
 DESKTOP_TRASH = "desktop_trash"  # what file managers here threw away (JSON, `vfs.desktop_trash.Record`)
+OWNER = "owner"  # id of the user whose drive this is
 BOOT_ID = "boot_id"  # the boot in which this database was last open
 CLEAN = "clean_shutdown"  # "1" while no daemon has it open after an orderly stop
 

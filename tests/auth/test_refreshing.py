@@ -1,5 +1,6 @@
 """A login that several processes share, and what a crash between two refreshes leaves of it."""
 
+import errno
 import json
 import os
 import signal
@@ -133,6 +134,84 @@ async def test_what_cannot_be_kept_is_used_all_the_same_and_kept_later(book, kee
             obstacle.chmod(0o700)
         assert (await fetch()).access_token.get_secret_value() == "a3"
     assert keep.read().refresh_token == "r3"
+
+
+async def test_a_login_made_anew_is_taken_up_even_over_what_could_not_be_kept(
+    book, keep, tmp_path, expect_log, monkeypatch
+):
+    keep.write(login(expires_at=0))
+    expect_log("new tokens cannot be kept")
+    async with opened(book) as client:
+        fetch = refreshing.kept(client, keep, tmp_path / "lock")
+        with monkeypatch.context() as broken:
+            broken.setattr(os, "fsync", _full_disk)
+            assert (await fetch()).access_token.get_secret_value() == "a2"
+        await refreshing.renew(keep, login(access_token="anew"), tmp_path / "lock")
+        assert (await fetch()).access_token.get_secret_value() == "anew"
+
+
+def _full_disk(fd):
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+async def test_a_login_of_somebody_else_is_not_taken_up(book, keep, tmp_path):
+    keep.write(login(user_id="1"))
+    async with opened(book) as client:
+        fetch = refreshing.kept(client, keep, tmp_path / "lock")
+        await fetch()
+        keep.write(login(user_id="2"))
+        with pytest.raises(errors.NeedsLogin, match="Somebody else"):
+            await fetch()
+        keep.write(login(user_id="1", access_token="anew"))
+        assert (await fetch()).access_token.get_secret_value() == "anew"
+
+
+async def test_a_login_of_somebody_else_than_the_owner_is_never_used(book, keep, tmp_path):
+    """Not at a start, and not after a login that was kept when its user was not noted."""
+    keep.write(login())
+    async with opened(book) as client:
+        fetch = refreshing.kept(client, keep, tmp_path / "lock", owner=lambda: "1")
+        assert (await fetch()).access_token.get_secret_value() == "a1"
+        keep.write(login(user_id="2", access_token="theirs"))
+        with pytest.raises(errors.NeedsLogin, match="Somebody else"):
+            await fetch()
+        started = refreshing.kept(client, keep, tmp_path / "lock", owner=lambda: "1")
+        with pytest.raises(errors.NeedsLogin, match="Somebody else"):
+            await started()
+    assert book.read_text() == "1"
+
+
+async def test_an_application_that_is_refused_is_said(keep, tmp_path):
+    async def answer(request):
+        return httpx.Response(401, json={"error": "invalid_client", "error_description": "its secret"})
+
+    keep.write(login(expires_at=0))
+    transport = httpx.MockTransport(answer)
+    async with session.open_client(session.Endpoints.of_server(URL), transport=transport) as client:
+        with pytest.raises(errors.NeedsLogin, match="--app FILE"):
+            await refreshing.kept(client, keep, tmp_path / "lock")()
+
+
+async def test_a_file_of_tokens_from_before_users_were_noted_is_good(book, keep, tmp_path):
+    keep.write(login())
+    path = tmp_path / "state" / "token"
+    document = json.loads(path.read_text())
+    del document["user_id"]
+    path.write_text(json.dumps(document))
+    assert keep.read() == login(expires_at=document["expires_at"])
+    assert await fetched(book, keep, tmp_path) == "a1"
+
+
+async def test_tokens_that_must_not_be_used_need_a_login_and_end_no_daemon(book, keep, tmp_path):
+    keep.write(login())
+    path = tmp_path / "state" / "token"
+    path.chmod(0o640)
+    with pytest.raises(errors.NeedsLogin, match="Others can read"):
+        await fetched(book, keep, tmp_path)
+    path.unlink()
+    path.mkdir()
+    with pytest.raises(errors.TokensLocked, match="cannot be read"):
+        await fetched(book, keep, tmp_path)
 
 
 # ---- the end at a point ----

@@ -5,6 +5,7 @@ account, `drive` is ours: every agent of `daemon.main`, built by it, started by 
 """
 
 import errno
+import functools
 import hashlib
 import os
 from collections.abc import AsyncIterator, Callable
@@ -299,10 +300,11 @@ def starting(network: Network, user: int, settings: config.Settings, tmp_path: P
         ):
             built = main.Drive(settings, tmp_path / "mnt", state, client, nursery, pace)
             await built.contact()
-            runs = {"push": built.push.run, "fs": built.fs.run, "pull": built.pull.run}
+            push = functools.partial(built.account.once_known, built.push.run)
+            runs = {"push": push, "fs": built.fs.run, "pull": built.pull.run}
             for name in agents:
                 if name == "health":
-                    nursery.start_soon(built.health.run, client.users.me)
+                    nursery.start_soon(built.health.run, built.account.who)
                 else:
                     nursery.start_soon(runs[name])
             yield Drive(built)

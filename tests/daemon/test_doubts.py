@@ -1,5 +1,7 @@
 """What others do while work of ours is under way is not lost, whichever of the two is heard first."""
 
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
 import pytest
@@ -9,6 +11,7 @@ from cmsfs import config
 from cmsfs.replica import doubts
 from cmsfs.replica.doubts import Doubt
 from cmsfs.replica.nodes import Kind
+from cmsfs.vfs.attributes import SetAttr
 
 
 @pytest.fixture
@@ -29,71 +32,76 @@ async def settled(drive: Any) -> None:
     assert drive.ops() == []
 
 
-async def test_a_version_that_overtakes_our_answer(drive: Any, other: Any, network: Any) -> None:
-    number = await other.file("f", b"first")
-    assert await drive.read("f") == b"first"
-    carried_out, go = network.gate("POST", f"/files/{number}/content")
-    await drive.write("f", b"ours")
-    await reached(carried_out)
-    await other.write(number, b"theirs, later")
-    await drive.poll()
-    go.set()
-    await settled(drive)
+async def known(drive: Any, other: Any, name: str = "f") -> str:
+    """A file that both sides have, with the bytes `first`; its id."""
+    number: str = await other.file(name, b"first")
+    assert await drive.read(name) == b"first"
+    return number
+
+
+def version_of(number: str) -> tuple[str, str]:
+    """The request that sends a version of a file."""
+    return "POST", f"/files/{number}/content"
+
+
+Overtaking = Callable[..., AbstractAsyncContextManager[None]]
+
+
+@pytest.fixture
+def overtaking(drive: Any, network: Any) -> Overtaking:
+    """`async with overtaking(ours, method, part)`: what is done inside is done, and heard of, after the
+    service has carried out this request of ours and before we have its answer; then all is settled."""
+
+    @asynccontextmanager
+    async def hold_up(ours: Awaitable[Any], method: str, part: str) -> AsyncIterator[None]:
+        carried_out, go = network.gate(method, part)
+        await ours
+        await reached(carried_out)
+        yield
+        await drive.poll()
+        go.set()
+        await settled(drive)
+
+    return hold_up
+
+
+async def test_a_version_that_overtakes_our_answer(drive: Any, other: Any, overtaking: Overtaking) -> None:
+    number = await known(drive, other)
+    async with overtaking(drive.write("f", b"ours"), *version_of(number)):
+        await other.write(number, b"theirs, later")
     assert await drive.read("f") == b"theirs, later"
     assert await other.read("f") == b"theirs, later"
 
 
-async def test_a_name_that_overtakes_our_answer(drive: Any, other: Any, network: Any) -> None:
-    number = await other.file("f", b"x")
-    await drive.names()
-    carried_out, go = network.gate("PUT", f"/files/{number}")
-    await drive.rename("f", "ours")
-    await reached(carried_out)
-    await other.client.files.update(number, name="theirs")
-    await drive.poll()
-    go.set()
-    await settled(drive)
+async def test_a_name_that_overtakes_our_answer(drive: Any, other: Any, overtaking: Overtaking) -> None:
+    number = await known(drive, other)
+    async with overtaking(drive.rename("f", "ours"), "PUT", f"/files/{number}"):
+        await other.client.files.update(number, name="theirs")
     assert await drive.names() == ["theirs"]
 
 
-async def test_a_name_that_overtakes_the_answer_to_an_upload(drive: Any, other: Any, network: Any) -> None:
-    number = await other.file("f", b"x")
-    await drive.read("f")
-    carried_out, go = network.gate("POST", f"/files/{number}/content")
-    await drive.write("f", b"ours")
-    await reached(carried_out)
-    await other.client.files.update(number, name="theirs")
-    await drive.poll()
-    go.set()
-    await settled(drive)
+async def test_a_name_that_overtakes_the_answer_to_an_upload(
+    drive: Any, other: Any, overtaking: Overtaking
+) -> None:
+    number = await known(drive, other)
+    async with overtaking(drive.write("f", b"ours"), *version_of(number)):
+        await other.client.files.update(number, name="theirs")
     assert await drive.names() == ["theirs"]
     assert await drive.read("theirs") == b"ours"
 
 
-async def test_an_old_version_made_current_over_ours(drive: Any, other: Any, network: Any) -> None:
+async def test_an_old_version_made_current_over_ours(drive: Any, other: Any, overtaking: Overtaking) -> None:
     """It has the bytes that ours started from, so that nothing seems to have happened."""
-    number = await other.file("f", b"first")
-    await drive.read("f")
-    carried_out, go = network.gate("POST", f"/files/{number}/content")
-    await drive.write("f", b"ours")
-    await reached(carried_out)
-    await other.write(number, b"first")
-    await drive.poll()
-    go.set()
-    await settled(drive)
+    number = await known(drive, other)
+    async with overtaking(drive.write("f", b"ours"), *version_of(number)):
+        await other.write(number, b"first")
     assert await drive.read("f") == b"first"
 
 
-async def test_a_deletion_that_overtakes_our_answer(drive: Any, other: Any, network: Any) -> None:
-    number = await other.file("f", b"x")
-    await drive.read("f")
-    carried_out, go = network.gate("POST", f"/files/{number}/content")
-    await drive.write("f", b"ours")
-    await reached(carried_out)
-    await other.client.files.delete(number)
-    await drive.poll()
-    go.set()
-    await settled(drive)
+async def test_a_deletion_that_overtakes_our_answer(drive: Any, other: Any, overtaking: Overtaking) -> None:
+    number = await known(drive, other)
+    async with overtaking(drive.write("f", b"ours"), *version_of(number)):
+        await other.client.files.delete(number)
     assert await drive.names() == []
     assert await other.paths() == []
 
@@ -101,9 +109,8 @@ async def test_a_deletion_that_overtakes_our_answer(drive: Any, other: Any, netw
 async def test_a_move_elsewhere_while_our_new_name_is_sent(drive: Any, other: Any, network: Any) -> None:
     """The answer is the first that we hear of it, and the event no news any more."""
     folder = await other.folder("d")
-    number = await other.file("f", b"x")
+    number = await known(drive, other)
     await drive.names("d")
-    await drive.names()
     arrives, go = network.gate("PUT", f"/files/{number}", before=True)
     await drive.rename("f", "g")
     await reached(arrives)
@@ -114,19 +121,21 @@ async def test_a_move_elsewhere_while_our_new_name_is_sent(drive: Any, other: An
     assert await drive.names("d") == ["g"]
 
 
-async def test_their_bytes_come_when_ours_are_taken_back(starting: Any, other: Any) -> None:
-    """Written back to what it was, our file needs no upload; theirs came meanwhile."""
-    number = await other.file("f", b"first")
+async def test_their_bytes_come_when_ours_are_taken_back(starting: Any, other: Any, network: Any) -> None:
+    """Written back to what it was, with its time, our file needs no request whose answer tells of theirs."""
     async with starting(agents=("health", "fs")) as drive, trio.open_nursery() as nursery:
-        await drive.read("f")
+        number = await known(drive, other)
+        before = drive.node(await drive.ino("f"))
         await drive.write("f", b"ours")
         await other.write(number, b"theirs")
         await drive.poll()
         await drive.write("f", b"first")
+        await drive.fs.setattr(before.ino, SetAttr(mtime_ns=before.mtime_ns))
         nursery.start_soon(drive.agents.push.run)
         await settled(drive)
         assert await drive.read("f") == b"theirs"
         assert await other.versions(number) == 2
+        assert [method for method, path in network.requests if number in path and method != "GET"] == []
         nursery.cancel_scope.cancel()
 
 
@@ -157,8 +166,7 @@ async def test_an_upload_that_becomes_one_of_an_item_that_is_gone(
     drive: Any, other: Any, network: Any
 ) -> None:
     """While it is found out what became of a first attempt, the file is saved over another one."""
-    number = await other.file("a", b"first")
-    await drive.read("a")
+    number = await known(drive, other, "a")
     network.lose_answer("POST", "/files/content")
     await drive.write("new", b"ours")
     await failed_once(drive)
@@ -180,8 +188,7 @@ async def test_what_was_sent_unheard_hides_nothing_when_its_file_is_gone(
     drive: Any, other: Any, network: Any
 ) -> None:
     """It was saved over another file, and that one deleted here and changed there."""
-    number = await other.file("a", b"first")
-    await drive.read("a")
+    number = await known(drive, other, "a")
     network.lose_answer("POST", "/files/content")
     await drive.write("new", b"ours")
     await failed_once(drive)
@@ -200,10 +207,9 @@ async def test_what_was_sent_unheard_hides_nothing_when_its_file_is_gone(
 
 
 async def test_what_is_in_doubt_is_so_after_a_restart(starting: Any, other: Any, network: Any) -> None:
-    number = await other.file("f", b"first")
     async with starting() as drive:
-        await drive.read("f")
-        carried_out, _ = network.gate("POST", f"/files/{number}/content")
+        number = await known(drive, other)
+        carried_out, _ = network.gate(*version_of(number))
         await drive.write("f", b"ours")
         await reached(carried_out)
         await other.client.files.update(number, name="theirs")
