@@ -22,8 +22,9 @@ HERE = Path(__file__).resolve().parent
 class Bench:
     """A service, a link, a drive, and the rows of the table."""
 
-    def __init__(self, root: Path, *, round_trip: float) -> None:
+    def __init__(self, root: Path, *, round_trip: float, profile: str = "specification") -> None:
         self.root = root
+        self._profile = profile
         self.drive = root / "drive"
         self.drive.mkdir()
         self.round_trip = round_trip
@@ -84,7 +85,7 @@ class Bench:
         config = Path(os.environ["XDG_CONFIG_HOME"]) / "cmsfs" / "config.toml"
         config.parent.mkdir(exist_ok=True)
         config.write_text(
-            f'account = "bench"\nprofile = "specification"\nbase_url = "{self.url}/2.0"\n'
+            f'account = "bench"\nprofile = "{self._profile}"\nbase_url = "{self.url}/2.0"\n'
             f'upload_url = "{self.url}/api/2.0"\nauth_url = "{self.url}"\n'
             f'client_id = "{self.credentials["client_id"]}"\nclient_secret_file = "{self.root}/secret"\n'
             f'subject_id = "{self.credentials["user_id"]}"\n'
