@@ -22,7 +22,7 @@ HERE = Path(__file__).resolve().parent
 class Bench:
     """A service, a link, a drive, and the rows of the table."""
 
-    def __init__(self, root: Path, *, round_trip: float, profile: str = "specification") -> None:
+    def __init__(self, root: Path, *, round_trip: float, profile: str = "server") -> None:
         self.root = root
         self._profile = profile
         self.drive = root / "drive"
