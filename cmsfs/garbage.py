@@ -6,12 +6,12 @@ long as the process, and through pages of items that no cycle holds.
 
 import gc
 
-# New objects between two looks at the young ones; a page of items is some thousands.
-YOUNG = 20_000
+# New objects between two looks at the young ones; a page of items is a few thousands.
+YOUNG = 10_000
 
 
 def settle() -> None:
     """Leave alone from now on what is there by now, and look seldom.  To be called once all is loaded."""
     gc.collect()
     gc.freeze()
-    gc.set_threshold(YOUNG, 20, 20)
+    gc.set_threshold(YOUNG, 10, 10)

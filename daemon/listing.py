@@ -34,6 +34,9 @@ from daemon.whole import Whole
 
 log = logging.getLogger(__name__)
 
+# A tree larger than this comes with everything: a second enumeration beside that would cost as much again.
+MOST_BELOW = 100_000
+
 Call = Callable[[], None]
 Took = Callable[[int], None]
 
@@ -116,12 +119,14 @@ class SearchLister:
         self._walks.stepped(began)
 
     async def deepen(self, folder: Ino) -> None:
-        """Make everything below a folder known, however much that is.  Raises `RemoteError`."""
+        """Make everything below a folder known, unless that is very much.  Raises `RemoteError`."""
         node = tree.find(self._db, folder)
         if node is not None and node.remote_id is not None:
             query = Query(query=EVERYTHING, ancestor_folder_ids=[node.remote_id])
             with self._walks.enumerating(folder) as enumeration:
                 generation, first = await self._begun(query)
+                if first.total_count > MOST_BELOW:
+                    return
                 enumeration.total = first.total_count
                 await self._all_below(folder, query, generation, first, enumeration.took)
 

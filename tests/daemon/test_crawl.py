@@ -13,7 +13,7 @@ from cmsfs.service import items as service_items
 from cmsfs.service.kinds import Kind
 from cmsfs.service.store import Store
 from cmsfs.sqlite import Connection
-from daemon import windows
+from daemon import listing, windows
 
 EMPTY = "da39a3ee5e6b4b0d3255bfef95601890afd80709"
 FOLDERS, FILES = 10, 130
@@ -182,6 +182,20 @@ async def test_a_folder_below_that_is_opened_overtakes_the_tree_of_the_root(
     below = f"ancestor_folder_ids={drive.node(await drive.ino('folder 03')).remote_id}&"
     first_below = next(number for number, url in enumerate(urls) if below in f"{url}&")
     assert any("type=file" in url and "ancestor_folder_ids=0" in url for url in urls[first_below:])
+
+
+async def test_a_tree_that_is_nearly_everything_is_not_enumerated_by_itself(
+    large: None, drive: Any, network: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(windows, "MOST", 100)
+    monkeypatch.setattr(listing, "MOST_BELOW", FILES - 1)
+    assert len(await drive.names()) == FOLDERS
+    asked = len(network.requests)
+    await drive.agents.crawl._below(await drive.ino("folder 03"))
+    assert len(network.requests) == asked + 1
+    monkeypatch.setattr(listing, "MOST_BELOW", FILES)
+    await drive.agents.crawl._below(await drive.ino("folder 03"))
+    assert counted(drive) == FOLDERS + FILES
 
 
 @both
