@@ -20,7 +20,7 @@ from cmsfs.models import base, items, uploads
 
 
 @click.command()
-@click.argument("remote")
+@click.argument("remote", type=remote_paths.PATH)
 @click.argument("local", required=False, type=click.Path(path_type=Path))
 @click.option("--force", is_flag=True, help="Replace a local file that exists.")
 @output.json_option
@@ -72,7 +72,7 @@ def _target(name: str, local: Path | None, *, force: bool) -> Path | None:
 
 @click.command()
 @click.argument("local", type=click.Path(path_type=Path))
-@click.argument("remote")
+@click.argument("remote", type=remote_paths.PATH)
 @output.json_option
 @context.pass_context
 def put(ctx: context.Context, local: Path, remote: str, *, as_json: bool) -> None:

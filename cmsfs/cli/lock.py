@@ -18,7 +18,7 @@ from cmsfs.models import items
 
 
 @click.command()
-@click.argument("remote")
+@click.argument("remote", type=remote_paths.PATH)
 @click.option(
     "--for", "seconds", type=durations.Duration(), help="Let the lock end by itself, for example after 8h."
 )
@@ -34,7 +34,7 @@ def lock(
 
 
 @click.command()
-@click.argument("remote")
+@click.argument("remote", type=remote_paths.PATH)
 @output.json_option
 @context.pass_context
 def unlock(ctx: context.Context, remote: str, *, as_json: bool) -> None:

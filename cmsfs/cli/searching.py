@@ -24,7 +24,13 @@ TYPES = {"file": "file", "folder": "folder", "link": "web_link"}
 @click.command()
 @click.argument("query", nargs=-1)
 @click.option("--type", "kind", type=click.Choice(list(TYPES)), help="Only these; as type: in the query.")
-@click.option("--in", "folder", metavar="REMOTE", help="Only below this folder; as in: in the query.")
+@click.option(
+    "--in",
+    "folder",
+    type=remote_paths.PATH,
+    metavar="REMOTE",
+    help="Only below this folder; as in: in the query.",
+)
 @click.option("--limit", type=click.IntRange(min=1), default=50, show_default=True, help="At most so many.")
 @click.option("-l", "--long", is_flag=True, help="Show kind, size and time, too.")
 @click.option(

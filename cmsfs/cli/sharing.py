@@ -15,7 +15,7 @@ from cmsfs.models import items
 
 
 @click.command()
-@click.argument("remote")
+@click.argument("remote", type=remote_paths.PATH)
 @output.json_option
 @context.pass_context
 def share(ctx: context.Context, remote: str, *, as_json: bool) -> None:

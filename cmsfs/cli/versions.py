@@ -19,7 +19,7 @@ from cmsfs.models import items, versions
 
 
 @click.command("versions")
-@click.argument("remote")
+@click.argument("remote", type=remote_paths.PATH)
 @click.option("--restore", metavar="ID", help="Make this version the current one again, as a new version.")
 @click.option("--get", "wanted", metavar="ID", help="Fetch this version instead of listing them.")
 @click.option(

@@ -19,7 +19,7 @@ SUFFIX = ".url"
 
 @click.command()
 @click.argument("url")
-@click.argument("path", required=False, default="/")
+@click.argument("path", required=False, default="/", type=remote_paths.PATH)
 @click.option("--description", metavar="TEXT", help="What it is about, up to 256 characters.")
 @click.option("--replace", is_flag=True, help="Give a web link that is there already this address.")
 @output.json_option

@@ -9,6 +9,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+import cmsfs
+
 WRITER = """
 import os, sys, time
 top, count = sys.argv[1], int(sys.argv[2])
@@ -107,6 +109,16 @@ def test_what_the_command_line_puts_there_shows_on_the_drive(drive: Any, tmp_pat
     drive.sync()
     drive.cmsfs("get", "/elsewhere.txt", tmp_path / "back.txt")
     assert (tmp_path / "back.txt").read_text() == "changed on the drive\n"
+    # A path below the mountpoint, in whatever way it is written, means the same item.
+    assert drive.cmsfs("get", drive.top / "Links/../elsewhere.txt", "-").stdout == "changed on the drive\n"
+    program = f"PYTHONPATH={Path(cmsfs.__file__).parents[1]} {sys.executable} -m cmsfs"
+    assert drive.sh(f"cd Projects; {program} lock ../elsewhere.txt").startswith("/elsewhere.txt is locked")
+    assert drive.cmsfs("link", "https://example.com/", f"{drive.top}/Projects/").stdout.startswith(
+        "/Projects/"
+    )
+    refused = drive.cmsfs("--account", "other", "get", drive.top / "elsewhere.txt", "-", check=False)
+    assert refused.returncode == 1
+    assert "is on the drive of default, and other is meant." in refused.stderr
 
 
 def test_an_unmount_whose_limit_is_reached_leaves_the_rest_for_the_next_mount(drive: Any) -> None:
