@@ -27,7 +27,7 @@ def remove_unseen(conn: Connection, folder: Ino, generation: int) -> list[Change
         if ino not in inside or ino <= 2:
             continue
         row = conn.execute("SELECT seen FROM node WHERE ino = ?", (ino,)).fetchone()
-        if row["seen"] < generation:
+        if row["seen"] < generation and not _holds_remote(conn, ino):
             remote.vanish_one(conn, tree.get(conn, ino), changes)
     return changes
 
@@ -103,6 +103,12 @@ def _above(conn: Connection, ino: Ino) -> list[Ino]:
 
 
 def _holds_remote(conn: Connection, ino: Ino) -> bool:
-    """Whether something is in this folder that the service has: then it has the folder too."""
-    sql = "SELECT 1 FROM node WHERE parent = ? AND remote_id IS NOT NULL LIMIT 1"
+    """Whether something is in this folder that the service was heard to have there.
+
+    Then it has the folder too, or that has left by now: its own news tell, and then of the folder.
+    """
+    sql = (
+        "SELECT 1 FROM node AS n JOIN node AS p ON p.ino = n.parent"
+        " WHERE n.parent = ? AND n.remote_id IS NOT NULL AND n.base_parent = p.remote_id LIMIT 1"
+    )
     return conn.execute(sql, (ino,)).fetchone() is not None

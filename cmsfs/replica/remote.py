@@ -11,13 +11,11 @@ Rule: `sequence` is that of the base.  What is left aside, and what an answer of
 noted in the same transaction (`doubts`).
 """
 
-import socket
 from collections.abc import Iterable
-from datetime import date
 from sqlite3 import Connection
 
 from cmsfs.models import names
-from cmsfs.replica import arrivals, cursor, doubts, naming, tree, weblinks
+from cmsfs.replica import arrivals, aside, cursor, doubts, naming, tree, unsent, weblinks
 from cmsfs.replica.changes import Change, What
 from cmsfs.replica.nodes import FILE_MODE, FOLDER_MODE, ROOT, Ino, Kind, Node, Remote, said_by
 
@@ -52,7 +50,7 @@ def _apply_one(conn: Connection, remote: Remote, generation: int, changes: list[
     news = node.etag is None or remote.sequence != node.sequence or remote.etag != node.etag
     if not news and _is_in_place(conn, node, remote):
         return
-    pending = _pending(conn, node.ino)
+    pending = unsent.pending(conn, node.ino)
     if "trash" in pending:
         # Whether the deletion still holds is decided when it is sent, by the etag it started from.
         if news:
@@ -138,7 +136,7 @@ def _update_place(
     parent = _parent_of(conn, remote)
     if parent is None:
         return
-    if _is_gone(conn, parent) and _has_unsent(conn, node.ino):
+    if _is_gone(conn, parent) and unsent.below(conn, node.ino):
         # It may have gone with the folder, or the folder comes back with this page: what only we have of it
         # stays where it can be seen until that is known.
         _leave_aside(conn, node, remote.sequence)
@@ -154,6 +152,8 @@ def _update_place(
     if node.parent is not None:
         changes.append(Change(What.ENTRY, node.ino, node.parent, node.name))
     _settle(conn, node.ino, remote, parent, name, changes)
+    if node.parent is not None:
+        aside.give_back(conn, node.parent, node.name, changes)
 
 
 def _leave_aside(conn: Connection, node: Node, sequence: int) -> None:
@@ -192,43 +192,9 @@ def _settle(
     """Put a detached node at its place, moving whatever holds the name aside."""
     holder = tree.child_at(conn, parent, name)
     if holder is not None and holder.ino != ino:
-        name = _make_way(conn, holder, ino, remote, parent, name, changes)
+        name = aside.make_way(conn, holder, remote, parent, name, changes)
     tree.place(conn, ino, parent, name)
     changes.append(Change(What.ENTRY, ino, parent, name))
-
-
-def _make_way(
-    conn: Connection, holder: Node, ino: Ino, remote: Remote, parent: Ino, name: str, changes: list[Change]
-) -> str:
-    """Free the name, or choose another one for the newcomer; the newcomer's name."""
-    unsent = _pending(conn, holder.ino) & {"upload", "mkdir", "move"} or holder.draft is not None
-    if unsent or holder.remote_id is None:
-        # Ours is not at the service (yet) and theirs is: theirs keeps the name.
-        aside = naming.conflict_name(
-            holder.name,
-            socket.gethostname(),
-            date.today(),
-            taken=lambda candidate: tree.child_at(conn, parent, candidate) is not None,
-        )
-        tree.place(conn, holder.ino, parent, aside)
-        if holder.remote_id is not None:
-            # It is known under a place; being called something else there is a rename to send.
-            _record(conn, holder.ino, "move")
-        changes.append(Change(What.ENTRY, holder.ino, parent, holder.name))
-        changes.append(Change(What.ENTRY, holder.ino, parent, aside))
-        return name
-    if holder.kind is Kind.LINK or remote.kind is Kind.LINK:
-        # `x` the link is shown as `x.url`; a file that is really called so keeps its name.
-        if remote.kind is Kind.LINK:
-            return naming.link_beside(name, remote.id)
-        aside = naming.link_beside(holder.name, holder.remote_id)
-    else:
-        # The holder's own move or deletion has not been heard yet; it waits under a name of its own.
-        aside = naming.distinct(holder.name, f"id {holder.remote_id}")
-    tree.place(conn, holder.ino, parent, aside)
-    changes.append(Change(What.ENTRY, holder.ino, parent, holder.name))
-    changes.append(Change(What.ENTRY, holder.ino, parent, aside))
-    return name
 
 
 def _is_same(conn: Connection, holder: Node, remote: Remote) -> bool:
@@ -258,14 +224,6 @@ def _is_gone(conn: Connection, folder: Ino) -> bool:
         node = tree.get(conn, node.parent)
     # A folder of which nothing is known yet is in no folder either.
     return node.ino != ROOT and node.etag is not None and node.base_parent is None
-
-
-def _has_unsent(conn: Connection, ino: Ino) -> bool:
-    """Whether there are bytes or folders at the node or below it that the service does not have."""
-    for below in tree.subtree(conn, ino):
-        if _pending(conn, below) & {"upload", "mkdir"} or tree.get(conn, below).draft is not None:
-            return True
-    return False
 
 
 def adopt(conn: Connection, ino: Ino, remote: Remote) -> None:
@@ -320,26 +278,26 @@ def _elsewhere(conn: Connection, subtree: list[Ino]) -> set[Ino]:
 
 def _is_elsewhere(conn: Connection, node: Node) -> bool:
     """Whether the service has the node in another folder than it is in here."""
-    if node.remote_id is None or node.parent is None or "move" not in _pending(conn, node.ino):
+    if node.remote_id is None or node.parent is None or "move" not in unsent.pending(conn, node.ino):
         return False
     return tree.get(conn, node.parent).remote_id != node.base_parent
 
 
 def vanish_one(conn: Connection, node: Node, changes: list[Change]) -> None:
     """One node of those; what is below it comes first."""
-    pending = _pending(conn, node.ino)
+    pending = unsent.pending(conn, node.ino)
     if node.remote_id is None:
         return
     if node.is_folder:
         _drop_symlinks(conn, node.ino, changes)
-    unsent = "upload" in pending or node.draft is not None
-    if unsent or (node.is_folder and tree.has_children(conn, node.ino)):
+    ours = "upload" in pending or node.draft is not None
+    if ours or (node.is_folder and tree.has_children(conn, node.ino)):
         # The answer to what we are sending at this moment may bring it back here, though not there.
         _leave_aside(conn, node, doubts.ANYHOW)
         forget(conn, node.ino)
         conn.execute("DELETE FROM op WHERE ino = ? AND kind IN ('move', 'touch', 'trash')", (node.ino,))
         if node.is_folder:
-            _record(conn, node.ino, "mkdir")
+            unsent.record(conn, node.ino, "mkdir")
         return
     conn.execute("DELETE FROM op WHERE ino = ?", (node.ino,))
     conn.execute("DELETE FROM listing WHERE ino = ?", (node.ino,))
@@ -348,6 +306,7 @@ def vanish_one(conn: Connection, node: Node, changes: list[Change]) -> None:
     if node.parent is not None:
         tree.detach(conn, node.ino)
         changes.append(Change(What.GONE, node.ino, node.parent, node.name))
+        aside.give_back(conn, node.parent, node.name, changes)
 
 
 def _drop_symlinks(conn: Connection, folder: Ino, changes: list[Change]) -> None:
@@ -372,15 +331,6 @@ def forget(conn: Connection, ino: Ino) -> None:
 def entomb(conn: Connection, ino: Ino) -> None:
     """The service deleted the node as we asked: a page that still shows it is older, and is ignored."""
     conn.execute("UPDATE node SET sequence = sequence + 1, base_parent = NULL WHERE ino = ?", (ino,))
-
-
-def _record(conn: Connection, ino: Ino, kind: str) -> None:
-    """Have something sent at once; the journal above owns the table and its rules."""
-    conn.execute("INSERT OR IGNORE INTO op(ino, kind, not_before) VALUES (?, ?, 0)", (ino, kind))
-
-
-def _pending(conn: Connection, ino: Ino) -> set[str]:
-    return {row[0] for row in conn.execute("SELECT kind FROM op WHERE ino = ?", (ino,))}
 
 
 def same_time(ours_ns: int, theirs_ns: int) -> bool:

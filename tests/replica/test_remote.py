@@ -161,6 +161,42 @@ async def test_what_a_complete_listing_lacks_is_gone_but_not_what_we_have_yet_to
     ]
 
 
+async def test_a_folder_that_a_listing_lacks_stays_while_something_newer_is_in_it(
+    db: Database,
+) -> None:
+    """Its news are told by others; until then it is no folder of ours to be made again."""
+    await apply(db, an_item("folder", 1, "d"), an_item("file", 2, "f", 1))
+
+    def listing(conn: Connection) -> list[Change]:
+        generation = cursor.next_generation(conn)
+        remote.apply(conn, [an_item("file", 3, "g", 1)], generation=generation)
+        return absent.remove_unseen(conn, ROOT, generation)
+
+    await db.write(listing)
+    assert (names(db), names(db, "/d")) == (["d"], ["g"])
+    assert db.rows("SELECT * FROM op") == []
+    folder = tree.find_child(db, ROOT, "d")
+    assert folder is not None
+    assert folder.remote_id == "1"
+    await db.write(lambda conn: remote.vanish(conn, folder.ino, sequence=2))
+    assert names(db) == []
+
+
+@pytest.mark.parametrize("leaves", ["moved", "gone"])
+async def test_who_made_way_gets_the_name_back_when_it_is_free(db: Database, leaves: str) -> None:
+    await apply(db, an_item("folder", 1, "d"), an_item("file", 2, "F", 1, sequence=3))
+    await apply(db, an_item("file", 4, "f", 1, sequence=2))
+    assert names(db, "/d") == ["F (id 2)", "f"]
+    holder = tree.find_remote(db, Kind.FILE, "4")
+    assert holder is not None
+    if leaves == "moved":
+        changes = await apply(db, an_item("file", 4, "f", sequence=4))
+    else:
+        changes = await db.write(lambda conn: remote.vanish(conn, holder.ino, sequence=4))
+    assert names(db, "/d") == ["F"]
+    assert {"F", "F (id 2)"} <= {change.name for change in changes}
+
+
 async def test_a_listing_says_nothing_of_what_is_still_elsewhere_at_the_service(db: Database) -> None:
     """Moved here, with new bytes and not sent yet: the folder's listing cannot show it."""
     await apply(db, an_item("folder", 1, "to"), an_item("file", 2, "f"), an_item("folder", 3, "d"))
@@ -263,9 +299,6 @@ def test_the_tree_ends_as_the_last_descriptions_say(
         places[number] = (name, parent)
         heard.append(an_item("file", number, name, parent, sequence=sequence))
     order.shuffle(heard)
-    for one in heard:
-        remote.apply(conn, [one], generation=1)
-    # A listing at the end says everything once more, as the drive's does.
     for one in heard:
         remote.apply(conn, [one], generation=1)
     for number, (name, parent) in places.items():

@@ -1,0 +1,74 @@
+"""Two nodes and one name: who makes way for whom, and who gets the name back.
+
+The service tells of changes one by one, so for a while two of its items may be due at one name here.
+
+Rule: a name of the service is never taken by something that only we have; that gets a conflict name.
+"""
+
+import socket
+from datetime import date
+from sqlite3 import Connection
+
+from cmsfs.models import names
+from cmsfs.replica import naming, tree, unsent
+from cmsfs.replica.changes import Change, What
+from cmsfs.replica.nodes import Ino, Kind, Node, Remote
+
+
+def make_way(
+    conn: Connection, holder: Node, remote: Remote, parent: Ino, name: str, changes: list[Change]
+) -> str:
+    """Free the name, or choose another one for the newcomer; the newcomer's name."""
+    ours = unsent.pending(conn, holder.ino) & {"upload", "mkdir", "move"} or holder.draft is not None
+    if ours or holder.remote_id is None:
+        # Ours is not at the service (yet) and theirs is: theirs keeps the name.
+        aside = naming.conflict_name(
+            holder.name,
+            socket.gethostname(),
+            date.today(),
+            taken=lambda candidate: tree.child_at(conn, parent, candidate) is not None,
+        )
+        tree.place(conn, holder.ino, parent, aside)
+        if holder.remote_id is not None:
+            # It is known under a place; being called something else there is a rename to send.
+            unsent.record(conn, holder.ino, "move")
+        changes.append(Change(What.ENTRY, holder.ino, parent, holder.name))
+        changes.append(Change(What.ENTRY, holder.ino, parent, aside))
+        return name
+    if holder.kind is Kind.LINK or remote.kind is Kind.LINK:
+        # `x` the link is shown as `x.url`; a file that is really called so keeps its name.
+        if remote.kind is Kind.LINK:
+            return naming.link_beside(name, remote.id)
+        aside = naming.link_beside(holder.name, holder.remote_id)
+    else:
+        # The holder's own move or deletion has not been heard yet; it waits under a name of its own.
+        aside = naming.distinct(holder.name, f"id {holder.remote_id}")
+    tree.place(conn, holder.ino, parent, aside)
+    changes.append(Change(What.ENTRY, holder.ino, parent, holder.name))
+    changes.append(Change(What.ENTRY, holder.ino, parent, aside))
+    return name
+
+
+def give_back(conn: Connection, parent: Ino, name: str, changes: list[Change]) -> None:
+    """A name is free: who made way for somebody who has left since is called by it again.
+
+    It may have been told of before it made way, and then nothing tells of it a second time.
+    """
+    before = naming.distinct(name, "id \0").split("\0")[0]
+    key = names.name_key(f"{before}0")[:-1]
+    rows = conn.execute(
+        "SELECT n.ino, n.name, n.kind, n.remote_id, n.base_name"
+        " FROM node AS n JOIN node AS p ON p.ino = n.parent"
+        " WHERE n.parent = ? AND n.name_key >= ? AND n.name_key < ? AND n.base_parent = p.remote_id",
+        (parent, key, f"{key}\U0010ffff"),
+    ).fetchall()
+    for row in rows:
+        told = naming.file_name(Kind(row["kind"]), row["base_name"])
+        made_way = row["name"] == naming.distinct(told, f"id {row['remote_id']}")
+        if not made_way or tree.child_at(conn, parent, told) is not None:
+            continue
+        if "move" not in unsent.pending(conn, row["ino"]):
+            tree.place(conn, row["ino"], parent, told)
+            changes.append(Change(What.ENTRY, row["ino"], parent, row["name"]))
+            changes.append(Change(What.ENTRY, row["ino"], parent, told))
+            return
