@@ -174,6 +174,8 @@ class CmsfsMenu(GObject.GObject, Nautilus.MenuProvider):
             elif action == "free":
                 # Of many files this takes a while, in which the daemon tells how it gets on.
                 _run(drive, path, action, "--unpin", done=lambda file=file: _changed(file, None))
+            elif action == "versions":
+                _show(states.versions_folder(file.get_location().get_path()))
             else:
                 _run(drive, path, action)
 
@@ -220,6 +222,22 @@ def _run(drive, path, action, *options, done=None):
             done()
 
     DRIVES.ask(drive, states.request("ping"), pinged)
+
+
+def _show(folder):
+    """Have the file manager show a folder; nothing is asked of the folder here."""
+    program = Gio.AppInfo.get_default_for_type("inode/directory", True)
+    if program is None:
+        _notify(f"There is no file manager to show {folder} with.")
+        return
+    program.launch_uris_async([GLib.filename_to_uri(folder)], None, None, _shown)
+
+
+def _shown(program, result):
+    try:
+        program.launch_uris_finish(result)
+    except GLib.Error as error:
+        _notify(error.message)
 
 
 def _copied(text):

@@ -10,15 +10,19 @@ import json
 import re
 
 STATES = {
-    # What is shown first when several hold: emblem, the word for the column.
-    "held": ("emblem-important", "Held: the service refused it"),
-    "conflict": ("emblem-important", "Conflict copy"),
-    "syncing": ("emblem-synchronizing", "Being uploaded"),
-    "pinned": ("emblem-favorite", "Kept offline"),
+    # What is shown first when several hold: emblem, the word for the column.  The emblems are ours: those of
+    # the desktop's theme are too few to tell all of this apart, and newer themes have none of them.
+    "held": ("emblem-cmsfs-held", "Held: the service refused it"),
+    "conflict": ("emblem-cmsfs-conflict", "Conflict copy"),
+    "syncing": ("emblem-cmsfs-syncing", "Being uploaded"),
+    "pinned": ("emblem-cmsfs-pinned", "Kept offline"),
     "online": ("emblem-cmsfs-online", "Online only"),
     "local": ("", "On this machine only"),
-    "synced": ("emblem-default", "Synced"),
+    "synced": ("emblem-cmsfs-synced", "Synced"),
 }
+
+# What a file's name ends in to mean its past versions: the drive's own rule (SEMANTICS.md, "Past versions").
+VERSIONS = "@versions"
 
 
 def mountpoints(mountinfo):
@@ -95,6 +99,11 @@ def menu(told):
         if known[0].get("type") == "file":
             entries.append(("versions", "Show Versions"))
     return entries
+
+
+def versions_folder(path):
+    """Where the drive shows the past versions of a file."""
+    return path + VERSIONS
 
 
 def _takes_room(told):

@@ -2,14 +2,18 @@
 
 import importlib.util
 import json
+import subprocess
+import sys
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
 from cmsfs.models import control
+from cmsfs.vfs import versions
 
-FOLDER = Path(__file__).parents[2] / "packaging" / "nautilus"
+PACKAGING = Path(__file__).parents[2] / "packaging"
+FOLDER = PACKAGING / "nautilus"
 
 
 @pytest.fixture(scope="module")
@@ -55,6 +59,17 @@ def test_the_state_that_is_shown(states: ModuleType, fields: dict[str, object], 
 
 def test_there_is_a_mark_for_each_state_but_one(states: ModuleType) -> None:
     assert {name for name, (emblem, _) in states.STATES.items() if not emblem} == {"local"}
+
+
+def test_each_mark_is_a_picture_of_its_own(states: ModuleType, tmp_path: Path) -> None:
+    subprocess.run([sys.executable, PACKAGING / "share", tmp_path], check=True, timeout=60)
+    emblems = tmp_path / "icons" / "hicolor" / "scalable" / "emblems"
+    pictures = [(emblems / f"{name}.svg").read_text() for name, _ in states.STATES.values() if name]
+    assert len(set(pictures)) == len(pictures) == len(states.STATES) - 1
+
+
+def test_it_knows_where_the_drive_shows_versions(states: ModuleType) -> None:
+    assert states.versions_folder("/home/ada/cmsfs/a.txt") == "/home/ada/cmsfs/a.txt" + versions.SUFFIX
 
 
 def actions(states: ModuleType, *answers: dict[str, object] | None) -> list[str]:
