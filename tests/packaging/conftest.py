@@ -14,6 +14,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -23,7 +24,9 @@ import pytest
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 MIRROR = "http://deb.debian.org/debian"
-DESKTOP = "xvfb openbox xdotool scrot mousepad nautilus python3-nautilus"
+DESKTOP = (
+    "xvfb openbox xdotool xclip scrot mousepad nautilus python3-nautilus gir1.2-gtk-4.0 libgdk-pixbuf2.0-bin"
+)
 PACKAGES = "systemd,systemd-sysv,libpam-systemd,dbus,dbus-user-session,python3,fuse3,ca-certificates,man-db"
 CLEAN = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C.UTF-8"}
 
@@ -323,9 +326,13 @@ def _machine(base: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[M
 @pytest.fixture(scope="module")
 def installed(machine: Machine, package: Path) -> Machine:
     """The machine with our package."""
-    shutil.copyfile(package, machine.root / "srv" / package.name)
-    machine.sh(f"dpkg -i /srv/{package.name}")
+    install(machine, package)
     return machine
+
+
+def install(machine: Machine, package: Path) -> None:
+    shutil.copyfile(package, f"/proc/{machine.leader}/root/srv/{package.name}")
+    machine.sh(f"dpkg -i /srv/{package.name}")
 
 
 @pytest.fixture(scope="session", name="run")
@@ -346,9 +353,26 @@ def screen(workstation: Machine, tmp_path_factory: pytest.TempPathFactory) -> An
 
     CMSFS_TEST_PICTURES names a folder for pictures of it.
     """
-    ada = Person(workstation, "ada", 9000, lingers=False)
+    return _screen(workstation, tmp_path_factory)
+
+
+def _screen(machine: Machine, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    ada = Person(machine, "ada", 9000, lingers=False)
     folder = os.environ.get("CMSFS_TEST_PICTURES") or tmp_path_factory.mktemp("pictures")
     return _load("screen").Screen(ada, Path(folder))
+
+
+@pytest.fixture(scope="session")
+def files(desktop: Path, package: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """Ada's file manager, on one machine for all tests of it, with the package and a drive."""
+    with contextmanager(_machine)(desktop, tmp_path_factory) as machine:
+        install(machine, package)
+        screen = _screen(machine, tmp_path_factory)
+        screen.log_in()
+        screen.person.serve()
+        screen.person.sh("cmsfs mount --enable")
+        yield _load("files").Files(screen, until)
+        screen.log_out()
 
 
 @pytest.fixture

@@ -1,55 +1,80 @@
-"""The package's extension in a real Nautilus on a screen: its menu acts on the drive, and it never waits."""
+"""The package's extension in a real Nautilus on a screen: its marks, its menu, and that it never waits."""
 
 import json
-import shutil
-from pathlib import Path
+import shlex
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from PIL import Image
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(1800)]
 
-
-@pytest.fixture(scope="module")
-def files(workstation: Any, package: Path, screen: Any) -> Any:
-    """Ada's screen; she has the package and a drive with its own service, `notes.txt` new on it."""
-    shutil.copyfile(package, f"/proc/{workstation.leader}/root/srv/{package.name}")
-    workstation.sh(f"dpkg -i /srv/{package.name}")
-    screen.log_in()
-    screen.person.serve()
-    screen.person.sh("cmsfs mount --enable; echo notes > cmsfs/notes.txt; cmsfs sync")
-    yield screen
-    screen.log_out()
-
-
-def show(screen: Any, until: Any) -> str:
-    """Have Nautilus show the drive with the new file chosen; its window."""
-    screen.x("systemctl --user stop files", check=False)
-    screen.start("files", f"nautilus --select {screen.person.home}/cmsfs/notes.txt")
-    window = str(screen.window("cmsfs"))
-    until(lambda: marks(screen.picture("states"))[0], what="nothing is marked as synced")
-    return window
+# As an administrator of the service would: what is left to Ada, in bytes.
+ALLOW = """
+import json, pathlib, sys, urllib.parse, urllib.request
+folder = pathlib.Path.home() / '.local/share/cmsfs/service'
+known = json.loads((folder / 'credentials.json').read_text())
+form = {name: known[name] for name in ('client_id', 'client_secret')} | {
+    'grant_type': 'client_credentials', 'box_subject_type': 'user', 'box_subject_id': known['user_id'],
+}
+def ask(path, data, method, token=''):
+    headers = {'Authorization': f'Bearer {token}'} if token else {}
+    return json.load(urllib.request.urlopen(urllib.request.Request(URL + path, data, headers, method=method)))
+token = ask('/oauth2/token', urllib.parse.urlencode(form).encode(), 'POST')['access_token']
+used = ask('/2.0/users/me', None, 'GET', token)['space_used']
+body = json.dumps({'space_amount': used + LEFT}).encode()
+ask('/2.0/users/' + known['user_id'], body, 'PUT', token)
+"""
 
 
-def marks(picture: Path) -> tuple[int, int]:
-    """How many points of the window are green, and red: only emblems have such colours here."""
-    with Image.open(picture) as image:
-        data = image.convert("RGB").crop((301, 127, 940, 575)).tobytes()
-    points = list(zip(data[::3], data[1::3], data[2::3], strict=True))
-    green = sum(1 for r, g, b in points if g > r + 40 and g > b + 40)
-    red = sum(1 for r, g, b in points if r > g + 80 and r > b + 80)
-    return green, red
+def allow(person: Any, left: int) -> None:
+    url = f"http://127.0.0.1:{person.port}"
+    person.sh(f"python3 - <<'END'\nURL, LEFT = {url!r}, {left}{ALLOW}END")
 
 
-def choose(screen: Any, window: str, *, above_the_last: int) -> None:
-    """An entry of the menu of the chosen file, counted from its end."""
-    # The keys open what the pointer would, and `Up` begins at the end.
-    keys = " ".join(["Up"] * (above_the_last + 1))
-    screen.x(f"xdotool windowactivate --sync {window} key --delay 300 shift+F10; sleep 1")
-    screen.x(f"xdotool key --delay 300 {keys}")
-    screen.picture(f"menu-{above_the_last}")
-    screen.x("xdotool key Return")
+@pytest.fixture
+def states(files: Any) -> Iterator[Any]:
+    """A folder `Marks` with a file in each state; its name says which."""
+    person = files.person
+    person.sh(
+        "mkdir cmsfs/Marks; cd cmsfs/Marks;"
+        "for one in both online pinned synced; do echo $one > $one.txt; done;"
+        "cmsfs sync; cmsfs pin pinned.txt; cmsfs free online.txt;"
+        "cmsfs pause; echo ours > both.txt; echo theirs > ~/theirs; cmsfs put ~/theirs /Marks/both.txt;"
+        "cmsfs resume; cmsfs sync"
+    )
+    files.until(
+        lambda: json.loads(person.sh("cmsfs conflicts --json").stdout)["copies"], what="there is no conflict"
+    )
+    allow(person, 100)
+    try:
+        # Told with an exit code of its own, that it is held.
+        person.sh("cd cmsfs/Marks; seq 100 > held.txt; cmsfs sync", check=False)
+        person.sh("cmsfs pause; echo new > cmsfs/Marks/waiting.txt")
+        yield files
+    finally:
+        allow(person, 10**10)
+        person.sh("cmsfs resume; cmsfs retry /Marks/held.txt || true; cmsfs sync")
+
+
+@pytest.fixture
+def notes(files: Any) -> Any:
+    """The file manager; `Notes/notes.txt` has a version before this one."""
+    files.person.sh("mkdir -p cmsfs/Notes; cd cmsfs/Notes; echo one > notes.txt; cmsfs sync")
+    files.person.sh("cd cmsfs/Notes; echo two > notes.txt; cmsfs sync")
+    return files
+
+
+def test_each_state_has_its_mark(states: Any) -> None:
+    states.show("Marks/synced.txt")
+    # As they are sorted: both, both (conflicted copy), held, online, pinned, synced, waiting.
+    wanted = ["online", "conflict", "held", "online", "pinned", "synced", "syncing"]
+    states.until(lambda: states.marks("states") == wanted, what=f"not {wanted}: {states.marks('states')}")
+    # It is the drive that tells, and the file manager that shows it when something has become of it.
+    states.person.sh("cmsfs resume; cmsfs sync", check=False)
+    states.show("Marks/synced.txt")
+    wanted[-1] = "synced"
+    states.until(lambda: states.marks("states-later") == wanted, what="what was uploaded is not marked so")
 
 
 def pins(person: Any) -> list[str]:
@@ -57,27 +82,49 @@ def pins(person: Any) -> list[str]:
     return [one["path"] for one in found["items"]]
 
 
-def test_it_shows_the_states_and_its_menu_acts_on_the_drive(files: Any, until: Any) -> None:
-    person = files.person
-    person.sh("cmsfs pin /Reports")
-    window = show(files, until)
-    until(lambda: marks(files.picture("states"))[1], what="nothing is marked as pinned")
-    before = marks(files.picture("states"))[1]
-    choose(files, window, above_the_last=3)
-    until(lambda: "/notes.txt" in pins(person), what="the file was not pinned by the menu")
-    until(lambda: marks(files.picture("pinned"))[1] > before, what="the pinned file has no mark of it")
-    choose(files, window, above_the_last=3)
-    until(lambda: "/notes.txt" not in pins(person), what="the file was not let go by the menu")
+def test_the_menu_keeps_a_file_here_and_frees_its_space(notes: Any) -> None:
+    window = notes.show("Notes/notes.txt")
+    notes.until(lambda: notes.marks("synced") == ["synced"], what="the file is not marked as synced")
+    notes.choose(window, above_the_last=3)
+    notes.until(lambda: "/Notes/notes.txt" in pins(notes.person), what="the file was not pinned by the menu")
+    notes.until(lambda: notes.marks("pinned") == ["pinned"], what="the pinned file has no mark of it")
+    notes.choose(window, above_the_last=3)
+    notes.until(lambda: "/Notes/notes.txt" not in pins(notes.person), what="the file was not let go")
+    notes.until(lambda: notes.marks("freed") == ["online"], what="the freed file has no mark of it")
+    (told,) = json.loads(notes.person.sh("cmsfs status --json cmsfs/Notes/notes.txt").stdout)
+    assert told["cached_bytes"] == 0 < told["size"], told
 
 
-def test_a_daemon_that_hangs_does_not_stop_the_file_manager(files: Any, until: Any) -> None:
-    person = files.person
-    window = show(files, until)
+def test_the_menu_copies_a_shared_link(notes: Any) -> None:
+    window = notes.show("Notes/notes.txt")
+    notes.until(lambda: notes.marks("unshared"), what="the file has no mark")
+    notes.choose(window, above_the_last=2)
+    notes.until(lambda: notes.clipboard().startswith("http"), what="there is no link in the clipboard")
+    assert notes.clipboard() == notes.attribute("Notes/notes.txt", "shared_link")
+    notes.screen.picture("shared")
+
+
+def test_the_menu_shows_the_versions(notes: Any) -> None:
+    window = notes.show("Notes/notes.txt")
+    notes.until(lambda: notes.marks("unshown"), what="the file has no mark")
+    notes.choose(window, above_the_last=1)
+    window = notes.wait_for("Notes/notes.txt@versions/one")
+    listed = notes.listed(window)
+    notes.screen.picture("versions-from-the-menu")
+    assert listed == notes.person.sh("ls cmsfs/Notes/notes.txt@versions").stdout.splitlines()
+    oldest = shlex.quote(f"cmsfs/Notes/notes.txt@versions/{listed[0]}")
+    assert notes.person.sh(f"cat {oldest}").stdout == "one\n"
+
+
+def test_a_daemon_that_hangs_does_not_stop_the_file_manager(notes: Any) -> None:
+    person = notes.person
+    window = notes.show("Notes/notes.txt")
+    notes.until(lambda: notes.marks("before-it-hangs"), what="the file has no mark")
     daemon = person.unit("MainPID")
     person.sh(f"kill -STOP {daemon}")
     try:
         # The menu is asked for, and another folder.
-        files.x(f"xdotool windowactivate --sync {window} key --delay 300 shift+F10 Escape alt+Home")
-        assert files.window("Home")
+        notes.press(window, "shift+F10", "Escape", "alt+Home")
+        assert notes.screen.window("Home")
     finally:
         person.sh(f"kill -CONT {daemon}")

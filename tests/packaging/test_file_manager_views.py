@@ -1,0 +1,156 @@
+"""The service in a real file manager's windows: trash, web links, searches, versions, photos."""
+
+import json
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PIL import Image
+
+pytestmark = [pytest.mark.long, pytest.mark.timeout(1800)]
+
+BROWSER = """[Desktop Entry]
+Type=Application
+Name=A browser that notes where it is sent
+Exec=sh -c 'echo "$0" >> "$HOME/visited"' %u
+MimeType=x-scheme-handler/http;x-scheme-handler/https;
+"""
+
+# None that an emblem, an icon or a window has.
+PHOTOS = {"cyan": (20, 200, 200), "magenta": (200, 20, 200), "yellow": (200, 200, 20)}
+PHOTO_POINTS = 2000
+
+
+def trashed(person: Any) -> dict[str, str]:
+    """What is in the service's trash: id by path."""
+    return {
+        one["original_path"]: one["id"] for one in json.loads(person.sh("cmsfs trash list --json").stdout)
+    }
+
+
+def test_what_is_deleted_is_in_the_trash_and_comes_back_by_cut_and_paste(files: Any) -> None:
+    person = files.person
+    person.sh("mkdir cmsfs/Desk; cd cmsfs/Desk; echo kept > keep.txt; echo thrown > thrown.txt; cmsfs sync")
+    known = files.attribute("Desk/thrown.txt", "id")
+    window = files.show("Desk/thrown.txt")
+    files.until(lambda: files.marks("to-delete"), what="the files have no marks")
+    files.press(window, "Delete")
+    files.until(
+        lambda: trashed(person).get("/Desk/thrown.txt") == known, what="it is not in the service's trash"
+    )
+    assert person.sh("ls cmsfs/Desk").stdout == "keep.txt\n"
+    files.screen.picture("deleted")
+
+    window = files.show(".trash/thrown.txt")
+    listed = files.listed(window)
+    files.screen.picture("trash")
+    # One that was thrown away in the sample, too.
+    assert {"thrown.txt", "First idea.md"} <= set(listed)
+    assert person.sh("ls cmsfs/.trash").stdout.splitlines() == listed
+
+    files.press(files.show(".trash/thrown.txt"), "ctrl+x")
+    files.press(files.show_too("Desk/keep.txt"), "ctrl+v")
+    files.until(
+        lambda: person.sh("cat cmsfs/Desk/thrown.txt", check=False).stdout == "thrown\n", what="not restored"
+    )
+    files.screen.picture("restored")
+    assert files.attribute("Desk/thrown.txt", "id") == known
+    assert "/Desk/thrown.txt" not in trashed(person)
+
+
+def test_web_links_open_in_the_browser(files: Any) -> None:
+    person = files.person
+    person.sh(
+        f"mkdir -p .local/share/applications .config; echo {shlex.quote(BROWSER)}"
+        " > .local/share/applications/browser.desktop; echo '[Default Applications]' > .config/mimeapps.list;"
+        "for one in http https; do echo x-scheme-handler/$one=browser.desktop; done >> .config/mimeapps.list"
+    )
+    window = files.show("Links/Tide table.url")
+    assert files.listed(window) == ["Ferry timetable.url", "Tide table.url"]
+    files.screen.picture("links")
+
+    window = files.show("Links/Tide table.url")
+    files.until(lambda: files.marks("link"), what="the links have no marks")
+    files.press(window, "Return")
+    files.until(lambda: visited(person), what="Enter opens nothing")
+    # The other one with the pointer.
+    files.screen.x("xdotool mousemove 391 200 click --repeat 2 --delay 80 1")
+    files.until(lambda: len(visited(person)) == 2, what="a double click opens nothing")
+    wanted = [files.attribute(f"Links/{name}.url", "url") for name in ("Tide table", "Ferry timetable")]
+    assert visited(person) == wanted
+    assert all(url.startswith("https://") for url in wanted)
+
+
+def visited(person: Any) -> list[str]:
+    return list(person.sh("cat visited", check=False).stdout.splitlines())
+
+
+def test_a_search_is_a_folder_of_matches(files: Any) -> None:
+    person = files.person
+    found = json.loads(person.sh("cmsfs search --json harbour").stdout)
+    listed = files.listed(files.show(".search/harbour/Plan.md"))
+    files.screen.picture("search")
+    assert listed == sorted(one["name"] for one in found)
+    assert {"Plan.md", "Harbour Bridge"} <= set(listed)
+
+
+def test_past_versions_are_a_folder(files: Any) -> None:
+    person = files.person
+    for text in ("first", "second", "third"):
+        person.sh(f"mkdir -p cmsfs/Past; echo {text} > cmsfs/Past/plan.txt; cmsfs sync")
+    past = person.sh("ls cmsfs/Past/plan.txt@versions").stdout.splitlines()
+    listed = files.listed(files.show(f"Past/plan.txt@versions/{past[0]}"))
+    files.screen.picture("versions")
+    assert listed == past
+    told = "cat cmsfs/Past/plan.txt@versions/* | sort"
+    assert person.sh(told).stdout == "first\nsecond\n"
+
+
+def requests(person: Any) -> dict[str, int]:
+    return dict(json.loads(person.sh("cmsfs status --json").stdout)["requests"])
+
+
+def test_a_folder_of_photos_is_shown_without_a_download(files: Any) -> None:
+    person = files.person
+    person.sh("mkdir photos; mkdir cmsfs/Photos; cmsfs sync")
+    for name, colour in PHOTOS.items():
+        target = Path(f"/proc/{person.machine.leader}/root{person.home}/photos/{name}.jpg")
+        Image.new("RGB", (1600, 1200), colour).save(target)
+        person.sh(f"cmsfs put photos/{name}.jpg /Photos/")
+    person.sh("echo 'thumbnails = true' >> .config/cmsfs/config.toml")
+    restart(person)
+    files.show("Photos/cyan.jpg")
+    files.until(lambda: seen(files, "photos") == set(PHOTOS), what="the photos are not seen")
+    # Nothing of them is here, which is what their marks say, too.
+    files.until(lambda: files.marks("photos-online") == ["online"] * 3, what="they are not online only")
+    asked = requests(person)
+    assert asked.get("read", 0) == 0, asked
+    assert asked["thumbnail"] == len(PHOTOS)
+
+    # The same without the setting, which shows that the file manager reads what it finds no picture of.
+    files.close()
+    person.sh("sed -i '/^thumbnails/d' .config/cmsfs/config.toml; rm -r .cache/thumbnails")
+    restart(person)
+    files.show("Photos/cyan.jpg")
+    files.until(lambda: seen(files, "photos-read") == set(PHOTOS), what="the photos are not seen")
+    asked = requests(person)
+    assert asked["read"] == len(PHOTOS), asked
+    assert "thumbnail" not in asked
+
+
+def restart(person: Any) -> None:
+    person.sh("systemctl --user restart cmsfs@default.service; ls cmsfs/Photos")
+
+
+def seen(files: Any, picture: str) -> set[str]:
+    """Which photos can be seen on the screen."""
+    with Image.open(files.screen.picture(picture)) as image:
+        data = image.convert("RGB").tobytes()
+    points = list(zip(data[::3], data[1::3], data[2::3], strict=True))
+    return {
+        name
+        for name, colour in PHOTOS.items()
+        if sum(all(abs(a - b) < 12 for a, b in zip(one, colour, strict=True)) for one in points)
+        > PHOTO_POINTS
+    }
