@@ -12,6 +12,7 @@ gi.require_version("Nautilus", "4.0")
 
 import os  # noqa: E402
 import time  # noqa: E402
+from collections import OrderedDict  # noqa: E402
 
 import cmsfs_states as states  # noqa: E402
 from gi.repository import Gio, GLib, GObject, Nautilus  # noqa: E402
@@ -20,6 +21,10 @@ from gi.repository import Gio, GLib, GObject, Nautilus  # noqa: E402
 MOUNTS_SECONDS = 2.0
 # Whoever asks for a menu has just been shown the folder; what was told then will do.
 TOLD_SECONDS = 60.0
+# What was told is asked again: of the last files, after so long, and sooner while one is on its way.
+SHOWN_MOST = 200
+SHOWN_SECONDS = 10
+SYNCING_SECONDS = 2
 
 
 class Drives:
@@ -102,6 +107,57 @@ DRIVES = Drives()
 TOLD = {}  # path: (when, answer)
 
 
+class Shown:
+    """Files whose marks are on the screen, maybe; the file manager asks about each once, and a state passes.
+
+    One is asked about at a time, so a daemon with other things to do is not crowded.
+    """
+
+    def __init__(self):
+        self._files = OrderedDict()  # path: (weak reference, place, state)
+        self._busy = False
+
+    def note(self, file, place, state):
+        path = file.get_location().get_path()
+        self._files[path] = (file.weak_ref(), place, state)
+        self._files.move_to_end(path)
+        while len(self._files) > SHOWN_MOST:
+            self._files.popitem(last=False)
+        self._wait()
+
+    def _wait(self):
+        if self._busy or not self._files:
+            return
+        self._busy = True
+        syncing = any(state == "syncing" for _, _, state in self._files.values())
+        GLib.timeout_add_seconds(SYNCING_SECONDS if syncing else SHOWN_SECONDS, self._next, list(self._files))
+
+    def _next(self, left):
+        while left:
+            path = left.pop()
+            reference, place, state = self._files.get(path, (lambda: None, None, None))
+            if file := reference():
+                self._ask(path, file, place, state, left)
+                return GLib.SOURCE_REMOVE
+            self._files.pop(path, None)
+        self._busy = False
+        self._wait()
+        return GLib.SOURCE_REMOVE
+
+    def _ask(self, path, file, place, state, left):
+        def heard(told):
+            # Nothing is said while the daemon restarts.
+            if told and states.state(told) != state:
+                self._files.pop(path, None)
+                _changed(file, None)
+            GLib.idle_add(self._next, left)
+
+        DRIVES.ask(place[0], states.request("path", path=place[1]), heard)
+
+
+SHOWN = Shown()
+
+
 class CmsfsInfo(GObject.GObject, Nautilus.InfoProvider):
     """Emblems and the column's text."""
 
@@ -114,6 +170,7 @@ class CmsfsInfo(GObject.GObject, Nautilus.InfoProvider):
         def done(told):
             TOLD[path] = (time.monotonic(), told)
             if state := states.state(told):
+                SHOWN.note(file, place, state)
                 emblem, word = states.STATES[state]
                 if emblem:
                     file.add_emblem(emblem)

@@ -100,13 +100,13 @@ def _marks(view: Image.Image) -> list[str]:
     found: list[tuple[int, int, str]] = []
     colours = {state: _colour(state) for state in STATES}
     data, width = view.tobytes(), view.width
-    for at in range(0, len(data), 3):
-        point = data[at : at + 3]
-        for state, colour in colours.items():
-            if _near(point, colour):
-                y, x = divmod(at // 3, width)
-                if not any(_near((x, y), one[:2]) for one in found if one[2] == state):
-                    found.append((x, y, state))
+    points = [data[at : at + 3] for at in range(0, len(data), 3)]
+    meant = {each: state for each in set(points) for state, colour in colours.items() if _near(each, colour)}
+    for at, point in enumerate(points):
+        if state := meant.get(point):
+            y, x = divmod(at, width)
+            if not any(_near((x, y), one[:2]) for one in found if one[2] == state):
+                found.append((x, y, state))
     lines: list[list[tuple[int, int, str]]] = []
     for one in found:  # by y
         if not lines or one[1] - lines[-1][0][1] > 2 * EMBLEM_PIXELS:

@@ -134,6 +134,9 @@ def test_a_folder_of_photos_is_shown_without_a_download(files: Any) -> None:
     restart(person)
     files.show("Photos/cyan.jpg")
     files.until(lambda: seen(files, "photos-read") == set(PHOTOS), what="the photos are not seen")
+    files.until(
+        lambda: files.marks("photos-read") == ["synced"] * 3, what="their marks say they are not here"
+    )
     asked = requests(person)
     assert asked["read"] == len(PHOTOS), asked
     assert "thumbnail" not in asked
