@@ -58,18 +58,29 @@ class Files:
 
     def listed(self, window: str) -> list[str]:
         """The names in a window in which something is chosen, as they are sorted by character."""
+        _, names = self._take(window, "ctrl+a", "ctrl+c")
+        return names
+
+    def cut(self, window: str) -> list[str]:
+        """Cut what is chosen in a window, to be pasted in another one; its names."""
+        how, names = self._take(window, "ctrl+x")
+        assert how == "cut"
+        return names
+
+    def _take(self, window: str, *keys: str) -> tuple[str, list[str]]:
         # What was copied before must not be taken for this.
         self.screen.x("xclip -selection clipboard </dev/null >/dev/null 2>&1")
-        self.press(window, "ctrl+a", "ctrl+c")
         found: list[str] = []
 
-        def copied() -> bool:
-            told = self.screen.x("xclip -o -selection clipboard -t text/uri-list", check=False).stdout
-            found[:] = sorted(unquote(urlsplit(uri).path).rpartition("/")[2] for uri in told.split())
+        def taken() -> bool:
+            # A window that has nothing to show yet hears no keys.
+            self.press(window, *keys)
+            told = self.screen.x("xclip -o -selection clipboard -t x-special/gnome-copied-files", check=False)
+            found[:] = told.stdout.split()
             return bool(found)
 
-        self.until(copied, what="nothing is listed")
-        return found
+        self.until(taken, what="nothing was taken from the window")
+        return found[0], sorted(unquote(urlsplit(uri).path).rpartition("/")[2] for uri in found[1:])
 
     def attribute(self, path: str, name: str) -> str:
         """What an item of the drive says; "" if it says nothing of this."""

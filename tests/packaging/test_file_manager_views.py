@@ -49,11 +49,14 @@ def test_what_is_deleted_is_in_the_trash_and_comes_back_by_cut_and_paste(files: 
     assert {"thrown.txt", "First idea.md"} <= set(listed)
     assert person.sh("ls cmsfs/.trash").stdout.splitlines() == listed
 
-    files.press(files.show(".trash/thrown.txt"), "ctrl+x")
-    files.press(files.show_too("Desk/keep.txt"), "ctrl+v")
+    target = files.show("Desk/keep.txt")
+    assert files.listed(target) == ["keep.txt"]
+    assert files.cut(files.show_too(".trash/thrown.txt")) == ["thrown.txt"]
+    files.press(target, "ctrl+v")
     files.until(
         lambda: person.sh("cat cmsfs/Desk/thrown.txt", check=False).stdout == "thrown\n", what="not restored"
     )
+    assert files.listed(target) == ["keep.txt", "thrown.txt"]
     files.screen.picture("restored")
     assert files.attribute("Desk/thrown.txt", "id") == known
     assert "/Desk/thrown.txt" not in trashed(person)
