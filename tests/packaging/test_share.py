@@ -175,3 +175,14 @@ def test_the_same_source_gives_the_same_pages(share: Path, tmp_path: Path) -> No
         )
     subprocess.run(["diff", "-r", tmp_path / "one", tmp_path / "two"], check=True)
     assert "2023-11-14" in (tmp_path / "one" / "man" / "man1" / "cmsfs.1").read_text()
+
+
+@pytest.mark.long
+def test_the_picture_of_the_readme_can_be_made_again(tmp_path: Path) -> None:
+    for needed in (Path("/dev/fuse"), Path("/usr/include/fuse3")):
+        if not needed.exists():
+            pytest.skip(f"there is no {needed}")
+    subprocess.run([sys.executable, ROOT / "packaging" / "picture", tmp_path / "p.svg"], check=True, timeout=100)
+    picture = (tmp_path / "p.svg").read_text(encoding="utf-8")
+    assert "Everything" in picture
+    assert "up&#160;to&#160;date" in picture
