@@ -110,9 +110,12 @@ def test_bash_completes_commands_and_options(share: Path, programs: Path) -> Non
             _cmsfs_completion cmsfs
             printf '%s\\n' "${{COMPREPLY[@]}}"
         }}
-        try cmsfs mo; echo -; try cmsfs umount --fo
+        try cmsfs mo; echo -; try cmsfs umount --fo; echo -; try cmsfs ''; echo -; try cmsfs trash ''
     """
-    assert run(["bash", "-ec", script], programs).split() == ["mount", "-", "--force"]
+    found = [part.split() for part in run(["bash", "-ec", script], programs).split("-\n")]
+    assert found[:2] == [["mount"], ["--force"]]
+    assert sorted(found[2]) == sorted(main.COMMANDS)
+    assert sorted(found[3]) == ["empty", "list", "purge", "restore"]
 
 
 def test_fish_completes_commands(share: Path, programs: Path) -> None:
