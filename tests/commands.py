@@ -1,8 +1,8 @@
 """The commands that a document has its readers type: in its indented blocks, and in the running text.
 
-A block of lines that begin with `$ ` says what each command prints; a block whose first line begins with one of
-`PROGRAMS` is commands alone, a line each unless a backslash goes on.  In running text a code span is a command if
-it begins with one of them; capitals stand for what the reader puts there, brackets for what may be left out.
+A block that begins with `$ ` says what each command prints; one that begins with one of `PROGRAMS` is commands
+alone, a line each unless a backslash goes on.  In running text a code span is a command if it begins with one of
+them; capitals stand for what the reader puts there, brackets for what may be left out.
 """
 
 import re
@@ -15,7 +15,15 @@ ROOT = Path(__file__).parents[1]
 
 # What a reader is told to type.  What other programs do to a drive (`cp -a`, `rsync`) is SEMANTICS' matter.
 PROGRAMS = {
-    *("cmsfs", "cmsfsd", "packaging/run", "packaging/test", "packaging/setup", "packaging/wheel", "packaging/deb"),
+    *(
+        "cmsfs",
+        "cmsfsd",
+        "packaging/run",
+        "packaging/test",
+        "packaging/setup",
+        "packaging/wheel",
+        "packaging/deb",
+    ),
     *("packaging/share", "packaging/picture", "systemctl", "journalctl", "loginctl", "apt", "dnf", "pacman"),
     *("pip", "pipx", "uv", "sudo", "modprobe", "mount", "fuser", "find", "getfattr", "git", "chmod"),
 }

@@ -31,7 +31,7 @@ def _split(ctx: click.Context, param: click.Parameter, value: str | None) -> tup
 
 
 def fields_option(example: str) -> Callable[[F], F]:
-    """Give a command the option `--fields` (parameter `fields`, a tuple of dotted names); the help has the example."""
+    """Give a command the option `--fields` (parameter `fields`, a tuple of dotted names), with an example."""
     return click.option(
         "--fields", metavar="NAMES", callback=_split, help=f"Show these, comma-separated: {example}."
     )

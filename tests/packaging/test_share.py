@@ -185,7 +185,9 @@ def test_the_picture_of_the_readme_can_be_made_again(tmp_path: Path) -> None:
     for needed in (Path("/dev/fuse"), Path("/usr/include/fuse3")):
         if not needed.exists():
             pytest.skip(f"there is no {needed}")
-    subprocess.run([sys.executable, ROOT / "packaging" / "picture", tmp_path / "p.svg"], check=True, timeout=100)
+    subprocess.run(
+        [sys.executable, ROOT / "packaging" / "picture", tmp_path / "p.svg"], check=True, timeout=100
+    )
     picture = (tmp_path / "p.svg").read_text(encoding="utf-8")
     assert "Everything" in picture
     assert "up&#160;to&#160;date" in picture

@@ -85,7 +85,9 @@ def test_it_can_be_installed_as_the_guide_says(built: Path, tmp_path: Path, comm
     tools = tmp_path / "tools"
     subprocess.run(["python3", "-m", "venv", tools], check=True)
     subprocess.run([tools / "bin" / "pip", "-q", "install", command.split()[0]], check=True, timeout=600)
-    passed_on = {key: value for key, value in os.environ.items() if key.endswith(("_proxy", "_INDEX_URL", "CERT_FILE"))}
+    passed_on = {
+        key: value for key, value in os.environ.items() if key.endswith(("_proxy", "_INDEX_URL", "CERT_FILE"))
+    }
     environment = {"PATH": f"{tools}/bin:/usr/bin:/bin", "HOME": str(tmp_path), **passed_on}
     shell = {"cwd": built, "env": environment, "capture_output": True, "text": True}
     done = subprocess.run(["bash", "-c", command], **shell, timeout=900)
