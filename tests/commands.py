@@ -1,8 +1,8 @@
 """The commands that a document has its readers type: in its indented blocks, and in the running text.
 
-A block that begins with `$ ` says what each command prints; one that begins with one of `PROGRAMS` is commands
-alone, a line each unless a backslash goes on.  In running text a code span is a command if it begins with one of
-them; capitals stand for what the reader puts there, brackets for what may be left out.
+A block that begins with `$ ` says what each command prints; one that begins with one of `PROGRAMS` is
+commands alone, a line each unless a backslash goes on.  In running text a code span is a command if it
+begins with one of them; capitals stand for what the reader puts there, brackets for what may be left out.
 """
 
 import re

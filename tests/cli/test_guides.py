@@ -1,7 +1,8 @@
 """Every command of the documents is typed: here, by another test that is named, or there is a reason why not.
 
-The guide is one sitting, typed as it says.  The blocks of the other documents are another one, in their order,
-on one service and one drive.  What stands in running text was typed in one of them, or is added below.
+The guide is one sitting, typed as it says.  The blocks of the other documents are another one, in their
+order, on one service and one drive.  What stands in running text was typed in one of them, or is added
+below.
 """
 
 import doctest
@@ -232,7 +233,7 @@ def _works(shell: Shell, words: str) -> None:
 
 @pytest.fixture
 def enterprise(private_folders: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the administration's guide has at hand: `ours.toml` with its secrets, a certificate with its key."""
+    """What the administration's guide has at hand: `ours.toml` with its secrets, a certificate and key."""
     example = (resources.files("cmsfs.service") / "enterprise.example.toml").read_text(encoding="utf-8")
     for name, text in (("ours.toml", example), ("ann.password", "word"), ("backup.secret", "secret word")):
         (private_folders / name).write_text(text, encoding="utf-8")
