@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Literal, NamedTuple
 
+import trio
+
 from cmsfs.client.search import FIELDS, Search
 from cmsfs.models.entries import Entry, Page
 from cmsfs.models.search import MAX_LIMIT, MAX_OFFSET, Query, SizeRange, TimeRange
@@ -104,22 +106,52 @@ class Windows:
         self._purpose = purpose
 
     async def enumerate(
-        self, query: Query, axis: Axis, take: Take, *, within: Window | None = None, attempts: int = 1
+        self,
+        query: Query,
+        axis: Axis,
+        take: Take,
+        *,
+        within: Sequence[Window] = (Window(),),
+        attempts: int = 1,
     ) -> Found:
         """Hand all matches to `take`, page by page, several pages at once; each item at least once.
 
-        A window in which things moved is taken again, up to `attempts` times in all.  Raises `RemoteError`.
+        `within` is taken in this order, by and large: while one window is taken, the next is made ready.  A
+        window in which things moved is taken again, up to `attempts` times in all.  Raises `RemoteError`.
         Cancelled, or failed: some pages have been taken.
         """
         found = Found()
-        waiting = [within or Window()]
-        while waiting:
-            one = await self.window(query, axis, waiting.pop(), take, attempts=attempts)
-            if isinstance(one, Found):
-                found.add(one)
-            else:
-                waiting += one
+        turns = trio.CapacityLimiter(PAGES_AT_ONCE)
+        ready, next_ready = trio.open_memory_channel[tuple[Window, Page]](0)
+
+        async def plan() -> None:
+            async with ready:
+                waiting = await self._begun(query, axis, list(reversed(within)))
+                while waiting:
+                    window, first = waiting.pop()
+                    if first.total_count > MOST and (parts := await self._cut(query, axis, window, first)):
+                        waiting += await self._begun(query, axis, parts)
+                    else:
+                        await ready.send((window, first))
+
+        async def work() -> None:
+            async for window, first in next_ready:
+                found.add(await self.taken(query, axis, window, first, take, attempts=attempts, turns=turns))
+
+        # Two at a time: what is left of one window does not keep all turns busy.
+        jobs = (plan, work, work)
+        await parallel.each(jobs, lambda job: job(), tasks=len(jobs))
         return found
+
+    async def _begun(self, query: Query, axis: Axis, parts: Sequence[Window]) -> list[tuple[Window, Page]]:
+        """These windows with their first pages, all asked for at once."""
+        found: dict[Window, Page] = {}
+
+        async def one(window: Window) -> None:
+            found[window] = await self.page(query, axis, window)
+
+        await parallel.each(parts, one, tasks=PAGES_AT_ONCE)
+        return [(window, found[window]) for window in parts]
 
     async def window(
         self,
@@ -137,8 +169,23 @@ class Windows:
             first = await self.page(query, axis, window)
         if first.total_count > MOST and (parts := await self._cut(query, axis, window, first)):
             return parts
+        return await self.taken(query, axis, window, first, take, attempts=attempts)
+
+    async def taken(
+        self,
+        query: Query,
+        axis: Axis,
+        window: Window,
+        first: Page,
+        take: Take,
+        *,
+        attempts: int = 1,
+        turns: trio.CapacityLimiter | None = None,
+    ) -> Found:
+        """Take one window whose first page is known, as far as it can be reached."""
+        turns = turns or trio.CapacityLimiter(PAGES_AT_ONCE)
         for left in range(attempts - 1, -1, -1):
-            found = await self._taken(query, axis, window, first, take)
+            found = await self._taken(query, axis, window, first, take, turns)
             if found.stable or not left:
                 break
             first = await self.page(query, axis, window)
@@ -159,7 +206,15 @@ class Windows:
         with self._health.request(self._purpose):
             return await self._search.listing(query.model_copy(update=changes))
 
-    async def _taken(self, query: Query, axis: Axis, window: Window, first: Page, take: Take) -> Found:
+    async def _taken(
+        self,
+        query: Query,
+        axis: Axis,
+        window: Window,
+        first: Page,
+        take: Take,
+        turns: trio.CapacityLimiter,
+    ) -> Found:
         """One look at all pages of a window; the service may give fewer a page than it was asked for."""
         total = first.total_count
         # What lies behind the last page that can be had may exist all the same.
@@ -178,7 +233,10 @@ class Windows:
             await take(page.entries)
 
         async def one(offset: int) -> None:
-            await taken(await self.page(query, axis, window, offset=offset))
+            async with turns:
+                page = await self.page(query, axis, window, offset=offset)
+            # What is taken here and what the service makes ready are not the same processor's work.
+            await taken(page)
 
         await taken(first)
         step = first.limit or MAX_LIMIT

@@ -161,5 +161,5 @@ def _insert(
         inos = [ino if ino in there else None for ino in inos]
     for ino, values in zip(inos, rows, strict=True):
         if ino is not None:
-            changes.append(Change(What.ENTRY, ino, values[1], values[2]))
+            changes.append(Change(What.ENTRY, ino, values[1], values[2], is_new=True))
     return inos
