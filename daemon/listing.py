@@ -178,7 +178,13 @@ class SearchLister:
         # Folders first, so that the tree has its shape early.  A window that is not still is repeated by
         # itself: what goes meanwhile is seen by the change feed.
         parts = [windows.Window(kind=kind) for kind in windows.KINDS]
-        found = await self._windows.enumerate(query, axis, take, within=parts, attempts=windows.ATTEMPTS)
+        found = await self._windows.enumerate(
+            # More than fits into a window is files, for the most part.
+            *(query, axis, take),
+            within=parts,
+            attempts=windows.ATTEMPTS,
+            large=[windows.Window(kind="file")],
+        )
         return found, listing
 
     async def _conclude(self, folder: Ino, listing: "_Listing", *, complete: bool) -> None:

@@ -12,7 +12,7 @@ window; an item that leaves can hide another one, and shows in the totals.
 Rule: `stable` and `whole` together are the only licence to conclude that something is not there.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Container, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Literal, NamedTuple
@@ -25,8 +25,8 @@ from cmsfs.models.search import MAX_LIMIT, MAX_OFFSET, Query, SizeRange, TimeRan
 from daemon import parallel
 from daemon.health import Health
 
-# Pages at a time: with a round trip of 40 ms, about what a service answers in that time.
-PAGES_AT_ONCE = 8
+# Pages at a time: with a round trip of 40 ms, a few more than a service answers in that time.
+PAGES_AT_ONCE = 12
 
 # A window of this many matches is reached whole; the next one might not be: some services refuse the offset
 # of 10,000.
@@ -113,12 +113,14 @@ class Windows:
         *,
         within: Sequence[Window] = (Window(),),
         attempts: int = 1,
+        large: Container[Window] = (),
     ) -> Found:
         """Hand all matches to `take`, page by page, several pages at once; each item at least once.
 
         `within` is taken in this order, by and large: while one window is taken, the next is made ready.  A
-        window in which things moved is taken again, up to `attempts` times in all.  Raises `RemoteError`.
-        Cancelled, or failed: some pages have been taken.
+        window in which things moved is taken again, up to `attempts` times in all.  Of those that are most
+        probably `large` it is asked at once where to cut them.  Raises `RemoteError`.  Cancelled, or failed:
+        some pages have been taken.
         """
         found = Found()
         turns = trio.CapacityLimiter(PAGES_AT_ONCE)
@@ -126,10 +128,13 @@ class Windows:
 
         async def plan() -> None:
             async with ready:
-                waiting = await self._begun(query, axis, list(reversed(within)))
+                waiting = await self._begun(query, axis, list(reversed(within)), large)
                 while waiting:
-                    window, first = waiting.pop()
-                    if first.total_count > MOST and (parts := await self._cut(query, axis, window, first)):
+                    window, first, sample = waiting.pop()
+                    parts: list[Window] = []
+                    if first.total_count > MOST:
+                        parts = await self._cut(query, axis, window, first, sample)
+                    if parts:
                         waiting += await self._begun(query, axis, parts)
                     else:
                         await ready.send((window, first))
@@ -143,15 +148,20 @@ class Windows:
         await parallel.each(jobs, lambda job: job(), tasks=len(jobs))
         return found
 
-    async def _begun(self, query: Query, axis: Axis, parts: Sequence[Window]) -> list[tuple[Window, Page]]:
-        """These windows with their first pages, all asked for at once."""
-        found: dict[Window, Page] = {}
+    async def _begun(
+        self, query: Query, axis: Axis, parts: Sequence[Window], large: Container[Window] = ()
+    ) -> list[tuple[Window, Page, Page | None]]:
+        """These windows with their first pages, and of large ones where to cut, all asked for at once."""
+        found: dict[tuple[Window, int], Page] = {}
 
-        async def one(window: Window) -> None:
-            found[window] = await self.page(query, axis, window)
+        async def one(wanted: tuple[Window, int]) -> None:
+            window, offset = wanted
+            found[wanted] = await self.page(query, axis, window, offset=offset)
 
-        await parallel.each(parts, one, tasks=PAGES_AT_ONCE)
-        return [(window, found[window]) for window in parts]
+        wanted = [(window, 0) for window in parts]
+        wanted += [(window, _SAMPLE_AT) for window in parts if window in large]
+        await parallel.each(wanted, one, tasks=PAGES_AT_ONCE)
+        return [(window, found[window, 0], found.get((window, _SAMPLE_AT))) for window in parts]
 
     async def window(
         self,
@@ -245,9 +255,11 @@ class Windows:
         found.items = len(seen)
         return found
 
-    async def _cut(self, query: Query, axis: Axis, window: Window, first: Page) -> list[Window]:
+    async def _cut(
+        self, query: Query, axis: Axis, window: Window, first: Page, sample: Page | None = None
+    ) -> list[Window]:
         """Smaller windows that together are this one; none if everything looked at is alike."""
-        sample = await self.page(query, axis, window, offset=_SAMPLE_AT)
+        sample = sample or await self.page(query, axis, window, offset=_SAMPLE_AT)
         entries = [*sample.entries, *first.entries]
         start, end = window.start, window.end
         # A service that rounds may show what is outside.
