@@ -32,8 +32,10 @@ _CHUNK = 256 * 1024
 # What waits before a capped line, as in a good router: more than the clock's grain, so that the line is never
 # idle for want of a wake-up, and little enough that connections share it.
 _QUEUE_SECONDS = 0.005
-# A chunk of a capped link: small enough that connections take turns.
-_SLICE = 16 * 1024
+# A chunk of a capped link: short enough that connections take turns, and no shorter than a processor has time
+# for.
+_SLICE_SECONDS = 0.001
+_SMALLEST_SLICE = 16 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,8 +163,8 @@ class _Connection:
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._arrive, flight, target)
-                size = _CHUNK if math.isinf(self._proxy.link.rate) else _SLICE
-                size = max(min(size, self._proxy.link.window // 4), 1)
+                fair = max(self._proxy.link.rate * _SLICE_SECONDS, _SMALLEST_SLICE)
+                size = int(max(min(_CHUNK, fair, self._proxy.link.window // 4), 1))
                 while data := await source.receive_some(size):
                     if source is self._client:
                         self._proxy.sent += len(data)

@@ -15,7 +15,7 @@ from pathlib import Path
 import trio
 
 from cmsfs import sqlite
-from cmsfs.cache import bitmap, files, rows
+from cmsfs.cache import bitmap, files, growing, rows
 
 # Contents remembered after their last use; one takes about half a KiB.
 MAX_LIVE = 1024
@@ -33,6 +33,8 @@ class Content:
         "dirty",
         "dropped",
         "file",
+        "front",
+        "growing",
         "sha1",
         "size",
         "used_at",
@@ -52,11 +54,19 @@ class Content:
         self.used_at = 0
         self.dropped = False  # another `Content`, or none, stands for this SHA-1 now
         self.writing: dict[int, trio.Event] = {}  # blocks being written: set when that ended
+        self.front = 0  # no block before this one is missing
+        self.growing = growing.Growing()
         self.checking: trio.Event | None = None  # the whole file is being hashed: set when that ended
 
     @property
     def complete(self) -> bool:
         return self.bits is None
+
+    def advance(self) -> int:
+        """The first block that is not here."""
+        while self.front < bitmap.blocks(self.size) and bitmap.has(self.bits, self.front):
+            self.front += 1
+        return self.front
 
     @property
     def busy(self) -> bool:

@@ -97,7 +97,7 @@ class Landing:
                 if len(data) < THREAD_BYTES:
                     actual = _put(fd, content.size, first, data)
                 else:
-                    actual = await trio.to_thread.run_sync(_put, fd, content.size, first, data)
+                    actual = await self._put_and_hash(content, fd, first, last, data)
                 # atomic: no await from counting the absent blocks until these are marked.
                 if content.dropped:
                     return
@@ -105,7 +105,8 @@ class Landing:
                     if bitmap.absent(content.bits, content.size) > last - first + 1:
                         self._contents.add_blocks(content, first, last)
                         return
-                    actual = await trio.to_thread.run_sync(files.hash_open, fd)
+                    async with content.growing.turn:
+                        actual = await trio.to_thread.run_sync(content.growing.finish, fd, content.size)
             finally:
                 self._files.give_back(file)
         except OSError as error:
@@ -122,6 +123,27 @@ class Landing:
                 self.doubts[content.sha1] += 1
             raise errors.IntegrityError("a download is damaged", expected=content.sha1, actual=actual)
         self._contents.completed(content, first, last)
+
+    @staticmethod
+    async def _put_and_hash(
+        content: contents.Content, fd: int, first: int, last: int, data: memoryview
+    ) -> str:
+        """As `_put`; and some of what is here without a gap is hashed, unless somebody is at that already."""
+        growing = content.growing
+        if len(data) == content.size or growing.turn.locked():
+            return await trio.to_thread.run_sync(_put, fd, content.size, first, data)
+        async with growing.turn:
+            front = content.advance()
+            end = min(bitmap.BLOCK * (last + 1 if front == first else front), content.size)
+            # More than what came, so that it catches up where blocks came out of order.
+            end = min(end, growing.offset + 2 * len(data))
+
+            def work() -> str:
+                put = _put(fd, content.size, first, data)
+                growing.take(fd, end)
+                return put
+
+            return await trio.to_thread.run_sync(work)
 
 
 def _put(fd: int, size: int, first: int, data: memoryview) -> str:

@@ -6,6 +6,7 @@ said.  Commands call `find_for` to learn whom to ask, then `status` or `exchange
 Rule: a socket that nobody listens on is no daemon, whatever process ids or mounts may say.
 """
 
+import contextlib
 import os
 import select
 import socket
@@ -90,6 +91,16 @@ def carry_out(daemon: Daemon, request: pydantic.BaseModel) -> control.Done:
         if isinstance(answer, control.Done):
             return answer
     raise errors.UserError("The daemon answered something else.")
+
+
+def have_looked(account: str | None, settings: config.Settings) -> None:
+    """After a change at the service: have the drive that is meant, if one runs, show it already.
+
+    By itself it would a little later, so whatever prevents this is no error of the command.
+    """
+    with contextlib.suppress(errors.UserError, OSError):
+        if (daemon := find_for(account, settings)) is not None:
+            carry_out(daemon, control.Poll())
 
 
 def status(daemon: Daemon) -> control.Status:

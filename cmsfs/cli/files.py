@@ -14,7 +14,7 @@ import trio
 
 from cmsfs import errors
 from cmsfs.auth import backend
-from cmsfs.cli import context, output, progress, remote_paths, transfers
+from cmsfs.cli import context, daemonctl, output, progress, remote_paths, transfers
 from cmsfs.client import multipart, session
 from cmsfs.models import base, items, uploads
 
@@ -83,6 +83,7 @@ def put(ctx: context.Context, local: Path, remote: str, *, as_json: bool) -> Non
     if not local.is_file():
         raise errors.UserError(f"{local} is not a file." if local.exists() else f"{local} does not exist.")
     path, item = trio.run(_put, ctx, local, remote)
+    daemonctl.have_looked(ctx.account, ctx.settings())
     if as_json:
         output.document(remote_paths.as_json(item) | {"path": path})
     else:

@@ -12,7 +12,7 @@ import trio
 
 from cmsfs import errors
 from cmsfs.auth import backend
-from cmsfs.cli import context, durations, output, remote_paths
+from cmsfs.cli import context, daemonctl, durations, output, remote_paths
 from cmsfs.client.session import Client
 from cmsfs.models import items
 
@@ -30,6 +30,7 @@ def lock(
 ) -> None:
     """Lock the file REMOTE, for example /Documents/a.txt: nobody else can change it until `unlock`."""
     done = trio.run(_lock, ctx, remote, seconds, no_download)
+    daemonctl.have_looked(ctx.account, ctx.settings())
     _tell(remote, done, as_json=as_json)
 
 
@@ -40,6 +41,7 @@ def lock(
 def unlock(ctx: context.Context, remote: str, *, as_json: bool) -> None:
     """Take the lock of the file REMOTE away."""
     done = trio.run(_unlock, ctx, remote)
+    daemonctl.have_looked(ctx.account, ctx.settings())
     _tell(remote, done, as_json=as_json)
 
 

@@ -17,7 +17,7 @@ from cmsfs.auth.explain import explain
 from cmsfs.cli import context, daemonctl, output, progress, remote_paths
 from cmsfs.client import search, session
 from cmsfs.client import trash as client_trash
-from cmsfs.models import control, items
+from cmsfs.models import items
 from cmsfs.models import search as searching
 
 GONE = "(gone)"
@@ -97,7 +97,7 @@ def restore(
             return back
 
     restored = trio.run(work)
-    _tell_drive(ctx)
+    daemonctl.have_looked(ctx.account, ctx.settings())
     if as_json:
         output.document([{**_dump(item), "path": path} for item, path in restored])
     for _, path in restored if not as_json else []:
@@ -288,15 +288,6 @@ async def _move(client: session.Client, item: remote_paths.Found, folder_id: str
             return await client.folders.update(item.id, parent_id=folder_id)
         case _:
             return await client.web_links.update(item.id, parent_id=folder_id)
-
-
-def _tell_drive(ctx: context.Context) -> None:
-    """Have a mounted drive look for what is back; it would see it by itself a little later."""
-    try:
-        if (daemon := daemonctl.find_for(ctx.account, ctx.settings())) is not None:
-            daemonctl.carry_out(daemon, control.Poll())
-    except (errors.UserError, OSError):
-        pass
 
 
 def _row(one: Trashed) -> list[str]:

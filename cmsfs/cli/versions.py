@@ -13,7 +13,7 @@ import trio
 
 from cmsfs import errors
 from cmsfs.auth import backend
-from cmsfs.cli import context, output, progress, remote_paths, transfers
+from cmsfs.cli import context, daemonctl, output, progress, remote_paths, transfers
 from cmsfs.client.session import Client
 from cmsfs.models import items, versions
 
@@ -49,6 +49,7 @@ def versions_command(
         return
     if restore is not None:
         made = trio.run(_restore, ctx, remote, restore)
+        daemonctl.have_looked(ctx.account, ctx.settings())
         if as_json:
             output.document(made.model_dump(mode="json"))
         else:

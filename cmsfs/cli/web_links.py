@@ -8,7 +8,7 @@ import trio
 
 from cmsfs import errors
 from cmsfs.auth import backend
-from cmsfs.cli import context, output, remote_paths
+from cmsfs.cli import context, daemonctl, output, remote_paths
 from cmsfs.client import session
 from cmsfs.models import items
 from cmsfs.models import web_links as models
@@ -36,6 +36,7 @@ def link(
     if description is not None and len(description) > models.MAX_DESCRIPTION:
         raise errors.UserError(f"A description has up to {models.MAX_DESCRIPTION} characters.")
     where, made = trio.run(_link, ctx, url, path, description, replace)
+    daemonctl.have_looked(ctx.account, ctx.settings())
     if as_json:
         output.document({"id": made.id, "name": made.name, "url": made.url, "path": where})
     else:

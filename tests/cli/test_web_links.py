@@ -4,6 +4,8 @@ import json
 
 import pytest
 
+from cmsfs.models import control
+
 pytestmark = pytest.mark.usefixtures("sample")
 
 URL = "https://example.com/page?x=1#y"
@@ -51,3 +53,23 @@ def test_what_cannot_be_made_is_told_in_a_sentence(cmsfs, arguments, words):
     assert done.returncode == 1
     assert words in done.stderr
     assert done.stderr.count("\n") == 1
+
+
+def test_a_mounted_drive_is_told_of_what_a_command_changed(cmsfs, spoken_to, tmp_path):
+    daemon = spoken_to(lambda request: [control.Done()])
+    (tmp_path / "new.txt").write_text("new")
+    for arguments in (
+        ["link", URL, "/site"],
+        ["put", str(tmp_path / "new.txt"), "/new.txt"],
+        ["lock", "/new.txt"],
+        ["unlock", "/new.txt"],
+    ):
+        daemon.requests.clear()
+        done = cmsfs(*arguments)
+        assert done.returncode == 0, done.stderr
+        assert "poll" in [request.kind for request in daemon.requests], arguments
+
+
+def test_a_drive_that_cannot_look_is_no_failure_of_the_command(cmsfs, spoken_to):
+    spoken_to(lambda request: [control.Failure(message="The service cannot be reached.")])
+    assert cmsfs("link", URL, "/site").returncode == 0

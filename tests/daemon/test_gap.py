@@ -14,7 +14,8 @@ from cmsfs import config
 from tests.daemon import churn
 
 FEW = 80
-MANY = 5_000
+# Minutes of a free machine.
+LONG = pytest.param(5_000, marks=[pytest.mark.long, pytest.mark.timeout(900)])
 
 
 @pytest.fixture(params=["search", "events"])
@@ -43,7 +44,7 @@ def _tell(story: churn.Churn, drive: Any, network: Any, before: int, what: str) 
     sys.stderr.write(f"{line}\n")
 
 
-@pytest.mark.parametrize("number", [FEW, pytest.param(MANY, marks=pytest.mark.long)])
+@pytest.mark.parametrize("number", [FEW, LONG])
 @pytest.mark.parametrize("seed", [1, 2])
 async def test_while_the_daemon_was_down(
     starting: Any, settings: Any, other: Any, ben: Any, network: Any, number: int, seed: int
@@ -62,7 +63,7 @@ async def test_while_the_daemon_was_down(
         assert drive.ops() == []
 
 
-@pytest.mark.parametrize("number", [FEW, pytest.param(MANY, marks=pytest.mark.long)])
+@pytest.mark.parametrize("number", [FEW, LONG])
 async def test_while_offline(
     starting: Any, settings: Any, other: Any, ben: Any, network: Any, number: int
 ) -> None:
@@ -87,7 +88,7 @@ async def test_while_offline(
 
 
 @pytest.mark.parametrize("settings", ["events"], indirect=True)
-@pytest.mark.parametrize("number", [FEW, pytest.param(MANY, marks=pytest.mark.long)])
+@pytest.mark.parametrize("number", [FEW, LONG])
 @pytest.mark.parametrize("lost", [0.0, 0.1])
 async def test_events_lost_twice_and_out_of_order(
     starting: Any, settings: Any, other: Any, ben: Any, network: Any, number: int, lost: float

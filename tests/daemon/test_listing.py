@@ -15,6 +15,7 @@ from cmsfs.service import items as service_items
 from cmsfs.service.kinds import Kind
 from cmsfs.service.store import Store
 from cmsfs.sqlite import Connection
+from daemon import windows
 
 
 @pytest.fixture
@@ -208,6 +209,25 @@ async def test_an_item_that_leaves_during_a_listing_hides_no_other(
         await other.client.files.delete((await other.find("file 000448")).id)
         go.set()
     assert await drive.names() == [f"file {number:06}" for number in range(448)]
+
+
+async def test_a_listing_that_was_never_still_removes_nothing(
+    drive: Any, other: Any, service: Store, user: int, network: Any
+) -> None:
+    await fill(service, user, 450, created=lambda number: 10**15 + number)
+    assert len(await drive.names()) == 450
+    await drive.db.write(lambda conn: tree.mark_unlisted(conn, ROOT))
+    gates = [network.gate("GET", "offset=400", before=True) for _ in range(windows.ATTEMPTS)]
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(drive.agents.hydrate.listing, ROOT)
+        for number, (arrived, go) in enumerate(gates):
+            await arrived.wait()
+            await other.client.files.delete((await other.find(f"file {449 - number:06}")).id)
+            go.set()
+    # Each time another one moved onto a page that had been read, and was not shown.
+    assert len(await drive.names()) == 450
+    await drive.poll()
+    assert await drive.names() == [f"file {number:06}" for number in range(450 - windows.ATTEMPTS)]
 
 
 async def test_offline_is_told_at_once_and_known_folders_keep_working(
