@@ -41,8 +41,9 @@ _KNOWN = """
     SELECT 1 FROM node WHERE kind = ?1 AND remote_id = j.value)
 """
 
+# In one row, for the reason that is told at `_INSERTS`.
 _FOLDERS = """
-  SELECT n.remote_id, n.ino FROM json_each(?) AS j
+  SELECT json_group_object(n.remote_id, n.ino) FROM json_each(?) AS j
   CROSS JOIN node AS n ON n.kind = 'folder' AND n.remote_id = j.value
 """
 
@@ -109,10 +110,11 @@ def unchanged(conn: Connection, remotes: Iterable[Remote], generation: int) -> l
             ):
                 seen.append(ino)
                 same.add((kind, remote_id))
-    conn.execute(
-        "UPDATE node SET seen = ?1 WHERE ino IN (SELECT value FROM json_each(?2)) AND seen < ?1",
-        (generation, json.dumps(seen)),
-    )
+    if seen:
+        conn.execute(
+            "UPDATE node SET seen = ?1 WHERE ino IN (SELECT value FROM json_each(?2)) AND seen < ?1",
+            (generation, json.dumps(seen)),
+        )
     return [one for some in by_kind.values() for one in some.values() if (one.kind, one.id) not in same]
 
 
@@ -135,7 +137,7 @@ def _known(conn: Connection, remotes: Sequence[Remote]) -> set[tuple[Kind, str]]
 def _folders(conn: Connection, remotes: Sequence[Remote]) -> dict[str, Ino]:
     """The folders that these items are in, as far as they are known, by the service's id."""
     wanted = {remote.parent_id for remote in remotes} - {ROOT_ID}
-    found = {row[0]: row[1] for row in conn.execute(_FOLDERS, (json.dumps(list(wanted)),))}
+    found: dict[str, Ino] = json.loads(conn.execute(_FOLDERS, (json.dumps(list(wanted)),)).fetchone()[0])
     found[ROOT_ID] = ROOT
     return found
 
