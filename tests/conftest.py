@@ -42,6 +42,7 @@ hypothesis.settings.load_profile("cmsfs")
 
 _proxy = _load("proxy")
 _faults = _load("faults")
+_commands = _load("commands")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -131,6 +132,12 @@ def proxy() -> Any:
 def faults() -> Any:
     """The module `faults`: `async with faults.running(host, port, plan) as relay`."""
     return _faults
+
+
+@pytest.fixture(scope="session")
+def commands() -> Any:
+    """The module `commands`: what the documents have their readers type."""
+    return _commands
 
 
 @pytest.fixture

@@ -48,7 +48,7 @@ def demo(ctx: context.Context, mountpoint: Path | None, *, foreground: bool) -> 
     output.say(
         f"\nFive things to try:\n"
         f"  ls -R {where}\n"
-        f"  {output.command()} find budget\n"
+        f"  {output.command()} search budget\n"
         f"  cp -a /usr/include/fuse3 {where}/ && {output.command()} sync\n"
         f"  {output.command()} status\n"
         f"  {output.command()} umount {where}"

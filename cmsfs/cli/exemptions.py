@@ -17,7 +17,7 @@ def exemptions() -> None:
 
 @exemptions.command("list")
 @records.limit_option
-@records.fields_option
+@records.fields_option("id,user.login")
 @output.json_option
 @context.pass_context
 def list_(ctx: context.Context, *, limit: int | None, fields: tuple[str, ...], as_json: bool) -> None:
@@ -32,7 +32,7 @@ def list_(ctx: context.Context, *, limit: int | None, fields: tuple[str, ...], a
 
 @exemptions.command("show")
 @click.argument("exemption")
-@records.fields_option
+@records.fields_option("id,user.login")
 @output.json_option
 @context.pass_context
 def show(ctx: context.Context, exemption: str, *, fields: tuple[str, ...], as_json: bool) -> None:

@@ -20,7 +20,7 @@ def holds() -> None:
 @holds.command("list")
 @click.argument("name", required=False)
 @records.limit_option
-@records.fields_option
+@records.fields_option("id,created_by.name")
 @output.json_option
 @context.pass_context
 def list_(

@@ -30,11 +30,11 @@ def _split(ctx: click.Context, param: click.Parameter, value: str | None) -> tup
     return names
 
 
-def fields_option(command: F) -> F:
-    """Give a command the option `--fields` (parameter `fields`, a tuple of dotted names)."""
+def fields_option(example: str) -> Callable[[F], F]:
+    """Give a command the option `--fields` (parameter `fields`, a tuple of dotted names), with an example."""
     return click.option(
-        "--fields", metavar="NAMES", callback=_split, help="Show these, comma-separated: id,enterprise.name."
-    )(command)
+        "--fields", metavar="NAMES", callback=_split, help=f"Show these, comma-separated: {example}."
+    )
 
 
 def limit_option(command: F) -> F:

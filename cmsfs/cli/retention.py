@@ -18,7 +18,7 @@ def retention() -> None:
 
 @retention.command("list")
 @records.limit_option
-@records.fields_option
+@records.fields_option("id,created_by.name")
 @output.json_option
 @context.pass_context
 def list_(ctx: context.Context, *, limit: int | None, fields: tuple[str, ...], as_json: bool) -> None:
@@ -35,7 +35,7 @@ def list_(ctx: context.Context, *, limit: int | None, fields: tuple[str, ...], a
 @retention.command("assignments")
 @click.argument("policy")
 @records.limit_option
-@records.fields_option
+@records.fields_option("id,assigned_to.type")
 @output.json_option
 @context.pass_context
 def assignments(
@@ -53,7 +53,7 @@ def assignments(
 
 @retention.command("show")
 @click.argument("assignment")
-@records.fields_option
+@records.fields_option("id,assigned_by.name")
 @output.json_option
 @context.pass_context
 def show(ctx: context.Context, assignment: str, *, fields: tuple[str, ...], as_json: bool) -> None:

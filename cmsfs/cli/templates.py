@@ -33,7 +33,7 @@ def _scope(command: click.decorators.FC) -> click.decorators.FC:
 @templates.command("list")
 @_scope
 @records.limit_option
-@records.fields_option
+@records.fields_option("templateKey,displayName")
 @output.json_option
 @context.pass_context
 def list_(

@@ -30,7 +30,7 @@ def users() -> None:
     help="Of the enterprise, or of others who work with it.",
 )
 @records.limit_option
-@records.fields_option
+@records.fields_option("id,enterprise.name")
 @output.json_option
 @context.pass_context
 def list_(
@@ -57,7 +57,7 @@ def list_(
 
 @users.command("show")
 @click.argument("user")
-@records.fields_option
+@records.fields_option("id,enterprise.name")
 @output.json_option
 @context.pass_context
 def show(ctx: context.Context, user: str, *, fields: tuple[str, ...], as_json: bool) -> None:
@@ -133,7 +133,7 @@ def _space(ctx: click.Context, param: click.Parameter, value: str | None) -> int
     default=None,
     help="Known to an application only.",
 )
-@records.fields_option
+@records.fields_option("id,enterprise.name")
 @output.json_option
 @context.pass_context
 def create(

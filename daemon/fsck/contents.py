@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from sqlite3 import Connection, Row
 
-from cmsfs.cache import bitmap, files
+from cmsfs.cache import bitmap, blocks, files
 from daemon.fsck.findings import Place, Report
 
 _SHA1 = re.compile(r"[0-9a-f]{40}")
@@ -25,7 +25,8 @@ def check(conn: Connection, place: Place, report: Report, *, hashes: bool) -> No
         else:
             _clean(conn, row, place, report, hashes=hashes)
     for path in _files(place.blocks):
-        if path.name not in known:
+        # The empty content has a file where somebody needs one, and never a row.
+        if path.name not in known and not (path.name == blocks.EMPTY_SHA1 and not path.stat().st_size):
             report.add("cache", f"A cached content ({path.name[:8]}) is in no table.", "Deleted.")
             if report.repair:
                 path.unlink()

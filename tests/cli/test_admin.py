@@ -2,6 +2,7 @@
 
 import json
 
+import click
 import httpx
 import pytest
 import trio
@@ -59,6 +60,26 @@ def test_a_term_finds_users_and_fields_choose_what_is_shown(run):
     ]
     (found,) = run.json("users", "list", "ben@", "--fields", "login")
     assert found == {"login": "ben@example.com"}
+
+
+def test_the_examples_of_the_help_can_be_asked_for(run):
+    def shown(*words: str) -> list[str]:
+        group = main.cli.get_command(click.Context(main.cli), words[0])
+        (option,) = (one for one in group.commands[words[1]].params if one.name == "fields")
+        fields = option.help.removesuffix(".").split(": ")[1]
+        lines = run(*words, "--fields", fields).splitlines()
+        heads = [line.split()[0] for line in lines] if words[1] == "show" else lines[0].split()
+        assert heads == fields.split(",")
+        return lines[1].split()
+
+    shown("users", "list")
+    shown("users", "show", "me")
+    shown("holds", "list")
+    shown("templates", "list")
+    shown("exemptions", "show", shown("exemptions", "list")[0])
+    policy = shown("retention", "list")[0]
+    shown("retention", "show", shown("retention", "assignments", policy)[0])
+    run("users", "create", "Dora", "--login", "dora@example.com", "--fields", "id,enterprise.name")
 
 
 def test_a_limit_ends_a_list(run):

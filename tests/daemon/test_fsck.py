@@ -76,6 +76,14 @@ async def test_a_sound_state_is_said_to_be_so(state: Any, starting: Any, other: 
     await whole(starting, other)
 
 
+async def test_an_empty_file_that_was_sent_is_sound(starting: Any, other: Any, settings: Any) -> None:
+    async with starting() as drive:
+        await drive.write("empty", b"")
+        await drive.sync()
+    assert await other.read("empty") == b""
+    assert (await check(settings)).findings == []
+
+
 @pytest.mark.parametrize("how", ["missing", "short", "other bytes", "stray"])
 async def test_a_damaged_cache(state: Any, starting: Any, other: Any, settings: Any, how: str) -> None:
     path = _cached(state)

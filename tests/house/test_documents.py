@@ -1,11 +1,14 @@
 """What the documents say exists."""
 
+import errno
+import os
 import re
 from pathlib import Path
 
 import click
 import pytest
 
+from cmsfs import mounts
 from cmsfs.cli import main
 
 ROOT = Path(__file__).parents[2]
@@ -43,6 +46,34 @@ def test_its_links_lead_somewhere(document: Path):
     for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", document.read_text(encoding="utf-8")):
         if "://" not in target:
             assert (document.parent / target).exists(), target
+
+
+def _anchors(document: Path) -> set[str]:
+    """Its headings, as links write them."""
+    found = re.findall(r"^#+ (.+)$", document.read_text(encoding="utf-8"), flags=re.M)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in found}
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=_name)
+def test_its_links_lead_to_headings(document: Path):
+    for target, anchor in re.findall(r"\]\(([^)#:]*)#([^)]+)\)", document.read_text(encoding="utf-8")):
+        assert anchor in _anchors(document.parent / target if target else document), (target, anchor)
+
+
+def test_what_the_troubleshooting_goes_by_is_said():
+    """Messages in its first column are ours, or the system's."""
+    text = (ROOT / "daemon" / "TROUBLESHOOTING.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| ([^|]+) \|", text, flags=re.M)
+    said = {message for row in rows for message in re.findall(r"`([^`]+)`", row) if " " in message}
+    assert len(said) > 15
+    sources = [path for folder in ("cmsfs", "daemon") for path in (ROOT / folder).rglob("*.py")]
+    # Adjacent strings are one, and what stands between braces is put in.
+    ours = re.sub(r'"\s*\n\s*f?"', "", "\n".join(path.read_text(encoding="utf-8") for path in sources))
+    ours = ours.replace("{DEVICE}", str(mounts.DEVICE))
+    known = ours + "\n".join(os.strerror(number) for number in errno.errorcode)
+    for message in said:
+        for part in re.split(r"\s*\.\.\.\s*", message):
+            assert part in known, message
 
 
 def test_the_readme_names_commands():

@@ -46,13 +46,16 @@ def test_the_commands_and_their_manuals_are_there(installed):
     assert installed.sh("ls /etc/systemd/user/*.wants/ 2>/dev/null | grep cmsfs", check=False).stdout == ""
 
 
-def test_fstab_mounts_for_a_user(person):
+def test_fstab_mounts_for_a_user(person, commands):
     person.serve()
     person.sh("mkdir -p work")
-    person.machine.sh(
-        f"echo 'default {person.home}/work fuse.cmsfs noauto,setuid={person.name} 0 0' >> /etc/fstab; "
-        f"mount {person.home}/work"
+    guide = (commands.ROOT / "packaging" / "ADMINISTRATION.md").read_text(encoding="utf-8")
+    (line,) = (line.strip() for line in guide.splitlines() if "  fuse.cmsfs  " in line)
+    line = line.replace("/home/ada/cmsfs", f"{person.home}/work").replace(
+        "setuid=ada", f"setuid={person.name}"
     )
+    assert person.name in line
+    person.machine.sh(f"echo '{line}' >> /etc/fstab; mount {person.home}/work")
     assert "Welcome.md" in person.sh("ls work").stdout
     person.sh("echo fstab > work/f.txt")
     pid = json.loads(person.sh("cmsfs status --json").stdout)["pid"]

@@ -110,9 +110,12 @@ def test_bash_completes_commands_and_options(share: Path, programs: Path) -> Non
             _cmsfs_completion cmsfs
             printf '%s\\n' "${{COMPREPLY[@]}}"
         }}
-        try cmsfs mo; echo -; try cmsfs umount --fo
+        try cmsfs mo; echo -; try cmsfs umount --fo; echo -; try cmsfs ''; echo -; try cmsfs trash ''
     """
-    assert run(["bash", "-ec", script], programs).split() == ["mount", "-", "--force"]
+    found = [part.split() for part in run(["bash", "-ec", script], programs).split("-\n")]
+    assert found[:2] == [["mount"], ["--force"]]
+    assert sorted(found[2]) == sorted(main.COMMANDS)
+    assert sorted(found[3]) == ["empty", "list", "purge", "restore"]
 
 
 def test_fish_completes_commands(share: Path, programs: Path) -> None:
@@ -175,3 +178,16 @@ def test_the_same_source_gives_the_same_pages(share: Path, tmp_path: Path) -> No
         )
     subprocess.run(["diff", "-r", tmp_path / "one", tmp_path / "two"], check=True)
     assert "2023-11-14" in (tmp_path / "one" / "man" / "man1" / "cmsfs.1").read_text()
+
+
+@pytest.mark.long
+def test_the_picture_of_the_readme_can_be_made_again(tmp_path: Path) -> None:
+    for needed in (Path("/dev/fuse"), Path("/usr/include/fuse3")):
+        if not needed.exists():
+            pytest.skip(f"there is no {needed}")
+    subprocess.run(
+        [sys.executable, ROOT / "packaging" / "picture", tmp_path / "p.svg"], check=True, timeout=100
+    )
+    picture = (tmp_path / "p.svg").read_text(encoding="utf-8")
+    assert "Everything" in picture
+    assert "up&#160;to&#160;date" in picture

@@ -129,3 +129,18 @@ def test_fifty_restarts_leave_no_dead_mount(person):
         person.sh("systemctl --user reset-failed cmsfs@default.service")
         person.sh("systemctl --user restart cmsfs@default.service && ls cmsfs/Welcome.md")
     assert person.machine.sh("grep -c 'fuse.cmsfs' /proc/mounts").stdout.strip() == "1"
+
+
+def test_what_the_administrations_guide_has_typed(person, commands):
+    """The unit's block, line by line as it stands there."""
+    document = commands.ROOT / "packaging" / "ADMINISTRATION.md"
+    texts = [command.text for command in commands.of(document) if command.is_block]
+    found = [text for text in texts if text.startswith(("systemctl ", "journalctl "))]
+    assert len(found) == 4
+    mounted(person)
+    for text in found:
+        person.sh(text)
+    until(lambda: not person.is_mounted())
+    assert person.sh("systemctl --user is-enabled cmsfs@default.service", check=False).stdout == "disabled\n"
+    person.sh("systemctl --user enable --now cmsfs@default.service")
+    assert "Welcome.md" in person.sh("ls cmsfs").stdout

@@ -1,5 +1,6 @@
 """The wheel and the source distribution: what must be in them is, and what was installed from them runs."""
 
+import os
 import subprocess
 import tarfile
 import zipfile
@@ -77,3 +78,19 @@ def test_what_is_installed_from_the_wheel_runs_by_itself(built: Path, tmp_path: 
     script = "from cmsfs.cli import units; print(units._source())"
     found = subprocess.run([python, "-c", script], capture_output=True, text=True, env=environment, cwd="/")
     assert found.stdout.strip() == f"{tmp_path}/env/share/systemd/user/cmsfs@.service"
+
+
+@pytest.mark.parametrize("command", ["pipx install cmsfs-*.whl", "uv tool install cmsfs-*.whl"])
+def test_it_can_be_installed_as_the_guide_says(built: Path, tmp_path: Path, command: str) -> None:
+    tools = tmp_path / "tools"
+    subprocess.run(["python3", "-m", "venv", tools], check=True)
+    subprocess.run([tools / "bin" / "pip", "-q", "install", command.split()[0]], check=True, timeout=600)
+    passed_on = {
+        key: value for key, value in os.environ.items() if key.endswith(("_proxy", "_INDEX_URL", "CERT_FILE"))
+    }
+    environment = {"PATH": f"{tools}/bin:/usr/bin:/bin", "HOME": str(tmp_path), **passed_on}
+    shell = {"cwd": built, "env": environment, "capture_output": True, "text": True}
+    done = subprocess.run(["bash", "-c", command], **shell, timeout=900)
+    assert done.returncode == 0, done.stderr
+    done = subprocess.run([tmp_path / ".local" / "bin" / "cmsfs", "--version"], **shell)
+    assert done.stdout.startswith("cmsfs, version "), done.stderr
