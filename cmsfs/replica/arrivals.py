@@ -33,7 +33,7 @@ _ROW = f"({', '.join('?' * len(_COLUMNS.split(',')))})"
 # loop does not give it back for a while.
 _INSERTS = {
     count: f"INSERT OR IGNORE INTO node({_COLUMNS}) VALUES {', '.join([_ROW] * count)}"
-    for count in (50, 5, 1)
+    for count in (40, 5, 1)
 }
 
 _KNOWN = """
