@@ -18,6 +18,10 @@ from cmsfs.cli import failures
 from cmsfs.models import starting
 from daemon import main as program
 
+# How long a thread that wants the interpreter's lock waits for it: the loop and the thread that writes to the
+# tree hand it to one another many times for each page of a listing.  The default is 5 ms.
+SWITCH_SECONDS = 0.0005
+
 log = logging.getLogger(__name__)
 
 
@@ -95,6 +99,7 @@ def main(
             ready=starter.ready,
         )
         garbage.settle()
+        sys.setswitchinterval(SWITCH_SECONDS)
         trio.run(run)
     except Exception as error:
         told = failures.explain(error)

@@ -23,7 +23,7 @@ from cmsfs.models.entries import Entry, Page
 from cmsfs.models.search import Query
 from cmsfs.replica import absent, cursor, tree
 from cmsfs.replica.changes import Change
-from cmsfs.replica.nodes import ROOT, Ino, Kind
+from cmsfs.replica.nodes import ROOT, Ino
 from cmsfs.sqlite import Database
 from daemon import windows
 from daemon.folder_items import FolderItems
@@ -86,6 +86,8 @@ class SearchLister:
         self._walks = walks
         self._items = items
         self._opened = opened
+        # Of folders that were listed alone for the size of their trees: that size, and no entries.
+        self._large: dict[Ino, Page] = {}
 
     async def fill(self, folder: Ino, *, progress: Call, grown: Call) -> None:
         """As `Lister.fill`; small trees are known whole."""
@@ -108,8 +110,13 @@ class SearchLister:
             if self._items is not None:
                 if folder == ROOT:
                     await self._whole.prepare()
+                # At once, if there is plainly something below: programs that walk are on their way there.
+                deep = any(_is_deeper(item, node.remote_id) for item in first.entries)
+                self._large[folder] = Page(total_count=first.total_count)
+                if deep:
+                    self._opened(folder)
                 await self._items.fill(folder, progress=progress, grown=grown)
-                if tree.has_unlisted(self._db, folder):
+                if not deep and tree.has_unlisted(self._db, folder):
                     self._opened(folder)
                 return
             if folder == ROOT:
@@ -124,7 +131,12 @@ class SearchLister:
         if node is not None and node.remote_id is not None:
             query = Query(query=EVERYTHING, ancestor_folder_ids=[node.remote_id])
             with self._walks.enumerating(folder) as enumeration:
-                generation, first = await self._begun(query)
+                # Who had it opened has just counted, as a rule.
+                first = self._large.pop(folder, None)
+                if first is None:
+                    generation, first = await self._begun(query)
+                else:
+                    generation = await self._db.write(cursor.next_generation)
                 if first.total_count > MOST_BELOW:
                     return
                 enumeration.total = first.total_count
@@ -160,18 +172,20 @@ class SearchLister:
             took(len(found))
 
         axis = windows.CREATED
-        found = await self._windows.window(query, axis, windows.Window(), take, first=first)
-        if isinstance(found, windows.Found):
+        if first.total_count <= windows.MOST:
+            found = await self._windows.taken(query, axis, windows.Window(), first, take)
             return found, listing
-        total = windows.Found()
         # Folders first, so that the tree has its shape early.  A window that is not still is repeated by
         # itself: what goes meanwhile is seen by the change feed.
-        for kind in windows.KINDS:
-            part = windows.Window(kind=kind)
-            total.add(
-                await self._windows.enumerate(query, axis, take, within=part, attempts=windows.ATTEMPTS)
-            )
-        return total, listing
+        parts = [windows.Window(kind=kind) for kind in windows.KINDS]
+        found = await self._windows.enumerate(
+            # More than fits into a window is files, for the most part.
+            *(query, axis, take),
+            within=parts,
+            attempts=windows.ATTEMPTS,
+            large=[windows.Window(kind="file")],
+        )
+        return found, listing
 
     async def _conclude(self, folder: Ino, listing: "_Listing", *, complete: bool) -> None:
         now = int(time.time())
@@ -182,13 +196,15 @@ class SearchLister:
                 # It was compared with everything, too.
                 cursor.put(conn, cursor.SWEPT_AT, str(now))
             tree.mark_listed(conn, folder, at=now)
-            for remote_id in listing.folders:
-                below = tree.remote_at(conn, Kind.FOLDER, remote_id)
-                if below is not None:
-                    tree.mark_listed(conn, below.ino, at=now)
+            tree.mark_all_listed(conn, listing.folders, at=now)
             return changes
 
         self._incoming.publish(await self._db.write(txn))
+
+
+def _is_deeper(item: Entry, folder_id: str) -> bool:
+    """Whether this is a folder below that one, or inside one."""
+    return item.type == "folder" or item.parent is None or item.parent.id != folder_id
 
 
 async def filled(lister: Lister, folder: Ino) -> None:

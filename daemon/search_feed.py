@@ -74,11 +74,11 @@ class SearchFeed:
         """Whether both results were stable, and the cursors moved."""
         since_changed, since_deleted = self._since(cursor.CHANGES_SINCE), self._since(cursor.DELETED_SINCE)
         changed = await self._windows.enumerate(
-            _everything(self._db), windows.UPDATED, self._take_changed, within=windows.Window(since_changed)
+            _everything(self._db), windows.UPDATED, self._take_changed, within=[windows.Window(since_changed)]
         )
         trash = _everything(self._db).model_copy(update={"trash_content": "trashed_only"})
         deleted = await self._windows.enumerate(
-            trash, windows.DELETED, self._take_deleted, within=windows.Window(since_deleted)
+            trash, windows.DELETED, self._take_deleted, within=[windows.Window(since_deleted)]
         )
         if not (changed.stable and deleted.stable):
             return False

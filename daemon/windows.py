@@ -12,10 +12,12 @@ window; an item that leaves can hide another one, and shows in the totals.
 Rule: `stable` and `whole` together are the only licence to conclude that something is not there.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Container, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Literal, NamedTuple
+
+import trio
 
 from cmsfs.client.search import FIELDS, Search
 from cmsfs.models.entries import Entry, Page
@@ -23,8 +25,8 @@ from cmsfs.models.search import MAX_LIMIT, MAX_OFFSET, Query, SizeRange, TimeRan
 from daemon import parallel
 from daemon.health import Health
 
-# Pages at a time: with a round trip of 40 ms, about what a service answers in that time.
-PAGES_AT_ONCE = 8
+# Pages at a time: with a round trip of 40 ms, a few more than a service answers in that time.
+PAGES_AT_ONCE = 12
 
 # A window of this many matches is reached whole; the next one might not be: some services refuse the offset
 # of 10,000.
@@ -104,22 +106,62 @@ class Windows:
         self._purpose = purpose
 
     async def enumerate(
-        self, query: Query, axis: Axis, take: Take, *, within: Window | None = None, attempts: int = 1
+        self,
+        query: Query,
+        axis: Axis,
+        take: Take,
+        *,
+        within: Sequence[Window] = (Window(),),
+        attempts: int = 1,
+        large: Container[Window] = (),
     ) -> Found:
         """Hand all matches to `take`, page by page, several pages at once; each item at least once.
 
-        A window in which things moved is taken again, up to `attempts` times in all.  Raises `RemoteError`.
-        Cancelled, or failed: some pages have been taken.
+        `within` is taken in this order, by and large: while one window is taken, the next is made ready.  A
+        window in which things moved is taken again, up to `attempts` times in all.  Of those that are most
+        probably `large` it is asked at once where to cut them.  Raises `RemoteError`.  Cancelled, or failed:
+        some pages have been taken.
         """
         found = Found()
-        waiting = [within or Window()]
-        while waiting:
-            one = await self.window(query, axis, waiting.pop(), take, attempts=attempts)
-            if isinstance(one, Found):
-                found.add(one)
-            else:
-                waiting += one
+        turns = trio.CapacityLimiter(PAGES_AT_ONCE)
+        ready, next_ready = trio.open_memory_channel[tuple[Window, Page]](0)
+
+        async def plan() -> None:
+            async with ready:
+                waiting = await self._begun(query, axis, list(reversed(within)), large)
+                while waiting:
+                    window, first, sample = waiting.pop()
+                    parts: list[Window] = []
+                    if first.total_count > MOST:
+                        parts = await self._cut(query, axis, window, first, sample)
+                    if parts:
+                        waiting += await self._begun(query, axis, parts)
+                    else:
+                        await ready.send((window, first))
+
+        async def work() -> None:
+            async for window, first in next_ready:
+                found.add(await self.taken(query, axis, window, first, take, attempts=attempts, turns=turns))
+
+        # Two at a time: what is left of one window does not keep all turns busy.
+        jobs = (plan, work, work)
+        await parallel.each(jobs, lambda job: job(), tasks=len(jobs))
         return found
+
+    async def _begun(
+        self, query: Query, axis: Axis, parts: Sequence[Window], large: Container[Window] = ()
+    ) -> list[tuple[Window, Page, Page | None]]:
+        """These windows with their first pages, and of large ones where to cut, all asked for at once."""
+        found: dict[tuple[Window, int], Page] = {}
+
+        async def one(wanted: tuple[Window, int]) -> None:
+            window, offset = wanted
+            found[wanted] = await self.page(query, axis, window, offset=offset)
+
+        wanted = [(window, 0) for window in parts]
+        wanted += [(window, _SAMPLE_AT) for window in parts if window in large]
+        await parallel.each(wanted, one, tasks=PAGES_AT_ONCE)
+        return [(window, found[window, 0], found.get((window, _SAMPLE_AT))) for window in parts]
 
     async def window(
         self,
@@ -137,8 +179,23 @@ class Windows:
             first = await self.page(query, axis, window)
         if first.total_count > MOST and (parts := await self._cut(query, axis, window, first)):
             return parts
+        return await self.taken(query, axis, window, first, take, attempts=attempts)
+
+    async def taken(
+        self,
+        query: Query,
+        axis: Axis,
+        window: Window,
+        first: Page,
+        take: Take,
+        *,
+        attempts: int = 1,
+        turns: trio.CapacityLimiter | None = None,
+    ) -> Found:
+        """Take one window whose first page is known, as far as it can be reached."""
+        turns = turns or trio.CapacityLimiter(PAGES_AT_ONCE)
         for left in range(attempts - 1, -1, -1):
-            found = await self._taken(query, axis, window, first, take)
+            found = await self._taken(query, axis, window, first, take, turns)
             if found.stable or not left:
                 break
             first = await self.page(query, axis, window)
@@ -159,7 +216,15 @@ class Windows:
         with self._health.request(self._purpose):
             return await self._search.listing(query.model_copy(update=changes))
 
-    async def _taken(self, query: Query, axis: Axis, window: Window, first: Page, take: Take) -> Found:
+    async def _taken(
+        self,
+        query: Query,
+        axis: Axis,
+        window: Window,
+        first: Page,
+        take: Take,
+        turns: trio.CapacityLimiter,
+    ) -> Found:
         """One look at all pages of a window; the service may give fewer a page than it was asked for."""
         total = first.total_count
         # What lies behind the last page that can be had may exist all the same.
@@ -178,7 +243,10 @@ class Windows:
             await take(page.entries)
 
         async def one(offset: int) -> None:
-            await taken(await self.page(query, axis, window, offset=offset))
+            async with turns:
+                page = await self.page(query, axis, window, offset=offset)
+            # What is taken here and what the service makes ready are not the same processor's work.
+            await taken(page)
 
         await taken(first)
         step = first.limit or MAX_LIMIT
@@ -187,9 +255,11 @@ class Windows:
         found.items = len(seen)
         return found
 
-    async def _cut(self, query: Query, axis: Axis, window: Window, first: Page) -> list[Window]:
+    async def _cut(
+        self, query: Query, axis: Axis, window: Window, first: Page, sample: Page | None = None
+    ) -> list[Window]:
         """Smaller windows that together are this one; none if everything looked at is alike."""
-        sample = await self.page(query, axis, window, offset=_SAMPLE_AT)
+        sample = sample or await self.page(query, axis, window, offset=_SAMPLE_AT)
         entries = [*sample.entries, *first.entries]
         start, end = window.start, window.end
         # A service that rounds may show what is outside.

@@ -36,6 +36,9 @@ class Counts(Protocol):
     def is_known(self, ino: Ino, /) -> bool:
         """Whether the kernel may remember anything of it, or of names in it."""
 
+    def has_denied(self, ino: Ino, /) -> bool:
+        """Whether the kernel may remember of a name that it is not in this folder."""
+
 
 class Notifier:
     """Takes changes from the hub and tells the kernel, each inode and each name once a batch."""
@@ -70,7 +73,12 @@ class Notifier:
         for change in changes:
             # A first listing brings a million names into folders that the kernel has not heard of.  It was
             # committed before this; whoever makes the folder known from here on sees what it brought.
-            if not self._inodes.is_known(change.ino if change.parent is None else change.parent):
+            place = change.ino if change.parent is None else change.parent
+            if not self._inodes.is_known(place):
+                continue
+            # Nor what appears in a folder in which no name was ever missed: the first listing of one that is
+            # open would be a call for each thing in it.
+            if change.is_new and not self._inodes.has_denied(place):
                 continue
             key = _key(change)
             self._waiting[key] = _merged(self._waiting.get(key), change)

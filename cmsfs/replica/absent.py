@@ -22,6 +22,8 @@ def remove_unseen(conn: Connection, folder: Ino, generation: int) -> list[Change
     """
     changes: list[Change] = []
     inos = tree.subtree(conn, folder)
+    if not _any_unseen(conn, inos[1:], generation):
+        return changes
     inside = _inside(conn, folder, inos)
     for ino in reversed(inos):
         if ino not in inside or ino <= 2:
@@ -30,6 +32,15 @@ def remove_unseen(conn: Connection, folder: Ino, generation: int) -> list[Change
         if row["seen"] < generation and not _holds_remote(conn, ino):
             remote.vanish_one(conn, tree.get(conn, ino), changes)
     return changes
+
+
+def _any_unseen(conn: Connection, inos: Iterable[Ino], generation: int) -> bool:
+    """Whether there may be something to remove at all; for most listings there is not."""
+    sql = (
+        "SELECT 1 FROM json_each(?) AS j CROSS JOIN node AS n ON n.ino = j.value"
+        " WHERE n.seen < ? AND n.remote_id IS NOT NULL AND n.ino > 2 LIMIT 1"
+    )
+    return conn.execute(sql, (json.dumps(list(inos)), generation)).fetchone() is not None
 
 
 def _inside(conn: Connection, folder: Ino, inos: Iterable[Ino]) -> set[Ino]:

@@ -7,9 +7,11 @@ Rule: only what is plainly new is taken; whatever has a row, a rival for its nam
 to be looked at one by one in `remote`.
 """
 
+import itertools
 import json
 from collections.abc import Iterable, Sequence
 from sqlite3 import Connection
+from typing import Any
 
 from cmsfs.models import names
 from cmsfs.replica import naming, tree
@@ -21,19 +23,27 @@ ROOT_ID = "0"
 # CROSS JOIN fixes the order of the loops: from the page to the index, never the other way about.
 
 # A clash of names is ignored by the statement, and seen in what is not there afterwards.
-_INSERT = """
-  INSERT OR IGNORE INTO node(ino, parent, name, name_key, kind, size, mtime_ns, ctime_ns, mode, sha1,
-    remote_id, etag, version, base_sha1, base_parent, base_name, base_key, sequence, item, seen)
-  VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?7, ?8, ?9, ?10, ?11, ?12, ?9, ?13, ?14, ?15, ?16, ?17, ?18)
-"""
+_COLUMNS = (
+    "ino, parent, name, name_key, kind, size, mtime_ns, ctime_ns, mode, sha1,"
+    " remote_id, etag, version, base_sha1, base_parent, base_name, base_key, sequence, item, seen"
+)
+_ROW = f"({', '.join('?' * len(_COLUMNS.split(',')))})"
+
+# Rows a statement: between two statements the interpreter's lock is up for whoever wants it, and the event
+# loop does not give it back for a while.
+_INSERTS = {
+    count: f"INSERT OR IGNORE INTO node({_COLUMNS}) VALUES {', '.join([_ROW] * count)}"
+    for count in (40, 5, 1)
+}
 
 _KNOWN = """
   SELECT j.value FROM json_each(?2) AS j WHERE EXISTS (
     SELECT 1 FROM node WHERE kind = ?1 AND remote_id = j.value)
 """
 
+# In one row, for the reason that is told at `_INSERTS`.
 _FOLDERS = """
-  SELECT n.remote_id, n.ino FROM json_each(?) AS j
+  SELECT json_group_object(n.remote_id, n.ino) FROM json_each(?) AS j
   CROSS JOIN node AS n ON n.kind = 'folder' AND n.remote_id = j.value
 """
 
@@ -100,10 +110,11 @@ def unchanged(conn: Connection, remotes: Iterable[Remote], generation: int) -> l
             ):
                 seen.append(ino)
                 same.add((kind, remote_id))
-    conn.execute(
-        "UPDATE node SET seen = ?1 WHERE ino IN (SELECT value FROM json_each(?2)) AND seen < ?1",
-        (generation, json.dumps(seen)),
-    )
+    if seen:
+        conn.execute(
+            "UPDATE node SET seen = ?1 WHERE ino IN (SELECT value FROM json_each(?2)) AND seen < ?1",
+            (generation, json.dumps(seen)),
+        )
     return [one for some in by_kind.values() for one in some.values() if (one.kind, one.id) not in same]
 
 
@@ -126,7 +137,7 @@ def _known(conn: Connection, remotes: Sequence[Remote]) -> set[tuple[Kind, str]]
 def _folders(conn: Connection, remotes: Sequence[Remote]) -> dict[str, Ino]:
     """The folders that these items are in, as far as they are known, by the service's id."""
     wanted = {remote.parent_id for remote in remotes} - {ROOT_ID}
-    found = {row[0]: row[1] for row in conn.execute(_FOLDERS, (json.dumps(list(wanted)),))}
+    found: dict[str, Ino] = json.loads(conn.execute(_FOLDERS, (json.dumps(list(wanted)),)).fetchone()[0])
     found[ROOT_ID] = ROOT
     return found
 
@@ -139,27 +150,32 @@ def _insert(
     changes: list[Change],
 ) -> list[Ino | None]:
     """The numbers that these items got; None where something was in the way."""
-    row = conn.execute("SELECT seq FROM sqlite_sequence WHERE name = 'node'").fetchone()
-    first: Ino = row[0] + 1
-    rows = []
+    last = conn.execute("SELECT seq FROM sqlite_sequence WHERE name = 'node'").fetchone()
+    first: Ino = last[0] + 1
+    rows: list[tuple[Any, ...]] = []
     for number, one in enumerate(remotes, first):
         name = naming.file_name(one.kind, one.name)
         key = names.name_key(name)
         base_key = key if name == one.name else names.name_key(one.name)
         rows.append(
             (
-                *(number, folders[one.parent_id or ""], name, key, one.kind.value, one.size, one.mtime_ns),
-                *(FOLDER_MODE if one.kind is Kind.FOLDER else FILE_MODE, one.sha1, one.id, one.etag),
-                *(one.version, one.parent_id, one.name, base_key),
+                *(number, folders[one.parent_id or ""], name, key, one.kind.value, one.size),
+                *(one.mtime_ns, one.mtime_ns, FOLDER_MODE if one.kind is Kind.FOLDER else FILE_MODE),
+                *(one.sha1, one.id, one.etag, one.version, one.sha1, one.parent_id, one.name, base_key),
                 *(one.sequence, one.json, generation),
             )
         )
-    done = conn.executemany(_INSERT, rows).rowcount
+    done = at = 0
+    for count, sql in _INSERTS.items():
+        while len(rows) - at >= count:
+            values = list(itertools.chain.from_iterable(rows[at : at + count]))
+            done += conn.execute(sql, values).rowcount
+            at += count
     inos: list[Ino | None] = list(range(first, first + len(rows)))
     if done != len(rows):
         there = {row[0] for row in conn.execute("SELECT ino FROM node WHERE ino >= ?", (first,))}
         inos = [ino if ino in there else None for ino in inos]
-    for ino, values in zip(inos, rows, strict=True):
+    for ino, row in zip(inos, rows, strict=True):
         if ino is not None:
-            changes.append(Change(What.ENTRY, ino, values[1], values[2]))
+            changes.append(Change(What.ENTRY, ino, row[1], row[2], is_new=True))
     return inos

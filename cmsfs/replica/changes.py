@@ -24,12 +24,16 @@ class What(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One change; `parent` and `name` are set for ENTRY and GONE."""
+    """One change; `parent` and `name` are set for ENTRY and GONE.
+
+    `is_new`: of an ENTRY, nothing had this name in this folder before.
+    """
 
     what: What
     ino: Ino
     parent: Ino | None = None
     name: str = ""
+    is_new: bool = False
 
 
 class Hub:

@@ -7,6 +7,7 @@ Rule: nothing here looks at operations or drafts; callers decide, this module mo
 """
 
 import json
+from collections.abc import Iterable
 from sqlite3 import Connection
 
 from cmsfs.models import names
@@ -217,6 +218,16 @@ def touch(conn: Connection, ino: Ino, now_ns: int) -> None:
 def mark_listed(conn: Connection, ino: Ino, *, at: int) -> None:
     """From now on everything in this folder is known here."""
     conn.execute("INSERT OR REPLACE INTO listing(ino, listed_at) VALUES (?, ?)", (ino, at))
+
+
+def mark_all_listed(conn: Connection, remote_ids: Iterable[str], *, at: int) -> None:
+    """From now on everything in these folders is known here."""
+    conn.execute(
+        "INSERT OR REPLACE INTO listing(ino, listed_at)"
+        " SELECT n.ino, ?1 FROM json_each(?2) AS j"
+        " CROSS JOIN node AS n ON n.kind = 'folder' AND n.remote_id = j.value",
+        (at, json.dumps(list(remote_ids))),
+    )
 
 
 def mark_seen(conn: Connection, remote_ids: list[str], generation: int) -> None:

@@ -75,6 +75,8 @@ class Composite:
         try:
             return await self._fs.lookup(parent, name)
         except FileNotFoundError:
+            # atomic: no await since the look
+            self._fs.inodes.denied(parent)
             for views in self._views:
                 if (node := await asked(views.find(parent, name))) is not None:
                     return self._counted(node)
@@ -345,6 +347,10 @@ class Composite:
     def is_known(self, ino: Ino) -> bool:
         """Whether the kernel may remember anything of this inode, or of names in it."""
         return self._numbers.lookups(ino) > 0 if ino >= FIRST else self._fs.inodes.is_known(ino)
+
+    def has_denied(self, ino: Ino) -> bool:
+        """Whether the kernel may remember of a name that it is not in this folder."""
+        return ino >= FIRST or self._fs.inodes.has_denied(ino)
 
 
 def _as(ino: Ino, found: Attributes) -> Attributes:

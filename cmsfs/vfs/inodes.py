@@ -21,6 +21,8 @@ class Inodes:
     def __init__(self) -> None:
         self._lookups = _Counts()
         self._opens: Counter[Ino] = Counter()
+        # Folders of which the kernel was told that a name is not in them.
+        self._denied: set[Ino] = set()
 
     def looked_up(self, ino: Ino) -> None:
         if ino != ROOT:
@@ -28,6 +30,12 @@ class Inodes:
 
     def forgotten(self, ino: Ino, count: int) -> None:
         self._lookups.lower(ino, count)
+        if not self._lookups.get(ino):
+            self._denied.discard(ino)
+
+    def denied(self, folder: Ino) -> None:
+        """A name was asked for that is not in this folder: the kernel may remember that."""
+        self._denied.add(folder)
 
     def opened(self, ino: Ino) -> None:
         self._opens[ino] += 1
@@ -52,6 +60,10 @@ class Inodes:
     def is_known(self, ino: Ino) -> bool:
         """Whether the kernel may remember anything of this inode, or of names in it."""
         return ino == ROOT or self._lookups.get(ino) > 0
+
+    def has_denied(self, ino: Ino) -> bool:
+        """Whether the kernel may remember of a name that it is not in this folder."""
+        return ino in self._denied
 
     def totals(self) -> tuple[int, int]:
         """Inodes with lookups, inodes with open handles."""

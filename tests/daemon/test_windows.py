@@ -1,10 +1,15 @@
 """Windows of a search: whether what was seen is all there is, when things move meanwhile."""
 
+import math
 from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+import trio
+import trio.testing
 
+from cmsfs import errors
 from cmsfs.models.entries import Entry, Page
 from cmsfs.models.search import Query
 from daemon import windows
@@ -73,3 +78,60 @@ async def test_an_item_that_left_meanwhile_makes_it_restless() -> None:
 async def test_what_is_never_still_is_told_to_be_so() -> None:
     found, _ = await taken(Moving(1000, lambda search: search.ids.insert(0, search.ids.pop())))
     assert not found.stable
+
+
+EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+class Far(Moving):
+    """Items made a second apart, each page a second away; how many pages are under way at most."""
+
+    at_once = most_at_once = 0
+
+    async def listing(self, query: Query) -> Page:
+        self.pages += 1
+        self.at_once += 1
+        self.most_at_once = max(self.at_once, self.most_at_once)
+        await trio.sleep(1)
+        self.at_once -= 1
+        span = query.created_at_range
+        first = math.ceil((span.start - EPOCH).total_seconds()) if span and span.start else 0
+        last = math.floor((span.end - EPOCH).total_seconds()) if span and span.end else len(self.ids) - 1
+        shown = range(last, first - 1, -1)
+        assert query.offset < windows.MAX_OFFSET
+        entries = [
+            Entry(type="file", id=str(number), created_at=at, modified_at=at)
+            for number in shown[query.offset : query.offset + query.limit]
+            for at in (EPOCH + timedelta(seconds=number),)
+        ]
+        return Page(total_count=len(shown), limit=query.limit, offset=query.offset, entries=entries)
+
+
+@pytest.mark.parametrize("large", [[], [windows.Window()]])
+async def test_the_next_window_is_made_ready_meanwhile(
+    large: list[windows.Window], autojump_clock: trio.testing.MockClock
+) -> None:
+    search, met = Far(25_000), set[str]()
+
+    async def take(entries: Sequence[Entry]) -> None:
+        met.update(entry.id for entry in entries)
+
+    built = windows.Windows(search, Health(), purpose="listing")  # type: ignore[arg-type]
+    began = trio.current_time()
+    found = await built.enumerate(Query(query="x"), windows.CREATED, take, large=large)
+    assert (found.items, found.stable, found.whole, len(met)) == (25_000, True, True, 25_000)
+    # Pages that are only looked at to find out where to cut are few, and nobody waits for them but once.
+    pages = 25_000 // windows.MAX_LIMIT
+    assert search.pages <= pages + 8
+    assert trio.current_time() - began <= pages / windows.PAGES_AT_ONCE + (5 if large else 6)
+    # The first pages of windows are beside the others.
+    assert search.most_at_once <= windows.PAGES_AT_ONCE + 2
+
+
+async def test_a_failure_comes_out_as_itself() -> None:
+    def moved(search: Moving) -> None:
+        if search.pages == 3:
+            raise errors.Offline("no connection")
+
+    with pytest.raises(errors.Offline):
+        await taken(Moving(1000, moved))

@@ -51,6 +51,7 @@ class MemoryDrive:
         self.waiting: dict[str, trio.Event] = {}  # "op" or "op name" -> until when it waits
         self.entered: dict[str, trio.Event] = collections.defaultdict(trio.Event)
         self.timeout = 300.0
+        self.denied: set[Ino] = set()  # folders in which a name was asked for that is not there
         self.is_all_known = False  # to the notifier: then the kernel itself is asked
         self._last_ino, self._last_fh = 10, 0
 
@@ -71,6 +72,9 @@ class MemoryDrive:
 
     def opens(self, ino: Ino) -> int:
         return sum(handle.ino == ino for handle in list(self.handles.values()))
+
+    def has_denied(self, ino: Ino) -> bool:
+        return ino in self.denied
 
     def is_known(self, ino: Ino) -> bool:
         return self.is_all_known or ino == ROOT or self.lookups[ino] > 0

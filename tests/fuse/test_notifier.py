@@ -176,6 +176,17 @@ async def test_of_what_the_kernel_cannot_know_it_is_told_nothing(fs, hub):
     assert list(tells._waiting.values()) == [Change(What.ENTRY, 4713, ino, "x"), Change(What.CONTENT, ino)]
 
 
+async def test_of_a_first_listing_the_kernel_hears_where_it_has_missed_a_name(fs, hub):
+    folder, other = fs.put("folder").ino, fs.put("other").ino
+    fs.lookups[folder] = fs.lookups[other] = 1
+    fs.denied.add(folder)
+    tells = notifier.Notifier(hub, fs)
+    new = Change(What.ENTRY, 4713, folder, "x", is_new=True)
+    moved = Change(What.ENTRY, 4714, other, "y")
+    hub.publish([new, Change(What.ENTRY, 4715, other, "x", is_new=True), moved])
+    assert list(tells._waiting.values()) == [new, moved]
+
+
 async def test_changes_that_wait_collapse(fs, hub):
     fs.is_all_known = True
     tells = notifier.Notifier(hub, fs)

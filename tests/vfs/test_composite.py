@@ -124,6 +124,21 @@ async def test_numbers_that_nobody_knows_are_let_go(shown: Composite):
     assert shown.getattr(folder.ino).ino == folder.ino
 
 
+async def test_a_name_that_was_missed_is_remembered_of_its_folder(shown: Composite, drive: Drive):
+    folder = (await shown.mkdir(ROOT, "folder", 0o755)).ino
+    await shown.create(folder, "there", 0o644, os.O_RDWR)
+    await shown.lookup(folder, "there")
+    assert not shown.has_denied(folder)
+    with pytest.raises(FileNotFoundError):
+        await shown.lookup(folder, "absent")
+    assert shown.has_denied(folder)
+    shown.forget([(folder, 1)])
+    assert not shown.has_denied(folder)
+    # What a view shows is no row either, and gives way to one of that name.
+    assert stat.S_ISLNK((await shown.lookup(ROOT, "what@echo")).mode)
+    assert shown.has_denied(ROOT)
+
+
 async def test_what_is_shown_is_read_and_not_written(shown: Composite):
     folder = await shown.lookup(ROOT, ".shelf")
     word = await shown.lookup(folder.ino, "w3")
