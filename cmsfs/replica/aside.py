@@ -3,9 +3,12 @@
 The service tells of changes one by one, so for a while two of its items may be due at one name here.
 
 Rule: a name of the service is never taken by something that only we have; that gets a conflict name.
+
+Rule: what only we have does not go because a program meant the file that had its name a moment ago.
 """
 
 import socket
+import time
 from datetime import date
 from sqlite3 import Connection
 
@@ -13,6 +16,9 @@ from cmsfs.models import names
 from cmsfs.replica import naming, tree, unsent
 from cmsfs.replica.changes import Change, What
 from cmsfs.replica.nodes import Ino, Kind, Node, Remote
+
+# For so long a program, or a person before a window, may still go by the names as they were.
+MOMENT_SECONDS = 10.0
 
 
 def make_way(
@@ -22,18 +28,7 @@ def make_way(
     ours = unsent.pending(conn, holder.ino) & {"upload", "mkdir", "move"} or holder.draft is not None
     if ours or holder.remote_id is None:
         # Ours is not at the service (yet) and theirs is: theirs keeps the name.
-        aside = naming.conflict_name(
-            holder.name,
-            socket.gethostname(),
-            date.today(),
-            taken=lambda candidate: tree.child_at(conn, parent, candidate) is not None,
-        )
-        tree.place(conn, holder.ino, parent, aside)
-        if holder.remote_id is not None:
-            # It is known under a place; being called something else there is a rename to send.
-            unsent.record(conn, holder.ino, "move")
-        changes.append(Change(What.ENTRY, holder.ino, parent, holder.name))
-        changes.append(Change(What.ENTRY, holder.ino, parent, aside))
+        step(conn, holder, changes)
         return name
     if holder.kind is Kind.LINK or remote.kind is Kind.LINK:
         # `x` the link is shown as `x.url`; a file that is really called so keeps its name.
@@ -46,6 +41,25 @@ def make_way(
     tree.place(conn, holder.ino, parent, aside)
     changes.append(Change(What.ENTRY, holder.ino, parent, holder.name))
     changes.append(Change(What.ENTRY, holder.ino, parent, aside))
+    return name
+
+
+def step(conn: Connection, node: Node, changes: list[Change]) -> str:
+    """Have a node step aside: it becomes a conflict copy in its folder, of the name that is returned."""
+    assert node.parent is not None
+    parent = node.parent
+    name = naming.conflict_name(
+        node.name,
+        socket.gethostname(),
+        date.today(),
+        taken=lambda candidate: tree.child_at(conn, parent, candidate) is not None,
+    )
+    tree.place(conn, node.ino, parent, name)
+    if node.remote_id is not None:
+        # It is known under a place; being called something else there is a rename to send.
+        unsent.record(conn, node.ino, "move")
+    changes.append(Change(What.ENTRY, node.ino, parent, node.name))
+    changes.append(Change(What.ENTRY, node.ino, parent, name))
     return name
 
 
@@ -69,6 +83,32 @@ def give_back(conn: Connection, parent: Ino, name: str, changes: list[Change]) -
             continue
         if "move" not in unsent.pending(conn, row["ino"]):
             tree.place(conn, row["ino"], parent, told)
+            note_brought(conn, row["ino"])
             changes.append(Change(What.ENTRY, row["ino"], parent, row["name"]))
             changes.append(Change(What.ENTRY, row["ino"], parent, told))
             return
+
+
+def note_brought(conn: Connection, ino: Ino) -> None:
+    """News have brought the node to a name; if it has bytes that only we have, that is remembered a while."""
+    if _is_unsent(conn, ino):
+        conn.execute("CREATE TEMP TABLE IF NOT EXISTS brought(ino INTEGER PRIMARY KEY, at REAL NOT NULL)")
+        conn.execute("DELETE FROM brought WHERE at < ?", (time.monotonic() - MOMENT_SECONDS,))
+        conn.execute("INSERT OR REPLACE INTO brought VALUES (?, ?)", (ino, time.monotonic()))
+
+
+def was_brought(conn: Connection, ino: Ino) -> bool:
+    """Whether somebody who removes or replaces what has this name may mean another file.
+
+    Which file a program means the kernel does not tell, and it hears of a change a moment after it.
+    """
+    known = conn.execute("SELECT 1 FROM sqlite_temp_master WHERE name = 'brought'").fetchone()
+    if known is None or not _is_unsent(conn, ino):
+        return False
+    row = conn.execute("SELECT at FROM brought WHERE ino = ?", (ino,)).fetchone()
+    return row is not None and time.monotonic() - row[0] < MOMENT_SECONDS
+
+
+def _is_unsent(conn: Connection, ino: Ino) -> bool:
+    """Whether the node has bytes that only we have."""
+    return "upload" in unsent.pending(conn, ino) or tree.get(conn, ino).draft is not None

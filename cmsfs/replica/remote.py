@@ -152,6 +152,7 @@ def _update_place(
     if node.parent is not None:
         changes.append(Change(What.ENTRY, node.ino, node.parent, node.name))
     _settle(conn, node.ino, remote, parent, name, changes)
+    aside.note_brought(conn, node.ino)
     if node.parent is not None:
         aside.give_back(conn, node.parent, node.name, changes)
 

@@ -118,8 +118,8 @@ class Entries:
 
     # ---- removing ------------------------------------------------------------------------------
 
-    async def remove(self, parent: Ino, name: str, *, folder: bool) -> Ino:
-        """Take a file or an empty folder out of its folder; the node that is detached now.
+    async def remove(self, parent: Ino, name: str, *, folder: bool) -> Ino | None:
+        """Take a file or an empty folder out of its folder; the node that is detached now, if there is one.
 
         PermissionError (EPERM) where the service refuses it.
         """
@@ -135,7 +135,7 @@ class Entries:
             gone = node
         due, now = self.due(), ops.now_ns()
 
-        def txn(conn: Connection) -> Ino:
+        def txn(conn: Connection) -> Ino | None:
             node = tree.child_at(conn, parent, name)
             if node is None or node.name != name:
                 raise oserrors.oserror(errno.ENOENT, name)
@@ -143,6 +143,8 @@ class Entries:
                 raise oserrors.oserror(errno.ENOTDIR if folder else errno.EISDIR, name)
             if folder and tree.has_children(conn, node.ino):
                 raise oserrors.oserror(errno.ENOTEMPTY, name)
+            if saves.stepped_aside(conn, node):
+                return None
             tree.detach(conn, node.ino)
             if gone is not None and (gone.ino, gone.remote_id) == (node.ino, node.remote_id):
                 ops.drop(conn, node.ino, *ops.OpKind)
@@ -153,7 +155,7 @@ class Entries:
             return node.ino
 
         removed = await self.change(txn)
-        if not folder:
+        if removed is not None and not folder:
             self._saves.note_left(removed, parent, name)
         return removed
 

@@ -287,12 +287,14 @@ class Filesystem:
 
     async def unlink(self, parent: Ino, name: str) -> None:
         """Remove a file from its folder; its bytes live on while a handle is open."""
-        self._reaper.consider(await self._entries.remove(parent, name, folder=False))
+        if (removed := await self._entries.remove(parent, name, folder=False)) is not None:
+            self._reaper.consider(removed)
         self._watch(vanished=(parent, name))
 
     async def rmdir(self, parent: Ino, name: str) -> None:
         """Remove an empty folder."""
-        self._reaper.consider(await self._entries.remove(parent, name, folder=True))
+        if (removed := await self._entries.remove(parent, name, folder=True)) is not None:
+            self._reaper.consider(removed)
 
     async def rename(self, parent: Ino, name: str, new_parent: Ino, new_name: str, flags: int) -> None:
         """Move a node to another name or folder, replacing what is there as rename(2) does."""

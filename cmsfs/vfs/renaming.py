@@ -58,6 +58,8 @@ def apply(
         raise oserrors.oserror(errno.EINVAL, call.name)
     localnames.check_stays_reachable(conn, node, call.parent)
     _check_stays_link(node, call.name)
+    if target is not None and saves.stepped_aside(conn, target):
+        target = None
     if target is not None:
         tree.detach(conn, target.ino)
         saves.replace(conn, node, target, due_ns=due_ns, was_born_here=was_born_here)

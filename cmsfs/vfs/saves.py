@@ -9,15 +9,18 @@ bytes become the next version.
 `Saves` remembers, in memory, what was made and what left; the rest runs inside one transaction of the caller.
 """
 
+import logging
 import time
 from dataclasses import dataclass
 from sqlite3 import Connection
 
 from cmsfs.journal import ops
 from cmsfs.models import names
-from cmsfs.replica import tree
+from cmsfs.replica import aside, tree
 from cmsfs.replica.nodes import Ino, Kind, Node
 from cmsfs.vfs.localnames import LocalNames
+
+log = logging.getLogger(__name__)
 
 # A file made this recently that is renamed over another is somebody's way to save the other.
 SAVE_SECONDS = 600.0
@@ -88,6 +91,20 @@ def replace(conn: Connection, node: Node, target: Node, *, due_ns: int, was_born
         take_over(conn, node, target, due_ns=due_ns)
     else:
         ops.record_removal(conn, target.ino, due_ns=due_ns)
+
+
+def stepped_aside(conn: Connection, target: Node) -> bool:
+    """Before `target` is replaced or removed: whether it has stepped aside instead, as a conflict copy.
+
+    It does if news have just brought it to this name with bytes that only we have: nobody has seen it here.
+    """
+    if not aside.was_brought(conn, target.ino):
+        return False
+    name = aside.step(
+        conn, target, []
+    )  # of the new name nobody has asked yet, and the old one is the caller's
+    log.info("a file had come to the name %r a moment ago; its unsent bytes are in %r", target.name, name)
+    return True
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,15 +11,13 @@ that a crash finds either the question or the answer.
 """
 
 import logging
-import socket
-from datetime import date
 from sqlite3 import Connection
 
 from cmsfs import errors
 from cmsfs.journal import ops, queue, unheard
 from cmsfs.models import items, names
-from cmsfs.replica import cursor, naming, remote, tree
-from cmsfs.replica.changes import Change, What
+from cmsfs.replica import aside, cursor, naming, remote, tree
+from cmsfs.replica.changes import Change
 from cmsfs.replica.nodes import ROOT, Ino, Kind, Node, remote_from_item
 from cmsfs.sqlite import Database
 from daemon.push.kit import Kit, again, has_moved
@@ -83,7 +81,7 @@ async def keep_both(kit: Kit, task: queue.Task, theirs: items.Item | None, *, an
         is_itself = theirs is not None and node.remote_id == theirs.id and node.kind == theirs.type
         stays = node.parent is not None and not has_moved(conn, task.node)
         if stays and not is_itself and _is_in_the_way(theirs, node, task):
-            changes += _aside(conn, node)
+            aside.step(conn, node, changes)
         again(conn, task.op, KEPT_BOTH)
         return changes
 
@@ -120,21 +118,6 @@ def _is_in_the_way(theirs: items.Item | None, node: Node, task: queue.Task) -> b
     called = names.name_key(naming.remote_name(node))
     folder = task.parent.remote_id if task.parent is not None else None
     return (where, names.name_key(theirs.name or "")) == (folder, called)
-
-
-def _aside(conn: Connection, node: Node) -> list[Change]:
-    assert node.parent is not None
-    parent = node.parent
-    name = naming.conflict_name(
-        node.name,
-        socket.gethostname(),
-        date.today(),
-        taken=lambda candidate: tree.child_at(conn, parent, candidate) is not None,
-    )
-    tree.place(conn, node.ino, parent, name)
-    if node.remote_id is not None:
-        ops.record_move(conn, node.ino, due_ns=0)
-    return [Change(What.ENTRY, node.ino, parent, node.name), Change(What.ENTRY, node.ino, parent, name)]
 
 
 async def missing(kit: Kit, task: queue.Task, error: errors.NotFound) -> None:

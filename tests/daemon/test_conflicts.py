@@ -3,10 +3,11 @@
 import os
 from typing import Any
 
+import pytest
 import trio
 
 from cmsfs.models import items
-from cmsfs.replica import cursor, remote
+from cmsfs.replica import aside, cursor, remote
 from cmsfs.replica.nodes import remote_from_item
 
 
@@ -287,3 +288,50 @@ async def test_a_folder_that_a_late_page_finds_is_the_one_being_made(
     await drive.sync()
     assert await other.paths() == ["d/"]
     assert await drive.names() == ["d"]
+
+
+@pytest.mark.parametrize("how", ["removed", "replaced"])
+async def test_unsent_bytes_that_news_bring_to_a_name_stay_when_a_program_means_another_file(
+    drive: Any, other: Any, network: Any, how: str
+) -> None:
+    """The kernel tells a name, and by then it is another file's."""
+    moved, gone = await other.file("a.txt", b"old"), await other.file("b.txt", b"seen")
+    assert await drive.names() == ["a.txt", "b.txt"]
+    await drive.write("new.txt", b"new")
+    await drive.sync()
+    held, go = network.gate("POST", "/content", before=True)
+    await drive.write("a.txt", b"ours")
+    await held.wait()
+    await other.client.files.delete(gone)
+    await other.client.files.update(moved, name="b.txt")
+    await drive.poll()
+    assert await drive.names() == ["b.txt", "new.txt"]
+    if how == "removed":
+        await drive.unlink("b.txt")
+    else:
+        await drive.rename("new.txt", "b.txt")
+    (kept,) = [name for name in await drive.names() if name.startswith("b (conflicted copy of ")]
+    go.set()
+    await drive.sync()
+    await drive.poll()
+    assert await other.read(kept) == b"ours"
+    assert await drive.names() == await other.paths()
+    assert await other.paths() == sorted([kept, "new.txt" if how == "removed" else "b.txt"])
+
+
+async def test_what_was_there_for_a_while_is_removed_as_it_is(
+    drive: Any, other: Any, network: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(aside, "MOMENT_SECONDS", 0.0)
+    moved = await other.file("a.txt", b"old")
+    await drive.names()
+    held, go = network.gate("POST", "/content", before=True)
+    await drive.write("a.txt", b"ours")
+    await held.wait()
+    await other.client.files.update(moved, name="b.txt")
+    await drive.poll()
+    await drive.unlink("b.txt")
+    assert await drive.names() == []
+    go.set()
+    await drive.sync()
+    assert await other.paths() == []
