@@ -33,7 +33,6 @@ class Content:
         "dirty",
         "dropped",
         "file",
-        "front",
         "growing",
         "sha1",
         "size",
@@ -54,19 +53,12 @@ class Content:
         self.used_at = 0
         self.dropped = False  # another `Content`, or none, stands for this SHA-1 now
         self.writing: dict[int, trio.Event] = {}  # blocks being written: set when that ended
-        self.front = 0  # no block before this one is missing
-        self.growing = growing.Growing()
+        self.growing: growing.Growing | None = None  # its hash so far, while it comes in parts
         self.checking: trio.Event | None = None  # the whole file is being hashed: set when that ended
 
     @property
     def complete(self) -> bool:
         return self.bits is None
-
-    def advance(self) -> int:
-        """The first block that is not here."""
-        while self.front < bitmap.blocks(self.size) and bitmap.has(self.bits, self.front):
-            self.front += 1
-        return self.front
 
     @property
     def busy(self) -> bool:
@@ -209,7 +201,7 @@ class Contents:
     def completed(self, content: Content, first: int, last: int) -> None:
         """The last missing blocks are in the file, and the whole has the right SHA-1."""
         self.add_blocks(content, first, last)
-        content.bits = None
+        content.bits = content.growing = None
         content.verified = True
 
     def changed(self, content: Content) -> None:

@@ -13,7 +13,7 @@ from collections import Counter
 import trio
 
 from cmsfs import errors
-from cmsfs.cache import bitmap, contents, files
+from cmsfs.cache import bitmap, contents, files, growing
 
 log = logging.getLogger(__name__)
 
@@ -105,8 +105,9 @@ class Landing:
                     if bitmap.absent(content.bits, content.size) > last - first + 1:
                         self._contents.add_blocks(content, first, last)
                         return
-                    async with content.growing.turn:
-                        actual = await trio.to_thread.run_sync(content.growing.finish, fd, content.size)
+                    hashed = content.growing = content.growing or growing.Growing()
+                    async with hashed.turn:
+                        actual = await trio.to_thread.run_sync(hashed.finish, fd, content.size)
             finally:
                 self._files.give_back(file)
         except OSError as error:
@@ -129,18 +130,20 @@ class Landing:
         content: contents.Content, fd: int, first: int, last: int, data: memoryview
     ) -> str:
         """As `_put`; and some of what is here without a gap is hashed, unless somebody is at that already."""
-        growing = content.growing
-        if len(data) == content.size or growing.turn.locked():
+        if len(data) == content.size or (content.growing is not None and content.growing.turn.locked()):
             return await trio.to_thread.run_sync(_put, fd, content.size, first, data)
-        async with growing.turn:
-            front = content.advance()
-            end = min(bitmap.BLOCK * (last + 1 if front == first else front), content.size)
+        hashed = content.growing = content.growing or growing.Growing()
+        async with hashed.turn:
             # More than what came, so that it catches up where blocks came out of order.
-            end = min(end, growing.offset + 2 * len(data))
+            end = min(hashed.offset + 2 * len(data), content.size)
+            gaps = bitmap.missing(content.bits, hashed.offset // bitmap.BLOCK, bitmap.blocks(end) - 1)
+            if gaps:
+                gap = gaps[0][0]
+                end = min(end, bitmap.BLOCK * (last + 1 if gap == first else gap))
 
             def work() -> str:
                 put = _put(fd, content.size, first, data)
-                growing.take(fd, end)
+                hashed.take(fd, end)
                 return put
 
             return await trio.to_thread.run_sync(work)

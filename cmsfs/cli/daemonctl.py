@@ -10,6 +10,7 @@ import contextlib
 import os
 import select
 import socket
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +22,9 @@ from cmsfs.models import control
 
 # A daemon answers between two awaits and reports progress every second; longer silence means it hangs.
 SILENCE_SECONDS = 15.0
+
+# For so long a command that is done waits for the drive to show it.
+LOOK_SECONDS = 3.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,11 +100,15 @@ def carry_out(daemon: Daemon, request: pydantic.BaseModel) -> control.Done:
 def have_looked(account: str | None, settings: config.Settings) -> None:
     """After a change at the service: have the drive that is meant, if one runs, show it already.
 
-    By itself it would a little later, so whatever prevents this is no error of the command.
+    By itself it would a little later, so whatever prevents this is no error of the command, and what takes
+    long is not waited for.
     """
+    end = time.monotonic() + LOOK_SECONDS
     with contextlib.suppress(errors.UserError, OSError):
         if (daemon := find_for(account, settings)) is not None:
-            carry_out(daemon, control.Poll())
+            for _ in exchange(daemon.socket, control.Poll()):
+                if time.monotonic() > end:
+                    return
 
 
 def status(daemon: Daemon) -> control.Status:

@@ -286,13 +286,11 @@ def _is_elsewhere(conn: Connection, node: Node) -> bool:
 
 def vanish_one(conn: Connection, node: Node, changes: list[Change]) -> None:
     """One node of those; what is below it comes first."""
-    pending = unsent.pending(conn, node.ino)
     if node.remote_id is None:
         return
     if node.is_folder:
         _drop_symlinks(conn, node.ino, changes)
-    ours = "upload" in pending or node.draft is not None
-    if ours or (node.is_folder and tree.has_children(conn, node.ino)):
+    if unsent.has_bytes(conn, node) or (node.is_folder and tree.has_children(conn, node.ino)):
         # The answer to what we are sending at this moment may bring it back here, though not there.
         _leave_aside(conn, node, doubts.ANYHOW)
         forget(conn, node.ino)

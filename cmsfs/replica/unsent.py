@@ -3,7 +3,7 @@
 from sqlite3 import Connection
 
 from cmsfs.replica import tree
-from cmsfs.replica.nodes import Ino
+from cmsfs.replica.nodes import Ino, Node
 
 
 def record(conn: Connection, ino: Ino, kind: str) -> None:
@@ -14,6 +14,11 @@ def record(conn: Connection, ino: Ino, kind: str) -> None:
 def pending(conn: Connection, ino: Ino) -> set[str]:
     """The kinds of changes of a node that are still to be sent."""
     return {row[0] for row in conn.execute("SELECT kind FROM op WHERE ino = ?", (ino,))}
+
+
+def has_bytes(conn: Connection, node: Node) -> bool:
+    """Whether the node has bytes that only we have."""
+    return node.draft is not None or "upload" in pending(conn, node.ino)
 
 
 def below(conn: Connection, ino: Ino) -> bool:

@@ -98,7 +98,7 @@ def stepped_aside(conn: Connection, target: Node) -> bool:
 
     It does if news have just brought it to this name with bytes that only we have: nobody has seen it here.
     """
-    if not aside.was_brought(conn, target.ino):
+    if not aside.was_brought(conn, target):
         return False
     name = aside.step(
         conn, target, []

@@ -1,5 +1,6 @@
 """Reading and writing blocks."""
 
+import itertools
 import os
 import threading
 from pathlib import Path
@@ -64,6 +65,24 @@ async def test_a_wrong_block_of_a_whole_is_found_when_the_last_one_lands(
     assert cache.usage() == 0
     await cache.put(content)
     assert await cache.get(content) == content.data
+
+
+async def test_blocks_may_land_in_any_order_and_a_wrong_one_is_found_in_each(
+    cache: Cache, sample: MakeSample
+) -> None:
+    """What is here without a gap is hashed as it comes, and nothing else."""
+    for number, order in enumerate(itertools.permutations(range(4))):
+        content = sample(3 * BLOCK + 5 + number)
+        for index in order:
+            await cache.put(content, index)
+        assert await cache.get(content) == content.data
+        damaged = sample(3 * BLOCK + 100 + number)
+        wrong = bytes(min(BLOCK, damaged.size - order[0] * BLOCK))
+        await cache.write_blocks(damaged.sha1, damaged.size, order[0], wrong)
+        for index in order[1:3]:
+            await cache.put(damaged, index)
+        with pytest.raises(errors.IntegrityError):
+            await cache.put(damaged, order[3])
 
 
 async def test_a_content_of_one_block_is_never_readable_before_it_was_checked(

@@ -136,6 +136,11 @@ class Machine:
         """Its first process, as this machine numbers it."""
         return self._leader
 
+    @property
+    def root(self) -> Path:
+        """Its files, as they are found from this machine."""
+        return Path("/proc", str(self._leader), "root")
+
     def sh(
         self, script: str, *, check: bool = True, seconds: float = 200
     ) -> subprocess.CompletedProcess[str]:
@@ -331,7 +336,7 @@ def installed(machine: Machine, package: Path) -> Machine:
 
 
 def install(machine: Machine, package: Path) -> None:
-    shutil.copyfile(package, f"/proc/{machine.leader}/root/srv/{package.name}")
+    shutil.copyfile(package, machine.root / "srv" / package.name)
     machine.sh(f"dpkg -i /srv/{package.name}")
 
 

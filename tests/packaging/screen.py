@@ -61,7 +61,7 @@ class Screen:
         """What is on the screen now, as a PNG; people may look at it, too."""
         self.x(f"scrot -o /tmp/{name}.png")
         target = self._pictures / f"{name}.png"
-        shutil.copyfile(f"/proc/{self.person.machine.leader}/root/tmp/{name}.png", target)
+        shutil.copyfile(self.person.machine.root / "tmp" / f"{name}.png", target)
         return target
 
     @contextmanager

@@ -2,7 +2,6 @@
 
 import json
 import shlex
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -118,7 +117,7 @@ def test_a_folder_of_photos_is_shown_without_a_download(files: Any) -> None:
     person = files.person
     person.sh("mkdir photos; mkdir cmsfs/Photos; cmsfs sync")
     for name, colour in PHOTOS.items():
-        target = Path(f"/proc/{person.machine.leader}/root{person.home}/photos/{name}.jpg")
+        target = person.machine.root / person.home.lstrip("/") / "photos" / f"{name}.jpg"
         Image.new("RGB", (1600, 1200), colour).save(target)
         person.sh(f"cmsfs put photos/{name}.jpg /Photos/")
     person.sh("echo 'thumbnails = true' >> .config/cmsfs/config.toml")

@@ -144,7 +144,7 @@ def status(person: Any) -> dict[str, Any]:
 def logged_in(screen: Any, office: Office) -> None:
     """`cmsfs login`, whose browser is a program that does what Ada would."""
     machine, person = screen.person.machine, screen.person
-    root = Path(f"/proc/{machine.leader}/root")
+    root = machine.root
     shutil.copyfile(PERSON, root / "srv" / "person.py")
     home = root / person.home.lstrip("/")
     app = {name: office.credentials[name] for name in ("client_id", "client_secret")}
@@ -176,7 +176,7 @@ def test_a_first_day(
     tmp_path: Path,
     record_property: Any,
 ) -> None:
-    ada, root = screen.person, Path(f"/proc/{workstation.leader}/root")
+    ada, root = screen.person, workstation.root
     shutil.copyfile(tmp_path / "house.pem", root / "usr/local/share/ca-certificates/house.crt")
     workstation.sh(f"update-ca-certificates; echo {ADDRESS} {HOST} >> /etc/hosts")
     screen.log_in()
