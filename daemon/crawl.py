@@ -83,7 +83,7 @@ class Crawl:
                     with trio.CancelScope() as self._giving_way:
                         try:
                             await self._below(folder)
-                        except errors.RemoteError as error:
+                        except (errors.RemoteError, OSError) as error:
                             log.info("what is below an opened folder could not be listed: %s", error)
                     self._fetching = None
                     if self._giving_way.cancelled_caught and folder not in self._opened:

@@ -119,13 +119,19 @@ class Doubts:
         self._arrived.list_soon(new)
         if asked:
             log.debug("%d items were in doubt, %d changes", len(asked), made)
-        self._note_remaining()
+        self._note_remaining(found)
 
-    def _note_remaining(self) -> None:
+    def _note_remaining(self, found: list[Doubt]) -> None:
+        asked = {(one.kind, one.id) for one in found}
         remaining: dict[tuple[Kind, str], tuple[int, float]] = {}
         for one in doubts.ready(self._db):
-            count = self._again.get((one.kind, one.id), (0, 0.0))[0] + 1
-            # Once more at once: work of ours may have begun and ended while we asked.
-            wait = 0.0 if count == 1 else min(2.0**count, LONGEST_WAIT_SECONDS)
-            remaining[one.kind, one.id] = (count, self._now() + wait)
+            key = (one.kind, one.id)
+            count, due = self._again.get(key, (0, 0.0))
+            if key in asked:
+                count += 1
+                # Once more at once: work of ours may have begun and ended while we asked.
+                wait = 0.0 if count == 1 else min(2.0 ** min(count, 16), LONGEST_WAIT_SECONDS)
+                due = self._now() + wait
+            if count:
+                remaining[key] = (count, due)
         self._again = remaining

@@ -25,6 +25,7 @@ from cmsfs.sqlite import Connection, Database
 from cmsfs.vfs import oserrors
 from cmsfs.vfs.attrs.instances import Place
 from daemon import policies, templates
+from daemon.agents import Starts
 from daemon.health import Health
 
 log = logging.getLogger(__name__)
@@ -63,7 +64,7 @@ class Facts:
         db: Database,
         client: Client,
         health: Health,
-        nursery: trio.Nursery,
+        nursery: Starts,
         *,
         sent: Sent,
         is_busy: Callable[[Ino], bool],

@@ -24,6 +24,7 @@ from cmsfs.replica.nodes import ROOT, Content, Ino
 from cmsfs.sqlite import Database
 from cmsfs.vfs import oserrors
 from daemon import budget
+from daemon.agents import Starts
 from daemon.budget import Class, Errand
 from daemon.demands import Demand, Work
 from daemon.fetching import WHOLE_BYTES, Fetching, Run
@@ -62,7 +63,7 @@ class Hydrate:
         blocks: Blocks,
         lister: Lister,
         health: Health,
-        nursery: trio.Nursery,
+        nursery: Starts,
         *,
         hub: Hub,
         network_seconds: float,

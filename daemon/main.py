@@ -33,6 +33,7 @@ from cmsfs.vfs.filesystem import Filesystem
 from daemon import budget, conflicts, instance, metrics, narrowed, parallel, paths, upkeep
 from daemon import control as control_server
 from daemon.account import Account
+from daemon.agents import Agents, Starts
 from daemon.arrived import Arrived
 from daemon.budget import Budget, Class
 from daemon.claims import Claims
@@ -98,16 +99,17 @@ async def run(
         deadline = Deadline(settings.ttl_seconds)
         opened = narrowed.open_service(settings, state.db, sample=sample, pace=pace, deadline=deadline)
         client = await stack.enter_async_context(opened)
-        agents = await stack.enter_async_context(trio.open_nursery())
+        nursery = await stack.enter_async_context(trio.open_nursery())
+        agents = Agents(nursery)
         drive = Drive(settings, place, state, client, agents, pace)
         note = await drive.contact()
         await drive.fs.begin()
-        agents.start_soon(drive.ending.heed_signals, drive.pull.poke, name="signals")
-        agents.start_soon(narrowed.tell_end, deadline, drive.health, name="deadline")
+        agents.keep(drive.ending.heed_signals, drive.pull.poke, name="signals")
+        agents.keep(narrowed.tell_end, deadline, drive.health, name="deadline")
         async with control_server.listening(settings.paths.socket) as listener:
             drive.start(agents, listener)
             await drive.serve(settings, create=create, ready=functools.partial(ready, note))
-        agents.cancel_scope.cancel()
+        nursery.cancel_scope.cancel()
     log.info("ended in good order")
 
 
@@ -120,7 +122,7 @@ class Drive:
         mountpoint: Path,
         state: State,
         client: Client,
-        nursery: trio.Nursery,
+        nursery: Starts,
         pace: Budget | None = None,
     ) -> None:
         db, blocks, drafts = state.db, state.blocks, state.drafts
@@ -259,40 +261,40 @@ class Drive:
             return f"{reason} What is known here is shown until it answers."
         return f"{reason} Nothing is known here yet; the drive fills when it answers."
 
-    def start(self, agents: trio.Nursery, listener: trio.SocketListener) -> None:
+    def start(self, agents: Agents, listener: trio.SocketListener) -> None:
         """Start everything that runs beside the mount."""
         state = self.state
         send = functools.partial(self.account.once_known, self.push.run)
-        agents.start_soon(self.health.run, self.account.who, name="health")
-        agents.start_soon(self.logins.run, name="logins")
-        agents.start_soon(self.commit.run, name="commit")
-        agents.start_soon(self.fs.run, name="filesystem")
-        agents.start_soon(self.notifier.run, name="notifier")
-        agents.start_soon(budget.spent, Class.UPLOAD, send, name="push")
-        agents.start_soon(budget.spent, Class.CHANGES, self.pull.run, name="pull")
-        agents.start_soon(budget.spent, Class.CHANGES, self.doubts.run, name="doubts")
-        agents.start_soon(self.sweep.run, name="sweep")
-        agents.start_soon(self.crawl.follow, name="opened folders")
+        agents.keep(self.health.run, self.account.who, name="health")
+        agents.keep(self.logins.run, name="logins")
+        agents.keep(self.commit.run, name="commit")
+        agents.keep(self.fs.run, name="filesystem")
+        agents.keep(self.notifier.run, name="notifier")
+        agents.keep(budget.spent, Class.UPLOAD, send, name="push")
+        agents.keep(budget.spent, Class.CHANGES, self.pull.run, name="pull")
+        agents.keep(budget.spent, Class.CHANGES, self.doubts.run, name="doubts")
+        agents.keep(self.sweep.run, name="sweep")
+        agents.keep(self.crawl.follow, name="opened folders")
         if self.settings.crawl:
-            agents.start_soon(self.crawl.run, name="crawl")
-        agents.start_soon(budget.spent, Class.PIN, self.pins.run, name="pins")
+            agents.keep(self.crawl.run, name="crawl")
+        agents.keep(budget.spent, Class.PIN, self.pins.run, name="pins")
         if self.thumbnails is not None:
-            agents.start_soon(budget.spent, Class.PIN, self.thumbnails.run, name="thumbnails")
-        agents.start_soon(self.account.run, name="account")
-        agents.start_soon(budget.spent, Class.LISTING, self.facts.run, name="policies")
-        agents.start_soon(self.pausing.run, name="pausing")
-        agents.start_soon(self.locks.run, name="locks")
+            agents.keep(budget.spent, Class.PIN, self.thumbnails.run, name="thumbnails")
+        agents.keep(self.account.run, name="account")
+        agents.keep(budget.spent, Class.LISTING, self.facts.run, name="policies")
+        agents.keep(self.pausing.run, name="pausing")
+        agents.keep(self.locks.run, name="locks")
         if self.claims is not None:
-            agents.start_soon(self.claims.run, name="claims")
-        agents.start_soon(self.notices.run, name="notices")
-        agents.start_soon(self._follow_room, name="room")
-        agents.start_soon(self.watchdog.run, self.health, state.db, name="watchdog")
-        agents.start_soon(self.server.serve, listener, name="control")
-        agents.start_soon(self._upkeep, state, name="upkeep")
+            agents.keep(self.claims.run, name="claims")
+        agents.keep(self.notices.run, name="notices")
+        agents.keep(self._follow_room, name="room")
+        agents.keep(self.watchdog.run, self.health, state.db, name="watchdog")
+        agents.keep(self.server.serve, listener, name="control")
+        agents.keep(self._upkeep, state, name="upkeep")
         tidy = functools.partial(upkeep.tidy, self.fs, self.hub, days=self._local_days)
-        agents.start_soon(tidy, name="tidy")
+        agents.keep(tidy, name="tidy")
         if self.settings.metrics:
-            agents.start_soon(metrics.serve, self.settings.metrics, self.status, name="metrics")
+            agents.keep(metrics.serve, self.settings.metrics, self.status, name="metrics")
 
     async def _follow_room(self) -> None:
         """What was refused for want of room goes when there is some, and so with what was locked."""

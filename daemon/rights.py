@@ -26,6 +26,7 @@ from cmsfs.replica.changes import Change, Hub, What
 from cmsfs.replica.nodes import ROOT, Ino, Kind, Node
 from cmsfs.sqlite import Database
 from cmsfs.vfs.permissions import ALL, NONE, Right
+from daemon.agents import Starts
 from daemon.health import Health
 
 log = logging.getLogger(__name__)
@@ -45,7 +46,7 @@ FIELDS = ["id", "type", "permissions"]
 class Rights:
     """What may be done with a node, as far as the service has told."""
 
-    def __init__(self, db: Database, client: Client, hub: Hub, health: Health, nursery: trio.Nursery) -> None:
+    def __init__(self, db: Database, client: Client, hub: Hub, health: Health, nursery: Starts) -> None:
         self.user_id: str | None = None  # whose drive this is
         self._db = db
         self._client = client

@@ -13,7 +13,7 @@ from cmsfs.cache.blocks import Blocks
 from cmsfs.journal import queue
 from cmsfs.journal.ops import Op, OpKind
 from cmsfs.models import control, insides
-from cmsfs.replica import naming, pins, tree
+from cmsfs.replica import doubts, naming, pins, tree
 from cmsfs.replica.nodes import ROOT, Kind, Node
 from cmsfs.sqlite import Database
 from cmsfs.vfs.attrs import state
@@ -118,6 +118,7 @@ class Status:
             memory_bytes=pages * os.sysconf("SC_PAGE_SIZE"),
             lookups=lookups,
             opened=opened,
+            doubts=doubts.count(self._db),
         )
 
     def of(self, node: Node) -> control.PathStatus:

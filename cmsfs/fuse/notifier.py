@@ -5,6 +5,9 @@ Everything runs in ONE worker thread, because a notification waits in the kernel
 folder, and such a lookup may be waiting for us (GOTCHAS.md, "Notifications").
 
 Rule: publishers post and go on.  Nobody awaits a notification inside a handler or under a lock.
+
+Rule: what the kernel does not know although it has been told of it is said once more: our answer may still be
+on its way to whoever asked.
 """
 
 import errno
@@ -23,6 +26,10 @@ log = logging.getLogger(__name__)
 # something in it, or on it.  The name itself is forgotten in all three cases.  ENOSYS: the kernel has not
 # said its first word yet (libfuse knows no protocol version until then), so it remembers nothing.
 _NORMAL = frozenset({errno.ENOENT, errno.ENOTEMPTY, errno.EBUSY, errno.ENOSYS})
+
+# After so long an inode of which the kernel did not know is spoken of again.  The program that asked for it
+# may have to wait for a processor before its kernel side takes up our answer.
+AGAIN_SECONDS = (0.005, 0.05, 0.5)
 
 _Key = tuple[Ino, str]  # (ino, "") for an inode, (parent, name) for an entry; no entry has an empty name
 
@@ -51,23 +58,40 @@ class Notifier:
         self._settled = trio.Event()
         self._settled.set()
         self._thread = trio.CapacityLimiter(1)
+        self._unheard = 0  # batches of what the kernel did not know at first
         self._complained: set[int] = set()
         hub.subscribe(self._post)
 
     async def run(self) -> None:
         """Tell the kernel until cancelled.  Cancelled: a notification that waits in the kernel is left to
         end by itself, and no further one begins once the mount closes."""
-        while True:
-            await self._posted.wait()
-            self._posted = trio.Event()
-            batch, self._waiting = list(self._waiting.values()), {}
-            await trio.to_thread.run_sync(self._tell_all, batch, limiter=self._thread, abandon_on_cancel=True)
-            if not self._waiting:
-                self._settled.set()
+        async with trio.open_nursery() as nursery:
+            while True:
+                await self._posted.wait()
+                self._posted = trio.Event()
+                batch, self._waiting = list(self._waiting.values()), {}
+                if unknown := await self._tell_all(batch):
+                    self._unheard += 1
+                    nursery.start_soon(self._tell_again, unknown)
+                self._note_settled()
 
     async def settled(self) -> None:
         """Wait until the kernel has heard everything published so far.  Never from a handler."""
         await self._settled.wait()
+
+    async def _tell_again(self, changes: list[Change]) -> None:
+        for seconds in AGAIN_SECONDS:
+            await trio.sleep(seconds)
+            # What the kernel had really forgotten it has given back meanwhile.
+            if not (changes := [one for one in changes if self._inodes.is_known(one.ino)]):
+                break
+            changes = await self._tell_all(changes)
+        self._unheard -= 1
+        self._note_settled()
+
+    def _note_settled(self) -> None:
+        if not self._waiting and not self._unheard:
+            self._settled.set()
 
     def _post(self, changes: list[Change]) -> None:
         for change in changes:
@@ -86,12 +110,23 @@ class Notifier:
             self._settled = trio.Event() if self._settled.is_set() else self._settled
             self._posted.set()
 
-    def _tell_all(self, batch: list[Change]) -> None:
-        for change in batch:
+    async def _tell_all(self, changes: list[Change]) -> list[Change]:
+        """Tell these; those of them that are about an inode which the kernel does not know."""
+        return await trio.to_thread.run_sync(
+            self._in_thread, changes, limiter=self._thread, abandon_on_cancel=True
+        )
+
+    def _in_thread(self, changes: list[Change]) -> list[Change]:
+        unknown = []
+        for change in changes:
             try:
                 self._tell(change)
             except OSError as error:
+                # About a name there is no doubt: that call waits for every lookup in the folder.
+                if error.errno == errno.ENOENT and _key(change) == (change.ino, ""):
+                    unknown.append(change)
                 self._complain(error)
+        return unknown
 
     def _tell(self, change: Change) -> None:
         name = convert.raw_name(change.name)

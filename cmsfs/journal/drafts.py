@@ -230,6 +230,8 @@ class Drafts:
 
     def started(self, draft_id: int, ino: Ino, base: tuple[str, int] | None) -> Draft:
         """The draft whose row was just committed."""
+        if (draft := self._live.get(draft_id)) is not None:
+            return draft  # somebody has found the row before whoever made it was told
         draft = Draft(draft_id, ino, self.path(draft_id), base, self.busy)
         draft._recorded = draft.generation
         self._live[draft_id] = draft

@@ -56,11 +56,21 @@ class GroupCommit:
             await self.commit()
 
     async def commit(self) -> None:
-        """Make everything noted so far durable."""
+        """Make everything noted so far durable.  Failed: it is noted still."""
         # atomic: no await until the group is taken
         self._wanted = trio.Event()
-        group, self._recorded = [d for d in self._recorded.values() if not d.dropped], {}
+        group, self._recorded = self._recorded, {}
         unlinks, self._unlinks = self._unlinks, []
+        try:
+            await self._commit([draft for draft in group.values() if not draft.dropped])
+        except BaseException:
+            self._recorded, self._unlinks = group | self._recorded, unlinks + self._unlinks
+            self._wanted.set()
+            raise
+        if unlinks:
+            await trio.to_thread.run_sync(_unlink_all, unlinks)
+
+    async def _commit(self, group: list[Draft]) -> None:
         await self._fsync_all(group)
         crashpoints.reached(Point.GROUP_SYNCED)
         # Names before the rows that speak of them: new drafts, and drafts that became content.
@@ -68,8 +78,6 @@ class GroupCommit:
         crashpoints.reached(Point.GROUP_NAMED)
         await self._sync_log()
         crashpoints.reached(Point.GROUP_COMMITTED)
-        if unlinks:
-            await trio.to_thread.run_sync(_unlink_all, unlinks)
 
     async def _fsync_all(self, group: list[Draft]) -> None:
         # Several at a time, so that the file system's own log makes them durable together.

@@ -301,6 +301,11 @@ def _rings(conn: Connection, op: Op, node: Node) -> bool:
     return False
 
 
+def none_runs(conn: Connection) -> None:
+    """Whoever carried out operations is gone: those that it had begun are ready, at once."""
+    conn.execute("UPDATE op SET state = 'ready', not_before = 0 WHERE state = 'running'")
+
+
 def finish(conn: Connection, op: Op) -> bool:
     """The operation is done: delete it, or make it ready again if more was asked for meanwhile.
 

@@ -18,7 +18,7 @@ from sqlite3 import Connection
 
 import trio
 
-from cmsfs.journal import ops
+from cmsfs.journal import ops, queue
 from cmsfs.journal.drafts import Drafts
 from cmsfs.journal.extents import Extents
 from cmsfs.replica import cursor, tree
@@ -65,7 +65,7 @@ async def recover(db: Database, drafts: Drafts, recovered: Path) -> int:
     """
 
     def txn(conn: Connection) -> tuple[int, set[str]]:
-        conn.execute("UPDATE op SET state = 'ready', not_before = 0 WHERE state = 'running'")
+        queue.none_runs(conn)
         _drop_unneeded(conn)
         keep = {_mend(conn, drafts, row["id"]) for row in conn.execute("SELECT id FROM draft").fetchall()}
         tree.discard_detached(conn)

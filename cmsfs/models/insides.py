@@ -30,6 +30,7 @@ class Gauges(_Part):
     memory_bytes: int = 0  # resident
     lookups: int = 0  # nodes that the kernel knows
     opened: int = 0  # nodes with open handles
+    doubts: int = 0  # news that could not be taken over yet
 
 
 class Local(_Part):

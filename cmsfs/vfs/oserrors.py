@@ -11,7 +11,8 @@ from cmsfs import errors
 _ERRNO: list[tuple[type[errors.CmsfsError], int]] = [
     (errors.Offline, errno.ENETDOWN),
     (errors.RemoteTimeout, errno.ETIMEDOUT),
-    (errors.RateLimited, errno.EAGAIN),
+    # Not EAGAIN: programs take that for a file that does not block, and some for an empty one.
+    (errors.RateLimited, errno.ETIMEDOUT),
     (errors.Unauthorized, errno.EACCES),
     (errors.Forbidden, errno.EACCES),
     (errors.OAuthError, errno.EACCES),

@@ -168,7 +168,10 @@ class Push:
     # ---- the dispatcher ----
 
     async def run(self) -> None:
-        """Carry out operations for ever.  Cancelled: running ones are sent again after the next start."""
+        """Carry out operations for ever.  Cancelled, or failed: those under way are sent again by the next
+        run."""
+        self._running = self._large = 0
+        await self._kit.db.write(queue.none_runs)
         send, receive = trio.open_memory_channel[_Job](0)
         async with trio.open_nursery() as nursery:
             async with receive:

@@ -250,7 +250,13 @@ async def _send_version(kit: Kit, task: queue.Task, node: Node, path: Path) -> N
             if theirs.sha1 == node.sha1:
                 await _done(kit, task, node, theirs, found=True)
                 return
-            if theirs.sha1 != node.base_sha1 and not unheard.is_version(kit.db, theirs.id, theirs.sha1):
+            now = tree.find(kit.db, node.ino)
+            if now is None or now.remote_id != node.remote_id:
+                # Another file has taken its place here, whose bytes are the newer ones.
+                await kit.db.write(lambda conn: queue.give_back(conn, task.op, not_before_ns=ops.now_ns()))
+                return
+            ours = theirs.sha1 in (node.base_sha1, now.base_sha1)
+            if not ours and not unheard.is_version(kit.db, theirs.id, theirs.sha1):
                 await conflicts.keep_both(kit, task, theirs, anew=True)
                 return
             # Renamed, moved or described there; the bytes are those that ours started from, or ours of
@@ -285,8 +291,12 @@ async def _done(kit: Kit, task: queue.Task, node: Node, answer: items.File, *, f
 
     def txn(conn: Connection) -> tuple[list[Change], bool]:
         parts.forget(conn, node.ino)
-        unheard.heard(conn, node.ino, theirs.id)
-        answers.take_in(conn, node.ino, theirs)
+        holder = answers.take_in(conn, node.ino, theirs)
+        # What another file that has taken its place is sending goes on being awaited.
+        unheard.heard(conn, node.ino, theirs.id if holder.ino == node.ino else None)
+        behind = holder.draft is None and holder.sha1 != holder.base_sha1
+        if holder.ino != node.ino and holder.parent is not None and behind:
+            ops.record(conn, holder.ino, ops.OpKind.UPLOAD, due_ns=ops.now_ns())
         done = queue.finish(conn, task.op)
         now = tree.get(conn, node.ino)
         if done and now.parent is not None:

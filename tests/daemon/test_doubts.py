@@ -241,3 +241,31 @@ async def test_what_remains_in_doubt_is_asked_about_ever_more_seldom(
         asked.append(network.count("GET", f"/files/{number}") - before)
     assert asked[0] == 2
     assert sum(asked) <= 7
+
+
+async def test_what_remains_in_doubt_is_asked_about_again_whatever_else_comes(
+    drive: Any, other: Any, network: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    number, another = await other.file("f", b"x"), await other.file("g", b"x")
+    await drive.names()
+    now = 0.0
+    agent = drive.agents.doubts
+    monkeypatch.setattr(agent, "_now", lambda: now)
+    drop = doubts.drop
+
+    def drop_others(conn: Any, found: Any) -> None:
+        drop(conn, [one for one in found if one.id != number])
+
+    monkeypatch.setattr(doubts, "drop", drop_others)
+    await drive.db.write(lambda conn: doubts.note(conn, Doubt(Kind.FILE, number, doubts.ANYHOW)))
+    asked = []
+    # An item a second, longer than a number can be doubled.
+    for second in range(1100):
+        now = float(second)
+        before = network.count("GET", f"/files/{number}")
+        await drive.db.write(lambda conn: doubts.note(conn, Doubt(Kind.FILE, another, doubts.ANYHOW)))
+        with trio.fail_after(5):
+            await agent.settle()
+        if network.count("GET", f"/files/{number}") > before:
+            asked.append(second)
+    assert asked == [0, 4, 12, 28, 60, 124, 252, 508, 1020]

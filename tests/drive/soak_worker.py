@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 
 # What a read may meet while the network fails; a write never does.
-CLEAN = {errno.ETIMEDOUT, errno.ENETDOWN, errno.EIO, errno.EAGAIN, errno.ESTALE}
+CLEAN = {errno.ETIMEDOUT, errno.ENETDOWN, errno.EIO, errno.ESTALE}
 
 
 class Worker:

@@ -32,7 +32,7 @@ MIB = 1024 * KIB
 SIZES = [1, 3_000, 128 * KIB - 1, 128 * KIB + 1, MIB, MIB + 1, 3 * MIB + 77, 9 * MIB]
 NETWORK_SECONDS = 2.0
 FAULTS = 5  # less would prove little
-CLEAN = {errno.ETIMEDOUT, errno.ENETDOWN, errno.EIO, errno.EAGAIN, errno.ESTALE}
+CLEAN = {errno.ETIMEDOUT, errno.ENETDOWN, errno.EIO, errno.ESTALE}
 
 
 class Faulty:

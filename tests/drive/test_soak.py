@@ -167,11 +167,21 @@ def use(stopped: Any, tmp_path: Path, seconds: float, stage: str) -> list[dict[s
         process = subprocess.Popen([sys.executable, script, *arguments], stderr=subprocess.PIPE, text=True)
         workers.append((process, report))
     found = []
-    for process, report in workers:
-        _, said = process.communicate(timeout=seconds + 300)
-        assert process.returncode == 0, said[-3000:]
-        found.append(json.loads(report.read_text()))
+    try:
+        for process, report in workers:
+            _, said = process.communicate(timeout=seconds + 300)
+            assert process.returncode == 0, f"{said[-3000:]}\nthe drive's log ends with\n{log()[-5000:]}"
+            found.append(json.loads(report.read_text()))
+    finally:
+        for process, _ in workers:
+            if process.poll() is None:
+                process.kill()
+                process.communicate()
     return found
+
+
+def log() -> str:
+    return config.Paths("default").log.read_text()
 
 
 def rest(stopped: Any) -> dict[str, int]:
@@ -182,10 +192,10 @@ def rest(stopped: Any) -> dict[str, int]:
     while True:
         status = stopped.status()
         gauges: dict[str, int] = status["gauges"]
-        quiet = not status["queue"]["waiting"] + status["queue"]["running"] and not gauges["opened"]
+        busy = status["queue"]["waiting"] + status["queue"]["running"] + gauges["opened"] + gauges["doubts"]
         queues = {name: one for name, one in status["budget"]["queues"].items() if name != "changes"}
-        if (quiet and not queues) or time.monotonic() > deadline:
-            assert quiet, status["queue"]
+        if not (busy or queues) or time.monotonic() > deadline:
+            assert not busy, (status["queue"], gauges)
             assert not queues, queues
             return gauges
         time.sleep(1)
@@ -245,6 +255,5 @@ def test_after_a_long_time_everything_is_right_and_nothing_has_leaked(
     assert after["descriptors"] - before["descriptors"] <= 16, told
     assert after["lookups"] - before["lookups"] <= 64, told
     assert after["memory_bytes"] - before["memory_bytes"] <= 48 * 2**20, told
-    lines = config.Paths("default").log.read_text().splitlines()
-    loud = [line for line in lines if re.search(r" (WARNING|ERROR|CRITICAL) ", line)]
+    loud = [line for line in log().splitlines() if re.search(r" (WARNING|ERROR|CRITICAL) ", line)]
     assert [line for line in loud if not any(re.search(known, line) for known in EXPLAINED)] == []

@@ -128,7 +128,9 @@ class MemoryDrive:
         await self._enter("lookup", name)
         thing = self._child(parent, name)
         self.lookups[thing.ino] += 1
-        return self._attributes(thing)
+        answer = self._attributes(thing)
+        await self._enter("answer", name)
+        return answer
 
     def forget(self, pairs: list[tuple[Ino, int]]) -> None:
         for ino, count in pairs:

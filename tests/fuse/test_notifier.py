@@ -121,6 +121,26 @@ async def test_a_lookup_that_waits_in_the_same_folder_is_waited_for_and_nothing_
         await outside(os.stat, top / "known")
 
 
+@pytest.mark.parametrize("what", [What.CONTENT, What.ATTRIBUTES])
+async def test_an_answer_that_is_on_its_way_while_the_file_changes_does_not_stay(
+    fs, top, hub, outside, nursery, what
+):
+    thing = fs.put("a", b"old bytes")
+    tells = notifier.Notifier(hub, fs)
+    nursery.start_soon(tells.run)
+    # What it will answer is settled, and counted, before the change; the kernel has it after that.
+    fs.waiting["answer a"] = trio.Event()
+    nursery.start_soon(outside, os.stat, top / "a")
+    await fs.entered["answer a"].wait()
+    fs.put("a", b"the new")
+    hub.publish([Change(what, thing.ino)])
+    with trio.move_on_after(0.1):
+        await tells.settled()  # for the first time the kernel was told in vain
+    fs.waiting["answer a"].set()
+    await tells.settled()
+    assert (await outside(os.stat, top / "a")).st_size == 7
+
+
 async def test_a_read_that_waits_does_not_hold_up_news_of_its_file(fs, top, told, outside, nursery):
     ino = fs.put("slow", b"x").ino
     other = fs.put("other", b"x")

@@ -241,6 +241,44 @@ async def test_group_commits_follow_within_a_second(desk: Desk, autojump_clock: 
         await synced.wait()
 
 
+async def test_a_group_that_could_not_be_made_durable_is_not_forgotten(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    draft = await desk.new("f", b"x")
+    left = desk.root / "left.draft"
+    left.touch()
+    synced: list[str] = []
+    real = os.fsync
+
+    def fail(fd: int) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    def watch(fd: int) -> None:
+        synced.append(Path(f"/proc/self/fd/{fd}").readlink().name)
+        real(fd)
+
+    desk.commit.note(draft)
+    desk.commit.unlink(left)
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(ExceptionGroup):
+        await desk.commit.commit()
+    assert left.exists()
+    monkeypatch.setattr(os, "fsync", watch)
+    await desk.commit.commit()
+    assert synced == [draft.path.name, "drafts", "replica.db-wal"]
+    assert not left.exists()
+
+
+async def test_a_draft_is_one_for_all_who_find_it(desk: Desk) -> None:
+    def txn(conn: Connection) -> tuple[Ino, int]:
+        ino = tree.insert(conn, ROOT, "f", Kind.FILE, now_ns=0)
+        return ino, Drafts.insert(conn, ino, None)
+
+    ino, draft_id = await desk.db.write(txn)
+    found = desk.drafts.find(draft_id)
+    assert desk.drafts.started(draft_id, ino, None) is found
+
+
 def test_extents_of_a_draft_survive_as_text() -> None:
     assert Extents.from_json(Extents([(3, 5), (5, 9), (20, 21)]).to_json()) == Extents([(3, 9), (20, 21)])
 

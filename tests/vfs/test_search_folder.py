@@ -309,7 +309,7 @@ async def test_what_the_service_refuses_is_einval_with_one_line(
     [
         (errors.Offline("no"), errno.ENETDOWN),
         (OSError(errno.ENETDOWN, "no"), errno.ENETDOWN),
-        (errors.RateLimited(429), errno.EAGAIN),
+        (errors.RateLimited(429), errno.ETIMEDOUT),
     ],
 )
 async def test_what_fails_on_the_way_has_a_number(
