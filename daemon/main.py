@@ -290,9 +290,8 @@ class Drive:
         agents.keep(self._follow_room, name="room")
         agents.keep(self.watchdog.run, self.health, state.db, name="watchdog")
         agents.keep(self.server.serve, listener, name="control")
-        agents.keep(self._upkeep, state, name="upkeep")
-        tidy = functools.partial(upkeep.tidy, self.fs, self.hub, days=self._local_days)
-        agents.keep(tidy, name="tidy")
+        agents.keep(upkeep.run, state.db, state.blocks, state.check_cache, name="upkeep")
+        agents.keep(upkeep.tidy, self.fs, self.hub, self._local_days, name="tidy")
         if self.settings.metrics:
             agents.keep(metrics.serve, self.settings.metrics, self.status, name="metrics")
 
@@ -301,9 +300,6 @@ class Drive:
         while True:
             await parallel.first_of(self.account.more_room, self.locks.freed)
             await self.push.retry_all()
-
-    async def _upkeep(self, state: State) -> None:
-        await upkeep.run(state.db, state.blocks, check=state.check_cache)
 
     async def serve(self, settings: config.Settings, *, create: bool, ready: Callable[[], None]) -> None:
         """Mount, serve until asked to end, and leave nothing behind that could still be sent."""
@@ -348,9 +344,11 @@ class Drive:
         with self.push.hurrying():
             await self.push.retry_all()
             await self.push.drained()
+        await self.notifier.heard()
 
     async def poll(self, *, full: bool) -> None:
         await (self.sweep.once(full=True) if full else self.pull.poll())
+        await self.notifier.heard()
 
     async def retry(self, path: str | None) -> None:
         await (self.push.retry_all() if path is None else self.push.retry(path))

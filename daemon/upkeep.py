@@ -27,7 +27,7 @@ RELEASE_SECONDS = 600.0
 TIDY_SECONDS = 3600.0
 
 
-async def tidy(fs: Filesystem, hub: Hub, *, days: int) -> None:
+async def tidy(fs: Filesystem, hub: Hub, days: int) -> None:
     """Remove what programs left on this machine only, for ever; nothing if `days` is 0."""
     while days:
         try:
@@ -39,7 +39,7 @@ async def tidy(fs: Filesystem, hub: Hub, *, days: int) -> None:
         await trio.sleep(TIDY_SECONDS)
 
 
-async def run(db: Database, blocks: Blocks, *, check: bool) -> None:
+async def run(db: Database, blocks: Blocks, check: bool) -> None:
     """Write the cache's rows, release what need not be kept, for ever; `check` the cache first, which is
     called for after a power cut."""
     async with trio.open_nursery() as nursery:

@@ -31,6 +31,9 @@ _NORMAL = frozenset({errno.ENOENT, errno.ENOTEMPTY, errno.EBUSY, errno.ENOSYS})
 # may have to wait for a processor before its kernel side takes up our answer.
 AGAIN_SECONDS = (0.005, 0.05, 0.5)
 
+# Whoever asks for news to be taken over wants to see them on the drive.
+HEARD_SECONDS = 3.0
+
 _Key = tuple[Ino, str]  # (ino, "") for an inode, (parent, name) for an entry; no entry has an empty name
 
 
@@ -78,6 +81,11 @@ class Notifier:
     async def settled(self) -> None:
         """Wait until the kernel has heard everything published so far.  Never from a handler."""
         await self._settled.wait()
+
+    async def heard(self) -> None:
+        """As `settled`, a few seconds at most: a lookup that waits for the network makes the kernel wait."""
+        with trio.move_on_after(HEARD_SECONDS):
+            await self.settled()
 
     async def _tell_again(self, changes: list[Change]) -> None:
         for seconds in AGAIN_SECONDS:

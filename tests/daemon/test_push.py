@@ -220,38 +220,6 @@ async def test_a_file_replaced_while_its_new_version_is_on_its_way(
     assert await other.read("f") == b"three"
 
 
-@pytest.mark.parametrize("heard", [True, False])
-async def test_a_version_that_was_overtaken_by_a_save_does_not_come_after_it(
-    drive: Any, other: Any, network: Any, heard: bool
-) -> None:
-    await drive.write("f", b"one")
-    await drive.sync()
-    kept = (await other.find("f")).id
-    slow, let_slow_go = network.gate("POST", f"/files/{kept}/content", before=True)
-    await drive.write("f", b"two")
-    with trio.fail_after(5):
-        await slow.wait()
-    fast, let_fast_go = network.gate("POST", f"/files/{kept}/content")
-    await drive.write(".f.tmp", b"three")
-    await drive.rename(".f.tmp", "f")
-    with trio.fail_after(5):
-        await fast.wait()
-    assert len(drive.ops()) == 2
-
-    async def one_is_done() -> bool:
-        return len(drive.ops()) == 1
-
-    # The newer one is at the service.  Of the older one it says that it does not fit any more.
-    for gate in (let_fast_go, let_slow_go) if heard else (let_slow_go, let_fast_go):
-        gate.set()
-        await drive.agents.push.until(one_is_done, seconds=5)
-    await drive.sync()
-    assert await other.paths() == ["f"]
-    assert await drive.names() == ["f"]
-    assert (await other.find("f")).id == kept
-    assert await other.read("f") == await drive.read("f") == b"three"
-
-
 async def test_a_rename_taken_back_while_it_is_on_its_way(drive: Any, other: Any, network: Any) -> None:
     await drive.write("a", b"x")
     await drive.sync()

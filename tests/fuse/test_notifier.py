@@ -178,6 +178,17 @@ async def test_a_mount_closes_though_a_notification_waits_for_a_caller(
     assert ends[0] in (errno.ENOTCONN, errno.ECONNABORTED)
 
 
+async def test_who_asked_for_news_waits_for_the_kernel_but_not_long(hub, fs, autojump_clock):
+    tells = notifier.Notifier(hub, fs)
+    fs.is_all_known = True
+    began = trio.current_time()
+    await tells.heard()
+    assert trio.current_time() == began
+    hub.publish([Change(What.CONTENT, 5)])
+    await tells.heard()  # nobody tells the kernel
+    assert trio.current_time() == began + notifier.HEARD_SECONDS
+
+
 async def test_without_a_mount_news_is_dropped(fs, told):
     await told(Change(What.CONTENT, 1), Change(What.ENTRY, 5, 1, "x"))
 
