@@ -300,6 +300,7 @@ def starting(network: Network, user: int, settings: config.Settings, tmp_path: P
         ):
             built = main.Drive(settings, tmp_path / "mnt", state, client, nursery, pace)
             await built.contact()
+            nursery.start_soon(built.notifier.run)
             push = functools.partial(built.account.once_known, built.push.run)
             runs = {"push": push, "fs": built.fs.run, "pull": built.pull.run}
             for name in agents:
