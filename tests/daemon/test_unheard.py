@@ -243,3 +243,15 @@ async def test_a_version_that_was_overtaken_by_a_save_does_not_come_after_it(
     assert await drive.names() == ["f"]
     assert (await other.find("f")).id == kept
     assert await other.read("f") == await drive.read("f") == b"three"
+
+
+async def test_what_was_under_way_when_the_push_failed_is_sent_when_it_begins_again(
+    starting: Any, other: Any
+) -> None:
+    async with starting(agents=("health", "fs")) as drive, trio.open_nursery() as nursery:
+        await drive.write("f", b"x")
+        await drive.db.write(lambda conn: conn.execute("UPDATE op SET state = 'running'"))
+        nursery.start_soon(drive.agents.push.run)
+        await drive.sync()
+        assert await other.paths() == ["f"]
+        nursery.cancel_scope.cancel()
