@@ -28,8 +28,11 @@ Row = sqlite3.Row
 # moment; waiting is right, failing is not.
 BUSY_TIMEOUT_MS = 10_000
 
-# 16 MiB of pages a connection: the tree of a large drive is read by point look-ups all over the file.
+# 16 MiB of pages: the tree of a large drive is read by point look-ups all over the file.
 CACHE_KIB = 16 * 1024
+
+# Long reads go through a table once, and there may be several of them.
+LONG_READ_CACHE_KIB = 4 * 1024
 
 
 class Database:
@@ -93,7 +96,7 @@ class Database:
         try:
             conn = self._idle.pop()
         except IndexError:
-            conn = _connect(self.path, read_only=True)
+            conn = _connect(self.path, read_only=True, cache_kib=LONG_READ_CACHE_KIB)
         try:
             return fn(conn)
         finally:
@@ -106,10 +109,10 @@ class Database:
         self._idle.clear()
 
 
-def _connect(path: Path, *, read_only: bool) -> Connection:
+def _connect(path: Path, *, read_only: bool, cache_kib: int = CACHE_KIB) -> Connection:
     conn = sqlite3.connect(path, isolation_level=None, check_same_thread=False, cached_statements=256)
     conn.row_factory = Row
-    settings = [f"busy_timeout={BUSY_TIMEOUT_MS}", f"cache_size=-{CACHE_KIB}", "foreign_keys=ON"]
+    settings = [f"busy_timeout={BUSY_TIMEOUT_MS}", f"cache_size=-{cache_kib}", "foreign_keys=ON"]
     settings += ["temp_store=MEMORY", "query_only=ON" if read_only else "synchronous=NORMAL"]
     try:
         for setting in settings:

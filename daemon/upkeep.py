@@ -16,7 +16,7 @@ from cmsfs.vfs.filesystem import Filesystem
 
 log = logging.getLogger(__name__)
 
-# What a killed process forgets of the blocks that it fetched.
+# What a killed process forgets of the blocks that it fetched; and how long uploads may overfill the cache.
 FLUSH_SECONDS = 5.0
 
 # Contents whose file was deleted before it was sent, or was found at the service: rare, and only space.
@@ -54,8 +54,9 @@ async def _flush(blocks: Blocks) -> None:
         await trio.sleep(FLUSH_SECONDS)
         try:
             await blocks.flush()
+            await blocks.trim()
         except Exception:
-            log.exception("what is cached could not be written down")
+            log.exception("what is cached could not be written down, or made less")
 
 
 async def _release(db: Database, blocks: Blocks) -> None:

@@ -246,6 +246,10 @@ class Blocks:
         """
         return self._room.reserved(nbytes, spare=spare, pinned=pinned)
 
+    async def trim(self) -> None:
+        """Evict what is above the limit, or needed to keep the disk's floor; never what is open."""
+        await self._room.trim()
+
     def evict(self, sha1: str) -> int | None:
         """Evict this content now; the bytes of it that were here, or None if it is dirty, pinned or in use.
 

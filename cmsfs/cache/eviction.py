@@ -5,7 +5,8 @@ does not evict one content for each block.  What the rest of the machine needs (
 first: the limit gives way to contents that may not be evicted, the free space does not.
 
 Room is reserved before a download begins and given back as its blocks land, so that downloads side by side
-do not each find the same room free.
+do not each find the same room free.  What was written here and uploaded is there already: for that, room is
+made now and then.
 
 Rule: evicted are clean, unpinned contents, the longest unused first: closed ones; and if these are
 not enough, open ones that are not complete (their reader must be able to fetch blocks anyway).
@@ -109,6 +110,15 @@ class Room:
             self._reservations.discard(reservation)
             if pinned:
                 self._pinned += nbytes - reservation.left
+
+    async def trim(self) -> None:
+        """Bring the cache back below its limit, and the disk above its floor, as far as closed contents can:
+        what was made here and is at the service by now came without a reservation."""
+        async with self._making:
+            if (target := await self._goal(0, pinned=False)) is not None:
+                await self._contents.flush()
+                await self._evict_closed(target.wanted)
+                await self._contents.flush()
 
     def evict(self, sha1: str) -> int | None:
         """Evict one content now; the bytes of it that were here, or None if it is to stay."""

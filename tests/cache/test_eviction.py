@@ -176,6 +176,27 @@ async def test_a_content_waiting_to_be_settled_is_not_evicted(
         assert here(cache, [content]) == [False]
 
 
+async def test_what_was_uploaded_is_evicted_without_a_download(
+    open_cache: OpenCache, db: sqlite.Database, sample: MakeSample, tmp_path: Path
+) -> None:
+    async with started(open_cache(limit_bytes=10 * BLOCK, clock=Clock())) as cache:
+        contents = [sample(BLOCK) for _ in range(20)]
+        for content in contents:
+            await cache.adopt(db, content, tmp_path / "draft")
+        await cache.trim()
+        assert all(here(cache, contents))
+        for content in contents[:18]:
+            await db.write(lambda conn, sha1=content.sha1: cache.mark_clean(conn, sha1))
+            await cache.settle_clean(content.sha1)
+        assert cache.usage() == 18 * BLOCK
+        cache.open(contents[0].sha1, BLOCK)
+        await cache.trim()
+        assert here(cache, contents) == [True] + [False] * 9 + [True] * 10
+        assert cache.usage() == 9 * BLOCK
+        await cache.trim()
+        assert cache.usage() == 9 * BLOCK
+
+
 async def test_a_disk_that_must_keep_its_room_takes_nothing(
     open_cache: OpenCache, sample: MakeSample
 ) -> None:

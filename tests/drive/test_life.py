@@ -9,6 +9,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 import cmsfs
 
 WRITER = """
@@ -55,6 +57,23 @@ def test_a_restarted_drive_is_walked_without_asking_the_service(drive: Any, sour
     assert len(drive.sh("find .").splitlines()) > 400
     after = drive.status()["requests"]
     assert after.get("listing", 0) == before.get("listing", 0) == 0
+
+
+def test_what_is_written_and_sent_takes_no_more_of_the_disk_than_the_cache_may(
+    stopped: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limit = 1 << 20
+    monkeypatch.setenv("CMSFS_CACHE_BYTES", str(limit))
+    stopped.start()
+    written = {f"f{number}": os.urandom(limit // 2) for number in range(8)}
+    for name, data in written.items():
+        (stopped.top / name).write_bytes(data)
+    stopped.sync()
+    deadline = time.monotonic() + 60
+    while stopped.status()["cache"]["used_bytes"] > limit:
+        assert time.monotonic() < deadline, "nobody makes room"
+    assert {path.name: path.read_bytes() for path in stopped.top.glob("f?")} == written
+    stopped.stop()
 
 
 def test_a_killed_daemon_loses_no_file_that_was_closed_a_second_ago(drive: Any) -> None:
