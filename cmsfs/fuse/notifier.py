@@ -68,6 +68,7 @@ class Notifier:
     async def run(self) -> None:
         """Tell the kernel until cancelled.  Cancelled: a notification that waits in the kernel is left to
         end by itself, and no further one begins once the mount closes."""
+        self._unheard = 0
         async with trio.open_nursery() as nursery:
             while True:
                 await self._posted.wait()

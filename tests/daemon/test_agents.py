@@ -6,6 +6,7 @@ import pytest
 import trio
 import trio.testing
 
+from daemon import control
 from daemon.agents import FIRST_REST_SECONDS, LONGEST_REST_SECONDS, Agents
 
 
@@ -100,3 +101,25 @@ async def test_a_cancellation_is_no_failure(autojump_clock):
 
 async def _fail():
     raise KeyError("x")
+
+
+async def test_a_drive_goes_on_when_one_of_its_agents_fails(
+    starting, other, settings, nursery, monkeypatch, expect_log
+):
+    expect_log("a bug in crawl")
+    failed = trio.Event()
+
+    async def fail():
+        failed.set()
+        raise KeyError("x")
+
+    await other.file("f", b"x")
+    async with starting(agents=()) as drive, control.listening(settings.paths.socket) as listener:
+        monkeypatch.setattr(drive.agents.crawl, "once", fail)
+        drive.agents.start(Agents(nursery), listener)
+        await failed.wait()
+        assert await drive.read("f") == b"x"
+        await drive.write("g", b"ours")
+        await drive.sync()
+        assert await other.paths() == ["f", "g"]
+        nursery.cancel_scope.cancel()
