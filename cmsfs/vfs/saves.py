@@ -100,9 +100,8 @@ def stepped_aside(conn: Connection, target: Node) -> bool:
     """
     if not aside.was_brought(conn, target):
         return False
-    name = aside.step(
-        conn, target, []
-    )  # of the new name nobody has asked yet, and the old one is the caller's
+    # Of the new name nobody has asked yet, and the old one is the caller's: the kernel need not be told.
+    name = aside.step(conn, target, [])
     log.info("a file had come to the name %r a moment ago; its unsent bytes are in %r", target.name, name)
     return True
 
