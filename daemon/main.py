@@ -26,14 +26,14 @@ from cmsfs.client.session import Client
 from cmsfs.fuse import mount, notifier, operations
 from cmsfs.journal.durability import GroupCommit
 from cmsfs.journal.sealing import Sealer
-from cmsfs.models import control
 from cmsfs.replica.changes import Hub
 from cmsfs.replica.nodes import Ino
 from cmsfs.vfs.filesystem import Filesystem
-from daemon import budget, conflicts, instance, metrics, narrowed, parallel, paths, upkeep
+from daemon import budget, instance, metrics, narrowed, parallel, upkeep
 from daemon import control as control_server
 from daemon.account import Account
 from daemon.agents import Agents, Starts
+from daemon.answers import Answers
 from daemon.arrived import Arrived
 from daemon.budget import Budget, Class
 from daemon.claims import Claims
@@ -113,8 +113,8 @@ async def run(
     log.info("ended in good order")
 
 
-class Drive:
-    """The agents of one drive, and what the control socket may ask of them."""
+class Drive(Answers):
+    """The agents of one drive."""
 
     def __init__(
         self,
@@ -329,70 +329,3 @@ class Drive:
     async def _out_of_reach(self) -> None:
         while self.health.may_work:
             await self.health.changed()
-
-    # ---- what the control socket asks ----
-
-    def pong(self) -> control.Pong:
-        return self._status.pong()
-
-    async def status(self) -> control.Status:
-        return await self._status.whole()
-
-    async def sync(self) -> None:
-        if self.health.is_paused:
-            raise errors.UserError("The drive is paused; `cmsfs resume` lets it go on.")
-        with self.push.hurrying():
-            await self.push.retry_all()
-            await self.push.drained()
-        await self.notifier.heard()
-
-    async def poll(self, *, full: bool) -> None:
-        await (self.sweep.once(full=True) if full else self.pull.poll())
-        await self.notifier.heard()
-
-    async def retry(self, path: str | None) -> None:
-        await (self.push.retry_all() if path is None else self.push.retry(path))
-
-    async def discard(self, path: str) -> str:
-        kept = await self.push.discard(path, self._recovered)
-        return f"Its bytes are kept in {kept}." if kept else ""
-
-    async def conflicts(self) -> control.Conflicts:
-        copies = await conflicts.copies(self.state.db)
-        return control.Conflicts(copies=copies, held=self._status.held())
-
-    async def pin(self, path: str) -> str:
-        node = await paths.find(self.state.db, self.hydrate, path)
-        return await self.pins.pin(node.ino)
-
-    async def unpin(self, path: str) -> None:
-        node = await paths.find(self.state.db, self.hydrate, path)
-        await self.pins.unpin(node.ino)
-
-    async def free(self, path: str, *, unpin: bool) -> control.Freed:
-        node = await paths.find(self.state.db, self.hydrate, path)
-        return await self._freeing.free(node.ino, unpin=unpin)
-
-    async def pause(self, seconds: float | None) -> None:
-        await self.pausing.pause(seconds)
-
-    async def resume(self) -> None:
-        await self.pausing.resume()
-
-    async def told_of(self, path: str) -> control.PathStatus:
-        return self._status.of(await paths.find(self.state.db, self.hydrate, path))
-
-    async def pinned(self) -> control.Pinning:
-        return await self.pins.progress()
-
-    def stop(self, request: control.Stop) -> str | None:
-        """Begin to end; the reason if that is not to be."""
-        _, opened = self.fs.inodes.totals()
-        if opened and not request.force:
-            what = "A file or folder is" if opened == 1 else f"{opened} files or folders are"
-            return f"{what} open on the drive at {self.mountpoint}; --force unmounts it all the same."
-        self.ending.ask(request)
-        return None
-
-    async def stopped(self) -> None:
-        await self.ending.done.wait()

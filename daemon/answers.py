@@ -1,0 +1,108 @@
+"""What the control socket may ask of the running drive, answered by its agents (`control.Agents`).
+
+Rule: nothing is decided here; each answer is an agent's.
+"""
+
+from pathlib import Path
+
+from cmsfs import errors
+from cmsfs.fuse.notifier import Notifier
+from cmsfs.models import control
+from cmsfs.vfs.filesystem import Filesystem
+from daemon import conflicts, paths
+from daemon.ending import Ending
+from daemon.freeing import Freeing
+from daemon.health import Health
+from daemon.hydrate import Hydrate
+from daemon.pausing import Pausing
+from daemon.pins import Pins
+from daemon.pull import Pull
+from daemon.push.dispatcher import Push
+from daemon.state import State
+from daemon.status import Status
+from daemon.sweep import Sweep
+
+
+class Answers:
+    """The part of a drive that is asked; `main.Drive` builds what it asks in turn."""
+
+    state: State
+    mountpoint: Path
+    ending: Ending
+    health: Health
+    hydrate: Hydrate
+    push: Push
+    pull: Pull
+    sweep: Sweep
+    pins: Pins
+    pausing: Pausing
+    notifier: Notifier
+    fs: Filesystem
+    _freeing: Freeing
+    _status: Status
+    _recovered: Path
+
+    def pong(self) -> control.Pong:
+        return self._status.pong()
+
+    async def status(self) -> control.Status:
+        return await self._status.whole()
+
+    async def sync(self) -> None:
+        if self.health.is_paused:
+            raise errors.UserError("The drive is paused; `cmsfs resume` lets it go on.")
+        with self.push.hurrying():
+            await self.push.retry_all()
+            await self.push.drained()
+        await self.notifier.heard()
+
+    async def poll(self, *, full: bool) -> None:
+        await (self.sweep.once(full=True) if full else self.pull.poll())
+        await self.notifier.heard()
+
+    async def retry(self, path: str | None) -> None:
+        await (self.push.retry_all() if path is None else self.push.retry(path))
+
+    async def discard(self, path: str) -> str:
+        kept = await self.push.discard(path, self._recovered)
+        return f"Its bytes are kept in {kept}." if kept else ""
+
+    async def conflicts(self) -> control.Conflicts:
+        copies = await conflicts.copies(self.state.db)
+        return control.Conflicts(copies=copies, held=self._status.held())
+
+    async def pin(self, path: str) -> str:
+        node = await paths.find(self.state.db, self.hydrate, path)
+        return await self.pins.pin(node.ino)
+
+    async def unpin(self, path: str) -> None:
+        node = await paths.find(self.state.db, self.hydrate, path)
+        await self.pins.unpin(node.ino)
+
+    async def free(self, path: str, *, unpin: bool) -> control.Freed:
+        node = await paths.find(self.state.db, self.hydrate, path)
+        return await self._freeing.free(node.ino, unpin=unpin)
+
+    async def pause(self, seconds: float | None) -> None:
+        await self.pausing.pause(seconds)
+
+    async def resume(self) -> None:
+        await self.pausing.resume()
+
+    async def told_of(self, path: str) -> control.PathStatus:
+        return self._status.of(await paths.find(self.state.db, self.hydrate, path))
+
+    async def pinned(self) -> control.Pinning:
+        return await self.pins.progress()
+
+    def stop(self, request: control.Stop) -> str | None:
+        """Begin to end; the reason if that is not to be."""
+        _, opened = self.fs.inodes.totals()
+        if opened and not request.force:
+            what = "A file or folder is" if opened == 1 else f"{opened} files or folders are"
+            return f"{what} open on the drive at {self.mountpoint}; --force unmounts it all the same."
+        self.ending.ask(request)
+        return None
+
+    async def stopped(self) -> None:
+        await self.ending.done.wait()
