@@ -9,9 +9,7 @@ Rule: what may not be seen does not exist: 404, never 403.
 """
 
 import dataclasses
-import hashlib
 import json
-import time
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
@@ -23,7 +21,12 @@ import pydantic_core
 from starlette import requests, responses
 
 from cmsfs.models import names
-from cmsfs.service import access_rights, actors, locks, problems, scopes, shared_links
+from cmsfs.service import access_rights, actors, callers, locks, problems, scopes, shared_links
+
+# Every capability speaks of these as what `access` is about.
+from cmsfs.service.callers import Caller as Caller
+from cmsfs.service.callers import hashed as hashed
+from cmsfs.service.callers import parse_id as parse_id
 from cmsfs.service.kinds import KIND_NAMES, Kind, Status
 from cmsfs.service.roles import Right
 from cmsfs.service.store import Read, Store
@@ -32,30 +35,6 @@ M = TypeVar("M", bound=pydantic.BaseModel)
 
 # A body of JSON that is larger than this is no request of ours.
 MAX_BODY = 1024 * 1024
-
-_CALLER = """
-  SELECT token.expires_at, token.app, token.scopes AS granted, token.bound, token.actor, token.link,
-    app.scopes AS application, user.*
-  FROM token JOIN app ON app.client_id = token.app JOIN user ON user.id = token.user WHERE token.hash = ?
-"""
-_AS_USER = "SELECT user.* FROM user WHERE id = ? AND enterprise = ?"
-
-
-@dataclass(frozen=True, slots=True)
-class Caller:
-    """The user that a token speaks for, and what it is good for."""
-
-    id: int
-    enterprise: int
-    role: str
-    root: int
-    client_id: str
-    enterprise_content: bool
-    scopes: frozenset[str]  # with all that they contain
-    bound: int | None  # the item that, with what is below it, is all there is for this token
-    actor: dict[str, str] | None  # annotator token: the id and the name of who acts
-    # What a shared link, named by the request or the token, shows beside the caller's own.
-    shared: shared_links.Shared | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +92,7 @@ def guarded(handler: Handler) -> Callable[[requests.Request], Awaitable[response
     async def endpoint(request: requests.Request) -> responses.Response:
         store: Store = request.app.store
         caller = _caller(store, request)
+        request.scope["acting_id"] = caller.by
         request.app.admit(request, caller.id, caller.enterprise)
         actors.begin(caller.actor)
         if caller.shared is not None and "boxapi" in request.headers:
@@ -153,11 +133,6 @@ def answer(body: Any, status: int = 200, *, headers: Mapping[str, str] | None = 
     return responses.Response(pydantic_core.to_json(body), status, headers, media_type="application/json")
 
 
-def hashed(secret: str) -> str:
-    """What is stored of a token or a client secret.  They are long and random: one hash is enough."""
-    return hashlib.sha256(secret.encode("utf-8", "replace")).hexdigest()
-
-
 async def read_body(request: requests.Request, limit: int = MAX_BODY) -> bytes:
     """The whole body; 413 if it is larger than any request of this kind."""
     parts, size = [], 0
@@ -175,7 +150,7 @@ def _caller(store: Store, request: requests.Request) -> Caller:
     scheme, _, token = request.headers.get("authorization", "").partition(" ")
     if scheme.lower() != "bearer" or not token.strip():
         raise problems.Unauthorized
-    caller = caller_of(store, token.strip(), as_user=request.headers.get("as-user"))
+    caller = callers.of_token(store, token.strip(), as_user=request.headers.get("as-user"))
     header = request.headers.get("boxapi")
     if header is None or caller.shared is not None:
         return caller
@@ -183,72 +158,6 @@ def _caller(store: Store, request: requests.Request) -> Caller:
         *(store.read, header), user=caller.id, enterprise=caller.enterprise, now=store.now()
     )
     return dataclasses.replace(caller, shared=shared)
-
-
-def caller_of(store: Store, token: str, *, as_user: str | None = None) -> Caller:
-    """Whom a token speaks for.  Raises `Unauthorized` for one that is not good."""
-    found = store.read(_CALLER, hashed(token))
-    if not found:
-        raise problems.Unauthorized("The access token provided is invalid.")
-    row = found[0]
-    if row["expires_at"] <= time.time_ns() // 1000:
-        # Some clients look for this word to tell a token to be renewed from one that never was good.
-        raise problems.Unauthorized("The access token provided has expired (expired_token).")
-    user = row if as_user is None else _as_user(store, row, as_user)
-    if user["status"] == "inactive":
-        raise problems.Unauthorized("The user of this access token is inactive.")
-    caller = speaks_for(
-        *(user, row["app"], scopes.effective(row["application"], row["granted"])),
-        bound=row["bound"],
-        actor=json.loads(row["actor"]) if row["actor"] else None,
-    )
-    if row["link"] is None:
-        return caller
-    # It shows the item for as long as the link does.
-    shared = shared_links.find(
-        *(store.read, row["link"]), user=caller.id, enterprise=caller.enterprise, now=store.now()
-    )
-    return dataclasses.replace(caller, shared=shared)
-
-
-def speaks_for(
-    user: Row,
-    client_id: str,
-    effective: frozenset[str],
-    *,
-    bound: int | None = None,
-    actor: dict[str, str] | None = None,
-) -> Caller:
-    """The caller that a user's row is, with these scopes."""
-    return Caller(
-        id=user["id"],
-        enterprise=user["enterprise"],
-        role=user["role"],
-        root=user["root"],
-        client_id=client_id,
-        enterprise_content=bool(user["enterprise_content"]),
-        scopes=effective,
-        bound=bound,
-        actor=actor,
-    )
-
-
-def _as_user(store: Store, caller: Row, other: str) -> Row:
-    if caller["role"] == "user":
-        raise problems.Refused(403, "forbidden", "Only an administrator may act as another user.")
-    if caller["granted"] is not None:
-        raise problems.Refused(403, "forbidden", "A narrowed token speaks for no other user.")
-    number = parse_id(other)
-    found = store.read(_AS_USER, number, caller["enterprise"]) if number is not None else []
-    if not found:
-        raise problems.Refused(403, "forbidden", "There is no such user in your enterprise.")
-    return found[0]
-
-
-def parse_id(wire_id: str) -> int | None:
-    """The number that an id is; None if no item can have it."""
-    # 18 digits fit into the database's integers.
-    return int(wire_id) if wire_id.isascii() and wire_id.isdigit() and len(wire_id) <= 18 else None
 
 
 def find_item(read: Read, caller: Caller, kind: Kind, wire_id: str) -> Row | None:

@@ -1,7 +1,8 @@
 """One line for each request that was answered: what was asked, how it ended, how long it took, for whom.
 
 `serve` puts `AccessLog` around the application.  Lines are `key=value` through standard logging, to be read
-by people and cut by programs; `request` is the id that an error body shows as `request_id`.  It also knows
+by people and cut by programs; `request` is the id that an error body shows as `request_id`, and `by` the
+administrator who acts as the `user`, where there is one.  It also knows
 when nothing is being answered any more, which is when a service that is to stop may.
 
 Rule: of the address only the route's template is told.  Ids, names, queries, words of shared links, headers
@@ -80,10 +81,11 @@ class _Line:
 
     def write(self) -> None:
         took = (time.perf_counter() - self._began) * 1000
+        user, by = self._scope.get("user_id", "-"), self._scope.get("acting_id")
         log.info(
-            "method=%s path=%s status=%d ms=%.1f in=%d out=%d user=%s request=%s",
+            "method=%s path=%s status=%d ms=%.1f in=%d out=%d user=%s%s request=%s",
             *(_method(self._scope), template(self._scope), self.status, took, self.taken, self.sent),
-            *(self._scope.get("user_id", "-"), self._scope["request_id"]),
+            *(user, "" if by is None else f" by={by}", self._scope["request_id"]),
         )
 
 

@@ -40,6 +40,8 @@ class Viewer(Protocol):
     @property
     def bound(self) -> int | None: ...
     @property
+    def barred(self) -> Right: ...
+    @property
     def shared(self) -> shared_links.Shared | None: ...
 
 
@@ -50,6 +52,7 @@ class User:
     id: int
     bound: int | None = None
     shared: shared_links.Shared | None = None
+    barred: Right = roles.NONE
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +106,9 @@ class View:
         viewer = self._viewer
         if viewer is None:
             return roles.ROOT if row["status"] == Status.ROOT else roles.ALL
+        return self._of(viewer, row) & ~viewer.barred
+
+    def _of(self, viewer: Viewer, row: Row) -> Right:
         if viewer.bound is not None and viewer.bound not in line(row):
             return roles.NONE
         if row["owner"] == viewer.id:

@@ -16,7 +16,7 @@ from urllib.parse import urlencode
 
 from starlette import requests, responses
 
-from cmsfs.service import access, issuing, operations, problems, renditions, representations, store
+from cmsfs.service import access, callers, issuing, operations, problems, renditions, representations, store
 from cmsfs.service.kinds import Kind
 from cmsfs.service.operations import Operation
 from cmsfs.service.roles import Right
@@ -79,7 +79,7 @@ def _found(request: requests.Request) -> tuple[Row, str]:
     token = request.query_params.get("token", "")
     wire_id = request.path_params["id"]
     try:
-        caller = access.caller_of(opened, token)
+        caller = callers.of_token(opened, token)
     except problems.Unauthorized:
         raise problems.not_found("file", wire_id) from None
     # No other token is taken from an address.

@@ -13,7 +13,18 @@ from sqlite3 import Connection, Row
 from typing import Any
 
 from cmsfs.models import names, tokens
-from cmsfs.service import access, assertions, clients, fields, issuing, problems, scopes, shared_links, store
+from cmsfs.service import (
+    access,
+    assertions,
+    callers,
+    clients,
+    fields,
+    issuing,
+    problems,
+    scopes,
+    shared_links,
+    store,
+)
 from cmsfs.service.kinds import Kind, Status
 
 _RESOURCE = re.compile(r"https?://[^/?#]+/2\.0/(files|folders)/(\d{1,18})/?", re.ASCII)
@@ -69,7 +80,7 @@ def _subject(ask: clients.Ask) -> _Subject:
     if not found and secret.count(".") == 2:
         return _from_assertion(ask, secret)
     try:
-        return _Subject(access.caller_of(ask.store, secret), found[0] if found else None, None)
+        return _Subject(callers.of_token(ask.store, secret), found[0] if found else None, None)
     except problems.Unauthorized:
         raise problems.OAuthRefused("invalid_grant", "The subject token is invalid or has expired") from None
 
@@ -83,7 +94,7 @@ def _from_assertion(ask: clients.Ask, assertion: str) -> _Subject:
     number = assertions.subject(ask.store, app, str(claims.get("box_sub_type", "")), claims["sub"])
     user = ask.store.read("SELECT * FROM user WHERE id = ?", number)[0]
     return _Subject(
-        access.speaks_for(user, client_id, scopes.effective(app["scopes"], None)), row=None, claims=claims
+        callers.speaks_for(user, client_id, scopes.effective(app["scopes"], None)), row=None, claims=claims
     )
 
 

@@ -60,6 +60,10 @@ _FOR_FILES: Final = ("editor", "viewer")
 # A root is nobody's to change, share or move.
 ROOT: Final = Right.SEE | Right.PREVIEW | Right.DOWNLOAD | Right.UPLOAD
 
+# What a user's status takes away on every item, their own too.  Looking, commenting and sharing stay.
+_EDITS: Final = Right.EDIT | Right.CHANGE | Right.MOVE | Right.DESCRIBE | Right.MANAGE
+BARRED: Final = {"cannot_delete_edit": _EDITS, "cannot_delete_edit_upload": _EDITS | Right.UPLOAD}
+
 _PERMISSIONS: Final = {
     "can_delete": Right.MOVE,
     "can_download": Right.DOWNLOAD,

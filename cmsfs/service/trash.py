@@ -91,7 +91,7 @@ def purge(conn: Connection, row: Row, *, now: int) -> None:
 
 
 async def get(kind: Kind, call: access.Call) -> responses.Response:
-    row = access.get_trashed(call.store.read, call.caller, kind, call.id)
+    row = access.get_trashed(call.store.read, call.caller, kind, call.id, needed=Right.SEE)
     return access.answer(fields.Shaper(call.store.read, call.fields, caller=call.caller).item(row))
 
 

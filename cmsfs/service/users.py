@@ -17,6 +17,7 @@ from starlette import datastructures, responses
 from cmsfs.models import names, users
 from cmsfs.service import (
     access,
+    callers,
     collaborations,
     events_admin,
     fields,
@@ -152,7 +153,7 @@ async def update(call: access.Call) -> responses.Response:
         demotes = wish.role is not None or wish.status is not None or "enterprise" in wish.model_fields_set
         if row["id"] == call.caller.id and demotes:
             raise problems.Refused(403, "forbidden", "Nobody changes their own role, status or enterprise.")
-        _check_rank(call.caller, row)
+        callers.check_rank(call.caller.role, row)
         _check(read, call.caller, wish, besides=row["id"])
         _change(conn, row["id"], wish, now=call.store.now())
         _log(conn, call, "EDIT_USER", row["id"])
@@ -169,7 +170,7 @@ async def delete(call: access.Call) -> responses.Response:
 
     def txn(conn: Connection) -> None:
         row = access.get_user(store.reader(conn), call.caller, call.id)
-        _check_rank(call.caller, row)
+        callers.check_rank(call.caller.role, row)
         is_needed = conn.execute("SELECT 1 FROM app WHERE service_user = ?", (row["id"],)).fetchone()
         if row["id"] == call.caller.id or is_needed:
             raise problems.Refused(403, "forbidden", "The caller and the users of applications stay.")
@@ -211,11 +212,6 @@ def insert(
     conn.execute("UPDATE user SET root = ? WHERE id = ?", (root.lastrowid, number))
     row: Row = conn.execute("SELECT * FROM user WHERE id = ?", (number,)).fetchone()
     return row
-
-
-def _check_rank(caller: access.Caller, row: Row) -> None:
-    if row["role"] == "admin" and caller.role != "admin":
-        raise problems.Refused(403, "forbidden", "A co-administrator cannot change an administrator.")
 
 
 def _check(

@@ -63,6 +63,14 @@ async def test_a_line_tells_what_was_asked_how_it_ended_and_for_whom(api, client
     assert int(lines.parsed()[1][3]) == len(body)
 
 
+async def test_a_line_names_both_who_acts_and_as_whom(api, uwe, client, lines):
+    headers = {"authorization": api.http.headers["authorization"]}
+    await client.get("/2.0/users/me", headers=headers | {"as-user": str(uwe.user)})
+    assert f" user={uwe.user} by={api.user} request=" in lines.texts[-1]
+    await client.get("/2.0/users/me", headers=headers | {"as-user": str(api.user)})
+    assert f" user={api.user} request=" in lines.texts[-1]
+
+
 async def test_an_error_body_names_the_same_request(api, client, lines):
     headers = {"authorization": api.http.headers["authorization"]}
     for path in ("/2.0/files/1", "/nowhere", "/2.0/search"):

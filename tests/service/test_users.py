@@ -37,6 +37,46 @@ async def test_an_administrator_may_act_as_another_user(api, uwe):
     await uwe.ask("GET", "/users/me", headers={"as-user": str(api.user)}, expect=403)
 
 
+async def test_a_co_administrator_acts_as_no_administrator(api, uwe, people):
+    other = await people.add("co@example.com")
+    await api.ask("PUT", f"/users/{other.user}", json={"role": "coadmin"})
+    await other.ask("GET", "/users/me", headers={"as-user": str(uwe.user)})
+    for method, path in (("GET", "/users/me"), ("DELETE", f"/users/{uwe.user}"), ("GET", "/folders/0/items")):
+        await other.ask(method, path, headers={"as-user": str(api.user)}, expect=403)
+    await api.ask("GET", "/users/me", headers={"as-user": str(other.user)})
+
+
+async def _app(service, granted):
+    await service.write(lambda conn: conn.execute("UPDATE app SET scopes = ?", (granted,)))
+
+
+async def test_acting_as_another_needs_the_scope_to_manage_users(service, api, uwe):
+    app_user = await api.ask(
+        "POST", "/users", json={"name": "App", "is_platform_access_only": True}, expect=201
+    )
+    acts, by_app = {"as-user": str(uwe.user)}, {"as-user": app_user["id"]}
+    for granted in ("root_readonly", "root_readwrite enterprise_content manage_enterprise_properties"):
+        await _app(service, granted)
+        await api.ask("GET", "/folders/0/items")
+        for headers in (acts, by_app):
+            refused = await api.ask("GET", "/folders/0/items", headers=headers, expect=403)
+            assert refused["code"] == "insufficient_scope"
+    await _app(service, "root_readonly manage_app_users")
+    await api.ask("GET", "/folders/0/items", headers=by_app)
+    await api.ask("GET", "/folders/0/items", headers=acts, expect=403)
+    await _app(service, "root_readonly manage_managed_users")
+    await api.ask("GET", "/folders/0/items", headers=acts)
+    # It opens nothing that the application may not do for anybody.
+    await api.ask("POST", "/folders", headers=acts, json={"name": "a", "parent": {"id": "0"}}, expect=403)
+
+
+async def test_an_inactive_administrator_acts_as_nobody(service, api, uwe):
+    await service.write(
+        lambda conn: conn.execute("UPDATE user SET status = 'inactive' WHERE id = ?", (api.user,))
+    )
+    await api.ask("GET", "/users/me", headers={"as-user": str(uwe.user)}, expect=401)
+
+
 FULL = {
     "name": "New User",
     "login": "new@example.com",

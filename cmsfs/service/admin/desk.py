@@ -16,7 +16,7 @@ import pydantic
 from starlette import requests, responses
 
 from cmsfs import errors
-from cmsfs.service import access, logins, pages, problems, scopes
+from cmsfs.service import access, callers, logins, pages, problems, scopes
 from cmsfs.service.admin import notices
 from cmsfs.service.store import Store
 
@@ -47,7 +47,7 @@ class Desk:
 
     @property
     def caller(self) -> access.Caller:
-        return access.speaks_for(self.user, "", scopes.expand(scopes.APPLICATION))
+        return callers.speaks_for(self.user, "", scopes.expand(scopes.APPLICATION))
 
     @property
     def enterprise(self) -> int:

@@ -13,7 +13,7 @@ from typing import Any
 import trio
 from starlette import responses
 
-from cmsfs.service import access, passwords, problems, store
+from cmsfs.service import access, callers, passwords, problems, store
 from cmsfs.service.admin import desk as desks
 from cmsfs.service.admin.desk import Desk
 
@@ -73,8 +73,7 @@ async def _give_password(desk: Desk, wire_id: str) -> str:
         row = access.get_user(store.reader(conn), desk.caller, wire_id)
         if row["login"] is None:
             raise problems.Refused(400, "bad_request", "An app user has no login.")
-        if row["role"] == "admin" and desk.caller.role != "admin":
-            raise problems.Refused(403, "forbidden", "A co-administrator cannot change an administrator.")
+        callers.check_rank(desk.caller.role, row)
         passwords.keep(conn, row["id"], hashed)
         # Who came in with the old one is out, but not who sits here.
         conn.execute(
