@@ -28,6 +28,7 @@ from cmsfs.journal.durability import GroupCommit
 from cmsfs.journal.sealing import Sealer
 from cmsfs.replica.changes import Hub
 from cmsfs.replica.nodes import Ino
+from cmsfs.vfs.copying import Copying
 from cmsfs.vfs.filesystem import Filesystem
 from daemon import budget, instance, metrics, narrowed, parallel, upkeep
 from daemon import control as control_server
@@ -156,6 +157,7 @@ class Drive(Answers):
         self.commit = GroupCommit(db, drafts.root)
         sealer = Sealer(db, drafts, blocks, self.hydrate, self.commit)
         self.refusals = Refusals(db, client, self.health)
+        self.copying = Copying()
         kit = Kit(
             *(db, client, blocks, drafts, sealer, self.incoming, self.hydrate, self.health, self.commit),
             settle_seconds=settings.settle_seconds,
@@ -163,6 +165,7 @@ class Drive(Answers):
             web_links=settings.web_links,
             full=self.account.doubt_space,
             came_back=self.refusals.came_back,
+            copied_from=self.copying.sources,
         )
         self.push = Push(kit, workers=settings.upload_workers)
         self.pins = Pins(db, blocks, self.hydrate, self.health, self.hub)
@@ -303,7 +306,7 @@ class Drive(Answers):
 
     async def serve(self, settings: config.Settings, *, create: bool, ready: Callable[[], None]) -> None:
         """Mount, serve until asked to end, and leave nothing behind that could still be sent."""
-        handlers = operations.Operations(self.shown)
+        handlers = operations.Operations(self.shown, copying=self.copying)
         async with mount.mounted(
             handlers,
             self.mountpoint,

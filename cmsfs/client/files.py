@@ -61,11 +61,16 @@ class Files:
             body=update_body(name, parent_id, content_modified_at),
         )
 
-    async def copy(self, file_id: str, *, parent_id: str, name: str | None = None) -> items.File:
-        """A new file with the same bytes, copied at the service."""
+    async def copy(
+        self, file_id: str, *, parent_id: str, name: str | None = None, version: str | None = None
+    ) -> items.File:
+        """A new file with the bytes of a version, the current one if none is named, copied at the service
+        with description, tags and metadata."""
         body = items.CopyItem(parent=Reference(id=parent_id)).body()
         if name is not None:
             body["name"] = name
+        if version is not None:
+            body["version"] = version
         return await self._wire.ask(
             items.File, "POST", f"{self._url}/{file_id}/copy", params=FIELDS_PARAM, body=body
         )

@@ -18,6 +18,7 @@ from cmsfs.fuse.drive import Drive
 from cmsfs.fuse.handler import handler, quiet
 from cmsfs.replica.nodes import Ino
 from cmsfs.vfs import oserrors
+from cmsfs.vfs.copying import Copying
 
 # The one namespace of extended attributes that the drive has.
 _USER = b"user."
@@ -30,8 +31,11 @@ class Operations(pyfuse3.Operations):
     supports_dot_lookup = False
     enable_acl = False
 
-    def __init__(self, drive: Drive, *, owner: convert.Owner | None = None) -> None:
+    def __init__(
+        self, drive: Drive, *, owner: convert.Owner | None = None, copying: Copying | None = None
+    ) -> None:
         super().__init__()
+        self._copying = copying or Copying()
         self._drive = drive
         self._owner = owner or convert.this_process()
 
@@ -100,13 +104,16 @@ class Operations(pyfuse3.Operations):
 
     @handler
     async def open(self, ino: Ino, flags: int, ctx: pyfuse3.RequestContext) -> pyfuse3.FileInfo:
-        return convert.file_info(await self._drive.open(ino, flags))
+        opened = await self._drive.open(ino, flags)
+        self._copying.opened(ctx.pid, opened.fh, ino, flags)
+        return convert.file_info(opened)
 
     @handler
     async def create(
         self, parent: Ino, name: bytes, mode: int, flags: int, ctx: pyfuse3.RequestContext
     ) -> tuple[pyfuse3.FileInfo, pyfuse3.EntryAttributes]:
         opened, made = await self._drive.create(parent, convert.new_name(name), mode & 0o7777, flags)
+        self._copying.opened(ctx.pid, opened.fh, made.ino, flags)
         return convert.file_info(opened), convert.entry(made, self._owner)
 
     @handler
@@ -128,6 +135,7 @@ class Operations(pyfuse3.Operations):
 
     @quiet
     async def release(self, fh: int) -> None:
+        self._copying.released(fh)
         await self._drive.release(fh)
 
     # Making, moving, removing

@@ -10,7 +10,7 @@ Rule: such a function either ends the operation (done, given back, cancelled) or
 import random
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from sqlite3 import Connection
 
@@ -59,6 +59,8 @@ class Kit:
     full: Callable[[], None]
     # To be called with what the service does not let us delete, and which comes back therefore.
     came_back: Callable[[Node, errors.RemoteError], None]
+    # The files that a program may have copied this one from (`vfs.copying`).
+    copied_from: Callable[[Ino], Collection[Ino]]
     # Bytes sent of each running upload, by the number of its operation.
     sent: dict[int, int] = field(default_factory=dict)
     # Files whose writers wait for the service to have them: they are sent while they are open.

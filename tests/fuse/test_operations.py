@@ -11,6 +11,9 @@ from pathlib import Path
 import pytest
 import trio
 
+from cmsfs.fuse import mount, operations
+from cmsfs.vfs import copying
+
 libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -235,3 +238,22 @@ async def test_a_file_can_be_mapped_shared(fs, top):
     # Another process: a page fault is taken with the interpreter's lock held, and the loop could not answer.
     await trio.run_process([sys.executable, "-I", "-S", "-c", MAP, str(top / "a")])
     assert fs.things[fs.ino("a")].data == b"abc3456789"
+
+
+async def test_who_writes_a_file_with_another_open_copies_that(fs, tmp_path, outside, watchdog):
+    noted = copying.Copying()
+    handlers = operations.Operations(fs, copying=noted)
+    async with mount.mounted(handlers, tmp_path / "drive", create=True, linger=0.2, deadline=5.0) as drive:
+        watchdog.watch(drive.connection)
+        fs.put("source.bin", b"q" * 300_000)
+        fs.put("other.bin", b"q" * 300_000)
+        reading = await outside(open, drive.mountpoint / "other.bin", "rb")
+        try:
+            for command in ("cp source.bin copy.bin", "cat source.bin > piped.bin"):
+                await trio.run_process(["sh", "-c", command], cwd=drive.mountpoint)
+        finally:
+            await outside(reading.close)
+        assert noted.sources(fs.ino("copy.bin")) == {fs.ino("source.bin")}
+        # Another process reads than writes: it may have changed what it read.
+        assert noted.sources(fs.ino("piped.bin")) == set()
+    watchdog.ended(drive.connection)
