@@ -7,6 +7,7 @@ Rule: pure functions; a name that is not UTF-8 gets no further than this file.
 
 import errno
 import os
+import stat
 from dataclasses import dataclass
 
 import pyfuse3
@@ -55,6 +56,14 @@ def entry(found: attributes.Attributes, owner: Owner) -> pyfuse3.EntryAttributes
     result.st_atime_ns = found.atime_ns
     result.st_mtime_ns = found.mtime_ns
     result.st_ctime_ns = found.ctime_ns
+    return result
+
+
+def folder_entry(ino: int) -> pyfuse3.EntryAttributes:
+    """A folder of which a listing tells the number alone."""
+    result = pyfuse3.EntryAttributes()
+    result.st_ino = ino
+    result.st_mode = stat.S_IFDIR | 0o755
     return result
 
 

@@ -23,6 +23,9 @@ from cmsfs.vfs.copying import Copying
 # The one namespace of extended attributes that the drive has.
 _USER = b"user."
 
+# What every folder's listing begins with: itself, and the folder above.
+_DOTS = (b".", b"..")
+
 
 class Operations(pyfuse3.Operations):
     """The handlers over one file system."""
@@ -37,6 +40,7 @@ class Operations(pyfuse3.Operations):
         super().__init__()
         self._copying = copying or Copying()
         self._drive = drive
+        self._folders: dict[int, Ino] = {}  # open ones, by their handles
         self._owner = owner or convert.this_process()
 
     # Names and attributes
@@ -77,23 +81,35 @@ class Operations(pyfuse3.Operations):
 
     @handler
     async def opendir(self, ino: Ino, ctx: pyfuse3.RequestContext) -> int:
-        return await self._drive.opendir(ino)
+        fh = await self._drive.opendir(ino)
+        self._folders[fh] = ino
+        return fh
 
     @handler
     async def readdir(self, fh: int, after: int, token: pyfuse3.ReaddirToken) -> None:
-        for line in await self._drive.readdir(fh, after):
+        # The first two are never counted: the kernel keeps nothing of them.
+        for name, ino in self._dots(fh)[after:]:
+            after += 1
+            if not pyfuse3.readdir_reply(token, name, convert.folder_entry(ino), after):
+                return
+        for line in await self._drive.readdir(fh, after - len(_DOTS)):
             # atomic: no await between the reply and the count, which the kernel takes back by `forget`.
             if not pyfuse3.readdir_reply(
                 token,
                 convert.raw_name(line.name),
                 convert.entry(line.attributes, self._owner),
-                line.cookie,
+                line.cookie + len(_DOTS),
             ):
                 return
             self._drive.counted(line.attributes.ino)
 
+    def _dots(self, fh: int) -> list[tuple[bytes, Ino]]:
+        ino = self._folders[fh]
+        return list(zip(_DOTS, (ino, self._drive.above(ino)), strict=True))
+
     @quiet
     async def releasedir(self, fh: int) -> None:
+        self._folders.pop(fh, None)
         self._drive.releasedir(fh)
 
     @handler

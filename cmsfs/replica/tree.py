@@ -27,7 +27,8 @@ _HAS_UNLISTED = """
   WHERE n.parent = ? AND n.kind = 'folder' AND (l.listed_at IS NULL OR l.listed_at < 0) LIMIT 1
 """
 _COUNT_UNLISTED = _HAS_UNLISTED.replace("SELECT 1", "SELECT count(*) AS n").replace(" LIMIT 1", "")
-_CHILDREN = f"SELECT {COLUMNS} FROM node WHERE parent = ? AND ino > ? ORDER BY ino LIMIT ?"
+_CHILDREN = f"SELECT {COLUMNS} FROM node WHERE parent = ? AND ino > ? AND ino <= ? ORDER BY ino LIMIT ?"
+_LAST = 2**63 - 1
 
 _CHILDREN_BY_NAME = f"SELECT {COLUMNS} FROM node WHERE parent = ? AND name_key > ? ORDER BY name_key LIMIT ?"
 
@@ -69,9 +70,10 @@ def find_remote(db: Database, kind: Kind, remote_id: str) -> Node | None:
     return node_from_row(row) if row else None
 
 
-def children(db: Database, parent: Ino, *, after: Ino = 0, limit: int = 256) -> list[Node]:
-    """Up to `limit` children with an ino above `after`, in order of ino: stable under concurrent change."""
-    return [node_from_row(row) for row in db.rows(_CHILDREN, parent, after, limit)]
+def children(db: Database, parent: Ino, *, after: Ino = 0, upto: Ino = _LAST, limit: int = 256) -> list[Node]:
+    """Up to `limit` children with an ino above `after` and not above `upto`, in order of ino: stable under
+    concurrent change."""
+    return [node_from_row(row) for row in db.rows(_CHILDREN, parent, after, upto, limit)]
 
 
 def children_by_name(db: Database, parent: Ino, *, after: str = "", limit: int = 256) -> list[Node]:

@@ -110,7 +110,7 @@ class Composite:
     async def readdir(self, fh: int, after: int) -> list[DirEntry]:
         """Some entries behind the cookie `after`; call `counted` for each one delivered."""
         if fh < FIRST:
-            lines = self._fs.readdir(fh, after) if after < FIRST else []
+            lines = await self._fs.readdir(fh, after) if after < FIRST else []
             return lines or (self._listed_hidden(after) if fh in self._roots else [])
         return await self._handles.readdir(fh, after)
 
@@ -120,6 +120,11 @@ class Composite:
             for place, (ino, one) in enumerate(self._fixed.items(), 1)
             if one.listed and FIRST + place > after
         ]
+
+    def above(self, ino: Ino) -> Ino:
+        """The folder that a folder is in; of a virtual one the root, below which all of them are."""
+        real = self._numbers.real(ino)
+        return self._fs.above(real) if real < FIRST else ROOT
 
     def counted(self, ino: Ino) -> None:
         """An entry was delivered with its attributes: the kernel holds a lookup more."""

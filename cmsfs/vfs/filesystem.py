@@ -34,6 +34,7 @@ from cmsfs.vfs.lockfiles import Watcher
 from cmsfs.vfs.permissions import Right
 from cmsfs.vfs.ports import Account, Facts, Hydrator, Keep, Removals, Wakeable
 from cmsfs.vfs.room import Room
+from cmsfs.vfs.snapshots import Snapshots
 from cmsfs.vfs.xattrs import Xattrs
 
 # We tell the kernel of every change that we hear of, so it may rely on what it knows.
@@ -71,6 +72,7 @@ class Filesystem:
         self._commit = commit
         self._account = account
         self._handles = Handles()
+        self._snapshots = Snapshots(db)
         self._files = Files(
             *(db, blocks, drafts, commit, hydrate, push, self.inodes, self._handles),
             room=Room(db, account),
@@ -120,13 +122,18 @@ class Filesystem:
         self.inodes.opened(ino)
         return self._handles.add(FolderHandle(ino))
 
-    def readdir(self, fh: int, after: int) -> list[DirEntry]:
-        """Up to 256 entries behind the cookie `after`; call `counted` for each one delivered."""
-        folder = self._handles.folder(fh)
-        return [
-            DirEntry(node.name, self._attributes(node), node.ino)
-            for node in tree.children(self._db, folder.ino, after=after)
-        ]
+    async def readdir(self, fh: int, after: int) -> list[DirEntry]:
+        """Up to 256 entries behind the cookie `after`; call `counted` for each one delivered.
+
+        Shown are the names that were there at cookie 0, each once, with what is behind them by now."""
+        found = await self._snapshots.entries(fh, self._handles.folder(fh).ino, after)
+        # atomic: no await until the reply
+        return [DirEntry(name, self._attributes(node), cookie) for name, node, cookie in found]
+
+    def above(self, ino: Ino) -> Ino:
+        """The folder that a folder is in; itself, where there is none."""
+        node = tree.find(self._db, ino)
+        return ino if node is None or node.parent is None else node.parent
 
     def counted(self, ino: Ino) -> None:
         """An entry was delivered with its attributes: the kernel holds a lookup more."""
@@ -134,6 +141,7 @@ class Filesystem:
 
     def releasedir(self, fh: int) -> None:
         handle = self._handles.remove(fh)
+        self._snapshots.dropped(fh)
         if isinstance(handle, FolderHandle):
             self.inodes.closed(handle.ino)
             self._reaper.consider(handle.ino)

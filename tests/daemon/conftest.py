@@ -159,7 +159,7 @@ class Drive:
         try:
             found: list[str] = []
             after = 0
-            while entries := self.fs.readdir(fh, after):
+            while entries := await self.fs.readdir(fh, after):
                 found += [entry.name for entry in entries]
                 after = entries[-1].cookie
             return sorted(found)

@@ -169,6 +169,10 @@ class MemoryDrive:
         rest = [(name, ino) for name, ino in entries if ino > after][:256]
         return [DirEntry(name, self._attributes(self.things[ino]), ino) for name, ino in rest]
 
+    def above(self, ino: Ino) -> Ino:
+        holders = (number for number, thing in self.things.items() if ino in thing.entries.values())
+        return next(holders, ino)
+
     def counted(self, ino: Ino) -> None:
         self.lookups[ino] += 1
 

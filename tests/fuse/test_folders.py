@@ -1,5 +1,6 @@
 """Listings through the kernel, and the lookup counts that they leave."""
 
+import ctypes
 import os
 from collections import Counter
 from pathlib import Path
@@ -45,6 +46,85 @@ async def test_a_listing_survives_changes_while_it_is_read(fs, top, outside):
     listed = await outside(names)
     assert len(listed) == len(set(listed))
     assert {str(number) for number in range(1, 600, 2)} <= set(listed)
+
+
+class Dirent(ctypes.Structure):
+    _fields_ = (
+        ("ino", ctypes.c_uint64),
+        ("off", ctypes.c_int64),
+        ("reclen", ctypes.c_uint16),
+        ("type", ctypes.c_uint8),
+        ("name", ctypes.c_char * 256),
+    )
+
+
+LIBC = ctypes.CDLL(None, use_errno=True)
+LIBC.opendir.restype = ctypes.c_void_p
+LIBC.readdir.restype = ctypes.POINTER(Dirent)
+LIBC.telldir.restype = ctypes.c_long
+LIBC.opendir.argtypes = [ctypes.c_char_p]
+for call in (LIBC.readdir, LIBC.telldir, LIBC.rewinddir, LIBC.closedir):
+    call.argtypes = [ctypes.c_void_p]
+LIBC.seekdir.argtypes = [ctypes.c_void_p, ctypes.c_long]
+
+
+class Listing:
+    """readdir(3) as it is, with what scandir leaves out."""
+
+    def __init__(self, path: Path) -> None:
+        self.stream = LIBC.opendir(os.fsencode(path))
+
+    def next(self) -> tuple[str, int] | None:
+        found = LIBC.readdir(self.stream)
+        return (os.fsdecode(found.contents.name), found.contents.ino) if found else None
+
+    def rest(self) -> list[tuple[str, int]]:
+        return list(iter(self.next, None))
+
+
+async def test_a_listing_begins_with_the_folder_and_the_one_above(fs, top, outside):
+    folder, inner = fs.put("d", mode=0o40755).ino, fs.put("d/e", mode=0o40755).ino
+    fs.put("d/f")
+
+    def listed():
+        listing = Listing(top / "d")
+        try:
+            return listing.rest()
+        finally:
+            LIBC.closedir(listing.stream)
+
+    assert await outside(listed) == [(".", folder), ("..", 1), ("e", inner), ("f", fs.ino("d/f"))]
+    await outside(_drop_caches)
+    with trio.fail_after(10):
+        while _held(fs):
+            await trio.lowlevel.checkpoint()
+    assert min(fs.lookups.values()) == 0  # none was taken back that was not counted, and the other way round
+
+
+async def test_a_position_in_a_listing_is_found_again(fs, top, outside):
+    for number in range(600):
+        fs.put(f"{number}")
+
+    def read():
+        listing = Listing(top)
+        places = []
+        while True:
+            place = LIBC.telldir(listing.stream)
+            if (found := listing.next()) is None:
+                break
+            places.append((place, found))
+        for place, found in (places[0], places[1], places[2], places[300], places[-1]):
+            LIBC.seekdir(listing.stream, place)
+            assert listing.next() == found
+        fs.put("late")
+        LIBC.rewinddir(listing.stream)
+        again = listing.rest()
+        LIBC.closedir(listing.stream)
+        return [found for _, found in places], again
+
+    first, again = await outside(read)
+    assert len(first) == 602
+    assert again == [*first, ("late", fs.ino("late"))]
 
 
 async def test_every_lookup_is_taken_back_when_the_kernel_forgets(fs, top, outside):

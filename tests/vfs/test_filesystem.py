@@ -328,7 +328,7 @@ async def test_a_large_folder_is_read_in_pieces_while_it_changes(drive: Any) -> 
     fh = await drive.fs.opendir(ROOT)
     seen: list[str] = []
     after = 0
-    while entries := drive.fs.readdir(fh, after):
+    while entries := await drive.fs.readdir(fh, after):
         seen += [entry.name for entry in entries]
         after = entries[-1].cookie
         await drive.fs.unlink(ROOT, entries[0].name)

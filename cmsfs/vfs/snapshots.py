@@ -1,0 +1,103 @@
+"""Which names a listing shows: those that were in the folder when its reading began.
+
+A name may change hands while somebody reads: a save puts another inode there, a rename an older one.  In
+whatever order rows were read, such a name would come twice or never.  So the names are taken when the reading
+begins, and what is behind each is looked up as it is handed out.
+
+Rule: a position is a place in that list, so it means the same entry until the reading begins anew.
+"""
+
+from array import array
+from collections.abc import Iterator
+from dataclasses import dataclass
+from sqlite3 import Connection
+
+from cmsfs.replica import tree
+from cmsfs.replica.nodes import Ino, Node
+from cmsfs.sqlite import Database
+
+PAGE = 256
+
+# Up to so many are read on the loop; more in a thread.
+_SHORT = 1000
+
+_NAMES = "SELECT ino, name FROM node WHERE parent = ? ORDER BY ino LIMIT ?"
+
+
+@dataclass(slots=True)
+class Snapshot:
+    """The names of a folder at one moment; 12 bytes a name and the name."""
+
+    inos: "array[int]"
+    names: bytes  # each between zeros
+    ends: "array[int]"
+
+    @classmethod
+    def of(cls, rows: list[tuple[Ino, str]]) -> "Snapshot":
+        inos, ends, names = array("q"), array("q"), bytearray(b"\0")
+        for ino, name in rows:
+            inos.append(ino)
+            names += _raw(name)
+            ends.append(len(names))
+            names += b"\0"
+        return cls(inos, bytes(names), ends)
+
+    def name(self, place: int) -> str:
+        begin = self.ends[place - 1] + 1 if place else 1
+        return self.names[begin : self.ends[place]].decode("utf-8", "surrogatepass")
+
+    def has(self, name: str) -> bool:
+        return b"\0" + _raw(name) + b"\0" in self.names
+
+
+class Snapshots:
+    """The listings that are being read, by the handle of each."""
+
+    def __init__(self, db: Database) -> None:
+        self._db = db
+        self._taken: dict[int, Snapshot] = {}
+
+    async def entries(self, fh: int, folder: Ino, after: int) -> list[tuple[str, Node, int]]:
+        """Up to a page of entries behind the position `after`, with the position of each; 0 begins anew."""
+        if after == 0 or fh not in self._taken:
+            self._taken[fh] = await self._take(folder)
+        snapshot = self._taken[fh]
+        found: list[tuple[str, Node, int]] = []
+        while not found and after < len(snapshot.inos):
+            last = min(after + PAGE, len(snapshot.inos))
+            found = list(self._page(snapshot, folder, after, last))
+            after = last
+        return found
+
+    def dropped(self, fh: int) -> None:
+        """The folder was closed."""
+        self._taken.pop(fh, None)
+
+    async def _take(self, folder: Ino) -> Snapshot:
+        rows = self._db.rows(_NAMES, folder, _SHORT)
+        if len(rows) < _SHORT:
+            return Snapshot.of([(row["ino"], row["name"]) for row in rows])
+
+        def read(conn: Connection) -> Snapshot:
+            return Snapshot.of([(row[0], row[1]) for row in conn.execute(_NAMES, (folder, -1))])
+
+        return await self._db.query(read)
+
+    def _page(
+        self, snapshot: Snapshot, folder: Ino, first: int, last: int
+    ) -> Iterator[tuple[str, Node, int]]:
+        inos = snapshot.inos[first:last]
+        # Rows of a folder are in the order of their numbers, here as in the list.
+        there = {node.ino: node for node in tree.children(self._db, folder, after=inos[0] - 1, upto=inos[-1])}
+        for place in range(first, last):
+            name, node = snapshot.name(place), there.get(snapshot.inos[place])
+            if node is not None and node.name == name:
+                yield name, node, place + 1
+            elif (other := tree.find_child(self._db, folder, name)) is not None:
+                yield name, other, place + 1
+            elif node is not None and not snapshot.has(node.name):
+                yield node.name, node, place + 1
+
+
+def _raw(name: str) -> bytes:
+    return name.encode("utf-8", "surrogatepass")
