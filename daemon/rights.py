@@ -70,7 +70,7 @@ class Rights:
         current = node.parent
         while current is not None:
             if (said := self._said.get(current)) is not None:
-                return said[1] if node.is_folder else _of_file(said[1])
+                return _below(node.kind, said[1])
             above = tree.find(self._db, current)
             current = above.parent if above is not None else None
         return ALL
@@ -145,7 +145,7 @@ class Rights:
                     else self._client.files.permissions(node.remote_id)
                 )
             self._asked_at[node.ino] = trio.current_time()
-            before, told = self._said.get(node.ino), _told(found)
+            before, told = self._said.get(node.ino), _told(node.kind, found)
             self._said[node.ino] = told
             if told[0] == told[1] == ALL:
                 del self._said[node.ino]
@@ -181,20 +181,20 @@ class Rights:
         permissions = getattr(item, "permissions", None)
         if node is None or permissions is None:
             return
-        told = _told(permissions)
+        told = _told(node.kind, permissions)
         self._said.pop(node.ino, None)
-        if told[0] != (below if node.is_folder else _of_file(below)) or (node.is_folder and told[1] != below):
+        if told[0] != _below(node.kind, below) or (node.is_folder and told[1] != below):
             self._said[node.ino] = told
         self._hub.publish([Change(What.ATTRIBUTES, node.ino)])
 
 
-def _told(found: items.Permissions | None) -> tuple[Right, Right]:
+def _told(kind: Kind, found: items.Permissions | None) -> tuple[Right, Right]:
     """The rights on an item and on what is below it; what the service leaves out is allowed."""
     if found is None:
         return ALL, ALL
     read, write = found.can_download is not False, found.can_upload is not False
     rename, delete = found.can_rename is not False, found.can_delete is not False
-    itself = _rights(read, write, rename, delete)
+    itself = _rights(read, rename if kind is Kind.LINK else write, rename, delete)
     # Who may rename a folder may move and delete what is in it, while the folder itself is its owner's.
     return itself, _rights(read, write, rename, rename)
 
@@ -207,6 +207,13 @@ def _rights(read: bool, write: bool, rename: bool, delete: bool) -> Right:
     return found
 
 
-def _of_file(folder: Right) -> Right:
-    """Who may only put things into a folder does not change the files that are there."""
-    return folder if Right.READ in folder else folder & ~Right.WRITE
+def _below(kind: Kind, folder: Right) -> Right:
+    """The rights that a folder gives on something in it.
+
+    Who may only put things into a folder does not change the files that are there; and what a web link says
+    is among its properties, as its name is.
+    """
+    if kind is Kind.FOLDER:
+        return folder
+    may_change = Right.RENAME in folder if kind is Kind.LINK else Right.READ in folder
+    return folder if may_change else folder & ~Right.WRITE

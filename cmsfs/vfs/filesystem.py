@@ -85,7 +85,7 @@ class Filesystem:
         )
         self._reaper = reaper.Reaper(db, drafts, self.inodes)
         self._xattrs = Xattrs(
-            *(db, blocks, facts, keep, self._entries.change, self._entries.due),
+            *(db, blocks, facts, keep, self._entries.change, self._entries.due, self._allowed),
             addresses=Addresses(self._files, self._node, self._allowed, self._reaper.consider),
         )
 
@@ -162,6 +162,9 @@ class Filesystem:
                 raise oserrors.oserror(errno.EISDIR, node.name)
             await self._allowed(node, Right.WRITE)
             await self._files.truncate(node, changes.size, fh)
+        if changes.mtime_ns is not None and node.kind is Kind.FILE:
+            # It is the service's, too; a folder's times, and all permission bits, are kept here.
+            await self._allowed(node, Right.WRITE)
         if changes.mode is not None or changes.mtime_ns is not None:
             await self._set_mode_and_time(node, changes)
         return self._attributes(self._node(ino))

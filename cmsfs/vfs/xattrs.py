@@ -27,6 +27,7 @@ from cmsfs.sqlite import Database
 from cmsfs.vfs import oserrors
 from cmsfs.vfs.attrs import address, instances, own, policies, saying, state, told
 from cmsfs.vfs.attrs.told import PREFIX
+from cmsfs.vfs.permissions import Right
 from cmsfs.vfs.ports import Facts, Keep
 
 Commit = Callable[[Callable[[Connection], None]], Awaitable[None]]
@@ -78,6 +79,7 @@ class Xattrs:
         keep: Keep | None,
         change: Commit,
         due: Callable[[], int],
+        allowed: Callable[[Node, Right], Awaitable[None]],
         addresses: address.Addresses,
     ) -> None:
         self._addresses = addresses
@@ -87,6 +89,7 @@ class Xattrs:
         self._keep = keep
         self._change = change
         self._due = due
+        self._allowed = allowed
 
     # ---- reading -------------------------------------------------------------------------------
 
@@ -247,6 +250,8 @@ class Xattrs:
         await self._change(lambda conn: own.remove(conn, node.ino, name))
 
     async def _say(self, node: Node, wish: facts.Described) -> None:
+        # At the service a name, a description and tags need the same right.
+        await self._allowed(node, Right.RENAME)
         await self._change(lambda conn: saying.record(conn, node.ino, wish, due_ns=self._due()))
 
 

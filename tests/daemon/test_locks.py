@@ -12,6 +12,7 @@ import trio
 
 from cmsfs import config
 from cmsfs.models import items
+from cmsfs.vfs.attributes import SetAttr
 from tests.daemon import conftest
 from tests.daemon.asking import attempt, shared_file
 from tests.daemon.test_rights import bits, opened
@@ -47,6 +48,10 @@ async def test_what_somebody_else_locked_is_read_and_not_changed(
         assert await attempt(opened(drive, "s/f", flags)) == "EACCES"
     assert await attempt(drive.rename("s/f", "s/g")) == "EACCES"
     assert await attempt(drive.unlink("s/f")) == "EACCES"
+    ino = await drive.ino("s/f")
+    assert await attempt(drive.fs.setattr(ino, SetAttr(mtime_ns=10**18))) == "EACCES"
+    for name in ("user.cms.description", "user.cms.tags", "user.xdg.comment", "user.xdg.tags"):
+        assert await attempt(drive.fs.setxattr(ino, name, b"x")) == "EACCES"
     said = f"f cannot be changed: it is locked by Ben Tester until {ends.astimezone():%Y-%m-%d %H:%M}"
     assert said in [record.getMessage() for record in caplog.records]
     assert drive.ops() == []

@@ -12,6 +12,7 @@ import trio
 from cmsfs import config
 from cmsfs.models import collaborations
 from cmsfs.replica.changes import What
+from cmsfs.vfs.attributes import SetAttr
 from tests.daemon import asking, conftest
 from tests.daemon.asking import attempt, share
 
@@ -85,6 +86,46 @@ async def test_a_role_is_mode_bits_and_errno(drive: Any, shared: Any, role: str)
         assert await attempt(drive.unlink(f"{folder}/h" if rename == "ok" else path)) == unlink
     assert await bits(drive, "s/d") == f"d{folder_bits}"
     assert await bits(drive, "s") == f"d{folder_bits}"
+    await drive.sync()
+    assert drive.ops() == []
+
+
+@pytest.mark.parametrize("role", ROLES)
+async def test_what_a_role_does_not_allow_is_refused_at_the_call(
+    drive: Any, ben: conftest.Remote, shared: Any, role: str
+) -> None:
+    await shared(role)
+    folder = await ben.find("s")
+    await ben.client.web_links.create("https://example.com/", folder.id, name="L")
+    await drive.poll()
+    await drive.names("s")
+    await told(drive)
+    read, write, _, rename, *_ = ROLES[role]
+    fs = drive.fs
+
+    async def touch(path: str) -> str:
+        return await attempt(fs.setattr(await drive.ino(path), SetAttr(mtime_ns=1_600_000_000 * 10**9)))
+
+    async def say(path: str, name: str, value: bytes) -> str:
+        return await attempt(fs.setxattr(await drive.ino(path), name, value))
+
+    assert await touch("s/f") == write
+    assert await touch("s/d") == "ok"  # kept here
+    for path in ("s/f", "s/d", "s/L.url"):
+        assert await say(path, "user.cms.description", b"what it is") == rename, path
+        assert await say(path, "user.xdg.comment", b"what it is!") == rename, path
+        assert await attempt(fs.removexattr(await drive.ino(path), "user.xdg.comment")) in (rename, "ENODATA")
+    for path in ("s/f", "s/d"):
+        assert await say(path, "user.xdg.tags", b"red") == rename, path
+    edited = b"[InternetShortcut]\nURL=https://example.com/2\n"
+    assert await attempt(drive.write("s/L.url", edited)) == rename
+    both = rename if read == "ok" else "EACCES"
+    assert await say("s/L.url", "user.xdg.origin.url", b"https://example.com/3") == both
+    # What is known of a single item by a search says the same.
+    drive.agents.account._rights._asked_at.clear()
+    await drive.names("s")
+    await told(drive)
+    assert await attempt(opened(drive, "s/L.url", os.O_WRONLY)) == rename
     await drive.sync()
     assert drive.ops() == []
 
