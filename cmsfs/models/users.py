@@ -51,6 +51,8 @@ class User(Model):
     enterprise: EnterpriseMini | None = None
     my_tags: list[str] | None = None
     external_app_user_id: str | None = None
+    # Beyond the specification, whose "support channel" an administrator is here.
+    can_search_enterprise_content: bool | None = None
 
 
 # The service's numbers are the database's.
@@ -92,6 +94,7 @@ class UpdateUser(Model):
     is_exempt_from_login_verification: bool | None = None
     is_external_collab_restricted: bool | None = None
     is_sync_enabled: bool | None = None
+    can_search_enterprise_content: bool | None = None
     tracking_codes: Annotated[list[NewTrackingCode], pydantic.Field(max_length=100)] | None = None
     notification_email: NotificationEmail | None = None
     enterprise: None = None

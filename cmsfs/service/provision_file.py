@@ -65,6 +65,7 @@ class User(_Table):
     phone: users.Short | None = None
     address: users.Address | None = None
     language: users.Language | None = None
+    enterprise_content: bool | None = None  # may search everybody's content; admins may, others may not
 
 
 class Key(_Table):

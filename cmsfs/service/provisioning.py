@@ -168,7 +168,7 @@ class _Provision:
     def _set_user(self, row: Row, user: provision_file.User) -> None:
         details = {name: value for name in _DETAILS if (value := getattr(user, name)) is not None}
         columns = {"status": user.status, "details": json.dumps(details, ensure_ascii=False)}
-        for name in ("space_amount", "max_upload_size"):
+        for name in ("space_amount", "max_upload_size", "enterprise_content"):
             if (value := getattr(user, name)) is not None:
                 columns[name] = value
         parts = ", ".join(f"{name} = ?" for name in columns)

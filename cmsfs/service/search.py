@@ -39,14 +39,23 @@ _PAGE = ("limit", "offset", "fields")
 
 async def find(call: access.Call) -> responses.Response:
     asked = _read_query(call)
-    if asked.scope == "enterprise_content" and not call.caller.enterprise_content:
-        raise problems.Refused(403, "forbidden", "The scope enterprise_content is not enabled for you.")
+    if asked.scope == "enterprise_content":
+        _check_enterprise(call.caller)
     asked_for = {name: value for name, value in call.request.query_params.items() if name not in _PAGE}
     end = asked.offset + min(asked.limit, search.MAX_LIMIT)
     async with call.request.app.searches.turn(f"{call.caller} {sorted(asked_for.items())}", end) as known:
         found = await call.store.query(lambda read: _run(read, call.caller, asked, known))
     await representations.add(call, [one.get("item", one) for one in found["entries"]])
     return access.answer(found)
+
+
+def _check_enterprise(caller: access.Caller) -> None:
+    """403 unless both the user and the token may look into what is everybody's."""
+    if not caller.enterprise_content:
+        raise problems.Refused(403, "forbidden", "The scope enterprise_content is not enabled for you.")
+    if "enterprise_content" not in caller.scopes or caller.bound is not None:
+        said = "This search needs a token with the scope enterprise_content that is bound to no item."
+        raise problems.Refused(403, "insufficient_scope", said)
 
 
 def _read_query(call: access.Call) -> search.Query:

@@ -43,7 +43,9 @@ _STANDARD = (
 _MINI = ("id", "name", "login")
 # What an enterprise may know of a user of another one.
 _EXTERNAL = ("type", "id", "name", "login", "avatar_url")
-_COLUMNS = ("name", "login", "role", "status", "space_amount")
+# What is a column of its own, and under which name.
+_COLUMNS = {name: name for name in ("name", "login", "role", "status", "space_amount")}
+_COLUMNS["can_search_enterprise_content"] = "enterprise_content"
 
 _EXTERNAL_USERS = """
   SELECT user.* FROM collaborator JOIN user ON user.id = collaborator.user
@@ -218,6 +220,9 @@ def _check(
     read: store.Read, caller: access.Caller, wish: users.UpdateUser, *, besides: int | None = None
 ) -> None:
     """The rules that a model cannot know; 400, and 409 for a login that somebody has."""
+    if wish.can_search_enterprise_content is not None and caller.role != "admin":
+        said = "Only an administrator says who may search the content of the whole enterprise."
+        raise problems.Refused(403, "forbidden", said)
     if wish.timezone is not None and _zones() and wish.timezone not in _zones():
         raise problems.invalid("timezone", "is not the name of a time zone")
     if wish.tracking_codes:
@@ -253,7 +258,7 @@ def _change(conn: Connection, number: int, wish: users.UpdateUser, *, now: int |
     details = json.loads(row["details"]) | {
         name: value for name, value in given.items() if name not in _COLUMNS and name != "enterprise"
     }
-    columns = {name: given.get(name, row[name]) for name in _COLUMNS}
+    columns = {column: given.get(name, row[column]) for name, column in _COLUMNS.items()}
     columns |= {
         "details": json.dumps(details, ensure_ascii=False),
         "modified_at": row["modified_at"] if now is None else now,
@@ -323,6 +328,7 @@ def _whole(row: Row, enterprise: Row) -> dict[str, Any]:
     whole |= json.loads(row["details"])
     for name in ("name", "role", "status", "space_amount", "space_used", "max_upload_size"):
         whole[name] = row[name]
+    whole["can_search_enterprise_content"] = bool(row["enterprise_content"])
     return whole | {
         "id": str(row["id"]),
         "login": row["login"] or "",

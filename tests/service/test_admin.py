@@ -153,6 +153,18 @@ async def test_a_user_is_made_as_the_api_makes_one(admin, api):
     assert len(admin.rows("SELECT 1 FROM user")) == 3
 
 
+async def test_who_may_search_everything_is_said_on_the_page(admin):
+    def may():
+        return admin.rows("SELECT enterprise_content FROM user WHERE id = 2002")[0][0]
+
+    for word, expected in (("yes", 1), ("no", 0)):
+        await admin.open("/admin/users")
+        assert "now." in await admin.post("/admin/users/2002/search", may=word)
+        assert may() == expected
+    await admin.open("/admin/users")
+    assert "was not found" in await admin.post("/admin/users/9/search", may="yes")
+
+
 async def test_passwords_are_for_users_of_this_enterprise_who_have_a_login(admin):
     def others(conn):
         away = demo.add_enterprise(conn, "Elsewhere", now=0)

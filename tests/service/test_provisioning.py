@@ -219,3 +219,12 @@ async def test_what_only_the_data_can_tell_is_told_too(root, file, text, said):
 def test_a_file_that_is_not_there(tmp_path):
     with pytest.raises(errors.ConfigError, match="cannot be read: No such file"):
         provisioning.load(tmp_path / "missing.toml")
+
+
+async def test_who_may_search_everything(root, file):
+    more = '[[users]]\nlogin = "{0}@example.com"\nname = "{0}"\n{1}\n'
+    text = LEAST + more.format("bea", "enterprise_content = true") + more.format("cid", "")
+    async with store.open_store(root) as opened:
+        await provisioning.ensure(opened, file(text))
+        found = dict(opened.read("SELECT name, enterprise_content FROM user WHERE login IS NOT NULL"))
+        assert found == {"Ann": 1, "bea": 1, "cid": 0}

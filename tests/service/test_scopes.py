@@ -183,9 +183,24 @@ async def test_a_search_finds_only_what_the_token_is_bound_to(api, tree):
     token = await api.narrowed("base_explorer", resource=f"http://service.test/2.0/folders/{tree['in']}")
     assert await found(token) == ({"in", "below", "deep.txt"}, 3)
     assert await found(token, query="deep beside") == ({"deep.txt"}, 1)
-    assert await found(token, scope="enterprise_content") == ({"in", "below", "deep.txt"}, 3)
+    path = "/search?query=deep&scope=enterprise_content"
+    assert await api.status(token, path=path) == 403
     token = await api.narrowed("base_explorer", resource=f"http://service.test/2.0/files/{tree['deep']}")
     assert await found(token) == ({"deep.txt"}, 1)
+
+
+async def test_a_search_of_the_enterprise_needs_its_scope_and_a_token_that_is_bound_to_nothing(api, tree):
+    path = "/search?query=deep&scope=enterprise_content"
+    resource = f"http://service.test/2.0/folders/{tree['in']}"
+    for token, expected in (
+        (await api.narrowed("base_explorer"), 403),
+        (await api.narrowed("root_readwrite"), 403),
+        (await api.narrowed("base_explorer", "enterprise_content"), 200),
+        (await api.narrowed("base_explorer", "enterprise_content", resource=resource), 403),
+    ):
+        for more in ("", f"&ancestor_folder_ids={tree['in']}", "&ancestor_folder_ids=0"):
+            assert await api.status(token, path=path + more) == expected
+    assert await api.status(await api.narrowed("base_explorer"), path="/search?query=deep") == 200
 
 
 async def test_a_bound_token_follows_its_item(api, tree):

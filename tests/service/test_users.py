@@ -77,6 +77,22 @@ async def test_an_inactive_administrator_acts_as_nobody(service, api, uwe):
     await api.ask("GET", "/users/me", headers={"as-user": str(uwe.user)}, expect=401)
 
 
+async def test_an_administrator_gives_the_right_to_search_the_enterprise(api, uwe, people):
+    other = await people.add("co@example.com")
+    await api.ask("PUT", f"/users/{other.user}", json={"role": "coadmin"})
+    path, right = f"/users/{uwe.user}", {"can_search_enterprise_content": True}
+    for who in (uwe, other):
+        for wire_id in (uwe.user, other.user):
+            await who.ask("PUT", f"/users/{wire_id}", json=right, expect=403)
+    await uwe.ask("GET", "/search?query=a&scope=enterprise_content", expect=403)
+    assert (await api.ask("PUT", f"{path}?fields=can_search_enterprise_content", json=right))[
+        "can_search_enterprise_content"
+    ]
+    await uwe.ask("GET", "/search?query=a&scope=enterprise_content")
+    await api.ask("PUT", path, json={"can_search_enterprise_content": False})
+    await uwe.ask("GET", "/search?query=a&scope=enterprise_content", expect=403)
+
+
 FULL = {
     "name": "New User",
     "login": "new@example.com",

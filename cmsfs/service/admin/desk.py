@@ -59,7 +59,7 @@ class Desk:
         """Where the page that is asked for begins."""
         return self.request.query_params.get("marker", "")
 
-    async def ask(self, line: str, *, body: Any = None, **query: Any) -> Any:
+    async def ask(self, line: str, *, wire_id: str = "", body: Any = None, **query: Any) -> Any:
         """What an operation answers.  Raises `Mistake` for what it refuses."""
         method, path = line.split()
         scope = {
@@ -68,7 +68,7 @@ class Desk:
             "path": path,
             "query_string": urlencode({name: one for name, one in query.items() if one}).encode(),
             "headers": [],
-            "path_params": {},
+            "path_params": {"id": wire_id},
             "app": self.request.app,
         }
         data = b"{}" if body is None else json.dumps(body).encode()

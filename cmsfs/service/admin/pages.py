@@ -13,6 +13,7 @@ routes = [
     routing.Route("/admin/retention", admitted(policies.retention), methods=["GET"]),
     routing.Route("/admin/users", admitted(people.show), methods=["GET"]),
     routing.Route("/admin/users", posted(people.create, people.show), methods=["POST"]),
+    routing.Route("/admin/users/{id}/search", posted(people.let_search, to="/admin/users"), methods=["POST"]),
     routing.Route("/admin/users/{id}/password", posted(people.renew, to="/admin/users"), methods=["POST"]),
     routing.Route("/admin/apps", admitted(applications.show), methods=["GET"]),
     routing.Route("/admin/apps", posted(applications.create, applications.show), methods=["POST"]),

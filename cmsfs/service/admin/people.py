@@ -18,7 +18,7 @@ from cmsfs.service.admin import desk as desks
 from cmsfs.service.admin.desk import Desk
 
 PAGE = 50
-_FIELDS = "name,login,role,status,space_used,space_amount,created_at"
+_FIELDS = "name,login,role,status,space_used,space_amount,created_at,can_search_enterprise_content"
 _GIB = 1024**3
 
 
@@ -53,6 +53,14 @@ async def create(desk: Desk, form: dict[str, str]) -> responses.Response:
         return desk.done(f"{made['name']} is a user now.")
     word = await _give_password(desk, made["id"])
     return desk.done(f"{made['name']} is a user now.", secrets={"Login": made["login"], "Password": word})
+
+
+async def let_search(desk: Desk, form: dict[str, str]) -> responses.Response:
+    """Whether a user may search the content of the whole enterprise."""
+    wire_id, may = desk.request.path_params["id"], form.get("may") == "yes"
+    made = await desk.ask("PUT /users/{id}", wire_id=wire_id, body={"can_search_enterprise_content": may})
+    said = "may search the content of the whole enterprise" if may else "searches their own content alone"
+    return desk.done(f"{made['name']} {said} now.", to="/admin/users")
 
 
 async def renew(desk: Desk, form: dict[str, str]) -> responses.Response:
