@@ -30,7 +30,7 @@ from cmsfs.replica.changes import Hub
 from cmsfs.replica.nodes import Ino
 from cmsfs.vfs.copying import Copying
 from cmsfs.vfs.filesystem import Filesystem
-from daemon import budget, instance, metrics, narrowed, parallel, upkeep
+from daemon import budget, instance, manifest_keeper, metrics, narrowed, parallel, upkeep
 from daemon import control as control_server
 from daemon.account import Account
 from daemon.agents import Agents, Starts
@@ -271,6 +271,7 @@ class Drive(Answers):
         agents.keep(self.health.run, self.account.who, name="health")
         agents.keep(self.logins.run, name="logins")
         agents.keep(self.commit.run, name="commit")
+        agents.keep(manifest_keeper.run, state.db, state.drafts.root, self.commit, name="manifest")
         agents.keep(self.fs.run, name="filesystem")
         agents.keep(self.notifier.run, name="notifier")
         agents.keep(budget.spent, Class.UPLOAD, send, name="push")

@@ -35,6 +35,7 @@ class GroupCommit:
         self._wanted = trio.Event()
         # When a program last changed something (monotonic).
         self.noted_at = -math.inf
+        self._noted = trio.Event()
 
     def note(self, draft: Draft | None = None) -> None:
         """Something was committed (and, with a draft, its bytes written) that must be durable soon."""
@@ -42,6 +43,13 @@ class GroupCommit:
             self._recorded[draft.id] = draft
         self.noted_at = time.monotonic()
         self._wanted.set()
+        self._noted.set()
+        self._noted = trio.Event()
+
+    async def noted_after(self, moment: float) -> None:
+        """Wait until a program has changed something after `moment` (monotonic)."""
+        while self.noted_at <= moment:
+            await self._noted.wait()
 
     def unlink(self, path: Path) -> None:
         """Unlink a file once the commits made so far, which make it superfluous, are durable."""

@@ -70,6 +70,7 @@ def _look(place: Place, report: Report, *, quick: bool) -> None:
         conn.execute("PRAGMA foreign_keys=OFF")
         conn.execute("PRAGMA synchronous=FULL")
         conn.execute("BEGIN IMMEDIATE" if report.repair else "BEGIN")
+        salvage.restore(conn, place, report)
         journal.check(conn, report)
         journal.check_drafts(conn, place.drafts, report)
         contents.check(conn, place, report, hashes=not quick)
