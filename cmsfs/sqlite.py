@@ -22,6 +22,7 @@ from cmsfs import environment, errors
 T = TypeVar("T")
 
 Connection = sqlite3.Connection
+DamageFound = sqlite3.DatabaseError
 Row = sqlite3.Row
 
 # Another process (the command line on the embedded service's data) may hold the write lock for a
@@ -33,6 +34,10 @@ CACHE_KIB = 16 * 1024
 
 # Long reads go through a table once, and there may be several of them.
 LONG_READ_CACHE_KIB = 4 * 1024
+
+
+class Unusable(errors.UserError):
+    """The file is no database, or a damaged one."""
 
 
 class Database:
@@ -147,8 +152,8 @@ def _use_log(conn: Connection) -> None:
             time.sleep(0.01)
 
 
-def _unusable(path: Path, error: sqlite3.DatabaseError) -> errors.UserError:
-    return errors.UserError(f"{path} cannot be used as a database: {error}.")
+def _unusable(path: Path, error: sqlite3.DatabaseError) -> Unusable:
+    return Unusable(f"{path} cannot be used as a database: {error}.")
 
 
 def _upgrade(conn: Connection, found: int, version: int, upgrades: Mapping[int, str]) -> int:

@@ -9,7 +9,7 @@ from cmsfs import errors
 from cmsfs.fuse.notifier import Notifier
 from cmsfs.models import control
 from cmsfs.vfs.filesystem import Filesystem
-from daemon import conflicts, paths
+from daemon import conflicts, paths, recovered
 from daemon.ending import Ending
 from daemon.freeing import Freeing
 from daemon.health import Health
@@ -69,7 +69,20 @@ class Answers:
 
     async def conflicts(self) -> control.Conflicts:
         copies = await conflicts.copies(self.state.db)
-        return control.Conflicts(copies=copies, held=self._status.held())
+        found = recovered.waiting(self._recovered)
+        return control.Conflicts(copies=copies, held=self._status.held(), recovered=found)
+
+    def dismiss_recovered(self) -> str:
+        count = recovered.dismiss(self._recovered)
+        return f"{count} recovered files stay in {self._recovered}." if count else ""
+
+    def recovered(self) -> str:
+        count = len(recovered.waiting(self._recovered))
+        return (
+            f"{count} recovered files are in {self._recovered}; `cmsfs conflicts` lists them."
+            if count
+            else ""
+        )
 
     async def pin(self, path: str) -> str:
         node = await paths.find(self.state.db, self.hydrate, path)

@@ -22,12 +22,12 @@ REST_SECONDS = 5.0
 SHARE = 0.02
 
 
-async def run(db: Database, drafts: Path, commit: GroupCommit) -> None:
+async def run(db: Database, drafts: Path, commit: GroupCommit, *, rest_seconds: float = REST_SECONDS) -> None:
     """Write it after changes, for ever."""
     written_at = commit.noted_at
     while True:
         await commit.noted_after(written_at)
-        await trio.sleep(REST_SECONDS)
+        await trio.sleep(rest_seconds)
         written_at = began = time.monotonic()
         await write(db, drafts)
         await trio.sleep((time.monotonic() - began) / SHARE)

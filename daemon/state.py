@@ -2,12 +2,12 @@
 
 import logging
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
 import trio
 
-from cmsfs import config, sqlite
+from cmsfs import config, errors, sqlite
 from cmsfs.cache.blocks import Blocks
 from cmsfs.journal import manifest, recovery, restoring
 from cmsfs.journal.drafts import Drafts
@@ -39,26 +39,39 @@ async def open_state(settings: config.Settings) -> AsyncIterator[State]:
     """The local state, recovered from however the last run ended.  Raises `UserError`."""
     places = settings.paths
     is_lost = not places.replica_db.exists()
-    async with database.open_replica(places.replica_db) as db:
-        if is_lost:
-            await _restore(db, places)
-        last = await recovery.begin(db)
-        drafts = Drafts(db, places.drafts)
-        blocks = Blocks(
-            *(db, places.blocks, places.drafts),
-            limit_bytes=settings.cache_bytes,
-            keep_free_bytes=settings.keep_free_bytes,
-        )
-        due = await recovery.recover(db, drafts, places.recovered)
-        await blocks.recover(clean_shutdown=last.clean, same_boot=last.same_boot)
-        log.info("%d changes are to be sent; the last run ended %s", due, "well" if last.clean else "badly")
+    async with AsyncExitStack() as stack:
         try:
-            yield State(db, blocks, drafts, check_cache=not (last.clean or last.same_boot))
+            db = await stack.enter_async_context(database.open_replica(places.replica_db))
+            state = await _recovered(db, settings, is_lost=is_lost)
+        except (sqlite.Unusable, sqlite.DamageFound) as error:
+            raise _damaged(places, error) from error
+        try:
+            yield state
         finally:
             with trio.CancelScope(shield=True):
                 await manifest_keeper.write(db, places.drafts)
-                await blocks.aclose()
+                await state.blocks.aclose()
                 await recovery.end(db)
+
+
+async def _recovered(db: sqlite.Database, settings: config.Settings, *, is_lost: bool) -> State:
+    places = settings.paths
+    if is_lost:
+        await _restore(db, places)
+    last = await recovery.begin(db)
+    drafts = Drafts(db, places.drafts)
+    blocks = Blocks(
+        *(db, places.blocks, places.drafts),
+        limit_bytes=settings.cache_bytes,
+        keep_free_bytes=settings.keep_free_bytes,
+    )
+    due = await recovery.recover(db, drafts, places.recovered)
+    found = await blocks.recover(clean_shutdown=last.clean, same_boot=last.same_boot)
+    if is_lost:
+        for path in found.orphans:
+            path.rename(places.recovered / path.name)
+    log.info("%d changes are to be sent; the last run ended %s", due, "well" if last.clean else "badly")
+    return State(db, blocks, drafts, check_cache=not (last.clean or last.same_boot))
 
 
 async def _restore(db: sqlite.Database, places: config.Paths) -> None:
@@ -70,3 +83,11 @@ async def _restore(db: sqlite.Database, places: config.Paths) -> None:
             "the database of this drive was lost; %d files that were never uploaded are back in their places",
             len(found),
         )
+
+
+def _damaged(places: config.Paths, error: Exception) -> errors.UserError:
+    log.error("the database cannot be read: %s", error)
+    return errors.UserError(
+        f"{places.replica_db} is damaged; `cmsfs fsck --repair` makes it anew from what can be read, and puts"
+        " what was never uploaded back in its place."
+    )

@@ -18,6 +18,7 @@ from cmsfs.replica.nodes import ROOT, Kind, Node
 from cmsfs.sqlite import Database
 from cmsfs.vfs.attrs import state
 from cmsfs.vfs.inodes import Inodes
+from daemon import recovered
 from daemon.budget import Budget
 from daemon.crawl import Crawl
 from daemon.health import Health
@@ -106,6 +107,7 @@ class Status:
             ),
             local=await self._local(),
             requests=dict(self._health.requests),
+            recovered=len(recovered.waiting(self._settings.paths.recovered)),
             last_poll=self._pull.last,
         )
 

@@ -260,6 +260,8 @@ def sync(ctx: context.Context, *, timeout: float | None, full: bool, as_json: bo
         output.note(done.message or f"{output.plural(done.pending, 'change')} came in the meantime.")
     elif not as_json:
         output.say("Everything is uploaded.")
+    if done.message and not done.pending:
+        output.note(done.message)
 
 
 def _last(

@@ -13,18 +13,25 @@ from cmsfs.models import control
 
 
 @click.command()
+@click.option(
+    "--dismiss-recovered", "dismiss", is_flag=True, help="Stop listing the recovered files; they stay."
+)
 @output.json_option
 @context.pass_context
-def conflicts(ctx: context.Context, *, as_json: bool) -> None:
-    """List what waits for you: conflict copies, and changes that the service refuses."""
+def conflicts(ctx: context.Context, *, dismiss: bool, as_json: bool) -> None:
+    """List what waits for you: conflict copies, changes that the service refuses, and recovered files."""
     daemon = daemonctl.require(ctx.account, ctx.settings())
+    if dismiss:
+        done = daemonctl.carry_out(daemon, control.DismissRecovered())
+        output.say(done.message or "There are no recovered files to dismiss.")
+        return
     found = next(iter(daemonctl.exchange(daemon.socket, control.GetConflicts())))
     if not isinstance(found, control.Conflicts):
         raise errors.UserError("The daemon answered something else.")
     if as_json:
         output.document(found.model_dump(mode="json", exclude={"kind"}))
         return
-    if not found.copies and not found.held:
+    if not found.copies and not found.held and not found.recovered:
         output.say("Nothing waits for you.")
     if found.copies:
         output.say("Conflict copies; keep what you want, and delete the rest:")
@@ -37,6 +44,13 @@ def conflicts(ctx: context.Context, *, as_json: bool) -> None:
             f" `{output.command()} discard PATH` gives it up."
         )
         output.table([[op.path, op.kind, op.error] for op in found.held], indent="  ")
+    if found.recovered:
+        output.say(
+            f"{output.plural(len(found.recovered), 'file')} recovered without a place on the drive; move them"
+            f" where you want them, or `{output.command()} conflicts --dismiss-recovered`:"
+        )
+        rows = [[one.path, output.size(one.bytes), output.ago(one.modified)] for one in found.recovered]
+        output.table(rows, indent="  ")
 
 
 def _beside(copy: control.Copy) -> str:

@@ -33,6 +33,7 @@ def rows(status: control.Status) -> list[list[str]]:
         ["tree", _tree(status.listing)],
         *_local(status.local),
         *([["pinned", _pins(status.pins)]] if status.pins.items else []),
+        *([["recovered", _recovered(status.recovered)]] if status.recovered else []),
         ["requests", requests or "none"],
         *([["turns", waiting]] if waiting else []),
         ["looked", looked],
@@ -91,6 +92,11 @@ def changes(queue: control.Queue) -> str:
     parts = [f"{n:,} {word}" for word, n in _counts(queue) if n]
     left = f", {output.size(queue.bytes_pending)} to go" if queue.bytes_pending else ""
     return ", ".join(parts) + left
+
+
+def _recovered(count: int) -> str:
+    files = output.plural(count, "file")
+    return f"{files} without a place on the drive; `{output.command()} conflicts` lists them"
 
 
 def _local(local: insides.Local) -> list[list[str]]:

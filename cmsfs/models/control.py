@@ -13,6 +13,7 @@ caller writes one request as a line of JSON; the daemon answers with lines of JS
     Retry                  Done    what was held is tried again
     Discard                Done    a change is given up, its bytes are set aside
     GetConflicts           Conflicts
+    DismissRecovered       Done    they are told of no more
     Pin, Unpin             Done    with what the person should know
     Free                   Freed   no longer on this disk   Progress, at least every second
     GetPins                Pins
@@ -107,6 +108,12 @@ class GetConflicts(_Message):
     kind: Literal["conflicts"] = "conflicts"
 
 
+class DismissRecovered(_Message):
+    """A person has seen what `GetConflicts` says was recovered: tell of it no more."""
+
+    kind: Literal["dismiss-recovered"] = "dismiss-recovered"
+
+
 class Pin(_Message):
     """Keep the item at `path` here whole, with all that is below it.
 
@@ -175,7 +182,7 @@ class SetLogLevel(_Message):
 
 Request = Annotated[
     (Ping | GetStatus | Sync | Stop | Poll | Retry | Discard | GetConflicts | Pin | Unpin | GetPins)
-    | (Free | Watch | GetPathStatus | Pause | Resume | SetLogLevel),
+    | (Free | Watch | GetPathStatus | Pause | Resume | SetLogLevel | DismissRecovered),
     pydantic.Field(discriminator="kind"),
 ]
 
@@ -303,6 +310,7 @@ class Status(_Message):
     gauges: insides.Gauges = insides.Gauges()
     local: insides.Local = insides.Local()
     requests: dict[str, int] = {}  # requests to the service since the start, by kind: search, upload, ...
+    recovered: int = 0  # files outside the drive that wait for a person to look at them
     last_poll: pydantic.AwareDatetime | None = None  # when remote changes were last looked for with success
 
 
@@ -314,8 +322,17 @@ class Copy(_Message):
     modified: pydantic.AwareDatetime
 
 
+class Recovered(_Message):
+    """A file outside the drive with bytes that were written on it and have no place there any more."""
+
+    path: str  # on this machine
+    bytes: int
+    modified: pydantic.AwareDatetime
+
+
 class Conflicts(_Message):
     kind: Literal["conflicts"] = "conflicts"
+    recovered: list[Recovered] = []
     copies: list[Copy] = []
     held: list[Op] = []  # at most MAX_OPS
 

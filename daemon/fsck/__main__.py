@@ -9,6 +9,7 @@ import contextlib
 import sqlite3
 import sys
 from dataclasses import asdict
+from pathlib import Path
 
 import click
 import trio
@@ -16,7 +17,7 @@ import trio
 from cmsfs import config, errors, logs
 from cmsfs.cli import output
 from cmsfs.replica import database
-from daemon import instance, state
+from daemon import instance, recovered, state
 from daemon.fsck import contents, journal, salvage
 from daemon.fsck.findings import Place, Report
 
@@ -30,14 +31,18 @@ def fsck(account: str | None, *, repair: bool, quick: bool, as_json: bool) -> No
     """Check the local state of an account."""
     logs.configure("ERROR")
     try:
-        report = run(config.load(account), repair=repair, quick=quick)
+        settings = config.load(account)
+        report = run(settings, repair=repair, quick=quick)
     except errors.UserError as error:
         output.complain(error.message)
         sys.exit(error.exit_code)
     if as_json:
-        output.document({"repaired": repair, "findings": [asdict(one) for one in report.findings]})
+        found = {"repaired": repair, "findings": [asdict(one) for one in report.findings]}
+        output.document(
+            found | {"recovered": [one.path for one in recovered.waiting(settings.paths.recovered)]}
+        )
     else:
-        _show(report)
+        _show(report, settings.paths.recovered)
     sys.exit(1 if report.findings and not repair else 0)
 
 
@@ -84,7 +89,7 @@ async def _start(settings: config.Settings) -> None:
         pass
 
 
-def _show(report: Report) -> None:
+def _show(report: Report, kept: Path) -> None:
     for one in report.findings:
         output.say(f"{one.area}: {one.text}")
         output.say(f"    {'done: ' if report.repair else ''}{one.remedy}")
@@ -95,6 +100,8 @@ def _show(report: Report) -> None:
         output.say(f"{count}, repaired.")
     else:
         output.say(f"{count}; `cmsfs fsck --repair` does what is said below each.")
+    if files := recovered.waiting(kept):
+        output.say(f"{output.plural(len(files), 'file')} without a place on the drive in {kept}.")
 
 
 if __name__ == "__main__":

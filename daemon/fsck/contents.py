@@ -1,16 +1,17 @@
 """Contents: that rows and files agree, and that files hold what their SHA-1 says.
 
 A cached content that is not whole is fetched again; one that the service does not have is kept whatever it
-holds, and its upload is held so that a person decides.
+holds, and its upload is held so that a person decides.  A file of the cache that no row speaks of is no
+finding: the service has its bytes, and the next start deletes it.
 """
 
 import re
 import sqlite3
-from collections.abc import Iterator
+from collections import Counter
 from pathlib import Path
 from sqlite3 import Connection, Row
 
-from cmsfs.cache import bitmap, blocks, files
+from cmsfs.cache import bitmap, files
 from daemon.fsck.findings import Place, Report
 
 _SHA1 = re.compile(r"[0-9a-f]{40}")
@@ -19,17 +20,15 @@ _SHA1 = re.compile(r"[0-9a-f]{40}")
 def check(conn: Connection, place: Place, report: Report, *, hashes: bool) -> None:
     """Everything about contents.  `hashes`: read all of them, too."""
     known = {row["sha1"]: row for row in conn.execute("SELECT * FROM content").fetchall()}
+    wrong: Counter[str] = Counter()
     for row in known.values():
         if row["dirty"]:
             _dirty(conn, row, place, report, hashes=hashes)
-        else:
-            _clean(conn, row, place, report, hashes=hashes)
-    for path in _files(place.blocks):
-        # The empty content has a file where somebody needs one, and never a row.
-        if path.name not in known and not (path.name == blocks.EMPTY_SHA1 and not path.stat().st_size):
-            report.add("cache", f"A cached content ({path.name[:8]}) is in no table.", "Deleted.")
-            if report.repair:
-                path.unlink()
+        elif said := _clean(conn, row, place, repair=report.repair, hashes=hashes):
+            wrong[said] += 1
+    for said, count in wrong.items():
+        contents = "A cached content" if count == 1 else f"{count} cached contents"
+        report.add("cache", f"{contents}: {said}.", "Fetched again when needed.")
     for path in sorted(place.drafts.glob("*")):
         if _SHA1.fullmatch(path.name) and path.name not in known and path.stat().st_nlink == 1:
             _orphan(path, place, report)
@@ -50,27 +49,28 @@ def _orphan(path: Path, place: Place, report: Report) -> None:
         place.aside(path, path.name)
 
 
-def _clean(conn: Connection, row: Row, place: Place, report: Report, *, hashes: bool) -> None:
+def _clean(conn: Connection, row: Row, place: Place, *, repair: bool, hashes: bool) -> str:
+    """What is wrong with a content that the service has too, "" if nothing; `repair` drops it then."""
     path = place.blocks / row["sha1"][:2] / row["sha1"]
     here = bitmap.present_bytes(row["bitmap"], row["size"])
     if not path.exists():
         # What was uploaded may wait among the drafts for being settled; an empty one or a pin has no file.
         if not row["size"] or row["pinned"] or not here or (place.drafts / row["sha1"]).exists():
-            return
-        said = "is missing"
+            return ""
+        said = "the file is missing"
     elif path.stat().st_size != row["size"]:
-        said = "has another size"
+        said = "the file has another size"
     elif hashes and row["bitmap"] is None and files.hash_file(path) != row["sha1"]:
-        said = "holds other bytes"
+        said = "the file holds other bytes"
     else:
-        return
-    report.add("cache", f"A cached content ({row['sha1'][:8]}) {said}.", "It is fetched again when needed.")
-    if report.repair:
+        return ""
+    if repair:
         path.unlink(missing_ok=True)
         if row["pinned"]:
             conn.execute("UPDATE content SET bitmap = ?, verified = 0 WHERE sha1 = ?", (b"", row["sha1"]))
         else:
             conn.execute("DELETE FROM content WHERE sha1 = ?", (row["sha1"],))
+    return said
 
 
 def _dirty(conn: Connection, row: Row, place: Place, report: Report, *, hashes: bool) -> None:
@@ -110,9 +110,3 @@ def _name(conn: Connection, sha1: str) -> str:
     except sqlite3.DatabaseError:
         row = None
     return repr(row["name"]) if row is not None else sha1[:8]
-
-
-def _files(root: Path) -> Iterator[Path]:
-    for folder in sorted(root.glob("??")):
-        if folder.is_dir():
-            yield from (path for path in sorted(folder.iterdir()) if _SHA1.fullmatch(path.name))

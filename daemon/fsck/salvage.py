@@ -10,6 +10,7 @@ import sqlite3
 import time
 from pathlib import Path
 
+from cmsfs.journal import manifest, restoring
 from cmsfs.replica import database
 from daemon.fsck.findings import Place, Report
 
@@ -40,6 +41,18 @@ def check(place: Place, report: Report) -> bool:
     if not _reindexed(place.database):
         _rescue(place.database, kept)
     return True
+
+
+def restore(conn: sqlite3.Connection, place: Place, report: Report) -> None:
+    """Give drafts that the database has forgotten the places that the manifest names."""
+    if not any(one.area == "database" for one in report.findings):
+        return
+    found = restoring.restore(conn, place.drafts, manifest.read(place.drafts))
+    for one in found:
+        report.add(
+            *("drafts", f"What was written to {one.path!r} had lost its place."),
+            "It is there again, and is uploaded with the next mount.",
+        )
 
 
 def _complaints(path: Path) -> list[str]:

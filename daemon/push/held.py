@@ -22,6 +22,7 @@ from cmsfs.models import items
 from cmsfs.replica import cursor, facts, remote, tree
 from cmsfs.replica.changes import Change, What
 from cmsfs.replica.nodes import Node, remote_from_item
+from daemon import recovered
 from daemon.push.kit import Kit
 
 log = logging.getLogger(__name__)
@@ -40,7 +41,7 @@ async def retry(kit: Kit, path: str) -> None:
     await kit.db.write(txn)
 
 
-async def discard(kit: Kit, path: str, recovered: Path) -> Path | None:
+async def discard(kit: Kit, path: str, folder: Path) -> Path | None:
     """Give up what is held of the item at a path; where its bytes are kept, if it had any of its own.
 
     Raises `UserError` if nothing is held, or something else has to be decided first.
@@ -53,7 +54,7 @@ async def discard(kit: Kit, path: str, recovered: Path) -> Path | None:
         raise errors.UserError(f"{path} is gone.")
     kept = None
     if any(op.kind is OpKind.UPLOAD for op in held):
-        kept = await _keep(kit, node, recovered)
+        kept = await _keep(kit, node, folder)
     theirs = await _theirs(kit, node)
 
     def txn(conn: Connection) -> list[Change]:
@@ -62,6 +63,8 @@ async def discard(kit: Kit, path: str, recovered: Path) -> Path | None:
     kit.incoming.publish(await kit.db.write(txn))
     if node.sha1 is not None:
         await kit.blocks.settle_clean(node.sha1)
+    if kept is not None:
+        recovered.mark_seen(folder, kept.name)
     log.info("a change that the service refuses was given up by a person")
     return kept
 
@@ -76,7 +79,7 @@ async def _theirs(kit: Kit, node: Node) -> items.Item | None:
         return None
 
 
-async def _keep(kit: Kit, node: Node, recovered: Path) -> Path | None:
+async def _keep(kit: Kit, node: Node, folder: Path) -> Path | None:
     """A durable second name for the bytes of a file, in the folder of what was recovered."""
     if node.draft is not None:
         raise errors.UserError("The file has been written again, and that is on its way.")
@@ -85,7 +88,7 @@ async def _keep(kit: Kit, node: Node, recovered: Path) -> Path | None:
     source = await kit.blocks.complete_path(node.sha1)
     if source is None:
         return None
-    return await trio.to_thread.run_sync(_second_name, source, recovered, node.name)
+    return await trio.to_thread.run_sync(_second_name, source, folder, node.name)
 
 
 def _second_name(source: Path, folder: Path, name: str) -> Path:

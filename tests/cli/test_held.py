@@ -37,6 +37,24 @@ def test_conflicts_lists_copies_and_refusals(cmsfs, spoken_to):
     assert [len(found["copies"]), len(found["held"])] == [1, 1]
 
 
+def test_recovered_files_are_listed_until_dismissed(cmsfs, spoken_to):
+    kept = control.Recovered(
+        path="/home/ada/recovered/plan.txt", bytes=2000, modified=datetime(2026, 11, 21, tzinfo=UTC)
+    )
+    daemon = spoken_to(
+        lambda request: [
+            control.Conflicts(recovered=[kept])
+            if isinstance(request, control.GetConflicts)
+            else control.Done(message="1 recovered files stay in /home/ada/recovered.")
+        ]
+    )
+    done = cmsfs("conflicts")
+    assert "/home/ada/recovered/plan.txt" in done.stdout
+    assert "--dismiss-recovered" in done.stdout
+    assert "stay in /home/ada/recovered" in cmsfs("conflicts", "--dismiss-recovered").stdout
+    assert any(isinstance(one, control.DismissRecovered) for one in daemon.requests)
+
+
 def test_no_conflicts_is_said(cmsfs, spoken_to):
     spoken_to(lambda request: [control.Conflicts()])
     assert cmsfs("conflicts").stdout == "Nothing waits for you.\n"

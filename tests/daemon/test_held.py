@@ -51,6 +51,7 @@ async def test_a_new_file_that_is_given_up_leaves_the_drive_and_is_kept(refused:
     kept = config.Paths("default").recovered / "large"
     assert str(kept) in told
     assert kept.read_bytes() == b"x" * 100
+    assert (await refused.agents.conflicts()).recovered == []  # a person knows of it already
     assert await refused.names() == ["old"]
     await refused.write("large", b"s")
     await refused.agents.push.drained()
