@@ -26,15 +26,19 @@ _PERSONAL = ("client_id", "subject_id")
 
 _STRUCK = "(removed)"
 
+# A log may repeat names that others gave: each expression reads a character a few times at most.
 _SUSPICIOUS = (
     re.compile(r"(?i)\b(bearer|basic)\s+[\w.~+/=-]{8,}"),
-    re.compile(r"\beyJ[\w-]{8,}\.[\w-]+\.[\w-]*"),  # a JSON Web Token
+    re.compile(r"(?<![\w-])eyJ[\w-]{8,}+\.[\w-]++\.[\w-]*"),  # a JSON Web Token
     re.compile(
         r"(?i)\b(access_token|refresh_token|client_secret|subject_token|actor_token|assertion|password|code"
         r"|state|shared_link|token)([\"']?\s*[:=]\s*[\"']?)[^\s\"'&,}]{4,}"
     ),
-    re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?-----END [A-Z ]*PRIVATE KEY-----", re.DOTALL),
-    re.compile(r"[\w.+-]+@[\w-]+\.[\w.-]+"),
+    re.compile(
+        r"-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----(?:(?!-----BEGIN ).)*?-----END [A-Z ]{0,40}PRIVATE KEY-----",
+        re.DOTALL,
+    ),
+    re.compile(r"(?<![\w.+-])[\w.+-]++@[\w-]++\.[\w.-]+"),
 )
 
 

@@ -12,7 +12,8 @@ from cmsfs.models.base import Model, Timestamp, UserMini
 
 MAX_MESSAGE = 10_000
 
-_PERSON = re.compile(r"@\[\d+:([^\]]*)\]", re.ASCII)
+# No id has more digits, and no name more characters: what looks like a person and is none costs no more.
+_PERSON = re.compile(r"@\[\d{1,20}:([^\]]{0,255})\]", re.ASCII)
 
 Message = Annotated[str, pydantic.Field(min_length=1, max_length=MAX_MESSAGE)]
 

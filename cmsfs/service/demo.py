@@ -22,6 +22,7 @@ from cmsfs.service import (
     blobs,
     clients,
     exemptions,
+    extraction,
     files,
     indexing,
     items,
@@ -206,7 +207,8 @@ def _fill_tree(conn: Connection, store: Store, owner: Row, sha1s: dict[str, str]
         row = items.insert(conn, folders[above], new, by=owner["id"], now=now)
         if sample.kind is Kind.FILE:
             files.add_version(conn, row, by=owner["id"], now=now)
-            indexing.note(conn, row, sample.text.encode()[: blobs.HEAD_BYTES])
+            data = sample.text.encode()
+            indexing.note(conn, row, extraction.look(data[: blobs.HEAD_BYTES], len(data)))
         elif sample.kind is Kind.FOLDER:
             folders[sample.path] = row
         if sample.path in samples.TRASHED:

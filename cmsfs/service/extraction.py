@@ -5,6 +5,9 @@ the processor, the memory or the process, and there it may.  What a file is, is 
 its name.  Formats: text in UTF-8, UTF-16, UTF-32 and, for lack of anything better, Latin-1; HTML; RTF; PDF;
 Word, Excel and PowerPoint since 2007; OpenDocument.
 
+Only the first look at what arrived (`look`) happens in the service's own process, in a thread.  It takes time
+in proportion to the bytes, whatever they are: no expression that it uses can go back over what it has read.
+
 Rule: whatever is not a document has no words; what is one but cannot be read is `Unreadable`.
 """
 
@@ -13,6 +16,7 @@ import re
 import time
 import zipfile
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +24,7 @@ from typing import Any
 MAX_TEXT = 250_000
 
 # Pages that take longer than this all together are not read any more; what was found is kept.
-SOFT_SECONDS = 15.0
+SOFT_SECONDS = 10.0
 
 # What a document's XML may unpack to, and everything in it.  The tree of an XML is many times its size; a
 # presentation may well hold a film.
@@ -39,13 +43,31 @@ _BOMS = (
     (codecs.BOM_UTF16_LE, "utf-16"),
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
-_HTML = re.compile(rb"\s*(?:<\?xml[^>]*>\s*)?(?:<!--.*?-->\s*)*<(?:!doctype\s+html|html)\b", re.I | re.S)
+_SPACE = re.compile(rb"\s*+")
+_HTML = re.compile(rb"<(?:!doctype\s++html|html)\b", re.I)
+# A font's number and character set in RTF, a few words between them; the third group is its name, for which
+# nobody asks.
+_FONT = re.compile(r"\\f(\d{1,5})(?:[ ]?\\(?!fcharset)[a-z]{1,20}\d{0,6}){0,8}+[ ]?\\fcharset(\d{1,5})()")
+_NEVER = re.compile(r"(?!)()()")
 # Bytes that texts do not hold: control characters but tab, line ends, form feed and escape.
 _CONTROLS = bytes(set(range(32)) - set(b"\t\n\v\f\r\x1b")) + b"\x7f"
 
 
 class Unreadable(Exception):
     """A document whose words cannot be had; the text says why, in a few words."""
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What the beginning of a content says: words that are found at once, and whether to look for more."""
+
+    text: str
+    promising: bool
+
+
+def look(head: bytes, size: int) -> Look:
+    """The first look at a content that begins like this; for a thread."""
+    return Look(plain(head, size), is_promising(head, size))
 
 
 def is_promising(head: bytes, size: int) -> bool:
@@ -67,11 +89,27 @@ def plain(head: bytes, size: int) -> str:
 
 
 def _is_marked_up(head: bytes) -> bool:
-    return (
-        head.startswith((b"{\\rtf", b"PK\x03\x04"))
-        or b"%PDF-" in head[:1024]
-        or _HTML.match(head) is not None
-    )
+    return head.startswith((b"{\\rtf", b"PK\x03\x04")) or b"%PDF-" in head[:1024] or _is_html(head)
+
+
+def _is_html(head: bytes) -> bool:
+    """Whether this is HTML, after an XML declaration and comments perhaps."""
+    at = _after_space(head, 0)
+    if head.startswith(b"<?xml", at):
+        if (end := head.find(b">", at)) < 0:
+            return False
+        at = _after_space(head, end + 1)
+    while head.startswith(b"<!--", at):
+        if (end := head.find(b"-->", at + 4)) < 0:
+            return False
+        at = _after_space(head, end + 3)
+    return _HTML.match(head, at) is not None
+
+
+def _after_space(data: bytes, at: int) -> int:
+    found = _SPACE.match(data, at)
+    assert found is not None
+    return found.end()
 
 
 def words(path: Path) -> str:
@@ -96,7 +134,7 @@ def _pieces(path: Path, head: bytes) -> Iterable[str]:
         data = file.read(MAX_MARKUP)
     if head.startswith(b"{\\rtf"):
         return _rtf(data)
-    if _HTML.match(head):
+    if _is_html(head):
         return _html(data)
     return [_decoded(data, final=len(data) < MAX_MARKUP)]
 
@@ -146,6 +184,9 @@ def _html(data: bytes) -> Iterable[str]:
 def _rtf(data: bytes) -> Iterable[str]:
     from striprtf import striprtf
 
+    # Its own two go back over the whole text for each place where they could begin.
+    striprtf.HYPERLINKS = _NEVER
+    striprtf.FONTTABLE = _FONT
     found: str = striprtf.rtf_to_text(data.decode("latin-1"), errors="ignore")  # type: ignore[no-untyped-call]
     return [found]
 

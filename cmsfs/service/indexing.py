@@ -9,6 +9,7 @@ Rule: one process works the backlog off, however many have the store open, and n
 """
 
 import fcntl
+import json
 import logging
 import os
 from pathlib import Path
@@ -30,13 +31,20 @@ POLL_SECONDS = 5.0
 
 _RETRY_SECONDS = 60.0
 
+# Files in one transaction: thousands may be copies of one, and other writers do not wait for all of them.
+BATCH = 20
 
-def note(conn: Connection, row: Row, head: bytes) -> None:
+
+async def look(head: bytes, size: int) -> extraction.Look:
+    """The first look at a content; never inside a transaction, where everybody would wait for it."""
+    return await trio.to_thread.run_sync(extraction.look, head, size)
+
+
+def note(conn: Connection, row: Row, seen: extraction.Look) -> None:
     """A file has this content now: let search find it, at once or by the backlog."""
-    text = extraction.plain(head, row["size"])
-    conn.execute("UPDATE document SET file_content = ? WHERE id = ?", (text, row["id"]))
+    conn.execute("UPDATE document SET file_content = ? WHERE id = ?", (seen.text, row["id"]))
     conn.execute("DELETE FROM unindexed WHERE item = ?", (row["id"],))
-    if extraction.is_promising(head, row["size"]):
+    if seen.promising:
         _put(conn, row)
 
 
@@ -140,7 +148,8 @@ async def _index_next(store: Store, shop: workshop.Workshop) -> bool:
         state = State.MADE if reason is None else State.IMPOSSIBLE
     if state is State.MADE:
         text = await trio.to_thread.run_sync(_read, store.renditions.path(sha1, TEXT))
-    await store.write(lambda conn: _record(conn, sha1, text))
+    while await store.write(lambda conn: _record(conn, sha1, text)):
+        pass
     return True
 
 
@@ -151,13 +160,21 @@ def _read(path: Path) -> str | None:
         return None
 
 
-def _record(conn: Connection, sha1: str, text: str | None) -> None:
-    """Every file in the backlog with this content has these words; None: they are to be had once more."""
+def _record(conn: Connection, sha1: str, text: str | None) -> bool:
+    """Some files in the backlog with this content have these words; whether there are more of them.
+
+    None: they are to be had once more.
+    """
     if text is None:
         conn.execute("DELETE FROM rendition WHERE sha1 = ? AND name = ?", (sha1, TEXT))
-        return
-    files = "SELECT item FROM unindexed JOIN item ON item.id = item WHERE sha1 = ?"
+        return False
+    found = conn.execute(
+        "SELECT item FROM unindexed JOIN item ON item.id = item WHERE sha1 = ? LIMIT ?", (sha1, BATCH)
+    ).fetchall()
+    numbers = json.dumps([row["item"] for row in found])
+    files = "SELECT value FROM json_each(?)"
     # Without words, what is there stays: the beginning of a text whose blob cannot be read, say.
     if text:
-        conn.execute(f"UPDATE document SET file_content = ? WHERE id IN ({files})", (text, sha1))
-    conn.execute(f"DELETE FROM unindexed WHERE item IN ({files})", (sha1,))
+        conn.execute(f"UPDATE document SET file_content = ? WHERE id IN ({files})", (text, numbers))
+    conn.execute(f"DELETE FROM unindexed WHERE item IN ({files})", (numbers,))
+    return len(found) == BATCH

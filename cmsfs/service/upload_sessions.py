@@ -17,7 +17,18 @@ from starlette import responses
 from cmsfs.models import paging as models_paging
 from cmsfs.models import upload_sessions as shapes
 from cmsfs.models import uploads as models_uploads
-from cmsfs.service import access, fields, operations, paging, parts, problems, store, upload_parts, uploads
+from cmsfs.service import (
+    access,
+    fields,
+    indexing,
+    operations,
+    paging,
+    parts,
+    problems,
+    store,
+    upload_parts,
+    uploads,
+)
 from cmsfs.service.operations import Operation
 
 PART_SIZE = 8 * 1024 * 1024
@@ -206,7 +217,8 @@ async def commit(call: access.Call) -> responses.Response:
         # It rested for so long that another process, starting, took it for left behind.
         call.store.parts.drop(session["id"])
         return _not_ready()
-    content = uploads.Content(actual, session["size"], assembly.incoming.head)
+    seen = await indexing.look(assembly.incoming.head, session["size"])
+    content = uploads.Content(actual, session["size"], seen)
 
     def txn(conn: Connection) -> dict[str, Any]:
         read = store.reader(conn)

@@ -19,7 +19,18 @@ import multipart
 from starlette import responses
 
 from cmsfs.models import base, names, uploads
-from cmsfs.service import access, blobs, fields, files, indexing, items, operations, problems, store
+from cmsfs.service import (
+    access,
+    blobs,
+    extraction,
+    fields,
+    files,
+    indexing,
+    items,
+    operations,
+    problems,
+    store,
+)
 from cmsfs.service.kinds import Kind
 from cmsfs.service.operations import Operation
 from cmsfs.service.roles import Right
@@ -37,7 +48,7 @@ class Content:
 
     sha1: str
     size: int
-    head: bytes  # the beginning, for search
+    seen: extraction.Look  # for search
 
 
 async def new_file(call: access.Call) -> responses.Response:
@@ -84,7 +95,7 @@ def add_file(
     row = items.insert(conn, parent, new, by=call.caller.id, now=now)
     call.store.blobs.bring_back(content.sha1)
     row = files.add_version(conn, row, by=call.caller.id, now=now)
-    indexing.note(conn, row, content.head)
+    indexing.note(conn, row, content.seen)
     return row
 
 
@@ -131,7 +142,7 @@ def add_content(
     row = items.touch(conn, row, by=call.caller.id, now=now, event=None, **columns)
     call.store.blobs.bring_back(content.sha1)
     row = files.add_version(conn, row, by=call.caller.id, now=now)
-    indexing.note(conn, row, content.head)
+    indexing.note(conn, row, content.seen)
     return row
 
 
@@ -275,7 +286,7 @@ async def _keep(call: access.Call, incoming: blobs.Incoming) -> Content:
         if not _SHA1.fullmatch(expected.lower()) or expected.lower() != actual:
             raise problems.Refused(400, "bad_digest", f"The file has the SHA-1 {actual}, not {expected}.")
     sha1 = await incoming.keep()
-    return Content(sha1, incoming.size, incoming.head)
+    return Content(sha1, incoming.size, await indexing.look(incoming.head, incoming.size))
 
 
 def _micros(when: Any) -> int | None:

@@ -130,7 +130,7 @@ async def promote(call: access.Call) -> responses.Response:
     wish = await call.body(shapes.Promote)
     row = access.get_for_change(call.store.read, call, Kind.FILE, call.id, needed=Right.EDIT)
     old = files.find_version(call.store.read, row, wish.id)
-    head = await call.store.blobs.head(old["sha1"])
+    seen = await indexing.look(await call.store.blobs.head(old["sha1"]), old["size"])
 
     def txn(conn: Connection) -> dict[str, Any]:
         read = store.reader(conn)
@@ -143,7 +143,7 @@ async def promote(call: access.Call) -> responses.Response:
         columns["content_modified_at"] = now
         row = items.touch(conn, row, by=call.caller.id, now=now, event=None, **columns)
         row = files.add_version(conn, row, by=call.caller.id, now=now, event=events.PROMOTE)
-        indexing.note(conn, row, head)
+        indexing.note(conn, row, seen)
         return _one(read, files.find_version(read, row, None))
 
     return access.answer(await call.store.write(txn), 201)
