@@ -24,6 +24,7 @@
     │       ├── PreconditionFailed 412: the version is not the one we started from
     │       ├── RateLimited        429
     │       └── ServerError        5xx
+    │           └── NotOurs        a 403, 404 or 410 that the service itself did not say
 
 Rule: an exception carries what its handler needs as attributes; nobody parses a message.
 """
@@ -152,7 +153,7 @@ class Forbidden(ApiError):
 
 
 class NotFound(ApiError):
-    """404: not there, hidden, or (code `trashed`) in the trash."""
+    """404 in the service's own words: not there, hidden, or (code `trashed`) in the trash."""
 
 
 class NotSupported(ApiError):
@@ -185,6 +186,13 @@ class RateLimited(ApiError):
 
 class ServerError(ApiError):
     """5xx: the service failed; the change may still have happened."""
+
+
+class NotOurs(ServerError):
+    """A refusal (403, 404, 410) without the service's error body: a gateway, a proxy or a portal answered.
+
+    It says nothing of the item, and passes like any failure of the service.
+    """
 
 
 _BY_STATUS: dict[int, type[ApiError]] = {

@@ -39,6 +39,11 @@ def explain(error: errors.CmsfsError) -> errors.UserError:
         case errors.RateLimited():
             wait = f"; try again in {error.retry_after:.0f} s" if error.retry_after else ""
             return errors.UserError(f"The service asks for fewer requests{wait}.", exit_code=UNREACHABLE)
+        case errors.NotOurs():
+            return errors.UserError(
+                f"Something before the service answered with status {error.status}, not the service itself.",
+                exit_code=UNREACHABLE,
+            )
         case errors.ServerError():
             return errors.UserError(f"The service failed with {_reason(error)}.", exit_code=UNREACHABLE)
         case errors.ApiError():

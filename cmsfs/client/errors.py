@@ -3,6 +3,8 @@
 Everything that `client/` lets out has passed through here.
 
 Rule: an error answer may have any body, or none; it never makes the report of the error fail.
+
+Rule: that something is not there, or not for us, is believed in the service's own words only.
 """
 
 import email.utils
@@ -23,6 +25,9 @@ from cmsfs.models import problems
 
 # A message of a foreign body is shown to people; a page of HTML is not.
 MAX_MESSAGE = 500
+
+# Refusals from which it would be concluded that an item is gone, or not ours.
+_WORDED = frozenset({HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND, HTTPStatus.GONE})
 
 
 @contextmanager
@@ -66,7 +71,11 @@ def from_response(response: httpx.Response) -> errors.ApiError:
         phrase = HTTPStatus(response.status_code).phrase
     except ValueError:
         phrase = ""
-    return errors.api_error_class(response.status_code)(
+    if _is_anothers(response, problem):
+        kind: type[errors.ApiError] = errors.NotOurs
+    else:
+        kind = errors.api_error_class(response.status_code)
+    return kind(
         response.status_code,
         problem.code,
         problem.message or phrase,
@@ -74,6 +83,17 @@ def from_response(response: httpx.Response) -> errors.ApiError:
         request_id=problem.request_id or "",
         retry_after=retry_after(response),
     )
+
+
+def _is_anothers(response: httpx.Response, problem: problems.Problem) -> bool:
+    """Whether this refusal is somebody's before the service, who knows nothing of its items.
+
+    The service says its errors with a code, and a token that may too little in a header.
+    """
+    if response.status_code not in _WORDED or "www-authenticate" in response.headers:
+        return False
+    told = problem.status is None or problem.status == response.status_code
+    return not (problem.type == "error" and problem.code and not problem.code.isdigit() and told)
 
 
 def from_token_response(response: httpx.Response) -> errors.RemoteError:

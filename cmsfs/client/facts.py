@@ -2,6 +2,7 @@
 
 from typing import Literal
 
+from cmsfs.client.files import living
 from cmsfs.client.retry import Repeat
 from cmsfs.client.search import FIELDS_PARAM
 from cmsfs.client.wire import Wire
@@ -32,7 +33,7 @@ class Facts:
         shape = _SHAPES[kind]
         fields = [name for name in shape.model_fields if name not in _LEFT_OUT]
         url, params = f"{self._base}/{kind}s/{item_id}", {"fields": ",".join(fields)}
-        return await self._wire.ask(shape, "GET", url, repeat=Repeat.READ, params=params)
+        return living(await self._wire.ask(shape, "GET", url, repeat=Repeat.READ, params=params))
 
     async def describe(
         self, kind: Kind, item_id: str, *, description: str | None = None, tags: list[str] | None = None

@@ -7,6 +7,7 @@ import re
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from datetime import datetime
+from typing import TypeVar
 
 import httpx
 
@@ -16,6 +17,8 @@ from cmsfs.client.search import FIELDS_PARAM
 from cmsfs.client.wire import Body, Wire
 from cmsfs.models import items
 from cmsfs.models.base import Reference
+
+T = TypeVar("T", items.File, items.Folder, items.WebLink, items.Item)
 
 _CONTENT_RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+|\*)", re.ASCII)
 
@@ -29,14 +32,17 @@ class Files:
 
     async def get(self, file_id: str) -> items.File:
         """Raises `NotFound`; its code is `trashed` if the file is in the trash."""
-        return await self._wire.ask(
-            items.File, "GET", f"{self._url}/{file_id}", repeat=Repeat.READ, params=FIELDS_PARAM
+        return living(
+            await self._wire.ask(
+                items.File, "GET", f"{self._url}/{file_id}", repeat=Repeat.READ, params=FIELDS_PARAM
+            )
         )
 
     async def permissions(self, file_id: str) -> items.Permissions | None:
         """What this account may do with the file; None if the service does not say."""
-        url, params = f"{self._url}/{file_id}", {"fields": "permissions"}
-        return (await self._wire.ask(items.File, "GET", url, repeat=Repeat.READ, params=params)).permissions
+        url, params = f"{self._url}/{file_id}", {"fields": "permissions,item_status"}
+        found = await self._wire.ask(items.File, "GET", url, repeat=Repeat.READ, params=params)
+        return living(found).permissions
 
     async def update(
         self,
@@ -170,6 +176,16 @@ class Content:
     async def aclose(self) -> None:
         """As leaving the block of `Files.content` does, which is enough."""
         await self._body.aclose()
+
+
+def living(item: T) -> T:
+    """The item itself, which is not in the trash.  Raises `NotFound` (`trashed`) for one that is.
+
+    Services show a file or web link in the trash to who asks for it by its id; its status says where it is.
+    """
+    if item.item_status in ("trashed", "deleted"):
+        raise errors.NotFound(404, item.item_status, "The item is in the trash.")
+    return item
 
 
 def if_match(etag: str | None) -> Mapping[str, str] | None:

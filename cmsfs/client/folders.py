@@ -3,7 +3,7 @@
 from typing import TypeVar
 
 from cmsfs.client import paging
-from cmsfs.client.files import if_match, update_body
+from cmsfs.client.files import if_match, living, update_body
 from cmsfs.client.retry import Repeat
 from cmsfs.client.search import FIELDS_PARAM
 from cmsfs.client.wire import Wire
@@ -26,8 +26,10 @@ class Folders:
 
     async def get(self, folder_id: str) -> items.Folder:
         """Raises `NotFound`; its code is `trashed` if the folder is in the trash."""
-        return await self._wire.ask(
-            items.Folder, "GET", f"{self._url}/{folder_id}", repeat=Repeat.READ, params=FIELDS_PARAM
+        return living(
+            await self._wire.ask(
+                items.Folder, "GET", f"{self._url}/{folder_id}", repeat=Repeat.READ, params=FIELDS_PARAM
+            )
         )
 
     async def page(self, folder_id: str, *, offset: int = 0, limit: int = PAGE) -> entries.Page:
@@ -86,8 +88,8 @@ class Folders:
 
     async def path(self, folder_id: str) -> str:
         """Where the folder is, from the root, beginning with `/`.  Raises `NotFound`, also in the trash."""
-        url, params = f"{self._url}/{folder_id}", {"fields": "name,path_collection"}
-        found = await self._wire.ask(items.Folder, "GET", url, repeat=Repeat.READ, params=params)
+        url, params = f"{self._url}/{folder_id}", {"fields": "name,path_collection,item_status"}
+        found = living(await self._wire.ask(items.Folder, "GET", url, repeat=Repeat.READ, params=params))
         above = found.path_collection.entries if found.path_collection else []
         # The first is the root, whose name nobody sees; the root itself has none above.
         names = [*(one.name for one in above), found.name]

@@ -9,6 +9,7 @@ from urllib.parse import quote
 import pydantic
 
 from cmsfs import errors
+from cmsfs.client.files import living
 from cmsfs.client.retry import Repeat
 from cmsfs.client.search import FIELDS_PARAM
 from cmsfs.client.wire import Wire
@@ -17,7 +18,7 @@ from cmsfs.models import items
 Kind = Literal["file", "folder", "web_link"]
 AnyItem = items.File | items.Folder | items.WebLink
 
-LINK = {"fields": "shared_link"}
+LINK = {"fields": "shared_link,item_status"}
 
 _SHAPES: dict[str, type[AnyItem]] = {
     "file": items.File,
@@ -56,7 +57,7 @@ class SharedLinks:
         """The link that the item has, if it has one."""
         url = f"{self._url}/{kind}s/{item_id}"
         found = await self._wire.ask(_SHAPES[kind], "GET", url, repeat=Repeat.READ, params=LINK)
-        return found.shared_link
+        return living(found).shared_link
 
     async def unshare(self, kind: Kind, item_id: str) -> None:
         """Take the link away; the next one has another address."""

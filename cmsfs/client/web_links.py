@@ -1,6 +1,6 @@
 """Web links: made, changed, deleted, and restored from the trash."""
 
-from cmsfs.client.files import if_match
+from cmsfs.client.files import if_match, living
 from cmsfs.client.retry import Repeat
 from cmsfs.client.search import FIELDS_PARAM
 from cmsfs.client.wire import Wire
@@ -17,8 +17,10 @@ class WebLinks:
 
     async def get(self, link_id: str) -> items.WebLink:
         """Raises `NotFound`; its code is `trashed` if the web link is in the trash."""
-        return await self._wire.ask(
-            items.WebLink, "GET", f"{self._url}/{link_id}", repeat=Repeat.READ, params=FIELDS_PARAM
+        return living(
+            await self._wire.ask(
+                items.WebLink, "GET", f"{self._url}/{link_id}", repeat=Repeat.READ, params=FIELDS_PARAM
+            )
         )
 
     async def create(

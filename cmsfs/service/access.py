@@ -214,14 +214,19 @@ def get_trashed(read: Read, caller: Caller, kind: Kind, wire_id: str, *, needed:
     """
     row = find_item(read, caller, kind, wire_id)
     if row is not None and row["status"] == Status.TRASHED:
-        found = rights(read, caller, row)
-        if Right.OWN in found or (row["trashed_by"] == caller.id and Right.MOVE in found):
-            if needed not in found:
+        if is_in_trash_of(read, caller, row):
+            if needed not in rights(read, caller, row):
                 raise _insufficient("Only the owner and co-owners remove this for good.")
             return row
         row = None
     alive = row is not None and row["status"] in (Status.ACTIVE, Status.ROOT)
     raise problems.not_found(KIND_NAMES[kind], wire_id, code="not_trashed" if alive else "not_found")
+
+
+def is_in_trash_of(read: Read, caller: Caller, row: Row) -> bool:
+    """Whether a trashed item is in the caller's trash."""
+    found = rights(read, caller, row)
+    return Right.OWN in found or (row["trashed_by"] == caller.id and Right.MOVE in found)
 
 
 def get_for_change(

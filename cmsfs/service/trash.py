@@ -28,6 +28,15 @@ _HIDE = "UPDATE item SET status = 2, trash = ? WHERE path >= ? AND path < ? AND 
 _SHOW = "UPDATE item SET status = 0, trash = 0 WHERE path >= ? AND path < ? AND trash = ?"
 
 
+def get_shown(call: access.Call, kind: Kind) -> Row:
+    """As `access.get_item`, also for what is in the caller's trash: it is told with its status."""
+    read, caller = call.store.read, call.caller
+    row = access.find_item(read, caller, kind, call.id)
+    if row is not None and row["status"] == Status.TRASHED and access.is_in_trash_of(read, caller, row):
+        return row
+    return access.get_item(read, caller, kind, call.id)
+
+
 def put(conn: Connection, row: Row, *, by: int, now: int) -> None:
     """Put an active item into the trash, and with it everything below."""
     items.grow(conn, row["path"], -row["size"])

@@ -41,7 +41,7 @@ def name_of(url: str) -> str:
 
 
 async def get(call: access.Call) -> responses.Response:
-    row = access.get_item(call.store.read, call.caller, Kind.WEB_LINK, call.id)
+    row = trash.get_shown(call, Kind.WEB_LINK)
     if call.is_unchanged(row):
         return responses.Response(status_code=304)
     return access.answer(fields.Shaper(call.store.read, call.fields, caller=call.caller).item(row))

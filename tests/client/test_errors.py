@@ -40,8 +40,8 @@ def answer(status, body=b"", **headers):
 async def test_each_status_has_its_exception(connect, status, expected):
     async def handler(request):
         return Response(
-            b'{"type":"error","status":1,"code":"a_code","message":"a text","request_id":"r",'
-            b'"context_info":{"conflicts":[{"id":"5"}]}}',
+            b'{"type":"error","status":%d,"code":"a_code","message":"a text","request_id":"r",'
+            b'"context_info":{"conflicts":[{"id":"5"}]}}' % status,
             status,
         )
 
@@ -52,6 +52,29 @@ async def test_each_status_has_its_exception(connect, status, expected):
     assert type(found) is expected
     assert (found.status, found.code, found.message, found.request_id) == (status, "a_code", "a text", "r")
     assert found.context_info == {"conflicts": [{"id": "5"}]}
+
+
+@pytest.mark.parametrize("status", [403, 404, 410])
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"<html><h1>Not Found</h1></html>",
+        b'{"message": "no Route matched with those values"}',
+        b'{"code": 404, "message": "not found"}',
+        b'{"type": "fault", "code": "not_found"}',
+        b'{"type": "error", "status": 200, "code": "not_found"}',
+    ],
+)
+def test_a_refusal_without_the_services_error_body_is_not_the_services(status, body):
+    found = edge.from_response(answer(status, body))
+    assert type(found) is errors.NotOurs
+    assert found.status == status
+
+
+def test_a_token_that_may_too_little_is_a_refusal_of_the_service():
+    found = edge.from_response(answer(403, b"", www_authenticate='Bearer error="insufficient_scope"'))
+    assert type(found) is errors.Forbidden
 
 
 @pytest.mark.parametrize(

@@ -227,9 +227,9 @@ async def test_redirections_end():
         await downloads(Hosts(api=moved("/again")))
 
 
-async def test_a_refusal_of_the_other_host_is_an_ordinary_one():
+async def test_a_refusal_of_the_other_host_is_no_word_of_the_service():
     hosts = Hosts(api=moved("https://dl/x"), dl=lambda request: httpx.Response(403))
-    with pytest.raises(errors.Forbidden):
+    with pytest.raises(errors.NotOurs):
         await downloads(hosts)
 
 

@@ -1,6 +1,6 @@
 """The network between drive and service: a test cuts it, holds it up, lets it damage what passes."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -53,6 +53,8 @@ class Network(httpx.AsyncBaseTransport):
     def __init__(self, inner: httpx.AsyncBaseTransport) -> None:
         self._inner = inner
         self.is_down = False
+        # Who stands before the service and answers in its place, where it likes.
+        self.instead: Callable[[httpx.Request], httpx.Response | None] | None = None
         self.requests: list[tuple[str, str]] = []
         self._lost: list[tuple[str, str]] = []
         self._bodies: list[tuple[int, Exception | None, bool]] = []
@@ -98,6 +100,8 @@ class Network(httpx.AsyncBaseTransport):
             raise httpx.ConnectError("the cable is cut")
         path = request.url.raw_path.decode()
         self.requests.append((request.method, path))
+        if self.instead is not None and (answer := self.instead(request)) is not None:
+            return answer
         await self._wait(request.method, path, before=True)
         if _taken(self._damaged, request.method, path):
             request.stream = _Damaged(request.stream)
