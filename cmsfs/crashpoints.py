@@ -17,6 +17,7 @@ class Point(enum.StrEnum):
     """Between which steps."""
 
     CLOSE_RECORDED = "close-recorded"  # the row says what the draft holds; the program does not know
+    CUT_RECORDED = "cut-recorded"  # the row says that a draft ends sooner; its file has all bytes still
     GROUP_SYNCED = "group-synced"  # drafts are on the disk, their names and rows perhaps not
     GROUP_NAMED = "group-named"  # names too, rows perhaps not
     GROUP_COMMITTED = "group-committed"  # all; superfluous names are still there

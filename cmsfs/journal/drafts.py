@@ -6,17 +6,25 @@ last writer is gone and the settle time has passed the draft is sealed: holes ar
 the file is fsynced and hashed, and from then on it *is* content (`cmsfs.cache.blocks`).
 
 Calls that change a draft are ordered by its lock, under which nothing but the local disk is awaited.
-Rule: `record` is what makes a write survive the process; whoever acknowledges a close calls it first.
+Rules: `record` is what makes a write survive the process; whoever acknowledges a close calls it first.
+What takes bytes away that the row speaks of is on the disk as a row before the file is cut; what adds
+bytes is recorded after they are in the file.
 """
 
+import errno
+import functools
 import os
+import threading
 import time
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from sqlite3 import Connection
 from weakref import WeakValueDictionary
 
 import trio
 
+from cmsfs import crashpoints
+from cmsfs.crashpoints import Point
 from cmsfs.journal.extents import Extents
 from cmsfs.replica import tree
 from cmsfs.replica.nodes import Content, Ino
@@ -25,14 +33,24 @@ from cmsfs.sqlite import Database
 # A thread hop costs 85 µs: worth it when the copy into the page cache takes about as long.
 THREAD_FROM = 128 * 1024
 
+# Commits a transaction and returns when it is on the disk.
+Commit = Callable[[Callable[[Connection], int]], Awaitable[int]]
+
 
 class Draft:
     """The draft of one node.  `Drafts` hands them out, one object for a draft at a time."""
 
     def __init__(
-        self, draft_id: int, ino: Ino, path: Path, base: tuple[str, int] | None, busy: set[Ino] | None = None
+        self,
+        draft_id: int,
+        ino: Ino,
+        path: Path,
+        base: tuple[str, int] | None,
+        busy: set[Ino] | None = None,
+        commit: Commit | None = None,
     ) -> None:
         self._busy = set() if busy is None else busy
+        self._commit = commit
         self.id = draft_id
         self.ino = ino
         self.path = path
@@ -49,12 +67,17 @@ class Draft:
         self.sealed = False
         self.dropped = False
         self.lock = trio.Lock()
-        # Set when the draft is no more; `content` then says what it became (None: it was dropped).
+        # Set when the draft is no more, `content` then says what it became (None: it was dropped); and when
+        # its sealing has failed, so that it is written on.  Whoever has waited looks again.
         self.replaced = trio.Event()
         self.content: tuple[str, int] | None = None
         self._fd: int | None = None
         self._users = 0
         self._recorded = -1
+        # Up to where the row says that the file holds bytes.
+        self._recorded_end = 0
+        # What the row is written from is read by the thread of the database.
+        self._state = threading.Lock()
 
     def count_writers(self, by: int) -> None:
         """More or fewer handles are open for writing; while there are any, the draft is not sealed."""
@@ -86,40 +109,65 @@ class Draft:
 
     # ---- bytes ----
 
-    async def write(self, offset: int, data: bytes | memoryview) -> int:
-        """Put `data` at `offset`; the number of bytes written.
+    async def write(self, offset: int, data: bytes | memoryview) -> int | None:
+        """Put `data` at `offset`; the number of bytes written, which is less if the disk has no room for all.
 
+        None if the draft is sealed: what comes after it is written to once it is `replaced`.
         Cancelled: the bytes may be in the file, and count only if they are.
         """
         async with self.lock:
+            if self.sealed:
+                return None
             fd = self.acquire()
             try:
                 if len(data) >= THREAD_FROM:
-                    await trio.to_thread.run_sync(_pwrite_all, fd, data, offset)
+                    written = await trio.to_thread.run_sync(_pwrite_all, fd, data, offset)
                 else:
-                    _pwrite_all(fd, data, offset)
-                end = offset + len(data)
-                self.extents.add(offset, end)
-                self.size = max(self.size, end)
-                self._changed()
+                    written = _pwrite_all(fd, data, offset)
+                with self._state:
+                    self.extents.add(offset, offset + written)
+                    self.size = max(self.size, offset + written)
+                    self._changed()
             finally:
                 self.release()
-        return len(data)
+        return written
 
-    async def truncate(self, size: int) -> None:
-        """Cut or lengthen (with zeros) to `size`."""
+    async def truncate(self, size: int) -> bool:
+        """Cut or lengthen (with zeros) to `size`; False if the draft is sealed, as `write`.
+
+        Bytes that the row speaks of are cut off there first, durably: or else a crash would show what lies
+        below them, the content that they had replaced.
+        """
         async with self.lock:
-            fd = self.acquire()
-            try:
-                if size < self.size:
-                    # Bytes beyond the end must not come back when the file grows again.
-                    os.ftruncate(fd, size)
-                    self.extents.clip(size)
-                    self.base_size = min(self.base_size, size)
+            if self.sealed:
+                return False
+            before = (Extents(self.extents), self.base_size, self.size)
+            with self._state:
+                self.extents.clip(size)
+                self.base_size = min(self.base_size, size)
                 self.size = size
                 self._changed()
-            finally:
-                self.release()
+            try:
+                if size < self._recorded_end and self._commit is not None:
+                    await self._commit(self.record)
+                    crashpoints.reached(Point.CUT_RECORDED)
+            except BaseException:
+                with self._state:
+                    self.extents, self.base_size, self.size = before
+                    self._changed()
+                raise
+            if size < before[2]:
+                # Bytes beyond the end must not come back when the file grows again.
+                self._cut(size)
+        return True
+
+    def _cut(self, size: int) -> None:
+        fd = self.acquire()
+        try:
+            if os.fstat(fd).st_size > size:
+                os.ftruncate(fd, size)
+        finally:
+            self.release()
 
     def _changed(self) -> None:
         self.generation += 1
@@ -130,10 +178,13 @@ class Draft:
         async with self.lock:
             fd = self.acquire()
             try:
-                for start, end, where in self.pieces(offset, len(data)):
+                for start, end, where in list(self.pieces(offset, len(data))):
                     if where == "base":
-                        _pwrite_all(fd, memoryview(data)[start - offset : end - offset], start)
-                        self.extents.add(start, end)
+                        written = _pwrite_all(fd, memoryview(data)[start - offset : end - offset], start)
+                        with self._state:
+                            self.extents.add(start, start + written)
+                        if written < end - start:
+                            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             finally:
                 self.release()
 
@@ -154,9 +205,12 @@ class Draft:
         """The bytes of a run that the draft file holds."""
         fd = self.acquire()
         try:
-            return os.pread(fd, end - start, start).ljust(end - start, b"\0")
+            data = os.pread(fd, end - start, start)
         finally:
             self.release()
+        if len(data) < end - start:
+            raise OSError(errno.EIO, f"{self.path} has fewer bytes than were written")
+        return data
 
     def holes(self) -> list[tuple[int, int]]:
         """Ranges that still come from the base."""
@@ -174,10 +228,12 @@ class Draft:
 
         From the commit on, a killed process does not lose it; hand the number to `recorded` then.
         """
-        generation, size, extents = self.generation, self.size, self.extents.to_json()
+        with self._state:
+            generation, size, base_size = self.generation, self.size, self.base_size
+            extents, self._recorded_end = self.extents.to_json(), self.extents.end
         conn.execute(
             "UPDATE draft SET base_size = ?, size = ?, extents = ? WHERE id = ?",
-            (self.base_size, size, extents, self.id),
+            (base_size, size, extents, self.id),
         )
         conn.execute(
             "UPDATE node SET size = ?1, mtime_ns = coalesce(?2, mtime_ns),"
@@ -189,6 +245,13 @@ class Draft:
     def recorded(self, generation: int) -> None:
         """The transaction of the `record` that returned this number is committed."""
         self._recorded = max(self._recorded, generation)
+
+    def stays(self) -> None:
+        """Its sealing has ended without making it content: whoever waits for that writes on here."""
+        self.sealed = False
+        self.replaced.set()
+        if not self.dropped:
+            self.replaced = trio.Event()
 
     async def fsync(self) -> None:
         """Wait until the bytes are on the disk."""
@@ -207,6 +270,7 @@ class Drafts:
         self.root = root
         # Whoever uses a draft keeps it in memory; all others are as their rows say.
         self._live: WeakValueDictionary[int, Draft] = WeakValueDictionary()
+        self._commit: Commit = functools.partial(db.write, durable=True)
         # Nodes whose drafts are open for writing; read from other threads too, which a set allows.
         self.busy: set[Ino] = set()
 
@@ -232,7 +296,7 @@ class Drafts:
         """The draft whose row was just committed."""
         if (draft := self._live.get(draft_id)) is not None:
             return draft  # somebody has found the row before whoever made it was told
-        draft = Draft(draft_id, ino, self.path(draft_id), base, self.busy)
+        draft = Draft(draft_id, ino, self.path(draft_id), base, self.busy, self._commit)
         draft._recorded = draft.generation
         self._live[draft_id] = draft
         return draft
@@ -247,9 +311,10 @@ class Drafts:
         if row is None:
             return None
         base = (row["base_sha1"], row["base_total"]) if row["base_sha1"] is not None else None
-        draft = Draft(draft_id, row["ino"], self.path(draft_id), base, self.busy)
+        draft = Draft(draft_id, row["ino"], self.path(draft_id), base, self.busy, self._commit)
         draft.base_size, draft.size = row["base_size"], row["size"]
         draft.extents = Extents.from_json(row["extents"])
+        draft._recorded_end = draft.extents.end
         draft._recorded = draft.generation
         self._live[draft_id] = draft
         return draft
@@ -286,9 +351,15 @@ class Drafts:
         return self.path(draft_id)
 
 
-def _pwrite_all(fd: int, data: bytes | memoryview, offset: int) -> None:
-    view = memoryview(data)
-    while view:
-        written = os.pwrite(fd, view, offset)
-        view = view[written:]
-        offset += written
+def _pwrite_all(fd: int, data: bytes | memoryview, offset: int) -> int:
+    """Write as much as there is room for; how much.  Raises `OSError` if there is none."""
+    view, done = memoryview(data), 0
+    while done < len(view):
+        try:
+            done += os.pwrite(fd, view[done:], offset + done)
+        except OSError:
+            if not done:
+                raise
+            # What is in the file must be known of: elsewhere it would be taken for zeros.
+            break
+    return done

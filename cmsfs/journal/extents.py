@@ -26,6 +26,11 @@ class Extents:
     def __repr__(self) -> str:
         return f"Extents({list(self)})"
 
+    @property
+    def end(self) -> int:
+        """Where the last range ends; 0 if there is none."""
+        return self._ends[-1] if self._ends else 0
+
     def add(self, start: int, end: int) -> None:
         """Include a range, merging what it touches."""
         if start >= end:

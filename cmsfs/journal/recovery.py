@@ -5,11 +5,13 @@ What a crash can leave, and what mends it:
   an operation marked running          it is sent again; sending twice is recognised by SHA-1
   a draft never closed                 kept as it is and uploaded: its bytes are the best that is known
   a draft row longer than its file     (power cut) cut to what the disk has, as on any local disk
+  bytes in a draft that no row holds   wiped: writes that were never recorded, or a cut that was
   a draft's second name, no commit     unlinked; the draft is still whole under its own name
   a draft file without a row           moved to `recovered/`
   a detached node nobody needs         deleted with its draft
 """
 
+import errno
 import logging
 import os
 from dataclasses import dataclass
@@ -25,6 +27,8 @@ from cmsfs.replica import cursor, tree
 from cmsfs.sqlite import Database
 
 log = logging.getLogger(__name__)
+
+WIPED_AT_ONCE = 1024 * 1024
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
@@ -106,9 +110,40 @@ def _mend(conn: Connection, drafts: Drafts, draft_id: int) -> str:
         )
         conn.execute("UPDATE node SET size = ? WHERE ino = ?", (size, row["ino"]))
 
+    if there:
+        _wipe(path, extents, row["base_size"])
     if ops.OpKind.UPLOAD not in ops.pending(conn, row["ino"]):
         ops.record(conn, row["ino"], ops.OpKind.UPLOAD, due_ns=0)
     return path.name
+
+
+def _wipe(path: Path, extents: Extents, base_size: int) -> None:
+    """Take out of a draft's file what is not among its extents: where no base shows, zeros are to be read."""
+    fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    try:
+        if os.fstat(fd).st_size > extents.end:
+            os.ftruncate(fd, extents.end)
+        for start, end, held in extents.pieces(base_size, extents.end):
+            if not held:
+                _zero(fd, start, end)
+    finally:
+        os.close(fd)
+
+
+def _zero(fd: int, start: int, end: int) -> None:
+    while start < end:
+        try:
+            start = os.lseek(fd, start, os.SEEK_DATA)
+        except OSError as error:
+            if error.errno != errno.ENXIO:
+                raise
+            return  # there are no bytes up to the end
+        stop = min(os.lseek(fd, start, os.SEEK_HOLE), end, start + WIPED_AT_ONCE)
+        if start < stop:
+            os.pwrite(fd, bytes(stop - start), start)
+        start = max(start, stop)
+        if stop >= end:
+            return
 
 
 def _sort_files(root: Path, recovered: Path, keep: set[str]) -> None:

@@ -130,11 +130,13 @@ class Sealer:
                 crashpoints.reached(Point.SEAL_ADOPTED)
             await self._db.write(lambda conn: self._become_content(conn, draft, sha1, size))
         except BaseException:
-            draft.sealed = False
-            if adopted:
-                # The draft may be written again, and this name is of the same file.
-                self._blocks.disown_dirty(sha1)
-            second_name.unlink(missing_ok=True)
+            try:
+                if adopted:
+                    # The draft may be written again, and this name is of the same file.
+                    self._blocks.disown_dirty(sha1)
+                second_name.unlink(missing_ok=True)
+            finally:
+                draft.stays()
             raise
         crashpoints.reached(Point.SEAL_COMMITTED)
         draft.became(sha1, size)

@@ -184,10 +184,9 @@ class Files:
         handle = self._handles.file(fh)
         while True:
             draft = await self._draft_of(handle.file)
-            if not draft.sealed:
-                self._room.take(draft.size, offset + len(data))
-                return await draft.write(offset, data)
-            await draft.replaced.wait()
+            self._room.take(draft.size, offset + len(data))
+            if (written := await draft.write(offset, data)) is not None:
+                return written
 
     async def truncate(self, node: Node, size: int, fh: int | None = None) -> None:
         """Set the length of a file, open or not, and record it; with a handle, of the version it is on."""
@@ -199,11 +198,9 @@ class Files:
         try:
             while True:
                 draft = await self._draft_of(file, keep_base=size > 0)
-                if not draft.sealed:
-                    self._room.take(draft.size, size)
-                    await draft.truncate(size)
+                self._room.take(draft.size, size)
+                if await draft.truncate(size):
                     break
-                await draft.replaced.wait()
             await self._record(file)
         finally:
             file.closed(writable=True)

@@ -97,6 +97,20 @@ class Writer:
         self.files[path] = old[:offset] + piece + old[offset + len(piece) :]
         self.done({path: sha1(self.files[path])}, durable=fsync)
 
+    def cut(self, fsync: bool) -> None:
+        """Make a file shorter that was just written, over one that is there."""
+        path = self.some_name()
+        old = self.files[path]
+        new = self.random.randbytes(len(old))
+        self.trying(paths={path: "any"})
+        self.put(path, new, 0, fsync=False)
+        size = self.random.choice([0, len(old) // 2])
+        self.done({path: sha1(new)})
+        self.trying(paths={path: [sha1(new), sha1(new[:size])]})
+        os.truncate(self.folder / path, size)
+        self.files[path] = new[:size]
+        self.done({path: sha1(self.files[path])})
+
     def save(self, fsync: bool) -> None:
         path, data = self.some_name(), self.data()
         # A name of its own: of a save that was cut off the temporary file is still there.
@@ -145,7 +159,7 @@ class Writer:
         while True:
             calls = [self.write] * 4 + [self.mkdir]
             if self.files:
-                calls += [self.patch] * 3 + [self.save] * 3 + [self.move] * 2 + [self.remove] * 2
+                calls += [self.patch] * 3 + [self.cut] + [self.save] * 3 + [self.move] * 2 + [self.remove] * 2
             fsync = self.fsync and self.random.random() < 0.7
             self.random.choice(calls)(fsync)
 

@@ -16,7 +16,7 @@ from cmsfs.journal import ops, recovery
 from cmsfs.journal.drafts import Draft, Drafts
 from cmsfs.journal.durability import GroupCommit
 from cmsfs.journal.extents import Extents
-from cmsfs.journal.sealing import Sealer, is_unsent
+from cmsfs.journal.sealing import Sealer, is_unsent, release_content
 from cmsfs.replica import tree
 from cmsfs.replica.nodes import ROOT, Content, Ino, Kind
 from cmsfs.sqlite import Connection, Database
@@ -120,6 +120,133 @@ async def test_a_restart_finds_the_draft_as_it_was_recorded(desk: Desk) -> None:
     again = await desk.restarted()
     assert await again.bytes_of("f") == b"recorded"
     await again.blocks.aclose()
+
+
+OLD, NEW = b"o" * 5000, b"n" * 5000
+
+
+async def over_old(desk: Desk) -> Draft:
+    """A file whose new version is written over all of its old one, and recorded."""
+    old = await desk.new("f", OLD)
+    sealed = await desk.sealer.seal(old)
+    assert sealed is not None
+
+    def txn(conn: Connection) -> int:
+        return Drafts.insert(conn, old.ino, (sealed.sha1, sealed.size))
+
+    base = (sealed.sha1, sealed.size)
+    draft = desk.drafts.started(await desk.db.write(txn), old.ino, base)
+    await draft.write(0, NEW)
+    draft.recorded(await desk.db.write(draft.record))
+    return draft
+
+
+@pytest.mark.parametrize("size", [0, 2000])
+@pytest.mark.parametrize("moment", ["before the row", "after the row", "after the cut"])
+async def test_a_killed_truncation_leaves_the_file_whole_or_cut(
+    desk: Desk, size: int, moment: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Died(BaseException):
+        pass
+
+    def die(*args: Any, **kwargs: Any) -> Any:
+        raise Died
+
+    draft = await over_old(desk)
+    if moment == "before the row":
+        monkeypatch.setattr(draft, "_commit", die)
+    elif moment == "after the row":
+        monkeypatch.setattr(os, "ftruncate", die)
+    else:
+        monkeypatch.setattr(draft, "release", die)
+    with pytest.raises(Died):
+        await draft.truncate(size)
+    monkeypatch.undo()
+    again = await desk.restarted()
+    node = tree.find_child(again.db, ROOT, "f")
+    assert node is not None
+    assert node.draft is not None
+    found = again.drafts.find(node.draft)
+    assert found is not None
+    assert await again.sealer.seal(found) is not None
+    assert await again.bytes_of("f") == (NEW if moment == "before the row" else NEW[:size])
+    await again.blocks.aclose()
+
+
+async def test_a_truncation_is_on_the_disk_before_bytes_go(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    draft = await over_old(desk)
+    steps: list[str] = []
+    commit, cut = draft._commit, os.ftruncate
+
+    async def committed(txn: Any) -> int:
+        assert commit is not None
+        number = await commit(txn)
+        steps.append("row")
+        return number
+
+    def watch(fd: int, size: int) -> None:
+        steps.append("file")
+        cut(fd, size)
+
+    monkeypatch.setattr(draft, "_commit", committed)
+    monkeypatch.setattr(os, "ftruncate", watch)
+    await draft.truncate(2000)
+    assert steps == ["row", "file"]
+
+
+async def test_a_truncation_that_cannot_be_recorded_changes_nothing(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    draft = await over_old(desk)
+
+    async def full(txn: Any) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(draft, "_commit", full)
+    with pytest.raises(OSError, match="No space"):
+        await draft.truncate(100)
+    assert await desk.bytes_of("f") == NEW
+    assert draft.size == len(NEW)
+
+
+async def test_bytes_that_were_never_recorded_do_not_show_in_a_gap(desk: Desk) -> None:
+    draft = await desk.new("f", b"begin")
+    await draft.truncate(200_000)
+    await draft.write(199_998, b"en")
+    draft.recorded(await desk.db.write(draft.record))
+    await draft.write(100_000, b"unrecorded")
+    await draft.write(300_000, b"unrecorded")
+    again = await desk.restarted()
+    found = again.drafts.find(draft.id)
+    assert found is not None
+    await found.truncate(400_000)
+    assert await again.sealer.seal(found) is not None
+    expected = (b"begin" + bytes(199_993) + b"en").ljust(400_000, b"\0")
+    assert await again.bytes_of("f") == expected
+    await again.blocks.aclose()
+
+
+async def test_a_write_that_the_disk_cuts_short_counts_as_far_as_it_went(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    draft = await desk.new("f", b"begin")
+    real = os.pwrite
+
+    def full(fd: int, data: Any, offset: int) -> int:
+        if offset >= 1000:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return real(fd, data[: 1000 - offset], offset)
+
+    monkeypatch.setattr(os, "pwrite", full)
+    assert await draft.write(500, b"x" * 1000) == 500
+    with pytest.raises(OSError, match="No space"):
+        await draft.write(1000, b"x")
+    monkeypatch.undo()
+    await draft.truncate(2000)
+    assert await desk.sealer.seal(draft) is not None
+    assert await desk.bytes_of("f") == (b"begin" + bytes(495) + b"x" * 500).ljust(2000, b"\0")
 
 
 async def test_sealed_content_is_found_after_a_restart(desk: Desk) -> None:
@@ -288,3 +415,52 @@ async def test_a_draft_that_is_dropped_while_it_is_sealed_becomes_nothing(desk: 
     await desk.db.write(lambda conn: Drafts.delete(conn, draft.id))
     assert await desk.sealer.seal(draft) is None
     assert [path.name for path in desk.root.iterdir()] == [draft.path.name]
+
+
+async def test_bytes_are_on_the_disk_before_they_become_content(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    draft = await desk.new("f", b"precious")
+    steps: list[str] = []
+    fsync, link = os.fsync, os.link
+
+    def watch_fsync(fd: int) -> None:
+        steps.append(f"fsync {Path(f'/proc/self/fd/{fd}').readlink().name}")
+        fsync(fd)
+
+    def watch_link(source: Any, target: Any) -> None:
+        steps.append("link")
+        link(source, target)
+
+    monkeypatch.setattr(os, "fsync", watch_fsync)
+    monkeypatch.setattr(os, "link", watch_link)
+    assert await desk.sealer.seal(draft) is not None
+    assert steps == [f"fsync {draft.path.name}", "link"]
+
+
+@pytest.mark.parametrize("holder", ["content", "base of a draft"])
+async def test_content_stays_while_another_file_has_to_send_it(desk: Desk, holder: str) -> None:
+    one, two = await desk.new("one", b"the same"), await desk.new("two", b"the same")
+    sealed = await desk.sealer.seal(one)
+    assert sealed is not None
+    assert await desk.sealer.seal(two) is not None
+
+    def txn(conn: Connection) -> bool:
+        # The service has it as `one`.
+        conn.execute("UPDATE node SET base_sha1 = sha1, remote_id = '1' WHERE ino = ?", (one.ino,))
+        if holder == "base of a draft":
+            Drafts.insert(conn, two.ino, (sealed.sha1, sealed.size))
+            conn.execute("UPDATE node SET sha1 = NULL WHERE ino = ?", (two.ino,))
+        return release_content(conn, sealed.sha1)
+
+    assert not await desk.db.write(txn)
+    await desk.blocks.settle_clean(sealed.sha1)
+    assert (desk.root / sealed.sha1).read_bytes() == b"the same"
+
+    def sent(conn: Connection) -> bool:
+        conn.execute("UPDATE node SET base_sha1 = ?, remote_id = '2' WHERE ino = ?", (sealed.sha1, two.ino))
+        return release_content(conn, sealed.sha1)
+
+    assert await desk.db.write(sent)
+    await desk.blocks.settle_clean(sealed.sha1)
+    assert not (desk.root / sealed.sha1).exists()
