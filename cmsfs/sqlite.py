@@ -53,6 +53,12 @@ class Database:
         self._writing = trio.CapacityLimiter(1)
         self._long_reads = trio.CapacityLimiter(4)
         self._idle: list[Connection] = []
+        # Called in the writer's thread after each transaction, whether it was committed or rolled back.
+        self.ended: Callable[[], None] = _nobody
+
+    def define(self, name: str, function: Callable[..., Any], *, arguments: int) -> None:
+        """Let transactions call this from SQL.  It runs in the writer's thread."""
+        self._writer.create_function(name, arguments, function)
 
     def row(self, sql: str, *args: Any) -> Row | None:
         """The first row, here and now; only for indexed, bounded queries."""
@@ -93,6 +99,7 @@ class Database:
             # SQLite has rolled back by itself where the disk failed it.
             if conn.in_transaction:
                 conn.execute("ROLLBACK")
+            self.ended()
             if durable:
                 conn.execute("PRAGMA synchronous=NORMAL")
         return result
@@ -112,6 +119,10 @@ class Database:
         for conn in (*self._idle, self._reader, self._writer):
             conn.close()
         self._idle.clear()
+
+
+def _nobody() -> None:
+    """Nobody wants to know when a transaction ends."""
 
 
 def _connect(path: Path, *, read_only: bool, cache_kib: int = CACHE_KIB) -> Connection:

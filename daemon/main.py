@@ -180,6 +180,7 @@ class Drive(Answers):
             watcher=self.claims,
             facts=self.facts,
             removals=self.refusals,
+            publish=self.hub.publish,
         )
         self._fsync_seconds = settings.fsync_seconds
         bin_ = Bin(kit, self.push, self.account)

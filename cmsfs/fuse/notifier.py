@@ -145,8 +145,8 @@ class Notifier:
             case What.GONE, int(parent):
                 kernel.session.invalidate_entry(parent, name, deleted=change.ino)
             case What.CONTENT, _:
-                # Pages of an open file stay: its handle reads the version it opened, and dropping them
-                # would wait for its reads.  A later open drops them, or goes around them.
+                # News never change the bytes of an open file: it was opened since, and its pages dropped, or
+                # they came wrong.  Dropping them here would wait for its reads.
                 in_use = self._inodes.opens(change.ino) > 0
                 kernel.session.invalidate_inode(change.ino, attributes_only=in_use)
             case _:

@@ -325,7 +325,7 @@ class Drafts:
             return None
         row = self._db.row("SELECT remote_id, version, base_sha1 FROM node WHERE ino = ?", draft.ino)
         # The service has it if it is still the version that the node is based on.
-        there = row is not None and row["base_sha1"] == draft.base_sha1
+        there = row is not None and row["base_sha1"] == draft.base_sha1 and row["remote_id"] is not None
         if row is not None and there:
             return Content(draft.base_sha1, draft.base_total, row["remote_id"], row["version"])
         # It may have been renamed over another file and have taken over that one's identity.

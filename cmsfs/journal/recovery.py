@@ -4,6 +4,7 @@ What a crash can leave, and what mends it:
 
   an operation marked running          it is sent again; sending twice is recognised by SHA-1
   a draft never closed                 kept as it is and uploaded: its bytes are the best that is known
+  a draft that news took the name from it gets a name again, and is uploaded as what it is then
   a draft row longer than its file     (power cut) cut to what the disk has, as on any local disk
   bytes in a draft that no row holds   wiped: writes that were never recorded, or a cut that was
   a draft's second name, no commit     unlinked; the draft is still whole under its own name
@@ -23,7 +24,7 @@ import trio
 from cmsfs.journal import ops, queue
 from cmsfs.journal.drafts import Drafts
 from cmsfs.journal.extents import Extents
-from cmsfs.replica import cursor, tree
+from cmsfs.replica import cursor, lineages, tree
 from cmsfs.sqlite import Database
 
 log = logging.getLogger(__name__)
@@ -70,6 +71,7 @@ async def recover(db: Database, drafts: Drafts, recovered: Path) -> int:
 
     def txn(conn: Connection) -> tuple[int, set[str]]:
         queue.none_runs(conn)
+        lineages.name_all(conn)
         _drop_unneeded(conn)
         keep = {_mend(conn, drafts, row["id"]) for row in conn.execute("SELECT id FROM draft").fetchall()}
         tree.discard_detached(conn)

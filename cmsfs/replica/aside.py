@@ -48,12 +48,7 @@ def step(conn: Connection, node: Node, changes: list[Change]) -> str:
     """Have a node step aside: it becomes a conflict copy in its folder, of the name that is returned."""
     assert node.parent is not None
     parent = node.parent
-    name = naming.conflict_name(
-        node.name,
-        socket.gethostname(),
-        date.today(),
-        taken=lambda candidate: tree.child_at(conn, parent, candidate) is not None,
-    )
+    name = free_name(conn, parent, node.name)
     tree.place(conn, node.ino, parent, name)
     if node.remote_id is not None:
         # It is known under a place; being called something else there is a rename to send.
@@ -61,6 +56,16 @@ def step(conn: Connection, node: Node, changes: list[Change]) -> str:
     changes.append(Change(What.ENTRY, node.ino, parent, node.name))
     changes.append(Change(What.ENTRY, node.ino, parent, name))
     return name
+
+
+def free_name(conn: Connection, parent: Ino, name: str) -> str:
+    """What a conflict copy of a file of this name is called in a folder."""
+    return naming.conflict_name(
+        name,
+        socket.gethostname(),
+        date.today(),
+        taken=lambda candidate: tree.child_at(conn, parent, candidate) is not None,
+    )
 
 
 def give_back(conn: Connection, parent: Ino, name: str, changes: list[Change]) -> None:

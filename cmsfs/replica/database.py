@@ -10,8 +10,9 @@ from importlib import resources
 from pathlib import Path
 
 from cmsfs import sqlite
+from cmsfs.replica.open_inodes import OpenInodes
 
-VERSION = 3
+VERSION = 4
 
 
 def schema() -> str:
@@ -27,4 +28,5 @@ async def open_replica(path: Path) -> AsyncIterator[sqlite.Database]:
         number: (folder / f"upgrade_{number}.sql").read_text(encoding="utf-8") for number in range(1, VERSION)
     }
     async with sqlite.open_database(path, schema(), version=VERSION, upgrades=upgrades) as db:
+        OpenInodes().attach(db)
         yield db

@@ -15,7 +15,18 @@ from collections.abc import Iterable
 from sqlite3 import Connection
 
 from cmsfs.models import names
-from cmsfs.replica import arrivals, aside, cursor, doubts, naming, tree, unsent, weblinks
+from cmsfs.replica import (
+    arrivals,
+    aside,
+    cursor,
+    doubts,
+    lineages,
+    naming,
+    open_inodes,
+    tree,
+    unsent,
+    weblinks,
+)
 from cmsfs.replica.changes import Change, What
 from cmsfs.replica.nodes import FILE_MODE, FOLDER_MODE, ROOT, Ino, Kind, Node, Remote, said_by
 
@@ -57,10 +68,15 @@ def _apply_one(conn: Connection, remote: Remote, generation: int, changes: list[
             _leave_aside(conn, node, remote.sequence)
         return
     if node.parent is None and node.draft is not None:
-        # It was deleted here while open, and is written on by who has it open; what comes back is theirs.
-        forget(conn, node.ino)
+        # It was deleted while open, and is written on by who has it open; what comes back is theirs.
+        unsent.forget(conn, node.ino)
         _appear(conn, remote, generation, changes)
+        if (theirs := tree.remote_at(conn, remote.kind, remote.id)) is not None:
+            lineages.succeed(conn, node.ino, theirs.ino)
         return
+    if news and _has_other_bytes(conn, node, remote, pending) and open_inodes.is_open(conn, node.ino):
+        node = lineages.part(conn, node, changes)
+        pending = unsent.pending(conn, node.ino)
     if news:
         _update_content(conn, node, remote, pending, changes)
     _update_place(conn, node, remote, pending, changes)
@@ -80,6 +96,15 @@ def _is_in_place(conn: Connection, node: Node, remote: Remote) -> bool:
         return False
     row = conn.execute("SELECT remote_id FROM node WHERE ino = ?", (node.parent,)).fetchone()
     return bool(row[0] == remote.parent_id)
+
+
+def _has_other_bytes(conn: Connection, node: Node, remote: Remote, pending: set[str]) -> bool:
+    """Whether a reader of the node would get other bytes by this."""
+    if "upload" in pending or node.draft is not None:
+        return False  # it shows ours until that has been sent
+    if node.kind is Kind.LINK:
+        return weblinks.said(conn, node.ino) != said_by(remote)
+    return node.sha1 != remote.sha1
 
 
 def _update_content(
@@ -291,18 +316,15 @@ def vanish_one(conn: Connection, node: Node, changes: list[Change]) -> None:
     if node.is_folder:
         _drop_symlinks(conn, node.ino, changes)
     if unsent.has_bytes(conn, node) or (node.is_folder and tree.has_children(conn, node.ino)):
-        # The answer to what we are sending at this moment may bring it back here, though not there.
-        _leave_aside(conn, node, doubts.ANYHOW)
-        forget(conn, node.ino)
-        conn.execute("DELETE FROM op WHERE ino = ? AND kind IN ('move', 'touch', 'trash')", (node.ino,))
-        if node.is_folder:
-            unsent.record(conn, node.ino, "mkdir")
+        unsent.make_anew(conn, node)
         return
     conn.execute("DELETE FROM op WHERE ino = ?", (node.ino,))
     conn.execute("DELETE FROM listing WHERE ino = ?", (node.ino,))
     # The sequence stays: what went with its folder comes back with it, unchanged.
     conn.execute("UPDATE node SET base_parent = NULL WHERE ino = ?", (node.ino,))
     if node.parent is not None:
+        # Who has it open may go on writing.
+        lineages.left(conn, node)
         tree.detach(conn, node.ino)
         changes.append(Change(What.GONE, node.ino, node.parent, node.name))
         aside.give_back(conn, node.parent, node.name, changes)
@@ -315,16 +337,6 @@ def _drop_symlinks(conn: Connection, folder: Ino, changes: list[Change]) -> None
         for row in rows:
             tree.detach(conn, row["ino"])
             changes.append(Change(What.GONE, row["ino"], folder, row["name"]))
-
-
-def forget(conn: Connection, ino: Ino) -> None:
-    """The service does not have this node, or has it as another's: it is only ours, and no web link, then."""
-    conn.execute(
-        "UPDATE node SET kind = CASE kind WHEN 'web_link' THEN 'file' ELSE kind END,"
-        " remote_id = NULL, etag = NULL, version = NULL, base_sha1 = NULL,"
-        " base_parent = NULL, base_name = NULL, base_key = NULL, sequence = 0 WHERE ino = ?",
-        (ino,),
-    )
 
 
 def entomb(conn: Connection, ino: Ino) -> None:

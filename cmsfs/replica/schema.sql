@@ -55,6 +55,17 @@ CREATE INDEX node_conflict ON node(mtime_ns)
 CREATE INDEX node_locked ON node(ino) WHERE instr(item, '"lock":') > 0;
 CREATE INDEX node_surplus ON node(base_sha1) WHERE parent IS NULL AND base_parent IS NOT NULL;
 
+-- Nodes that news took from their place, and from where (replica/lineages.py): what a program that has one open
+-- writes to it is nowhere else.  A detached node without a row was removed or replaced by a program here.
+CREATE TABLE lineage (
+  ino          INTEGER PRIMARY KEY REFERENCES node(ino) ON DELETE CASCADE,
+  parent       INTEGER,                       -- the folder it was in, which may have gone, too
+  name         TEXT NOT NULL,
+  successor    INTEGER                        -- the node that has its item by now; NULL: none on the drive
+);
+CREATE INDEX lineage_parent ON lineage(parent);
+CREATE INDEX lineage_successor ON lineage(successor) WHERE successor IS NOT NULL;
+
 -- What the service has no place for: where a symbolic link leads (any bytes) ...
 CREATE TABLE symlink (
   ino          INTEGER PRIMARY KEY REFERENCES node(ino) ON DELETE CASCADE,

@@ -190,6 +190,8 @@ def place(conn: Connection, ino: Ino, parent: Ino, name: str) -> None:
         "UPDATE node SET parent = ?, name = ?, name_key = ? WHERE ino = ?",
         (parent, name, names.name_key(name), ino),
     )
+    # From here on it is gone only if somebody takes it away again.
+    conn.execute("DELETE FROM lineage WHERE ino = ?", (ino,))
 
 
 def detach(conn: Connection, ino: Ino) -> None:
@@ -308,11 +310,12 @@ def is_below(conn: Connection, ino: Ino, ancestor: Ino) -> bool:
 
 
 def discard(conn: Connection, ino: Ino) -> bool:
-    """Delete the row of a detached node that no operation needs; whether it went."""
+    """Delete the row of a detached node that no operation needs, nor one that was in it; whether it went."""
     cursor = conn.execute(
         "DELETE FROM node WHERE ino = ?1 AND parent IS NULL AND ino > 2 AND draft IS NULL"
         " AND NOT EXISTS (SELECT 1 FROM op WHERE op.ino = ?1)"
-        " AND NOT EXISTS (SELECT 1 FROM node child WHERE child.parent = ?1)",
+        " AND NOT EXISTS (SELECT 1 FROM node child WHERE child.parent = ?1)"
+        " AND NOT EXISTS (SELECT 1 FROM lineage WHERE lineage.parent = ?1)",
         (ino,),
     )
     return cursor.rowcount > 0

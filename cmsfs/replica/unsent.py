@@ -2,7 +2,7 @@
 
 from sqlite3 import Connection
 
-from cmsfs.replica import tree
+from cmsfs.replica import doubts, tree
 from cmsfs.replica.nodes import Ino, Node
 
 
@@ -27,3 +27,27 @@ def below(conn: Connection, ino: Ino) -> bool:
         if pending(conn, one) & {"upload", "mkdir"} or tree.get(conn, one).draft is not None:
             return True
     return False
+
+
+def forget(conn: Connection, ino: Ino) -> None:
+    """The service does not have this node, or has it as another's: it is only ours, and no web link, then."""
+    conn.execute(
+        "UPDATE node SET kind = CASE kind WHEN 'web_link' THEN 'file' ELSE kind END,"
+        " remote_id = NULL, etag = NULL, version = NULL, base_sha1 = NULL,"
+        " base_parent = NULL, base_name = NULL, base_key = NULL, sequence = 0 WHERE ino = ?",
+        (ino,),
+    )
+
+
+def make_anew(conn: Connection, node: Node) -> None:
+    """The service no longer has the node (or shows it to us): as it is here it is an item to be made."""
+    if node.remote_id is not None:
+        # The answer to what we are sending at this moment may bring it back, though not here.
+        doubts.note(conn, doubts.Doubt(node.kind, node.remote_id, doubts.ANYHOW, node.ino))
+    if node.base_sha1 is not None and node.remote_id is not None:
+        # What it was laid over can be had there again, should the item come back.
+        tree.keep_past(conn, node.base_sha1, node.remote_id, node.version)
+    forget(conn, node.ino)
+    conn.execute("DELETE FROM op WHERE ino = ? AND kind IN ('move', 'touch', 'trash')", (node.ino,))
+    if node.is_folder:
+        record(conn, node.ino, "mkdir")

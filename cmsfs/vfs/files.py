@@ -11,6 +11,7 @@ cut within a second (group commit).
 import errno
 import logging
 import os
+from collections.abc import Callable
 from sqlite3 import Connection
 
 from cmsfs import crashpoints, errors
@@ -20,13 +21,14 @@ from cmsfs.crashpoints import Point
 from cmsfs.journal import ops
 from cmsfs.journal.drafts import Draft, Drafts
 from cmsfs.journal.durability import GroupCommit
-from cmsfs.replica import tree
+from cmsfs.replica import lineages, tree
 from cmsfs.replica import weblinks as shortcuts
+from cmsfs.replica.changes import Change
 from cmsfs.replica.nodes import Content, Ino, Kind, Node
 from cmsfs.sqlite import Database
 from cmsfs.vfs import oserrors, weblinks
 from cmsfs.vfs.attributes import Opened
-from cmsfs.vfs.handles import Handle, Handles, OpenFile
+from cmsfs.vfs.handles import Handle, Handles, OpenFile, is_at_service
 from cmsfs.vfs.inodes import Inodes
 from cmsfs.vfs.ports import Hydrator, Wakeable
 from cmsfs.vfs.room import Room
@@ -58,8 +60,10 @@ class Files:
         *,
         room: Room,
         settle_seconds: float,
+        publish: Callable[[list[Change]], None],
     ) -> None:
         self._room = room
+        self._publish = publish
         self._db = db
         self._blocks = blocks
         self._drafts = drafts
@@ -69,38 +73,70 @@ class Files:
         self._inodes = inodes
         self._handles = handles
         self._settle_ns = int(settle_seconds * 10**9)
-        # The newest version of each open file; older ones live on in their handles.
         self._open: dict[Ino, OpenFile] = {}
+        # Inodes that were asked for again after the kernel was told to look their name up.
+        self._asked_for: set[Ino] = set()
         # Of which version the kernel has pages: a SHA-1, the text of a web link, or the draft that they were
         # written to.
         self._pages: dict[Ino, str | bytes | Draft | None] = {}
 
     # ---- opening and closing ----
 
-    def open(self, node: Node, flags: int) -> Opened:
-        """A new handle.  `O_TRUNC` is the caller's business."""
-        writable = bool(flags & _WRITING)
-        file = self._open.get(node.ino)
-        overlaps = file is not None and not file.is_version(node, self._link_text(node))
-        if file is None or overlaps:
-            file = self._new_file(node)
-        # Pages of the older version must stay that version's while somebody reads it.
-        keep = not overlaps and self._page_version(node.ino) == self._version(file)
-        if not overlaps:
-            self._pages[node.ino] = self._version(file)
-        return Opened(self._add(file, writable=writable), keep_cache=keep, direct_io=overlaps)
+    async def open(self, ino: Ino, flags: int) -> Opened:
+        """A new handle.  `O_TRUNC` is the caller's business.
+
+        Raises `OSError`: ESTALE if the name that led here leads elsewhere by now.
+        """
+        file = await self._opened(ino)
+        # atomic: no await until the handle is there
+        keep = self._page_version(ino) == self._version(file)
+        self._pages[ino] = self._version(file)
+        return Opened(self._add(file, writable=bool(flags & _WRITING)), keep_cache=keep)
 
     def created(self, node: Node, draft: Draft, flags: int) -> Opened:
         """The handle of a file that was just made with an empty draft."""
         file = OpenFile(node, self._blocks, draft=draft)
         self._open[node.ino] = file
         self._pages[node.ino] = draft
+        self._inodes.opened(node.ino)
         return Opened(self._add(file, writable=bool(flags & _WRITING)))
+
+    async def _opened(self, ino: Ino) -> OpenFile:
+        """The open file of an inode, counted as open once more: from here on news leave its bytes alone."""
+        while True:
+            self._inodes.opened(ino)
+            if not self._inodes.open.is_examined(ino):
+                break
+            # A transaction may be giving it other bytes at this moment: wait for its end.
+            self._inodes.closed(ino)
+            await self._db.write(_nothing)
+        try:
+            if (file := self._open.get(ino)) is not None:
+                self._check_name(ino)
+                return file
+            if (node := tree.find(self._db, ino)) is None:
+                raise oserrors.oserror(errno.ESTALE, f"ino {ino}")
+            if node.parent is None:
+                self._check_name(ino)
+            return self._new_file(node)
+        except BaseException:
+            self._inodes.closed(ino)
+            raise
+
+    def _check_name(self, ino: Ino) -> None:
+        """Raise ESTALE, once, if news have given the inode's name to another.
+
+        The kernel may not have heard of it yet: at this errno it looks the name up anew, and whoever opens
+        the file gets the new one.  Who asks a second time means this very inode (`/proc/self/fd`).
+        """
+        if ino not in self._asked_for and lineages.has_left(self._db, ino):
+            self._asked_for.add(ino)
+            raise oserrors.oserror(errno.ESTALE, f"ino {ino} has lost its name to a change elsewhere")
 
     def _new_file(self, node: Node) -> OpenFile:
         draft = self._drafts.find(node.draft) if node.draft is not None else None
         elsewhere = None
-        if draft is None and node.sha1 is not None and node.sha1 != node.base_sha1:
+        if draft is None and node.sha1 is not None and not is_at_service(node):
             elsewhere = tree.find_bytes(self._db, node.sha1)
         text = self._link_text(node)
         file = OpenFile(node, self._blocks, draft=draft, text=text, elsewhere=elsewhere)
@@ -109,7 +145,6 @@ class Files:
 
     def _add(self, file: OpenFile, *, writable: bool) -> int:
         file.opened(writable=writable)
-        self._inodes.opened(file.ino)
         return self._handles.add(Handle(file, writable))
 
     async def release(self, fh: int) -> None:
@@ -123,14 +158,18 @@ class Files:
             self._handles.remove(fh)
             handle.file.closed(writable=handle.writable)
             self._inodes.closed(handle.file.ino)
-            if not handle.file.handles and self._open.get(handle.file.ino) is handle.file:
-                del self._open[handle.file.ino]
+            self._let_go(handle.file)
             if handle.writable:
                 self._push.wake()
+
+    def _let_go(self, file: OpenFile) -> None:
+        if not file.handles:
+            self._open.pop(file.ino, None)
 
     def forgotten(self, ino: Ino) -> None:
         """The kernel dropped the inode, and its pages with it."""
         self._pages.pop(ino, None)
+        self._asked_for.discard(ino)
 
     # ---- reading ----
 
@@ -188,13 +227,15 @@ class Files:
             if (written := await draft.write(offset, data)) is not None:
                 return written
 
-    async def truncate(self, node: Node, size: int, fh: int | None = None) -> None:
-        """Set the length of a file, open or not, and record it; with a handle, of the version it is on."""
-        file = self._open.get(node.ino) if fh is None else self._handles.file(fh).file
-        if file is None or (fh is None and not file.is_version(node, self._link_text(node))):
-            file = self._new_file(node)
+    async def truncate(self, ino: Ino, size: int, fh: int | None = None) -> None:
+        """Set the length of a file, open or not, and record it."""
+        if fh is None:
+            file = await self._opened(ino)
+        else:
+            file = self._handles.file(fh).file
+            self._inodes.opened(ino)
+        # atomic: no await until it is counted
         file.opened(writable=True)
-        self._inodes.opened(node.ino)
         try:
             while True:
                 draft = await self._draft_of(file, keep_base=size > 0)
@@ -204,9 +245,8 @@ class Files:
             await self._record(file)
         finally:
             file.closed(writable=True)
-            self._inodes.closed(node.ino)
-            if not file.handles and self._open.get(node.ino) is file:
-                del self._open[node.ino]
+            self._inodes.closed(ino)
+            self._let_go(file)
             self._push.wake()
 
     async def _draft_of(self, file: OpenFile, *, keep_base: bool = True) -> Draft:
@@ -230,19 +270,8 @@ class Files:
         due = ops.now_ns() + self._settle_ns
 
         def txn(conn: Connection) -> int:
-            node = tree.get(conn, file.ino)
-            if node.draft is not None or not _is_at_service(node, content):
-                # Somebody here has written another version since; what it says is nowhere else yet.
-                raise oserrors.oserror(errno.ESTALE, node.name)
             draft_id = Drafts.insert(conn, file.ino, base)
-            if content is not None and node.sha1 != content.sha1 and node.base_sha1 == node.sha1:
-                # The service has moved on since this handle was opened.  What is written now starts from
-                # the old version and must not pass for a change of the new one.
-                conn.execute(
-                    "UPDATE node SET etag = ?, version = ?, base_sha1 = ? WHERE ino = ?",
-                    (file.base.etag, file.base.version, file.base.sha1, file.ino),
-                )
-            if node.parent is not None:
+            if tree.get(conn, file.ino).parent is not None:
                 ops.record(conn, file.ino, ops.OpKind.UPLOAD, due_ns=due)
                 ops.drop(conn, file.ino, ops.OpKind.TOUCH)
             return draft_id
@@ -250,7 +279,6 @@ class Files:
         draft_id = await self._db.write(txn)
         draft = self._drafts.started(draft_id, file.ino, base)
         file.wrote(draft)
-        self._open[file.ino] = file
         self._pages[file.ino] = draft
 
     async def _seen_of_link(self, file: OpenFile) -> bytes | None:
@@ -271,7 +299,6 @@ class Files:
         draft = self._drafts.find(await self._db.write(txn))
         assert draft is not None
         file.wrote(draft)
-        self._open[file.ino] = file
         self._pages[file.ino] = draft
 
     async def flush(self, fh: int) -> None:
@@ -292,13 +319,17 @@ class Files:
             return
         due = ops.now_ns() + self._settle_ns
 
-        def txn(conn: Connection) -> int:
-            generation = draft.record(conn)
+        def txn(conn: Connection) -> tuple[int, list[Change]]:
+            generation, changes = draft.record(conn), list[Change]()
+            if lineages.is_adrift(conn, draft.ino):
+                lineages.give_name(conn, draft.ino, changes)
             if tree.get(conn, draft.ino).parent is not None:
                 ops.record(conn, draft.ino, ops.OpKind.UPLOAD, due_ns=due)
-            return generation
+            return generation, changes
 
-        draft.recorded(await self._db.write(txn))
+        generation, changes = await self._db.write(txn)
+        draft.recorded(generation)
+        self._publish(changes)
         crashpoints.reached(Point.CLOSE_RECORDED)
         self._commit.note(draft)
 
@@ -344,7 +375,5 @@ class Files:
         return pages
 
 
-def _is_at_service(node: Node, content: Content | None) -> bool:
-    """Whether what the node consists of may give way to a change of `content`: it is that very version, or
-    the service has it."""
-    return node.sha1 == (content.sha1 if content is not None else None) or node.sha1 == node.base_sha1
+def _nothing(conn: Connection) -> None:
+    """To wait until the transaction that runs at this moment has ended."""

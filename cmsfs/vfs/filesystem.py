@@ -43,6 +43,10 @@ TIMEOUT_SECONDS = 300.0
 OFFLINE_TIMEOUT_SECONDS = 1.0
 
 
+def _nobody(changes: list[Change]) -> None:
+    """There is no kernel to be told."""
+
+
 class Filesystem:
     """The tree of one account."""
 
@@ -63,10 +67,13 @@ class Filesystem:
         watcher: Watcher | None = None,
         facts: Facts | None = None,
         removals: Removals | None = None,
+        publish: Callable[[list[Change]], None] = _nobody,
     ) -> None:
+        """`publish` is told of what the kernel cannot know of changes that it asked for itself."""
         self._watcher = watcher
         self._confirm = confirm
         self.inodes = Inodes()
+        self.inodes.open.attach(db)
         self._db = db
         self._drafts = drafts
         self._commit = commit
@@ -77,6 +84,7 @@ class Filesystem:
             *(db, blocks, drafts, commit, hydrate, push, self.inodes, self._handles),
             room=Room(db, account),
             settle_seconds=settle_seconds,
+            publish=publish,
         )
         self._entries = Entries(
             *(db, commit, hydrate, push, LocalNames(local_names), self._allowed),
@@ -161,7 +169,7 @@ class Filesystem:
             if node.is_folder:
                 raise oserrors.oserror(errno.EISDIR, node.name)
             await self._allowed(node, Right.WRITE)
-            await self._files.truncate(node, changes.size, fh)
+            await self._files.truncate(ino, changes.size, fh)
         if changes.mtime_ns is not None and node.kind is Kind.FILE:
             # It is the service's, too; a folder's times, and all permission bits, are kept here.
             await self._allowed(node, Right.WRITE)
@@ -223,9 +231,8 @@ class Filesystem:
             raise oserrors.oserror(errno.EISDIR, node.name)
         await self._allowed(node, permissions.needed(flags))
         if flags & os.O_TRUNC and flags & (os.O_WRONLY | os.O_RDWR):
-            await self._files.truncate(self._node(ino), 0)
-        # As it is by now: what was awaited may have been the service, and its bytes been sent meanwhile.
-        return self._files.open(self._node(ino), flags)
+            await self._files.truncate(ino, 0)
+        return await self._files.open(ino, flags)
 
     async def create(self, parent: Ino, name: str, mode: int, flags: int) -> tuple[Opened, Attributes]:
         """Make a file and open it; counted as a lookup."""

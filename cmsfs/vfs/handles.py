@@ -1,8 +1,7 @@
 """Open files and folders.
 
-All handles of a file share one `OpenFile`, so that what one writes another reads.  A change made
-elsewhere does not touch an `OpenFile`: whoever opens the file afterwards gets another one, of the new
-version, and two versions never mix.
+All handles of an inode share one `OpenFile`, so that what one writes another reads.  A change made elsewhere
+does not touch it: the name leads to another inode then (`replica.lineages`), and two versions never mix.
 
 Rule: an `OpenFile` reads either from its draft or from its content; `source` says which, now.
 """
@@ -18,17 +17,8 @@ from cmsfs.journal.drafts import Draft
 from cmsfs.replica.nodes import Content, Ino, Node
 
 
-@dataclass(frozen=True, slots=True)
-class Base:
-    """What the service had of a file when it was opened: what a change of it starts from."""
-
-    etag: str | None
-    version: str | None
-    sha1: str | None
-
-
 class OpenFile:
-    """One version of a file, open in one or more handles."""
+    """A file that is open in one or more handles."""
 
     def __init__(
         self,
@@ -42,7 +32,6 @@ class OpenFile:
         """`text`: of a web link, until it is written to; `elsewhere`: the item and version that have the
         bytes, if it is not the node's own."""
         self.ino = node.ino
-        self.base = Base(node.etag, node.version, node.base_sha1)
         self.text = text
         self.handles = 0
         self.writers = 0
@@ -55,7 +44,7 @@ class OpenFile:
         self._content: Content | None = None
         self._held: list[tuple[str, int]] = []
         if draft is None and node.sha1 is not None:
-            own = (node.remote_id, node.version) if node.sha1 == node.base_sha1 else None
+            own = (node.remote_id, node.version) if is_at_service(node) else None
             self._content = Content(node.sha1, node.size, *(own or elsewhere or (None, None)))
             self._hold(node.sha1, node.size)
 
@@ -83,14 +72,6 @@ class OpenFile:
         draft.count_writers(self.writers)
         if draft.base_sha1 is not None:
             self._hold(draft.base_sha1, draft.base_total)
-
-    def is_version(self, node: Node, text: bytes | None) -> bool:
-        """Whether a handle opened now would see what this one sees; `text`: of a web link as it is now."""
-        if self.text is not None or text is not None:
-            return self.text == text
-        if (draft := self.draft) is not None:
-            return draft.id == node.draft
-        return node.draft is None and (self._content.sha1 if self._content else None) == node.sha1
 
     def opened(self, *, writable: bool) -> None:
         self.handles += 1
@@ -121,6 +102,11 @@ class OpenFile:
         if size:
             self._blocks.open(sha1, size)
             self._held.append((sha1, size))
+
+
+def is_at_service(node: Node) -> bool:
+    """Whether the node's item has the node's bytes."""
+    return node.remote_id is not None and node.sha1 == node.base_sha1
 
 
 @dataclass(slots=True)

@@ -5,9 +5,9 @@ forget it at once.  The root is never counted.
 """
 
 from array import array
-from collections import Counter
 
 from cmsfs.replica.nodes import ROOT, Ino
+from cmsfs.replica.open_inodes import OpenInodes
 
 # Inode numbers are rows of one table: close together, and those of a folder mostly side by side.
 _PAGE_BITS = 10
@@ -20,7 +20,8 @@ class Inodes:
 
     def __init__(self) -> None:
         self._lookups = _Counts()
-        self._opens: Counter[Ino] = Counter()
+        # Transactions look at it, too.
+        self.open = OpenInodes()
         # Folders of which the kernel was told that a name is not in them.
         self._denied: set[Ino] = set()
 
@@ -38,24 +39,20 @@ class Inodes:
         self._denied.add(folder)
 
     def opened(self, ino: Ino) -> None:
-        self._opens[ino] += 1
+        self.open.opened(ino)
 
     def closed(self, ino: Ino) -> None:
-        left = self._opens.get(ino, 0) - 1
-        if left > 0:
-            self._opens[ino] = left
-        else:
-            self._opens.pop(ino, None)
+        self.open.closed(ino)
 
     def lookups(self, ino: Ino) -> int:
         return self._lookups.get(ino)
 
     def opens(self, ino: Ino) -> int:
-        return self._opens.get(ino, 0)
+        return self.open.opens(ino)
 
     def is_used(self, ino: Ino) -> bool:
         """Whether the kernel or a handle may still speak of this inode."""
-        return self._lookups.get(ino) > 0 or ino in self._opens
+        return self._lookups.get(ino) > 0 or self.open.opens(ino) > 0
 
     def is_known(self, ino: Ino) -> bool:
         """Whether the kernel may remember anything of this inode, or of names in it."""
@@ -67,7 +64,7 @@ class Inodes:
 
     def totals(self) -> tuple[int, int]:
         """Inodes with lookups, inodes with open handles."""
-        return self._lookups.used, len(self._opens)
+        return self._lookups.used, len(self.open)
 
 
 class _Counts:

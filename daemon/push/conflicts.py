@@ -16,7 +16,7 @@ from sqlite3 import Connection
 from cmsfs import errors
 from cmsfs.journal import ops, queue, unheard
 from cmsfs.models import items, names
-from cmsfs.replica import aside, cursor, naming, remote, tree
+from cmsfs.replica import aside, cursor, naming, remote, tree, unsent
 from cmsfs.replica.changes import Change
 from cmsfs.replica.nodes import ROOT, Ino, Kind, Node, remote_from_item
 from cmsfs.sqlite import Database
@@ -73,7 +73,7 @@ async def keep_both(kit: Kit, task: queue.Task, theirs: items.Item | None, *, an
 
     def txn(conn: Connection) -> list[Change]:
         if anew:
-            remote.forget(conn, task.node.ino)
+            unsent.forget(conn, task.node.ino)
         changes: list[Change] = []
         if theirs is not None:
             changes += remote.apply(conn, [remote_from_item(theirs)], generation=cursor.generation(conn))

@@ -24,7 +24,7 @@ from cmsfs import crashpoints, errors
 from cmsfs.crashpoints import Point
 from cmsfs.journal import ops, queue, sealing, unheard
 from cmsfs.models import items
-from cmsfs.replica import cursor, facts, naming, remote, tree, weblinks
+from cmsfs.replica import cursor, facts, naming, remote, tree, unsent, weblinks
 from cmsfs.replica.changes import Change, What
 from cmsfs.replica.nodes import Kind, Node, remote_from_item, said_by
 from cmsfs.replica.weblinks import Found, Shortcut
@@ -193,7 +193,7 @@ async def _become_file(kit: Kit, task: queue.Task, node: Node) -> None:
         if now.kind is Kind.LINK and now.remote_id is not None:
             surplus = tree.insert(conn, None, now.name, Kind.LINK, now_ns=ops.now_ns())
             ops.hand_over(conn, now.ino, surplus)
-            remote.forget(conn, now.ino)
+            unsent.forget(conn, now.ino)
             weblinks.forget(conn, now.ino)
             ops.record(conn, surplus, ops.OpKind.TRASH, due_ns=ops.now_ns())
         queue.give_back(conn, task.op, not_before_ns=0)

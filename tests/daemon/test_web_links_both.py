@@ -6,6 +6,8 @@ from typing import Any
 import pytest
 import trio
 
+from cmsfs.vfs.attributes import SetAttr
+
 from .shortcuts import TEXT, URL, WINDOWS, link, meanwhile
 
 
@@ -19,26 +21,34 @@ async def test_an_open_reader_stays_on_what_it_opened_and_the_next_one_sees_news
     assert b"old" in await drive.fs.read(old.fh, 0, 1000)
     await other.client.web_links.update(made.id, url="https://new.example/long")
     await drive.poll()
-    new = await drive.fs.open(ino, os.O_RDONLY)
+    fresh = await drive.ino("a.url")
+    assert fresh != ino
+    new = await drive.fs.open(fresh, os.O_RDONLY)
     assert b"new.example/long\n" in await drive.fs.read(new.fh, 0, 1000)
     assert not new.keep_cache
     assert b"old.example/\n" in await drive.fs.read(old.fh, 0, 1000)
     await drive.fs.release(new.fh)
-    again = await drive.fs.open(ino, os.O_RDONLY)
+    again = await drive.fs.open(fresh, os.O_RDONLY)
     assert b"new" in await drive.fs.read(again.fh, 0, 1000)
     for opened in (old, again):
         await drive.fs.release(opened.fh)
 
 
-async def test_a_writer_who_saw_an_older_address_is_told(drive: Any, other: Any) -> None:
+async def test_what_is_written_over_an_older_address_is_beside_the_newer_one(drive: Any, other: Any) -> None:
     made = await other.client.web_links.create("https://old.example/", "0", name="a")
     await drive.poll()
-    opened = await drive.fs.open(await drive.ino("a.url"), os.O_RDWR)
+    opened_ino = await drive.ino("a.url")
+    opened = await drive.fs.open(opened_ino, os.O_RDWR)
     await other.client.web_links.update(made.id, url="https://new.example/")
     await drive.poll()
-    with pytest.raises(OSError, match="Stale"):
-        await drive.fs.write(opened.fh, 0, b"x")
+    await drive.fs.write(opened.fh, 0, TEXT)
+    await drive.fs.setattr(opened_ino, SetAttr(size=len(TEXT)), opened.fh)
     await drive.fs.release(opened.fh)
+    await drive.sync()
+    found = {item.name: item.url for item in await other.everything()}
+    assert found.pop("a") == "https://new.example/"
+    assert list(found.values()) == [URL]
+    assert "conflicted copy" in next(iter(found))
 
 
 @pytest.mark.parametrize("heard", [True, False])

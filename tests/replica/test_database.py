@@ -13,6 +13,7 @@ from cmsfs.replica import database, nodes, tree
 # What a format did not have that the next one has.
 NEW_IN_2 = ["upload", "unheard", "symlink", "xattr", "past", "pin"]
 NEW_IN_3 = ["doubt", "fact", "assignment", "described", "shortcut"]
+NEW_IN_4 = ["lineage"]
 
 
 def without(schema: str, tables: list[str]) -> str:
@@ -23,9 +24,13 @@ def without(schema: str, tables: list[str]) -> str:
     return schema
 
 
-def second_schema() -> str:
+def third_schema() -> str:
     schema = (resources.files("cmsfs.replica") / "schema.sql").read_text(encoding="utf-8")
-    schema = without(schema, NEW_IN_3)
+    return without(schema, NEW_IN_4)
+
+
+def second_schema() -> str:
+    schema = without(third_schema(), NEW_IN_3)
     schema = re.sub(r"CREATE INDEX node_(locked|conflict).*?;", "", schema, flags=re.DOTALL)
     assert "'touch', 'describe', 'trash'" in schema
     return schema.replace("'touch', 'describe', 'trash'", "'touch', 'trash'")
@@ -48,7 +53,7 @@ def shape(conn: sqlite3.Connection) -> set[tuple[str, str]]:
     return indexes | {(name, row[1]) for name in names for row in conn.execute(f"PRAGMA table_info({name})")}
 
 
-@pytest.mark.parametrize(("version", "old"), [(1, old_schema), (2, second_schema)])
+@pytest.mark.parametrize(("version", "old"), [(1, old_schema), (2, second_schema), (3, third_schema)])
 async def test_changes_recorded_by_an_older_version_are_still_there(
     tmp_path: Path, version: int, old: Callable[[], str]
 ) -> None:

@@ -15,7 +15,7 @@ from cmsfs.journal.durability import GroupCommit
 from cmsfs.journal.sealing import Sealer
 from cmsfs.models import items
 from cmsfs.replica import cursor, remote, tree
-from cmsfs.replica.nodes import ROOT, Content, Ino, Node, remote_from_item
+from cmsfs.replica.nodes import ROOT, Content, Ino, Kind, Node, remote_from_item
 from cmsfs.sqlite import Connection, Database
 from cmsfs.vfs import permissions
 from cmsfs.vfs.filesystem import Filesystem
@@ -97,12 +97,11 @@ class Drive:
         self.sealer = Sealer(db, self.drafts, self.blocks, self.shelf, self.commit)
         self._sequence = 0
 
-    async def remote_file(self, number: int, name: str, data: bytes, *, parent: int = 0) -> Ino:
-        """The service has this file now."""
+    def _item(self, number: int, name: str, data: bytes, parent: int) -> items.File:
         self._sequence += 1
         sha1 = hashlib.sha1(data).hexdigest()
         self.shelf.bytes[sha1] = data
-        item = items.File.model_validate(
+        return items.File.model_validate(
             {
                 "id": str(number),
                 "name": name,
@@ -117,6 +116,10 @@ class Drive:
             }
         )
 
+    async def remote_file(self, number: int, name: str, data: bytes, *, parent: int = 0) -> Ino:
+        """The service has this file now."""
+        item = self._item(number, name, data, parent)
+
         def txn(conn: Connection) -> Ino:
             remote.apply(conn, [remote_from_item(item)], generation=cursor.generation(conn))
             node = tree.remote_at(conn, remote_from_item(item).kind, str(number))
@@ -124,6 +127,43 @@ class Drive:
             return node.ino
 
         return await self.db.write(txn)
+
+    async def uploaded(self, ino: Ino, number: int, data: bytes) -> None:
+        """The service has taken the sealed bytes of a node: its answer is taken in."""
+        answer = remote_from_item(self._item(number, tree.path(self.db, ino)[1:], data, 0))
+
+        def txn(conn: Connection) -> None:
+            remote.adopt(conn, ino, answer)
+            conn.execute("DELETE FROM op WHERE ino = ?", (ino,))
+
+        await self.db.write(txn)
+
+    async def remote_folder(self, number: int, name: str, *, parent: int = 0) -> Ino:
+        """The service has this folder now."""
+        self._sequence += 1
+        item = items.Folder.model_validate(
+            {
+                "id": str(number),
+                "name": name,
+                "etag": str(self._sequence),
+                "sequence_id": str(self._sequence),
+                "parent": {"type": "folder", "id": str(parent)},
+                "item_status": "active",
+            }
+        )
+
+        def txn(conn: Connection) -> Ino:
+            remote.apply(conn, [remote_from_item(item)], generation=cursor.generation(conn))
+            node = tree.remote_at(conn, Kind.FOLDER, str(number))
+            assert node is not None
+            tree.mark_listed(conn, node.ino, at=0)
+            return node.ino
+
+        return await self.db.write(txn)
+
+    async def gone(self, ino: Ino) -> None:
+        """The service has deleted this, with all below it."""
+        await self.db.write(lambda conn: remote.vanish(conn, ino))
 
     async def write_file(self, name: str, data: bytes, *, parent: Ino = ROOT) -> Ino:
         """What a program does to make a file."""

@@ -105,19 +105,6 @@ async def test_truncating_at_open_needs_nothing_of_the_old_bytes(drive: Any) -> 
     assert drive.shelf.fetched == []
 
 
-async def test_readers_stay_on_the_version_that_they_opened(drive: Any) -> None:
-    ino = await drive.remote_file(1, "f", b"old bytes")
-    old = await drive.fs.open(ino, os.O_RDONLY)
-    await drive.remote_file(1, "f", b"new")
-    new = await drive.fs.open(ino, os.O_RDONLY)
-    assert new.direct_io
-    assert not new.keep_cache
-    assert await drive.fs.read(old.fh, 0, 100) == b"old bytes"
-    assert await drive.fs.read(new.fh, 0, 100) == b"new"
-    await drive.fs.release(old.fh)
-    await drive.fs.release(new.fh)
-
-
 async def test_an_unchanged_version_keeps_the_pages_of_the_kernel(drive: Any) -> None:
     ino = await drive.remote_file(1, "f", b"old")
     for expected in (False, True):
@@ -136,51 +123,6 @@ async def test_pages_that_were_written_here_are_kept_after_the_seal(drive: Any) 
     opened = await drive.fs.open(ino, os.O_RDONLY)
     assert opened.keep_cache
     await drive.fs.release(opened.fh)
-
-
-async def test_a_change_of_an_old_version_does_not_pass_for_one_of_the_new(drive: Any) -> None:
-    ino = await drive.remote_file(1, "f", b"one")
-    before = tree.find(drive.db, ino)
-    opened = await drive.fs.open(ino, os.O_RDWR)
-    await drive.remote_file(1, "f", b"two")
-    await drive.fs.write(opened.fh, 3, b" more")
-    await drive.fs.release(opened.fh)
-    after = tree.find(drive.db, ino)
-    assert (after.etag, after.base_sha1) == (before.etag, before.base_sha1)
-
-
-async def test_a_handle_on_an_old_version_is_cut_as_that_version(drive: Any) -> None:
-    ino = await drive.remote_file(1, "f", b"one and more")
-    before = tree.find(drive.db, ino)
-    opened = await drive.fs.open(ino, os.O_RDWR)
-    await drive.remote_file(1, "f", b"two")
-    await drive.fs.setattr(ino, SetAttr(size=0), opened.fh)
-    await drive.fs.write(opened.fh, 0, b"mine")
-    await drive.fs.release(opened.fh)
-    after = tree.find(drive.db, ino)
-    assert (after.etag, after.base_sha1) == (before.etag, before.base_sha1)
-    assert await drive.read_file("f") == b"mine"
-
-
-@pytest.mark.parametrize("sealed", [False, True])
-async def test_a_handle_on_an_old_version_does_not_write_over_what_was_written_here_since(
-    drive: Any, sealed: bool
-) -> None:
-    ino = await drive.remote_file(1, "f", b"one")
-    old = await drive.fs.open(ino, os.O_RDWR)
-    await drive.remote_file(1, "f", b"two")
-    new = await drive.fs.open(ino, os.O_RDWR)
-    await drive.fs.write(new.fh, 0, b"TWO")
-    await drive.fs.release(new.fh)
-    if sealed:
-        await drive.seal(ino)
-    for call in (drive.fs.write(old.fh, 0, b"ONE"), drive.fs.setattr(ino, SetAttr(size=0), old.fh)):
-        with pytest.raises(OSError) as caught:
-            await call
-        assert caught.value.errno == errno.ESTALE
-    assert await drive.fs.read(old.fh, 0, 10) == b"one"
-    await drive.fs.release(old.fh)
-    assert await drive.read_file("f") == b"TWO"
 
 
 async def test_an_unlinked_open_file_lives_until_it_is_closed(drive: Any) -> None:

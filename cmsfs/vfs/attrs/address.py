@@ -59,7 +59,6 @@ class Addresses:
         url = _parsed(node, value)
         await self._allowed(node, Right.READ | Right.WRITE)
         node = self._current(node.ino)
-        # atomic: no await until it is open, so that what is opened is what is there
         if node.kind is not Kind.LINK:
             return None
         async with self._opened(node, os.O_RDWR) as fh:
@@ -76,7 +75,7 @@ class Addresses:
 
     @asynccontextmanager
     async def _opened(self, node: Node, flags: int) -> AsyncIterator[int]:
-        fh = self._files.open(node, flags).fh
+        fh = (await self._files.open(node.ino, flags)).fh
         try:
             yield fh
         finally:
@@ -97,7 +96,7 @@ class Addresses:
             await self._files.write(fh, offset, data)
             await self._files.flush(fh)
         if len(new) < len(old):
-            await self._files.truncate(node, len(new), fh)
+            await self._files.truncate(node.ino, len(new), fh)
 
 
 def steps(old: bytes, new: bytes) -> list[tuple[int, bytes]]:

@@ -1,0 +1,66 @@
+"""Which inodes programs have open, as transactions must know it.
+
+What the service says is applied in the writer's thread, while the loop opens files.  A transaction that is
+about to give other bytes to an inode asks `examine`, and leaves one that is open alone.  Between its question
+and its commit the file may be opened: so the loop counts first and looks then whether it was asked about, and
+the transaction marks first and looks at the count then.  Whatever the order, one of the two sees the other
+(each step is one look into a dict or a set, which the interpreter's lock makes whole):
+
+    the transaction sees the handle     it leaves the inode as it is
+    the handle sees the question        it waits for the end of the transaction and takes what is there then
+
+Rule: `opened` before `is_examined`, and no await between the last `is_examined` and the read of the row.
+"""
+
+from collections import Counter
+from sqlite3 import Connection
+
+from cmsfs.replica.nodes import Ino
+from cmsfs.sqlite import Database
+
+
+class OpenInodes:
+    """Open handles of each inode that has any."""
+
+    def __init__(self) -> None:
+        self._opens: Counter[Ino] = Counter()
+        self._examined: set[Ino] = set()
+
+    def attach(self, db: Database) -> None:
+        """Let the transactions of this database ask here."""
+        db.define("is_open", self._examine, arguments=1)
+        db.ended = self._examined.clear
+
+    # ---- the loop's side ----
+
+    def opened(self, ino: Ino) -> None:
+        self._opens[ino] += 1
+
+    def closed(self, ino: Ino) -> None:
+        left = self._opens.get(ino, 0) - 1
+        if left > 0:
+            self._opens[ino] = left
+        else:
+            self._opens.pop(ino, None)
+
+    def opens(self, ino: Ino) -> int:
+        """How many handles are open on an inode; from any thread."""
+        return self._opens.get(ino, 0)
+
+    def is_examined(self, ino: Ino) -> bool:
+        """Whether the transaction that runs at this moment has asked about the inode."""
+        return ino in self._examined
+
+    def __len__(self) -> int:
+        return len(self._opens)
+
+    # ---- the writer's side ----
+
+    def _examine(self, ino: Ino) -> bool:
+        self._examined.add(ino)
+        return ino in self._opens
+
+
+def is_open(conn: Connection, ino: Ino) -> bool:
+    """Whether somebody has the inode open; who opens it later waits for the end of this transaction."""
+    return bool(conn.execute("SELECT is_open(?)", (ino,)).fetchone()[0])
