@@ -56,6 +56,14 @@ class Incoming:
         if self._pending_size >= CHUNK:
             await trio.to_thread.run_sync(self._drain)
 
+    async def begin_anew(self) -> None:
+        """Forget what has arrived: it was not the content after all."""
+        self._pending.clear()
+        self._pending_size, self.size, self.head = 0, 0, b""
+        self._hash = hashlib.sha1(usedforsecurity=False)
+        os.lseek(self._file, 0, os.SEEK_SET)
+        await trio.to_thread.run_sync(os.ftruncate, self._file, 0)
+
     async def keep(self) -> str:
         """Put the content in its place, durably, and return its SHA-1."""
         return await trio.to_thread.run_sync(self.keep_now)

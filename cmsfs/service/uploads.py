@@ -1,12 +1,13 @@
 """Uploads: a new file, a new version, and the question beforehand whether it would be taken.
 
 The body is multipart and is parsed as it arrives: the attributes come first and are judged before the
-first byte of the file is looked at; the second part is the file, whatever it is called.  Bytes go to the
-disk as they come, never into memory as a whole.
+first byte of the file is looked at.  The file is the part that is called `file`, else the first with a file
+name; other parts are passed over.  Bytes go to the disk as they come, never into memory as a whole.
 
 Rule: the file is kept durably before its row is written, and the row before the answer is sent.
 """
 
+import enum
 import re
 from collections.abc import Callable
 from contextlib import aclosing
@@ -226,6 +227,23 @@ async def _receive(
     return form.result()
 
 
+class _Part(enum.IntEnum):
+    """What a part is: of two that may be the file, the one that is more."""
+
+    OTHER = enum.auto()
+    ATTRIBUTES = enum.auto()
+    NAMED = enum.auto()  # it has a file name, be it empty: what clients send under names of their own
+    FILE = enum.auto()
+
+
+def _part(part: multipart.MultipartSegment) -> _Part:
+    if part.name == "attributes":
+        return _Part.ATTRIBUTES
+    if part.name == "file":
+        return _Part.FILE
+    return _Part.OTHER if part.filename is None else _Part.NAMED
+
+
 class _Form(Generic[A]):
     """The parts of an upload as they arrive."""
 
@@ -237,22 +255,41 @@ class _Form(Generic[A]):
         self._model = model
         self._judge = judge
         self._owner = call.caller.id
-        self._part = 0
+        self._part = _Part.OTHER
+        self._found = _Part.OTHER  # the best that came
         self._head = bytearray()
         self._wish: A | None = None
 
     async def take(self, event: Any) -> None:
         """The next event of the parser: a part begins, goes on, or (None) ends."""
         if isinstance(event, multipart.MultipartSegment):
-            self._part += 1
-            if self._part == 1 and event.name != "attributes":
-                said = "The attributes must come before the file."
-                raise problems.Refused(400, "metadata_after_file_contents", said)
-        elif self._part == 1:
+            await self._begin(event)
+        elif self._part is _Part.ATTRIBUTES:
             self._take_attributes(event)
-        elif self._part == 2 and event is not None:
+        elif self._part is not _Part.OTHER and event is not None:
             await self._incoming.write(bytes(event))
             judge_size(self._call.store.read, self._owner, self._incoming.size)
+
+    async def _begin(self, part: multipart.MultipartSegment) -> None:
+        """What the part that begins is, beside those that came before."""
+        self._part = _part(part)
+        if self._part is _Part.OTHER:
+            return
+        if self._part is _Part.ATTRIBUTES:
+            if self._wish is not None:
+                raise problems.invalid("attributes", "may come only once")
+            return
+        if self._wish is None:
+            said = "The attributes must come before the file."
+            raise problems.Refused(400, "metadata_after_file_contents", said)
+        if self._part is _Part.FILE and self._found is _Part.FILE:
+            raise problems.invalid("file", "may come only once")
+        if self._part > self._found:
+            if self._found is not _Part.OTHER:
+                await self._incoming.begin_anew()
+            self._found = self._part
+        else:
+            self._part = _Part.OTHER
 
     def _take_attributes(self, data: bytes | None) -> None:
         if data is not None:
@@ -264,7 +301,7 @@ class _Form(Generic[A]):
         self._owner = self._judge(self._wish)["owner"]
 
     def result(self) -> A:
-        if self._wish is None or self._part < 2:
+        if self._wish is None or self._found is _Part.OTHER:
             name = "attributes" if self._wish is None else "file"
             raise problems.invalid(name, "is missing", reason="missing_parameter")
         return self._wish

@@ -207,13 +207,53 @@ async def test_damage_on_the_way_is_noticed(api, digest):
     await api.send("/files/content", wish, b"hello", expect=201, **{"content-md5": HELLO.upper()})
 
 
-async def test_the_second_part_is_the_file_whatever_it_is_called(api):
+async def test_a_part_with_a_file_name_is_the_file_whatever_it_is_called(api):
     attributes = json.dumps({"name": "a<b>", "parent": {"id": "0"}, "size": 5}).replace("<", "\\u003c")
-    parts = [("attributes", (None, attributes)), ("contents", ("", b"hello")), ("more", ("x", b"ignored"))]
+    parts = [("attributes", (None, attributes)), ("contents", ("c", b"hello")), ("more", ("x", b"ignored"))]
     answer = await api.http.post(f"{UPLOADS}/files/content", files=parts)
     assert answer.status_code == 201
     file = answer.json()["entries"][0]
     assert (file["name"], file["size"], file["sha1"]) == ("a<b>", 5, HELLO)
+
+
+FIRST = ("attributes", (None, json.dumps({"name": "a", "parent": {"id": "0"}})))
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        [FIRST, ("extra", (None, b"extra")), ("file", ("f", b"hello"))],
+        [("extra", (None, b"extra")), FIRST, ("file", (None, b"hello"))],
+        [FIRST, ("extra", (None, b"extra")), ("contents", ("c", b"hello")), ("more", ("m", b"more"))],
+        [FIRST, ("more", ("m", b"m" * 3_000_000)), ("file", ("f", b"hello")), ("last", ("l", b"last"))],
+        [FIRST, ("more", ("m", b"more")), ("file", (None, b"hello")), ("extra", (None, b"extra"))],
+    ],
+)
+async def test_the_part_that_is_the_file(api, parts):
+    answer = await api.http.post(f"{UPLOADS}/files/content", files=parts)
+    assert answer.status_code == 201, answer.text
+    file = answer.json()["entries"][0]
+    assert (file["size"], file["sha1"]) == (5, HELLO)
+    assert await api.bytes(file["id"]) == b"hello"
+    assert await api.names("hello", content_types="file_content") == {"a"}
+
+
+@pytest.mark.parametrize(
+    ("parts", "code"),
+    [
+        ([FIRST, ("extra", (None, b"extra"))], "bad_request"),
+        ([FIRST, FIRST], "bad_request"),
+        ([FIRST, FIRST, ("file", ("f", b"hello"))], "bad_request"),
+        ([FIRST, ("file", ("f", b"1")), FIRST], "bad_request"),
+        ([FIRST, ("file", ("f", b"1")), ("file", ("f", b"2"))], "bad_request"),
+        ([("more", ("f", b"1")), FIRST], "metadata_after_file_contents"),
+        ([("file", (None, b"1")), FIRST], "metadata_after_file_contents"),
+    ],
+)
+async def test_a_form_without_one_file(api, parts, code):
+    answer = await api.http.post(f"{UPLOADS}/files/content", files=parts)
+    assert (answer.status_code, answer.json()["code"]) == (400, code)
+    assert await api.names() == set()
 
 
 async def test_limits_of_the_account(api, service):
