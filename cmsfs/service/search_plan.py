@@ -5,7 +5,8 @@ Text is found by the full-text index, and what is found there is judged.  Where 
 folder, by creation or by change.  Somebody with whom others share looks in several places, each walked in
 that order as far as the page needs; whoever sees only what is their own looks in one.
 
-Rule: a place holds only what the caller may see, and no two places hold the same item.
+Rule: a place holds only what the caller may see, no two places hold the same item, and there are never more
+than a few: the statement is as long for somebody with thousands of shared folders as for anybody else.
 """
 
 import json
@@ -23,6 +24,7 @@ from cmsfs.service import (
     metadata_query,
     problems,
     query,
+    search_places,
     shared_links,
     store,
 )
@@ -39,12 +41,12 @@ SMALL_BESIDE_A_SPAN = 20_000
 # items were made and changed in the same order).  With a million items 320 ms become 1 to 90.
 SMALL_SPAN = 50_000
 
+# So many folders are places of their own.  Of more, only the largest are; the others are one place together,
+# walked whole and sorted, and an item of what was matched is judged by the folders that its path names.
+MANY = 20
+
 # A word in the name says more than one in the text (name, description, file_content, comments, tags).
 _RANK = "bm25(word, 10.0, 4.0, 1.0, 1.0, 4.0)"
-
-_SUBTREE = """
-  SELECT count(*) AS n FROM (SELECT 1 FROM item INDEXED BY item_below WHERE path >= ? AND path < ? LIMIT ?)
-"""
 
 _SPAN = """
   SELECT count(*) AS n FROM (
@@ -61,21 +63,11 @@ _ACTIVE = "status = 0"
 _STATUS = {"non_trashed_only": _ACTIVE, "trashed_only": "status = 1", "all_items": "status IN (0, 1)"}
 
 
-@dataclass(frozen=True, slots=True)
-class _Place:
-    """Part of what a caller sees: a condition on items, and the index to walk, if one is known."""
-
-    condition: str
-    args: tuple[Any, ...]
-    index: str | None = None
-    counted: "_Place | None" = None  # the same, if it is counted in another way than it is walked
-
-
 @dataclass(slots=True)
 class Plan:
     """A search on its way to SQL."""
 
-    places: list[_Place]
+    places: list[search_places.Place]
     source: str = "item"
     key: str = "item.created_at"
     direction: str = "ASC"
@@ -91,12 +83,14 @@ class Plan:
     def _walks(self) -> bool:
         return self.source == "item"
 
-    def _found(self, place: _Place) -> tuple[str, list[Any]]:
-        source = self.source
-        if self._walks and place.index is not None:
+    def _found(self, place: search_places.Place) -> tuple[str, list[Any]]:
+        source, args = self.source, self.args
+        if self._walks and place.ranges is not None:
+            source, args = search_places.RANGES, [place.ranges, *args]
+        elif self._walks and place.index is not None:
             source = f"item INDEXED BY {place.index}"
         where = " AND ".join([*self.conditions, place.condition])
-        return f"FROM {source} WHERE {where}", [*self.args, *place.args]
+        return f"FROM {source} WHERE {where}", [*args, *place.args]
 
     def _parts(self, *, counts: bool = False) -> list[tuple[str, list[Any]]]:
         if self._walks:
@@ -104,9 +98,10 @@ class Plan:
                 self._found(place.counted if counts and place.counted else place) for place in self.places
             ]
         # What was matched is judged in one go.
-        either = " OR ".join(f"({place.condition})" for place in self.places)
-        args = tuple(arg for place in self.places for arg in place.args)
-        return [self._found(_Place(f"({either})", args))]
+        places = [place.judged or place for place in self.places]
+        either = " OR ".join(f"({place.condition})" for place in places)
+        args = tuple(arg for place in places for arg in place.args)
+        return [self._found(search_places.Place(f"({either})", args))]
 
     def matches(self) -> tuple[str, list[Any]]:
         """A row for each match."""
@@ -164,84 +159,83 @@ def _places(
     caller: access.Caller,
     asked: search.Query,
     links: Mapping[int, shared_links.Shared],
-) -> list[_Place]:
+) -> list[search_places.Place]:
     enterprise = asked.scope == "enterprise_content"
     status = _STATUS[asked.trash_content]
     folders = _ancestors(read, caller, asked)
     if folders is not None:
-        tops = [row for row in folders if not _is_below(row, folders)]
+        tops = search_places.outermost(folders)
         return _below(read, caller, asked, tops, whole=enterprise)
     if caller.bound is not None:
         bound = read("SELECT * FROM item WHERE id = ?", caller.bound)
         tops = [row for row in bound if access.rights(read, caller, row)]
         ids = [row["id"] for row in tops]
-        return [*_below(read, caller, asked, tops, whole=enterprise), *_these(ids, status)]
+        return [*_below(read, caller, asked, tops, whole=enterprise), *search_places.these(ids, status)]
     if enterprise:
         of_all = "item.owner IN (SELECT id FROM user WHERE enterprise = ?)"
-        return [_Place(f"item.{status} AND {of_all}", (caller.enterprise,), _walked(asked))]
-    own = _in_order(read, asked, _Place(f"item.{status} AND item.owner = ?", (caller.id,)), caller.id)
+        return [search_places.Place(f"item.{status} AND {of_all}", (caller.enterprise,), _walked(asked))]
+    own = _in_order(
+        read, asked, search_places.Place(f"item.{status} AND item.owner = ?", (caller.id,)), caller.id
+    )
     shared = access_rights.tops(read, caller.id)
     numbers = {row["id"] for row in shared}
     for row in read("SELECT * FROM item WHERE id IN (SELECT value FROM json_each(?))", json.dumps([*links])):
         if row["owner"] != caller.id and numbers.isdisjoint(access_rights.line(row)):
             shared.append(row)
-    tops = [row for row in shared if not _is_below(row, shared)]
+    tops = search_places.outermost(shared)
     found = [own, *_below(read, caller, asked, tops)]
     if asked.trash_content != "trashed_only":
-        found += _these([row["id"] for row in tops], _ACTIVE)
+        found += search_places.these([row["id"] for row in tops], _ACTIVE)
     return found
-
-
-def _is_below(row: Row, others: list[Row]) -> bool:
-    above = set(access_rights.line(row)[:-1])
-    return any(one["id"] in above for one in others)
-
-
-def _these(ids: list[int], status: str) -> list[_Place]:
-    if not ids:
-        return []
-    return [_Place(f"item.{status} AND item.id IN (SELECT value FROM json_each(?))", (json.dumps(ids),))]
 
 
 def _below(
     read: store.Read, caller: access.Caller, asked: search.Query, tops: list[Row], *, whole: bool = False
-) -> list[_Place]:
+) -> list[search_places.Place]:
     """What is below folders; of those of others the active, and what the caller put in the trash there."""
-    found = []
-    is_foreign = False
-    for row in tops:
-        if row["kind"] != Kind.FOLDER:
-            continue
+    folders = [row for row in tops if row["kind"] == Kind.FOLDER]
+    is_foreign = any(not (whole or row["owner"] == caller.id) for row in folders)
+    spans = asked.created_at_range is not None or asked.updated_at_range is not None
+    small = search_places.small(read, folders, SMALL_BESIDE_A_SPAN if spans else SMALL_SUBTREE)
+    together: dict[str, list[Row]] = {}
+    found: list[search_places.Place] = []
+    for row in folders:
         own = whole or row["owner"] == caller.id
-        is_foreign = is_foreign or not own
         if not own and asked.trash_content == "trashed_only":
             continue
         status = _STATUS[asked.trash_content] if own else _ACTIVE
+        if len(folders) > MANY and (row["id"] in small or len(found) == MANY):
+            together.setdefault(status, []).append(row)
+            continue
         condition = f"item.{status} AND item.path >= ? AND item.path < ?"
-        whole_of = _Place(condition, items.below(row), "item_below")
-        spans = asked.created_at_range is not None or asked.updated_at_range is not None
-        if _is_small(read, row, SMALL_BESIDE_A_SPAN if spans else SMALL_SUBTREE):
+        whole_of = search_places.Place(condition, items.below(row), "item_below")
+        if row["id"] in small:
             found.append(whole_of)
         else:
-            place = _Place(f"{condition} AND item.owner = ?", (*items.below(row), row["owner"]))
+            place = search_places.Place(f"{condition} AND item.owner = ?", (*items.below(row), row["owner"]))
             place = _in_order(read, asked, place, row["owner"])
             found.append(place if spans else replace(place, counted=whole_of))
+    found += [search_places.together(status, rows) for status, rows in together.items()]
     if not is_foreign or asked.trash_content == "non_trashed_only":
         return found
     numbers = {row["id"] for row in tops}
     elsewhere = access_rights.trashed_elsewhere(read, caller)
     rows = read("SELECT * FROM item WHERE id IN (SELECT value FROM json_each(?))", json.dumps(elsewhere))
     mine = [row["id"] for row in rows if not numbers.isdisjoint(access_rights.line(row)[:-1])]
-    return [*found, *_these(mine, "status = 1")]
+    return [*found, *search_places.these(mine, "status = 1")]
 
 
 def _ancestors(read: store.Read, caller: access.Caller, asked: search.Query) -> list[Row] | None:
     """The folders to search below; None is everything that the caller sees, and so is the root."""
     if not asked.ancestor_folder_ids:
         return None
+    enterprise = asked.scope == "enterprise_content"
+    known = {} if enterprise else _seen(read, caller, asked.ancestor_folder_ids)
     found = []
-    for wire_id in asked.ancestor_folder_ids:
-        if wire_id != names.ROOT_ID and asked.scope == "enterprise_content":
+    for wire_id in dict.fromkeys(asked.ancestor_folder_ids):
+        if (row := known.get(wire_id)) is not None:
+            found.append(row)
+        elif wire_id != names.ROOT_ID and enterprise:
             row = access.find_enterprise_item(read, caller, Kind.FOLDER, wire_id)
             if row is None or row["status"] != Status.ACTIVE:
                 raise problems.not_found("folder", wire_id)
@@ -249,6 +243,15 @@ def _ancestors(read: store.Read, caller: access.Caller, asked: search.Query) -> 
         else:
             found.append(access.get_item(read, caller, Kind.FOLDER, wire_id, name="folder"))
     return None if names.ROOT_ID in asked.ancestor_folder_ids else found
+
+
+def _seen(read: store.Read, caller: access.Caller, wire_ids: list[str]) -> dict[str, Row]:
+    """The active folders among these that the caller sees, found in a few reads, by id."""
+    sql = "SELECT * FROM item WHERE id IN (SELECT value FROM json_each(?)) AND kind = ? AND status = ?"
+    rows = read(sql, _numbers(wire_ids), Kind.FOLDER, Status.ACTIVE)
+    view = access_rights.View(read, caller)
+    view.look_up(rows)
+    return {str(row["id"]): row for row in rows if view.rights(row)}
 
 
 def _walked(asked: search.Query) -> str:
@@ -262,7 +265,9 @@ def _walked(asked: search.Query) -> str:
     return "item_modified"
 
 
-def _in_order(read: store.Read, asked: search.Query, place: _Place, owner: int) -> _Place:
+def _in_order(
+    read: store.Read, asked: search.Query, place: search_places.Place, owner: int
+) -> search_places.Place:
     """A place among an owner's items, with the index that gives a page of it soonest."""
     index = _walked(asked)
     if index != "item_created" or asked.sort != "modified_at":
@@ -275,11 +280,6 @@ def _in_order(read: store.Read, asked: search.Query, place: _Place, owner: int) 
     if found[0]["n"] <= SMALL_SPAN:
         return replace(place, index=index)
     return replace(place, index="item_modified", counted=replace(place, index=index))
-
-
-def _is_small(read: store.Read, folder: Row, size: int) -> bool:
-    found: int = read(_SUBTREE, *items.below(folder), size + 1)[0]["n"]
-    return found <= size
 
 
 def _add_text(plan: Plan, asked: search.Query) -> bool:

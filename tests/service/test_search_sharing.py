@@ -2,6 +2,8 @@
 
 import pytest
 
+from cmsfs.service import items, search_plan
+from cmsfs.service.kinds import Kind
 from tests.service import sharing
 
 FORM = {"include_recent_shared_links": "true"}
@@ -152,3 +154,87 @@ async def test_who_deleted_and_since_when_that_is_known(api, uwe, tree, service)
     )
     assert await api.names(**both) == {"beside.txt"}
     assert await api.names(trash_content="trashed_only") == {"inside.txt", "beside.txt"}
+
+
+MANY = 1200
+
+
+@pytest.fixture
+async def many(api, uwe, service):
+    """The ids of very many folders that are shared, with a file in each; and of one that is not."""
+
+    def txn(conn):
+        now = service.now()
+        root = conn.execute("SELECT * FROM item WHERE owner = ? AND status = 3", (api.user,)).fetchone()
+        ids = []
+        for number in range(MANY):
+            folder = items.insert(conn, root, items.New(Kind.FOLDER, f"f{number}"), by=api.user, now=now)
+            below = items.insert(
+                conn, folder, items.New(Kind.FOLDER, f"below {number}"), by=api.user, now=now
+            )
+            new = items.New(Kind.WEB_LINK, f"fox {number}", url="https://a.example/")
+            items.insert(conn, below, new, by=api.user, now=now + number)
+            ids.append(folder["id"])
+        conn.executemany(
+            "INSERT INTO collaboration (item, role, user, enterprise, status, created_by, created_at,"
+            " modified_at) VALUES (?, 'viewer', ?, 1, 'accepted', ?, ?, ?)",
+            [(one, uwe.user, api.user, now, now) for one in ids],
+        )
+        return ids
+
+    found = await service.write(txn)
+    other = await api.folder("closed")
+    await api.link("fox closed", other["id"])
+    return [*found, int(other["id"])]
+
+
+async def test_search_with_very_many_shared_folders(api, uwe, many):
+    await uwe.link("fox own")
+    for params in (
+        {},
+        {"sort": "modified_at", "direction": "ASC"},
+        {"created_at_range": "2020-01-01T00:00:00Z,"},
+    ):
+        assert (await uwe.search("fox", **params))["total_count"] == MANY + 1
+        everything = await uwe.search(**params)
+        assert everything["total_count"] == 3 * MANY + 1
+        page = await uwe.search(**params, type="web_link", offset=MANY - 3)
+        assert (page["total_count"], len(page["entries"])) == (MANY + 1, 4)
+    assert "fox closed" not in await uwe.names("closed")
+    assert await uwe.names("fox", trash_content="trashed_only") == set()
+    page = await uwe.search('NOT "x1"', type="web_link", sort="modified_at", direction="DESC", limit=3)
+    assert [one["name"] for one in page["entries"]] == ["fox own", f"fox {MANY - 1}", f"fox {MANY - 2}"]
+    await api.search("fox", trash_content="all_items")
+
+
+async def test_search_below_very_many_folders(api, uwe, many):
+    wanted = ",".join(map(str, many[:MANY]))
+    for who in (api, uwe):
+        for query in ('NOT "x1"', "fox"):
+            found = await who.search(query, ancestor_folder_ids=wanted, type="web_link")
+            assert found["total_count"] == MANY
+    wanted = ",".join(map(str, many))
+    await uwe.ask("GET", "/search", params={"query": "fox", "ancestor_folder_ids": wanted}, expect=404)
+
+
+@pytest.mark.parametrize("query", ['NOT "x1"', "fox"])
+async def test_a_folder_that_is_named_again_is_searched_once(api, query):
+    folder = await api.folder("a")
+    inner = await api.folder("inner", folder["id"])
+    await api.link("fox", inner["id"])
+    for wanted in (f"{folder['id']}," * 5, f"{folder['id']},{inner['id']},{folder['id']}"):
+        found = await api.search(query, ancestor_folder_ids=wanted.strip(","), type="web_link")
+        assert (found["total_count"], len(found["entries"])) == (1, 1)
+
+
+async def test_a_large_folder_among_many_is_a_place_of_its_own(api, uwe, many, monkeypatch):
+    monkeypatch.setattr(search_plan, "SMALL_SUBTREE", 2)
+    monkeypatch.setattr(search_plan, "SMALL_BESIDE_A_SPAN", 2)
+    for number in range(40):
+        await api.link(f"fox more {number}", str(many[number]))
+    for query, total in (('NOT "x1"', MANY + 40), ("fox", MANY + 40)):
+        for params in ({}, {"updated_at_range": "2020-01-01T00:00:00Z,"}):
+            found = await uwe.search(query, type="web_link", limit=200, **params)
+            assert found["total_count"] == total
+            names = [one["name"] for one in found["entries"]]
+            assert len(set(names)) == 200
