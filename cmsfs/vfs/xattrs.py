@@ -6,7 +6,8 @@ that is asked for by itself may cost one request.
 
 What the drive alone says cannot be set, but copying programs try to, with what they found in a listing, and
 remove what a listing of the copy shows beyond that.  `cp -a`, `mv` and `tar` pass over ENOTSUP, `rsync -X`
-does not.  So what a listing shows is passed over in silence, and all else is ENOTSUP.
+does not.  So what a listing shows is passed over in silence, and all else is ENOTSUP.  What is true for a moment
+alone (`sync`) is in no listing: no copy should have it.
 
 Rule: raises `OSError` only.
 """
@@ -61,7 +62,7 @@ KEPT = frozenset(
 
 # What a listing shows, where there is something to show; and metadata that is known, and programs' own.
 GLANCE = (
-    *("sync", "owner", "description", "tags", "classification", "lock", "shared_link", "watermark"),
+    *("owner", "description", "tags", "classification", "lock", "shared_link", "watermark"),
     *("expires_at", "hold", "retention", "retention.until"),
 )
 
@@ -188,7 +189,7 @@ class Xattrs:
         found = [
             PREFIX + name
             for name in GLANCE
-            if name == SYNC or name in protected or known.get(name, "0") != "0"
+            if name in protected or known.get(name, "0") != "0"
         ]
         found += [PREFIX + name for name in instances.values(self._instances(node))]
         for name in (saying.XDG_COMMENT, saying.XDG_TAGS):
@@ -257,7 +258,7 @@ class Xattrs:
 
 def _pass_over(name: str) -> None:
     """Nothing is set, and nothing removed; ENOTSUP unless copying programs would want it to be."""
-    if name.removeprefix(PREFIX) not in GLANCE:
+    if name.removeprefix(PREFIX) not in (*GLANCE, SYNC):
         raise oserrors.oserror(errno.ENOTSUP, name)
 
 

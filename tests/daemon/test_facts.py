@@ -13,7 +13,7 @@ async def test_all_fields_of_an_item_cost_one_request_and_a_listing_none(drive: 
     await drive.names()
     asked = drive.agents.health.requests
     assert (await value(drive, "f", "owner")).startswith("Ada Tester <")
-    assert await listed(drive, "f") == ["sync", "owner"]
+    assert await listed(drive, "f") == ["owner"]
     assert asked["facts"] == 0
     assert (await value(drive, "f", "created_by")).startswith("Ada Tester <")
     assert "download" in (await value(drive, "f", "permissions")).split(",")
@@ -22,7 +22,7 @@ async def test_all_fields_of_an_item_cost_one_request_and_a_listing_none(drive: 
     assert await value(drive, "f", "watermark") == "0"
     assert await value(drive, "f", "nonsense") == "ENODATA"
     assert asked["facts"] == 1
-    assert await listed(drive, "f") == ["sync", "owner", "shared_link"]
+    assert await listed(drive, "f") == ["owner", "shared_link"]
 
 
 async def test_an_answer_holds_while_the_etag_is_the_same(drive: Any, other: Any) -> None:

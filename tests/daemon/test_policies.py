@@ -55,7 +55,7 @@ async def test_who_may_not_read_policies_sees_that(drive: Any, other: Any) -> No
     assert await value(drive, "d/f", "hold") == "unknown"
     assert await value(drive, "d/f", "retention") == "unknown"
     assert await value(drive, "d/f", "retention.until") == "unknown"
-    assert await listed(drive, "d/f") == ["sync", "owner"]
+    assert await listed(drive, "d/f") == ["owner"]
     assert drive.agents.health.requests["policies"] == 1
 
 

@@ -211,11 +211,11 @@ async def test_programs_attributes_are_kept_and_listed(drive: Any) -> None:
     await drive.fs.setxattr(ino, "user.xdg.origin.url", b"https://example.com")
     await drive.fs.setxattr(ino, "user.empty", b"")
     await drive.fs.setxattr(ino, "user.empty", b"\0\xff")
-    assert await drive.fs.listxattr(ino) == ["user.cms.sync", "user.empty", "user.xdg.origin.url"]
+    assert await drive.fs.listxattr(ino) == ["user.empty", "user.xdg.origin.url"]
     assert await drive.fs.getxattr(ino, "user.empty") == b"\0\xff"
     await drive.fs.rename(ROOT, "f", ROOT, "g", 0)
     await drive.fs.removexattr(ino, "user.empty")
-    assert await drive.fs.listxattr(ino) == ["user.cms.sync", "user.xdg.origin.url"]
+    assert await drive.fs.listxattr(ino) == ["user.xdg.origin.url"]
     for call, number in (
         (drive.fs.removexattr(ino, "user.empty"), errno.ENODATA),
         (drive.fs.getxattr(ino, "user.empty"), errno.ENODATA),
@@ -226,4 +226,4 @@ async def test_programs_attributes_are_kept_and_listed(drive: Any) -> None:
         with pytest.raises(OSError) as caught:
             await call
         assert caught.value.errno == number
-    assert await drive.fs.listxattr(ino) == ["user.cms.sync", "user.xdg.origin.url"]
+    assert await drive.fs.listxattr(ino) == ["user.xdg.origin.url"]
