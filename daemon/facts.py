@@ -11,22 +11,23 @@ import errno
 import logging
 import time
 from collections.abc import Awaitable, Callable
-from typing import Any, Protocol
+from typing import Any
 
 import trio
 
 from cmsfs import errors
 from cmsfs.client.facts import Kind as ItemKind
 from cmsfs.client.session import Client
-from cmsfs.replica import cursor, facts, tree
+from cmsfs.replica import cursor, facts
 from cmsfs.replica.facts import About
 from cmsfs.replica.nodes import ROOT, Ino, Kind, Node
 from cmsfs.sqlite import Connection, Database
 from cmsfs.vfs import oserrors
 from cmsfs.vfs.attrs.instances import Place
-from daemon import policies, templates
+from daemon import policies
 from daemon.agents import Starts
 from daemon.health import Health
+from daemon.templates import Templates
 
 log = logging.getLogger(__name__)
 
@@ -46,18 +47,8 @@ WAIT_SECONDS = 5.0
 _ITEM_KINDS: dict[Kind, ItemKind] = {Kind.FILE: "file", Kind.FOLDER: "folder", Kind.LINK: "web_link"}
 
 
-class Sent(Protocol):
-    """Whoever sends the journal."""
-
-    async def __call__(self, ino: Ino, *, seconds: float) -> None:
-        """Return when the service has a node as it is recorded now; `OSError` (EIO, ETIMEDOUT)."""
-
-
 class Facts:
-    """The vfs's `Facts` port over one client.
-
-    Metadata of a new file waits until the service has it, unless somebody still writes it (`is_busy`).
-    """
+    """The vfs's `Facts` port over one client."""
 
     def __init__(
         self,
@@ -65,18 +56,14 @@ class Facts:
         client: Client,
         health: Health,
         nursery: Starts,
-        *,
-        sent: Sent,
-        is_busy: Callable[[Ino], bool],
+        templates: Templates,
     ) -> None:
-        self._sent = sent
-        self._is_busy = is_busy
+        self._templates = templates
         self._db = db
         self._client = client
         self._health = health
         self._nursery = nursery
         self._asking: dict[object, trio.Event] = {}
-        self._templates = templates.Templates(client, health)
 
     async def learn(self, node: Node, about: About) -> None:
         """As `ports.Facts.learn`."""
@@ -173,12 +160,19 @@ class Facts:
 
     # ---- metadata ----
 
+    async def judge_metadata(self, place: Place, text: str) -> None:
+        """As `ports.Facts.judge_metadata`."""
+        if not self._health.can_ask:
+            return
+        with trio.move_on_after(WAIT_SECONDS):
+            try:
+                await self._templates.judge(place, text)
+            except errors.RemoteError as error:
+                log.info("a template could not be learned: %s", error)
+
     async def set_metadata(self, node: Node, place: Place, text: str | None) -> None:
         """As `ports.Facts.set_metadata`."""
         self._health.check()
-        if node.remote_id is None and not self._is_busy(node.ino):
-            await self._sent(node.ino, seconds=WAIT_SECONDS)
-            node = tree.find(self._db, node.ino) or node
         kind = _ITEM_KINDS.get(node.kind)
         if kind not in ("file", "folder") or node.remote_id is None or node.ino == ROOT:
             raise oserrors.oserror(errno.ENOTSUP, node.name)

@@ -64,6 +64,7 @@ from daemon.shown import shown
 from daemon.state import State, open_state
 from daemon.status import Status
 from daemon.sweep import Sweep
+from daemon.templates import Templates
 from daemon.thumbnails import Thumbnails
 from daemon.trash import Bin
 from daemon.use import Use
@@ -158,6 +159,7 @@ class Drive(Answers):
         sealer = Sealer(db, drafts, blocks, self.hydrate, self.commit)
         self.refusals = Refusals(db, client, self.health)
         self.copying = Copying()
+        templates = Templates(client, self.health)
         kit = Kit(
             *(db, client, blocks, drafts, sealer, self.incoming, self.hydrate, self.health, self.commit),
             settle_seconds=settings.settle_seconds,
@@ -166,11 +168,12 @@ class Drive(Answers):
             full=self.account.doubt_space,
             came_back=self.refusals.came_back,
             copied_from=self.copying.sources,
+            templates=templates,
         )
         self.push = Push(kit, workers=settings.upload_workers)
         self.pins = Pins(db, blocks, self.hydrate, self.health, self.hub)
         self._freeing = Freeing(db, blocks, self.hydrate, self.pins, self.hub)
-        self.facts = Facts(db, client, self.health, nursery, sent=self.push.confirm, is_busy=drafts.is_busy)
+        self.facts = Facts(db, client, self.health, nursery, templates)
         self.fs = Filesystem(
             *(db, blocks, drafts, self.commit, self.hydrate, Wakes(self.push, self.pins), self.account),
             settle_seconds=settings.settle_seconds,

@@ -7,6 +7,7 @@ Rule: `test` comes first in every patch of a value that was seen, so that nobody
 
 import errno
 import logging
+import os
 import time
 from typing import Any, Literal
 
@@ -25,6 +26,14 @@ TEMPLATE_SECONDS = 60.0
 
 # The template that takes any field, each with a text.
 FREE = "properties"
+
+
+class Refused(OSError):
+    """EINVAL, and what would be allowed."""
+
+    def __init__(self, place: Place, why: str) -> None:
+        super().__init__(errno.EINVAL, os.strerror(errno.EINVAL), place.field)
+        self.why = why
 
 
 class Templates:
@@ -62,6 +71,10 @@ class Templates:
             await self._patch(kind, item_id, place, _step("add", place, value))
         elif before != value:
             await self._patch(kind, item_id, place, _test(place, before), _step("replace", place, value))
+
+    async def judge(self, place: Place, text: str) -> None:
+        """Raise `OSError` (EINVAL) for a value that the template does not allow, and `RemoteError`."""
+        await self._value(place, text)
 
     async def _put(self, kind: Literal["file", "folder"], item_id: str, place: Place, value: Any) -> None:
         try:
@@ -126,7 +139,7 @@ def _test(place: Place, value: Any) -> metadata.Operation:
 
 def _refused(place: Place, why: str) -> OSError:
     log.warning("metadata %s cannot be set so: %s", ".".join(place), why)
-    return oserrors.oserror(errno.EINVAL, place.field)
+    return Refused(place, why)
 
 
 def _overtaken(place: Place) -> OSError:

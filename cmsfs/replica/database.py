@@ -12,7 +12,7 @@ from pathlib import Path
 from cmsfs import sqlite
 from cmsfs.replica.open_inodes import OpenInodes
 
-VERSION = 4
+VERSION = 5
 
 
 def schema() -> str:

@@ -3,13 +3,14 @@
 Listings bring what the drive needs of every item; what somebody asks by an extended attribute is kept here,
 with the etag that the item had and the time.  `daemon.facts` asks and writes, `vfs.attrs` reads.
 
-Rule: `described` holds what was set here and is still to be sent; it outweighs what the service says.
+Rule: `described` and `wished` hold what was set here and is still to be sent; it outweighs what the service
+says.
 """
 
 import enum
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from sqlite3 import Connection
 from typing import Any
 
@@ -51,10 +52,11 @@ class Assignment:
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """What was set here; None: nothing was."""
+    """What was set here; None: nothing was.  `metadata`: values by `scope.template.field`, as given."""
 
     description: str | None = None
     tags: list[str] | None = None
+    metadata: dict[str, str] = field(default_factory=dict)
 
 
 # ---- single items ------------------------------------------------------------------------------
@@ -115,23 +117,26 @@ def _assignment(row: Any) -> Assignment:
 
 # ---- what was set here -------------------------------------------------------------------------
 
+_DESCRIBED = "SELECT description, tags FROM described WHERE ino = ?"
+_WISHED = "SELECT place, value FROM wished WHERE ino = ?"
+
 
 def described(db: Database, ino: Ino) -> Described:
     """What was set here and is not at the service yet."""
-    return _described(db.row("SELECT description, tags FROM described WHERE ino = ?", ino))
+    return _described(db.row(_DESCRIBED, ino), db.rows(_WISHED, ino))
 
 
 def described_at(conn: Connection, ino: Ino) -> Described:
     """As `described`, as this transaction sees it."""
-    return _described(
-        conn.execute("SELECT description, tags FROM described WHERE ino = ?", (ino,)).fetchone()
-    )
+    return _described(conn.execute(_DESCRIBED, (ino,)).fetchone(), conn.execute(_WISHED, (ino,)).fetchall())
 
 
-def _described(row: Any) -> Described:
+def _described(row: Any, wished: list[Any]) -> Described:
+    metadata = {one["place"]: one["value"] for one in wished}
     if row is None:
-        return Described()
-    return Described(row["description"], None if row["tags"] is None else json.loads(row["tags"]))
+        return Described(metadata=metadata)
+    tags = None if row["tags"] is None else json.loads(row["tags"])
+    return Described(row["description"], tags, metadata)
 
 
 def describe(conn: Connection, ino: Ino, wish: Described) -> None:
@@ -144,15 +149,26 @@ def describe(conn: Connection, ino: Ino, wish: Described) -> None:
     )
 
 
+def wish(conn: Connection, ino: Ino, place: str, value: str) -> None:
+    """This value of metadata is to be on the item."""
+    conn.execute("INSERT OR REPLACE INTO wished(ino, place, value) VALUES (?, ?, ?)", (ino, place, value))
+
+
+def unwish(conn: Connection, ino: Ino, place: str) -> None:
+    """A value that was to be set is not any more, or is set by now."""
+    conn.execute("DELETE FROM wished WHERE ino = ? AND place = ?", (ino, place))
+
+
 def sent(conn: Connection, ino: Ino, wish: Described) -> None:
     """The service has what was set; what was set anew since stays to be sent."""
     if described_at(conn, ino) == wish:
-        conn.execute("DELETE FROM described WHERE ino = ?", (ino,))
+        unsay(conn, ino)
 
 
 def unsay(conn: Connection, ino: Ino) -> None:
     """What was set here is given up."""
     conn.execute("DELETE FROM described WHERE ino = ?", (ino,))
+    conn.execute("DELETE FROM wished WHERE ino = ?", (ino,))
 
 
 def follow(conn: Connection, old: Ino, new: Ino) -> bool:
@@ -162,6 +178,8 @@ def follow(conn: Connection, old: Ino, new: Ino) -> bool:
     """
     conn.execute("UPDATE OR IGNORE described SET ino = ? WHERE ino = ?", (new, old))
     conn.execute("DELETE FROM described WHERE ino = ?", (old,))
+    conn.execute("UPDATE OR IGNORE wished SET ino = ? WHERE ino = ?", (new, old))
+    conn.execute("DELETE FROM wished WHERE ino = ?", (old,))
     conn.execute("DELETE FROM fact WHERE ino IN (?, ?)", (old, new))
     return described_at(conn, new) != Described()
 

@@ -61,6 +61,7 @@ class Node(NamedTuple):
     base_name: str | None
     sequence: int
     local: int  # 0 or 1, as the row has it
+    atime_ns: int | None = None
 
     @property
     def is_folder(self) -> bool:
@@ -70,7 +71,7 @@ class Node(NamedTuple):
 # In the order of Node's fields; `item` is large and read only where it is shown.
 COLUMNS = (
     "ino, parent, name, kind, size, mtime_ns, ctime_ns, mode, sha1, draft, "
-    "remote_id, etag, version, base_sha1, base_parent, base_name, sequence, local"
+    "remote_id, etag, version, base_sha1, base_parent, base_name, sequence, local, atime_ns"
 )
 
 

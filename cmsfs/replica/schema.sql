@@ -17,6 +17,8 @@ CREATE TABLE node (
   size         INTEGER NOT NULL DEFAULT 0,
   mtime_ns     INTEGER NOT NULL,
   ctime_ns     INTEGER NOT NULL,
+  -- The access time, where a program has set one; NULL: the modification time.
+  atime_ns     INTEGER,
   -- Permission bits without the file type.  The service has no place for them: they live here only.
   mode         INTEGER NOT NULL,
   -- SHA-1 (hex) of the content a reader gets when there is no draft; NULL for folders, links and
@@ -212,6 +214,14 @@ CREATE TABLE described (
   description  TEXT,
   tags         TEXT                           -- JSON: a list of texts
 );
+
+-- Values of metadata that were set here on what the service did not have yet, and are still to be sent.
+CREATE TABLE wished (
+  ino          INTEGER NOT NULL REFERENCES node(ino) ON DELETE CASCADE,
+  place        TEXT NOT NULL,                 -- scope.template.field
+  value        TEXT NOT NULL,                 -- as it was given; the template says what it means
+  PRIMARY KEY (ino, place)
+) WITHOUT ROWID;
 
 -- Single values: change cursor, boot id, clean-shutdown mark.
 CREATE TABLE cursor (

@@ -80,7 +80,7 @@ def of_node(
         size=node.size if size is None else size,
         # 1 for folders too: "the number of subfolders is not known", as programs understand it.
         nlink=0 if node.parent is None and node.ino > 2 else 1,
-        atime_ns=mtime,
+        atime_ns=mtime if node.atime_ns is None else node.atime_ns,
         mtime_ns=mtime,
         ctime_ns=max(node.ctime_ns, mtime) if mtime_ns is not None else node.ctime_ns,
         timeout=timeout,

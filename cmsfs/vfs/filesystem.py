@@ -173,7 +173,7 @@ class Filesystem:
         if changes.mtime_ns is not None and node.kind is Kind.FILE:
             # It is the service's, too; a folder's times, and all permission bits, are kept here.
             await self._allowed(node, Right.WRITE)
-        if changes.mode is not None or changes.mtime_ns is not None:
+        if (changes.mode, changes.atime_ns, changes.mtime_ns) != (None, None, None):
             await self._set_mode_and_time(node, changes)
         return self._attributes(self._node(ino))
 
@@ -185,11 +185,11 @@ class Filesystem:
 
         def txn(conn: Connection) -> None:
             conn.execute(
-                "UPDATE node SET mode = coalesce(?, mode), mtime_ns = coalesce(?, mtime_ns), ctime_ns = ?"
-                " WHERE ino = ?",
+                "UPDATE node SET mode = coalesce(?, mode), atime_ns = coalesce(?, atime_ns),"
+                " mtime_ns = coalesce(?, mtime_ns), ctime_ns = ? WHERE ino = ?",
                 (
                     changes.mode & 0o7777 if changes.mode is not None else None,
-                    *(changes.mtime_ns, ops.now_ns(), node.ino),
+                    *(_kept(changes.atime_ns), _kept(changes.mtime_ns), ops.now_ns(), node.ino),
                 ),
             )
             if changes.mtime_ns is not None and tree.get(conn, node.ino).parent is not None:
@@ -370,3 +370,8 @@ class Filesystem:
     async def run(self) -> None:
         """Delete what was unlinked and is no longer held by anybody, for ever."""
         await self._reaper.run()
+
+
+def _kept(time_ns: int | None) -> int | None:
+    """A time as a row can have it, from 1677 to 2262; what lies beyond becomes the nearest."""
+    return None if time_ns is None else min(max(time_ns, -(2**63)), 2**63 - 1)

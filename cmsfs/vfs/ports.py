@@ -83,8 +83,11 @@ class Facts(Protocol):
     async def learn_policies(self) -> None:
         """Return once what policies are assigned to is known, or cannot be in time; never fails."""
 
+    async def judge_metadata(self, place: Place, text: str) -> None:
+        """`OSError` (EINVAL) if the template does not allow this value; nothing while that is unknown."""
+
     async def set_metadata(self, node: Node, place: Place, text: str | None) -> None:
-        """Set a value of an item's metadata; None takes it away.
+        """Set a value of the metadata of an item that the service has; None takes it away.
 
         `OSError`: EINVAL for what the template does not allow, ENODATA without a value, ESTALE if somebody
         else has changed it, EACCES without the right, ENETDOWN and ETIMEDOUT without the service.

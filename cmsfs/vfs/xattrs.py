@@ -6,8 +6,8 @@ that is asked for by itself may cost one request.
 
 What the drive alone says cannot be set, but copying programs try to, with what they found in a listing, and
 remove what a listing of the copy shows beyond that.  `cp -a`, `mv` and `tar` pass over ENOTSUP, `rsync -X`
-does not.  So what a listing shows is passed over in silence, and all else is ENOTSUP.  What is true for a moment
-alone (`sync`) is in no listing: no copy should have it.
+does not.  So what a listing shows is passed over in silence, and all else is ENOTSUP.  What is true
+for a moment alone (`sync`) is in no listing: no copy should have it.
 
 Rule: raises `OSError` only.
 """
@@ -146,6 +146,10 @@ class Xattrs:
         return policies.value(self._db, node, key)
 
     async def _metadata(self, node: Node, key: str) -> str | None:
+        place = instances.place(key)
+        wished = facts.described(self._db, node.ino).metadata
+        if place is not None and (given := wished.get(instances.key(place))) is not None:
+            return given
         if node.remote_id is None:
             return None
         if self._facts is not None:
@@ -153,7 +157,6 @@ class Xattrs:
         found = self._instances(node)
         if key == instances.WORD:
             return instances.summary(found) or None
-        place = instances.place(key)
         one = instances.find(found, place) if place is not None else None
         value = one.values.get(place.field) if one is not None and place is not None else None
         return None if value is None else instances.text(value)
@@ -186,12 +189,10 @@ class Xattrs:
         item = self._item(node)
         known = told.of_json(item)
         protected = policies.shown(self._db, node, item)
-        found = [
-            PREFIX + name
-            for name in GLANCE
-            if name in protected or known.get(name, "0") != "0"
-        ]
-        found += [PREFIX + name for name in instances.values(self._instances(node))]
+        found = [PREFIX + name for name in GLANCE if name in protected or known.get(name, "0") != "0"]
+        values = set(instances.values(self._instances(node)))
+        wished = {f"{instances.WORD}.{key}" for key in facts.described(self._db, node.ino).metadata}
+        found += [PREFIX + name for name in sorted(values | wished)]
         for name in (saying.XDG_COMMENT, saying.XDG_TAGS):
             if name not in mine and saying.meaning(node, name) is not None and saying.shown(name, item):
                 found.append(name)
@@ -221,7 +222,7 @@ class Xattrs:
         if name.startswith(PREFIX):
             place = instances.place(name.removeprefix(PREFIX))
             if place is not None and self._facts is not None and not node.local:
-                await self._facts.set_metadata(node, place, _text(value))
+                await self._set_metadata(self._facts, node, place, _text(value))
             else:
                 _pass_over(name)
             return
@@ -242,13 +243,30 @@ class Xattrs:
         if name.startswith(PREFIX):
             place = instances.place(name.removeprefix(PREFIX))
             if place is not None and self._facts is not None and not node.local:
-                await self._facts.set_metadata(node, place, None)
+                await self._set_metadata(self._facts, node, place, None)
             else:
                 _pass_over(name)
             return
         if name == address.XDG and node.kind is Kind.LINK and own.find(self._db, node.ino, name) is None:
             return  # a web link always leads somewhere; a listing shows it, so this has no effect
         await self._change(lambda conn: own.remove(conn, node.ino, name))
+
+    async def _set_metadata(self, asked: Facts, node: Node, place: instances.Place, text: str | None) -> None:
+        key = instances.key(place)
+        is_wished = key in facts.described(self._db, node.ino).metadata
+        if node.remote_id is not None:
+            await asked.set_metadata(node, place, text)
+        elif node.kind not in (Kind.FILE, Kind.FOLDER):
+            raise oserrors.oserror(errno.ENOTSUP, node.name)
+        elif text is not None:
+            # It goes when the item is there: it may be open, large, or the network away.
+            await asked.judge_metadata(place, text)
+            await self._change(lambda conn: saying.wish(conn, node.ino, key, text, due_ns=self._due()))
+            return
+        elif not is_wished:
+            raise oserrors.oserror(errno.ENODATA, key)
+        if is_wished:
+            await self._change(lambda conn: facts.unwish(conn, node.ino, key))
 
     async def _say(self, node: Node, wish: facts.Described) -> None:
         # At the service a name, a description and tags need the same right.

@@ -28,6 +28,7 @@ from cmsfs.sqlite import Database
 from daemon.health import Health
 from daemon.hydrate import Hydrate
 from daemon.incoming import Incoming
+from daemon.templates import Templates
 
 # The calls of a program that copies or unpacks many files come closer together than this.
 INTERACTIVE_SECONDS = 0.2
@@ -61,6 +62,8 @@ class Kit:
     came_back: Callable[[Node, errors.RemoteError], None]
     # The files that a program may have copied this one from (`vfs.copying`).
     copied_from: Callable[[Ino], Collection[Ino]]
+    # Sets values of metadata.
+    templates: Templates
     # Bytes sent of each running upload, by the number of its operation.
     sent: dict[int, int] = field(default_factory=dict)
     # Files whose writers wait for the service to have them: they are sent while they are open.

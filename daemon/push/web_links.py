@@ -57,8 +57,9 @@ def _may_be_link(kit: Kit, node: Node) -> bool:
         return True
     if node.kind is not Kind.FILE or node.remote_id is not None or naming.link_name(node.name) is None:
         return False
-    # The service has no place for tags of a web link.
-    return kit.web_links != "never" and not facts.described(kit.db, node.ino).tags
+    # The service has no place for tags and metadata of a web link.
+    said = facts.described(kit.db, node.ino)
+    return kit.web_links != "never" and not said.tags and not said.metadata
 
 
 def _is_link(kit: Kit, found: Found) -> bool:

@@ -1,12 +1,14 @@
 """Metadata as extended attributes: read, set by the template's rules, removed."""
 
+import os
 from typing import Any
 
 import pytest
+import trio
 
 from cmsfs.models import metadata
 from cmsfs.replica.nodes import ROOT
-from tests.daemon.asking import listed, told, value
+from tests.daemon.asking import PREFIX, listed, told, value
 
 pytestmark = pytest.mark.administers
 
@@ -65,13 +67,92 @@ async def test_what_the_template_does_not_allow_is_told(
     assert await other.client.metadata.instances("file", number) == []
 
 
-async def test_metadata_of_a_new_file_waits_until_the_service_has_it(
+async def values(other: Any, kind: str, name: str) -> dict[str, Any]:
+    (instance,) = await other.client.metadata.instances(kind, (await other.find(name)).id)
+    return dict(instance.values)
+
+
+async def test_metadata_of_a_new_item_is_taken_at_once_and_sent_after_it(
     drive: Any, other: Any, project: Any
 ) -> None:
+    where = "metadata.enterprise.project."
     await drive.write("f", b"new")
-    assert await told(drive, "f", "metadata.enterprise.project.phase", "plan") == "ok"
-    (instance,) = await other.client.metadata.instances("file", (await other.find("f")).id)
-    assert instance.values == {"phase": "plan"}
+    await drive.mkdir("d")
+    for name in ("f", "d"):
+        assert await told(drive, name, where + "phase", "plan") == "ok"
+        assert await told(drive, name, where + "lead", "Ada") == "ok"
+        assert await told(drive, name, where + "lead", None) == "ok"
+        assert await told(drive, name, where + "lead", None) == "ENODATA"
+        assert await value(drive, name, where + "phase") == "plan"
+        assert where + "phase" in await listed(drive, name)
+    await drive.sync()
+    assert await values(other, "file", "f") == await values(other, "folder", "d") == {"phase": "plan"}
+    assert await value(drive, "f", where + "phase") == "plan"
+    assert await told(drive, "f", where + "phase", "build") == "ok"
+    assert await value(drive, "f", where + "phase") == "build"
+
+
+async def test_a_copy_that_is_still_open_takes_all_that_a_listing_shows(
+    drive: Any, other: Any, project: Any
+) -> None:
+    fs, where = drive.fs, "metadata.enterprise.project."
+    await other.file("f", b"bytes")
+    await drive.names()
+    for field, given in (("lead", "Ada"), ("budget", "12.5"), ("at", "y,x")):
+        assert await told(drive, "f", where + field, given) == "ok"
+    await told(drive, "f", "description", "What it is")
+    await told(drive, "f", "tags", "a,b")
+    await fs.setxattr(await drive.ino("f"), "user.colour", b"red")
+    await drive.sync()
+    given = {
+        name: await fs.getxattr(await drive.ino("f"), name)
+        for name in await fs.listxattr(await drive.ino("f"))
+    }
+    assert {PREFIX + where + "lead", PREFIX + "tags", PREFIX + "owner", "user.colour"} <= set(given)
+
+    opened, made = await fs.create(ROOT, "copy", 0o644, os.O_WRONLY)
+    await fs.write(opened.fh, 0, b"bytes")
+    for name, one in given.items():
+        await fs.setxattr(made.ino, name, one)
+    await fs.release(opened.fh)
+    await drive.sync()
+    for name, one in given.items():
+        assert await fs.getxattr(made.ino, name) == one, name
+    assert await values(other, "file", "copy") == {"lead": "Ada", "budget": 12.5, "at": ["y", "x"]}
+    copy = await other.find("copy")
+    assert (copy.description, copy.tags) == ("What it is", ["a", "b"])
+    assert set(await fs.listxattr(made.ino)) == set(given)
+
+
+async def test_metadata_that_was_set_without_the_service_is_judged_when_it_is_sent(
+    drive: Any, other: Any, project: Any, network: Any, expect_log: Any
+) -> None:
+    await drive.names()
+    network.is_down = True
+    await drive.write("good", b"1")
+    await drive.write("bad", b"2")
+    for name, given in (("good", "plan"), ("bad", "over")):
+        assert await told(drive, name, "metadata.enterprise.project.phase", given) == "ok"
+    network.is_down = False
+    expect_log("one of plan, build")
+    with trio.fail_after(20):
+        while [op[:2] for op in drive.ops()] != [("describe", "held")]:
+            await trio.lowlevel.checkpoint()
+    assert "one of plan, build" in await value(drive, "bad", "sync")
+    assert await values(other, "file", "good") == {"phase": "plan"}
+
+
+async def test_what_a_new_file_is_told_goes_along_when_it_replaces_another(
+    drive: Any, other: Any, project: Any
+) -> None:
+    number = await other.file("f", b"old")
+    await drive.names()
+    await drive.write(".f.Xy12ab", b"new")
+    assert await told(drive, ".f.Xy12ab", "metadata.enterprise.project.phase", "plan") == "ok"
+    await drive.rename(".f.Xy12ab", "f")
+    await drive.sync()
+    assert (await other.find("f")).id == number
+    assert await values(other, "file", "f") == {"phase": "plan"}
 
 
 async def test_a_value_that_somebody_changes_meanwhile_is_not_written_over(

@@ -14,6 +14,7 @@ from cmsfs.replica import database, nodes, tree
 NEW_IN_2 = ["upload", "unheard", "symlink", "xattr", "past", "pin"]
 NEW_IN_3 = ["doubt", "fact", "assignment", "described", "shortcut"]
 NEW_IN_4 = ["lineage"]
+NEW_IN_5 = ["wished"]
 
 
 def without(schema: str, tables: list[str]) -> str:
@@ -24,9 +25,15 @@ def without(schema: str, tables: list[str]) -> str:
     return schema
 
 
-def third_schema() -> str:
+def fourth_schema() -> str:
     schema = (resources.files("cmsfs.replica") / "schema.sql").read_text(encoding="utf-8")
-    return without(schema, NEW_IN_4)
+    schema, found = re.subn(r"  --[^\n]*\n  atime_ns +INTEGER,\n", "", without(schema, NEW_IN_5))
+    assert found == 1
+    return schema
+
+
+def third_schema() -> str:
+    return without(fourth_schema(), NEW_IN_4)
 
 
 def second_schema() -> str:
@@ -53,7 +60,7 @@ def shape(conn: sqlite3.Connection) -> set[tuple[str, str]]:
     return indexes | {(name, row[1]) for name in names for row in conn.execute(f"PRAGMA table_info({name})")}
 
 
-@pytest.mark.parametrize(("version", "old"), [(1, old_schema), (2, second_schema), (3, third_schema)])
+@pytest.mark.parametrize(("version", "old"), [(1, old_schema), (2, second_schema), (3, third_schema), (4, fourth_schema)])
 async def test_changes_recorded_by_an_older_version_are_still_there(
     tmp_path: Path, version: int, old: Callable[[], str]
 ) -> None:

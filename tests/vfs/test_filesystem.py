@@ -240,22 +240,6 @@ async def test_two_names_are_exchanged(drive: Any) -> None:
     assert sorted(drive.ops()) == [("move", "/a"), ("move", "/b")]
 
 
-async def test_modes_and_times_are_kept_and_owners_are_not_changed(drive: Any) -> None:
-    ino = await drive.write_file("f", b"abc")
-    after = await drive.fs.setattr(ino, SetAttr(mode=stat.S_IFREG | 0o755, mtime_ns=12345, uid=os.getuid()))
-    assert (stat.S_IMODE(after.mode), after.mtime_ns) == (0o755, 12345)
-    with pytest.raises(PermissionError):
-        await drive.fs.setattr(ino, SetAttr(uid=os.getuid() + 1))
-    await drive.seal(ino)
-    assert drive.fs.getattr(ino).mtime_ns == 12345
-
-
-async def test_the_time_of_a_known_file_is_sent_alone(drive: Any) -> None:
-    ino = await drive.remote_file(1, "f", b"abc")
-    await drive.fs.setattr(ino, SetAttr(mtime_ns=10**9))
-    assert drive.ops() == [("touch", "/f")]
-
-
 async def test_a_folder_is_listed_once_and_a_missing_name_needs_no_second_listing(drive: Any) -> None:
     await drive.db.write(lambda conn: conn.execute("DELETE FROM listing"))
     for _ in range(3):

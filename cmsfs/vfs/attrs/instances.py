@@ -33,6 +33,15 @@ def place(name: str) -> Place | None:
     return Place(scope, parts[2], parts[3]) if scope in ("global", "enterprise") else None
 
 
+def key(where: Place) -> str:
+    """A place as one text; `at_key` reads it."""
+    return ".".join(where)
+
+
+def at_key(text: str) -> Place:
+    return Place(*text.split(".", 2))
+
+
 def _scope(scope: str) -> str:
     word, _, number = scope.partition("_")
     return word if number.isdigit() else scope

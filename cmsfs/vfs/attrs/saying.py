@@ -97,6 +97,12 @@ def record(conn: Connection, ino: Ino, wish: Described, *, due_ns: int) -> None:
     ops.record(conn, ino, ops.OpKind.DESCRIBE, due_ns=due_ns)
 
 
+def wish(conn: Connection, ino: Ino, place: str, value: str, *, due_ns: int) -> None:
+    """A value of metadata is to be on an item that the service does not have yet."""
+    facts.wish(conn, ino, place, value)
+    ops.record(conn, ino, ops.OpKind.DESCRIBE, due_ns=due_ns)
+
+
 def surface(conn: Connection, ino: Ino, *, due_ns: int) -> None:
     """A file that was local goes to the service: what programs said of it goes along, as far as it fits."""
     node = tree.get(conn, ino)
