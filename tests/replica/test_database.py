@@ -60,7 +60,9 @@ def shape(conn: sqlite3.Connection) -> set[tuple[str, str]]:
     return indexes | {(name, row[1]) for name in names for row in conn.execute(f"PRAGMA table_info({name})")}
 
 
-@pytest.mark.parametrize(("version", "old"), [(1, old_schema), (2, second_schema), (3, third_schema), (4, fourth_schema)])
+@pytest.mark.parametrize(
+    ("version", "old"), [(1, old_schema), (2, second_schema), (3, third_schema), (4, fourth_schema)]
+)
 async def test_changes_recorded_by_an_older_version_are_still_there(
     tmp_path: Path, version: int, old: Callable[[], str]
 ) -> None:
