@@ -17,7 +17,7 @@ import trio
 
 from cmsfs import config, environment, errors, garbage, logs, notify
 from cmsfs.cli import context, output
-from cmsfs.service import demo, limits, provisioning, store
+from cmsfs.service import connections, demo, limits, provisioning, store
 from cmsfs.service import serve as serving
 
 log = logging.getLogger(__name__)
@@ -26,7 +26,7 @@ DEFAULT_PORT = 8472
 
 # A client that takes nothing of its answer would hold the end up for a minute more.  Nothing that was
 # acknowledged is lost by ending in the middle of anything.
-_STOP_AT_LAST = serving.STOP_SECONDS + 5
+_STOP_AT_LAST = serving.STOP_SECONDS + 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +90,7 @@ def serve(
             raise errors.UserError(f"{file} does not exist or is not a file.", exit_code=2)
     settings = ctx.settings()
     environment.leave_no_core()
+    connections.raise_limit()
     logs.configure(settings.log_level, form=log_format or settings.log_format)
     garbage.settle()
     trio.run(

@@ -135,13 +135,23 @@ def _translate(error: Exception, request_id: str) -> responses.Response:
         case OSError() if error.errno in (errno.ENOSPC, errno.EDQUOT):
             log.error("no space left for the service's data")
             return _answer(Refused(403, "storage_limit_exceeded", "The service's disk is full."), request_id)
+        case OSError() if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOMEM):
+            log.error("the service has no descriptors or no memory left")
+            return _answer(_busy(), request_id)
+        case sqlite3.OperationalError() if "unable to open" in str(error):
+            log.error("the database cannot be opened: %s", error)
+            return _answer(_busy(), request_id)
         case sqlite3.OperationalError() if "locked" in str(error) or "full" in str(error):
             log.error("the database cannot be written: %s", error)
-            said = "The service is busy; try again."
-            return _answer(Refused(503, "unavailable", said, headers={"Retry-After": "2"}), request_id)
+            return _answer(_busy(), request_id)
         case _:
             log.error("a request failed", exc_info=error)
             return _answer(Refused(500, "internal_server_error", "The service failed."), request_id)
+
+
+def _busy() -> Refused:
+    said = "The service is busy; try again."
+    return Refused(503, "unavailable", said, headers={"Retry-After": "2"})
 
 
 class Edge:
@@ -179,7 +189,8 @@ class Edge:
             if started:
                 raise
             response = _translate(error, request_id)
-            if body_read:
+            # Who was too slow to send is not waited for once more.
+            if body_read or response.status_code == 408:
                 await response(scope, receive, send)
             else:
                 await _answer_early(response, scope, receive, send)

@@ -3,6 +3,8 @@
 `cmsfs serve` runs this; so do the tests that speak real HTTP.  HTTP/1.1 only: HTTP/2 in pure Python is
 several times slower.
 
+How many connections there may be, and how slow a client, is decided in connections.py and guard.py.
+
 To stop, it takes no new connection, gives what is being answered STOP_SECONDS, and cuts off the rest.
 
 Rule: loopback unless told otherwise; with a certificate, TLS 1.2 or later and nothing older.
@@ -16,12 +18,15 @@ from pathlib import Path
 from typing import Any
 
 import hypercorn.config
-import hypercorn.trio.run
+import hypercorn.typing
 import hypercorn.utils
 import trio
+from hypercorn.trio.tcp_server import TCPServer
+from hypercorn.trio.worker_context import WorkerContext
 
 from cmsfs import errors
-from cmsfs.service import access_log, app, indexing, limits, sweeper
+from cmsfs.service import access_log, app, guard, indexing, limits, sweeper
+from cmsfs.service.connections import Connections, Stream
 from cmsfs.service.store import Store
 
 log = logging.getLogger(__name__)
@@ -29,8 +34,13 @@ log = logging.getLogger(__name__)
 # Hypercorn would close a connection after 1,000 requests, under a busy pool's hands.
 _FOR_EVER = 2**31
 
+# Clients keep connections for a minute, and not every request that meets the end of one is repeated.
+KEEP_ALIVE_SECONDS = 75
+
+HANDSHAKE_SECONDS = 10
+
 # What is being answered when the service is to stop, an upload of gigabytes perhaps, has so long to end.
-STOP_SECONDS = 10.0
+STOP_SECONDS = 8.0
 
 # A client that takes no byte for so long is gone.  Hypercorn waits for it even while it is being stopped.
 STALLED_MS = 60_000
@@ -57,29 +67,33 @@ async def serve(
     config = hypercorn.config.Config()
     config.alpn_protocols = ["http/1.1"]
     config.keep_alive_max_requests = _FOR_EVER
-    config.graceful_timeout = STOP_SECONDS
+    config.keep_alive_timeout = KEEP_ALIVE_SECONDS
+    config.ssl_handshake_timeout = HANDSHAKE_SECONDS
+    config.include_server_header = False
     config.accesslog = None
     config.errorlog = logging.getLogger("hypercorn.error")
     if certfile is not None:
         config.certfile = str(certfile)
         config.keyfile = str(keyfile or certfile)
+    names = {host.lower(), socket.gethostname().lower()}
     try:
-        config.create_ssl_context()
+        tls = config.create_ssl_context() if config.ssl_enabled else None
+        if certfile is not None:
+            names |= guard.names_of(certfile)
         listener = _listen(host, port)
     except OSError as error:
         raise errors.UserError(_reason(error, host, port, certfile)) from error
-    scheme = "https" if config.ssl_enabled else "http"
+    scheme = "http" if tls is None else "https"
     shown = f"[{host}]" if ":" in host else host
     url = f"{scheme}://{shown}:{listener.getsockname()[1]}"
-    sockets = hypercorn.config.Sockets([], [listener], [])
-    if config.ssl_enabled:
-        sockets = hypercorn.config.Sockets([listener], [], [])
     with listener:
-        built = access_log.AccessLog(app.build(store, url, public_url=public_url, rates=rates))
+        taken = Connections()
+        inner = app.build(store, url, public_url=public_url, rates=rates)
+        built = access_log.AccessLog(guard.Guard(inner, taken, names=frozenset(names), tls=tls is not None))
         async with trio.open_nursery() as nursery:
             nursery.start_soon(sweeper.run, store)
             nursery.start_soon(indexing.run, store)
-            await nursery.start(_run, built, config, sockets, stop)
+            await nursery.start(_run, built, config, taken, listener, tls, stop)
             log.info("serving on %s", url)
             task_status.started(url)
             if stop is not None:
@@ -101,16 +115,29 @@ def _listen(host: str, port: int) -> socket.socket:
 async def _run(
     built: Any,  # Hypercorn and Starlette each have types of their own for the same thing
     config: hypercorn.config.Config,
-    sockets: hypercorn.config.Sockets,
+    taken: Connections,
+    listener: socket.socket,
+    tls: ssl.SSLContext | None,
     stop: trio.Event | None,
     *,
-    task_status: trio.TaskStatus[list[str]],
+    task_status: trio.TaskStatus[None],
 ) -> None:
+    """Take connections until `stop`, and let what was taken end."""
     wrapped = hypercorn.utils.wrap_app(built, config.wsgi_max_body_size, "asgi")
-    trigger = None if stop is None else stop.wait
-    await hypercorn.trio.run.worker_serve(
-        wrapped, config, sockets=sockets, shutdown_trigger=trigger, task_status=task_status
-    )
+    context = WorkerContext(None)
+    state = hypercorn.typing.ConnectionState({})
+
+    async def handle(stream: Stream) -> None:
+        await TCPServer(wrapped, config, context, state, stream)  # type: ignore[arg-type]
+
+    async with trio.open_nursery() as serving:
+        async with trio.open_nursery() as taking:
+            taking.start_soon(taken.accept, listener, handle, tls, serving)
+            task_status.started()
+            await (trio.Event() if stop is None else stop).wait()
+            taking.cancel_scope.cancel()
+        # Connections without a request end at once.
+        await context.terminated.set()
 
 
 def _reason(error: OSError, host: str, port: int, certfile: Path | None) -> str:

@@ -120,16 +120,15 @@ def cmsfs() -> Callable[..., subprocess.CompletedProcess[str]]:
 
 @pytest.fixture
 def serving(tmp_path: Path) -> Iterator[Callable[..., Server]]:
-    """`serving(*options)`: the embedded service on a free port of this machine."""
+    """`serving(*options)`: the embedded service on a free port of this machine; `log` is for what it says."""
     servers: list[Server] = []
 
-    def start(*options: str | Path) -> Server:
+    def start(*options: str | Path, log: Path | None = None) -> Server:
         data = tmp_path / f"service{len(servers) or ''}"
-        process = subprocess.Popen(
-            [sys.executable, "-m", "cmsfs", "serve", "--data", data, "--port", "0", "--json", *options],
-            stdout=subprocess.PIPE,
-            text=True,
-        )
+        command = [sys.executable, "-m", "cmsfs", "serve", "--data", data, "--port", "0", "--json", *options]
+        with (Path(os.devnull) if log is None else log).open("wb") as file:
+            told = None if log is None else file
+            process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=told, text=True)
         assert process.stdout
         document = ""
         while not document.endswith("}\n"):

@@ -1,14 +1,22 @@
 """`cmsfs serve`."""
 
+import contextlib
 import json
+import resource
 import signal
 import socket
 import stat
+import time
 import urllib.error
 import urllib.parse
 import urllib.request
+import zlib
+from pathlib import Path
 
 import pytest
+
+from tests.service import documents
+from tests.service.conftest import Api
 
 
 def _token(server, **changed: str) -> dict[str, object]:
@@ -153,3 +161,74 @@ def test_a_second_signal_ends_it_at_once(server):
         assert server.process.poll() is None
         server.process.send_signal(signal.SIGINT)
         assert server.process.wait(timeout=5) == 128 + signal.SIGINT
+
+
+HALF = b"POST /oauth2/token HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\nx"
+
+
+@contextlib.contextmanager
+def _half_sent(server, number):
+    """So many requests whose bodies do not come."""
+    with contextlib.ExitStack() as stack:
+        for _ in range(number):
+            address = ("127.0.0.1", int(server.url.rpartition(":")[2]))
+            one = stack.enter_context(socket.create_connection(address, timeout=20))
+            one.sendall(HALF)
+        yield
+
+
+def _status(server):
+    try:
+        return urllib.request.urlopen(f"{server.url}/2.0/users/me", timeout=20).status
+    except urllib.error.HTTPError as error:
+        return error.code
+
+
+def test_without_descriptors_it_says_so_and_goes_on(serving, tmp_path):
+    log = tmp_path / "log"
+    server = serving(log=log)
+    _, hard = resource.prlimit(server.process.pid, resource.RLIMIT_NOFILE)
+    resource.prlimit(server.process.pid, resource.RLIMIT_NOFILE, (64, hard))
+    with _half_sent(server, 80):
+        assert _status(server) == 503
+    deadline = time.monotonic() + 20
+    while _status(server) != 401:
+        assert time.monotonic() < deadline
+    resource.prlimit(server.process.pid, resource.RLIMIT_NOFILE, (1024, hard))
+    assert server.stop() == 0
+    said = log.read_text()
+    assert "connections are refused: the descriptors of this process are used up" in said
+    assert "Traceback" not in said
+
+
+def _slow_page() -> bytes:
+    """A PDF that its reader needs many seconds for."""
+    text = documents.pdf("x")
+    start, end = text.index(b"<< /Length"), text.index(b"endstream")
+    packed = zlib.compress(b"BT /F1 1 Tf " + b"(x) Tj " * 3_000_000 + b"ET", 9)
+    return (
+        text[:start]
+        + b"<< /Filter /FlateDecode /Length %d >>\nstream\n" % len(packed)
+        + packed
+        + b"\n"
+        + text[end:]
+    )
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("busy", ["bodies", "worker", "both"])
+def test_a_signal_ends_it_in_time_whatever_it_is_doing(server, busy):
+    headers = {"authorization": f"Bearer {_token(server)['access_token']}"}
+    if busy != "bodies":
+        body, more = Api.form({"name": "slow.pdf", "parent": {"id": "0"}}, _slow_page())
+        address = f"{server.url}/api/2.0/files/content"
+        asked = urllib.request.Request(address, body, headers=headers | more)
+        assert urllib.request.urlopen(asked, timeout=20).status == 201
+        tasks = Path(f"/proc/{server.process.pid}/task")
+        deadline = time.monotonic() + 20
+        while not any(one.read_text() for one in tasks.glob("*/children")):
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+    with _half_sent(server, 0 if busy == "worker" else 300):
+        server.process.send_signal(signal.SIGTERM)
+        assert server.process.wait(timeout=12) == 0
