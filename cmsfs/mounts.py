@@ -20,7 +20,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from cmsfs import errors
+from cmsfs import errors, ground
 
 log = logging.getLogger(__name__)
 
@@ -158,10 +158,11 @@ def _refuse_unless_stale(mount: Mount) -> None:
             raise _bad(f"{path} has a drive mounted on it already.")
 
 
-def prepare(path: Path, *, create: bool = False) -> Path:
+def prepare(path: Path, *, create: bool = False, over: bool = False) -> Path:
     """The folder to mount on, resolved, made if `create`, and freed of a dead drive.  Blocks.
 
-    Raises `UserError` unless it is an empty folder of this user with nothing mounted on it.
+    Raises `UserError` unless it is an empty folder of this user with nothing mounted on it; or, to mount
+    `over` what lies in it, any.
     """
     path = located(path)
     clean_stale(path)
@@ -177,16 +178,16 @@ def prepare(path: Path, *, create: bool = False) -> Path:
         raise _bad(f"The mountpoint {path} is not a folder.")
     if os.geteuid() not in (0, found.st_uid):
         raise _bad(f"The mountpoint {path} belongs to another user.")
-    if not os.access(path, os.R_OK | os.W_OK | os.X_OK):
-        raise _bad(f"The mountpoint {path} is not writable for this user.")
-    if any(path.iterdir()):
+    if not os.access(path, os.R_OK | os.X_OK):
+        raise _bad(f"The mountpoint {path} cannot be looked into by this user.")
+    if not over and any(path.iterdir()):
         raise _bad(f"The mountpoint {path} is not empty, and the drive would hide what is in it.")
     return path
 
 
 def _make(path: Path) -> None:
     try:
-        path.mkdir(mode=0o700, exist_ok=True)
+        path.mkdir(mode=ground.BARRED, exist_ok=True)
     except FileExistsError:
         return  # something that is not a folder, which `prepare` says better
     except FileNotFoundError:

@@ -3,10 +3,14 @@
 Rule: nothing is decided here; each answer is an agent's.
 """
 
+import sys
 from pathlib import Path
+
+import trio
 
 from cmsfs import errors
 from cmsfs.fuse.notifier import Notifier
+from cmsfs.ground import Ground
 from cmsfs.models import control
 from cmsfs.vfs.filesystem import Filesystem
 from daemon import conflicts, paths, recovered
@@ -38,6 +42,7 @@ class Answers:
     pausing: Pausing
     notifier: Notifier
     fs: Filesystem
+    ground: Ground | None = None  # below the mount
     _freeing: Freeing
     _status: Status
     _recovered: Path
@@ -95,6 +100,23 @@ class Answers:
     async def free(self, path: str, *, unpin: bool) -> control.Freed:
         node = await paths.find(self.state.db, self.hydrate, path)
         return await self._freeing.free(node.ino, unpin=unpin)
+
+    async def adopt(self) -> control.Adopted:
+        if self.ground is None:
+            raise errors.UserError("The drive is not mounted yet.")
+        # A process of its own: who writes to the mount from here waits for this very process.
+        done = await trio.run_process(
+            [
+                *(sys.executable, "-I" if sys.flags.isolated else "-P", "-m", "daemon.adopting"),
+                *(str(self.ground.fd), str(self.mountpoint)),
+            ],
+            pass_fds=[self.ground.fd],
+            capture_stdout=True,
+            check=False,
+        )
+        if done.returncode:
+            raise errors.UserError("Not everything could be brought in; the log says why.")
+        return control.Adopted.model_validate_json(done.stdout)
 
     async def pause(self, seconds: float | None) -> None:
         await self.pausing.pause(seconds)

@@ -59,6 +59,7 @@ class Agents(Protocol):
     async def free(self, path: str, *, unpin: bool) -> control.Freed: ...
     async def pinned(self) -> control.Pinning: ...
     async def told_of(self, path: str) -> control.PathStatus: ...
+    async def adopt(self) -> control.Adopted: ...
     async def pause(self, seconds: float | None) -> None: ...
     async def resume(self) -> None: ...
     def stop(self, request: control.Stop) -> str | None: ...
@@ -151,6 +152,8 @@ class Server:
             case control.SetLogLevel():
                 logs.set_level(request.level)
                 await _say(stream, control.Done())
+            case control.Adopt():
+                await self._told_until_answered(stream, self._agents.adopt)
             case control.Sync():
                 await self._sync(stream)
             case control.Stop():
@@ -172,16 +175,21 @@ class Server:
             raise failures[0]
 
     async def _free(self, stream: trio.SocketStream, request: control.Free) -> None:
-        done: list[control.Freed | errors.CmsfsError] = []
+        # A hundred thousand files take seconds.
+        await self._told_until_answered(stream, lambda: self._agents.free(request.path, unpin=request.unpin))
 
-        async def free() -> None:
+    async def _told_until_answered(
+        self, stream: trio.SocketStream, work: Callable[[], Awaitable[pydantic.BaseModel]]
+    ) -> None:
+        done: list[pydantic.BaseModel | errors.CmsfsError] = []
+
+        async def carry_out() -> None:
             try:
-                done.append(await self._agents.free(request.path, unpin=request.unpin))
+                done.append(await work())
             except errors.CmsfsError as error:
                 done.append(error)
 
-        # A hundred thousand files take seconds.
-        await self._tell_until(stream, free)
+        await self._tell_until(stream, carry_out)
         if isinstance(done[0], errors.CmsfsError):
             raise done[0]
         await _say(stream, done[0])

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import trio
 
-from cmsfs import config, errors, mounts, sqlite
+from cmsfs import config, errors, ground, mounts, sqlite
 from cmsfs.auth.deadline import Deadline
 from cmsfs.auth.explain import explain
 from cmsfs.client.session import Client
@@ -311,6 +311,7 @@ class Drive(Answers):
 
     async def serve(self, settings: config.Settings, *, create: bool, ready: Callable[[], None]) -> None:
         """Mount, serve until asked to end, and leave nothing behind that could still be sent."""
+        memo = settings.paths.mountpoint
         handlers = operations.Operations(self.shown, copying=self.copying)
         async with mount.mounted(
             handlers,
@@ -318,11 +319,15 @@ class Drive(Answers):
             allow_other=settings.allow_other,
             read_only=settings.read_only,
             create=create,
+            over=create or ground.is_known(memo, self.mountpoint),
+            memo=memo,
         ) as mounted:
+            self.ground, self._status.hidden = mounted.ground, mounted.ground.hidden
             ready()
             self.watchdog.ready()
             log.info("the drive is mounted, connection %d", mounted.connection)
             await parallel.first_of(self.ending.wanted.wait, mounted.unmounted.wait)
+            self.ground, self._status.hidden = None, list
             self.watchdog.stopping(self.ending.drain_seconds + mount.LINGER + mount.DEADLINE)
         await self.fs.finish()
         await self.commit.commit()

@@ -1,7 +1,7 @@
 """What `cmsfs status` tells, gathered from the agents."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -28,6 +28,9 @@ from daemon.pins import Pins
 from daemon.pull import Pull
 from daemon.push.dispatcher import Push
 from daemon.whole import Whole
+
+# So many of what lies below the drive are named.
+HIDDEN_NAMES = 3
 
 _STATES: Mapping[str, str] = {"ready": "waiting", "running": "running", "held": "held"}
 
@@ -67,6 +70,8 @@ class Status:
         self._pull = pull
         self._crawl = crawl
         self._whole = whole
+        # What lies in the mountpoint, below the drive; `main` knows once it is mounted.
+        self.hidden: Callable[[], list[str]] = list
         self._started = datetime.now(UTC)
 
     def pong(self) -> control.Pong:
@@ -94,7 +99,7 @@ class Status:
             started=self._started,
             health=health,
             queue=self._queue(),
-            cache=control.Cache(used_bytes=self._blocks.usage(), limit_bytes=self._settings.cache_bytes),
+            cache=insides.Cache(used_bytes=self._blocks.usage(), limit_bytes=self._settings.cache_bytes),
             listing=await self._listing(),
             pins=await self._pins.progress(),
             gauges=self._gauges(),
@@ -106,6 +111,7 @@ class Status:
                 },
             ),
             local=await self._local(),
+            hidden=self._hidden(),
             requests=dict(self._health.requests),
             recovered=len(recovered.waiting(self._settings.paths.recovered)),
             last_poll=self._pull.last,
@@ -165,18 +171,22 @@ class Status:
             sent=self._push.sent(op.seq),
         )
 
+    def _hidden(self) -> insides.Hidden:
+        names = self.hidden()
+        return insides.Hidden(items=len(names), names=names[:HIDDEN_NAMES])
+
     async def _local(self) -> insides.Local:
         sql = "SELECT count(*), coalesce(sum(size), 0) FROM node INDEXED BY node_local WHERE local"
         sql += " AND parent IS NOT NULL"  # left to itself, SQLite takes the larger index for this
         items, size = await self._db.query(lambda conn: tuple(conn.execute(sql).fetchone()))
         return insides.Local(items=items, bytes=size)
 
-    async def _listing(self) -> control.Listing:
+    async def _listing(self) -> insides.Listing:
         sql = "SELECT count(*) FROM node WHERE parent IS NOT NULL"
         items = await self._db.query(lambda conn: int(conn.execute(sql).fetchone()[0]))
         if self._hydrate.is_listing or self._crawl.is_running:
             plan = self._whole.plan if self._whole is not None else None
             total, left = (plan.total, len(plan.windows)) if plan is not None else (0, 0)
-            return control.Listing(state="running", items=items, total=total, windows_left=left)
+            return insides.Listing(state="running", items=items, total=total, windows_left=left)
         known = tree.is_listed(self._db, ROOT)
-        return control.Listing(state="complete" if known else "unknown", items=items)
+        return insides.Listing(state="complete" if known else "unknown", items=items)

@@ -157,15 +157,28 @@ def _mountpoint(settings: config.Settings) -> Check:
                 *("mountpoint", "failed", f"{where} has another file system ({mount.fstype}) mounted on it."),
                 "choose another mountpoint in the configuration",
             )
-        return Check("mountpoint", "ok", f"a drive is mounted at {where}")
+        return _covered(settings, where)
     if not where.exists():
         return Check("mountpoint", "ok", f"{where} will be made")
-    if not where.is_dir() or any(where.iterdir()):
+    if not where.is_dir():
+        return Check("mountpoint", "failed", f"{where} is no folder.", "choose another mountpoint")
+    if any(where.iterdir()):
         return Check(
-            *("mountpoint", "failed", f"{where} is no empty folder, and a drive would hide what is in it."),
-            "empty it, or choose another mountpoint",
+            *("mountpoint", "warning", f"{where} is not empty, and a drive hides what is in it."),
+            "empty it, or `cmsfs mount` and `cmsfs adopt`, or choose another mountpoint",
         )
     return Check("mountpoint", "ok", f"{where} is free")
+
+
+def _covered(settings: config.Settings, where: Path) -> Check:
+    daemon = daemonctl.find_account(settings.place)
+    found = daemonctl.status(daemon).hidden if daemon is not None else None
+    if found is not None and found.items:
+        said = (
+            f"{output.plural(found.items, 'item')} lie below the drive at {where}, saved while it was away."
+        )
+        return Check("mountpoint", "warning", said, "cmsfs adopt")
+    return Check("mountpoint", "ok", f"a drive is mounted at {where}")
 
 
 def _disk(settings: config.Settings) -> Check:

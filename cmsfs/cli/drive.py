@@ -13,7 +13,7 @@ from pathlib import Path
 
 import click
 
-from cmsfs import config, errors, mounts
+from cmsfs import config, errors, ground, mounts
 from cmsfs.cli import context, daemonctl, durations, output, progress, starting, units
 from cmsfs.models import control
 
@@ -156,8 +156,14 @@ def _mount(
     # The daemon looks for itself; here nothing has been started yet that would have to be ended.
     mounts.require_fuse()
     mounts.clean_stale(mountpoint)
+    memo = settings.paths.mountpoint
+    # A folder with something in it that is named for the first time is a mistake in typing; where the drive
+    # belongs it is mounted, and tells what lies below it.
+    over = named is None or ground.is_known(memo, mountpoint)
     with starting.folder(mountpoint, create=create):
-        mounts.prepare(mountpoint)
+        mounts.prepare(mountpoint, over=over)
+        if over:
+            ground.note(memo, mountpoint)
         if foreground:
             arguments = starting.arguments(settings, mountpoint, sample=sample)
             os.execv(arguments[0], arguments)
@@ -188,6 +194,7 @@ def umount(
     """
     settings = ctx.settings()
     if dead:
+        # The folder stays barred: a daemon that is started again mounts on it, and takes its mode back.
         where = mounts.located(mountpoint or settings.mountpoint)
         if mounts.find(where) is not None and mounts.clean_stale(where):
             output.say(f"The dead mount at {where} is removed.")
@@ -202,6 +209,8 @@ def umount(
         _stop(daemon, force=force, drain=drain)
     else:
         _detach(where)
+        if ground.is_known(settings.paths.mountpoint, where):
+            ground.restore(settings.paths.mountpoint)
 
 
 def _stop(daemon: daemonctl.Daemon, *, force: bool, drain: float | None) -> None:

@@ -22,6 +22,7 @@ from cmsfs.cli import context, failures, output
 
 # Where each command lives.
 COMMANDS = {
+    "adopt": "adopting",
     "config": "configuration",
     "conflicts": "held",
     "demo": "drive",

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from cmsfs import config, environment, errors, mounts
+from cmsfs import config, environment, errors, ground, mounts
 from cmsfs.cli import daemonctl, failures, output, starting
 
 USAGE = "usage: mount.cmsfs ACCOUNT FOLDER [-fnsv] [-o OPTION,...]"
@@ -123,7 +123,7 @@ def carry_out(call: Call) -> str:
     if daemon := daemonctl.find_account(settings.account):
         raise errors.UserError(f"The account {daemon.account!r} is already mounted at {daemon.mountpoint}.")
     mounts.require_fuse()
-    mounts.prepare(mountpoint)
+    mounts.prepare(mountpoint, over=ground.is_known(settings.paths.mountpoint, mountpoint))
     return starting.start(settings, mountpoint, sample=False)
 
 

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from cmsfs import config, errors, mounts
+from cmsfs import config, errors, ground, mounts
 from cmsfs.models import starting as lines
 
 # The mount answers after milliseconds; the rest is for a service that answers slowly on a first start.
@@ -92,7 +92,7 @@ def folder(mountpoint: Path, *, create: bool) -> Iterator[None]:
     made = False
     if create:
         try:
-            mountpoint.mkdir(mode=0o700)
+            mountpoint.mkdir(mode=ground.BARRED)
             made = True
         except FileExistsError:
             pass

@@ -32,6 +32,7 @@ def rows(status: control.Status) -> list[list[str]]:
         ["cache", f"{output.size(cache.used_bytes)} of {output.size(cache.limit_bytes)}"],
         ["tree", _tree(status.listing)],
         *_local(status.local),
+        *_hidden(status.hidden),
         *([["pinned", _pins(status.pins)]] if status.pins.items else []),
         *([["recovered", _recovered(status.recovered)]] if status.recovered else []),
         ["requests", requests or "none"],
@@ -50,7 +51,7 @@ def _waiting(budget: insides.Budget) -> str:
     return "; ".join(parts)
 
 
-def _tree(listing: control.Listing) -> str:
+def _tree(listing: insides.Listing) -> str:
     known = output.plural(listing.items, "item")
     if listing.state == "running" and listing.total > listing.items:
         known = f"{listing.items:,} of {listing.total:,} items or more"
@@ -105,6 +106,14 @@ def _local(local: insides.Local) -> list[list[str]]:
     return [
         ["local", f"{output.plural(local.items, 'item')} on this machine only, {output.size(local.bytes)}"]
     ]
+
+
+def _hidden(hidden: insides.Hidden) -> list[list[str]]:
+    if not hidden.items:
+        return []
+    named = ", ".join(hidden.names) + (", ..." if hidden.items > len(hidden.names) else "")
+    told = f"{output.plural(hidden.items, 'item')} below the drive, saved while it was not mounted ({named})"
+    return [["hidden", f"{told}: `cmsfs adopt` brings them in"]]
 
 
 def _counts(queue: control.Queue) -> list[tuple[str, int]]:

@@ -24,6 +24,7 @@ import trio
 from cmsfs import errors, mounts
 from cmsfs.fuse import kernel
 from cmsfs.fuse.operations import Operations
+from cmsfs.ground import Ground
 
 log = logging.getLogger(__name__)
 
@@ -60,8 +61,9 @@ _REASONS = (
 class Mounted:
     """A drive that the kernel knows: where it is, which connection serves it, and when it is gone."""
 
-    def __init__(self, mountpoint: Path, connection: int) -> None:
+    def __init__(self, mountpoint: Path, connection: int, ground: Ground) -> None:
         self.mountpoint = mountpoint
+        self.ground = ground
         self.connection = connection
         # Set when no request comes any more: by our own doing, or because somebody unmounted the drive.
         self.unmounted = trio.Event()
@@ -119,6 +121,8 @@ class Mounted:
         if not await trio.to_thread.run_sync(partial(kernel.session.closing, timeout=5.0)):
             log.error("a notification does not end; the session is closed under it")
         pyfuse3.close(unmount=self.is_attached)
+        self.ground.give_back()
+        self.ground.close()
 
 
 @asynccontextmanager
@@ -130,22 +134,33 @@ async def mounted(
     allow_other: bool = False,
     read_only: bool = False,
     create: bool = False,
+    over: bool = False,
+    memo: Path | None = None,
     linger: float = LINGER,
     deadline: float = DEADLINE,
 ) -> AsyncIterator[Mounted]:
-    """Serve a drive at `mountpoint` for as long as the context is open.
+    """Serve a drive at `mountpoint` for as long as the context is open, `over` whatever lies there.
+
+    `memo` is the file that remembers over a crash which mode the folder had.
 
     Raises `UserError` if it cannot be mounted, saying why.  Ends cleanly if somebody else unmounts it:
     `Mounted.unmounted` tells.  What is raised inside leaves as an `ExceptionGroup`, as out of a nursery.
     Cancelled: the drive is stopped in good order all the same, which takes `linger` and `deadline` at most.
     """
     mounts.require_fuse()
-    place = await trio.to_thread.run_sync(partial(mounts.prepare, mountpoint, create=create))
+    place = await trio.to_thread.run_sync(partial(mounts.prepare, mountpoint, create=create, over=over))
     await trio.to_thread.run_sync(mounts.ensure_fusectl)
-    _init(operations, place, fsname=fsname, allow_other=allow_other, read_only=read_only)
+    ground = _ground(place, memo)
+    try:
+        _init(operations, place, fsname=fsname, allow_other=allow_other, read_only=read_only)
+    except BaseException:
+        ground.give_back()
+        ground.close()
+        raise
+    ground.bar()
     # The one look at the mount from this process, through the kernel's own list.
     found = mounts.find(place)
-    drive = Mounted(place, found.connection if found else -1)
+    drive = Mounted(place, found.connection if found else -1, ground)
     if found:
         mounts.raise_read_ahead(found.connection)
     kernel.session.opened()
@@ -161,6 +176,22 @@ async def mounted(
     finally:
         with trio.CancelScope(shield=True):
             await drive.close()
+
+
+def _ground(place: Path, memo: Path | None) -> Ground:
+    """The folder below, ready to be mounted on.  Raises `UserError`."""
+    try:
+        ground = Ground(place, memo)
+    except OSError as error:
+        message = f"The mountpoint {place} cannot be used: {error.strerror}."
+        raise errors.UserError(message, exit_code=mounts.BAD_MOUNTPOINT) from None
+    try:
+        ground.open_up()
+    except OSError as error:
+        ground.close()
+        message = f"The mountpoint {place} is not writable for this user: {error.strerror}."
+        raise errors.UserError(message, exit_code=mounts.BAD_MOUNTPOINT) from None
+    return ground
 
 
 async def _answered(drive: Mounted) -> None:

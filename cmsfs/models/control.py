@@ -21,6 +21,7 @@ caller writes one request as a line of JSON; the daemon answers with lines of JS
     GetPathStatus          PathStatus
     Pause, Resume          Done
     SetLogLevel            Done
+    Adopt                  Adopted what lay below the drive Progress, at least every second
 
 Any request may end with `Failure` instead.  A caller that closes the connection ends a `Sync`, not a
 `Stop`.  After the `Done` of a `Stop` the daemon closes its files and exits; the caller watches the
@@ -180,9 +181,15 @@ class SetLogLevel(_Message):
     level: Literal["DEBUG", "INFO", "WARNING", "ERROR"]
 
 
+class Adopt(_Message):
+    """Bring into the drive what lies in the mountpoint below it."""
+
+    kind: Literal["adopt"] = "adopt"
+
+
 Request = Annotated[
     (Ping | GetStatus | Sync | Stop | Poll | Retry | Discard | GetConflicts | Pin | Unpin | GetPins)
-    | (Free | Watch | GetPathStatus | Pause | Resume | SetLogLevel | DismissRecovered),
+    | (Free | Watch | GetPathStatus | Pause | Resume | SetLogLevel | DismissRecovered | Adopt),
     pydantic.Field(discriminator="kind"),
 ]
 
@@ -227,20 +234,6 @@ class Queue(_Message):
     def pending(self) -> int:
         """Ops that will go by themselves; a held one waits for a person."""
         return self.waiting + self.running
-
-
-class Cache(_Message):
-    used_bytes: int = 0
-    limit_bytes: int = 0
-
-
-class Listing(_Message):
-    """How much of the remote tree is known here."""
-
-    state: Literal["unknown", "running", "complete"] = "unknown"
-    items: int = 0
-    total: int = 0  # how many there are, as far as the service has told; 0: not known
-    windows_left: int = 0  # parts of a listing of everything that are still to be fetched, at the least
 
 
 class Pinned(_Message):
@@ -303,12 +296,13 @@ class Status(_Message):
     started: pydantic.AwareDatetime
     health: Health
     queue: Queue = Queue()
-    cache: Cache = Cache()
-    listing: Listing = Listing()
+    cache: insides.Cache = insides.Cache()
+    listing: insides.Listing = insides.Listing()
     pins: Pinning = Pinning()
     budget: insides.Budget = insides.Budget()
     gauges: insides.Gauges = insides.Gauges()
     local: insides.Local = insides.Local()
+    hidden: insides.Hidden = insides.Hidden()
     requests: dict[str, int] = {}  # requests to the service since the start, by kind: search, upload, ...
     recovered: int = 0  # files outside the drive that wait for a person to look at them
     last_poll: pydantic.AwareDatetime | None = None  # when remote changes were last looked for with success
@@ -353,6 +347,15 @@ class Freed(_Message):
     in_use: int = 0  # open, or being fetched
 
 
+class Adopted(_Message):
+    """What an `Adopt` has brought in, and what it could not."""
+
+    kind: Literal["adopted"] = "adopted"
+    items: int = 0
+    renamed: list[str] = []  # names that were given, since something else had the old ones
+    failed: list[str] = []  # with the reason; they are where they were
+
+
 class Progress(_Message):
     """How far a `Sync`, `Stop`, `Poll` or `Free` has come."""
 
@@ -381,7 +384,7 @@ class Failure(_Message):
 
 
 Answer = Annotated[
-    Pong | Status | Conflicts | Pins | Freed | PathStatus | Progress | Done | Failure,
+    Pong | Status | Conflicts | Pins | Freed | Adopted | PathStatus | Progress | Done | Failure,
     pydantic.Field(discriminator="kind"),
 ]
 

@@ -3,6 +3,8 @@
 Rule: as there, fields may be added, none is renamed.
 """
 
+from typing import Literal
+
 import pydantic
 
 
@@ -38,3 +40,26 @@ class Local(_Part):
 
     items: int = 0
     bytes: int = 0
+
+
+class Hidden(_Part):
+    """What lies in the mountpoint, where the drive covers it: saved while no drive was there."""
+
+    items: int = 0
+    names: list[str] = []  # the first ones
+
+
+class Cache(_Part):
+    """What is kept of files' contents."""
+
+    used_bytes: int = 0
+    limit_bytes: int = 0
+
+
+class Listing(_Part):
+    """How much of the remote tree is known here."""
+
+    state: Literal["unknown", "running", "complete"] = "unknown"
+    items: int = 0
+    total: int = 0  # how many there are, as far as the service has told; 0: not known
+    windows_left: int = 0  # parts of a listing of everything that are still to be fetched, at the least

@@ -58,7 +58,7 @@ def test_a_configuration_that_does_not_hold(private_folders, capsys):
     [
         ({"keep_free_bytes": 10**18}, "disk", "nothing is cached"),
         ({"mountpoint": "/proc"}, "mountpoint", "another file system (proc)"),
-        ({"mountpoint": "/etc"}, "mountpoint", "no empty folder"),
+        ({"mountpoint": "/etc"}, "mountpoint", "is not empty"),
     ],
 )
 def test_what_is_wrong_with_this_machine(values, name, said):

@@ -12,7 +12,7 @@ import trio
 
 from cmsfs import errors, logs
 from cmsfs.cli import daemonctl
-from cmsfs.models import control
+from cmsfs.models import control, insides
 from daemon import control as server
 
 
@@ -55,7 +55,7 @@ async def test_the_status_tells_of_the_queue(path: Path, drive: Any, other: Any,
         await arrived.wait()
     (status,) = await ask(path, control.GetStatus())
     assert status.health.state == "online"
-    assert status.listing == control.Listing(state="complete", items=2)
+    assert status.listing == insides.Listing(state="complete", items=2)
     assert (status.queue.running, status.queue.bytes_pending) == (1, 1000)
     (op,) = status.queue.ops
     assert (op.path, op.kind, op.state, op.size) == ("/large", "upload", "running", 1000)

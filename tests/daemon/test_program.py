@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from cmsfs import config, errors, mounts
+from cmsfs import config, errors, ground, mounts
 from cmsfs.cli import daemonctl
 from cmsfs.models import control, starting
 
@@ -216,6 +216,36 @@ def test_a_mountpoint_that_is_not_empty_is_refused(daemon: Daemon) -> None:
     assert daemon.process is not None
     daemon.process.wait(timeout=HANG_SECONDS)
     assert (daemon.mountpoint / "mine").read_text() == "keep me"
+
+
+def test_what_was_saved_while_the_drive_was_away_is_told_and_brought_in(daemon: Daemon) -> None:
+    daemon.start()
+    (daemon.mountpoint / "taken.txt").write_text("on the drive")
+    until(lambda: not daemon.ask(control.GetStatus())[0].queue.pending)  # type: ignore[attr-defined]
+    assert daemon.process is not None
+    daemon.process.kill()
+    daemon.process.wait(timeout=HANG_SECONDS)
+    mounts.detach(daemon.mountpoint)
+    assert daemon.mountpoint.stat().st_mode & 0o777 == ground.BARRED
+    # Some programs run as root.
+    (daemon.mountpoint / "deep").mkdir()
+    (daemon.mountpoint / "deep" / "letter").write_text("mine")
+    (daemon.mountpoint / "deep" / "link").symlink_to("letter")
+    (daemon.mountpoint / "taken.txt").write_text("saved in between")
+    os.utime(daemon.mountpoint / "deep" / "letter", (10**9, 10**9))
+    daemon.start()
+    hidden = daemon.ask(control.GetStatus())[0].hidden  # type: ignore[attr-defined]
+    assert (hidden.items, hidden.names) == (2, ["deep", "taken.txt"])
+    done = daemon.ask(control.Adopt())[-1]
+    assert done == control.Adopted(items=4, renamed=["taken (adopted).txt"])
+    assert (daemon.mountpoint / "deep" / "letter").read_text() == "mine"
+    assert (daemon.mountpoint / "deep" / "letter").stat().st_mtime == 10**9
+    assert (daemon.mountpoint / "deep" / "link").readlink() == Path("letter")
+    assert (daemon.mountpoint / "taken.txt").read_text() == "on the drive"
+    assert (daemon.mountpoint / "taken (adopted).txt").read_text() == "saved in between"
+    assert not daemon.ask(control.GetStatus())[0].hidden.items  # type: ignore[attr-defined]
+    assert daemon.end() == 0
+    assert listed(daemon.mountpoint) == []
 
 
 def remote_settings(tmp_path: Path, secret: str = "wrong", port: int = 9) -> dict[str, str]:

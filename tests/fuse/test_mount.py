@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from cmsfs import errors, mounts
+from cmsfs import errors, ground, mounts
 from cmsfs.fuse import mount, operations
 
 ACCOUNT = "nobody"
@@ -237,8 +237,15 @@ def test_what_libfuse_prints_becomes_one_clause(printed, said):
 
 async def test_what_libfuse_prints_is_caught_and_the_rest_goes_through(fs, tmp_path, monkeypatch, capfd):
     # The mountpoint vanishes between our look at it and libfuse's.
-    monkeypatch.setattr(mounts, "prepare", lambda path, *, create: path)
-    refusal = await _refused(fs, tmp_path / "missing")
+    take = mount._ground
+
+    def vanishing(place, memo):
+        taken = take(place, memo)
+        place.rmdir()
+        return taken
+
+    monkeypatch.setattr(mount, "_ground", vanishing)
+    refusal = await _refused(fs, tmp_path / "missing", create=True)
     assert refusal.message.startswith(f"{tmp_path}/missing cannot be mounted: fuse: ")
     assert refusal.message.endswith("No such file or directory.")
     assert capfd.readouterr().err == ""
@@ -276,3 +283,66 @@ def test_mountinfo_is_read_with_its_escapes(tmp_path, monkeypatch):
     assert found == mounts.Mount("/home/a b/Cloud", "fuse.cmsfs", 40, 1000)
     assert found.is_drive
     assert mounts.find(Path("/home")) is None
+
+
+def _mode(folder: Path) -> int:
+    return stat.S_IMODE(folder.stat().st_mode)
+
+
+async def test_nobody_writes_into_the_folder_while_nothing_is_mounted_on_it(fs, tmp_path, mounting):
+    """A daemon that dies, at whatever moment, leaves the folder so."""
+    (tmp_path / "drive").mkdir(mode=0o750)
+    memo = tmp_path / "memo"
+    async with mounting(fs, memo=memo) as drive:
+        assert stat.S_IMODE(os.fstat(drive.ground.fd).st_mode) == ground.BARRED
+        assert ground.was_left(memo)
+    assert _mode(tmp_path / "drive") == 0o750
+    assert not ground.was_left(memo)
+
+
+async def test_a_folder_that_we_made_is_writable_for_nobody(fs, tmp_path, mounting):
+    async with mounting(fs):
+        pass
+    assert _mode(tmp_path / "drive") == ground.BARRED
+    async with mounting(fs):
+        pass
+    assert _mode(tmp_path / "drive") == ground.BARRED
+
+
+async def test_the_folder_has_its_own_mode_again_also_after_a_crash(fs, tmp_path, mounting):
+    folder, memo = tmp_path / "drive", tmp_path / "memo"
+    folder.mkdir(mode=0o750)
+    died = ground.Ground(folder, memo)
+    died.open_up()
+    died.bar()
+    died.close()
+    assert _mode(folder) == ground.BARRED
+    async with mounting(fs, memo=memo):
+        pass
+    assert _mode(folder) == 0o750
+
+
+@pytest.mark.parametrize("by", ["umount", "another folder"])
+async def test_a_folder_that_a_dead_drive_left_is_given_back(fs, tmp_path, mounting, by):
+    folder, memo = tmp_path / "old", tmp_path / "memo"
+    folder.mkdir(mode=0o750)
+    died = ground.Ground(folder, memo)
+    died.open_up()
+    died.bar()
+    died.close()
+    if by == "umount":
+        ground.restore(memo)
+    else:
+        async with mounting(fs, memo=memo):
+            pass
+    assert _mode(folder) == 0o750
+
+
+async def test_a_drive_is_mounted_over_what_lies_there_and_tells_of_it(fs, tmp_path, mounting, outside):
+    fs.put("a")
+    (tmp_path / "drive").mkdir()
+    (tmp_path / "drive" / "saved in between").write_text("mine")
+    async with mounting(fs, over=True) as drive:
+        assert await outside(os.listdir, drive.mountpoint) == ["a"]
+        assert drive.ground.hidden() == ["saved in between"]
+    assert (tmp_path / "drive" / "saved in between").read_text() == "mine"
