@@ -11,7 +11,7 @@ import trio
 from cmsfs import errors
 from cmsfs.fuse.notifier import Notifier
 from cmsfs.ground import Ground
-from cmsfs.models import control
+from cmsfs.models import control, insides
 from cmsfs.vfs.filesystem import Filesystem
 from daemon import conflicts, paths, recovered
 from daemon.ending import Ending
@@ -127,7 +127,7 @@ class Answers:
     async def told_of(self, path: str) -> control.PathStatus:
         return self._status.of(await paths.find(self.state.db, self.hydrate, path))
 
-    async def pinned(self) -> control.Pinning:
+    async def pinned(self) -> insides.Pinning:
         return await self.pins.progress()
 
     def stop(self, request: control.Stop) -> str | None:

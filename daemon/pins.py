@@ -20,7 +20,7 @@ import trio
 from cmsfs import errors
 from cmsfs.cache import bitmap, rows
 from cmsfs.cache.blocks import Blocks
-from cmsfs.models import control
+from cmsfs.models import insides
 from cmsfs.replica import pins, tree
 from cmsfs.replica.changes import Change, Hub
 from cmsfs.replica.nodes import Ino, Kind
@@ -129,7 +129,7 @@ class Pins:
             log.warning("%s", error.message)
             raise oserrors.oserror(errno.ENOSPC if pinned else errno.EINVAL, error.message) from error
 
-    async def progress(self) -> control.Pinning:
+    async def progress(self) -> insides.Pinning:
         """How far it is: of what is pinned at this moment, whether a round has looked at it or not."""
         trees = await self._looked_at()
         coming: dict[Ino, int] = {}
@@ -138,7 +138,7 @@ class Pins:
             for one in wanted.trees:
                 coming[one.ino] = coming.get(one.ino, 0) + here
         items = [
-            control.Pinned(
+            insides.Pinned(
                 path=tree.path(self._db, one.ino),
                 files=one.files,
                 bytes=one.bytes,
@@ -148,7 +148,7 @@ class Pins:
             )
             for one in trees
         ]
-        return control.Pinning(items=items, listing=any(one.listing for one in items), problem=self.problem)
+        return insides.Pinning(items=items, listing=any(one.listing for one in items), problem=self.problem)
 
     async def _looked_at(self) -> list[pins.Tree]:
         """All that is pinned at this moment: as the last round found it, or looked at now."""

@@ -9,7 +9,7 @@ import click
 
 from cmsfs import errors
 from cmsfs.cli import context, daemonctl, output
-from cmsfs.models import control
+from cmsfs.models import control, insides
 
 _paths = click.argument("paths", nargs=-1, required=True, metavar="PATH...")
 
@@ -63,7 +63,7 @@ def pins(ctx: context.Context, *, as_json: bool) -> None:
         output.note(found.pins.problem)
 
 
-def how_far(one: control.Pinned) -> str:
+def how_far(one: insides.Pinned) -> str:
     """Of one pinned item, in words."""
     files = output.plural(one.files, "file")
     sizes = f"{output.size(one.bytes_here)} of {output.size(one.bytes)}"

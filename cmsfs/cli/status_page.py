@@ -58,7 +58,7 @@ def _tree(listing: insides.Listing) -> str:
     return f"{known}, listing {listing.state}"
 
 
-def _pins(pinning: control.Pinning) -> str:
+def _pins(pinning: insides.Pinning) -> str:
     files = sum(one.files for one in pinning.items)
     here = sum(one.files_here for one in pinning.items)
     total, bytes_here = (

@@ -236,29 +236,6 @@ class Queue(_Message):
         return self.waiting + self.running
 
 
-class Pinned(_Message):
-    """An item that is kept here whole; empty files are not counted."""
-
-    path: str
-    files: int = 0
-    bytes: int = 0
-    files_here: int = 0  # complete, and checked against their SHA-1
-    bytes_here: int = 0
-    listing: bool = False  # not everything below it is known yet: there may be more
-
-
-class Pinning(_Message):
-    """All that is kept here."""
-
-    items: list[Pinned] = []
-    listing: bool = False  # of one of them, at least
-    problem: str = ""  # why it does not go on, in a sentence
-
-    @property
-    def is_complete(self) -> bool:
-        return not self.listing and all(one.files_here == one.files for one in self.items)
-
-
 class PathStatus(_Message):
     """How one item stands."""
 
@@ -298,7 +275,7 @@ class Status(_Message):
     queue: Queue = Queue()
     cache: insides.Cache = insides.Cache()
     listing: insides.Listing = insides.Listing()
-    pins: Pinning = Pinning()
+    pins: insides.Pinning = insides.Pinning()
     budget: insides.Budget = insides.Budget()
     gauges: insides.Gauges = insides.Gauges()
     local: insides.Local = insides.Local()
@@ -333,7 +310,7 @@ class Conflicts(_Message):
 
 class Pins(_Message):
     kind: Literal["pins"] = "pins"
-    pins: Pinning
+    pins: insides.Pinning
 
 
 class Freed(_Message):

@@ -63,3 +63,26 @@ class Listing(_Part):
     items: int = 0
     total: int = 0  # how many there are, as far as the service has told; 0: not known
     windows_left: int = 0  # parts of a listing of everything that are still to be fetched, at the least
+
+
+class Pinned(_Part):
+    """An item that is kept here whole; empty files are not counted."""
+
+    path: str
+    files: int = 0
+    bytes: int = 0
+    files_here: int = 0  # complete, and checked against their SHA-1
+    bytes_here: int = 0
+    listing: bool = False  # not everything below it is known yet: there may be more
+
+
+class Pinning(_Part):
+    """All that is kept here."""
+
+    items: list[Pinned] = []
+    listing: bool = False  # of one of them, at least
+    problem: str = ""  # why it does not go on, in a sentence
+
+    @property
+    def is_complete(self) -> bool:
+        return not self.listing and all(one.files_here == one.files for one in self.items)

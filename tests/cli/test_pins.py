@@ -2,17 +2,17 @@
 
 import json
 
-from cmsfs.models import control
+from cmsfs.models import control, insides
 
-COMING = control.Pinned(path="/photos", files=4, bytes=2000, files_here=1, bytes_here=500)
-UNKNOWN = control.Pinned(path="/new", listing=True)
-HERE = control.Pinned(path="/a.txt", files=1, bytes=10, files_here=1, bytes_here=10)
+COMING = insides.Pinned(path="/photos", files=4, bytes=2000, files_here=1, bytes_here=500)
+UNKNOWN = insides.Pinned(path="/new", listing=True)
+HERE = insides.Pinned(path="/a.txt", files=1, bytes=10, files_here=1, bytes_here=10)
 
 
 def answering(request):
     match request:
         case control.GetPins():
-            pins = control.Pinning(items=[COMING, UNKNOWN, HERE], listing=True, problem="It does not fit.")
+            pins = insides.Pinning(items=[COMING, UNKNOWN, HERE], listing=True, problem="It does not fit.")
             return [control.Pins(pins=pins)]
         case control.Pin(path="/large"):
             return [control.Failure(message="/large does not fit.")]
@@ -46,5 +46,5 @@ def test_pins_shows_how_far_each_is(cmsfs, spoken_to):
 
 
 def test_without_pins_it_says_how_to_pin(cmsfs, spoken_to):
-    spoken_to(lambda request: [control.Pins(pins=control.Pinning())])
+    spoken_to(lambda request: [control.Pins(pins=insides.Pinning())])
     assert "Nothing is pinned" in cmsfs("pins").stdout

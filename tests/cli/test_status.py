@@ -23,7 +23,7 @@ FULL = control.Status(
         ops=[control.Op(seq=1, kind="upload", path="/big", state="running", size=100, sent=25)],
     ),
     listing=insides.Listing(state="running", items=10, total=40),
-    pins=control.Pinning(items=[control.Pinned(path="/p", files=4, bytes=40, files_here=1, bytes_here=10)]),
+    pins=insides.Pinning(items=[insides.Pinned(path="/p", files=4, bytes=40, files_here=1, bytes_here=10)]),
     budget=insides.Budget(held_up_seconds=3, queues={"pin": insides.Turns(waiting=7, running=2)}),
 )
 ITEMS = {

@@ -225,7 +225,7 @@ async def test_pins_are_set_and_told(path: Path, drive: Any, other: Any) -> None
     assert await ask(path, control.Pin(path="/f")) == [control.Done()]
     await drive.agents.pins.once()
     (found,) = await ask(path, control.GetPins())
-    assert found.pins.items == [control.Pinned(path="/f", files=1, bytes=1, files_here=1, bytes_here=1)]
+    assert found.pins.items == [insides.Pinned(path="/f", files=1, bytes=1, files_here=1, bytes_here=1)]
     assert await ask(path, control.Unpin(path="/f")) == [control.Done()]
     with pytest.raises(errors.UserError, match="/f is not pinned"):
         await ask(path, control.Unpin(path="/f"))
