@@ -5,7 +5,7 @@ The daemon's failing start and a failing command say the same, since both ask he
 Rule: the sentence names the remedy if there is one, and never a token or a secret.
 """
 
-from cmsfs import errors
+from cmsfs import errors, printable
 
 UNREACHABLE = 5
 UNAUTHORISED = 6
@@ -53,8 +53,8 @@ def explain(error: errors.CmsfsError) -> errors.UserError:
 
 
 def _reason(error: errors.ApiError) -> str:
-    return (error.message or error.code or f"status {error.status}").rstrip(".")
+    return printable.shown((error.message or error.code or f"status {error.status}").rstrip("."))
 
 
 def _text(error: Exception) -> str:
-    return (str(error) or type(error).__name__).rstrip(".")
+    return printable.shown((str(error) or type(error).__name__).rstrip("."))

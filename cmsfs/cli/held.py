@@ -81,7 +81,7 @@ def discard(ctx: context.Context, path: str, *, yes: bool) -> None:
     """
     daemon = daemonctl.require(ctx.account, ctx.settings())
     found = daemonctl.on_drive(daemon, path)
-    if not yes and not click.confirm(f"Give up the change of {found}?", err=True):
+    if not yes and not output.asked(f"Give up the change of {found}?"):
         raise errors.UserError("Nothing was given up.")
     done = daemonctl.carry_out(daemon, control.Discard(path=found))
     output.say(f"The change of {found} is given up. {done.message}".rstrip())

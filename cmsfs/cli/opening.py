@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 import click
 
-from cmsfs import errors
+from cmsfs import errors, printable
 from cmsfs.cli import context, daemonctl, drive
 
 # A link is a few lines; what is longer is none.
@@ -83,5 +83,11 @@ def _hand_over(target: str) -> None:
 
 def _notify(sentence: str) -> None:
     if not sys.stderr.isatty() and (program := shutil.which("notify-send")):
-        command = [program, "--app-name=cmsfs", "--icon=cmsfs", "Cloud drive", sentence]
+        command = [
+            program,
+            "--app-name=cmsfs",
+            "--icon=cmsfs",
+            "Cloud drive",
+            printable.without_markup(sentence),
+        ]
         subprocess.run(command, stdin=subprocess.DEVNULL, check=False)

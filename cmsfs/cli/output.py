@@ -1,7 +1,8 @@
 """How results look: sentences, aligned tables, sizes and times, and JSON for programs.
 
 Rule: results go to standard output, everything else to standard error; with `--json` standard output
-holds exactly one JSON document.
+holds exactly one JSON document.  On a terminal what is not printable is shown (`\\e`, `\\u202e`): names and a
+service's words are never obeyed.  A file or a pipe gets them as they are.
 """
 
 import json
@@ -15,6 +16,8 @@ from typing import Any, TypeVar
 
 import click
 
+from cmsfs import printable
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -25,33 +28,61 @@ def json_option(command: F) -> F:
 
 def say(text: str) -> None:
     """A result, on standard output."""
-    click.echo(text)
+    _print(text)
 
 
 def note(text: str) -> None:
     """Something by the way, on standard error."""
-    click.echo(text, err=True)
+    _print(text, err=True)
 
 
 def complain(text: str) -> None:
     """The sentence of a failure, on standard error."""
     if text:
-        click.echo(f"cmsfs: {text}", err=True)
+        _print(f"cmsfs: {text}", err=True)
+
+
+def printed(text: str, *, nl: bool = True) -> None:
+    """A text of many lines that somebody wrote, on standard output."""
+    _print(text, nl=nl)
+
+
+def _print(text: str, *, err: bool = False, nl: bool = True) -> None:
+    stream = sys.stderr if err else sys.stdout
+    click.echo(printable.shown(text, keep="\n\t") if stream.isatty() else text, nl=nl, err=err)
+
+
+def asked(question: str) -> bool:
+    """A question that is answered by yes or no, on standard error."""
+    return click.confirm(printable.shown(question), err=True)
 
 
 def document(value: Any) -> None:
     """The one JSON document of a command."""
-    click.echo(json.dumps(value, indent=2, ensure_ascii=False))
+    click.echo(as_json(value, indent=2))
+
+
+def as_json(value: Any, *, indent: int | None = None) -> str:
+    """JSON as people read it: only what would not be seen is escaped."""
+    text = json.dumps(value, indent=indent, ensure_ascii=False)
+    if text.isascii():
+        return text
+    return "".join(
+        one if one == "\n" or printable.is_seen(text, place) else json.dumps(one)[1:-1]
+        for place, one in enumerate(text)
+    )
 
 
 def table(rows: Sequence[Sequence[str]], *, indent: str = "") -> None:
     """Rows in aligned columns; the last column is not padded."""
     if not rows:
         return
+    if sys.stdout.isatty():
+        rows = [[printable.shown(cell) for cell in row] for row in rows]
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     for row in rows:
         cells = [cell.ljust(width) for cell, width in zip(row[:-1], widths[:-1], strict=True)]
-        click.echo(indent + "  ".join([*cells, row[-1]]).rstrip())
+        _print(indent + "  ".join([*cells, row[-1]]).rstrip())
 
 
 def size(count: int) -> str:

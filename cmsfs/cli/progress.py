@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Protocol
 
+from cmsfs import printable
 from cmsfs.cli import output
 from cmsfs.models import control
 
@@ -42,7 +43,9 @@ class _Spinner:
         self._show = show
 
     def update(self, progress: control.Progress) -> None:
-        self._show(_sentence(progress))
+        from rich import markup
+
+        self._show(markup.escape(printable.shown(_sentence(progress))))
 
 
 def _sentence(progress: control.Progress) -> str:
@@ -76,14 +79,14 @@ def transfer(name: str, size: int) -> Iterator[Bar]:
     from rich import console, progress
 
     columns = (
-        progress.TextColumn("{task.description}"),
+        progress.TextColumn("{task.description}", markup=False),
         progress.BarColumn(),
         progress.DownloadColumn(),
         progress.TransferSpeedColumn(),
         progress.TimeRemainingColumn(),
     )
     with progress.Progress(*columns, console=console.Console(stderr=True), transient=True) as bars:
-        task = bars.add_task(name, total=size)
+        task = bars.add_task(printable.shown(name), total=size)
         yield lambda count: bars.update(task, completed=count)
 
 
@@ -95,7 +98,11 @@ def counted(name: str, total: int) -> Iterator[Bar]:
         return
     from rich import console, progress
 
-    columns = (progress.TextColumn("{task.description}"), progress.BarColumn(), progress.MofNCompleteColumn())
+    columns = (
+        progress.TextColumn("{task.description}", markup=False),
+        progress.BarColumn(),
+        progress.MofNCompleteColumn(),
+    )
     with progress.Progress(*columns, console=console.Console(stderr=True), transient=True) as bars:
-        task = bars.add_task(name, total=total)
+        task = bars.add_task(printable.shown(name), total=total)
         yield lambda count: bars.update(task, completed=count)

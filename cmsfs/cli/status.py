@@ -3,8 +3,6 @@
 Rule: the daemon is asked, the mount is not looked into: a status comes however the drive is.
 """
 
-import json
-
 import click
 
 from cmsfs import errors
@@ -34,7 +32,7 @@ def status(ctx: context.Context, paths: tuple[str, ...], *, watch: bool, as_json
         _items(daemon, paths, as_json=as_json)
     elif watch and as_json:
         for found in daemonctl.watching(daemon):
-            click.echo(json.dumps({"mounted": True, **_plain(found)}, ensure_ascii=False))
+            click.echo(output.as_json({"mounted": True, **_plain(found)}))
     elif watch:
         watching.show(daemonctl.watching(daemon))
     elif as_json:

@@ -105,7 +105,7 @@ def remove(ctx: context.Context, key: str, *, scope: client_metadata.Scope, yes:
 
 
 def _confirm(key: str) -> None:
-    if not click.confirm(f"Remove {key}?", err=True):
+    if not output.asked(f"Remove {key}?"):
         raise errors.UserError("Nothing is removed.")
 
 

@@ -2,7 +2,7 @@
 
 Straight through the client, so it works without a drive, too; with one a path below the mountpoint will do.
 
-Rule: text goes to standard output as it came; why there is none is a sentence.
+Rule: text goes to a file or a pipe as it came; why there is none is a sentence.
 """
 
 import click
@@ -36,7 +36,7 @@ def text(ctx: context.Context, path: str, *, wait: float, as_json: bool) -> None
     if as_json:
         output.document({"path": remote, "id": found.id, "sha1": found.sha1, "text": words})
     else:
-        click.echo(words, nl=not words.endswith("\n"))
+        output.printed(words, nl=not words.endswith("\n"))
 
 
 def _on_service(ctx: context.Context, path: str) -> str:

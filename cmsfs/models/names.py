@@ -49,7 +49,12 @@ def name_problem(name: str) -> str | None:
         return NAME_INVALID
     for character in name:
         code = ord(character)
-        # Separators, control characters, and halves of surrogate pairs, which are no characters at all.
-        if character in "/\\" or code < 0x20 or code == 0x7F or 0xD800 <= code <= 0xDFFF:
+        # Separators, of paths and of lines; and halves of surrogate pairs, which are no characters at all.
+        if character in "/\\\u2028\u2029" or is_control(character) or 0xD800 <= code <= 0xDFFF:
             return NAME_INVALID
     return None
+
+
+def is_control(character: str) -> bool:
+    """Whether a character is a control, of ASCII or of C1."""
+    return ord(character) < 0x20 or 0x7F <= ord(character) < 0xA0

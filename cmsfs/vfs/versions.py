@@ -35,7 +35,7 @@ REMEMBERED = 100
 
 # Longer ones are no help to recognise a version by.
 _AUTHOR = 60
-_UNWANTED = re.compile(r"[/\x00-\x1f\x7f]")
+_UNWANTED = re.compile(r"[/\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,9 +1,13 @@
 """How results look."""
 
+import json
+import sys
 from datetime import UTC, datetime, timedelta
 
+import click
 import pytest
 
+from cmsfs import printable
 from cmsfs.cli import output
 
 
@@ -40,6 +44,57 @@ def test_days_begin_after_two_of_them():
 def test_columns_are_aligned_and_no_line_ends_in_spaces(capsys):
     output.table([["a", "1", "x"], ["long", "22", ""]])
     assert capsys.readouterr().out == "a     1   x\nlong  22\n"
+
+
+@pytest.fixture
+def terminal(capsys, monkeypatch):
+    """Both outputs are a terminal."""
+    for stream in (sys.stdout, sys.stderr):
+        monkeypatch.setattr(type(stream), "isatty", lambda self: True)
+
+
+NAME = "a\x1b]0;x\x07\x9b2J\u202efdp\u200b.txt\n\u2028"
+SEEN = r"a\e]0;x\x07\x9b2J\u202efdp\u200b.txt\n\u2028"
+
+
+def test_on_a_terminal_what_is_not_printable_is_shown(capsys, terminal):
+    output.table([["name", NAME], [NAME, "x"]])
+    output.say(f"found {NAME[:-2]}")
+    output.note(NAME[:-2])
+    output.complain(NAME[:-2])
+    output.printed("one\n\ttwo\x1b[1m\n", nl=False)
+    told = capsys.readouterr()
+    width = len(SEEN)
+    shown = SEEN.removesuffix(r"\n\u2028")
+    assert told.out.splitlines() == [
+        f"{'name':{width}}  {SEEN}",
+        f"{SEEN}  x",
+        f"found {shown}",
+        "one",
+        r"	two\e[1m",
+    ]
+    assert told.err.splitlines() == [shown, f"cmsfs: {shown}"]
+
+
+def test_a_pipe_gets_what_it_is(capsys):
+    output.say(NAME)
+    output.table([[NAME, "x"]])
+    assert capsys.readouterr().out == f"{NAME}\n{NAME}  x\n"
+
+
+def test_json_says_what_nobody_sees_by_number(capsys):
+    output.document({NAME: "資料\U000e0041"})
+    told = capsys.readouterr().out
+    assert json.loads(told) == {NAME: "資料\U000e0041"}
+    assert printable.shown(told, keep="\n") == told
+    assert "資料" in told
+
+
+def test_a_question_shows_the_name_that_it_asks_about(capsys, monkeypatch):
+    asked = []
+    monkeypatch.setattr(click, "confirm", lambda text, **_: asked.append(text) or True)
+    assert output.asked(f"Remove {NAME}?")
+    assert asked == [f"Remove {SEEN}?"]
 
 
 def test_a_table_of_nothing_is_nothing(capsys):

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import trio
-from jeepney import MatchRule, MessageType, new_method_return
+from jeepney import HeaderFields, MatchRule, MessageType, new_method_return
 from jeepney.bus_messages import message_bus
 from jeepney.io.trio import open_dbus_connection
 
@@ -146,6 +146,10 @@ async def test_a_bus_that_is_gone_is_no_trouble(tmp_path: Path, monkeypatch: pyt
     assert await desktop.show("a", "b") is None
 
 
+# Names and a service's words may hold all of this.
+BODY = '<a href="https://x.example"> & \x1b[2J'
+
+
 @pytest.fixture
 def bus(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """The address of a message bus of the test's own."""
@@ -165,25 +169,41 @@ def bus(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
         process.communicate()
 
 
-async def test_a_real_bus_carries_it_to_whoever_shows_notifications(bus: str) -> None:
+@pytest.mark.parametrize(
+    ("can", "shown"),
+    [
+        (
+            ["body", "body-markup", "body-hyperlinks"],
+            "&lt;a href=&quot;https: x.example&quot;&gt; &amp; \\e[2J",
+        ),
+        (["body"], '<a href="https: x.example"> & \\e[2J'),
+        ([], '<a href="https: x.example"> & \\e[2J'),
+    ],
+)
+async def test_a_real_bus_carries_it_to_whoever_shows_notifications(
+    bus: str, can: list[str], shown: str
+) -> None:
     # Nobody shows any yet.
     assert await desktop.show("a", "b") is None
     calls: list[tuple[Any, ...]] = []
     async with await open_dbus_connection(bus) as connection, connection.router() as router:
-        rule = MatchRule(type="method_call", interface="org.freedesktop.Notifications", member="Notify")
+        rule = MatchRule(type="method_call", interface="org.freedesktop.Notifications")
         async with router.filter(rule, bufsize=5) as messages, trio.open_nursery() as nursery:
 
             async def serve() -> None:
                 async for message in messages:
+                    if message.header.fields[HeaderFields.member] == "GetCapabilities":
+                        await router.send(new_method_return(message, "as", (can,)))
+                        continue
                     calls.append(message.body)
                     await router.send(new_method_return(message, "u", (77,)))
 
             nursery.start_soon(serve)
             reply = await router.send_and_get_reply(message_bus.RequestName("org.freedesktop.Notifications"))
             assert reply.header.message_type is MessageType.method_return
-            assert await desktop.show("Hello", "there", replaces=5, urgency="critical") == 77
+            assert await desktop.show("Hello", BODY, replaces=5, urgency="critical") == 77
             nursery.cancel_scope.cancel()
     ((app, replaces, icon, summary, body, actions, hints, timeout),) = calls
-    assert (app, replaces, summary, body, actions, timeout) == ("cmsfs", 5, "Hello", "there", [], -1)
+    assert (app, replaces, summary, body, actions, timeout) == ("cmsfs", 5, "Hello", shown, [], -1)
     assert hints["urgency"] == ("y", 2)
     assert icon

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cmsfs.models import base, items, names, paging, problems, search, tokens, uploads, web_links
+from cmsfs.models import base, items, names, paging, problems, search, tokens, uploads, users, web_links
 
 moments = st.datetimes(
     min_value=datetime(1, 1, 3), max_value=datetime(9999, 12, 29), timezones=st.just(UTC)
@@ -77,8 +77,15 @@ def test_a_name_is_good_or_has_one_of_two_problems(name):
     assert problem in (None, names.NAME_INVALID, names.NAME_TOO_LONG)
     if problem is None:
         assert 0 < len(name) <= 255
-        assert not set(name) & {"/", "\\", "\0", "\n", "\x7f"}
+        assert not set(name) & {"/", "\\", "\0", "\n", "\x7f", "\x80", "\x9b", "\x9f", "\u2028", "\u2029"}
         assert name.strip(".") or len(name) > 2
+
+
+@pytest.mark.parametrize("character", ["\x1b", "\x80", "\x85", "\x9b", "\x9f", "\u2028", "\u2029", "\ud800"])
+def test_what_controls_a_terminal_or_ends_a_line_is_in_no_name(character):
+    assert names.name_problem(f"a{character}b") == names.NAME_INVALID
+    with pytest.raises(pydantic.ValidationError):
+        users.NewUser.model_validate({"name": f"Ada{character}", "login": "ada@example.com"})
 
 
 def test_items_are_told_apart_by_their_type():
