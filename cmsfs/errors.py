@@ -65,6 +65,10 @@ class Emptied(CmsfsError):
     """A web link was written empty, which nothing at the service can be."""
 
 
+class LostBase(CmsfsError):
+    """A change was written over bytes that were never here, and that the service does not give out."""
+
+
 class MissingBlocks(CmsfsError):
     """Blocks of a content were asked for that are not on this disk (first and last, inclusive)."""
 

@@ -32,19 +32,24 @@ _ITEM = (
 
 # Rows that speak of the item.
 _FOLLOW = (
+    "UPDATE OR IGNORE pin SET ino = ?2 WHERE ino = ?1",
+    "UPDATE OR IGNORE fact SET ino = ?2 WHERE ino = ?1",
+    "UPDATE OR IGNORE described SET ino = ?2 WHERE ino = ?1",
+    "UPDATE OR IGNORE op SET ino = ?2 WHERE ino = ?1 AND kind = 'describe'",
+    "UPDATE lineage SET successor = ?2 WHERE successor = ?1",
+)
+
+# And of what is on its way to it.
+_UNDER_WAY = (
     "UPDATE op SET ino = ?2 WHERE ino = ?1 AND kind <> 'upload'",
     "UPDATE unheard SET ino = ?2 WHERE ino = ?1 AND remote_id IS NOT NULL",
     "UPDATE doubt SET ino = ?2 WHERE ino = ?1",
-    "UPDATE pin SET ino = ?2 WHERE ino = ?1",
-    "UPDATE fact SET ino = ?2 WHERE ino = ?1",
-    "UPDATE described SET ino = ?2 WHERE ino = ?1",
-    "UPDATE lineage SET successor = ?2 WHERE successor = ?1",
 )
 
 # Rows that speak of the file, whichever it becomes.
 _COPY = (
-    "INSERT INTO xattr(ino, name, value) SELECT ?2, name, value FROM xattr WHERE ino = ?1",
-    "INSERT INTO shortcut(ino, text) SELECT ?2, text FROM shortcut WHERE ino = ?1",
+    "INSERT OR IGNORE INTO xattr(ino, name, value) SELECT ?2, name, value FROM xattr WHERE ino = ?1",
+    "INSERT OR IGNORE INTO shortcut(ino, text) SELECT ?2, text FROM shortcut WHERE ino = ?1",
 )
 
 
@@ -66,7 +71,7 @@ def part(conn: Connection, node: Node, changes: list[Change]) -> Node:
     fresh = conn.execute(f"INSERT INTO node({_ITEM}) VALUES ({marks})", row).lastrowid
     assert fresh is not None
     conn.execute("UPDATE node SET sha1 = base_sha1 WHERE ino = ?", (fresh,))
-    for sql in (*_FOLLOW, *_COPY):
+    for sql in (*_UNDER_WAY, *_FOLLOW, *_COPY):
         conn.execute(sql, (node.ino, fresh))
     if node.parent is not None:
         left(conn, node, successor=fresh)
@@ -74,6 +79,16 @@ def part(conn: Connection, node: Node, changes: list[Change]) -> Node:
     else:
         succeed(conn, node.ino, fresh)
     return tree.get(conn, fresh)
+
+
+def hand_down(conn: Connection, ino: Ino, item: Node | None) -> None:
+    """A conflict was decided: what hangs on the item goes to the node that is it now."""
+    if item is not None and item.ino != ino:
+        for sql in (*_FOLLOW, *_COPY):
+            conn.execute(sql, (ino, item.ino))
+        conn.execute(
+            "UPDATE node SET mode = (SELECT mode FROM node WHERE ino = ?1) WHERE ino = ?2", (ino, item.ino)
+        )
 
 
 def left(conn: Connection, node: Node, *, successor: Ino | None = None) -> None:

@@ -198,6 +198,8 @@ def _appear(conn: Connection, remote: Remote, generation: int, changes: list[Cha
         # Somebody else may have put something into the folder that we have not heard of.
         conn.execute("DELETE FROM listing WHERE ino = ?", (holder.ino,))
         return
+    if remote.sha1 is not None:
+        unsent.base_is_back(conn, remote.sha1)
     mode = FOLDER_MODE if remote.kind is Kind.FOLDER else FILE_MODE
     ino = tree.insert(conn, None, name, remote.kind, now_ns=remote.mtime_ns, mode=mode)
     conn.execute(

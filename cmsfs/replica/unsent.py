@@ -51,3 +51,12 @@ def make_anew(conn: Connection, node: Node) -> None:
     conn.execute("DELETE FROM op WHERE ino = ? AND kind IN ('move', 'touch', 'trash')", (node.ino,))
     if node.is_folder:
         record(conn, node.ino, "mkdir")
+
+
+def base_is_back(conn: Connection, sha1: str) -> None:
+    """The service shows these bytes (again): what waits for them, since it was written over them, goes on."""
+    conn.execute(
+        "UPDATE op SET state = 'ready', attempts = 0, not_before = 0 WHERE kind = 'upload' AND state = 'held'"
+        " AND ino IN (SELECT n.ino FROM draft AS d JOIN node AS n ON n.draft = d.id WHERE d.base_sha1 = ?)",
+        (sha1,),
+    )

@@ -16,7 +16,7 @@ from sqlite3 import Connection
 from cmsfs import errors
 from cmsfs.journal import ops, queue, unheard
 from cmsfs.models import items, names
-from cmsfs.replica import aside, cursor, naming, remote, tree, unsent
+from cmsfs.replica import aside, cursor, lineages, naming, remote, tree, unsent
 from cmsfs.replica.changes import Change
 from cmsfs.replica.nodes import ROOT, Ino, Kind, Node, remote_from_item
 from cmsfs.sqlite import Database
@@ -78,6 +78,8 @@ async def keep_both(kit: Kit, task: queue.Task, theirs: items.Item | None, *, an
         if theirs is not None:
             changes += remote.apply(conn, [remote_from_item(theirs)], generation=cursor.generation(conn))
         node = tree.get(conn, task.node.ino)
+        if anew and theirs is not None:
+            lineages.hand_down(conn, node.ino, tree.remote_at(conn, Kind(theirs.type), theirs.id))
         is_itself = theirs is not None and node.remote_id == theirs.id and node.kind == theirs.type
         stays = node.parent is not None and not has_moved(conn, task.node)
         if stays and not is_itself and _is_in_the_way(theirs, node, task):

@@ -18,7 +18,7 @@ from cmsfs.models import items
 from cmsfs.replica import tree
 from cmsfs.replica.nodes import Kind, Node
 from daemon.push.kit import Kit
-from daemon.push.parts import Target
+from daemon.push.targets import NewFile
 
 log = logging.getLogger(__name__)
 
@@ -29,12 +29,12 @@ MIN_BYTES = 1024 * 1024
 _REFUSALS = (errors.Forbidden, errors.NotFound, errors.BadRequest, errors.NotSupported)
 
 
-async def copy(kit: Kit, node: Node, target: Target) -> items.File | None:
+async def copy(kit: Kit, node: Node, target: NewFile) -> items.File | None:
     """The new file, made by the service of another that it has; None if that cannot be.
 
     Raises what making a new file raises.
     """
-    if not kit.profile.copies or target.file_id is not None or node.size < MIN_BYTES or node.sha1 is None:
+    if not kit.profile.copies or node.size < MIN_BYTES or node.sha1 is None:
         return None
     source = _source(kit, node)
     if source is None or source.remote_id is None:

@@ -25,6 +25,11 @@ EMPTIED = (
     "The web link has been emptied. Write an address into it, as URL=https://..., or delete it; or take the "
     "old one back with `cmsfs discard`."
 )
+LOST_BASE = (
+    "It was written over bytes that were not fetched in time, and that the service gives out no more. "
+    "What was written is kept here; `cmsfs retry` asks for the rest again, `cmsfs discard` puts what there "
+    "is among the recovered files."
+)
 ANY_REMEDY = "Mend the cause"
 
 
@@ -40,6 +45,8 @@ def judge(error: Exception, attempts: int) -> Verdict:
     """What to do after this error, the `attempts` before it not counted."""
     if isinstance(error, errors.MissingBlocks):
         return Verdict(None, "Its bytes are no longer on this disk.")
+    if isinstance(error, errors.LostBase):
+        return Verdict(None, LOST_BASE)
     if isinstance(error, errors.Emptied):
         return Verdict(None, EMPTIED)
     if isinstance(error, OSError):

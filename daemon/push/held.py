@@ -17,15 +17,21 @@ import trio
 
 from cmsfs import errors
 from cmsfs.journal import ops, queue, sealing
+from cmsfs.journal.drafts import Drafts
 from cmsfs.journal.ops import Op, OpKind
 from cmsfs.models import items
-from cmsfs.replica import cursor, facts, remote, tree
+from cmsfs.replica import cursor, facts, lineages, open_inodes, remote, tree
 from cmsfs.replica.changes import Change, What
 from cmsfs.replica.nodes import Node, remote_from_item
 from daemon import recovered
 from daemon.push.kit import Kit
 
 log = logging.getLogger(__name__)
+
+WRITTEN_AGAIN = "The file has been written again, and that is on its way."
+
+# Beside a file of which not all bytes could be kept: which ones those are.
+MISSING = ".missing"
 
 
 async def retry(kit: Kit, path: str) -> None:
@@ -58,13 +64,20 @@ async def discard(kit: Kit, path: str, folder: Path) -> Path | None:
     theirs = await _theirs(kit, node)
 
     def txn(conn: Connection) -> list[Change]:
-        return _give_up(conn, tree.get(conn, node.ino), held, theirs)
+        now = tree.get(conn, node.ino)
+        if now.draft != node.draft:
+            raise errors.UserError(WRITTEN_AGAIN)
+        if now.draft is not None:
+            Drafts.delete(conn, now.draft)
+        return _give_up(conn, now._replace(draft=None), held, theirs)
 
     kit.incoming.publish(await kit.db.write(txn))
+    if node.draft is not None:
+        kit.commit.unlink(kit.drafts.gone(node.draft))
     if node.sha1 is not None:
         await kit.blocks.settle_clean(node.sha1)
     if kept is not None:
-        recovered.mark_seen(folder, kept.name)
+        recovered.mark_seen(folder, kept.name, f"{kept.name}{MISSING}")
     log.info("a change that the service refuses was given up by a person")
     return kept
 
@@ -82,13 +95,32 @@ async def _theirs(kit: Kit, node: Node) -> items.Item | None:
 async def _keep(kit: Kit, node: Node, folder: Path) -> Path | None:
     """A durable second name for the bytes of a file, in the folder of what was recovered."""
     if node.draft is not None:
-        raise errors.UserError("The file has been written again, and that is on its way.")
+        return await _keep_draft(kit, node, node.draft, folder)
     if node.sha1 is None or node.sha1 == node.base_sha1:
         return None
     source = await kit.blocks.complete_path(node.sha1)
     if source is None:
         return None
     return await trio.to_thread.run_sync(_second_name, source, folder, node.name)
+
+
+async def _keep_draft(kit: Kit, node: Node, draft_id: int, folder: Path) -> Path:
+    """As `_keep`, of what was written over bytes that cannot be had any more."""
+    draft = kit.drafts.find(draft_id)
+    if draft is None or draft.writers or not draft.is_recorded:
+        raise errors.UserError(WRITTEN_AGAIN)
+    holes = draft.holes()
+
+    def keep() -> Path:
+        target = _second_name(draft.path, folder, node.name)
+        os.truncate(target, draft.size)
+        if holes:
+            lines = [f"{target.name}: these bytes were never here, and are zeros there:"]
+            lines += [f"{start} to {end - 1}" for start, end in holes]
+            target.with_name(f"{target.name}{MISSING}").write_text("\n".join(lines) + "\n", encoding="utf-8")
+        return target
+
+    return await trio.to_thread.run_sync(keep)
 
 
 def _second_name(source: Path, folder: Path, name: str) -> Path:
@@ -120,12 +152,18 @@ def _give_up(conn: Connection, node: Node, held: list[Op], theirs: items.Item | 
             facts.unsay(conn, node.ino)
     if theirs is None:
         return _leave(conn, node)
+    changes: list[Change] = []
+    if open_inodes.is_open(conn, node.ino):
+        # Who has it open goes on with what was given up; it is nothing that is to be sent any more.
+        fresh = lineages.part(conn, node, changes)
+        conn.execute("UPDATE node SET base_sha1 = sha1 WHERE ino = ?", (node.ino,))
+        node = fresh
     # As if nothing had happened here: what the service says is then taken for all of it.
     here = remote_from_item(theirs)
     conn.execute("UPDATE node SET sha1 = base_sha1, etag = NULL WHERE ino = ? AND draft IS NULL", (node.ino,))
     if node.parent is None:
         tree.mark_unlisted(conn, node.ino)
-    changes = remote.apply(conn, [here], generation=cursor.generation(conn))
+    changes += remote.apply(conn, [here], generation=cursor.generation(conn))
     if node.sha1 is not None:
         sealing.release_content(conn, node.sha1)
     return [*changes, Change(What.CONTENT, node.ino)]
@@ -136,6 +174,7 @@ def _leave(conn: Connection, node: Node) -> list[Change]:
     ops.drop(conn, node.ino, *OpKind)
     if node.parent is None:
         return []
+    lineages.left(conn, node)
     tree.detach(conn, node.ino)
     if node.sha1 is not None:
         conn.execute("UPDATE node SET sha1 = NULL WHERE ino = ?", (node.ino,))

@@ -8,9 +8,7 @@ Rule: before a session begins it is made sure that the service does not have the
 to an earlier commit may have been lost.
 """
 
-import json
 import logging
-from dataclasses import dataclass
 from datetime import datetime
 
 from cmsfs import crashpoints, errors
@@ -21,30 +19,12 @@ from cmsfs.models import upload_sessions as shapes
 from cmsfs.replica.nodes import Kind
 from cmsfs.sqlite import Connection
 from daemon.push.kit import Kit
+from daemon.push.targets import NewFile, NewVersion, Purpose, Target, purpose
 
 log = logging.getLogger(__name__)
 
 # The commit was refused because a part is not as the service remembers it.
 MISMATCH = "parts_mismatch"
-
-
-@dataclass(frozen=True, slots=True)
-class Target:
-    """Where the bytes go: a new version of `file_id` if it has the version `etag`, or a new file."""
-
-    file_id: str | None = None
-    etag: str | None = None
-    folder_id: str = ""
-    name: str = ""
-
-    def to_json(self) -> str:
-        """What a session is for; the version is asked for only at the end."""
-        return json.dumps([self.file_id, self.folder_id, self.name])
-
-    @classmethod
-    def from_json(cls, text: str) -> "Target":
-        file_id, folder_id, name = json.loads(text)
-        return cls(file_id=file_id, folder_id=folder_id, name=name)
 
 
 async def send(
@@ -67,13 +47,14 @@ async def send(
         resumed = await _resumed(kit, ino, target, sha1)
         if resumed is None and (found := await _there_already(kit, target, sha1)) is not None:
             return found
-        session, begun_for = resumed or (await _begun(kit, ino, target, sha1, source.size), target)
+        session, begun_for = resumed or (await _begun(kit, ino, target, sha1, source.size), purpose(target))
         with kit.health.request("upload"):
             parts = await calls.send(session, source, progress=progress)
         crashpoints.reached(Point.PARTS_SENT)
         with kit.incoming.making(begun_for.folder_id, begun_for.name), kit.health.request("upload"):
+            etag = target.base.etag if isinstance(target, NewVersion) else None
             return await calls.commit(
-                session, parts, sha1=sha1, etag=target.etag, content_modified_at=content_modified_at
+                session, parts, sha1=sha1, etag=etag, content_modified_at=content_modified_at
             )
     except upload_sessions.PartDamaged:
         raise
@@ -92,7 +73,7 @@ async def send(
         raise
 
 
-async def _resumed(kit: Kit, ino: int, target: Target, sha1: str) -> tuple[shapes.Session, Target] | None:
+async def _resumed(kit: Kit, ino: int, target: Target, sha1: str) -> tuple[shapes.Session, Purpose] | None:
     """The session that an earlier run has begun for these bytes, and for what; None if there is none that
     is still good.
 
@@ -101,8 +82,8 @@ async def _resumed(kit: Kit, ino: int, target: Target, sha1: str) -> tuple[shape
     row = kit.db.row("SELECT sha1, target, session FROM upload WHERE ino = ?", ino)
     if row is None:
         return None
-    begun_for = Target.from_json(row["target"])
-    if (row["sha1"], begun_for.file_id) != (sha1, target.file_id):
+    begun_for = Purpose.from_json(row["target"])
+    if (row["sha1"], begun_for.file_id) != (sha1, purpose(target).file_id):
         await give_up(kit, ino)
         return None
     session = shapes.Session.model_validate_json(row["session"])
@@ -118,12 +99,12 @@ async def _resumed(kit: Kit, ino: int, target: Target, sha1: str) -> tuple[shape
 
 async def _there_already(kit: Kit, target: Target, sha1: str) -> items.File | None:
     """The file, if it has the bytes already: its commit was carried out, and nobody heard."""
-    if target.file_id is None:
+    if isinstance(target, NewFile):
         return None  # beginning a session tells who has the name
-    found = await kit.get(Kind.FILE, target.file_id)
+    found = await kit.get(Kind.FILE, target.base.item)
     if isinstance(found, items.File) and found.sha1 == sha1:
         return found
-    if target.etag is not None and found.etag != target.etag:
+    if found.etag != target.base.etag:
         raise errors.PreconditionFailed(412, "precondition_failed", "It has another version by now.")
     return None
 
@@ -131,15 +112,15 @@ async def _there_already(kit: Kit, target: Target, sha1: str) -> items.File | No
 async def _begun(kit: Kit, ino: int, target: Target, sha1: str, size: int) -> shapes.Session:
     calls = kit.client.upload_sessions
     with kit.health.request("upload"):
-        if target.file_id is not None:
-            session = await calls.begin_version(target.file_id, size)
+        if isinstance(target, NewVersion):
+            session = await calls.begin_version(target.base.item, size)
         else:
             session = await calls.begin(target.folder_id, target.name, size)
 
     def txn(conn: Connection) -> None:
         conn.execute(
             "INSERT OR REPLACE INTO upload(ino, sha1, target, session) VALUES (?, ?, ?, ?)",
-            (ino, sha1, target.to_json(), session.model_dump_json(exclude_none=True)),
+            (ino, sha1, purpose(target).to_json(), session.model_dump_json(exclude_none=True)),
         )
 
     # Durably: forgotten in a power cut, everything that arrives from now on would be sent twice.
@@ -151,8 +132,8 @@ async def _begun(kit: Kit, ino: int, target: Target, sha1: str, size: int) -> sh
 async def _is_about_target(kit: Kit, target: Target) -> bool:
     """Whether "not found" was said of the file or the folder, and not of the session."""
     try:
-        if target.file_id is not None:
-            await kit.get(Kind.FILE, target.file_id)
+        if isinstance(target, NewVersion):
+            await kit.get(Kind.FILE, target.base.item)
         else:
             await kit.get(Kind.FOLDER, target.folder_id)
     except errors.NotFound:

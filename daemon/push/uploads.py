@@ -8,6 +8,7 @@ Rule: an upload may be sent twice.  The second time meets the first one by its S
 """
 
 import dataclasses
+import errno
 import logging
 from contextlib import AbstractAsyncContextManager
 from datetime import UTC, datetime, timedelta
@@ -19,12 +20,14 @@ from cmsfs.cache.blocks import BLOCK
 from cmsfs.client import multipart
 from cmsfs.crashpoints import Point
 from cmsfs.journal import ops, queue, sealing, unheard
+from cmsfs.journal.drafts import Draft
 from cmsfs.models import base, items, uploads
 from cmsfs.replica import cursor, naming, remote, tree
 from cmsfs.replica.changes import Change
 from cmsfs.replica.nodes import Content, Node, Remote, remote_from_item, remote_mtime_ns
 from daemon.push import answers, conflicts, copies, parts, recall
 from daemon.push.kit import Kit, again
+from daemon.push.targets import Base, NewFile, NewVersion, Target, base_of
 
 log = logging.getLogger(__name__)
 
@@ -103,11 +106,23 @@ async def _bytes(kit: Kit, sha1: str, size: int) -> Path:
 async def _seal(kit: Kit, task: queue.Task, draft_id: int) -> bool:
     draft = kit.drafts.find(draft_id)
     while_open = kit.confirming[task.op.ino] > 0
-    if draft is not None and await kit.sealer.seal(draft, while_open=while_open) is None:
+    try:
+        is_sealed = draft is None or await kit.sealer.seal(draft, while_open=while_open) is not None
+    except OSError as error:
+        if draft is not None and _is_lost(kit, draft, error):
+            raise errors.LostBase(f"the base of draft {draft.id}: {error}") from error
+        raise
+    if not is_sealed:
         due = ops.now_ns() + int(kit.settle_seconds * 10**9)
         await kit.db.write(lambda conn: queue.give_back(conn, task.op, not_before_ns=due))
-        return False
-    return True
+    return is_sealed
+
+
+def _is_lost(kit: Kit, draft: Draft, error: OSError) -> bool:
+    """Whether asking again for what lies under a draft is in vain: nobody has it, or may give it out."""
+    base = kit.drafts.base(draft)
+    nowhere = base is not None and base.remote_id is None and error.errno == errno.EIO
+    return nowhere or error.errno in (errno.ESTALE, errno.EACCES)
 
 
 async def _look_again(kit: Kit, task: queue.Task) -> None:
@@ -140,7 +155,7 @@ async def _send_new(kit: Kit, task: queue.Task, node: Node, path: Path) -> None:
     assert task.parent.remote_id is not None
     assert node.sha1 is not None
     name = naming.remote_name(node)
-    target = parts.Target(folder_id=task.parent.remote_id, name=name)
+    target = NewFile(task.parent.remote_id, name)
     # What the parent was at the claim, and the name now: both may change on the way, and a move follows.
     with kit.incoming.making(task.parent.remote_id, name):
         try:
@@ -156,16 +171,16 @@ async def _send_new(kit: Kit, task: queue.Task, node: Node, path: Path) -> None:
             await _done(kit, task, node, answer, found=copied is not None)
 
 
-def _noted(kit: Kit, node: Node, target: parts.Target) -> AbstractAsyncContextManager[None]:
+def _noted(kit: Kit, node: Node, target: Target) -> AbstractAsyncContextManager[None]:
     assert node.sha1 is not None
-    if target.file_id is not None:
-        sent = unheard.Sent(node.ino, node.sha1, remote_id=target.file_id)
+    if isinstance(target, NewVersion):
+        sent = unheard.Sent(node.ino, node.sha1, remote_id=target.base.item)
     else:
         sent = unheard.Sent(node.ino, node.sha1, folder=target.folder_id, name=target.name)
     return recall.noted(kit, sent)
 
 
-async def _send(kit: Kit, task: queue.Task, node: Node, path: Path, target: parts.Target) -> items.File:
+async def _send(kit: Kit, task: queue.Task, node: Node, path: Path, target: Target) -> items.File:
     """Send the bytes to where they go, in one piece or in parts; the file as the service then has it."""
     assert node.sha1 is not None
     time, progress = moment(node.mtime_ns), _progress(kit, task, node)
@@ -176,11 +191,11 @@ async def _send(kit: Kit, task: queue.Task, node: Node, path: Path, target: part
         )
     whole = multipart.FileSource(path) if node.size else multipart.BytesSource(b"")
     with kit.health.request("upload"):
-        if target.file_id is not None:
+        if isinstance(target, NewVersion):
             return await kit.client.uploads.new_version(
-                *(target.file_id, whole),
+                *(target.base.item, whole),
                 sha1=node.sha1,
-                etag=target.etag,
+                etag=target.base.etag,
                 content_modified_at=time,
                 progress=progress,
             )
@@ -234,10 +249,13 @@ async def _send_version(kit: Kit, task: queue.Task, node: Node, path: Path) -> N
     """A new version of the item that the node stands for."""
     assert node.remote_id is not None
     assert node.sha1 is not None
-    etag = node.etag
+    base: Base | None = base_of(node)
     for _ in range(REBASES):
         try:
-            target = parts.Target(file_id=node.remote_id, etag=etag)
+            if base is None:
+                # What was seen of the item here is not known: the service is asked as if it had refused.
+                raise errors.PreconditionFailed(412, "precondition_failed", "Its version here is not known.")
+            target = NewVersion(base)
             async with _noted(kit, node, target):
                 answer = await _send(kit, task, node, path, target)
         except errors.NotFound as error:
@@ -261,11 +279,17 @@ async def _send_version(kit: Kit, task: queue.Task, node: Node, path: Path) -> N
                 return
             # Renamed, moved or described there; the bytes are those that ours started from, or ours of
             # a moment ago.
-            etag = theirs.etag
+            base = _seen(theirs)
         else:
             await _done(kit, task, node, answer)
             return
     await kit.db.write(lambda conn: again(conn, task.op, "The file is being changed at the service."))
+
+
+def _seen(theirs: items.File) -> Base:
+    if theirs.etag is None or theirs.sha1 is None:
+        raise errors.ProtocolError("the service does not say which version of a file it has")
+    return Base(theirs.id, theirs.etag, theirs.sha1)
 
 
 async def _missing(kit: Kit, task: queue.Task, node: Node, error: errors.NotFound) -> None:

@@ -1,0 +1,217 @@
+"""What is written here to a file that others change or delete while it is open, on both sides."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cmsfs import config
+from cmsfs.replica.naming import CONFLICT_MARK
+
+OLD = b"old line\n"
+
+
+async def append(drive: Any, opened: Any, ino: int, data: bytes) -> None:
+    await drive.fs.write(opened.fh, drive.fs.getattr(ino).size, data)
+
+
+async def close(drive: Any, *opened: Any) -> None:
+    for one in opened:
+        await drive.fs.flush(one.fh)
+        await drive.fs.release(one.fh)
+
+
+async def copies(other: Any) -> list[str]:
+    return [path for path in await other.paths() if CONFLICT_MARK in path]
+
+
+@pytest.mark.parametrize("saved", ["in place", "by rename"])
+async def test_a_file_made_here_never_goes_over_a_version_that_came_since(
+    drive: Any, other: Any, saved: str
+) -> None:
+    """A reader keeps the file open since it was made; a writer opens it before a colleague saves."""
+    if saved == "by rename":
+        await drive.write("note", b"before")
+        await drive.sync()
+        await drive.write("note.new", OLD)
+        await drive.rename("note.new", "note")
+    else:
+        await drive.write("note", OLD)
+    ino = await drive.ino("note")
+    reader = await drive.fs.open(ino, os.O_RDONLY)
+    await drive.sync()
+    writer = await drive.fs.open(ino, os.O_WRONLY)
+    theirs = (await other.find("note")).id
+    await other.write(theirs, b"the second version, of a colleague\n")
+    versions = await other.versions(theirs)
+    await drive.poll()
+    assert await drive.read("note") == b"the second version, of a colleague\n"
+    await append(drive, writer, ino, b"mine\n")
+    await close(drive, writer, reader)
+    await drive.sync()
+    assert await other.read("note") == b"the second version, of a colleague\n"
+    assert await other.versions(theirs) == versions
+    (copy,) = await copies(other)
+    assert await other.read(copy) == OLD + b"mine\n"
+
+
+async def test_a_writer_that_waits_for_the_service_keeps_both(starting: Any, other: Any) -> None:
+    async with starting() as drive:
+        opened, made = await drive.fs.create(1, "log", 0o644, os.O_RDWR)
+        await drive.fs.write(opened.fh, 0, b"one\n")
+        await drive.fs.fsync(opened.fh)
+        await drive.agents.push.confirm(made.ino, seconds=10)
+        theirs = (await other.find("log")).id
+        await other.write(theirs, b"a colleague's\n")
+        await drive.poll()
+        await append(drive, opened, made.ino, b"two\n")
+        await drive.fs.fsync(opened.fh)
+        await drive.agents.push.confirm(made.ino, seconds=10)
+        assert await other.read("log") == b"a colleague's\n"
+        assert await other.read(*await copies(other)) == b"one\ntwo\n"
+        await close(drive, opened)
+
+
+@pytest.mark.parametrize("what", ["file", "folder"])
+@pytest.mark.parametrize("then", ["pwrite", "append", "truncate"])
+async def test_what_is_written_to_a_file_that_was_deleted_there_is_kept(
+    drive: Any, other: Any, what: str, then: str
+) -> None:
+    await drive.mkdir("d")
+    await drive.write("d/f", OLD)
+    await drive.sync()
+    ino = await drive.ino("d/f")
+    opened = await drive.fs.open(ino, os.O_RDWR)
+    if what == "file":
+        await other.client.files.delete((await other.find("f")).id)
+    else:
+        await other.client.folders.delete((await other.find("d")).id, recursive=True)
+    await drive.poll()
+    assert "f" not in (await drive.names("d") if what == "file" else await drive.names())
+    if then == "pwrite":
+        await drive.fs.write(opened.fh, 0, b"NEW")
+    elif then == "append":
+        await append(drive, opened, ino, b"more\n")
+    else:
+        await drive.agents.fs._files.truncate(ino, 3, opened.fh)
+    await drive.fs.fsync(opened.fh)
+    await close(drive, opened)
+    await drive.sync()
+    expected = {"pwrite": b"NEW line\n", "append": b"old line\nmore\n", "truncate": b"old"}[then]
+    assert await other.paths() == ["d/", "d/f"]
+    assert await other.read("f") == await drive.read("d/f") == expected
+
+
+async def test_it_survives_the_death_of_the_drive(starting: Any, other: Any) -> None:
+    async with starting() as drive:
+        ino = await drive.write("f", OLD)
+        await drive.sync()
+        opened = await drive.fs.open(ino, os.O_RDWR)
+        await other.write((await other.find("f")).id, b"theirs")
+        await drive.poll()
+        await append(drive, opened, ino, b"mine\n")
+        await drive.fs.fsync(opened.fh)
+    async with starting() as drive:
+        await drive.sync()
+        assert await other.read("f") == b"theirs"
+        assert await other.read(*await copies(other)) == OLD + b"mine\n"
+        assert [copy.original for copy in (await drive.agents.conflicts()).copies] == ["/f"]
+
+
+async def test_two_writers_of_one_log_end_in_two_files(drive: Any, other: Any) -> None:
+    ino = await drive.write("log", b"")
+    await drive.sync()
+    opened = await drive.fs.open(ino, os.O_RDWR)
+    theirs, mine = (await other.find("log")).id, b""
+    for number in range(6):
+        await other.write(theirs, b"theirs %d\n" % number)
+        line = b"mine %d\n" % number
+        mine += line
+        await append(drive, opened, ino, line)
+        await drive.fs.fsync(opened.fh)
+        await drive.agents.push.confirm(ino, seconds=10)
+        await drive.poll()
+    await close(drive, opened)
+    await drive.sync()
+    (copy,) = await copies(other)
+    assert await other.read(copy) == mine
+    assert await other.read("log") == b"theirs 5\n"
+
+
+async def test_what_hangs_on_the_item_stays_with_it_in_a_conflict(drive: Any, other: Any) -> None:
+    ino = await drive.write("f", b"base")
+    await drive.sync()
+    await drive.fs.setxattr(ino, "user.mine", b"1")
+    await drive.fs.setxattr(ino, "user.cms.pinned", b"1")
+    await other.write((await other.find("f")).id, b"theirs")
+    await drive.write("f", b"ours")
+    await drive.sync()
+    fresh = await drive.ino("f")
+    assert fresh != ino
+    assert await drive.fs.getxattr(fresh, "user.mine") == b"1"
+    assert await drive.fs.getxattr(fresh, "user.cms.pinned") == b"1"
+    assert await drive.fs.getxattr(ino, "user.cms.pinned") == b"0"
+
+
+# ---- written over bytes that are nowhere any more --------------------------------------------------
+
+BIG = bytes(range(256)) * 2048
+
+
+@pytest.fixture
+async def lost(drive: Any, other: Any, network: Any, expect_log: Any) -> Any:
+    """A drive with an append to a file that was never here, and was deleted before that was sent."""
+    expect_log("the service refuses a change")
+    number = await other.file("big", BIG)
+    await drive.poll()
+    await drive.agents.hydrate.listing(1)
+    network.instead = _no_content(network)
+    ino = await drive.ino("big")
+    opened = await drive.fs.open(ino, os.O_WRONLY)
+    await drive.fs.write(opened.fh, len(BIG), b"appended\n")
+    await other.client.files.delete(number)
+    await drive.poll()
+    await close(drive, opened)
+    network.instead = None
+    await drive.sync()
+    return drive
+
+
+def _no_content(network: Any) -> Any:
+    import httpx
+
+    def answer(request: httpx.Request) -> httpx.Response | None:
+        if request.method == "GET" and "/content" in request.url.path:
+            raise httpx.ReadError("too slow")
+        return None
+
+    return answer
+
+
+async def test_a_change_whose_base_is_gone_is_held_and_told(lost: Any) -> None:
+    assert lost.ops() == [("upload", "held", "/big")]
+    (held,) = (await lost.agents.conflicts()).held
+    assert "cmsfs discard" in held.error
+    await lost.sync()
+
+
+async def test_what_was_written_of_it_can_be_had(lost: Any, other: Any) -> None:
+    told = await lost.agents.discard("/big")
+    kept = config.Paths("default").recovered / "big"
+    assert str(kept) in told
+    assert kept.read_bytes() == bytes(len(BIG)) + b"appended\n"
+    assert f"0 to {len(BIG) - 1}" in Path(f"{kept}.missing").read_text(encoding="utf-8")
+    assert lost.ops() == []
+    assert await lost.names() == await other.paths() == []
+
+
+async def test_it_goes_by_itself_when_the_file_is_back(lost: Any, other: Any) -> None:
+    number = next(row["id"] for row in other.store.read("SELECT id FROM item WHERE name = 'big'"))
+    await other.client.trash.restore("file", str(number))
+    await lost.poll()
+    await lost.sync()
+    assert await other.read("big") == BIG
+    (copy,) = await copies(other)
+    assert await other.read(copy) == BIG + b"appended\n"
+    assert lost.ops() == []
