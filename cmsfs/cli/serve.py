@@ -4,6 +4,7 @@ Rule: it says where it listens and where the credentials are, never what they ar
 """
 
 import functools
+import ipaddress
 import logging
 import os
 import signal
@@ -27,6 +28,15 @@ DEFAULT_PORT = 8472
 # A client that takes nothing of its answer would hold the end up for a minute more.  Nothing that was
 # acknowledged is lost by ending in the middle of anything.
 _STOP_AT_LAST = serving.STOP_SECONDS + 2
+
+
+_IN_CLEAR = (
+    "Without a certificate tokens and files go to {host} in clear: give --tls-cert and --tls-key, or say "
+    "--insecure if a proxy on the way makes it safe."
+)
+
+# How many users a line names; --json names them all.
+_SHOWN = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +69,7 @@ class _Options:
     type=click.Path(path_type=Path),
     help="TOML file of users, apps, templates, holds...: what is missing is made, in place of the sample.",
 )
+@click.option("--insecure", is_flag=True, help="Without a certificate at an address of the network, too.")
 @click.option("--public-url", help="Where clients find it behind a proxy: https://files.example.com.")
 @click.option("--rate-limits", is_flag=True, help="Refuse users who ask too much, as the public API does.")
 @click.option("--log-format", type=click.Choice(["text", "json"]), help="How a line of the log looks.")
@@ -72,6 +83,7 @@ def serve(
     port: int,
     tls_cert: Path | None,
     tls_key: Path | None,
+    insecure: bool,
     enterprise_file: Path | None,
     public_url: str | None,
     rate_limits: bool,
@@ -85,6 +97,8 @@ def serve(
     """
     if bool(tls_cert) != bool(tls_key):
         raise click.UsageError("--tls-cert and --tls-key go together.")
+    if not (tls_cert or insecure or _is_loopback(host)):
+        raise errors.UserError(_IN_CLEAR.format(host=host), exit_code=2)
     for file in (tls_cert, tls_key):
         if file and not file.is_file():
             raise errors.UserError(f"{file} does not exist or is not a file.", exit_code=2)
@@ -109,6 +123,13 @@ def serve(
     )
 
 
+def _is_loopback(host: str) -> bool:
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
 def _origin(url: str | None) -> str | None:
     """The scheme and host of a URL.  Raises `UserError` for what is more or less than that."""
     if url is None:
@@ -125,34 +146,42 @@ def _origin(url: str | None) -> str | None:
 
 
 async def _serve(options: _Options) -> None:
-    async with store.open_store(options.folder) as opened:
-        if options.enterprise is None:
-            await demo.ensure_sample(opened)
-        else:
-            await provisioning.ensure(opened, options.enterprise)
-        stop = trio.Event()
-        listen = functools.partial(
-            serving.serve,
-            opened,
-            host=options.host,
-            port=options.port,
-            certfile=options.certfile,
-            keyfile=options.keyfile,
-            public_url=options.public_url,
-            rates=limits.Limits() if options.rates else None,
-            stop=stop,
-        )
+    # Before the store is opened: it may be brought to a newer format, under nobody's hands.
+    with serving.only_server(options.folder):
+        async with store.open_store(options.folder) as opened:
+            await _serve_store(opened, options)
 
-        async def until_stopped(task_status: trio.TaskStatus[str]) -> None:
-            await listen(task_status=task_status)
-            nursery.cancel_scope.cancel()
 
-        # The receiver comes first: a signal while the server starts ends it in good order, too.
-        with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(_heed, signals, stop)
-                _announce(await nursery.start(until_stopped), options)
-                notify.tell(READY=1, STATUS=f"serving {options.folder}")
+async def _serve_store(opened: store.Store, options: _Options) -> None:
+    ids = None
+    if options.enterprise is None:
+        await demo.ensure_sample(opened)
+    else:
+        await provisioning.ensure(opened, options.enterprise)
+        ids = provisioning.ids(opened, options.enterprise)
+    stop = trio.Event()
+    listen = functools.partial(
+        serving.serve,
+        opened,
+        host=options.host,
+        port=options.port,
+        certfile=options.certfile,
+        keyfile=options.keyfile,
+        public_url=options.public_url,
+        rates=limits.Limits() if options.rates else None,
+        stop=stop,
+    )
+
+    async def until_stopped(task_status: trio.TaskStatus[str]) -> None:
+        await listen(task_status=task_status)
+        nursery.cancel_scope.cancel()
+
+    # The receiver comes first: a signal while the server starts ends it in good order, too.
+    with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(_heed, signals, stop)
+            _announce(await nursery.start(until_stopped), options, ids)
+            notify.tell(READY=1, STATUS=f"serving {options.folder}")
 
 
 async def _heed(signals: AsyncIterator[int], stop: trio.Event) -> None:
@@ -167,13 +196,19 @@ async def _heed(signals: AsyncIterator[int], stop: trio.Event) -> None:
     os._exit(0)
 
 
-def _announce(url: str, options: _Options) -> None:
+def _announce(url: str, options: _Options, ids: provisioning.Ids | None) -> None:
     shown = options.public_url or url
-    if options.enterprise is not None:
+    if ids is not None:
+        # What an application needs to say for whom it asks; nothing of it is secret.
         if options.as_json:
-            output.document({"url": url})
+            output.document({"url": url, "enterprise_id": ids.enterprise, "user_ids": ids.users})
         else:
             output.say(f"Serving {options.folder} at {shown}.  Ctrl-C ends it.")
+            users = [f"{login} {number}" for login, number in ids.users.items()]
+            more = f", and {len(users) - _SHOWN} more (--json)" if len(users) > _SHOWN else ""
+            output.say(
+                f"Ids: enterprise {ids.enterprise}; users {', '.join(users[:_SHOWN]) or 'none'}{more}."
+            )
         return
     credentials = options.folder / "credentials.json"
     if options.as_json:

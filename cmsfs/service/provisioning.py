@@ -10,6 +10,7 @@ file is done, or nothing.
 
 import json
 import logging
+from dataclasses import dataclass
 from sqlite3 import Connection, Row
 from typing import Any
 
@@ -64,6 +65,25 @@ async def ensure(store: Store, wish: Enterprise) -> int:
     made = await store.write(lambda conn: _Provision(conn, store, wish).run(hashes, apps))
     log.info("%d things of %s were missing and are there now", made, wish.file)
     return made
+
+
+@dataclass(frozen=True, slots=True)
+class Ids:
+    """How an enterprise and the users of its file are called on the wire."""
+
+    enterprise: str
+    users: dict[str, str]  # by login
+
+
+def ids(store: Store, wish: Enterprise) -> Ids:
+    """The ids of what a file names, once it is all there."""
+    number = store.read("SELECT min(id) AS id FROM enterprise WHERE name = ?", wish.enterprise.name)[0]["id"]
+    logins = json.dumps([user.login.lower() for user in wish.users])
+    sql = (
+        "SELECT login, id FROM user WHERE enterprise = ? AND lower(login) IN (SELECT value FROM json_each(?))"
+    )
+    found = store.read(f"{sql} ORDER BY id", number, logins)
+    return Ids(str(number), {row["login"]: str(row["id"]) for row in found})
 
 
 _PreparedApp = tuple[provision_file.App, str, list[tuple[str, str]]]

@@ -11,9 +11,13 @@ Rule: loopback unless told otherwise; with a certificate, TLS 1.2 or later and n
 """
 
 import errno
+import fcntl
 import logging
+import os
 import socket
 import ssl
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -101,6 +105,31 @@ async def serve(
                 with trio.move_on_after(STOP_SECONDS):
                     await built.idle()
                 nursery.cancel_scope.cancel()
+
+
+@contextmanager
+def only_server(root: Path) -> Iterator[None]:
+    """This process is the one that serves a store's folder, which is made if it is new.
+
+    Raises `UserError`, which names the process that serves it already.
+    """
+    try:
+        root.mkdir(parents=True, exist_ok=True, mode=0o700)
+        lock = os.open(root / "serving.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise errors.UserError(f"{root} cannot hold the service's data: {error.strerror}.") from error
+    try:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            holder = os.pread(lock, 20, 0).decode("ascii", "replace").strip() or "another"
+            said = f"{root} is being served already, by process {holder}; end that, or choose another --data."
+            raise errors.UserError(said) from None
+        os.ftruncate(lock, 0)
+        os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
+        yield
+    finally:
+        os.close(lock)
 
 
 def _listen(host: str, port: int) -> socket.socket:

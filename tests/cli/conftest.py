@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pydantic
 import pytest
@@ -94,6 +95,7 @@ class Server:
     url: str
     data: Path
     process: subprocess.Popen[str]
+    said: dict[str, Any]  # when it was ready
 
     @property
     def credentials(self) -> dict[str, str]:
@@ -131,11 +133,12 @@ def serving(tmp_path: Path) -> Iterator[Callable[..., Server]]:
             process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=told, text=True)
         assert process.stdout
         document = ""
-        while not document.endswith("}\n"):
+        while not document.endswith("\n}\n"):
             line = process.stdout.readline()
             assert line, "the server did not start"
             document += line
-        servers.append(Server(json.loads(document)["url"], data, process))
+        said = json.loads(document)
+        servers.append(Server(said["url"], data, process, said))
         return servers[-1]
 
     yield start

@@ -61,7 +61,7 @@ def test_a_port_in_use_is_told(tmp_path, cmsfs):
 
 
 def test_an_address_of_another_machine_is_told(tmp_path, cmsfs):
-    done = cmsfs("serve", "--data", tmp_path / "data", "--host", "192.0.2.1")
+    done = cmsfs("serve", "--data", tmp_path / "data", "--host", "192.0.2.1", "--insecure")
     assert done.returncode == 1
     assert done.stderr.startswith("cmsfs: 192.0.2.1 ")
     assert done.stderr.count("\n") == 1
@@ -100,6 +100,7 @@ def test_an_enterprise_of_ones_own(tmp_path, cmsfs, serving):
     )
     (tmp_path / "secret").write_text("of my own\n")
     server = serving("--enterprise-file", file)
+    assert server.said == {"url": server.url, "enterprise_id": "1", "user_ids": {"a@example.com": "1"}}
     form = {
         "grant_type": "client_credentials",
         "client_id": "own",
@@ -161,6 +162,26 @@ def test_a_second_signal_ends_it_at_once(server):
         assert server.process.poll() is None
         server.process.send_signal(signal.SIGINT)
         assert server.process.wait(timeout=5) == 128 + signal.SIGINT
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "files.example.com"])
+def test_beyond_this_machine_it_wants_a_certificate(tmp_path, cmsfs, host):
+    done = cmsfs("serve", "--data", tmp_path / "data", "--host", host)
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"cmsfs: Without a certificate tokens and files go to {host} in clear")
+    assert done.stderr.count("\n") == 1
+    assert not (tmp_path / "data").exists()
+
+
+def test_a_folder_is_served_once(server, cmsfs):
+    done = cmsfs("serve", "--data", server.data, "--port", "0")
+    assert done.returncode == 1
+    assert done.stdout == ""
+    assert done.stderr == (
+        f"cmsfs: {server.data} is being served already, by process {server.process.pid}; end that, or choose "
+        "another --data.\n"
+    )
+    _token(server)
 
 
 HALF = b"POST /oauth2/token HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\nx"
