@@ -129,6 +129,10 @@ class Settings(_Model):
     # of this machine, and as slow as the network.
     fsync: Literal["local", "remote"] = "local"
     fsync_seconds: float = 60.0
+    # What others share arrives in a folder of its own, `Shared with me`; or in the root, as the service shows
+    # it, where it gives way to what is one's own.
+    shared: Literal["folder", "root"] = "folder"
+    noexec: bool = False  # nothing on the drive can be run, whoever wrote it
     allow_other: bool = False  # other users see the drive, too; wants user_allow_other in /etc/fuse.conf
     notifications: bool = True  # on the desktop, of what needs a person; nothing where there is none
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"  # what stands in the log, and worse

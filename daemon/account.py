@@ -29,7 +29,8 @@ class Account:
     """The vfs's `Account` port over one client.
 
     `owner_of`: the replica that must go on being of the same user, since what waits in it was changed by that
-    one; None where users come and go with their service, as in the embedded one.
+    one; None where users come and go with their service, as in the embedded one.  `belongs_to` is told whose
+    drive it is.
     """
 
     def __init__(
@@ -41,7 +42,9 @@ class Account:
         *,
         read_only: bool = False,
         owner_of: Database | None = None,
+        belongs_to: Callable[[str], Awaitable[None]] | None = None,
     ) -> None:
+        self._belongs_to = belongs_to
         self._owner_of = owner_of
         self._read_only = read_only
         self._client = client
@@ -98,6 +101,8 @@ class Account:
                 await self._owner_of.write(lambda conn: cursor.put(conn, cursor.OWNER, user.id))
             elif known != user.id:
                 raise errors.NeedsLogin(refreshing.ANOTHER)
+        if self._belongs_to is not None:
+            await self._belongs_to(user.id)
         self._known.set()
         return user
 

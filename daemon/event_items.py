@@ -15,7 +15,7 @@ from typing import Any
 import pydantic
 
 from cmsfs.client.search import FIELDS
-from cmsfs.models import events
+from cmsfs.models import events, names
 from cmsfs.models.entries import Entry
 from cmsfs.replica import tree
 from cmsfs.replica.nodes import KINDS, Kind
@@ -120,6 +120,8 @@ def _entry(db: Database, key: Key, source: dict[str, Any]) -> Entry | None:
         return None
     values = {name: value for name, value in source.items() if name in FIELDS}
     node = tree.find_remote(db, *key)
+    if node is None and source["parent"].get("id") == names.ROOT_ID and not source.get("owned_by"):
+        return None  # it may be somebody else's
     if node is not None:
         facts = json.loads(tree.item_json(db, node.ino) or "{}")
         values = {**{name: value for name, value in facts.items() if name not in source}, **values}

@@ -60,6 +60,7 @@ from daemon.push.kit import Kit
 from daemon.refusals import Refusals
 from daemon.rights import Rights
 from daemon.search_feed import SearchFeed
+from daemon.sharing import Sharing
 from daemon.shown import shown
 from daemon.state import State, open_state
 from daemon.status import Status
@@ -143,11 +144,15 @@ class Drive(Answers):
         rights = Rights(db, client, self.hub, self.health, nursery)
         self.locks = Locks(db, self.hub, lambda: rights.user_id)
         owner_of = None if config.profile(settings).embedded else db
+        self.incoming = Incoming(db, self.hub)
+        self.sharing = Sharing(db, self.incoming, self.hub, settings)
         self.account = Account(
-            *(client, self.health, rights, self.locks), read_only=settings.read_only, owner_of=owner_of
+            *(client, self.health, rights, self.locks),
+            read_only=settings.read_only,
+            owner_of=owner_of,
+            belongs_to=self.sharing.belongs_to,
         )
         self.logins = Logins(settings, self.health)
-        self.incoming = Incoming(db, self.hub)
         self.claims = Claims(db, client, self.incoming, self.health) if settings.lock_open_documents else None
         lister, whole, deepen = self._listers(db)
         self.hydrate = Hydrate(
@@ -218,7 +223,9 @@ class Drive(Answers):
             full_seconds=settings.sweep_hours * 3600,
         )
         self.notices = Notices(
-            *(settings, db, self.health, self.hub, lambda: self.pins.problem), returned=self.refusals.returned
+            *(settings, db, self.health, self.hub, lambda: self.pins.problem),
+            returned=self.refusals.returned,
+            shared=self.sharing.told,
         )
         self.crawl = Crawl(db, self.health, whole, self.hydrate.listing, deepen)
         self._status = Status(
@@ -318,6 +325,7 @@ class Drive(Answers):
             self.mountpoint,
             allow_other=settings.allow_other,
             read_only=settings.read_only,
+            noexec=settings.noexec,
             create=create,
             over=create or ground.is_known(memo, self.mountpoint),
             memo=memo,

@@ -58,7 +58,7 @@ class Notices:
     """The agent.
 
     `problem` says what keeps the pinned from being complete, "" if nothing does; `returned` how many
-    deletions were refused so far, with a sentence about the last.
+    deletions were refused so far, with a sentence about the last; `shared` the same of what others share.
     """
 
     def __init__(
@@ -70,6 +70,7 @@ class Notices:
         problem: Callable[[], str],
         show: Show = desktop.show,
         returned: Callable[[], tuple[int, str]] = lambda: (0, ""),
+        shared: Callable[[], tuple[int, str]] = lambda: (0, ""),
     ) -> None:
         self._settings = settings
         self._db = db
@@ -77,6 +78,7 @@ class Notices:
         self._problem = problem
         self._show = show
         self._returned = returned
+        self._shared = shared
         self._conflicts = 0
         self._conflict = ""
         self._told: dict[str, _Told] = {}
@@ -103,6 +105,7 @@ class Notices:
             ("conflict", self._find_conflict),
             ("held", self._find_held),
             ("returned", self._find_returned),
+            ("shared", self._find_shared),
             ("login", self._find_login),
             ("disk", self._find_full_disk),
         ):
@@ -153,6 +156,12 @@ class Notices:
             last,
             count=count,
         )
+
+    def _find_shared(self) -> Trouble | None:
+        count, last = self._shared()
+        if not count:
+            return None
+        return Trouble("Shared with you", last, count=count)
 
     def _find_login(self) -> Trouble | None:
         if self._health.state is not State.UNAUTHORISED:

@@ -177,7 +177,9 @@ class Status:
 
     async def _local(self) -> insides.Local:
         sql = "SELECT count(*), coalesce(sum(size), 0) FROM node INDEXED BY node_local WHERE local"
-        sql += " AND parent IS NOT NULL"  # left to itself, SQLite takes the larger index for this
+        sql += (
+            " AND local <> 2 AND parent IS NOT NULL"  # left to itself, SQLite takes the larger index for this
+        )
         items, size = await self._db.query(lambda conn: tuple(conn.execute(sql).fetchone()))
         return insides.Local(items=items, bytes=size)
 

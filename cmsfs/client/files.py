@@ -13,7 +13,7 @@ import httpx
 
 from cmsfs import errors
 from cmsfs.client.retry import Repeat
-from cmsfs.client.search import FIELDS_PARAM
+from cmsfs.client.search import FIELDS_PARAM, FILE_PARAM
 from cmsfs.client.wire import Body, Wire
 from cmsfs.models import items
 from cmsfs.models.base import Reference
@@ -34,7 +34,7 @@ class Files:
         """Raises `NotFound`; its code is `trashed` if the file is in the trash."""
         return living(
             await self._wire.ask(
-                items.File, "GET", f"{self._url}/{file_id}", repeat=Repeat.READ, params=FIELDS_PARAM
+                items.File, "GET", f"{self._url}/{file_id}", repeat=Repeat.READ, params=FILE_PARAM
             )
         )
 

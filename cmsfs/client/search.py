@@ -27,6 +27,9 @@ FIELDS = (
 
 FIELDS_PARAM = {"fields": ",".join(FIELDS)}
 
+# Of a single file also who changed it last.
+FILE_PARAM = {"fields": ",".join((*FIELDS, "modified_by"))}
+
 
 class Search:
     """GET /search."""

@@ -133,6 +133,7 @@ async def mounted(
     fsname: str = mounts.FSNAME,
     allow_other: bool = False,
     read_only: bool = False,
+    noexec: bool = False,
     create: bool = False,
     over: bool = False,
     memo: Path | None = None,
@@ -152,7 +153,9 @@ async def mounted(
     await trio.to_thread.run_sync(mounts.ensure_fusectl)
     ground = _ground(place, memo)
     try:
-        _init(operations, place, fsname=fsname, allow_other=allow_other, read_only=read_only)
+        _init(
+            *(operations, place), fsname=fsname, allow_other=allow_other, read_only=read_only, noexec=noexec
+        )
     except BaseException:
         ground.give_back()
         ground.close()
@@ -203,7 +206,13 @@ async def _answered(drive: Mounted) -> None:
 
 
 def _init(
-    operations: Operations, mountpoint: Path, *, fsname: str, allow_other: bool, read_only: bool
+    operations: Operations,
+    mountpoint: Path,
+    *,
+    fsname: str,
+    allow_other: bool,
+    read_only: bool,
+    noexec: bool,
 ) -> None:
     # default_permissions: the kernel checks mode bits, without which allow_other would let anybody write.
     options = {"default_permissions", f"fsname={fsname}", f"subtype={mounts.FSNAME}"}
@@ -211,6 +220,8 @@ def _init(
         options.add("allow_other")
     if read_only:
         options.add("ro")  # the kernel says EROFS, and we are not even asked
+    if noexec:
+        options.add("noexec")
     with _standard_error() as printed:
         try:
             pyfuse3.init(operations, str(mountpoint), options)

@@ -97,7 +97,7 @@ def is_at_base(conn: Connection, node: Node) -> bool:
     """Whether the node is where the service has it, under the name that the service has for it."""
     if node.parent is None or node.remote_id is None:
         return False
-    folder = tree.get(conn, node.parent).remote_id
+    folder = tree.at_service(conn, node.parent).remote_id
     return (folder, naming.remote_name(node)) == (node.base_parent, node.base_name)
 
 

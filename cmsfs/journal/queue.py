@@ -113,7 +113,7 @@ _UNSENT = """
   UNION SELECT 'draft' FROM below b JOIN node n ON n.ino = b.ino WHERE n.draft IS NOT NULL AND NOT n.local
   UNION SELECT 'unheard' FROM below b JOIN unheard u ON u.ino = b.ino
   UNION SELECT 'local' FROM below b JOIN node n ON n.ino = b.ino
-    WHERE n.local AND n.kind <> 'symlink'
+    WHERE n.local AND n.local <> 2 AND n.kind <> 'symlink'
   UNION SELECT o.state FROM below b JOIN node n ON n.base_parent = b.remote_id JOIN op o ON o.ino = n.ino
     WHERE b.kind = 'folder' AND o.kind <> 'touch'
 """
@@ -146,7 +146,7 @@ def claim(conn: Connection, seq: int, *, busy: Callable[[Node], bool]) -> Task |
     if (op.kind is OpKind.UPLOAD and busy(node)) or _waits_for(conn, op, node):
         return None
     conn.execute("UPDATE op SET state = 'running' WHERE seq = ?", (seq,))
-    parent = tree.get(conn, node.parent) if node.parent is not None else None
+    parent = tree.at_service(conn, node.parent) if node.parent is not None else None
     return Task(op, node, parent)
 
 
@@ -175,7 +175,7 @@ def _waits_for(conn: Connection, op: Op, node: Node) -> Ino | None:
     if op.kind is OpKind.MOVE and node.remote_id is None:
         return node.ino
     assert node.parent is not None
-    parent = tree.get(conn, node.parent)
+    parent = tree.at_service(conn, node.parent)
     if parent.remote_id is None:
         return parent.ino
     if op.kind is OpKind.UPLOAD and node.remote_id is not None:
@@ -254,7 +254,7 @@ def step_aside(conn: Connection) -> Task | None:
             continue
         if _rings(conn, op, node):
             conn.execute("UPDATE op SET state = 'running' WHERE seq = ?", (op.seq,))
-            return Task(op, node, tree.get(conn, node.parent))
+            return Task(op, node, tree.at_service(conn, node.parent))
     return _trash_in_the_way(conn)
 
 

@@ -9,9 +9,9 @@ import json
 from collections.abc import Iterable
 from sqlite3 import Connection
 
-from cmsfs.replica import remote, tree
+from cmsfs.replica import remote, shares, tree
 from cmsfs.replica.changes import Change
-from cmsfs.replica.nodes import Ino, Kind
+from cmsfs.replica.nodes import ROOT, Ino, Kind
 
 
 def remove_unseen(conn: Connection, folder: Ino, generation: int) -> list[Change]:
@@ -31,6 +31,7 @@ def remove_unseen(conn: Connection, folder: Ino, generation: int) -> list[Change
         row = conn.execute("SELECT seen FROM node WHERE ino = ?", (ino,)).fetchone()
         if row["seen"] < generation and not _holds_remote(conn, ino):
             remote.vanish_one(conn, tree.get(conn, ino), changes)
+    shares.tidy(conn, changes)
     return changes
 
 
@@ -84,8 +85,9 @@ def unseen_in(conn: Connection, folder: Ino, generation: int) -> list[Ino]:
     """What a complete listing of one folder did not show of what the service had there."""
     rows = conn.execute(
         "SELECT n.ino FROM node AS n JOIN node AS f ON f.ino = ?1 AND n.base_parent = f.remote_id"
-        " WHERE n.parent = ?1 AND n.remote_id IS NOT NULL AND n.seen < ?2",
-        (folder, generation),
+        " WHERE n.parent IN (?1, ?3) AND n.remote_id IS NOT NULL AND n.seen < ?2",
+        # What others share is in the root, as the service lists it.
+        (folder, generation, shares.find(conn) if folder == ROOT else None),
     )
     return [row[0] for row in rows]
 
@@ -100,6 +102,7 @@ def remove(conn: Connection, inos: Iterable[Ino], generation: int) -> list[Chang
         if row["seen"] >= generation or _holds_remote(conn, ino):
             continue
         remote.vanish_one(conn, node, changes)
+    shares.tidy(conn, changes)
     return changes
 
 

@@ -14,7 +14,7 @@ from sqlite3 import Connection
 from typing import Any
 
 from cmsfs.models import names
-from cmsfs.replica import naming, tree
+from cmsfs.replica import naming, shares, tree
 from cmsfs.replica.changes import Change, What
 from cmsfs.replica.nodes import FILE_MODE, FOLDER_MODE, ROOT, Ino, Kind, Remote
 
@@ -61,10 +61,12 @@ def insert(
     """Put what is plainly new into the tree; what is left to be looked at."""
     left: list[Remote] = []
     known = _known(conn, remotes)
+    rules = shares.rules(conn)
     waiting: list[Remote] = []
     for remote in remotes:
         key = (remote.kind, remote.id)
-        if key in known or remote.parent_id is None or (remote.kind is Kind.FOLDER and remote.id == ROOT_ID):
+        is_root = remote.kind is Kind.FOLDER and remote.id == ROOT_ID
+        if key in known or remote.parent_id is None or is_root or shares.is_shared(rules, remote):
             left.append(remote)
         else:
             known.add(key)
@@ -79,7 +81,7 @@ def insert(
         waiting = [remote for remote in waiting if remote.parent_id not in folders]
         # Folders first: what waits may be inside.
         ready.sort(key=lambda remote: remote.kind is not Kind.FOLDER)
-        inos = _insert(conn, ready, folders, generation, changes)
+        inos = _insert(conn, ready, folders, rules, generation, changes)
         for remote, ino in zip(ready, inos, strict=True):
             if ino is None:
                 left.append(remote)
@@ -146,6 +148,7 @@ def _insert(
     conn: Connection,
     remotes: Sequence[Remote],
     folders: dict[str, Ino],
+    rules: shares.Rules,
     generation: int,
     changes: list[Change],
 ) -> list[Ino | None]:
@@ -154,7 +157,7 @@ def _insert(
     first: Ino = last[0] + 1
     rows: list[tuple[Any, ...]] = []
     for number, one in enumerate(remotes, first):
-        name = naming.file_name(one.kind, one.name)
+        name = shares.told_name(rules, one, folders[one.parent_id or ""])
         key = names.name_key(name)
         base_key = key if name == one.name else names.name_key(one.name)
         rows.append(

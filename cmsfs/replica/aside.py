@@ -2,29 +2,101 @@
 
 The service tells of changes one by one, so for a while two of its items may be due at one name here.
 
+Rule: what is one's own never gives way to what others share; that gets an addition to its name, and so does
+the later of two of those, by their ids: the same on every drive, whatever the order of the news.
+
 Rule: a name of the service is never taken by something that only we have; that gets a conflict name.
 
 Rule: what only we have does not go because a program meant the file that had its name a moment ago.
 """
 
+import itertools
 import socket
 import time
 from datetime import date
 from sqlite3 import Connection
 
 from cmsfs.models import names
-from cmsfs.replica import naming, tree, unsent
+from cmsfs.replica import naming, shares, tree, unsent
 from cmsfs.replica.changes import Change, What
-from cmsfs.replica.nodes import Ino, Kind, Node, Remote
+from cmsfs.replica.nodes import COLUMNS, ROOT, Ino, Kind, Node, Remote, node_from_row
 
 # For so long a program, or a person before a window, may still go by the names as they were.
 MOMENT_SECONDS = 10.0
 
 
+def settle(conn: Connection, ino: Ino, remote: Remote, parent: Ino, name: str, changes: list[Change]) -> str:
+    """Put a detached node at its place under this name, or another one if somebody goes before it; whoever
+    has the name and goes behind it makes way.  The name that it got."""
+    holder = tree.child_at(conn, parent, name)
+    if holder is None or holder.ino == ino:
+        _put(conn, ino, parent, name, changes)
+        return name
+    if holder.is_shelf:
+        shares.step(conn, holder, changes)
+    elif shares.is_shared(shares.rules(conn), remote) or shares.is_shared_node(conn, holder):
+        return _by_rank(conn, ino, parent, name, changes)
+    else:
+        name = make_way(conn, holder, remote, parent, name, changes)
+    _put(conn, ino, parent, name, changes)
+    return name
+
+
+def _put(conn: Connection, ino: Ino, parent: Ino, name: str, changes: list[Change]) -> None:
+    tree.place(conn, ino, parent, name)
+    changes.append(Change(What.ENTRY, ino, parent, name))
+
+
+def _by_rank(conn: Connection, ino: Ino, parent: Ino, told: str, changes: list[Change]) -> str:
+    """The first of its names that nobody has who goes before it.
+
+    One order for all, in which everybody takes the first name that is left, has one outcome, in whatever
+    order they come.
+    """
+    node = tree.get(conn, ino)
+    assert node.remote_id is not None
+    rank = _rank(conn, node)
+    for name in itertools.chain([told], naming.additions(told, node.remote_id)):
+        holder = tree.child_at(conn, parent, name)
+        if holder is None:
+            _put(conn, ino, parent, name, changes)
+            return name
+        if holder.is_shelf or _rank(conn, holder) < rank:
+            continue
+        tree.detach(conn, holder.ino)
+        changes.append(Change(What.ENTRY, holder.ino, parent, holder.name))
+        _put(conn, ino, parent, name, changes)
+        _by_rank(conn, holder.ino, parent, _told(conn, holder, parent), changes)
+        return name
+    raise AssertionError("names do not end")
+
+
+def _rank(conn: Connection, node: Node) -> tuple[bool, int, str, str]:
+    """Who goes before whom where what others share is in question: what is one's own before all of that,
+    which has the order of its ids."""
+    if not shares.is_shared_node(conn, node):
+        return (False, 0, "", "")
+    number = node.remote_id or ""
+    return (True, int(number) if number.isdecimal() else 0, number, node.kind)
+
+
+def _told(conn: Connection, node: Node, parent: Ino) -> str:
+    """What a node that the service knows is called, if nobody goes before it."""
+    assert node.base_name is not None
+    found, at_root = shares.rules(conn), parent == ROOT
+    return naming.file_name(
+        node.kind,
+        node.base_name,
+        at_root=at_root,
+        foreign=shares.is_shared_node(conn, node),
+        reserved=found.reserved if at_root else (),
+    )
+
+
 def make_way(
     conn: Connection, holder: Node, remote: Remote, parent: Ino, name: str, changes: list[Change]
 ) -> str:
-    """Free the name, or choose another one for the newcomer; the newcomer's name."""
+    """Of two of one owner: free the name, or choose another one for the newcomer; the newcomer's name."""
     ours = unsent.pending(conn, holder.ino) & {"upload", "mkdir", "move"} or holder.draft is not None
     if ours or holder.remote_id is None:
         # Ours is not at the service (yet) and theirs is: theirs keeps the name.
@@ -38,9 +110,12 @@ def make_way(
     else:
         # The holder's own move or deletion has not been heard yet; it waits under a name of its own.
         aside = naming.distinct(holder.name, f"id {holder.remote_id}")
-    tree.place(conn, holder.ino, parent, aside)
+    tree.detach(conn, holder.ino)
     changes.append(Change(What.ENTRY, holder.ino, parent, holder.name))
-    changes.append(Change(What.ENTRY, holder.ino, parent, aside))
+    # Something else may really be called so.
+    free = itertools.chain([aside], naming.additions(holder.name, holder.remote_id))
+    aside = next(one for one in free if tree.child_at(conn, parent, one) is None)
+    _put(conn, holder.ino, parent, aside, changes)
     return name
 
 
@@ -73,25 +148,31 @@ def give_back(conn: Connection, parent: Ino, name: str, changes: list[Change]) -
 
     It may have been told of before it made way, and then nothing tells of it a second time.
     """
+    if tree.child_at(conn, parent, name) is not None:
+        return
     before = naming.distinct(name, "id \0").split("\0")[0]
     key = names.name_key(f"{before}0")[:-1]
     rows = conn.execute(
-        "SELECT n.ino, n.name, n.kind, n.remote_id, n.base_name"
-        " FROM node AS n JOIN node AS p ON p.ino = n.parent"
-        " WHERE n.parent = ? AND n.name_key >= ? AND n.name_key < ? AND n.base_parent = p.remote_id",
+        f"SELECT {COLUMNS} FROM node WHERE parent = ? AND name_key >= ? AND name_key < ?"
+        " AND remote_id IS NOT NULL AND base_name IS NOT NULL",
         (parent, key, f"{key}\U0010ffff"),
     ).fetchall()
-    for row in rows:
-        told = naming.file_name(Kind(row["kind"]), row["base_name"])
-        made_way = row["name"] == naming.distinct(told, f"id {row['remote_id']}")
-        if not made_way or tree.child_at(conn, parent, told) is not None:
-            continue
-        if "move" not in unsent.pending(conn, row["ino"]):
-            tree.place(conn, row["ino"], parent, told)
-            note_brought(conn, row["ino"])
-            changes.append(Change(What.ENTRY, row["ino"], parent, row["name"]))
-            changes.append(Change(What.ENTRY, row["ino"], parent, told))
-            return
+    at_service = tree.at_service(conn, parent).remote_id
+    waiting = [
+        node
+        for node in map(node_from_row, rows)
+        if node.base_parent == at_service
+        and names.name_key(_told(conn, node, parent)) == names.name_key(name)
+        and naming.is_shown_as(node)
+        and "move" not in unsent.pending(conn, node.ino)
+    ]
+    if not waiting:
+        return
+    first = min(waiting, key=lambda node: _rank(conn, node))
+    changes.append(Change(What.ENTRY, first.ino, parent, first.name))
+    _put(conn, first.ino, parent, _told(conn, first, parent), changes)
+    note_brought(conn, first.ino)
+    give_back(conn, parent, first.name, changes)
 
 
 def note_brought(conn: Connection, ino: Ino) -> None:

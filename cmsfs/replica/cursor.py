@@ -15,6 +15,7 @@ CRAWL = "crawl"  # what is left of the listing of everything (JSON, `daemon.whol
 PAUSED = "paused"  # the person wants quiet until then (seconds since the epoch), or "for ever"
 DESKTOP_TRASH = "desktop_trash"  # what file managers here threw away (JSON, `vfs.desktop_trash.Record`)
 OWNER = "owner"  # id of the user whose drive this is
+SHARES = "shares"  # by which rules what others share has its place and name (JSON, `shares.Rules`)
 BOOT_ID = "boot_id"  # the boot in which this database was last open
 CLEAN = "clean_shutdown"  # "1" while no daemon has it open after an orderly stop
 

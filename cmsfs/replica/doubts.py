@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from sqlite3 import Connection
 
 from cmsfs.replica import naming, tree
-from cmsfs.replica.nodes import Ino, Kind
+from cmsfs.replica.nodes import ROOT, Ino, Kind
 from cmsfs.sqlite import Database
 
 # Newer than whatever an answer of ours may say: the item is asked about in any case.
@@ -89,5 +89,7 @@ def is_settled(db: Database, doubt: Doubt) -> bool:
     if node.parent is None:
         return node.base_parent is None
     folder = tree.find(db, node.parent)
+    if folder is not None and folder.is_shelf:
+        folder = tree.find(db, ROOT)
     place = (folder.remote_id if folder is not None else None, naming.remote_name(node))
     return node.sha1 == node.base_sha1 and place == (node.base_parent, node.base_name)

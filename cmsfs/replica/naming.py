@@ -4,8 +4,9 @@ The service's rule for clashes (`models.names.name_key`) and Linux's limits meet
 """
 
 import hashlib
+import itertools
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from datetime import date
 from pathlib import PurePosixPath
 
@@ -27,29 +28,90 @@ _IMPOSSIBLE = re.compile("[/\0\ud800-\udfff]")
 _DIGITS = 8
 
 
-def file_name(kind: Kind, name: str) -> str:
+# Names that mean something to the drive itself: in its root (`.Trash`, `.Trash-1000`: what desktops take for
+# the trash of a disk), and behind the name of a file anywhere.
+_ROOT_NAMES = (".trash", ".search")
+_ROOT_PREFIX = ".trash-"
+VERSIONS_SUFFIX = "@versions"
+
+# Names that mean something to programs in whatever folder they look, beside all that begin with a dot: what
+# file managers run or obey on a disk, and what makes a folder a repository whose settings name programs.
+_CONTROL_NAMES = frozenset({"autorun.inf", "autorun", "autorun.sh", "autoopen", "desktop.ini", "head"})
+
+
+def is_reserved(name: str, *, at_root: bool, also: Iterable[str] = ()) -> bool:
+    """Whether a name is the drive's own; `also`: further ones of the root."""
+    key = name.casefold()
+    if key.endswith(VERSIONS_SUFFIX):
+        return True
+    return at_root and (key in _ROOT_NAMES or key.startswith(_ROOT_PREFIX) or name in also)
+
+
+def file_name(
+    kind: Kind, name: str, *, at_root: bool = False, foreign: bool = False, reserved: Iterable[str] = ()
+) -> str:
     """The name in a folder here of an item that the service calls `name`; always the same for the same name.
 
     Web links end in `.url`, by which file managers know what they are.  A name that Linux cannot hold is cut
     or mended, and has a hash of the whole name before its suffix, so that two such names stay two;
-    `remote_name` knows the whole one again.
+    `remote_name` knows the whole one again.  So has one that is reserved (`at_root`: in the drive's root,
+    where `reserved` are further ones), and of what others share (`foreign`) one that controls programs.
     """
     if kind is Kind.LINK and not name.endswith(LINK_SUFFIX):
         name += LINK_SUFFIX
     possible = _IMPOSSIBLE.sub("_", name)
-    if possible == name and len(name.encode()) <= MAX_BYTES and name not in (".", ".."):
+    is_good = possible == name and len(name.encode()) <= MAX_BYTES and name not in (".", "..")
+    if is_good and is_reserved(name, at_root=at_root, also=reserved):
+        return _tagged(name)
+    if is_good and not (foreign and (name.startswith(".") or name.casefold() in _CONTROL_NAMES)):
         return name
-    digest = hashlib.sha1(name.encode("utf-8", "surrogatepass"), usedforsecurity=False).hexdigest()[:_DIGITS]
-    return distinct(possible.lstrip("."), f"#{digest}")
+    return distinct(possible.lstrip("."), _tag(name))
+
+
+def _tag(name: str) -> str:
+    digest = hashlib.sha1(name.encode("utf-8", "surrogatepass"), usedforsecurity=False).hexdigest()
+    return f"#{digest[:_DIGITS]}"
+
+
+def _tagged(name: str) -> str:
+    """The name with the tag at its end, where it hides what the name ends in."""
+    stem, tag = name.lstrip("."), f" ({_tag(name)})"
+    while len(f"{stem}{tag}".encode()) > MAX_BYTES:
+        stem = stem[:-1]
+    return stem + tag
+
+
+def additions(name: str, remote_id: str) -> Iterator[str]:
+    """What an item is called when its name is taken by what goes before it, the first that is free."""
+    yield distinct(name, f"id {remote_id}")
+    for number in itertools.count(2):
+        yield distinct(name, f"id {remote_id}, {number}")
 
 
 def remote_name(node: Node) -> str:
-    """The service's name for a node: the inverse of `file_name`, also for one that was cut."""
-    if node.base_name is not None:
-        usual = file_name(node.kind, node.base_name)
-        if node.name == usual or (node.kind is Kind.LINK and node.name == link_beside(usual, node.remote_id)):
-            return node.base_name
+    """The service's name for a node: the inverse of `file_name`, also for one that was cut or has an
+    addition."""
+    if node.base_name is not None and node.remote_id is not None and is_shown_as(node):
+        return node.base_name
     return node.name.removesuffix(LINK_SUFFIX) if node.kind is Kind.LINK else node.name
+
+
+def is_shown_as(node: Node) -> bool:
+    """Whether a node is called what its item may be called here."""
+    assert node.base_name is not None
+    assert node.remote_id is not None
+    if node.name == node.base_name:
+        return node.kind is not Kind.LINK or node.name.endswith(LINK_SUFFIX)
+    usual = {
+        file_name(node.kind, node.base_name, at_root=at_root, foreign=foreign)
+        for at_root, foreign in ((False, False), (True, False), (True, True))
+    } | {_tagged(node.base_name)}
+    return any(
+        node.name == name
+        or (node.kind is Kind.LINK and node.name == link_beside(name, node.remote_id))
+        or node.name in itertools.islice(additions(name, node.remote_id), 3)
+        for name in usual
+    )
 
 
 def link_beside(name: str, remote_id: str | None) -> str:

@@ -60,12 +60,17 @@ class Node(NamedTuple):
     base_parent: str | None
     base_name: str | None
     sequence: int
-    local: int  # 0 or 1, as the row has it
+    local: int  # as the row has it
     atime_ns: int | None = None
 
     @property
     def is_folder(self) -> bool:
         return self.kind is Kind.FOLDER
+
+    @property
+    def is_shelf(self) -> bool:
+        """Whether it is the drive's own folder for what others share (`replica.shares`)."""
+        return self.local == 2
 
 
 # In the order of Node's fields; `item` is large and read only where it is shown.
@@ -113,7 +118,27 @@ class Remote(NamedTuple):
         """The item as the tree keeps it.  Made when it is asked for: most items that come are no news."""
         if isinstance(self.item, entries.Entry):
             return self.item.facts()
-        return self.item.model_dump_json(exclude_none=True, exclude=_IN_COLUMNS)
+        return self.item.model_dump_json(exclude_none=True, exclude=_NOT_KEPT)
+
+    @property
+    def owner_id(self) -> str | None:
+        """The id of who owns the item, if that is told."""
+        return _user_id(getattr(self.item, "owned_by", None))
+
+    @property
+    def changed_by(self) -> str | None:
+        """The id of who changed the item last, if that is told."""
+        return _user_id(getattr(self.item, "modified_by", None))
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the service was asked for this very item, and has told all that it tells."""
+        return not isinstance(self.item, entries.Entry)
+
+
+def _user_id(user: object) -> str | None:
+    found = user.get("id") if isinstance(user, dict) else getattr(user, "id", None)
+    return str(found) if found is not None else None
 
 
 # Fields of an item that have a column of their own.
@@ -121,6 +146,9 @@ _IN_COLUMNS = {
     *("type", "id", "name", "parent", "etag", "sequence_id", "item_status", "sha1", "file_version", "size"),
     "trashed_at",
 }
+
+# `modified_by` comes with an item alone, not with listings: it is looked at when it comes.
+_NOT_KEPT = _IN_COLUMNS | {"modified_by"}
 
 
 class _Moments(pydantic.BaseModel):

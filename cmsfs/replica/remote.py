@@ -23,6 +23,7 @@ from cmsfs.replica import (
     lineages,
     naming,
     open_inodes,
+    shares,
     tree,
     unsent,
     weblinks,
@@ -31,6 +32,8 @@ from cmsfs.replica.changes import Change, What
 from cmsfs.replica.nodes import FILE_MODE, FOLDER_MODE, ROOT, Ino, Kind, Node, Remote, said_by
 
 ROOT_ID = arrivals.ROOT_ID
+
+_EXECUTE = 0o111
 
 
 def apply(conn: Connection, remotes: Iterable[Remote], *, generation: int) -> list[Change]:
@@ -43,6 +46,8 @@ def apply(conn: Connection, remotes: Iterable[Remote], *, generation: int) -> li
     left = arrivals.insert(conn, list(remotes), generation, changes)
     for remote in arrivals.unchanged(conn, left, generation):
         _apply_one(conn, remote, generation, changes)
+    if changes:
+        shares.tidy(conn, changes)
     return changes
 
 
@@ -74,9 +79,18 @@ def _apply_one(conn: Connection, remote: Remote, generation: int, changes: list[
         if (theirs := tree.remote_at(conn, remote.kind, remote.id)) is not None:
             lineages.succeed(conn, node.ino, theirs.ino)
         return
-    if news and _has_other_bytes(conn, node, remote, pending) and open_inodes.is_open(conn, node.ino):
-        node = lineages.part(conn, node, changes)
-        pending = unsent.pending(conn, node.ino)
+    if news and _has_other_bytes(conn, node, remote, pending):
+        is_program = node.kind is Kind.FILE and node.mode & _EXECUTE
+        if is_program and remote.changed_by is None and not remote.is_whole:
+            # Whose bytes they are decides whether they may be run: the item is asked about.
+            _leave_aside(conn, node, remote.sequence)
+            return
+        if open_inodes.is_open(conn, node.ino):
+            node = lineages.part(conn, node, changes)
+            pending = unsent.pending(conn, node.ino)
+        is_mine = remote.changed_by is not None and remote.changed_by == shares.rules(conn).me
+        if is_program and not is_mine:
+            conn.execute("UPDATE node SET mode = mode & ~? WHERE ino = ?", (_EXECUTE, node.ino))
     if news:
         _update_content(conn, node, remote, pending, changes)
     _update_place(conn, node, remote, pending, changes)
@@ -91,11 +105,14 @@ def called(conn: Connection, ino: Ino, name: str) -> None:
 
 def _is_in_place(conn: Connection, node: Node, remote: Remote) -> bool:
     """Whether the node is where the item is, and has the name that belongs to it."""
-    name = naming.file_name(remote.kind, remote.name)
-    if node.parent is None or node.name not in (name, naming.link_beside(name, remote.id)):
+    if node.parent is None or tree.at_service(conn, node.parent).remote_id != remote.parent_id:
         return False
-    row = conn.execute("SELECT remote_id FROM node WHERE ino = ?", (node.parent,)).fetchone()
-    return bool(row[0] == remote.parent_id)
+    found = shares.rules(conn) if remote.parent_id == ROOT_ID else shares.Rules()
+    on_shelf = tree.get(conn, node.parent).is_shelf
+    if remote.owner_id is not None and on_shelf != (shares.is_shared(found, remote) and not found.in_root):
+        return False
+    name = shares.told_name(found, remote, node.parent)
+    return node.name in (name, naming.link_beside(name, remote.id))
 
 
 def _has_other_bytes(conn: Connection, node: Node, remote: Remote, pending: set[str]) -> bool:
@@ -158,7 +175,8 @@ def _update_place(
             # Our move may be at the service already, and this one the later of the two.
             _leave_aside(conn, node, remote.sequence)
         return
-    parent = _parent_of(conn, remote)
+    on_shelf = node.parent is not None and tree.get(conn, node.parent).is_shelf
+    parent, name = _place_of(conn, remote, changes, on_shelf=on_shelf)
     if parent is None:
         return
     if _is_gone(conn, parent) and unsent.below(conn, node.ino):
@@ -170,16 +188,24 @@ def _update_place(
         # One of a pair of folder moves would close a ring, while the other is still to come.
         _leave_aside(conn, node, remote.sequence)
         return
-    name = naming.file_name(remote.kind, remote.name)
     if (node.parent, node.name) == (parent, name):
         return
     tree.detach(conn, node.ino)
+    made: list[Change] = []
+    if (parent, aside.settle(conn, node.ino, remote, parent, name, made)) == (node.parent, node.name):
+        changes += [change for change in made if change.ino != node.ino]
+        return
     if node.parent is not None:
         changes.append(Change(What.ENTRY, node.ino, node.parent, node.name))
-    _settle(conn, node.ino, remote, parent, name, changes)
+    changes += made
     aside.note_brought(conn, node.ino)
     if node.parent is not None:
         aside.give_back(conn, node.parent, node.name, changes)
+
+
+def place_again(conn: Connection, node: Node, remote: Remote, changes: list[Change]) -> None:
+    """As if the service had just told where this item is and what it is called."""
+    _update_place(conn, node, remote, unsent.pending(conn, node.ino), changes)
 
 
 def _leave_aside(conn: Connection, node: Node, sequence: int) -> None:
@@ -188,10 +214,15 @@ def _leave_aside(conn: Connection, node: Node, sequence: int) -> None:
 
 
 def _appear(conn: Connection, remote: Remote, generation: int, changes: list[Change]) -> None:
-    parent = _parent_of(conn, remote)
-    name = naming.file_name(remote.kind, remote.name)
+    parent, name = _place_of(conn, remote, changes)
     holder = tree.child_at(conn, parent, name) if parent is not None else None
-    if holder is not None and holder.remote_id is None and _is_same(conn, holder, remote):
+    is_shared = shares.is_shared(shares.rules(conn), remote)
+    if (
+        holder is not None
+        and holder.remote_id is None
+        and not is_shared
+        and _is_same(conn, holder, remote, name)
+    ):
         # What we were about to make exists already: made by us and unheard, or equal bytes by somebody else.
         adopt(conn, holder.ino, remote)
         conn.execute("DELETE FROM op WHERE ino = ? AND kind IN ('mkdir', 'upload', 'move')", (holder.ino,))
@@ -211,26 +242,31 @@ def _appear(conn: Connection, remote: Remote, generation: int, changes: list[Cha
         ),
     )
     if parent is not None:
-        _settle(conn, ino, remote, parent, name, changes)
+        aside.settle(conn, ino, remote, parent, name, changes)
 
 
-def _settle(
-    conn: Connection, ino: Ino, remote: Remote, parent: Ino, name: str, changes: list[Change]
-) -> None:
-    """Put a detached node at its place, moving whatever holds the name aside."""
-    holder = tree.child_at(conn, parent, name)
-    if holder is not None and holder.ino != ino:
-        name = aside.make_way(conn, holder, remote, parent, name, changes)
-    tree.place(conn, ino, parent, name)
-    changes.append(Change(What.ENTRY, ino, parent, name))
-
-
-def _is_same(conn: Connection, holder: Node, remote: Remote) -> bool:
-    if holder.kind is not remote.kind or holder.name != naming.file_name(remote.kind, remote.name):
+def _is_same(conn: Connection, holder: Node, remote: Remote, name: str) -> bool:
+    if holder.kind is not remote.kind or holder.is_shelf or holder.name != name:
         return False
     if remote.kind is Kind.FOLDER:
         return True
     return holder.draft is None and holder.sha1 is not None and holder.sha1 == remote.sha1
+
+
+def _place_of(
+    conn: Connection, remote: Remote, changes: list[Change], *, on_shelf: bool = False
+) -> tuple[Ino | None, str]:
+    """The folder that the item is in here, and what it is called there if nothing is in its way.
+
+    `on_shelf`: it is where what others share is; there it stays where its owner is not told.
+    """
+    parent = _parent_of(conn, remote)
+    if parent != ROOT or remote.parent_id != ROOT_ID:
+        return parent, shares.told_name(shares.Rules(), remote, parent or 0)
+    found = shares.rules(conn)
+    if shares.is_shared(found, remote) or (on_shelf and remote.owner_id is None):
+        parent = ROOT if found.in_root else shares.shelf(conn, changes)
+    return parent, shares.told_name(found, remote, parent)
 
 
 def _parent_of(conn: Connection, remote: Remote) -> Ino | None:
@@ -291,6 +327,7 @@ def vanish(conn: Connection, ino: Ino, *, sequence: int = 0) -> list[Change]:
     conn.execute(
         "UPDATE node SET sequence = max(sequence, ?) WHERE ino = ? AND remote_id IS NOT NULL", (sequence, ino)
     )
+    shares.tidy(conn, changes)
     return changes
 
 
@@ -308,7 +345,7 @@ def _is_elsewhere(conn: Connection, node: Node) -> bool:
     """Whether the service has the node in another folder than it is in here."""
     if node.remote_id is None or node.parent is None or "move" not in unsent.pending(conn, node.ino):
         return False
-    return tree.get(conn, node.parent).remote_id != node.base_parent
+    return tree.at_service(conn, node.parent).remote_id != node.base_parent
 
 
 def vanish_one(conn: Connection, node: Node, changes: list[Change]) -> None:

@@ -39,7 +39,7 @@ CREATE TABLE node (
   sequence     INTEGER NOT NULL DEFAULT 0,
   item         TEXT,        -- what the service said of it and has no column here (JSON): shown, not interpreted
   seen         INTEGER NOT NULL DEFAULT 0,  -- generation of the last listing that contained it
-  -- 1: lives on this machine only (a symbolic link, a temporary name, or in such a folder); never has an op.
+  -- 1: lives on this machine only, and never has an op (vfs/localnames.py); 2: so does replica/shares.py's folder.
   local        INTEGER NOT NULL DEFAULT 0
 );
 CREATE UNIQUE INDEX node_place ON node(parent, name_key) WHERE parent IS NOT NULL;

@@ -151,6 +151,12 @@ def find_at(conn: Connection, ino: Ino) -> Node | None:
     return node_from_row(row) if row else None
 
 
+def at_service(conn: Connection, ino: Ino) -> Node:
+    """The folder that this one is at the service: what others share is in the root there."""
+    node = get(conn, ino)
+    return get(conn, ROOT) if node.is_shelf else node
+
+
 def child_at(conn: Connection, parent: Ino, name: str) -> Node | None:
     """The child that holds this name or one that differs only in case, as this transaction sees it."""
     row = conn.execute(_FIND_CHILD, (parent, names.name_key(name))).fetchone()

@@ -19,7 +19,7 @@ from cmsfs.replica import remote, tree
 from cmsfs.replica.changes import Change, What
 from cmsfs.replica.nodes import ROOT, Ino, Kind, Node
 from cmsfs.sqlite import Database
-from cmsfs.vfs import localnames, naming, oserrors, renaming, saves, symlinks
+from cmsfs.vfs import localnames, naming, oserrors, renaming, saves, shelf, symlinks
 from cmsfs.vfs.localnames import LocalNames
 from cmsfs.vfs.permissions import Right
 from cmsfs.vfs.ports import Hydrator, Removals, Wakeable
@@ -58,6 +58,9 @@ class Entries:
 
     async def listed(self, folder: Ino) -> None:
         """Return once everything in the folder is known here."""
+        node = tree.find(self._db, folder)
+        if node is not None and node.is_shelf:
+            folder = ROOT  # what others share comes with it
         if not tree.is_listed(self._db, folder):
             await self._hydrate.listing(folder)
 
@@ -101,6 +104,8 @@ class Entries:
     ) -> tuple[Ino, T]:
         naming.check(parent, name)
         if (above := tree.find(self._db, parent)) is not None:
+            is_save = self._saves.who_left(parent, name) is not None
+            shelf.check_making(above, name, kind, self._local_names, is_save=is_save)
             await self._allowed(above, Right.WRITE)
         await self.listed(parent)
         due, now = self.due(), ops.now_ns()
@@ -126,6 +131,7 @@ class Entries:
         await self.listed(parent)
         node = tree.find_child(self._db, parent, name)
         if node is not None:
+            shelf.check_removal(node)
             await self._allowed(node, Right.DELETE)
         if node is not None and folder and node.is_folder:
             await self.listed(node.ino)
@@ -220,7 +226,7 @@ class Entries:
         not in use; what the kernel is to be told."""
         before_ns = time.time_ns() - days * 86400 * 10**9
         rows = self._db.rows(
-            "SELECT ino FROM node WHERE local AND parent IS NOT NULL AND kind <> 'symlink'"
+            "SELECT ino FROM node WHERE local AND local <> 2 AND parent IS NOT NULL AND kind <> 'symlink'"
             " AND mtime_ns < ?1 AND ctime_ns < ?1 ORDER BY ino DESC LIMIT ?2",
             *(before_ns, TIDY_AT_ONCE),
         )

@@ -41,7 +41,10 @@ def check_stays_reachable(conn: Connection, node: Node, folder: Ino) -> None:
     Programs then copy and delete, as between two disks: the copy is local, and what the service has goes to
     its trash.
     """
-    if tree.get(conn, folder).local and _is_known(conn, node.ino):
+    there = tree.get(conn, folder)
+    if there.is_shelf and node.parent == folder:
+        return
+    if there.local and _is_known(conn, node.ino):
         raise oserrors.oserror(errno.EXDEV, node.name)
 
 
@@ -80,7 +83,11 @@ def review(conn: Connection, local_names: LocalNames) -> int:
     for row in conn.execute("SELECT ino FROM node WHERE local AND parent IS NOT NULL").fetchall():
         node = tree.get(conn, row["ino"])
         assert node.parent is not None
-        if node.local and not local_names.covers(tree.get(conn, node.parent), node.name, node.kind):
+        if (
+            node.local
+            and not node.is_shelf
+            and not local_names.covers(tree.get(conn, node.parent), node.name, node.kind)
+        ):
             surface(conn, local_names, node.ino, due_ns=0)
             surfaced += 1
     return surfaced

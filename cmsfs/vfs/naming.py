@@ -8,15 +8,11 @@ import errno
 import logging
 
 from cmsfs.models import names
-from cmsfs.replica.naming import MAX_BYTES
+from cmsfs.replica.naming import MAX_BYTES, is_reserved
 from cmsfs.replica.nodes import ROOT, Ino
 from cmsfs.vfs import oserrors
 
 log = logging.getLogger(__name__)
-
-# The desktop's own trash folders would be uploaded with all that is thrown away; programs that may not
-# make them delete for good instead, which on this drive means into the service's trash.
-_RESERVED_AT_ROOT = (".trash", ".search")
 
 
 def check(parent: Ino, name: str) -> None:
@@ -28,7 +24,10 @@ def check(parent: Ino, name: str) -> None:
             "a name of %d bytes is too long for a file system; choose a shorter one", len(name.encode())
         )
         raise
-    if parent == ROOT and (name in _RESERVED_AT_ROOT or name == ".Trash" or name.startswith(".Trash-")):
+    # The desktop's own trash folders would be uploaded with all that is thrown away; programs that may not
+    # make them delete for good instead, which on this drive means into the service's trash.
+    if is_reserved(name, at_root=parent == ROOT):
+        log.info("such a name is the drive's own; choose another one")
         raise oserrors.oserror(errno.EPERM, name)
     problem = names.name_problem(name)
     if problem is not None:

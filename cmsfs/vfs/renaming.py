@@ -12,7 +12,7 @@ from cmsfs.journal import ops
 from cmsfs.replica import naming as replica_naming
 from cmsfs.replica import tree
 from cmsfs.replica.nodes import Ino, Kind, Node
-from cmsfs.vfs import localnames, naming, oserrors, saves
+from cmsfs.vfs import localnames, naming, oserrors, saves, shelf
 from cmsfs.vfs.localnames import LocalNames
 
 # renameat2(2)
@@ -47,11 +47,14 @@ def apply(
     """
     node = _child(conn, call.old_parent, call.old_name)
     target = tree.child_at(conn, call.parent, call.name)
+    old, new = tree.get(conn, call.old_parent), tree.get(conn, call.parent)
     if call.flags & EXCHANGE:
+        shelf.check_exchange(old, new)
         _exchange(conn, node, target, call, local_names, due_ns=due_ns)
         return None
     if target is not None and target.ino == node.ino:
         target = None
+    shelf.check_rename(node, target, old, new, call.name, local_names, is_save=left is not None)
     if target is not None:
         _check_replaceable(conn, node, target, call)
     if node.is_folder and tree.is_below(conn, call.parent, node.ino):

@@ -151,7 +151,10 @@ async def remote_tree(other: Any) -> dict[str, bytes]:
 
     def path(item: Any) -> str:
         above = folders.get(item.parent.id) if item.parent is not None else None
-        return f"{path(above)}/{item.name}" if above else item.name
+        if above:
+            return f"{path(above)}/{item.name}"
+        is_mine = item.owned_by is not None and item.owned_by.id == str(other.user)
+        return item.name if is_mine else f"Shared with me/{item.name}"
 
     result: dict[str, bytes] = {}
     for item in found:
@@ -161,6 +164,8 @@ async def remote_tree(other: Any) -> dict[str, bytes]:
             result[f"{path(item)}.url"] = b"link"
         else:
             result[path(item)] = await _content(other, item)
+    if any(name.startswith("Shared with me/") for name in result):
+        result["Shared with me/"] = b""
     return result
 
 

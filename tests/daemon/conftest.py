@@ -274,7 +274,8 @@ async def project(other: Remote) -> metadata.Template:
 
 @pytest.fixture
 def settings() -> config.Settings:
-    return config.Settings(settle_seconds=0, network_seconds=5)
+    # What is shared is where it is at the service; what becomes of it elsewhere is in test_shared_names.py.
+    return config.Settings(settle_seconds=0, network_seconds=5, shared="root")
 
 
 Starting = Callable[..., Any]
@@ -284,21 +285,25 @@ Starting = Callable[..., Any]
 def starting(network: Network, user: int, settings: config.Settings, tmp_path: Path) -> Starting:
     """`async with starting() as drive`: the agents of a drive; leave and enter again for a restart.
 
-    `paced`: its requests pass its budget.
+    `paced`: its requests pass its budget.  `others`: settings of its own; another `account` is another drive.
     """
 
     @asynccontextmanager
     async def start(
-        *, agents: tuple[str, ...] = ("health", "push", "fs"), paced: bool = False
+        *,
+        agents: tuple[str, ...] = ("health", "push", "fs"),
+        paced: bool = False,
+        **others: Any,
     ) -> AsyncIterator[Drive]:
-        settings.paths.ensure()
-        pace = Budget(config.profile(settings).limits) if paced else None
+        wanted = settings.model_copy(update=others)
+        wanted.paths.ensure()
+        pace = Budget(config.profile(wanted).limits) if paced else None
         async with (
             _client(network, user, pace) as client,
-            disk.open_state(settings) as state,
+            disk.open_state(wanted) as state,
             trio.open_nursery() as nursery,
         ):
-            built = main.Drive(settings, tmp_path / "mnt", state, client, nursery, pace)
+            built = main.Drive(wanted, tmp_path / "mnt", state, client, nursery, pace)
             await built.contact()
             nursery.start_soon(built.notifier.run)
             push = functools.partial(built.account.once_known, built.push.run)

@@ -16,7 +16,12 @@ from daemon import sweep
 def settings() -> config.Settings:
     # An interval that no test waits for: what shows was told by the service.
     return config.Settings(
-        settle_seconds=0, network_seconds=5, feed="events", poll_seconds=3600, idle_poll_seconds=3600
+        settle_seconds=0,
+        network_seconds=5,
+        feed="events",
+        poll_seconds=3600,
+        idle_poll_seconds=3600,
+        shared="root",
     )
 
 

@@ -114,7 +114,7 @@ async def test_what_was_refused_for_a_lock_goes_when_it_is_gone(
 class TestOpenDocuments:
     @pytest.fixture
     def settings(self) -> config.Settings:
-        return config.Settings(settle_seconds=0, network_seconds=5, lock_open_documents=True)
+        return config.Settings(settle_seconds=0, network_seconds=5, lock_open_documents=True, shared="root")
 
     @pytest.fixture
     async def claimed(self, drive: Any, other: conftest.Remote, nursery: trio.Nursery) -> str:

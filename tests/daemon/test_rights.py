@@ -215,7 +215,7 @@ async def test_nothing_is_restored_into_a_folder_that_may_only_be_read(
 
 @pytest.fixture
 def by_events() -> config.Settings:
-    return config.Settings(settle_seconds=0, network_seconds=5, feed="events")
+    return config.Settings(settle_seconds=0, network_seconds=5, feed="events", shared="root")
 
 
 class TestByEvents:

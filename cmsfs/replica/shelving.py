@@ -1,0 +1,58 @@
+"""Bringing the tree in line with the rules by which what others share has its place and name.
+
+The rules change when it becomes known whose drive it is, when a setting is changed, and with a version of
+the drive that reserves other names.
+"""
+
+from sqlite3 import Connection
+
+from cmsfs.models import entries, names
+from cmsfs.replica import naming, remote, shares, tree
+from cmsfs.replica.changes import Change
+from cmsfs.replica.nodes import ROOT, Node, Remote
+
+_CANDIDATES = """
+  SELECT ino, json_extract(item, '$.owned_by.id') AS owner FROM node
+  WHERE remote_id IS NOT NULL AND parent IS NOT NULL AND base_name IS NOT NULL AND ino > 2
+    AND (base_parent = ?1 OR base_key LIKE ?2)
+"""
+
+
+def configure(conn: Connection, wanted: shares.Rules) -> list[Change]:
+    """From now on these are the rules; what moved."""
+    changes: list[Change] = []
+    if not shares.keep(conn, wanted):
+        return changes
+    rows = conn.execute(_CANDIDATES, (names.ROOT_ID, f"%{naming.VERSIONS_SUFFIX}")).fetchall()
+    for row in rows:
+        node = tree.get(conn, row["ino"])
+        if _is_misplaced(conn, wanted, node, row["owner"]):
+            remote.place_again(conn, node, _remote(node, row["owner"]), changes)
+    shares.tidy(conn, changes)
+    return changes
+
+
+def _is_misplaced(conn: Connection, wanted: shares.Rules, node: Node, owner: str | None) -> bool:
+    assert node.parent is not None
+    there = tree.get(conn, node.parent)
+    found = _remote(node, owner)
+    on_shelf = shares.is_shared(wanted, found) and not wanted.in_root
+    if on_shelf != there.is_shelf:
+        return True
+    return node.parent == ROOT or naming.is_reserved(node.name, at_root=False)
+
+
+def _remote(node: Node, owner: str | None) -> Remote:
+    """What the service was last heard to say of a node's place."""
+    assert node.remote_id is not None
+    assert node.base_name is not None
+    return Remote(
+        *(node.kind, node.remote_id, node.base_name, node.base_parent, "", node.etag, node.sequence),
+        *(node.version, node.base_sha1, node.size, node.mtime_ns),
+        trashed=False,
+        item=entries.Entry(
+            type=node.kind.value,
+            id=node.remote_id,
+            owned_by={"id": owner} if owner is not None else None,
+        ),
+    )

@@ -1,0 +1,74 @@
+"""What others share with this account: where it is shown, and who is told.
+
+The tree needs to know whose drive it is before it can tell one's own from what others share; the service says
+so at the first contact, and again whenever the account is looked at.
+"""
+
+import json
+
+from cmsfs import config
+from cmsfs.models import names
+from cmsfs.replica import shares, shelving, tree
+from cmsfs.replica.changes import Change, Hub, What
+from cmsfs.replica.nodes import ROOT, Ino
+from cmsfs.sqlite import Database
+from daemon.incoming import Incoming
+
+# The newest are named; there may be many at once.
+NAMED = 3
+
+
+class Sharing:
+    """Keeps the rules of the tree (`replica.shares`) in line with the account and the settings, and remembers
+    what was shared since the start."""
+
+    def __init__(self, db: Database, incoming: Incoming, hub: Hub, settings: config.Settings) -> None:
+        self._db = db
+        self._incoming = incoming
+        self._settings = settings
+        rows = db.rows("SELECT ino FROM node WHERE base_parent = ? AND parent IS NOT NULL", names.ROOT_ID)
+        self._seen: set[Ino] = {row["ino"] for row in rows}
+        self._said: list[str] = []
+        self.count = 0  # shared since the start
+        hub.subscribe(self._heard)
+
+    async def belongs_to(self, user_id: str) -> None:
+        """The service says whose drive this is."""
+        settings = self._settings
+        wanted = shares.Rules(
+            # A drive that begins at a folder has no root that others could share into.
+            me=None if settings.folder.strip("/") else user_id,
+            in_root=settings.shared == "root",
+            reserved=(settings.trash,) if settings.trash else (),
+        )
+        if not await self._db.query(lambda conn: shares.rules(conn) == wanted):
+            self._incoming.publish(await self._db.write(lambda conn: shelving.configure(conn, wanted)))
+
+    def told(self) -> tuple[int, str]:
+        """How much others have shared since the start, and a sentence on the last of it."""
+        return self.count, " ".join(self._said[-NAMED:])
+
+    def _heard(self, changes: list[Change]) -> None:
+        """What is shared while the drive is known; at first everything that was ever shared comes at once."""
+        for change in changes:
+            if change.what is What.ENTRY and change.ino not in self._seen:
+                self._note(change)
+
+    def _note(self, change: Change) -> None:
+        if change.parent is None:
+            return
+        if not tree.is_listed(self._db, ROOT):
+            self._seen.add(change.ino)
+            return
+        folder = tree.find(self._db, change.parent)
+        if folder is None or not (folder.is_shelf or folder.ino == ROOT):
+            return
+        owner = json.loads(tree.item_json(self._db, change.ino) or "{}").get("owned_by") or {}
+        self._seen.add(change.ino)
+        me = shares.rules_of(self._db).me
+        if me is None or owner.get("id") in (None, me):
+            return
+        self.count += 1
+        who = owner.get("name") or owner.get("login") or "Somebody"
+        self._said.append(f"{who} shares {tree.path(self._db, change.ino).lstrip('/')}.")
+        del self._said[:-NAMED]

@@ -1,0 +1,382 @@
+"""What others share, under every name that is one's own, reserved or special: where it is, and what stays."""
+
+import itertools
+from contextlib import AsyncExitStack
+
+import pytest
+
+from cmsfs import config
+from cmsfs.replica.nodes import ROOT
+from cmsfs.vfs.attributes import SetAttr
+from tests.daemon import conftest
+from tests.daemon.asking import attempt, share
+
+SHELF = "Shared with me"
+
+# Names that are one's own here (as a folder and as a file), that are the drive's own, and that mean something
+# to programs that look into a root.
+OWN = ("Personal", "note.md", "script.sh", "PERSONAL", "Shared with me")
+RESERVED = (".trash", ".search", ".Trash", ".Trash-1000", ".TRASH-1000", "note.md@versions")
+SPECIAL = (".git", ".envrc", ".directory", "autorun.inf", ".hidden", ".xdg-volume-info", "HEAD")
+NAMES = (*OWN, *RESERVED, *SPECIAL, "harmless")
+
+KINDS = ("folder", "file")
+FOLDER_ROLES = (
+    "editor",
+    "viewer",
+    "previewer",
+    "uploader",
+    "previewer uploader",
+    "viewer uploader",
+    "co-owner",
+)
+FILE_ROLES = ("editor", "viewer")
+
+
+@pytest.fixture
+def settings() -> config.Settings:
+    return config.Settings(settle_seconds=0, network_seconds=5, feed="events")
+
+
+async def own(other: conftest.Remote) -> None:
+    """What is in one's own root before anybody shares anything."""
+    folder = await other.folder("Personal")
+    await other.file("diary.txt", b"mine", folder)
+    await other.file("note.md", b"my note")
+    await other.file("script.sh", b"my script")
+
+
+OWN_NAMES = ["Personal", "note.md", "script.sh"]
+
+
+async def give(ben: conftest.Remote, kind: str, name: str, role: str, user: int, where: str = "0") -> str:
+    made = await (ben.folder(name, where) if kind == "folder" else ben.file(name, b"theirs", where))
+    await share(ben, kind, made, role, user)
+    return str(made)
+
+
+async def shown(drive: conftest.Drive, path: str = "") -> dict[str, str]:
+    """What is in a folder and which item each is, and that looking a name up finds what lists show."""
+    found: dict[str, str] = {}
+    for name in await drive.names(path):
+        ino = await drive.ino(f"{path}/{name}")
+        found[name] = drive.node(ino).remote_id or ""
+        through = await drive.agents.shown.lookup(await drive.ino(path), name)
+        assert through.ino == ino, name
+    return found
+
+
+async def tree(drive: conftest.Drive) -> dict[str, dict[str, str]]:
+    root = await shown(drive)
+    shelves = [name for name in root if drive.node(await drive.ino(name)).is_shelf]
+    return {"": root} | {name: await shown(drive, name) for name in shelves}
+
+
+async def give_everything(ben: conftest.Remote, user: int) -> dict[str, str]:
+    """Ben shares a folder and a file under every name, the roles in turn; the names by the ids."""
+    roles = {"folder": itertools.cycle(FOLDER_ROLES), "file": itertools.cycle(FILE_ROLES)}
+    found: dict[str, str] = {}
+    for kind, name in itertools.product(KINDS, NAMES):
+        above = await ben.folder(f"{kind} {len(found)}")
+        found[await give(ben, kind, name, next(roles[kind]), user, above)] = name
+    return found
+
+
+def check_names(root: dict[str, str], theirs: dict[str, str]) -> None:
+    """Nothing of others has a name that is one's own, the drive's or a program's."""
+    for name, item in root.items():
+        if item not in theirs:
+            continue
+        assert name not in OWN_NAMES
+        assert not name.startswith("."), name
+        assert not name.casefold().endswith("@versions"), name
+        assert name.casefold() not in ("autorun.inf", "head"), name
+
+
+@pytest.mark.parametrize("where", ["folder", "root"])
+async def test_under_every_name_ones_own_stays_and_all_drives_agree(
+    starting: conftest.Starting, ben: conftest.Remote, other: conftest.Remote, user: int, where: str
+) -> None:
+    await own(other)
+    async with AsyncExitStack() as stack:
+
+        async def start(account: str) -> conftest.Drive:
+            return await stack.enter_async_context(starting(account=account, shared=where))
+
+        running = await start("running")
+        before = await shown(running)
+        assert sorted(before) == OWN_NAMES
+        theirs = await give_everything(ben, user)
+        await running.poll()
+        fresh = await start("fresh")
+        first, second = await tree(running), await tree(fresh)
+        assert first == second
+        root = first[""]
+        assert {name: root[name] for name in OWN_NAMES} == before
+        check_names(root, theirs)
+        together = {item for folder in first.values() for item in folder.values()}
+        assert theirs.keys() <= together
+        if where == "folder":
+            assert sorted(root) == [*OWN_NAMES[:1], SHELF, *OWN_NAMES[1:]]
+            check_names(first[SHELF] | root, theirs)
+        for drive in (running, fresh):
+            assert await drive.read("Personal/diary.txt") == b"mine"
+            assert await drive.read("note.md") == b"my note"
+            assert await drive.read("script.sh") == b"my script"
+
+
+@pytest.mark.parametrize("where", ["folder", "root"])
+async def test_a_name_that_is_taken_later_is_not_taken(
+    starting: conftest.Starting, ben: conftest.Remote, other: conftest.Remote, user: int, where: str
+) -> None:
+    """A folder that was shared under a harmless name is renamed to one's own, and back."""
+    await own(other)
+    async with starting(shared=where) as running:
+        await running.names()
+        theirs = await give(ben, "folder", "harmless", "editor", user)
+        await running.poll()
+        for name in ("Personal", ".git", ".Trash-1000", "note.md", "harmless"):
+            await ben.client.folders.update(theirs, name=name)
+            await running.poll()
+            async with starting(account=f"fresh {name}", shared=where) as fresh:
+                assert await tree(running) == await tree(fresh)
+            check_names((await tree(running))[""], {theirs: name})
+            await running.write("Personal/diary.txt", b"still mine")
+            await running.sync()
+            assert await other.read("diary.txt") == b"still mine"
+        place = f"{SHELF}/harmless" if where == "folder" else "harmless"
+        assert running.node(await running.ino(place)).remote_id == theirs
+
+
+async def test_what_was_made_here_and_not_sent_keeps_its_name_too(
+    starting: conftest.Starting, ben: conftest.Remote, user: int
+) -> None:
+    async with starting(shared="root", settle_seconds=600) as drive:
+        await drive.names()
+        mine = await drive.mkdir("Personal")
+        theirs = await give(ben, "folder", "Personal", "editor", user)
+        await drive.poll()
+        assert await drive.ino("Personal") == mine
+        both = ["Personal", f"Personal (id {theirs})"]
+        assert sorted(await drive.names()) == both
+        await drive.sync()
+        await drive.poll()
+        assert await drive.ino("Personal") == mine
+        assert sorted(await drive.names()) == both
+
+
+async def test_ones_own_folder_of_that_name_comes_first(
+    starting: conftest.Starting, ben: conftest.Remote, other: conftest.Remote, user: int
+) -> None:
+    async with starting() as drive:
+        theirs = await give(ben, "folder", "Team", "editor", user)
+        await drive.names()
+        assert await shown(drive, SHELF) == {"Team": theirs}
+        mine = await other.folder(SHELF)
+        await drive.poll()
+        assert drive.node(await drive.ino(SHELF)).remote_id == mine
+        assert await shown(drive, f"{SHELF} (from others)") == {"Team": theirs}
+        async with starting(account="fresh") as fresh:
+            assert await tree(fresh) == await tree(drive)
+        await other.client.folders.delete(mine)
+        await drive.poll()
+        assert await shown(drive, SHELF) == {"Team": theirs}
+        assert await drive.names() == [SHELF]
+
+
+async def test_the_first_of_two_of_one_name_has_it_until_it_goes(
+    starting: conftest.Starting, ben: conftest.Remote, user: int
+) -> None:
+    first = await ben.folder("Team", await ben.folder("a"))
+    second = await ben.folder("team", await ben.folder("b"))
+    async with starting() as drive:
+        await drive.names()
+        await share(ben, "folder", second, "editor", user)
+        await drive.poll()
+        assert await shown(drive, SHELF) == {"team": second}
+        given = await share(ben, "folder", first, "editor", user)
+        await drive.poll()
+        both = {"Team": first, f"team (id {second})": second}
+        assert await shown(drive, SHELF) == both
+        async with starting(account="fresh") as fresh:
+            assert await shown(fresh, SHELF) == both
+        await ben.client.collaborations.delete(given)
+        await drive.poll()
+        assert await shown(drive, SHELF) == {"team": second}
+
+
+async def test_a_name_with_an_addition_is_not_sent(
+    starting: conftest.Starting, ben: conftest.Remote, user: int
+) -> None:
+    first = await ben.folder("Team", await ben.folder("a"))
+    second = await ben.folder("Team", await ben.folder("b"))
+    for item in (first, second):
+        await share(ben, "folder", item, "editor", user)
+    async with starting() as drive:
+        await drive.names(SHELF)
+        await drive.rename(f"{SHELF}/Team (id {second})", f"{SHELF}/Other")
+        await drive.rename(f"{SHELF}/Other", f"{SHELF}/Team (id {second})")
+        await drive.sync()
+        assert (await ben.client.folders.get(second)).name == "Team"
+
+
+async def test_the_folder_is_there_while_something_is_shared(
+    starting: conftest.Starting, ben: conftest.Remote, user: int
+) -> None:
+    async with starting() as drive:
+        assert await drive.names() == []
+        folder = await ben.folder("Team")
+        for _ in range(2):
+            given = await share(ben, "folder", folder, "editor", user)
+            await drive.poll()
+            assert await drive.names() == [SHELF]
+            await ben.client.collaborations.delete(given)
+            await drive.poll()
+            assert await drive.names() == []
+
+
+async def test_what_may_be_done_in_the_folder(
+    starting: conftest.Starting, ben: conftest.Remote, other: conftest.Remote, user: int
+) -> None:
+    await give(ben, "folder", "Team", "co-owner", user)
+    await give(ben, "file", "plan.txt", "editor", user)
+    await other.file("mine.txt", b"mine")
+    await other.folder("Own")
+    async with starting() as drive:
+        await drive.names(SHELF)
+        refused = {
+            "make a file": drive.write(f"{SHELF}/new.txt", b"x"),
+            "make a folder": drive.mkdir(f"{SHELF}/new"),
+            "link": drive.fs.symlink(await drive.ino(SHELF), "l", b"x"),
+            "move something in": drive.rename("mine.txt", f"{SHELF}/mine.txt"),
+            "move a folder in": drive.rename("Own", f"{SHELF}/Own"),
+            "move a folder out": drive.rename(f"{SHELF}/Team", "Own/Team"),
+            "move a file out": drive.rename(f"{SHELF}/plan.txt", "plan.txt"),
+            "remove it": drive.rmdir(SHELF),
+            "rename it": drive.rename(SHELF, "Others"),
+            "exchange": drive.rename(f"{SHELF}/plan.txt", "mine.txt", 2),
+        }
+        for what, call in refused.items():
+            assert (what, await attempt(call)) in ((what, "EPERM"), (what, "EACCES"))
+        await drive.write(f"{SHELF}/Team/new.txt", b"theirs from here on")
+        await drive.rename("mine.txt", f"{SHELF}/Team/mine.txt")
+        await drive.rename(f"{SHELF}/Team", f"{SHELF}/Club")
+        await drive.sync()
+        assert sorted(await ben.paths()) == ["Club/", "Club/mine.txt", "Club/new.txt", "plan.txt"]
+
+
+async def test_a_shared_file_is_saved_by_programs_of_all_kinds(
+    starting: conftest.Starting, ben: conftest.Remote, user: int
+) -> None:
+    file_id = await give(ben, "file", "plan.txt", "editor", user)
+    plan = f"{SHELF}/plan.txt"
+    async with starting() as drive:
+        await drive.names(SHELF)
+        await drive.write(plan, b"in place")
+        await drive.sync()
+        assert await ben.read("plan.txt") == b"in place"
+        await drive.write(f"{SHELF}/.plan.txt.x1", b"beside and over it")
+        await drive.rename(f"{SHELF}/.plan.txt.x1", plan)
+        await drive.sync()
+        assert await ben.read("plan.txt") == b"beside and over it"
+        await drive.rename(plan, f"{SHELF}/plan.txt~")
+        await drive.write(plan, b"made anew")
+        await drive.unlink(f"{SHELF}/plan.txt~")
+        await drive.sync()
+        assert await ben.read("plan.txt") == b"made anew"
+        assert (await ben.find("plan.txt")).id == file_id
+        assert await shown(drive, SHELF) == {"plan.txt": file_id}
+
+
+async def test_a_setting_that_changes_moves_what_is_shared(
+    starting: conftest.Starting, ben: conftest.Remote, user: int
+) -> None:
+    theirs = await give(ben, "folder", "Team", "editor", user)
+    for where, expected in (("folder", [SHELF]), ("root", ["Team"]), ("folder", [SHELF])):
+        async with starting(shared=where) as drive:
+            assert await drive.names() == expected
+            place = "Team" if where == "root" else f"{SHELF}/Team"
+            assert drive.node(await drive.ino(place)).remote_id == theirs
+
+
+async def test_a_name_of_the_drives_own_is_made_by_nobody(drive: conftest.Drive) -> None:
+    for name in (*RESERVED, "x@versions"):
+        assert (name, await attempt(drive.write(name, b"x"))) == (name, "EPERM")
+    await drive.mkdir("d")
+    for name in (".trash", ".Trash-1000"):
+        assert (name, await attempt(drive.write(f"d/{name}", b"x"))) == (name, "ok")
+    assert await attempt(drive.write("d/x@versions", b"x")) == "EPERM"
+    await drive.sync()
+    await drive.poll()
+    assert await drive.names("d") == [".Trash-1000", ".trash"]
+
+
+async def test_reserved_names_of_ones_own_from_elsewhere_are_shown_with_an_addition(
+    starting: conftest.Starting, other: conftest.Remote
+) -> None:
+    async with starting(trash="Bin") as drive:
+        await drive.names()
+        made = {
+            name: await other.file(name, b"x")
+            for name in (".trash", ".search", ".Trash-1000", "n@versions", "Bin")
+        }
+        await drive.poll()
+        found = await shown(drive)
+        assert sorted(found.values()) == sorted(made.values())
+        assert not found.keys() & made.keys()
+        assert all("#" in name for name in found)
+        for name, item in found.items():
+            await drive.write(name, b"changed")
+            await drive.sync()
+            assert drive.node(await drive.ino(name)).remote_id == item
+        assert sorted(await other.paths()) == sorted(made)
+
+
+async def test_one_is_told_who_shares_what(
+    starting: conftest.Starting, ben: conftest.Remote, user: int
+) -> None:
+    await give(ben, "folder", "Known", "editor", user)
+    async with starting() as drive:
+        await drive.names()
+        assert drive.agents.sharing.told() == (0, "")
+        await give(ben, "folder", "Team", "editor", user)
+        await drive.poll()
+        assert drive.agents.sharing.told() == (1, f"Ben Tester shares {SHELF}/Team.")
+        await ben.client.folders.update((await ben.find("Team")).id, name="Club")
+        await drive.poll()
+        assert drive.agents.sharing.told()[0] == 1
+        assert drive.node(await drive.ino(f"{SHELF}/Club")).parent != ROOT
+
+
+class TestExecutable:
+    """The executable bit belongs to the bytes that it was set for."""
+
+    @pytest.fixture(params=["events", "search"])
+    def settings(self, request: pytest.FixtureRequest) -> config.Settings:
+        return config.Settings(settle_seconds=0, network_seconds=5, feed=request.param)
+
+    async def test_somebody_elses_version_is_not_executable(
+        self, drive: conftest.Drive, ben: conftest.Remote, other: conftest.Remote, user: int
+    ) -> None:
+        script = await ben.file("run.sh", b"echo theirs", await ben.folder("Team"))
+        await share(ben, "folder", (await ben.find("Team")).id, "editor", user)
+        await drive.names()
+        path = f"{SHELF}/Team/run.sh"
+        await drive.names(f"{SHELF}/Team")
+        await drive.fs.setattr(await drive.ino(path), SetAttr(mode=0o755))
+        # What the same account does elsewhere, and what is done here, leaves it.
+        await other.write(script, b"echo mine, from elsewhere")
+        await drive.poll()
+        assert await drive.read(path) == b"echo mine, from elsewhere"
+        assert drive.node(await drive.ino(path)).mode == 0o755
+        await drive.write(path, b"echo mine, from here")
+        await drive.sync()
+        await drive.poll()
+        await ben.client.files.update(script, name="go.sh")
+        await drive.poll()
+        path = f"{SHELF}/Team/go.sh"
+        assert drive.node(await drive.ino(path)).mode == 0o755
+        await ben.write(script, b"echo gotcha")
+        await drive.poll()
+        assert await drive.read(path) == b"echo gotcha"
+        assert drive.node(await drive.ino(path)).mode == 0o644
