@@ -17,7 +17,7 @@ from cmsfs.replica import doubts
 from cmsfs.replica.doubts import Doubt
 from cmsfs.replica.nodes import Kind
 from cmsfs.sqlite import Database
-from daemon import parallel
+from daemon import absences, parallel
 from daemon.arrived import Arrived
 from daemon.health import Health
 from daemon.incoming import Gone, Incoming
@@ -33,21 +33,6 @@ FETCHES_AT_ONCE = 8
 LONGEST_WAIT_SECONDS = 600.0
 
 Item = items.Item | entries.Entry
-
-
-async def fetched(client: Client, health: Health, kind: Kind, item_id: str) -> Item | None:
-    """The item as it is now; None: it is gone, in the trash, or nothing of ours any more."""
-    try:
-        with health.request("poll"):
-            match kind:
-                case Kind.FOLDER:
-                    return await client.folders.get(item_id)
-                case Kind.LINK:
-                    return await client.web_links.get(item_id)
-                case _:
-                    return await client.files.get(item_id)
-    except (errors.NotFound, errors.Forbidden, errors.Gone):
-        return None
 
 
 class Doubts:
@@ -107,7 +92,7 @@ class Doubts:
         gone: list[Gone] = []
 
         async def ask(one: Doubt) -> None:
-            item = await fetched(self._client, self._health, one.kind, one.id)
+            item = await absences.fetched(self._client, self._health, one.kind, one.id, db=self._db)
             if item is None:
                 gone.append(Gone(one.kind, one.id))
             else:

@@ -24,7 +24,7 @@ from cmsfs.models import entries, events, items
 from cmsfs.replica import cursor, facts, remote, tree
 from cmsfs.replica.nodes import Kind
 from cmsfs.sqlite import Database
-from daemon import doubts, event_items, parallel, sweep
+from daemon import absences, event_items, parallel, sweep
 from daemon.arrived import Arrived
 from daemon.event_items import Key, Verdict
 from daemon.health import Health
@@ -177,7 +177,7 @@ class EventFeed:
         asked = [one for one in verdicts if one.item is None and not one.is_gone]
 
         async def ask(one: Verdict) -> None:
-            item = await doubts.fetched(self._client, self._health, *one.key)
+            item = await absences.fetched(self._client, self._health, *one.key, db=self._db)
             if item is None:
                 # As of now, whatever the event was about.
                 gone.append(Gone(*one.key))
@@ -240,7 +240,9 @@ class EventFeed:
             found: list[Item] = []
             gone: list[Gone] = []
             for folder_id in unknown:
-                item = await doubts.fetched(self._client, self._health, Kind.FOLDER, folder_id)
+                item = await absences.fetched(
+                    *(self._client, self._health, Kind.FOLDER, folder_id), db=self._db
+                )
                 if item is None:
                     gone.append(Gone(Kind.FOLDER, folder_id))
                 else:

@@ -3,21 +3,21 @@
 For services whose search cannot list, this is the lister; beside a lister by search it answers for a folder
 whose tree is too large to be waited for.
 
-Rule: what a folder no longer holds goes away only after a listing that was complete.
+Rule: what a folder no longer holds goes away only after a listing that was complete, and on the service's
+word on the item itself (`absences`).
 """
 
 import time
 from collections.abc import Callable, Sequence
-from sqlite3 import Connection
 
 from cmsfs.client.folders import PAGE
 from cmsfs.client.session import Client
 from cmsfs.models.entries import Entry
-from cmsfs.replica import absent, cursor, remote, tree
-from cmsfs.replica.changes import Change
+from cmsfs.replica import absent, cursor, tree
 from cmsfs.replica.nodes import Ino
 from cmsfs.sqlite import Database
 from daemon import parallel
+from daemon.absences import Absences
 from daemon.health import Health
 from daemon.incoming import Incoming
 
@@ -34,11 +34,14 @@ Call = Callable[[], None]
 class FolderItems:
     """Lists one folder at a time."""
 
-    def __init__(self, db: Database, client: Client, incoming: Incoming, health: Health) -> None:
+    def __init__(
+        self, db: Database, client: Client, incoming: Incoming, health: Health, absences: Absences
+    ) -> None:
         self._db = db
         self._folders = client.folders
         self._incoming = incoming
         self._health = health
+        self._absences = absences
 
     async def fill(self, folder: Ino, *, progress: Call, grown: Call) -> None:
         """Make everything directly in a folder known; `progress` is called for every page.
@@ -56,15 +59,10 @@ class FolderItems:
                 if complete:
                     break
 
-        def txn(conn: Connection) -> list[Change]:
-            changes: list[Change] = []
-            if complete and node.remote_id is not None:
-                for ino in absent.unseen_in(conn, folder, generation):
-                    changes += remote.vanish(conn, ino)
-            tree.mark_listed(conn, folder, at=int(time.time()))
-            return changes
-
-        self._incoming.publish(await self._db.write(txn))
+        if complete and node.remote_id is not None:
+            unseen = await self._db.query(lambda conn: absent.unseen_in(conn, folder, generation))
+            await self._absences.remove(unseen, generation)
+        await self._db.write(lambda conn: tree.mark_listed(conn, folder, at=int(time.time())))
 
     async def _once(self, folder_id: str, generation: int, progress: Call) -> bool:
         """Whether this was the folder, whole, as it was at one moment."""

@@ -4,8 +4,8 @@ A folder becomes known together with all below it, with a request for every 200 
 to wait for, and the service can list a single folder, only the folder itself is listed (`folder_items`); all
 else comes with the crawl.
 
-Rule: a row goes away only after a listing that saw everything and during which nothing moved, and only
-folders that the listing itself has seen become known by it.
+Rule: a row goes away only after a listing that saw everything and during which nothing moved, and on the
+service's word on the item itself (`absences`); only folders that the listing has seen become known by it.
 """
 
 import logging
@@ -22,10 +22,10 @@ from cmsfs.client.session import Client
 from cmsfs.models.entries import Entry, Page
 from cmsfs.models.search import Query
 from cmsfs.replica import absent, cursor, tree
-from cmsfs.replica.changes import Change
 from cmsfs.replica.nodes import ROOT, Ino
 from cmsfs.sqlite import Database
 from daemon import windows
+from daemon.absences import Absences
 from daemon.folder_items import FolderItems
 from daemon.health import Health
 from daemon.incoming import Incoming
@@ -74,6 +74,7 @@ class SearchLister:
         client: Client,
         incoming: Incoming,
         health: Health,
+        absences: Absences,
         whole: Whole,
         walks: Walks,
         items: FolderItems | None,
@@ -81,6 +82,7 @@ class SearchLister:
     ) -> None:
         self._db = db
         self._incoming = incoming
+        self._absences = absences
         self._windows = windows.Windows(client.search, health, purpose="listing")
         self._whole = whole
         self._walks = walks
@@ -188,18 +190,19 @@ class SearchLister:
         return found, listing
 
     async def _conclude(self, folder: Ino, listing: "_Listing", *, complete: bool) -> None:
+        if complete:
+            unseen = await self._db.query(lambda conn: absent.unseen_below(conn, folder, listing.generation))
+            await self._absences.remove(unseen, listing.generation)
         now = int(time.time())
 
-        def txn(conn: Connection) -> list[Change]:
-            changes = absent.remove_unseen(conn, folder, listing.generation) if complete else []
+        def txn(conn: Connection) -> None:
             if complete and folder == ROOT:
                 # It was compared with everything, too.
                 cursor.put(conn, cursor.SWEPT_AT, str(now))
             tree.mark_listed(conn, folder, at=now)
             tree.mark_all_listed(conn, listing.folders, at=now)
-            return changes
 
-        self._incoming.publish(await self._db.write(txn))
+        await self._db.write(txn)
 
 
 def _is_deeper(item: Entry, folder_id: str) -> bool:

@@ -32,6 +32,7 @@ from cmsfs.vfs.copying import Copying
 from cmsfs.vfs.filesystem import Filesystem
 from daemon import budget, instance, manifest_keeper, metrics, narrowed, parallel, upkeep
 from daemon import control as control_server
+from daemon.absences import Absences
 from daemon.account import Account
 from daemon.agents import Agents, Starts
 from daemon.answers import Answers
@@ -153,6 +154,7 @@ class Drive(Answers):
             belongs_to=self.sharing.belongs_to,
         )
         self.logins = Logins(settings, self.health)
+        self.absences = Absences(db, client, self.incoming, self.health)
         self.claims = Claims(db, client, self.incoming, self.health) if settings.lock_open_documents else None
         lister, whole, deepen = self._listers(db)
         self.hydrate = Hydrate(
@@ -217,7 +219,7 @@ class Drive(Answers):
             settle=self.doubts.settle,
         )
         self.sweep = Sweep(
-            *(db, client, self.incoming, self.health, arrived),
+            *(db, client, self.incoming, self.health, arrived, self.absences),
             poll=self.pull.poll,
             fill=None if whole is not None else functools.partial(filled, lister),
             full_seconds=settings.sweep_hours * 3600,
@@ -239,14 +241,14 @@ class Drive(Answers):
     ) -> tuple[Lister, Whole | None, Callable[[Ino], Awaitable[None]] | None]:
         """How folders become known, everything, and all below one, as the profile says the service can."""
         profile = config.profile(self.settings)
-        items = FolderItems(db, self.client, self.incoming, self.health)
+        items = FolderItems(db, self.client, self.incoming, self.health, self.absences)
         if profile.lister == "folder_items":
             return items, None, None
         walks = Walks(db)
-        whole = Whole(db, self.client, self.incoming, self.health, walks)
+        whole = Whole(db, self.client, self.incoming, self.health, self.absences, walks)
         beside = items if profile.folder_items else None
         lister = SearchLister(
-            *(db, self.client, self.incoming, self.health, whole, walks, beside),
+            *(db, self.client, self.incoming, self.health, self.absences, whole, walks, beside),
             opened=lambda folder: self.crawl.opened(folder),
         )
         return lister, whole, lister.deepen

@@ -6,7 +6,8 @@ spans of creation times, a tiny question each, and lists only a span whose numbe
 lists everything, since a move changes no number; it is made every day, after a gap, and when it is asked for.
 Where the service cannot search the tree, folders are listed one by one instead.
 
-Rule: what was not seen goes away only if the whole of a span that it must be in was still.
+Rule: what was not seen goes away only if the whole of a span that it must be in was still, and on the
+service's word on the item itself (`absences`).
 """
 
 import json
@@ -25,11 +26,11 @@ from cmsfs.client.search import EVERYTHING
 from cmsfs.client.session import Client
 from cmsfs.models.entries import Entry
 from cmsfs.models.search import Query
-from cmsfs.replica import absent, cursor, tree
-from cmsfs.replica.changes import Change
+from cmsfs.replica import cursor, tree
 from cmsfs.replica.nodes import ROOT, Ino
 from cmsfs.sqlite import Database
 from daemon import budget, windows
+from daemon.absences import Absences
 from daemon.arrived import Arrived
 from daemon.budget import Class
 from daemon.health import Health
@@ -89,6 +90,7 @@ class Sweep:
         incoming: Incoming,
         health: Health,
         arrived: Arrived,
+        absences: Absences,
         *,
         poll: Callable[[], Awaitable[None]],
         fill: Callable[[Ino], Awaitable[None]] | None,
@@ -98,6 +100,7 @@ class Sweep:
         self._incoming = incoming
         self._health = health
         self._arrived = arrived
+        self._absences = absences
         self._poll = poll
         self._fill = fill
         self._full_seconds = full_seconds
@@ -198,23 +201,7 @@ class Sweep:
                 waiting += found
             elif found.stable and found.whole and window.kind is None:
                 unseen += known.inside(window)
-        return changes + await self._remove(unseen, generation)
-
-    async def _remove(self, inos: Sequence[Ino], generation: int) -> int:
-        def txn(conn: Connection) -> list[Change]:
-            wanted = json.dumps(inos)
-            sql = (
-                "SELECT n.ino FROM json_each(?) AS j CROSS JOIN node AS n ON n.ino = j.value"
-                " WHERE n.seen < ? AND n.remote_id IS NOT NULL AND n.base_parent IS NOT NULL"
-            )
-            gone = [row[0] for row in conn.execute(sql, (wanted, generation)).fetchall()]
-            return absent.remove(conn, gone, generation)
-
-        if not inos:
-            return 0
-        found = await self._db.write(txn)
-        self._incoming.publish(found)
-        return len(found)
+        return changes + await self._absences.remove(unseen, generation)
 
     async def _load(self) -> "Known":
         known = Known()

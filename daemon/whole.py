@@ -4,7 +4,8 @@ What is still to be done is one value in the replica, written with every window 
 generation, the spans in which things moved.  A folder that a window shows is marked; when all windows are
 done the marked ones become known, all at once.
 
-Rule: what was not seen goes away only if no span that it can be in was restless.
+Rule: what was not seen goes away only if no span that it can be in was restless, and on the service's word on
+the item itself (`absences`).
 """
 
 import json
@@ -22,10 +23,10 @@ from cmsfs.client.session import Client
 from cmsfs.models.entries import Entry
 from cmsfs.models.search import Query
 from cmsfs.replica import absent, cursor, tree
-from cmsfs.replica.changes import Change
 from cmsfs.replica.nodes import ROOT
 from cmsfs.sqlite import Database
 from daemon import budget, windows
+from daemon.absences import Absences
 from daemon.budget import Class
 from daemon.health import Health
 from daemon.incoming import Incoming
@@ -53,10 +54,17 @@ class Whole:
     """Enumerates everything below the root; one at a time, whoever asks."""
 
     def __init__(
-        self, db: Database, client: Client, incoming: Incoming, health: Health, walks: Walks
+        self,
+        db: Database,
+        client: Client,
+        incoming: Incoming,
+        health: Health,
+        absences: Absences,
+        walks: Walks,
     ) -> None:
         self._db = db
         self._incoming = incoming
+        self._absences = absences
         self._windows = windows.Windows(client.search, health, purpose="listing")
         self._query = Query(query=EVERYTHING, ancestor_folder_ids=[tree.root_id(db)])
         self._walks = walks
@@ -154,19 +162,18 @@ class Whole:
 
     async def _conclude(self, plan: Plan) -> None:
         gone = [ino for ino, created in await self._unseen(plan) if not _is_in(created, plan.restless)]
+        await self._absences.remove(gone, plan.generation)
         now = int(time.time())
 
-        def txn(conn: Connection) -> list[Change]:
-            changes = absent.remove(conn, gone, plan.generation)
+        def txn(conn: Connection) -> None:
             tree.mark_all_seen_listed(conn, plan.generation, at=now)
             tree.mark_listed(conn, ROOT, at=now)
             cursor.drop(conn, cursor.CRAWL)
             if not plan.restless:
                 # It was compared with everything, too.
                 cursor.put(conn, cursor.SWEPT_AT, str(now))
-            return changes
 
-        self._incoming.publish(await self._db.write(txn))
+        await self._db.write(txn)
         log.info("listed everything: %d items, generation %d", plan.items, plan.generation)
 
     async def _unseen(self, plan: Plan) -> list[tuple[int, datetime | None]]:

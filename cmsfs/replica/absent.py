@@ -1,4 +1,4 @@
-"""What a listing did not show: it is gone, if the listing was complete.
+"""What a listing did not show: it may be gone, if the listing was complete (`daemon.absences` asks).
 
 Every listing has a number, its generation, and marks what it shows with it (`node.seen`).
 
@@ -14,25 +14,21 @@ from cmsfs.replica.changes import Change
 from cmsfs.replica.nodes import ROOT, Ino, Kind
 
 
-def remove_unseen(conn: Connection, folder: Ino, generation: int) -> list[Change]:
-    """After a complete listing of all below `folder`: what it did not contain is gone.
+def unseen_below(conn: Connection, folder: Ino, generation: int) -> list[Ino]:
+    """What a complete listing of all below `folder` did not contain.
 
     Of what was moved here, and is elsewhere at the service still, such a listing says nothing; nor of what
-    became known after its generation was counted up, so it begins with that.
+    became known after its generation was counted up, so it begins with that.  A read for a thread.
     """
-    changes: list[Change] = []
     inos = tree.subtree(conn, folder)
     if not _any_unseen(conn, inos[1:], generation):
-        return changes
+        return []
     inside = _inside(conn, folder, inos)
-    for ino in reversed(inos):
-        if ino not in inside or ino <= 2:
-            continue
-        row = conn.execute("SELECT seen FROM node WHERE ino = ?", (ino,)).fetchone()
-        if row["seen"] < generation and not _holds_remote(conn, ino):
-            remote.vanish_one(conn, tree.get(conn, ino), changes)
-    shares.tidy(conn, changes)
-    return changes
+    sql = (
+        "SELECT n.ino FROM json_each(?) AS j CROSS JOIN node AS n ON n.ino = j.value"
+        " WHERE n.ino > 2 AND n.seen < ?"
+    )
+    return [row[0] for row in conn.execute(sql, (json.dumps(list(inside)), generation)).fetchall()]
 
 
 def _any_unseen(conn: Connection, inos: Iterable[Ino], generation: int) -> bool:
@@ -82,18 +78,19 @@ def unseen(
 
 
 def unseen_in(conn: Connection, folder: Ino, generation: int) -> list[Ino]:
-    """What a complete listing of one folder did not show of what the service had there."""
+    """What a complete listing of one folder did not show of what the service had there, each with all that
+    is below it here."""
     rows = conn.execute(
         "SELECT n.ino FROM node AS n JOIN node AS f ON f.ino = ?1 AND n.base_parent = f.remote_id"
         " WHERE n.parent IN (?1, ?3) AND n.remote_id IS NOT NULL AND n.seen < ?2",
         # What others share is in the root, as the service lists it.
         (folder, generation, shares.find(conn) if folder == ROOT else None),
-    )
-    return [row[0] for row in rows]
+    ).fetchall()
+    return [ino for row in rows for ino in tree.subtree(conn, row[0])]
 
 
 def remove(conn: Connection, inos: Iterable[Ino], generation: int) -> list[Change]:
-    """After a listing of everything: these nodes, which it did not show, are gone."""
+    """These nodes are gone, but for what was seen meanwhile."""
     changes: list[Change] = []
     depths = [(len(_above(conn, ino)), ino) for ino in inos]
     for _, ino in sorted(depths, reverse=True):

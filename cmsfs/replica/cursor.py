@@ -12,6 +12,7 @@ SWEEP_DUE = "sweep_due"  # the sweep that something missed asks for (`daemon.swe
 SWEPT_AT = "swept_at"  # seconds, our clock: when everything was last compared
 GENERATION = "generation"  # number of the newest listing
 CRAWL = "crawl"  # what is left of the listing of everything (JSON, `daemon.whole.Plan`)
+MISSING = "missing"  # what a comparison would take away, if a person says so (JSON, `missing.Question`)
 PAUSED = "paused"  # the person wants quiet until then (seconds since the epoch), or "for ever"
 DESKTOP_TRASH = "desktop_trash"  # what file managers here threw away (JSON, `vfs.desktop_trash.Record`)
 OWNER = "owner"  # id of the user whose drive this is

@@ -149,7 +149,7 @@ async def test_what_a_complete_listing_lacks_is_gone_but_not_what_we_have_yet_to
     def listing(conn: Connection) -> list[Change]:
         generation = cursor.next_generation(conn)
         remote.apply(conn, [an_item("folder", 1, "kept"), an_item("file", 2, "k", 1)], generation=generation)
-        return absent.remove_unseen(conn, ROOT, generation)
+        return absent.remove(conn, absent.unseen_below(conn, ROOT, generation), generation)
 
     changes = await db.write(listing)
     assert {change.name for change in changes} == {"l", "lost", "m"}
@@ -170,7 +170,7 @@ async def test_a_folder_that_a_listing_lacks_stays_while_something_newer_is_in_i
     def listing(conn: Connection) -> list[Change]:
         generation = cursor.next_generation(conn)
         remote.apply(conn, [an_item("file", 3, "g", 1)], generation=generation)
-        return absent.remove_unseen(conn, ROOT, generation)
+        return absent.remove(conn, absent.unseen_below(conn, ROOT, generation), generation)
 
     await db.write(listing)
     assert (names(db), names(db, "/d")) == (["d"], ["g"])
@@ -208,7 +208,8 @@ async def test_a_listing_says_nothing_of_what_is_still_elsewhere_at_the_service(
             tree.place(conn, inos[name], inos["to"], name)
             conn.execute("INSERT INTO op(ino, kind, not_before) VALUES (?, 'move', 0)", (inos[name],))
         conn.execute("INSERT INTO op(ino, kind, not_before) VALUES (?, 'upload', 0)", (inos["f"],))
-        return absent.remove_unseen(conn, inos["to"], cursor.next_generation(conn))
+        generation = cursor.next_generation(conn)
+        return absent.remove(conn, absent.unseen_below(conn, inos["to"], generation), generation)
 
     assert await db.write(move_and_list) == []
     assert names(db, "/to") == ["d", "f"]
