@@ -11,11 +11,12 @@ Rule: nothing goes here that the service has not been asked about by its id.
 import json
 import logging
 from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
 from sqlite3 import Connection
 
 from cmsfs import errors
 from cmsfs.client.session import Client
-from cmsfs.models import entries, items
+from cmsfs.models import entries, items, waiting
 from cmsfs.replica import absent, cursor, missing, tree
 from cmsfs.replica.changes import Change
 from cmsfs.replica.nodes import Ino, Kind
@@ -32,6 +33,9 @@ ASKED_AT_ONCE = 8
 SAMPLE = 24
 
 _IN_TRASH = ("trashed", "deleted")
+
+# So many of them are named to the person.
+NAMED = 20
 
 # What goes in one transaction.
 CHUNK = 500
@@ -153,7 +157,32 @@ class Absences:
         await parallel.each(list(inos), ask, tasks=ASKED_AT_ONCE)
         return living, gone
 
+    async def reconsider(self, generation: int) -> None:
+        """After a comparison of everything with this generation: what it has shown is not asked about."""
+
+        def txn(conn: Connection) -> None:
+            question = missing.at(conn)
+            if question is None:
+                return
+            still = _unseen(conn, question.tops, generation)
+            if not still:
+                cursor.drop(conn, cursor.MISSING)
+            elif len(still) < len(question.tops):
+                missing.put(conn, question.model_copy(update={"tops": still}))
+
+        await self._db.write(txn)
+
     # ---- what a person says ----
+
+    def told(self) -> waiting.Missing | None:
+        """What a person has to decide."""
+        if (question := missing.asked(self._db)) is None:
+            return None
+        return waiting.Missing(
+            items=question.count,
+            asked=datetime.fromtimestamp(question.asked_at, UTC),
+            paths=sorted(tree.path(self._db, ino) for ino in question.tops[:NAMED]),
+        )
 
     async def confirm(self) -> int:
         """What was asked about goes, as far as it is gone still; how many items.  Raises `RemoteError`."""

@@ -14,6 +14,7 @@ from cmsfs.ground import Ground
 from cmsfs.models import control, insides
 from cmsfs.vfs.filesystem import Filesystem
 from daemon import conflicts, paths, recovered
+from daemon.absences import Absences
 from daemon.ending import Ending
 from daemon.freeing import Freeing
 from daemon.health import Health
@@ -38,6 +39,7 @@ class Answers:
     push: Push
     pull: Pull
     sweep: Sweep
+    absences: Absences
     pins: Pins
     pausing: Pausing
     notifier: Notifier
@@ -75,7 +77,16 @@ class Answers:
     async def conflicts(self) -> control.Conflicts:
         copies = await conflicts.copies(self.state.db)
         found = recovered.waiting(self._recovered)
-        return control.Conflicts(copies=copies, held=self._status.held(), recovered=found)
+        return control.Conflicts(
+            copies=copies, held=self._status.held(), recovered=found, missing=self.absences.told()
+        )
+
+    async def decide_missing(self, remove: bool) -> control.Done:
+        if not remove:
+            return control.Done(message="" if await self.absences.reject() else "Nothing was asked.")
+        count = await self.absences.confirm()
+        await self.notifier.heard()
+        return control.Done(message=f"{count:,} items were removed." if count else "Nothing was removed.")
 
     def dismiss_recovered(self) -> str:
         count = recovered.dismiss(self._recovered)

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 from sqlite3 import Connection
 
-from cmsfs.models import control
+from cmsfs.models import waiting
 from cmsfs.replica import naming, tree
 from cmsfs.replica.nodes import Ino
 from cmsfs.sqlite import Database
@@ -15,7 +15,7 @@ _COPIES = (
 )
 
 
-async def copies(db: Database) -> list[control.Copy]:
+async def copies(db: Database) -> list[waiting.Copy]:
     """Every conflict copy, the newest first."""
 
     def read(conn: Connection) -> list[Ino]:
@@ -25,13 +25,13 @@ async def copies(db: Database) -> list[control.Copy]:
     return [copy for copy in found if copy is not None]
 
 
-def _copy(db: Database, ino: Ino) -> control.Copy | None:
+def _copy(db: Database, ino: Ino) -> waiting.Copy | None:
     node = tree.find(db, ino)
     name = naming.original_name(node.name) if node is not None else None
     if node is None or node.parent is None or name is None:
         return None
     holder = tree.find_child(db, node.parent, name)
-    return control.Copy(
+    return waiting.Copy(
         path=tree.path(db, ino),
         original=tree.path(db, holder.ino) if holder is not None else "",
         modified=datetime.fromtimestamp(node.mtime_ns / 10**9, UTC),

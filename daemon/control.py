@@ -6,6 +6,7 @@ One request a connection, answers as `models.control` says.  Only this user may 
 Rule: nothing here reaches into the mount, and a caller that goes away or talks nonsense disturbs nobody.
 """
 
+import functools
 import logging
 import os
 import socket
@@ -21,7 +22,7 @@ import trio
 from cmsfs import errors, logs
 from cmsfs.auth.explain import explain
 from cmsfs.journal import queue
-from cmsfs.models import control, insides
+from cmsfs.models import control, insides, waiting
 from cmsfs.sqlite import Database
 from daemon.health import Health
 
@@ -58,6 +59,7 @@ class Agents(Protocol):
     async def unpin(self, path: str) -> None: ...
     async def free(self, path: str, *, unpin: bool) -> control.Freed: ...
     async def pinned(self) -> insides.Pinning: ...
+    async def decide_missing(self, remove: bool) -> control.Done: ...
     async def told_of(self, path: str) -> control.PathStatus: ...
     async def adopt(self) -> control.Adopted: ...
     async def pause(self, seconds: float | None) -> None: ...
@@ -130,6 +132,10 @@ class Server:
                 await _say(stream, await self._agents.conflicts())
             case control.DismissRecovered():
                 await _say(stream, control.Done(message=self._agents.dismiss_recovered()))
+            case waiting.DecideMissing():
+                # Of each the service is asked once more.
+                decide = functools.partial(self._agents.decide_missing, request.remove)
+                await self._told_until_answered(stream, decide)
             case control.Pin():
                 await _say(stream, control.Done(message=await self._agents.pin(request.path)))
             case control.Unpin():

@@ -17,7 +17,7 @@ import trio
 
 from cmsfs import config
 from cmsfs.journal import queue
-from cmsfs.replica import naming, tree
+from cmsfs.replica import missing, naming, tree
 from cmsfs.replica.changes import Change, Hub, What
 from cmsfs.sqlite import Database
 from daemon import desktop
@@ -106,6 +106,7 @@ class Notices:
             ("held", self._find_held),
             ("returned", self._find_returned),
             ("shared", self._find_shared),
+            ("missing", self._find_missing),
             ("login", self._find_login),
             ("disk", self._find_full_disk),
         ):
@@ -162,6 +163,16 @@ class Notices:
         if not count:
             return None
         return Trouble("Shared with you", last, count=count)
+
+    def _find_missing(self) -> Trouble | None:
+        if (question := missing.asked(self._db)) is None:
+            return None
+        return Trouble(
+            "Much is missing at the service",
+            f"{question.count:,} items are not there any more. They are here for now: `cmsfs missing`.",
+            count=question.count,
+            urgency="critical",
+        )
 
     def _find_login(self) -> Trouble | None:
         if self._health.state is not State.UNAUTHORISED:

@@ -8,7 +8,7 @@ import os
 from datetime import UTC, datetime
 from pathlib import Path
 
-from cmsfs.models import control
+from cmsfs.models import waiting as shapes
 
 # Names of files, one a line.
 _SEEN = ".seen"
@@ -17,7 +17,7 @@ _SEEN = ".seen"
 _DATABASE = "replica.db.damaged-"
 
 
-def waiting(folder: Path) -> list[control.Recovered]:
+def waiting(folder: Path) -> list[shapes.Recovered]:
     """Those that no person has seen, the newest first."""
     seen = _seen(folder)
     found = []
@@ -26,7 +26,7 @@ def waiting(folder: Path) -> list[control.Recovered]:
             continue
         status = entry.stat()
         modified = datetime.fromtimestamp(status.st_mtime, UTC)
-        found.append(control.Recovered(path=entry.path, bytes=status.st_size, modified=modified))
+        found.append(shapes.Recovered(path=entry.path, bytes=status.st_size, modified=modified))
     return sorted(found, key=lambda one: one.modified, reverse=True)
 
 

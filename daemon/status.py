@@ -13,7 +13,7 @@ from cmsfs.cache.blocks import Blocks
 from cmsfs.journal import queue
 from cmsfs.journal.ops import Op, OpKind
 from cmsfs.models import control, insides
-from cmsfs.replica import doubts, naming, pins, tree
+from cmsfs.replica import doubts, missing, naming, pins, tree
 from cmsfs.replica.nodes import ROOT, Kind, Node
 from cmsfs.sqlite import Database
 from cmsfs.vfs.attrs import state
@@ -114,6 +114,7 @@ class Status:
             hidden=self._hidden(),
             requests=dict(self._health.requests),
             recovered=len(recovered.waiting(self._settings.paths.recovered)),
+            missing=question.count if (question := missing.asked(self._db)) else 0,
             last_poll=self._pull.last,
         )
 

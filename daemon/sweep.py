@@ -141,12 +141,14 @@ class Sweep:
             if not tree.is_listed(self._db, ROOT) or cursor.get(self._db, cursor.CRAWL) is not None:
                 return 0
             requests = self._health.requests.total()
+            began = cursor.get(self._db, cursor.GENERATION)
             if self._fill is not None:
                 found = await self._folders(self._fill) if full else 0
             else:
                 found = await self._spans(full=full)
             self.differences += found
             if full:
+                await self._absences.reconsider(int(began or 0) + 1)
                 await self._db.write(_swept)
             elif cursor.get(self._db, cursor.SWEEP_DUE) == QUICK:
                 await self._db.write(lambda conn: cursor.drop(conn, cursor.SWEEP_DUE))

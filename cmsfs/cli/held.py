@@ -9,7 +9,7 @@ import click
 
 from cmsfs import errors
 from cmsfs.cli import context, daemonctl, output
-from cmsfs.models import control
+from cmsfs.models import control, waiting
 
 
 @click.command()
@@ -31,8 +31,13 @@ def conflicts(ctx: context.Context, *, dismiss: bool, as_json: bool) -> None:
     if as_json:
         output.document(found.model_dump(mode="json", exclude={"kind"}))
         return
-    if not found.copies and not found.held and not found.recovered:
+    if not found.copies and not found.held and not found.recovered and found.missing is None:
         output.say("Nothing waits for you.")
+    if found.missing is not None:
+        output.say(
+            f"{output.plural(found.missing.items, 'item')} missing at the service;"
+            f" `{output.command()} missing` asks what to do."
+        )
     if found.copies:
         output.say("Conflict copies; keep what you want, and delete the rest:")
         rows = [[copy.path, output.ago(copy.modified), _beside(copy)] for copy in found.copies]
@@ -53,7 +58,7 @@ def conflicts(ctx: context.Context, *, dismiss: bool, as_json: bool) -> None:
         output.table(rows, indent="  ")
 
 
-def _beside(copy: control.Copy) -> str:
+def _beside(copy: waiting.Copy) -> str:
     return f"beside {copy.original}" if copy.original else "the other one is gone"
 
 

@@ -38,6 +38,7 @@ COMMANDS = {
     "log-level": "quiet",
     "login": "login",
     "logout": "login",
+    "missing": "missing",
     "mount": "drive",
     "open": "opening",
     "pause": "quiet",

@@ -35,6 +35,7 @@ def rows(status: control.Status) -> list[list[str]]:
         *_hidden(status.hidden),
         *([["pinned", _pins(status.pins)]] if status.pins.items else []),
         *([["recovered", _recovered(status.recovered)]] if status.recovered else []),
+        *([["missing", _missing(status.missing)]] if status.missing else []),
         ["requests", requests or "none"],
         *([["turns", waiting]] if waiting else []),
         ["looked", looked],
@@ -74,6 +75,8 @@ def summary(status: control.Status) -> str:
     """Whether all is well, in a word or two."""
     if status.queue.held:
         return f"{output.plural(status.queue.held, 'change')} cannot be uploaded"
+    if status.missing:
+        return f"{output.plural(status.missing, 'item')} missing at the service"
     if status.health.state not in ("online", "starting"):
         return status.health.state
     if status.queue.pending:
@@ -98,6 +101,11 @@ def changes(queue: control.Queue) -> str:
 def _recovered(count: int) -> str:
     files = output.plural(count, "file")
     return f"{files} without a place on the drive; `{output.command()} conflicts` lists them"
+
+
+def _missing(count: int) -> str:
+    items = output.plural(count, "item")
+    return f"{items} that the service does not have any more; `{output.command()} missing` asks what to do"
 
 
 def _local(local: insides.Local) -> list[list[str]]:

@@ -38,7 +38,7 @@ from typing import Annotated, Any, Literal
 
 import pydantic
 
-from cmsfs.models import insides
+from cmsfs.models import insides, waiting
 
 # A status names the ops that a person may want to see; thousands of waiting ones are only counted.
 MAX_OPS = 50
@@ -189,7 +189,8 @@ class Adopt(_Message):
 
 Request = Annotated[
     (Ping | GetStatus | Sync | Stop | Poll | Retry | Discard | GetConflicts | Pin | Unpin | GetPins)
-    | (Free | Watch | GetPathStatus | Pause | Resume | SetLogLevel | DismissRecovered | Adopt),
+    | (Free | Watch | GetPathStatus | Pause | Resume | SetLogLevel | DismissRecovered | Adopt)
+    | waiting.DecideMissing,
     pydantic.Field(discriminator="kind"),
 ]
 
@@ -282,29 +283,15 @@ class Status(_Message):
     hidden: insides.Hidden = insides.Hidden()
     requests: dict[str, int] = {}  # requests to the service since the start, by kind: search, upload, ...
     recovered: int = 0  # files outside the drive that wait for a person to look at them
+    missing: int = 0  # items that the service does not have any more, and that a person is asked about
     last_poll: pydantic.AwareDatetime | None = None  # when remote changes were last looked for with success
-
-
-class Copy(_Message):
-    """A conflict copy: the bytes that lost a name to what somebody else had put there."""
-
-    path: str
-    original: str  # what has the name; "" if nothing has it any more
-    modified: pydantic.AwareDatetime
-
-
-class Recovered(_Message):
-    """A file outside the drive with bytes that were written on it and have no place there any more."""
-
-    path: str  # on this machine
-    bytes: int
-    modified: pydantic.AwareDatetime
 
 
 class Conflicts(_Message):
     kind: Literal["conflicts"] = "conflicts"
-    recovered: list[Recovered] = []
-    copies: list[Copy] = []
+    recovered: list[waiting.Recovered] = []
+    copies: list[waiting.Copy] = []
+    missing: waiting.Missing | None = None
     held: list[Op] = []  # at most MAX_OPS
 
 

@@ -44,37 +44,42 @@ def is_much(conn: Connection, count: int) -> bool:
 
 def ask(conn: Connection, tops: Sequence[Ino]) -> bool:
     """Ask about these besides what is asked about already; whether that is a new question."""
-    text = cursor.at(conn, cursor.MISSING)
-    before = Question.model_validate_json(text) if text else None
+    before = at(conn)
     now = int(time.time())
+    known = set(before.tops) if before is not None else set()
+    fresh = set(tops) - known
     if before is not None and before.rejected_at is not None:
-        fresh = set(tops) - set(before.tops)
         if not fresh and now - before.rejected_at < REJECTED_SECONDS:
             return False
-        before = None
-    known = set(before.tops) if before is not None else set()
-    everything = sorted(known | set(tops))
-    count = len({ino for top in everything for ino in tree.subtree(conn, top)})
-    question = Question(tops=everything, count=count, asked_at=before.asked_at if before else now)
-    cursor.put(conn, cursor.MISSING, question.model_dump_json())
-    return bool(set(tops) - known)
+        before, known, fresh = None, set(), set(tops)
+    question = Question(tops=sorted(known | fresh), count=0, asked_at=before.asked_at if before else now)
+    put(conn, question)
+    return bool(fresh)
 
 
 def reject(conn: Connection) -> bool:
     """A person says that nothing of it is to go; False: nothing is asked."""
-    text = cursor.at(conn, cursor.MISSING)
-    question = Question.model_validate_json(text) if text else None
+    question = at(conn)
     if question is None or question.rejected_at is not None:
         return False
-    question.rejected_at = int(time.time())
-    cursor.put(conn, cursor.MISSING, question.model_dump_json())
+    put(conn, question.model_copy(update={"rejected_at": int(time.time())}))
     return True
+
+
+def at(conn: Connection) -> Question | None:
+    """What was asked, answered or not, as this transaction sees it."""
+    text = cursor.at(conn, cursor.MISSING)
+    return Question.model_validate_json(text) if text else None
+
+
+def put(conn: Connection, question: Question) -> None:
+    """Ask this, and count what it is about."""
+    count = len({ino for top in question.tops for ino in tree.subtree(conn, top)})
+    cursor.put(conn, cursor.MISSING, question.model_copy(update={"count": count}).model_dump_json())
 
 
 def asked(db: Database) -> Question | None:
     """What a person has to decide; None: nothing."""
     text = cursor.get(db, cursor.MISSING)
-    if text is None:
-        return None
-    question = Question.model_validate_json(text)
-    return question if question.rejected_at is None else None
+    question = Question.model_validate_json(text) if text else None
+    return question if question is not None and question.rejected_at is None else None

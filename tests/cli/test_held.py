@@ -3,9 +3,9 @@
 import json
 from datetime import UTC, datetime
 
-from cmsfs.models import control
+from cmsfs.models import control, waiting
 
-COPY = control.Copy(
+COPY = waiting.Copy(
     path="/a (conflicted copy of host, 2026-11-21).txt",
     original="/a.txt",
     modified=datetime(2026, 11, 21, tzinfo=UTC),
@@ -38,7 +38,7 @@ def test_conflicts_lists_copies_and_refusals(cmsfs, spoken_to):
 
 
 def test_recovered_files_are_listed_until_dismissed(cmsfs, spoken_to):
-    kept = control.Recovered(
+    kept = waiting.Recovered(
         path="/home/ada/recovered/plan.txt", bytes=2000, modified=datetime(2026, 11, 21, tzinfo=UTC)
     )
     daemon = spoken_to(
@@ -90,3 +90,30 @@ def test_without_a_drive_it_is_one_sentence(cmsfs):
     for arguments in (["conflicts"], ["retry"], ["discard", "--yes", "/x"]):
         done = cmsfs(*arguments)
         assert (done.returncode, done.stderr.count("\n")) == (1, 1)
+
+
+def test_what_is_missing_is_listed_and_decided(cmsfs, spoken_to):
+    told = waiting.Missing(items=1234, asked=datetime(2026, 11, 21, tzinfo=UTC), paths=["/docs", "/f"])
+    daemon = spoken_to(
+        lambda request: [
+            control.Conflicts(missing=told)
+            if isinstance(request, control.GetConflicts)
+            else control.Done(message="1,234 items were removed." if request.remove else "")
+        ]
+    )
+    assert "1,234 items missing at the service" in cmsfs("conflicts").stdout
+    done = cmsfs("missing")
+    assert "1,234 items" in done.stdout
+    assert "/docs" in done.stdout
+    assert "--remove" in done.stdout
+    assert json.loads(cmsfs("missing", "--json").stdout)["items"] == 1234
+    assert cmsfs("missing", "--remove").stdout == "1,234 items were removed.\n"
+    assert cmsfs("missing", "--keep").stdout == "It stays here.\n"
+    assert cmsfs("missing", "--keep", "--remove").returncode == 2
+    said = [one for one in daemon.requests if isinstance(one, waiting.DecideMissing)]
+    assert [one.remove for one in said] == [True, False]
+
+
+def test_nothing_missing_is_said(cmsfs, spoken_to):
+    spoken_to(lambda request: [control.Conflicts()])
+    assert cmsfs("missing").stdout == "Nothing is missing at the service.\n"

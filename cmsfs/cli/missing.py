@@ -1,0 +1,48 @@
+"""`cmsfs missing`: what the service does not have any more, and whether it is to go here, too.
+
+Rule: nothing here looks into the mount: the daemon is asked.
+"""
+
+import click
+
+from cmsfs import errors
+from cmsfs.cli import context, daemonctl, output
+from cmsfs.models import control, waiting
+
+
+@click.command()
+@click.option("--remove", is_flag=True, help="It was removed rightly: remove it here.")
+@click.option("--keep", is_flag=True, help="It should be there: keep it here, and ask again in a day.")
+@output.json_option
+@context.pass_context
+def missing(ctx: context.Context, *, remove: bool, keep: bool, as_json: bool) -> None:
+    """Show what the service does not have any more, and say whether it is to go here, too.
+
+    A comparison with the service that finds much missing removes nothing by itself.  Whoever keeps the
+    service may be able to bring it back; then it is here as it was.
+    """
+    if remove and keep:
+        raise click.UsageError("Say --remove or --keep, not both.")
+    daemon = daemonctl.require(ctx.account, ctx.settings())
+    if remove or keep:
+        done = daemonctl.carry_out(daemon, waiting.DecideMissing(remove=remove))
+        output.say(done.message or "It stays here.")
+        return
+    found = next(iter(daemonctl.exchange(daemon.socket, control.GetConflicts())))
+    if not isinstance(found, control.Conflicts):
+        raise errors.UserError("The daemon answered something else.")
+    if as_json:
+        output.document(None if found.missing is None else found.missing.model_dump(mode="json"))
+        return
+    if found.missing is None:
+        output.say("Nothing is missing at the service.")
+        return
+    output.say(
+        f"{output.plural(found.missing.items, 'item')} the service does not have any more, as found"
+        f" {output.ago(found.missing.asked)}:"
+    )
+    output.table([[path] for path in found.missing.paths], indent="  ")
+    output.say(
+        f"`{output.command()} missing --remove` removes them here as well;"
+        f" `{output.command()} missing --keep` keeps them for now."
+    )
