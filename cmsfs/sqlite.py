@@ -8,6 +8,7 @@ Rule: after `await db.write(f)` returns, reads on the loop see what `f` did.
 
 import errno
 import os
+import resource
 import sqlite3
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -32,6 +33,8 @@ BUSY_TIMEOUT_MS = 10_000
 # 16 MiB of pages: the tree of a large drive is read by point look-ups all over the file.
 CACHE_KIB = 16 * 1024
 
+LOG_PAGES = 1000
+
 # Long reads go through a table once, and there may be several of them.
 LONG_READ_CACHE_KIB = 4 * 1024
 
@@ -55,6 +58,8 @@ class Database:
         self._idle: list[Connection] = []
         # Called in the writer's thread after each transaction, whether it was committed or rolled back.
         self.ended: Callable[[], None] = _nobody
+        # And before each: sees that there is room for it on the disk.
+        self.before_write: Callable[[], None] = _nobody
 
     def define(self, name: str, function: Callable[..., Any], *, arguments: int) -> None:
         """Let transactions call this from SQL.  It runs in the writer's thread."""
@@ -85,6 +90,7 @@ class Database:
 
     def _run(self, txn: Callable[[Connection], T], durable: bool) -> T:
         conn = self._writer
+        self.before_write()
         if durable:
             conn.execute("PRAGMA synchronous=FULL")
         try:
@@ -114,6 +120,10 @@ class Database:
         finally:
             self._idle.append(conn)
 
+    def limit_log(self, nbytes: int) -> None:
+        """Have the log written back before it is much longer; to be called before the first write."""
+        self._writer.execute(f"PRAGMA wal_autocheckpoint={min(_log_pages(), max(16, nbytes // 4096))}")
+
     def close(self) -> None:
         """Close every connection; the caller has stopped using the database."""
         for conn in (*self._idle, self._reader, self._writer):
@@ -129,6 +139,7 @@ def _connect(path: Path, *, read_only: bool, cache_kib: int = CACHE_KIB) -> Conn
     conn = sqlite3.connect(path, isolation_level=None, check_same_thread=False, cached_statements=256)
     conn.row_factory = Row
     settings = [f"busy_timeout={BUSY_TIMEOUT_MS}", f"cache_size=-{cache_kib}", "foreign_keys=ON"]
+    settings += [f"wal_autocheckpoint={_log_pages()}"]
     settings += ["temp_store=MEMORY", "query_only=ON" if read_only else "synchronous=NORMAL"]
     try:
         for setting in settings:
@@ -137,6 +148,12 @@ def _connect(path: Path, *, read_only: bool, cache_kib: int = CACHE_KIB) -> Conn
         conn.close()
         raise
     return conn
+
+
+def _log_pages() -> int:
+    """How long the log becomes before it is written back; shorter where files may not become as large."""
+    limit, _ = resource.getrlimit(resource.RLIMIT_FSIZE)
+    return LOG_PAGES if limit < 0 else max(16, min(LOG_PAGES, limit // 8192 // 2))
 
 
 def _statements(schema: str) -> list[str]:

@@ -30,7 +30,7 @@ from cmsfs.replica.changes import Hub
 from cmsfs.replica.nodes import Ino
 from cmsfs.vfs.copying import Copying
 from cmsfs.vfs.filesystem import Filesystem
-from daemon import budget, instance, manifest_keeper, metrics, narrowed, parallel, upkeep
+from daemon import budget, disks, instance, manifest_keeper, metrics, narrowed, parallel, upkeep
 from daemon import control as control_server
 from daemon.absences import Absences
 from daemon.account import Account
@@ -174,6 +174,7 @@ class Drive(Answers):
             web_links=settings.web_links,
             full=self.account.doubt_space,
             came_back=self.refusals.came_back,
+            ended=lambda ino: self.fs.consider(ino),
             copied_from=self.copying.sources,
             templates=templates,
         )
@@ -191,7 +192,9 @@ class Drive(Answers):
             facts=self.facts,
             removals=self.refusals,
             publish=self.hub.publish,
+            reserve=state.reserve,
         )
+        self.hub.subscribe(self.fs.heard)
         self._fsync_seconds = settings.fsync_seconds
         bin_ = Bin(kit, self.push, self.account)
         self.thumbnails = (
@@ -233,6 +236,7 @@ class Drive(Answers):
         self._status = Status(
             *(settings, mountpoint, db, blocks, self.health, self.hydrate, self.push, self.pull),
             *(self.crawl, whole, self.pins, self.pace, self.pausing, self.fs.inodes),
+            disk=lambda: disks.told(state.reserve),
         )
         self.server = control_server.Server(db, self.health, self)
 
@@ -307,7 +311,7 @@ class Drive(Answers):
         agents.keep(self._follow_room, name="room")
         agents.keep(self.watchdog.run, self.health, state.db, name="watchdog")
         agents.keep(self.server.serve, listener, name="control")
-        agents.keep(upkeep.run, state.db, state.blocks, state.check_cache, name="upkeep")
+        agents.keep(upkeep.run, state.db, state.blocks, state.reserve, state.check_cache, name="upkeep")
         agents.keep(upkeep.tidy, self.fs, self.hub, self._local_days, name="tidy")
         if self.settings.metrics:
             agents.keep(metrics.serve, self.settings.metrics, self.status, name="metrics")

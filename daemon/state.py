@@ -13,6 +13,7 @@ from cmsfs.journal import manifest, recovery, restoring
 from cmsfs.journal.drafts import Drafts
 from cmsfs.replica import cursor, database, tree
 from cmsfs.replica.nodes import ROOT
+from cmsfs.reserve import Reserve
 from daemon import manifest_keeper
 
 log = logging.getLogger(__name__)
@@ -25,6 +26,7 @@ class State:
     db: sqlite.Database
     blocks: Blocks
     drafts: Drafts
+    reserve: Reserve
     check_cache: bool
 
     @property
@@ -39,10 +41,16 @@ async def open_state(settings: config.Settings) -> AsyncIterator[State]:
     """The local state, recovered from however the last run ended.  Raises `UserError`."""
     places = settings.paths
     is_lost = not places.replica_db.exists()
+    reserve = Reserve(places.state)
+    # A database opens only where there is room for its log.
+    reserve.make_room()
     async with AsyncExitStack() as stack:
         try:
             db = await stack.enter_async_context(database.open_replica(places.replica_db))
-            state = await _recovered(db, settings, is_lost=is_lost)
+            db.before_write = reserve.make_room
+            db.limit_log(reserve.nbytes // 4)
+            state = await _recovered(db, settings, reserve, is_lost=is_lost)
+            await trio.to_thread.run_sync(reserve.restore)
         except (sqlite.Unusable, sqlite.DamageFound) as error:
             raise _damaged(places, error) from error
         try:
@@ -54,7 +62,9 @@ async def open_state(settings: config.Settings) -> AsyncIterator[State]:
                 await recovery.end(db)
 
 
-async def _recovered(db: sqlite.Database, settings: config.Settings, *, is_lost: bool) -> State:
+async def _recovered(
+    db: sqlite.Database, settings: config.Settings, reserve: Reserve, *, is_lost: bool
+) -> State:
     places = settings.paths
     if is_lost:
         await _restore(db, places)
@@ -63,7 +73,7 @@ async def _recovered(db: sqlite.Database, settings: config.Settings, *, is_lost:
     blocks = Blocks(
         *(db, places.blocks, places.drafts),
         limit_bytes=settings.cache_bytes,
-        keep_free_bytes=settings.keep_free_bytes,
+        keep_free_bytes=_keep_free(settings, reserve),
     )
     due = await recovery.recover(db, drafts, places.recovered)
     found = await blocks.recover(clean_shutdown=last.clean, same_boot=last.same_boot)
@@ -71,7 +81,13 @@ async def _recovered(db: sqlite.Database, settings: config.Settings, *, is_lost:
         for path in found.orphans:
             path.rename(places.recovered / path.name)
     log.info("%d changes are to be sent; the last run ended %s", due, "well" if last.clean else "badly")
-    return State(db, blocks, drafts, check_cache=not (last.clean or last.same_boot))
+    return State(db, blocks, drafts, reserve, check_cache=not (last.clean or last.same_boot))
+
+
+def _keep_free(settings: config.Settings, reserve: Reserve) -> int:
+    """What the cache leaves free; on the state's disk, at least what writers must leave free."""
+    one_disk = settings.paths.blocks.stat().st_dev == settings.paths.state.stat().st_dev
+    return max(settings.keep_free_bytes, reserve.nbytes + reserve.nbytes // 2 if one_disk else 0)
 
 
 async def _restore(db: sqlite.Database, places: config.Paths) -> None:

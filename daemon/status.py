@@ -54,7 +54,10 @@ class Status:
         pace: Budget,
         pausing: Pausing,
         inodes: Inodes,
+        *,
+        disk: Callable[[], list[str]],
     ) -> None:
+        self._disk = disk
         self._inodes = inodes
         self._pace = pace
         self._pausing = pausing
@@ -113,6 +116,7 @@ class Status:
             local=await self._local(),
             hidden=self._hidden(),
             requests=dict(self._health.requests),
+            disk=self._disk(),
             recovered=len(recovered.waiting(self._settings.paths.recovered)),
             missing=question.count if (question := missing.asked(self._db)) else 0,
             last_poll=self._pull.last,

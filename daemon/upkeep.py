@@ -11,6 +11,7 @@ import trio
 from cmsfs.cache.blocks import Blocks
 from cmsfs.journal import sealing
 from cmsfs.replica.changes import Hub
+from cmsfs.reserve import Reserve
 from cmsfs.sqlite import Database
 from cmsfs.vfs.filesystem import Filesystem
 
@@ -39,22 +40,23 @@ async def tidy(fs: Filesystem, hub: Hub, days: int) -> None:
         await trio.sleep(TIDY_SECONDS)
 
 
-async def run(db: Database, blocks: Blocks, check: bool) -> None:
-    """Write the cache's rows, release what need not be kept, for ever; `check` the cache first, which is
-    called for after a power cut."""
+async def run(db: Database, blocks: Blocks, reserve: Reserve, check: bool) -> None:
+    """Write the cache's rows, release what need not be kept, see that there is room to go on, for ever;
+    `check` the cache first, which is called for after a power cut."""
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(_flush, blocks)
+        nursery.start_soon(_flush, blocks, reserve)
         nursery.start_soon(_release, db, blocks)
         if check:
             nursery.start_soon(blocks.verify_all)
 
 
-async def _flush(blocks: Blocks) -> None:
+async def _flush(blocks: Blocks, reserve: Reserve) -> None:
     while True:
         await trio.sleep(FLUSH_SECONDS)
         try:
             await blocks.flush()
             await blocks.trim()
+            await trio.to_thread.run_sync(reserve.restore)
         except Exception:
             log.exception("what is cached could not be written down, or made less")
 

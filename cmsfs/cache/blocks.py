@@ -302,6 +302,11 @@ class Blocks:
         """After the transaction with `mark_clean`: the file moves to the cache, where it may be evicted."""
         await self._dirty.settle(sha1)
 
+    async def drop_clean(self, sha1: str) -> None:
+        """After the transaction with `mark_clean`, of bytes that nobody has any more: their file is removed,
+        unless somebody is reading it, or they have been written again."""
+        await self._dirty.drop(sha1)
+
     @staticmethod
     def pin(conn: sqlite.Connection, sha1: str, size: int) -> None:
         """Keep a content from eviction, also one still to be fetched; for the caller's transaction."""

@@ -228,6 +228,11 @@ class Contents:
         self._detach(content)
         self._pending.pop(content.sha1, None)
 
+    def removed(self, content: Content) -> None:
+        """The file of a dirty content that is marked clean is gone; so is its row, with the next flush."""
+        self._detach(content)
+        self._pending[content.sha1] = None
+
     def settled(self, content: Content) -> None:
         """A dirty content's file is in the cache's folder now."""
         content.dirty = False

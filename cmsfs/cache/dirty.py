@@ -91,6 +91,24 @@ class Dirty:
             return
         await self._settle_by_copy(content, target)
 
+    async def drop(self, sha1: str) -> None:
+        """Remove a content that is marked clean and that nothing has any more; settle it if it is in use."""
+        content = self._contents.find(sha1)
+        if content is None or not content.dirty:
+            return
+
+        def is_clean(conn: sqlite.Connection) -> bool:
+            return rows.is_clean(conn, sha1)
+
+        if not await self._db.write(is_clean) or self._has_changed(content):
+            return
+        if content.busy or self._contents.is_open(sha1):
+            await self.settle(sha1)
+            return
+        # atomic: no await from the look at the content to the end.
+        content.file.path.unlink(missing_ok=True)
+        self._contents.removed(content)
+
     def _has_changed(self, content: contents.Content) -> bool:
         """Whether it was settled or adopted anew while we looked away."""
         return content.dropped or not content.dirty or content.sha1 in self._adopting

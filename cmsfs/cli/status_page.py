@@ -34,6 +34,7 @@ def rows(status: control.Status) -> list[list[str]]:
         *_local(status.local),
         *_hidden(status.hidden),
         *([["pinned", _pins(status.pins)]] if status.pins.items else []),
+        *([["disk", told] for told in status.disk]),
         *([["recovered", _recovered(status.recovered)]] if status.recovered else []),
         *([["missing", _missing(status.missing)]] if status.missing else []),
         ["requests", requests or "none"],
@@ -79,6 +80,8 @@ def summary(status: control.Status) -> str:
         return f"{output.plural(status.missing, 'item')} missing at the service"
     if status.health.state not in ("online", "starting"):
         return status.health.state
+    if status.disk:
+        return "this machine's disk is full"
     if status.queue.pending:
         return "uploading"
     return "up to date" if status.health.state == "online" else "starting"

@@ -150,6 +150,11 @@ def claim(conn: Connection, seq: int, *, busy: Callable[[Node], bool]) -> Task |
     return Task(op, node, parent)
 
 
+def exists(conn: Connection, seq: int) -> bool:
+    """Whether the operation is still recorded."""
+    return conn.execute("SELECT 1 FROM op WHERE seq = ?", (seq,)).fetchone() is not None
+
+
 def _is_pointless(conn: Connection, op: Op, node: Node) -> bool:
     running = _running(conn, node.ino)
     if running:

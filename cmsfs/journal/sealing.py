@@ -9,6 +9,7 @@ next group).  A crash between any two of them leaves the draft as it was, or the
 import hashlib
 import logging
 import os
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from sqlite3 import Connection
@@ -168,6 +169,21 @@ def release_content(conn: Connection, sha1: str) -> bool:
         return False
     Blocks.mark_clean(conn, sha1)
     return True
+
+
+def abandon(conn: Connection, contents: Iterable[str]) -> list[str]:
+    """Of contents whose file was deleted: those that were still to be sent and that nothing has any more.
+
+    They are marked as clean; hand them to `Blocks.drop_clean` after the commit.
+    """
+    return [
+        sha1
+        for sha1 in contents
+        if conn.execute("SELECT 1 FROM content WHERE sha1 = ? AND dirty = 1", (sha1,)).fetchone()
+        and not conn.execute("SELECT 1 FROM node WHERE sha1 = ?", (sha1,)).fetchone()
+        and not conn.execute("SELECT 1 FROM draft WHERE base_sha1 = ?", (sha1,)).fetchone()
+        and release_content(conn, sha1)
+    ]
 
 
 def is_unsent(conn: Connection, sha1: str) -> bool:

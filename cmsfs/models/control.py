@@ -284,6 +284,7 @@ class Status(_Message):
     requests: dict[str, int] = {}  # requests to the service since the start, by kind: search, upload, ...
     recovered: int = 0  # files outside the drive that wait for a person to look at them
     missing: int = 0  # items that the service does not have any more, and that a person is asked about
+    disk: list[str] = []  # what the want of room on this machine's disks keeps from being done
     last_poll: pydantic.AwareDatetime | None = None  # when remote changes were last looked for with success
 
 

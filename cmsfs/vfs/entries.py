@@ -44,8 +44,10 @@ class Entries:
         allowed: Callable[[Node, Right], Awaitable[None]],
         *,
         settle_seconds: float,
+        check_disk: Callable[[], None],
         removals: Removals | None = None,
     ) -> None:
+        self._check_disk = check_disk
         self._removals = removals
         self._db = db
         self._commit = commit
@@ -103,6 +105,7 @@ class Entries:
         insert: Callable[[Connection, Ino, int, int], T],
     ) -> tuple[Ino, T]:
         naming.check(parent, name)
+        self._check_disk()
         if (above := tree.find(self._db, parent)) is not None:
             is_save = self._saves.who_left(parent, name) is not None
             shelf.check_making(above, name, kind, self._local_names, is_save=is_save)

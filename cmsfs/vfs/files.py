@@ -221,6 +221,7 @@ class Files:
     async def write(self, fh: int, offset: int, data: bytes) -> int:
         """Put bytes at an offset; how many."""
         handle = self._handles.file(fh)
+        self._room.check_disk(len(data))
         while True:
             draft = await self._draft_of(handle.file)
             self._room.take(draft.size, offset + len(data))

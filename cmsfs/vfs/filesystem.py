@@ -19,8 +19,9 @@ from cmsfs.journal import ops
 from cmsfs.journal.drafts import Drafts
 from cmsfs.journal.durability import GroupCommit
 from cmsfs.replica import tree
-from cmsfs.replica.changes import Change
+from cmsfs.replica.changes import Change, What
 from cmsfs.replica.nodes import Ino, Kind, Node
+from cmsfs.reserve import Reserve
 from cmsfs.sqlite import Database
 from cmsfs.vfs import attributes, naming, oserrors, permissions, reaper, renaming, symlinks
 from cmsfs.vfs.attributes import Attributes, DirEntry, Opened, SetAttr, Statfs
@@ -68,8 +69,10 @@ class Filesystem:
         facts: Facts | None = None,
         removals: Removals | None = None,
         publish: Callable[[list[Change]], None] = _nobody,
+        reserve: Reserve | None = None,
     ) -> None:
         """`publish` is told of what the kernel cannot know of changes that it asked for itself."""
+        self._room = Room(db, account, reserve)
         self._watcher = watcher
         self._confirm = confirm
         self.inodes = Inodes()
@@ -82,16 +85,17 @@ class Filesystem:
         self._snapshots = Snapshots(db)
         self._files = Files(
             *(db, blocks, drafts, commit, hydrate, push, self.inodes, self._handles),
-            room=Room(db, account),
+            room=self._room,
             settle_seconds=settle_seconds,
             publish=publish,
         )
         self._entries = Entries(
             *(db, commit, hydrate, push, LocalNames(local_names), self._allowed),
             settle_seconds=settle_seconds,
+            check_disk=self._room.check_disk,
             removals=removals,
         )
-        self._reaper = reaper.Reaper(db, drafts, self.inodes)
+        self._reaper = reaper.Reaper(db, drafts, blocks, self.inodes)
         self._xattrs = Xattrs(
             *(db, blocks, facts, keep, self._entries.change, self._entries.due, self._allowed),
             addresses=Addresses(self._files, self._node, self._allowed, self._reaper.consider),
@@ -345,6 +349,7 @@ class Filesystem:
 
     async def setxattr(self, ino: Ino, name: str, value: bytes) -> list[Change]:
         """Set an attribute; what to publish."""
+        self._room.check_disk()
         return await self._xattrs.set(self._node(ino), name, value)
 
     async def removexattr(self, ino: Ino, name: str) -> None:
@@ -366,6 +371,16 @@ class Filesystem:
         for change in changes:
             self._reaper.consider(change.ino)
         return changes
+
+    def consider(self, ino: Ino) -> None:
+        """Something has ended that may have been the last hold on a deleted node."""
+        self._reaper.consider(ino)
+
+    def heard(self, changes: Iterable[Change]) -> None:
+        """What has changed elsewhere: of a node that is gone the kernel may never have known."""
+        for change in changes:
+            if change.what is What.GONE:
+                self._reaper.consider(change.ino)
 
     async def run(self) -> None:
         """Delete what was unlinked and is no longer held by anybody, for ever."""

@@ -1,9 +1,10 @@
-"""The end of nodes that were unlinked: when nobody holds them any more, their rows and drafts go.
+"""The end of nodes that were unlinked: when nobody holds them any more, their rows and bytes go, at once.
 
 A node is held by the kernel's lookups, by open handles and by operations that are still to be sent.  The
 first two are counted in memory only, so what is left when the process dies is removed at the next start.
 
-Rule: asked after whatever may have been the last hold; asking too often is harmless.
+Rule: asked after whatever may have been the last hold: a close, the kernel's forgetting, the end of an
+operation, news of a deletion.  Asking too often is harmless.
 """
 
 from pathlib import Path
@@ -11,6 +12,8 @@ from sqlite3 import Connection
 
 import trio
 
+from cmsfs.cache.blocks import Blocks
+from cmsfs.journal import sealing
 from cmsfs.journal.drafts import Drafts
 from cmsfs.replica import tree
 from cmsfs.replica.nodes import TRASH, Ino
@@ -21,8 +24,9 @@ from cmsfs.vfs.inodes import Inodes
 class Reaper:
     """Deletes unlinked nodes behind the calls that let go of them."""
 
-    def __init__(self, db: Database, drafts: Drafts, inodes: Inodes) -> None:
+    def __init__(self, db: Database, drafts: Drafts, blocks: Blocks, inodes: Inodes) -> None:
         self._db = db
+        self._blocks = blocks
         self._drafts = drafts
         self._inodes = inodes
         self._considered: set[Ino] = set()
@@ -47,22 +51,30 @@ class Reaper:
             await self._delete({ino for ino in considered if not self._inodes.is_used(ino)})
 
     async def _delete(self, inos: set[Ino]) -> None:
-        def txn(conn: Connection) -> list[int]:
-            dropped = []
+        def txn(conn: Connection) -> tuple[list[int], list[str]]:
+            dropped: list[int] = []
+            contents: list[str] = []
             for ino in inos:
                 row = conn.execute(
-                    "SELECT draft FROM node WHERE ino = ? AND parent IS NULL", (ino,)
+                    "SELECT n.draft, n.sha1, d.base_sha1 FROM node n LEFT JOIN draft d ON d.id = n.draft"
+                    " WHERE n.ino = ? AND n.parent IS NULL",
+                    (ino,),
                 ).fetchone()
-                if row is not None and row["draft"] is not None:
+                if row is None:
+                    continue
+                if row["draft"] is not None:
                     Drafts.delete(conn, row["draft"])
                     dropped.append(row["draft"])
-                if row is not None:
-                    tree.discard(conn, ino)
-            return dropped
+                if tree.discard(conn, ino):
+                    contents += {sha1 for sha1 in (row["sha1"], row["base_sha1"]) if sha1 is not None}
+            return dropped, sealing.abandon(conn, contents)
 
-        files = [self._drafts.gone(draft_id) for draft_id in await self._db.write(txn)]
+        dropped, contents = await self._db.write(txn)
+        files = [self._drafts.gone(draft_id) for draft_id in dropped]
         if files:
             await trio.to_thread.run_sync(_unlink, files)
+        for sha1 in contents:
+            await self._blocks.drop_clean(sha1)
 
 
 def _unlink(files: list[Path]) -> None:

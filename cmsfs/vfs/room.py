@@ -1,8 +1,10 @@
-"""How much more may be written before the service would refuse it.
+"""How much more may be written before the service, or this machine's disk, would refuse it.
 
 A program that copies files learns from the write that fails, not from an upload that is refused an hour
 later.  What counts is what the account may use, what it has used, and what is on its way there; all of it a
 little old, so it is asked for anew when it decides against a write.
+
+On this machine's disk programs are refused before the last of it is used: what frees room must be recorded.
 
 Rule: while it is not known, everything may be written; what is here already is never refused.
 """
@@ -12,6 +14,7 @@ import logging
 import time
 
 from cmsfs.journal import queue
+from cmsfs.reserve import Reserve
 from cmsfs.sqlite import Database
 from cmsfs.vfs import oserrors
 from cmsfs.vfs.ports import Account
@@ -28,12 +31,28 @@ TELL_SECONDS = 60.0
 class Room:
     """Counts what is written against what there is."""
 
-    def __init__(self, db: Database, account: Account) -> None:
+    def __init__(self, db: Database, account: Account, reserve: Reserve | None = None) -> None:
+        self._reserve = reserve
         self._db = db
         self._account = account
         self._left: int | None = None
         self._counted_at = -COUNT_SECONDS
         self._told_at = -TELL_SECONDS
+
+    def check_disk(self, nbytes: int = 0) -> None:
+        """So many bytes, or something new, are to be kept on this machine.
+
+        Raises `OSError` (ENOSPC) if the disk has no room for them.
+        """
+        if self._reserve is None:
+            return
+        try:
+            self._reserve.check(nbytes)
+        except OSError:
+            self._tell(
+                "the disk of %s is full, so nothing new is taken: make room there", self._reserve.folder
+            )
+            raise
 
     def take(self, size: int, end: int) -> None:
         """A file of `size` bytes is to be written up to `end`.
@@ -66,7 +85,7 @@ class Room:
             self._left = total - used - queue.unsent_bytes(self._db)
         return self._left
 
-    def _tell(self, message: str, number: int) -> None:
+    def _tell(self, message: str, argument: object) -> None:
         if time.monotonic() - self._told_at > TELL_SECONDS:
             self._told_at = time.monotonic()
-            log.warning(message, number)
+            log.warning(message, argument)

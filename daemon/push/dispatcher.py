@@ -254,13 +254,18 @@ class Push:
             is_open = self._kit.drafts.is_busy(node.ino) and not self._kit.confirming[node.ino]
             return is_open or (lane_is_full and _is_large(node))
 
-        def txn(conn: Connection) -> queue.Task | None:
+        def txn(conn: Connection) -> tuple[queue.Task | None, list[Ino]]:
+            pointless: list[Ino] = []
             for op in page:
                 if (task := queue.claim(conn, op.seq, busy=is_busy)) is not None:
-                    return task
-            return None
+                    return task, pointless
+                if op.kind is OpKind.TRASH and not queue.exists(conn, op.seq):
+                    pointless.append(op.ino)
+            return None, pointless
 
-        task = await self._kit.db.write(txn)
+        task, pointless = await self._kit.db.write(txn)
+        for ino in pointless:
+            self._kit.ended(ino)
         if task is not None:
             crashpoints.reached(Point.OP_CLAIMED)
         return task
@@ -296,6 +301,7 @@ class Push:
             async for job in receive:
                 with logs.context(op=job.task.op.kind, ino=job.task.op.ino):
                     await self._carry_out(job)
+                    self._kit.ended(job.task.op.ino)
                 self._running -= 1
                 self._large -= _is_large_upload(job.task)
                 self._tell()

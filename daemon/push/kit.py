@@ -64,6 +64,8 @@ class Kit:
     copied_from: Callable[[Ino], Collection[Ino]]
     # Sets values of metadata.
     templates: Templates
+    # To be called with the node whose operation has ended, or was pointless.
+    ended: Callable[[Ino], None]
     # Bytes sent of each running upload, by the number of its operation.
     sent: dict[int, int] = field(default_factory=dict)
     # Files whose writers wait for the service to have them: they are sent while they are open.

@@ -16,6 +16,7 @@ from cmsfs.journal.sealing import Sealer
 from cmsfs.models import items
 from cmsfs.replica import cursor, remote, tree
 from cmsfs.replica.nodes import ROOT, Content, Ino, Kind, Node, remote_from_item
+from cmsfs.reserve import Reserve
 from cmsfs.sqlite import Connection, Database
 from cmsfs.vfs import permissions
 from cmsfs.vfs.filesystem import Filesystem
@@ -90,9 +91,11 @@ class Drive:
         self.drafts = Drafts(db, root / "drafts")
         self.commit = GroupCommit(db, root / "drafts")
         self.shelf = Shelf(db, self.blocks)
+        self.reserve = Reserve(root)
         self.fs = Filesystem(
             *(db, self.blocks, self.drafts, self.commit, self.shelf, self.shelf, self.shelf),
             settle_seconds=0,
+            reserve=self.reserve,
         )
         self.sealer = Sealer(db, self.drafts, self.blocks, self.shelf, self.commit)
         self._sequence = 0

@@ -2,9 +2,13 @@
 
 import errno
 import os
+from pathlib import Path
 from typing import Any
 
 import pytest
+
+from cmsfs.reserve import Reserve
+from cmsfs.vfs.attributes import SetAttr
 
 
 async def test_a_write_beyond_the_quota_is_refused_and_what_was_written_stays(
@@ -56,3 +60,64 @@ async def test_an_unlimited_account_refuses_nothing(drive: Any) -> None:
     opened, _ = await drive.fs.create(1, "f", 0o644, os.O_WRONLY)
     await drive.fs.write(opened.fh, 0, b"x" * 1000)
     await drive.fs.release(opened.fh)
+
+
+async def test_on_a_full_disk_nothing_is_added_and_everything_can_be_removed(
+    drive: Any, expect_log: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expect_log("make room there")
+    ino = await drive.write_file("f", b"first")
+    await drive.write_file("g", b"second")
+    opened = await drive.fs.open(ino, os.O_RDWR)
+    free = drive.reserve.floor - 1
+    monkeypatch.setattr(type(drive.reserve), "_free", lambda self: free)
+    refused = [
+        lambda: drive.fs.write(opened.fh, 0, b"x"),
+        lambda: drive.fs.create(1, "new", 0o644, os.O_WRONLY),
+        lambda: drive.fs.mkdir(1, "folder", 0o755),
+        lambda: drive.fs.symlink(1, "link", b"f"),
+        lambda: drive.fs.setxattr(ino, "user.note", b"x"),
+    ]
+    for call in refused:
+        with pytest.raises(OSError, match=os.strerror(errno.ENOSPC)) as error:
+            await call()
+        assert error.value.errno == errno.ENOSPC
+    assert await drive.fs.read(opened.fh, 0, 100) == b"first"
+    await drive.fs.setattr(ino, SetAttr(size=2))
+    await drive.fs.fsync(opened.fh)
+    await drive.fs.release(opened.fh)
+    await drive.fs.rename(1, "f", 1, "h", 0)
+    await drive.fs.unlink(1, "g")
+    assert drive.names() == ["h"]
+    monkeypatch.undo()
+    await drive.write_file("new", b"there is room")
+
+
+def test_what_is_set_aside_is_given_up_for_what_must_be_recorded(
+    tmp_path: Path, expect_log: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expect_log("is full")
+    reserve = Reserve(tmp_path)
+    reserve.restore()
+    file = tmp_path / "reserve"
+    assert file.stat().st_blocks * 512 >= reserve.nbytes
+    with_reserve = reserve.floor
+    # Programs have used what they may; the journal goes on.
+    monkeypatch.setattr(Reserve, "_free", lambda self: with_reserve)
+    reserve.check()
+    with pytest.raises(OSError, match=os.strerror(errno.ENOSPC)):
+        reserve.check(1)
+    reserve.make_room()
+    assert file.stat().st_size
+    monkeypatch.setattr(Reserve, "_free", lambda self: 0)
+    reserve.make_room()
+    assert not file.stat().st_size
+    # What it has left is not for programs, and is set aside again as soon as it can be.
+    assert reserve.floor == with_reserve + reserve.nbytes
+    monkeypatch.setattr(Reserve, "_free", lambda self: reserve.nbytes)
+    assert reserve.is_short
+    reserve.restore()
+    assert not file.stat().st_size
+    monkeypatch.undo()
+    reserve.restore()
+    assert reserve.floor == with_reserve
