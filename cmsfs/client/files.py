@@ -94,8 +94,9 @@ class Files:
         Leaving the block early closes the connection.  Raises `ProtocolError` for an answer that is not
         these bytes, `Offline` for one that breaks off; both may happen after some bytes were given.
         """
-        # Compressed bytes would be other bytes, and ranges are of those as they are stored.
-        headers = {"accept-encoding": "identity"}
+        # Compressed bytes would be other bytes, and ranges are of those as they are stored.  Ours gives
+        # the bytes at once if it is asked to; other services answer with an address.
+        headers = {"accept-encoding": "identity", "prefer": "return=representation"}
         if last is not None:
             if not 0 <= first <= last:
                 raise ValueError(f"no range: {first}-{last}")
@@ -104,7 +105,11 @@ class Files:
             raise ValueError("a range needs its last byte")
         params = {"version": version} if version is not None else None
         url = f"{self._url}/{file_id}/content"
-        async with self._wire.stream(url, kind="download", params=params, headers=headers) as (head, body):
+        # A version's bytes never change.
+        answer = self._wire.stream(
+            *(url,), kind="download", params=params, headers=headers, lasting=version is not None
+        )
+        async with answer as (head, body):
             yield _content(head, body, first, last)
 
 

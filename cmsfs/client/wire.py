@@ -15,7 +15,7 @@ import pydantic
 import trio
 
 from cmsfs import errors
-from cmsfs.client import bandwidth, pacing, retry
+from cmsfs.client import addresses, bandwidth, pacing, retry
 from cmsfs.client import errors as edge
 from cmsfs.client.retry import Repeat
 
@@ -44,6 +44,7 @@ class Wire:
         self._policy = policy
         self.counters = counters
         self._pace = pace
+        self._addresses = addresses.Addresses()
 
     async def ask(
         self,
@@ -114,16 +115,28 @@ class Wire:
 
     @contextlib.asynccontextmanager
     async def stream(
-        self, url: str, *, kind: str, params: Mapping[str, str] | None = None, headers: Mapping[str, str]
+        self,
+        url: str,
+        *,
+        kind: str,
+        params: Mapping[str, str] | None = None,
+        headers: Mapping[str, str],
+        lasting: bool = False,
     ) -> AsyncIterator[tuple[httpx.Response, "Body"]]:
         """The head of the answer to a GET, and its bytes as they come; redirections are followed.
 
-        Attempts are repeated until the head is there.  An answer of 202 means "not ready yet".
+        Attempts are repeated until the head is there.  An answer of 202 means "not ready yet".  `lasting`:
+        the bytes there are always the same, so that where a redirection led is asked again while it is good.
         """
         request = self._request("GET", url, params=params, headers=headers)
+        what = str(request.url)
 
         async def attempt() -> httpx.Response:
+            if lasting and (known := await self._known(what, headers)) is not None:
+                return known
             response = await self._redirected(await self._http.send(request, auth=self._auth, stream=True))
+            if lasting and response.is_success and response.url != request.url:
+                self._addresses.keep(what, str(response.url))
             if response.status_code == httpx.codes.ACCEPTED:
                 await _read(response)
                 # Transient like a 5xx, and handled like one.
@@ -137,7 +150,29 @@ class Wire:
 
         response = await self._repeated(attempt, kind, Repeat.READ)
         async with contextlib.aclosing(Body(response, self._flow.down)) as body:
-            yield response, body
+            try:
+                yield response, body
+            except Exception:
+                self._addresses.forget(what)
+                raise
+
+    async def _known(self, what: str, headers: Mapping[str, str]) -> httpx.Response | None:
+        """The answer from where the bytes were before, if they are there still; no token goes there."""
+        address = self._addresses.find(what)
+        if address is None:
+            return None
+        is_good = False
+        try:
+            request = self._request("GET", address, headers=headers)
+            response = await self._http.send(request, auth=None, stream=True)
+            is_good = response.status_code in (httpx.codes.OK, httpx.codes.PARTIAL_CONTENT)
+        finally:
+            if not is_good:
+                self._addresses.forget(what)
+        if is_good:
+            return response
+        await _read(response)
+        return None
 
     def _request(self, method: str, url: str, **parts: Any) -> httpx.Request:
         with edge.translated():

@@ -19,6 +19,7 @@ from cmsfs.service import (
     collaborations_allowlist,
     comments,
     docs_page,
+    downloads,
     embed_links,
     events,
     exemptions,
@@ -59,6 +60,7 @@ API = [
     *uploads.routes,
     *shared_items.routes,
     *files.routes,
+    *downloads.routes,
     *internal_files.routes,
     *thumbnails.routes,
     *watermarks.routes,
@@ -83,8 +85,13 @@ API = [
 # The ways to a token; both of their places are in use.
 OAUTH = [*tokens.routes, *authorize.routes]
 
-# What needs no token: what an open link shows, and pictures that say nothing.
-PUBLIC = [*shared_items.public_routes, *thumbnails.public_routes, *embed_links.public_routes]
+# What needs no token: what an open link shows, what is signed, and pictures that say nothing.
+PUBLIC = [
+    *shared_items.public_routes,
+    *downloads.public_routes,
+    *thumbnails.public_routes,
+    *embed_links.public_routes,
+]
 
 # What people look at.
 PAGES = [*docs_page.routes, *admin.routes]

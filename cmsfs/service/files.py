@@ -1,4 +1,5 @@
-"""Files: get, change, delete, copy, content and versions.  Bytes come in through uploads.py.
+"""Files: get, change, delete, copy, and how bytes are sent.  They are asked for in downloads.py and come in
+through uploads.py.
 
 Content is streamed a mebibyte at a time, read in threads.  Of ranges, `bytes=a-b` and `bytes=a-` are
 served; one that begins behind the end, and the suffix form, which the public API does not know, are
@@ -26,7 +27,6 @@ from cmsfs.service import (
     fields,
     indexing,
     items,
-    link_uses,
     metadata,
     operations,
     problems,
@@ -142,14 +142,6 @@ def find_version(read: store.Read, row: Row, wire_id: str | None, *, trashed: bo
     return found[0]
 
 
-async def content(call: access.Call) -> responses.Response:
-    row = access.get_item(call.store.read, call.caller, Kind.FILE, call.id)
-    access.check_download(call, row)
-    version = find_version(call.store.read, row, call.request.query_params.get("version") or None)
-    await link_uses.count_download(call.store, call.request, link_uses.of(call))
-    return send(call.store, call.request, row, version)
-
-
 def send(opened: store.Store, request: requests.Request, row: Row, version: Row) -> responses.Response:
     """The bytes of a version, or the range of them that was asked for."""
     size = version["size"]
@@ -234,8 +226,6 @@ async def _until_gone(receive: types.Receive, scope: trio.CancelScope) -> None:
     scope.cancel()
 
 
-_CONTENT = operations.Parameter("version", "The id of a version; without it the current one.")
-
 routes = [
     Operation(
         "GET /files/{id}",
@@ -268,15 +258,5 @@ routes = [
         headers=[operations.SHARED_LINK],
         body=shapes.CopyItem,
         errors=(409,),
-    ),
-    Operation(
-        "GET /files/{id}/content",
-        content,
-        "Download a file",
-        operations.BYTES,
-        query=[_CONTENT],
-        headers=[operations.SHARED_LINK, operations.RANGE],
-        also={206: operations.BYTES},
-        errors=(416,),
     ),
 ]

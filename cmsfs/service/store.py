@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 import trio
 
 from cmsfs import errors, sqlite
-from cmsfs.service import blobs, parts, renditions
+from cmsfs.service import addresses, blobs, parts, renditions
 
 log = logging.getLogger(__name__)
 
@@ -48,6 +48,7 @@ class Store:
         self.blobs = blob_directory
         self.parts = parts.Parts(root / "sessions")
         self.renditions = renditions.Renditions(root / "renditions")
+        self.addresses = addresses.Addresses(root / "addresses.key")
         self.written = trio.Event()  # set, and replaced, after each change of this process
         self._last = 0
         self._clock = threading.Lock()

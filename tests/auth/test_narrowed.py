@@ -109,7 +109,7 @@ async def test_a_reader_of_everything_changes_nothing():
     _, folder, file, elsewhere = await _sample()
 
     async def use(client, http, way):
-        assert (await http.get(f"/files/{elsewhere}/content")).status_code == 200
+        assert (await http.get(f"/files/{elsewhere}/content")).status_code == 302
         assert (await http.get("/folders/0/items")).status_code == 200
         assert (await http.delete(f"/files/{file}")).status_code == 403
         made = await http.post("/folders", json={"name": "x", "parent": {"id": folder}})

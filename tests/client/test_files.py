@@ -9,7 +9,7 @@ import trio.testing
 from starlette.responses import JSONResponse, Response
 
 from cmsfs import errors
-from cmsfs.client import retry, session
+from cmsfs.client import addresses, retry, session
 
 DATA = bytes(range(256)) * 40
 ONCE = retry.Policy(attempts=1, connect_attempts=1)
@@ -250,3 +250,100 @@ async def test_a_change_sends_what_changes_and_the_version_it_is_for(connect):
     assert "if-match" not in without
     assert other == b'{"parent":{"id":"9"},"content_modified_at":"2026-11-21T04:05:06.000789+00:00"}'
     assert (method, copied, third) == ("POST", "/2.0/files/5/copy", b'{"parent":{"id":"9"}}')
+
+
+class Elsewhere:
+    """A service that answers with addresses, which end when they are told to."""
+
+    def __init__(self):
+        self.requests = []
+        self.given = 0
+        self.ended = False
+
+    async def __call__(self, request):
+        self.requests.append((request.url.path, "authorization" in request.headers))
+        if request.url.path.startswith("/2.0/"):
+            self.given += 1
+            self.ended = False
+            host = request.query_params.get("host", "other.test")
+            return Response(status_code=302, headers={"location": f"http://{host}/d/{self.given}"})
+        if self.ended:
+            return Response(status_code=403)
+        return ranged(request)
+
+
+@pytest.fixture
+def elsewhere():
+    return Elsewhere()
+
+
+async def _part(client, first, **more):
+    got = await read(client, first=first, last=first + 9, **more)
+    assert got == DATA[first : first + 10]
+
+
+async def test_an_address_is_asked_again_while_it_is_good(connect, elsewhere):
+    client = await connect(elsewhere)
+    for first in (0, 100, 200):
+        await _part(client, first, version="17")
+    paths = [path for path, _ in elsewhere.requests]
+    assert paths == ["/2.0/files/5/content", "/d/1", "/d/1", "/d/1"]
+    await _part(client, 0, version="18")
+    assert [path for path, _ in elsewhere.requests[4:]] == ["/2.0/files/5/content", "/d/2"]
+
+
+async def test_an_address_that_has_ended_is_asked_for_anew(connect, elsewhere):
+    client = await connect(elsewhere)
+    await _part(client, 0, version="17")
+    elsewhere.ended = True
+    await _part(client, 100, version="17")
+    await _part(client, 200, version="17")
+    paths = [path for path, _ in elsewhere.requests[2:]]
+    assert paths == ["/d/1", "/2.0/files/5/content", "/d/2", "/d/2"]
+
+
+async def test_an_address_lasts_only_so_long(connect, elsewhere, autojump_clock):
+    client = await connect(elsewhere)
+    await _part(client, 0, version="17")
+    await trio.sleep(addresses.LIFETIME_SECONDS)
+    await _part(client, 0, version="17")
+    assert elsewhere.given == 2
+
+
+async def test_the_current_version_is_asked_for_each_time(connect, elsewhere):
+    client = await connect(elsewhere)
+    await _part(client, 0)
+    await _part(client, 0)
+    assert elsewhere.given == 2
+
+
+async def test_no_token_goes_to_an_address(connect, elsewhere):
+    class Bearer(httpx.Auth):
+        def auth_flow(self, request):
+            request.headers["Authorization"] = "Bearer secret"
+            yield request
+
+    client = await connect(elsewhere, auth=Bearer())
+    await _part(client, 0, version="17")
+    await _part(client, 100, version="17")
+    assert [told for _, told in elsewhere.requests] == [True, False, False]
+
+
+async def test_an_address_whose_bytes_are_wrong_is_forgotten(connect, elsewhere):
+    client = await connect(elsewhere)
+    await _part(client, 0, version="17")
+    with pytest.raises(errors.ProtocolError):
+        async with client.files.content("5", first=0, last=9, version="17"):
+            raise errors.ProtocolError("not these bytes")
+    await _part(client, 0, version="17")
+    assert elsewhere.given == 2
+
+
+async def test_there_are_never_too_many_addresses(connect, elsewhere, monkeypatch):
+    monkeypatch.setattr(addresses, "MOST", 2)
+    client = await connect(elsewhere)
+    for version in ("1", "2", "3", "2", "3"):
+        await _part(client, 0, version=version)
+    assert elsewhere.given == 3
+    await _part(client, 0, version="1")
+    assert elsewhere.given == 4

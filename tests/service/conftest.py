@@ -39,6 +39,7 @@ class Api:
             transport=httpx.ASGITransport(app.build(service, "http://service.test")),
             base_url="http://service.test/2.0",
             event_hooks={"response": [described.check]},
+            follow_redirects=True,  # a download is one
         )
 
     async def log_in(self) -> None:

@@ -48,19 +48,21 @@ async def client(service, api):
 async def test_a_line_tells_what_was_asked_how_it_ended_and_for_whom(api, client, lines):
     headers = {"authorization": api.http.headers["authorization"]}
     file = await api.upload("secretname", b"x" * 1000)
-    await client.get(f"/2.0/files/{file['id']}/content", headers=headers)
+    answer = await client.get(f"/2.0/files/{file['id']}/content", headers=headers)
+    await client.get(answer.headers["location"], headers=headers)
     body, more = api.form({"name": "b", "parent": {"id": "0"}}, b"y" * 500)
     await client.post("/api/2.0/files/content", content=body, headers=headers | more)
     await client.get("/2.0/users/me")
     user = str(api.user)
     found = [line[:3] + line[5:6] for line in lines.parsed()]
     assert found == [
-        ("GET", "/2.0/files/{id}/content", "200", user),
+        ("GET", "/2.0/files/{id}/content", "302", user),
+        ("GET", "/d/{word}/download", "200", "-"),
         ("POST", "/api/2.0/files/content", "201", user),
         ("GET", "/2.0/users/me", "401", "-"),
     ]
-    assert lines.parsed()[0][4] == "1000"
-    assert int(lines.parsed()[1][3]) == len(body)
+    assert lines.parsed()[1][4] == "1000"
+    assert int(lines.parsed()[2][3]) == len(body)
 
 
 async def test_a_line_names_both_who_acts_and_as_whom(api, uwe, client, lines):

@@ -2,6 +2,7 @@
 
 import io
 
+import httpx
 import pytest
 import trio
 from box_sdk_gen import (
@@ -75,6 +76,25 @@ async def test_a_thumbnail(client, sample, upload):
     await all_made(sample[0])
     data = await in_thread(lambda: ask().read())
     assert Image.open(io.BytesIO(data)).size == (256, 128)
+
+
+async def test_a_download_and_its_address(client, upload):
+    content = bytes(range(256)) * 5000
+    file = await in_thread(lambda: upload("a.bin", content))
+
+    def run():
+        downloads = client.downloads
+        assert downloads.download_file(file.id).read() == content
+        assert downloads.download_file(file.id, range="bytes=10-19").read() == content[10:20]
+        target = io.BytesIO()
+        downloads.download_file_to_output_stream(file.id, target)
+        assert target.getvalue() == content
+        return downloads.get_download_file_url(file.id)
+
+    url = await in_thread(run)
+    async with httpx.AsyncClient() as stranger:
+        answer = await stranger.get(url, headers={"range": "bytes=0-4"})
+    assert (answer.status_code, answer.content) == (206, content[:5])
 
 
 async def test_a_comment_and_a_watermark(client, upload):

@@ -21,7 +21,7 @@ async def url(service, nursery):
 
 async def test_it_answers_over_http(api, url):
     headers = {"authorization": api.http.headers["authorization"]}
-    async with httpx.AsyncClient(headers=headers) as client:
+    async with httpx.AsyncClient(headers=headers, follow_redirects=True) as client:
         assert (await client.get(f"{url}/2.0/users/me")).json()["id"] == str(api.user)
         body, more = api.form({"name": "large", "parent": {"id": "0"}}, b"x" * 5_000_000)
         answer = await client.post(f"{url}/api/2.0/files/content", content=body, headers=more)
@@ -58,7 +58,7 @@ async def test_a_download_that_is_broken_off_ends(api, url):
     file = await api.upload("large", b"x" * 8_000_000)
     request = (
         f"GET /2.0/files/{file['id']}/content HTTP/1.1\r\nHost: x\r\n"
-        f"Authorization: {api.http.headers['authorization']}\r\n\r\n"
+        f"Authorization: {api.http.headers['authorization']}\r\nPrefer: return=representation\r\n\r\n"
     )
     for _ in range(3):
         async with await trio.open_tcp_stream("127.0.0.1", int(url.rpartition(":")[2])) as stream:

@@ -92,7 +92,9 @@ async def test_everything_is_there_after_a_restart(root):
         headers = {"authorization": token}
         async with httpx.AsyncClient(transport=transport, base_url="http://x/2.0", headers=headers) as client:
             assert (await client.get("/search?query=NOT x&limit=200")).json() == before
-            assert (await client.get(f"/files/{file['id']}/content")).text == samples.TREE[0].text
+            assert (
+                await client.get(f"/files/{file['id']}/content", follow_redirects=True)
+            ).text == samples.TREE[0].text
 
 
 async def test_what_a_crash_left_is_swept_out(root):
