@@ -19,6 +19,10 @@ import pytest
 
 from cmsfs import mounts
 
+from .served import api
+
+__all__ = ["api"]  # a fixture of this folder
+
 WATCHDOG_SECONDS = 100.0
 LONG_SECONDS = 14400.0
 

@@ -4,126 +4,15 @@ The service is a process of its own, the feed its stream of events; nobody asks 
 """
 
 import ctypes
-import hashlib
-import json
 import os
 import select
 import struct
-import subprocess
-import sys
-import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import httpx
-import pytest
-
-SECONDS = 20.0
+from .served import SECONDS, Api, until
 
 IN_DELETE_SELF = 0x400
-
-
-class Api:
-    """Another program that works in the same account."""
-
-    def __init__(self, url: str, credentials: dict[str, str]) -> None:
-        self._http = httpx.Client(base_url=url, timeout=30)
-        grant = {
-            "grant_type": "client_credentials",
-            "client_id": credentials["client_id"],
-            "client_secret": credentials["client_secret"],
-            "box_subject_type": "user",
-            "box_subject_id": credentials["user_id"],
-        }
-        token = self._http.post("/oauth2/token", data=grant).json()["access_token"]
-        self._http.headers["Authorization"] = f"Bearer {token}"
-
-    def close(self) -> None:
-        self._http.close()
-
-    def folder(self, name: str, parent: str = "0") -> str:
-        return str(self._ask("POST", "/2.0/folders", json={"name": name, "parent": {"id": parent}})["id"])
-
-    def file(self, name: str, data: bytes, parent: str = "0") -> str:
-        return self._upload("/api/2.0/files/content", {"name": name, "parent": {"id": parent}}, data)
-
-    def write(self, number: str, data: bytes) -> None:
-        self._upload(f"/api/2.0/files/{number}/content", {}, data)
-
-    def update(self, kind: str, number: str, **values: Any) -> None:
-        self._ask("PUT", f"/2.0/{kind}s/{number}", json=values)
-
-    def copy(self, number: str, name: str) -> str:
-        copied = self._ask("POST", f"/2.0/files/{number}/copy", json={"name": name, "parent": {"id": "0"}})
-        return str(copied["id"])
-
-    def delete(self, kind: str, number: str) -> None:
-        self._ask("DELETE", f"/2.0/{kind}s/{number}{'?recursive=true' if kind == 'folder' else ''}")
-
-    def _upload(self, path: str, attributes: dict[str, Any], data: bytes) -> str:
-        sha1 = hashlib.sha1(data, usedforsecurity=False).hexdigest()
-        parts = {"attributes": (None, json.dumps(attributes)), "file": ("file", data)}
-        found = self._ask("POST", path, files=parts, headers={"Content-MD5": sha1})
-        return str(found["entries"][0]["id"])
-
-    def _ask(self, method: str, path: str, **rest: Any) -> Any:
-        answer = self._http.request(method, path, **rest)
-        answer.raise_for_status()
-        return answer.json() if answer.content else None
-
-
-@pytest.fixture
-def api(stopped: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Api]:
-    """A service in a process of its own, and the drive mounted on it."""
-    data = tmp_path / "service"
-    server = subprocess.Popen(
-        [sys.executable, "-m", "cmsfs", "serve", "--data", str(data), "--port", "0", "--json"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-    )
-    assert server.stdout is not None
-    said = ""
-    while not said.endswith("}\n"):
-        line = server.stdout.readline()
-        assert line, "the server did not start"
-        said += line
-    url = json.loads(said)["url"]
-    credentials = json.loads((data / "credentials.json").read_text())
-    secret = tmp_path / "secret"
-    secret.write_text(credentials["client_secret"])
-    settings = {
-        "PROFILE": "server",
-        "BASE_URL": f"{url}/2.0",
-        "UPLOAD_URL": f"{url}/api/2.0",
-        "AUTH_URL": url,
-        "CLIENT_ID": credentials["client_id"],
-        "CLIENT_SECRET_FILE": str(secret),
-        "SUBJECT_ID": credentials["user_id"],
-        # Nothing here is found by asking again and again.
-        "POLL_SECONDS": "3600",
-        "IDLE_POLL_SECONDS": "3600",
-    }
-    for name, value in settings.items():
-        monkeypatch.setenv(f"CMSFS_{name}", value)
-    try:
-        stopped.top.mkdir()
-        stopped.cmsfs("mount", stopped.top)
-        api = Api(url, credentials)
-        yield api
-        api.close()
-    finally:
-        stopped.cmsfs("umount", stopped.top, "--force", check=False)
-        server.terminate()
-        server.communicate(timeout=20)
-
-
-def until(what: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + SECONDS
-    while not what():
-        assert time.monotonic() < deadline, "the change was not seen"
-        os.sched_yield()
 
 
 class Watch:

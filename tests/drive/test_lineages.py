@@ -1,0 +1,151 @@
+"""Open files on a real mount while others save, shorten and delete them: the kernel's side of one lineage an
+inode."""
+
+import mmap
+import os
+import shutil
+import signal
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cmsfs.replica.naming import CONFLICT_MARK
+
+from .served import Api, until
+
+OLD = bytes(range(256)) * 40_000  # 10 MB
+SHORT = b"short " * 1000
+LONG = bytes(reversed(range(256))) * 60_000
+
+
+def copies(top: Path) -> list[Path]:
+    return [path for path in top.iterdir() if CONFLICT_MARK in path.name]
+
+
+@pytest.mark.parametrize("new", [SHORT, LONG, OLD[::-1]], ids=["shorter", "longer", "equal in length"])
+def test_a_file_that_is_copied_while_another_version_is_saved_is_copied_whole(
+    stopped: Any, api: Api, tmp_path: Path, new: bytes
+) -> None:
+    path = stopped.top / "big"
+    number = api.file("big", OLD)
+    until(path.exists)
+    copy = tmp_path / "copy"
+    with path.open("rb", buffering=0) as source, copy.open("wb") as target:
+        target.write(source.read(1 << 20))
+        inode = os.fstat(source.fileno()).st_ino
+        api.write(number, new)
+        until(lambda: path.stat().st_ino != inode)
+        assert path.stat().st_size == len(new)
+        # Others read both versions meanwhile, to their ends.
+        assert path.read_bytes() == new
+        assert Path(f"/proc/self/fd/{source.fileno()}").read_bytes() == OLD
+        shutil.copyfileobj(source, target)
+        assert os.fstat(source.fileno()).st_size == len(OLD)
+        assert path.stat().st_size == len(new)
+        assert path.read_bytes() == new
+    assert copy.read_bytes() == OLD
+
+
+def test_appending_to_an_older_version_is_at_its_own_end(stopped: Any, api: Api) -> None:
+    path = stopped.top / "log.txt"
+    number = api.file("log.txt", b"one\n" * 1000)
+    until(path.exists)
+    with path.open("ab", buffering=0) as log:
+        inode = os.fstat(log.fileno()).st_ino
+        api.write(number, SHORT)
+        until(lambda: path.stat().st_ino != inode)
+        log.write(b"two\n")
+        assert os.fstat(log.fileno()).st_size == 4004
+    assert path.read_bytes() == SHORT
+    until(lambda: len(copies(stopped.top)) == 1)
+    (copy,) = copies(stopped.top)
+    assert copy.read_bytes() == b"one\n" * 1000 + b"two\n"
+    assert copy.stat().st_ino == inode
+    stopped.sync()
+    told = stopped.cmsfs("conflicts").stdout
+    assert copy.name in told
+
+
+def test_a_shared_mapping_stays_on_its_version_and_is_kept(stopped: Any, api: Api) -> None:
+    path = stopped.top / "mapped"
+    number = api.file("mapped", OLD)
+    until(path.exists)
+    with path.open("r+b") as file, mmap.mmap(file.fileno(), 0) as mapped:
+        assert mapped[:256] == OLD[:256]
+        inode = os.fstat(file.fileno()).st_ino
+        api.write(number, SHORT)
+        until(lambda: path.stat().st_ino != inode)
+        assert mapped[-256:] == OLD[-256:]
+        mapped[:3] = b"NEW"
+        with path.open("rb") as newer, mmap.mmap(newer.fileno(), 0, prot=mmap.PROT_READ) as other:
+            assert other[:6] == b"short "
+        mapped.flush()
+    assert path.read_bytes() == SHORT
+    until(lambda: len(copies(stopped.top)) == 1)
+    assert copies(stopped.top)[0].read_bytes() == b"NEW" + OLD[3:]
+
+
+def test_a_program_that_runs_goes_on(stopped: Any, api: Api) -> None:
+    path = stopped.top / "sleep"
+    program = Path(shutil.which("sleep") or "/bin/sleep").read_bytes()
+    number = api.file("sleep", program)
+    until(path.exists)
+    path.chmod(0o755)
+    running = subprocess.Popen([path, "600"])
+    try:
+        inode = path.stat().st_ino
+        api.write(number, b"#!/bin/sh\nexit 3\n")
+        until(lambda: path.stat().st_ino != inode)
+        assert subprocess.run([path], check=False).returncode == 3
+        api.delete("file", number)
+        until(lambda: not path.exists())
+        assert running.poll() is None
+    finally:
+        running.send_signal(signal.SIGTERM)
+    assert running.wait(20) == -signal.SIGTERM
+
+
+def test_who_follows_a_name_sees_what_others_append(stopped: Any, api: Api) -> None:
+    path = stopped.top / "log"
+    number = api.file("log", b"one\n")
+    until(path.exists)
+    tail = subprocess.Popen(
+        ["tail", "-n", "+1", "-F", "-s", "0.05", path],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    try:
+        assert tail.stdout is not None
+        assert tail.stdout.readline() == "one\n"
+        for text in ("two\n", "three\n"):
+            api.write(number, (b"one\n" + text.encode()))
+            assert tail.stdout.readline() == "one\n"
+            assert tail.stdout.readline() == text
+    finally:
+        tail.kill()
+        tail.communicate(timeout=20)
+
+
+@pytest.mark.parametrize("what", ["file", "folder"])
+def test_what_is_written_after_a_deletion_elsewhere_is_there(stopped: Any, api: Api, what: str) -> None:
+    folder = api.folder("d")
+    number = api.file("f", SHORT, folder)
+    path = stopped.top / "d" / "f"
+    until(path.exists)
+    with path.open("r+b", buffering=0) as file:
+        assert file.read() == SHORT
+        if what == "file":
+            api.delete("file", number)
+        else:
+            api.delete("folder", folder)
+        until(lambda: not path.exists())
+        os.pwrite(file.fileno(), b"SHORT", 0)
+        os.fsync(file.fileno())
+        until(path.exists)
+        assert path.read_bytes() == b"SHORT" + SHORT[5:]
+    stopped.sync()
+    assert stopped.status()["queue"] == {} or not stopped.status()["queue"].get("held")
+    assert path.read_bytes() == b"SHORT" + SHORT[5:]
