@@ -159,17 +159,25 @@ def _made_anew(conn: Connection, folder: Ino | None, changes: list[Change]) -> I
         # It may be in one that went.
         _made_anew(conn, node.parent, changes)
         return node.ino
-    row = conn.execute("SELECT parent, name FROM lineage WHERE ino = ?", (node.ino,)).fetchone()
+    row = conn.execute("SELECT parent, name, successor FROM lineage WHERE ino = ?", (node.ino,)).fetchone()
     if row is None:
         return ROOT  # it was removed here
+    if row["successor"] is not None and (heir := tree.find_at(conn, row["successor"])) is not None:
+        return _made_anew(conn, heir.ino, changes)
     parent = _made_anew(conn, row["parent"], changes)
     name: str = row["name"]
     if (holder := tree.child_at(conn, parent, name)) is not None:
         if holder.is_folder:
             return holder.ino
         name = aside.free_name(conn, parent, name)
+    # The kernel has heard that this one is dead, and lets nothing be in it any more.
     unsent.make_anew(conn, node)
-    tree.place(conn, node.ino, parent, name)
-    tree.mark_listed(conn, node.ino, at=int(time.time()))
-    changes.append(Change(What.ENTRY, node.ino, parent, name))
-    return node.ino
+    now = time.time_ns()
+    fresh = tree.insert(conn, parent, name, node.kind, now_ns=now, mode=node.mode)
+    conn.execute("UPDATE op SET ino = ? WHERE ino = ?", (fresh, node.ino))
+    succeed(conn, node.ino, fresh)
+    for sql in (*_FOLLOW, *_COPY):
+        conn.execute(sql, (node.ino, fresh))
+    tree.mark_listed(conn, fresh, at=now // 10**9)
+    changes.append(Change(What.ENTRY, fresh, parent, name))
+    return fresh

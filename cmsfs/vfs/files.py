@@ -16,7 +16,7 @@ from sqlite3 import Connection
 
 from cmsfs import crashpoints, errors
 from cmsfs.cache import reading
-from cmsfs.cache.blocks import Blocks
+from cmsfs.cache.blocks import BLOCK, Blocks
 from cmsfs.crashpoints import Point
 from cmsfs.journal import ops
 from cmsfs.journal.drafts import Draft, Drafts
@@ -36,6 +36,9 @@ from cmsfs.vfs.room import Room
 log = logging.getLogger(__name__)
 
 _WRITING = os.O_WRONLY | os.O_RDWR
+
+# What lies under a change is fetched when that begins, up to this size; of more, when it is sent.
+AHEAD_BYTES = 64 * 1024 * 1024
 
 # What a read gives; nobody changes it, so it is not copied.
 Bytes = bytes | bytearray
@@ -279,6 +282,9 @@ class Files:
 
         draft_id = await self._db.write(txn)
         draft = self._drafts.started(draft_id, file.ino, base)
+        if content is not None and base is not None and content.size <= AHEAD_BYTES:
+            # It goes to the service with the rest, which may not have it any more by then.
+            self._hydrate.ahead(content, 0, (content.size - 1) // BLOCK)
         file.wrote(draft)
         self._pages[file.ino] = draft
 

@@ -9,8 +9,6 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from cmsfs.replica.naming import CONFLICT_MARK
 
 from .served import Api, until
@@ -24,31 +22,53 @@ def copies(top: Path) -> list[Path]:
     return [path for path in top.iterdir() if CONFLICT_MARK in path.name]
 
 
-@pytest.mark.parametrize("new", [SHORT, LONG, OLD[::-1]], ids=["shorter", "longer", "equal in length"])
-def test_a_file_that_is_copied_while_another_version_is_saved_is_copied_whole(
-    stopped: Any, api: Api, tmp_path: Path, new: bytes
+def test_what_is_read_is_read_whole_while_another_version_is_saved(
+    stopped: Any, api: Api, tmp_path: Path
 ) -> None:
-    path = stopped.top / "big"
-    number = api.file("big", OLD)
+    for name, new in {"shorter": SHORT, "longer": LONG, "as long": OLD[::-1]}.items():
+        path, copy = stopped.top / name, tmp_path / name
+        number = api.file(name, OLD)
+        until(path.exists)
+        with path.open("rb", buffering=0) as source, copy.open("wb") as target:
+            target.write(source.read(1 << 20))
+            inode = os.fstat(source.fileno()).st_ino
+            api.write(number, new)
+            until(lambda path=path, inode=inode: path.stat().st_ino != inode)  # type: ignore[misc]
+            assert path.stat().st_size == len(new)
+            # Others read both versions meanwhile, to their ends.
+            assert path.read_bytes() == new
+            assert Path(f"/proc/self/fd/{source.fileno()}").read_bytes() == OLD
+            shutil.copyfileobj(source, target)
+            assert os.fstat(source.fileno()).st_size == len(OLD)
+            assert path.stat().st_size == len(new)
+            assert path.read_bytes() == new
+        assert copy.read_bytes() == OLD
+    _follow(stopped.top / "log", api)
+
+
+def _follow(path: Path, api: Api) -> None:
+    """Who follows a name sees what others append."""
+    number = api.file(path.name, b"one\n")
     until(path.exists)
-    copy = tmp_path / "copy"
-    with path.open("rb", buffering=0) as source, copy.open("wb") as target:
-        target.write(source.read(1 << 20))
-        inode = os.fstat(source.fileno()).st_ino
-        api.write(number, new)
-        until(lambda: path.stat().st_ino != inode)
-        assert path.stat().st_size == len(new)
-        # Others read both versions meanwhile, to their ends.
-        assert path.read_bytes() == new
-        assert Path(f"/proc/self/fd/{source.fileno()}").read_bytes() == OLD
-        shutil.copyfileobj(source, target)
-        assert os.fstat(source.fileno()).st_size == len(OLD)
-        assert path.stat().st_size == len(new)
-        assert path.read_bytes() == new
-    assert copy.read_bytes() == OLD
+    tail = subprocess.Popen(
+        ["tail", "-n", "+1", "-F", "-s", "0.05", path],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    try:
+        assert tail.stdout is not None
+        assert tail.stdout.readline() == "one\n"
+        for text in ("two\n", "three\n"):
+            api.write(number, (b"one\n" + text.encode()))
+            assert tail.stdout.readline() == "one\n"
+            assert tail.stdout.readline() == text
+    finally:
+        tail.kill()
+        tail.communicate(timeout=20)
 
 
-def test_appending_to_an_older_version_is_at_its_own_end(stopped: Any, api: Api) -> None:
+def test_what_is_written_to_an_older_version_is_kept_beside_the_newer_one(stopped: Any, api: Api) -> None:
     path = stopped.top / "log.txt"
     number = api.file("log.txt", b"one\n" * 1000)
     until(path.exists)
@@ -63,13 +83,15 @@ def test_appending_to_an_older_version_is_at_its_own_end(stopped: Any, api: Api)
     (copy,) = copies(stopped.top)
     assert copy.read_bytes() == b"one\n" * 1000 + b"two\n"
     assert copy.stat().st_ino == inode
+    _map(stopped.top, api)
     stopped.sync()
     told = stopped.cmsfs("conflicts").stdout
     assert copy.name in told
 
 
-def test_a_shared_mapping_stays_on_its_version_and_is_kept(stopped: Any, api: Api) -> None:
-    path = stopped.top / "mapped"
+def _map(top: Path, api: Api) -> None:
+    """A shared mapping stays on its version, and what is written by it is kept."""
+    path = top / "mapped"
     number = api.file("mapped", OLD)
     until(path.exists)
     with path.open("r+b") as file, mmap.mmap(file.fileno(), 0) as mapped:
@@ -83,8 +105,9 @@ def test_a_shared_mapping_stays_on_its_version_and_is_kept(stopped: Any, api: Ap
             assert other[:6] == b"short "
         mapped.flush()
     assert path.read_bytes() == SHORT
-    until(lambda: len(copies(stopped.top)) == 1)
-    assert copies(stopped.top)[0].read_bytes() == b"NEW" + OLD[3:]
+    until(lambda: len(copies(top)) == 2)
+    (copy,) = (one for one in copies(top) if one.name.startswith("mapped"))
+    assert copy.read_bytes() == b"NEW" + OLD[3:]
 
 
 def test_a_program_that_runs_goes_on(stopped: Any, api: Api) -> None:
@@ -107,45 +130,23 @@ def test_a_program_that_runs_goes_on(stopped: Any, api: Api) -> None:
     assert running.wait(20) == -signal.SIGTERM
 
 
-def test_who_follows_a_name_sees_what_others_append(stopped: Any, api: Api) -> None:
-    path = stopped.top / "log"
-    number = api.file("log", b"one\n")
-    until(path.exists)
-    tail = subprocess.Popen(
-        ["tail", "-n", "+1", "-F", "-s", "0.05", path],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-    )
-    try:
-        assert tail.stdout is not None
-        assert tail.stdout.readline() == "one\n"
-        for text in ("two\n", "three\n"):
-            api.write(number, (b"one\n" + text.encode()))
-            assert tail.stdout.readline() == "one\n"
-            assert tail.stdout.readline() == text
-    finally:
-        tail.kill()
-        tail.communicate(timeout=20)
-
-
-@pytest.mark.parametrize("what", ["file", "folder"])
-def test_what_is_written_after_a_deletion_elsewhere_is_there(stopped: Any, api: Api, what: str) -> None:
-    folder = api.folder("d")
-    number = api.file("f", SHORT, folder)
-    path = stopped.top / "d" / "f"
-    until(path.exists)
-    with path.open("r+b", buffering=0) as file:
-        assert file.read() == SHORT
-        if what == "file":
-            api.delete("file", number)
-        else:
-            api.delete("folder", folder)
-        until(lambda: not path.exists())
-        os.pwrite(file.fileno(), b"SHORT", 0)
-        os.fsync(file.fileno())
+def test_what_is_written_after_a_deletion_elsewhere_is_there(stopped: Any, api: Api) -> None:
+    for what in ("file", "folder"):
+        folder = api.folder(what)
+        number = api.file("f", SHORT, folder)
+        path = stopped.top / what / "f"
         until(path.exists)
-        assert path.read_bytes() == b"SHORT" + SHORT[5:]
+        with path.open("r+b", buffering=0) as file:
+            assert file.read() == SHORT
+            if what == "file":
+                api.delete("file", number)
+            else:
+                api.delete("folder", folder)
+            until(lambda path=path: not path.exists())  # type: ignore[misc]
+            os.pwrite(file.fileno(), b"SHORT", 0)
+            os.fsync(file.fileno())
+            until(path.exists)
+            assert path.read_bytes() == b"SHORT" + SHORT[5:]
     stopped.sync()
-    assert stopped.status()["queue"] == {} or not stopped.status()["queue"].get("held")
-    assert path.read_bytes() == b"SHORT" + SHORT[5:]
+    for what in ("file", "folder"):
+        assert (stopped.top / what / "f").read_bytes() == b"SHORT" + SHORT[5:]
