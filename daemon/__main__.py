@@ -13,7 +13,7 @@ import click
 import trio
 
 import cmsfs
-from cmsfs import config, crashpoints, environment, errors, garbage, logs, notify
+from cmsfs import config, crashpoints, descriptors, environment, errors, garbage, logs, notify
 from cmsfs.cli import failures
 from cmsfs.models import starting
 from daemon import main as program
@@ -98,6 +98,8 @@ def main(
             sample=sample,
             ready=starter.ready,
         )
+        descriptors.raise_limit()
+        descriptors.keep_spare()
         garbage.settle()
         sys.setswitchinterval(SWITCH_SECONDS)
         trio.run(run)

@@ -58,6 +58,7 @@ async def open_state(settings: config.Settings) -> AsyncIterator[State]:
         finally:
             with trio.CancelScope(shield=True):
                 await manifest_keeper.write(db, places.drafts)
+                state.drafts.close()
                 await state.blocks.aclose()
                 await recovery.end(db)
 

@@ -14,8 +14,7 @@ import os
 from collections import OrderedDict, deque
 from pathlib import Path
 
-# A share of the common limit of 1,024 descriptors a process; a re-open costs 5 µs.
-MAX_OPEN = 256
+from cmsfs import descriptors
 
 # Hashing reads this much at a time: fits the L2 cache together with SHA-1's state.
 HASH_CHUNK = 256 * 1024
@@ -41,10 +40,11 @@ class File:
 class Files:
     """Both folders of the cache and every descriptor into them."""
 
-    def __init__(self, root: Path, dirty_root: Path, *, max_open: int = MAX_OPEN) -> None:
+    def __init__(self, root: Path, dirty_root: Path, *, max_open: int | None = None) -> None:
         self.root = root
         self.dirty_root = dirty_root
-        self._max_open = max_open
+        # A share of what this process may have open; opening again costs 5 µs.
+        self._max_open = descriptors.share() if max_open is None else max_open
         self._open: OrderedDict[File, None] = OrderedDict()
         # Emptied by a worker thread while the loop adds: append and popleft are safe for that.
         self._graves: deque[Path] = deque()

@@ -26,6 +26,7 @@ import trio
 from cmsfs import crashpoints
 from cmsfs.crashpoints import Point
 from cmsfs.journal.extents import Extents
+from cmsfs.journal.opened import File, Opened
 from cmsfs.replica import tree
 from cmsfs.replica.nodes import Content, Ino
 from cmsfs.sqlite import Database
@@ -48,6 +49,7 @@ class Draft:
         base: tuple[str, int] | None,
         busy: set[Ino] | None = None,
         commit: Commit | None = None,
+        opened: Opened | None = None,
     ) -> None:
         self._busy = set() if busy is None else busy
         self._commit = commit
@@ -71,8 +73,8 @@ class Draft:
         # its sealing has failed, so that it is written on.  Whoever has waited looks again.
         self.replaced = trio.Event()
         self.content: tuple[str, int] | None = None
-        self._fd: int | None = None
-        self._users = 0
+        self._file = File(path)
+        self._opened = opened if opened is not None else Opened()
         self._recorded = -1
         # Up to where the row says that the file holds bytes.
         self._recorded_end = 0
@@ -92,20 +94,22 @@ class Draft:
         self.content = (sha1, size)
         self._busy.discard(self.ino)
 
-    # ---- file descriptor: open while anybody reads, writes or seals ----
+    # ---- file descriptor ----
 
     def acquire(self) -> int:
-        """The open file; pair with `release`."""
-        if self._fd is None:
-            self._fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        self._users += 1
-        return self._fd
+        """The open file; pair with `release`.
+
+        Raises `FileNotFoundError` for a draft that is no more: what it was, its node says.
+        """
+        # What has been written must be there: an empty file in its place would be zeros for bytes.
+        return self._opened.borrow(self._file, create=not self.extents.end)
 
     def release(self) -> None:
-        self._users -= 1
-        if not self._users and self._fd is not None:
-            os.close(self._fd)
-            self._fd = None
+        self._opened.give_back(self._file)
+
+    def retire(self) -> None:
+        """The file is about to be removed."""
+        self._opened.retire(self._file)
 
     # ---- bytes ----
 
@@ -209,6 +213,8 @@ class Draft:
         finally:
             self.release()
         if len(data) < end - start:
+            if not self.extents.covers(start, end):
+                return data.ljust(end - start, b"\0")  # it has been cut since the caller looked
             raise OSError(errno.EIO, f"{self.path} has fewer bytes than were written")
         return data
 
@@ -270,6 +276,7 @@ class Drafts:
         self.root = root
         # Whoever uses a draft keeps it in memory; all others are as their rows say.
         self._live: WeakValueDictionary[int, Draft] = WeakValueDictionary()
+        self._opened = Opened()
         self._commit: Commit = functools.partial(db.write, durable=True)
         # Nodes whose drafts are open for writing; read from other threads too, which a set allows.
         self.busy: set[Ino] = set()
@@ -296,7 +303,7 @@ class Drafts:
         """The draft whose row was just committed."""
         if (draft := self._live.get(draft_id)) is not None:
             return draft  # somebody has found the row before whoever made it was told
-        draft = Draft(draft_id, ino, self.path(draft_id), base, self.busy, self._commit)
+        draft = Draft(draft_id, ino, self.path(draft_id), base, self.busy, self._commit, self._opened)
         draft._recorded = draft.generation
         self._live[draft_id] = draft
         return draft
@@ -311,7 +318,7 @@ class Drafts:
         if row is None:
             return None
         base = (row["base_sha1"], row["base_total"]) if row["base_sha1"] is not None else None
-        draft = Draft(draft_id, row["ino"], self.path(draft_id), base, self.busy, self._commit)
+        draft = Draft(draft_id, row["ino"], self.path(draft_id), base, self.busy, self._commit, self._opened)
         draft.base_size, draft.size = row["base_size"], row["size"]
         draft.extents = Extents.from_json(row["extents"])
         draft._recorded_end = draft.extents.end
@@ -332,6 +339,10 @@ class Drafts:
         where = tree.find_bytes(self._db, draft.base_sha1) or (None, None)
         return Content(draft.base_sha1, draft.base_total, *where)
 
+    def close(self) -> None:
+        """Close the files that nobody uses."""
+        self._opened.close()
+
     def is_busy(self, ino: Ino) -> bool:
         """Whether the node's draft is open for writing."""
         return ino in self.busy
@@ -347,6 +358,7 @@ class Drafts:
         draft = self._live.pop(draft_id, None)
         if draft is not None:
             draft.dropped = True
+            draft.retire()
             draft.replaced.set()
         return self.path(draft_id)
 

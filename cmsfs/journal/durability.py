@@ -12,7 +12,7 @@ from pathlib import Path
 
 import trio
 
-from cmsfs import crashpoints
+from cmsfs import crashpoints, descriptors
 from cmsfs.crashpoints import Point
 from cmsfs.journal.drafts import Draft
 from cmsfs.sqlite import Database
@@ -62,6 +62,7 @@ class GroupCommit:
             await self._wanted.wait()
             await trio.sleep(INTERVAL_SECONDS)
             await self.commit()
+            descriptors.keep_spare()
 
     async def commit(self) -> None:
         """Make everything noted so far durable.  Failed: it is noted still."""
@@ -116,7 +117,7 @@ class GroupCommit:
 
 def fsync_folder(path: Path) -> None:
     """Make the names in a folder durable."""
-    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    fd = descriptors.open_file(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(fd)
     finally:
@@ -130,7 +131,7 @@ def _unlink_all(paths: list[Path]) -> None:
 
 def _fsync_path(path: Path) -> None:
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        fd = descriptors.open_file(path, os.O_RDONLY)
     except FileNotFoundError:
         return
     try:

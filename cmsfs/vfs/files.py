@@ -180,8 +180,15 @@ class Files:
         """Up to `size` bytes, fewer only at the end of the file."""
         handle = self._handles.file(fh)
         file = handle.file
-        if (draft := file.draft) is not None:
-            return await self._read_draft(draft, offset, size)
+        while (draft := file.draft) is not None:
+            try:
+                return await self._read_draft(draft, offset, size)
+            except FileNotFoundError as error:
+                if not draft.dropped:
+                    raise oserrors.oserror(errno.EIO, f"{draft.path} is gone") from error
+                # It has become content meanwhile, which has the bytes.
+                if draft.content is None:
+                    raise oserrors.oserror(errno.ESTALE) from error
         if file.text is not None:
             return file.text[offset : offset + size]
         content = file.content

@@ -39,8 +39,6 @@ class OpenFile:
         self.drafting = trio.Lock()
         self._blocks = blocks
         self._draft = draft
-        if draft is not None:
-            draft.acquire()
         self._content: Content | None = None
         self._held: list[tuple[str, int]] = []
         if draft is None and node.sha1 is not None:
@@ -66,7 +64,6 @@ class OpenFile:
 
     def wrote(self, draft: Draft) -> None:
         """From now on the file is this draft."""
-        draft.acquire()
         self._draft = draft
         self.text = None
         draft.count_writers(self.writers)
@@ -93,9 +90,7 @@ class OpenFile:
             self._let_go_of_draft()
 
     def _let_go_of_draft(self) -> None:
-        if self._draft is not None:
-            self._draft.release()
-            self._draft = None
+        self._draft = None
 
     def _hold(self, sha1: str, size: int) -> None:
         """Keep content from being evicted while it is open here."""

@@ -57,6 +57,7 @@ class Desk:
 
     async def restarted(self) -> "Desk":
         """The same folders as another process finds them, recovered."""
+        self.drafts.close()
         await self.blocks.aclose()
         desk = Desk(self.db, self.root.parent)
         await recovery.recover(desk.db, desk.drafts, desk.recovered)
@@ -82,6 +83,7 @@ async def desk(db: Database, tmp_path: Path) -> AsyncIterator[Desk]:
     made = Desk(db, tmp_path)
     await made.blocks.recover(clean_shutdown=True, same_boot=True)
     yield made
+    made.drafts.close()
     await made.blocks.aclose()
 
 

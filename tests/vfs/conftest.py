@@ -10,7 +10,7 @@ import pytest
 import trio
 
 from cmsfs.cache.blocks import BLOCK, Blocks
-from cmsfs.journal.drafts import Drafts
+from cmsfs.journal.drafts import Draft, Drafts
 from cmsfs.journal.durability import GroupCommit
 from cmsfs.journal.sealing import Sealer
 from cmsfs.models import items
@@ -193,6 +193,18 @@ class Drive:
         assert draft is not None
         assert await self.sealer.seal(draft) is not None
 
+    def draft_of(self, ino: Ino) -> Draft:
+        node = tree.find(self.db, ino)
+        assert node is not None
+        assert node.draft is not None
+        draft = self.drafts.find(node.draft)
+        assert draft is not None
+        return draft
+
+    async def seal_open(self, ino: Ino) -> None:
+        """As `seal`, while it is open for writing."""
+        assert await self.sealer.seal(self.draft_of(ino), while_open=True) is not None
+
     def ops(self) -> list[tuple[str, str]]:
         """What is to be sent: (kind, path or last name)."""
         rows = self.db.rows("SELECT kind, ino FROM op ORDER BY seq")
@@ -209,4 +221,5 @@ async def drive(db: Database, tmp_path: Path, nursery: trio.Nursery) -> AsyncIte
     await db.write(lambda conn: tree.mark_listed(conn, ROOT, at=0))
     nursery.start_soon(made.fs.run)
     yield made
+    made.drafts.close()
     await made.blocks.aclose()
