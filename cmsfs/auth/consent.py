@@ -3,8 +3,12 @@
 `Consent` is one attempt; its code comes by `Listener`, which waits on the loopback address for the browser,
 or as what a person pasted.  `redeem` makes tokens of it.
 
-Rule: a code is only believed with the state of this very attempt; the verifier never leaves this process but
-to the token endpoint.
+Every user of the machine can read the arguments of a browser, and speak to the loopback address.  So the
+browser is opened at a page of the listener's own, which gives it a cookie and sends it on, and the answer is
+believed from that browser alone: else somebody could consent as himself, and have our drive go to him.
+
+Rule: a code is only believed with the state of this very attempt, from a program of this user that has the
+cookie; the verifier never leaves this process but to the token endpoint.
 """
 
 import base64
@@ -21,10 +25,12 @@ import pydantic
 import trio
 
 from cmsfs import errors
+from cmsfs.auth import peers
 from cmsfs.client import session
 from cmsfs.models import tokens
 
 PATH = "/callback"
+START = "/start"
 CONSENT_SECONDS = 600.0
 _REQUEST_SECONDS = 10.0
 _MAX_HEAD = 16 * 1024
@@ -106,7 +112,20 @@ class Listener:
 
     def __init__(self, listening: trio.SocketListener) -> None:
         self._listening = listening
-        self.redirect_uri = f"http://127.0.0.1:{listening.socket.getsockname()[1]}{PATH}"
+        self._place = f"127.0.0.1:{listening.socket.getsockname()[1]}"
+        self._key = secrets.token_urlsafe(16)
+        # Cookies of one host go to all its ports: a name of our own, so that two log-ins do not meet.
+        self._cookie = f"cmsfs_login_{secrets.token_hex(4)}={secrets.token_urlsafe(24)}"
+
+    @property
+    def redirect_uri(self) -> str:
+        """Where the browser is to come back to."""
+        return f"http://{self._place}{PATH}"
+
+    @property
+    def start_url(self) -> str:
+        """Where the browser is to begin: it is sent on from there, once it has the cookie."""
+        return f"http://{self._place}{START}?{self._key}"
 
     async def code(self, consent: Consent) -> str:
         """The code.  Raises `UserError` if access is denied, or nobody answered in ten minutes.
@@ -118,8 +137,8 @@ class Listener:
         async def talk(stream: trio.SocketStream) -> None:
             try:
                 with trio.move_on_after(_REQUEST_SECONDS):
-                    await _converse(stream, consent, send)
-            except (trio.BrokenResourceError, trio.ClosedResourceError):
+                    await self._converse(stream, consent, send)
+            except (trio.BrokenResourceError, trio.ClosedResourceError, OSError):
                 pass  # a browser that connects in advance and goes again
 
         with trio.move_on_after(CONSENT_SECONDS):
@@ -131,6 +150,26 @@ class Listener:
                 raise answer
             return answer
         raise errors.UserError("Nobody answered in the browser within ten minutes.", exit_code=6)
+
+    async def _converse(
+        self,
+        stream: trio.SocketStream,
+        consent: Consent,
+        send: trio.MemorySendChannel[str | errors.UserError],
+    ) -> None:
+        async with stream:
+            asked = await _request(stream)
+            ends = stream.socket.getsockname(), stream.socket.getpeername()
+            if not await trio.to_thread.run_sync(peers.is_ours, *ends):
+                await _answer(stream, "403 Forbidden", "Not yours", "This log-in is another user's.")
+            elif asked.host != self._place or asked.path not in (PATH, START):
+                await _answer(stream, "404 Not Found", "Not here", "There is nothing here.")
+            elif asked.path == START and hmac.compare_digest(asked.query.encode(), self._key.encode()):
+                await _send_on(stream, consent.url, self._cookie)
+            elif asked.path == START or not asked.has(self._cookie):
+                await _answer(stream, "400 Bad Request", "Not this log-in", "This belongs to another log-in.")
+            else:
+                await _conclude(stream, consent, send, asked.query)
 
 
 @asynccontextmanager
@@ -156,25 +195,23 @@ def reserved_port(port: int = 0) -> socket.socket:
     return holder
 
 
-async def _converse(
-    stream: trio.SocketStream, consent: Consent, send: trio.MemorySendChannel[str | errors.UserError]
+async def _conclude(
+    stream: trio.SocketStream,
+    consent: Consent,
+    send: trio.MemorySendChannel[str | errors.UserError],
+    query: str,
 ) -> None:
-    async with stream:
-        path, _, query = (await _target(stream)).partition("?")
-        if path != PATH:
-            await _answer(stream, "404 Not Found", "Not here", "There is nothing here.")
-            return
-        try:
-            code = consent.code_of(query)
-        except errors.UserError as refusal:
-            await _answer(stream, "200 OK", "No access", "You may close this page.")
-            _tell(send, refusal)
-            return
-        if code is None:
-            await _answer(stream, "400 Bad Request", "Not this log-in", "This belongs to another log-in.")
-            return
-        await _answer(stream, "200 OK", "Logged in", "cmsfs has access now. You may close this page.")
-        _tell(send, code)
+    try:
+        code = consent.code_of(query)
+    except errors.UserError as refusal:
+        await _answer(stream, "200 OK", "No access", "You may close this page.")
+        _tell(send, refusal)
+        return
+    if code is None:
+        await _answer(stream, "400 Bad Request", "Not this log-in", "This belongs to another log-in.")
+        return
+    await _answer(stream, "200 OK", "Access granted", "cmsfs goes on in its window. You may close this page.")
+    _tell(send, code)
 
 
 def _tell(send: trio.MemorySendChannel[str | errors.UserError], answer: str | errors.UserError) -> None:
@@ -184,15 +221,43 @@ def _tell(send: trio.MemorySendChannel[str | errors.UserError], answer: str | er
         pass  # a page that was loaded twice
 
 
-async def _target(stream: trio.SocketStream) -> str:
-    """What a request asks for; nothing for what is no GET."""
+@dataclass(frozen=True, slots=True)
+class _Request:
+    """What a browser asks for; nothing for what is no GET."""
+
+    path: str = ""
+    query: str = ""
+    host: str = ""
+    cookies: tuple[str, ...] = ()
+
+    def has(self, cookie: str) -> bool:
+        return any(hmac.compare_digest(one.encode(), cookie.encode()) for one in self.cookies)
+
+
+async def _request(stream: trio.SocketStream) -> _Request:
     head = bytearray()
     while b"\r\n\r\n" not in head and len(head) < _MAX_HEAD:
         if not (chunk := await stream.receive_some()):
             break
         head += chunk
-    words = bytes(head).partition(b"\r\n")[0].decode("latin-1").split(" ")
-    return words[1] if len(words) == 3 and words[0] == "GET" else ""
+    first, *lines = bytes(head).partition(b"\r\n\r\n")[0].decode("latin-1").split("\r\n")
+    words = first.split(" ")
+    if len(words) != 3 or words[0] != "GET":
+        return _Request()
+    path, _, query = words[1].partition("?")
+    headers = [(name.strip().lower(), value.strip()) for name, _, value in (x.partition(":") for x in lines)]
+    cookies = [one.strip() for name, value in headers if name == "cookie" for one in value.split(";")]
+    host = next((value for name, value in headers if name == "host"), "")
+    return _Request(path, query, host, tuple(cookies))
+
+
+async def _send_on(stream: trio.SocketStream, url: str, cookie: str) -> None:
+    head = (
+        f"HTTP/1.1 303 See Other\r\nLocation: {url}\r\nContent-Length: 0\r\n"
+        f"Set-Cookie: {cookie}; Path=/; HttpOnly; SameSite=Lax; Max-Age={CONSENT_SECONDS:.0f}\r\n"
+        "Cache-Control: no-store\r\nReferrer-Policy: no-referrer\r\nConnection: close\r\n\r\n"
+    )
+    await stream.send_all(head.encode())
 
 
 async def _answer(stream: trio.SocketStream, status: str, title: str, said: str) -> None:

@@ -3,13 +3,15 @@
 A person consents in a browser (`auth.consent`); a server uses a file that its service's console gave out.
 What was agreed is written into the configuration file, tokens into the keyring or a file (`auth.keeping`).
 
-Rule: nothing is written before the service has answered with who we are.
+Rule: nothing is written before the service has answered with who we are, and of a first login before the
+person has said so, too.
 """
 
 import sys
 import time
 import webbrowser
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -45,6 +47,7 @@ class _Way:
     client_secret_file: Path | None
     browser: bool
     port: int
+    yes: bool
 
 
 @click.command()
@@ -57,6 +60,7 @@ class _Way:
 @click.option("--jwt", type=_file, help="For servers: an application's JSON file with its private key.")
 @click.option("--user", metavar="ID", help="For servers: the user to speak for (default: the file's).")
 @click.option("--ca-file", type=_file, help="Authorities (PEM) to trust beside the system's.")
+@click.option("--yes", is_flag=True, help="Do not ask whether who has logged in is you (for scripts).")
 @click.option("--port", type=click.IntRange(1, 65535), help="Port that the browser comes back to.")
 @click.option(
     "--token-store",
@@ -78,6 +82,7 @@ def login(
     user: str | None,
     ca_file: Path | None,
     port: int | None,
+    yes: bool,
     token_store: str,
 ) -> None:
     """Log in to SERVICE, and remember it as the account.
@@ -101,11 +106,18 @@ def login(
         settings = _settings(ctx, account, values)
         me = trio.run(_ask_who, settings)
     else:
-        way = _Way(app, client_id, client_secret_file, not no_browser, port or 0)
+        way = _Way(app, client_id, client_secret_file, not no_browser, port or 0, yes)
         chosen = _application(way, settings)
         values |= {"login": "person", "token_store": token_store}
         settings = _settings(ctx, account, values)
-        me, keep = trio.run(_as_person, settings, chosen, way)
+        before = _known(config.load(account), settings)
+        if before is None and not _can_ask(way):
+            raise errors.UserError(
+                "A first login asks whether who has logged in is you, and there is no terminal: "
+                "say --yes to go without.",
+                exit_code=2,
+            )
+        me, keep = trio.run(_as_person, settings, chosen, way, before)
         if token_store == "auto":
             # What was found now is meant later, when the session is another one.
             values["token_store"] = "keyring" if isinstance(keep, keeping.KeyringKeep) else "file"
@@ -211,14 +223,53 @@ def _application(way: _Way, settings: config.Settings) -> apps.App:
     return apps.App(client_id, click.prompt("Its secret", hide_input=True, err=True, default=""))
 
 
-async def _as_person(settings: config.Settings, app: apps.App, way: _Way) -> tuple[users.User, keeping.Keep]:
-    """Have a person consent, and keep what comes of it; who that is, and where the tokens are."""
+def _known(before: config.Settings, settings: config.Settings) -> str | None:
+    """The id of the user whose login the account has at this service; None if this is the first."""
+    if config.profile(before).base_url != config.profile(settings).base_url:
+        return None
+    try:
+        kept = keeping.open_keep(before).read()
+    except errors.CmsfsError:
+        return None
+    return kept.user_id if kept is not None else None
+
+
+def _can_ask(way: _Way) -> bool:
+    return way.yes or sys.stdin.isatty()
+
+
+async def _is_right(way: _Way, settings: config.Settings, me: users.User, before: str | None) -> bool:
+    """Whether the person says that this is who was meant: the account's user, or a new one who is asked."""
+    if way.yes or me.id == before:
+        return True
+    if not _can_ask(way):
+        return False
+    question = f"Logged in at {_host(settings)} as {_named(me)}, user {me.id}. Is this you?"
+    return await trio.to_thread.run_sync(output.asked, question)
+
+
+async def _as_person(
+    settings: config.Settings, app: apps.App, way: _Way, before: str | None
+) -> tuple[users.User, keeping.Keep]:
+    """Have a person consent, and keep what comes of it; who that is, and where the tokens are.
+
+    `before`: the user whose login the account has by now."""
     endpoints = backend.endpoints_of(settings)
     async with session.open_client(endpoints, ca_file=settings.ca_file) as client:
         token = await _consented(settings, app, way, client)
         if token.refresh_token is None:
             raise errors.UserError("The service gives no refresh token: the login would end within an hour.")
         me = await backend.user_of(settings, token)
+        if not await _is_right(way, settings, me, before):
+            with suppress(errors.RemoteError):
+                await client.tokens.revoke(
+                    app.client_id, pydantic.SecretStr(app.client_secret), token.refresh_token
+                )
+            raise errors.UserError(
+                f"{_named(me)} is not who was meant: nothing is kept. Somebody else may have answered in the "
+                "browser; log in again.",
+                exit_code=6,
+            )
         keep = await refreshing.blocking(lambda: keeping.open_keep(settings))
         made = keeping.Kept(
             client_id=app.client_id,
@@ -248,9 +299,9 @@ async def _consented(
             return await asked.redeem(client, asked.code_pasted(pasted), app.client_secret)
     async with consent.listening(way.port) as listener:
         asked = consent.Consent(authorize_url, app.client_id, listener.redirect_uri)
-        opened = await trio.to_thread.run_sync(webbrowser.open, asked.url)
+        opened = await trio.to_thread.run_sync(webbrowser.open, listener.start_url)
         said = "The browser asks for access" if opened else "No browser could be opened"
-        output.note(f"{said}; the address is\n\n  {asked.url}\n")
+        output.note(f"{said}; the address is\n\n  {listener.start_url}\n")
         return await asked.redeem(client, await listener.code(asked), app.client_secret)
 
 

@@ -21,7 +21,7 @@ def logging_in(site, tmp_path):
 
     def start(*options):
         process = subprocess.Popen(
-            [sys.executable, "-m", "cmsfs", "login", site.url, "--app", site.credentials, *options],
+            [sys.executable, "-m", "cmsfs", "login", site.url, "--yes", "--app", site.credentials, *options],
             env=os.environ | {"BROWSER": str(program)},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -45,7 +45,7 @@ def test_a_person_agrees_and_the_account_is_theirs(browser, logging_in):
     browser.log_in("ben@example.com")
     assert browser.title == "Give cmsfs access?"
     browser.press("Grant access")
-    assert browser.title == "Logged in"
+    assert browser.title == "Access granted"
     assert "You may close this page" in browser.text
     said, _ = process.communicate(timeout=30)
     assert process.returncode == 0
@@ -68,9 +68,11 @@ def test_a_person_denies(browser, logging_in):
 
 def test_a_page_that_answers_another_log_in_is_not_believed(browser, logging_in):
     process, address = logging_in()
-    back = address.split("redirect_uri=")[1].split("&")[0].replace("%3A", ":").replace("%2F", "/")
-    browser.open(f"{back}?code=forged&state=forged")
-    assert browser.title == "Not this log-in"
+    back = address.partition("/start?")[0] + "/callback"
+    for _ in ("without the cookie", "with it"):
+        browser.open(f"{back}?code=forged&state=forged")
+        assert browser.title == "Not this log-in"
+        browser.open(address)
     assert process.poll() is None
     browser.open(address)
     browser.log_in("ben@example.com")

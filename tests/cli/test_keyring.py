@@ -44,7 +44,7 @@ def session(private_folders, monkeypatch) -> Session:
 
 
 def test_tokens_are_kept_in_the_keyring_and_nowhere_else(session, server, person, app, private_folders):
-    login = f"cmsfs login {server.url} --app {shlex.quote(str(app))}"
+    login = f"cmsfs login {server.url} --yes --app {shlex.quote(str(app))}"
     done = session(UNLOCKED, login, "cmsfs whoami")
     assert done.returncode == 0, done.stderr
     assert "The tokens are in the keyring of the session." in done.stderr
@@ -63,7 +63,7 @@ def test_tokens_are_kept_in_the_keyring_and_nowhere_else(session, server, person
 
 
 def test_a_locked_keyring_is_said_and_waited_for_by_nobody(session, server, person, app):
-    login = f"cmsfs login {server.url} --app {shlex.quote(str(app))}"
+    login = f"cmsfs login {server.url} --yes --app {shlex.quote(str(app))}"
     assert session(UNLOCKED, login).returncode == 0
     done = session("cmsfs whoami")
     assert done.returncode != 0

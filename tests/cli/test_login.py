@@ -2,10 +2,12 @@
 
 import json
 import os
+import pty
 import sqlite3
 import stat
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import httpx
@@ -39,7 +41,7 @@ def _tokens():
 
 
 def test_login_whoami_and_logout(cmsfs, server, person, app):
-    done = cmsfs("login", server.url, "--app", app)
+    done = cmsfs("login", server.url, "--yes", "--app", app)
     assert done.returncode == 0, done.stderr
     # There is no session with a keyring here.
     assert config.load().token_store == "file"
@@ -67,7 +69,7 @@ def test_login_whoami_and_logout(cmsfs, server, person, app):
 
 
 def test_a_login_goes_on_by_refreshing(cmsfs, server, person, app):
-    assert cmsfs("login", server.url, "--app", app, "--token-store", "file").returncode == 0
+    assert cmsfs("login", server.url, "--yes", "--app", app, "--token-store", "file").returncode == 0
     path = config.Paths("default").token
     before = json.loads(path.read_text())
     path.write_text(json.dumps(before | {"expires_at": 0}))
@@ -80,9 +82,51 @@ def test_a_login_goes_on_by_refreshing(cmsfs, server, person, app):
     assert json.loads(path.read_text())["refresh_token"] != after["refresh_token"]
 
 
+def _on_a_terminal(answer, *words):
+    """The command with a person at its keyboard, who has typed this."""
+    master, slave = pty.openpty()
+    try:
+        os.write(master, f"{answer}\n".encode())
+        return subprocess.run(
+            [sys.executable, "-m", "cmsfs", *words], stdin=slave, capture_output=True, text=True, timeout=60
+        )
+    finally:
+        os.close(master)
+        os.close(slave)
+
+
+def test_a_first_login_asks_whether_it_is_you_before_anything_is_kept(cmsfs, server, person, app):
+    words = ("login", server.url, "--app", app, "--token-store", "file")
+    done = cmsfs(*words)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "say --yes" in done.stderr
+    done = _on_a_terminal("n", *words)
+    assert done.returncode == 6
+    assert "as Ben Sample <ben@example.com>, user " in done.stderr and "Is this you?" in done.stderr
+    assert done.stderr.endswith("Somebody else may have answered in the browser; log in again.\n")
+    assert not config.config_file().exists()
+    assert not config.Paths("default").token.exists()
+    with closing(sqlite3.connect(server.data / "service.db", timeout=20)) as db:
+        assert db.execute("SELECT count(*) FROM token WHERE family IS NOT NULL").fetchone() == (0,)
+    done = _on_a_terminal("y", *words)
+    assert done.returncode == 0, done.stderr
+    # Who has been here before is not asked, unless somebody else comes in.
+    done = cmsfs("login")
+    assert done.returncode == 0, done.stderr
+    assert "Is this you?" not in done.stderr
+    kept = _tokens()
+    config.Paths("default").token.write_text(
+        json.dumps(json.loads(config.Paths("default").token.read_text()) | {"user_id": "1"})
+    )
+    done = cmsfs("login")
+    assert done.returncode == 6
+    assert "is not who was meant" in done.stderr
+    assert _tokens().refresh_token == kept.refresh_token
+
+
 def test_who_denies_changes_nothing(cmsfs, server, person, app):
     person("deny")
-    done = cmsfs("login", server.url, "--app", app, "--token-store", "file")
+    done = cmsfs("login", server.url, "--yes", "--app", app, "--token-store", "file")
     assert done.returncode == 6
     assert done.stderr.endswith("cmsfs: The access was denied; nothing has changed.\n")
     assert not config.config_file().exists()
@@ -90,7 +134,7 @@ def test_who_denies_changes_nothing(cmsfs, server, person, app):
 
 
 def test_without_a_browser_the_address_is_pasted(server, app, tmp_path):
-    command = [sys.executable, "-m", "cmsfs", "login", server.url, "--app", app, "--no-browser"]
+    command = [sys.executable, "-m", "cmsfs", "login", server.url, "--yes", "--app", app, "--no-browser"]
     with subprocess.Popen(
         [*command, "--token-store", "file"],
         stdin=subprocess.PIPE,
@@ -115,7 +159,7 @@ def test_without_a_browser_the_address_is_pasted(server, app, tmp_path):
 
 def test_a_paste_of_another_log_in_is_refused(cmsfs, server, app):
     done = subprocess.run(
-        [sys.executable, "-m", "cmsfs", "login", server.url, "--app", app, "--no-browser"],
+        [sys.executable, "-m", "cmsfs", "login", server.url, "--yes", "--app", app, "--no-browser"],
         input="http://127.0.0.1:1/callback?code=x&state=theirs\n",
         capture_output=True,
         text=True,
@@ -132,7 +176,7 @@ def test_the_configuration_keeps_its_comments_and_its_other_accounts(cmsfs, serv
         'client_id = "x"\n'
     )
     path.write_text(text)
-    assert cmsfs("login", server.url, "--app", app, "--token-store", "file").returncode == 0
+    assert cmsfs("login", server.url, "--yes", "--app", app, "--token-store", "file").returncode == 0
     written = path.read_text()
     assert written.startswith(text.rstrip("\n"))
     settings = config.load("default")

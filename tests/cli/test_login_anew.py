@@ -80,7 +80,7 @@ def _is_well(found):
 def test_the_drive_goes_on_with_a_new_login_of_the_same_person_and_no_restart(
     cmsfs, server, person, app, mountpoint, tmp_path
 ):
-    assert cmsfs("login", server.url, "--app", app).returncode == 0
+    assert cmsfs("login", server.url, "--yes", "--app", app).returncode == 0
     done = cmsfs("mount", mountpoint)
     assert done.returncode == 0, done.stderr
 

@@ -31,7 +31,7 @@ def test_only_an_authority_that_was_named_is_believed(cmsfs, server, app, person
     assert "certificate is not accepted" in done.stderr
     assert not config.config_file().exists()
     monkeypatch.setenv("SSL_CERT_FILE", str(certificate[0]))  # whom the browser believes
-    done = cmsfs("login", server.url, "--app", app, "--ca-file", certificate[0])
+    done = cmsfs("login", server.url, "--yes", "--app", app, "--ca-file", certificate[0])
     assert done.returncode == 0, done.stderr
     monkeypatch.delenv("SSL_CERT_FILE")
     assert config.load().ca_file == certificate[0]

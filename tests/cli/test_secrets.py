@@ -38,7 +38,7 @@ def test_no_secret_of_a_login_is_anywhere_but_in_its_place(
     cmsfs, server, person, app, mountpoint, tmp_path, monkeypatch, capfd, narrowed
 ):
     monkeypatch.setenv("CMSFS_LOG_LEVEL", "DEBUG")
-    done = cmsfs("login", server.url, "--app", app, "--token-store", "file")
+    done = cmsfs("login", server.url, "--yes", "--app", app, "--token-store", "file")
     assert done.returncode == 0, done.stderr
     place = config.Paths("default").token
     secrets = set()

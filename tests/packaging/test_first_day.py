@@ -156,7 +156,7 @@ def logged_in(screen: Any, office: Office) -> None:
     browse = f"/usr/lib/cmsfs/bin/python3 /srv/person.py %s {LOGIN} {person.home}/password grant &"
     done = screen.x(
         f"SSL_CERT_FILE=/etc/ssl/certs/ca-certificates.crt BROWSER={shlex.quote(browse)} "
-        f"cmsfs login {URL} --app app.json"
+        f"cmsfs login {URL} --yes --app app.json"
     )
     assert f"Logged in to {HOST}:{PORT} as Ada Example" in done.stdout
     person.sh("rm app.json password")

@@ -1,0 +1,45 @@
+"""Whose program is at the other end of a connection that never leaves this machine.
+
+Rule: the kernel says it, nobody else; what cannot be found out is not ours.
+"""
+
+import os
+import socket
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+# Every TCP socket of this machine, with the user whose it is.  A socket for IPv6 may speak IPv4.
+_TABLES = ("/proc/net/tcp", "/proc/net/tcp6")
+_MAPPED = "0000000000000000FFFF0000"
+
+
+Address = tuple[str, int]
+
+
+def is_ours(ours: Address, theirs: Address) -> bool:
+    """Whether the other end of a connection over 127.0.0.1 is a program of this user, or of root.
+
+    True where the kernel has no such table to look at.
+    """
+    tables = [Path(name) for name in _TABLES if Path(name).exists()]
+    if not tables:
+        return True
+    here, there = _hex(ours), _hex(theirs)
+    return any(user in (0, os.getuid()) for table in tables for user in _users(table, there, here))
+
+
+def _users(table: Path, local: str, remote: str) -> Iterator[int]:
+    """Whose the socket with these two ends is; nobody's once it is closed."""
+    ends = {(local, remote), (_MAPPED + local, _MAPPED + remote)}
+    for line in table.read_text(encoding="ascii").splitlines()[1:]:
+        fields = line.split()
+        # A closed socket has no inode, and root's number.
+        if (fields[1], fields[2]) in ends and fields[9] != "0":
+            yield int(fields[7])
+
+
+def _hex(address: Address) -> str:
+    """As the tables write it: the address's bytes as a number of this machine."""
+    number = int.from_bytes(socket.inet_aton(address[0]), sys.byteorder)
+    return f"{number:08X}:{address[1]:04X}"
