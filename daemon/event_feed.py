@@ -24,7 +24,7 @@ from cmsfs.models import entries, events, items
 from cmsfs.replica import cursor, facts, remote, tree
 from cmsfs.replica.nodes import Kind
 from cmsfs.sqlite import Database
-from daemon import absences, event_items, parallel, sweep
+from daemon import absences, event_items, losing, parallel, sweep
 from daemon.arrived import Arrived
 from daemon.event_items import Key, Verdict
 from daemon.health import Health
@@ -185,6 +185,7 @@ class EventFeed:
                 found.append(item)
 
         await parallel.each(asked, ask, tasks=FETCHES_AT_ONCE)
+        found += await losing.still_shown(self._db, self._client, self._health, gone)
         return found, gone
 
     async def _apply(

@@ -21,7 +21,7 @@ from cmsfs.client.search import EVERYTHING
 from cmsfs.client.session import Client
 from cmsfs.models import items
 from cmsfs.models.search import MAX_LIMIT, Query
-from cmsfs.replica import tree
+from cmsfs.replica import losses, tree
 from cmsfs.replica.changes import Change, Hub, What
 from cmsfs.replica.nodes import ROOT, Ino, Kind, Node
 from cmsfs.sqlite import Database
@@ -63,8 +63,8 @@ class Rights:
 
     def of(self, node: Node) -> Right:
         """The rights on a node; all where nothing is known to be missing."""
-        if not self._said or node.remote_id is None:
-            return ALL
+        if not self._said or node.remote_id is None or losses.is_lost(node):
+            return ALL  # what is not shown to us any more is here for a person to decide on
         if (said := self._said.get(node.ino)) is not None:
             return said[0]
         current = node.parent

@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterable
 from sqlite3 import Connection
 
-from cmsfs.replica import remote, shares, tree
+from cmsfs.replica import losses, remote, shares, tree
 from cmsfs.replica.changes import Change
 from cmsfs.replica.nodes import ROOT, Ino, Kind
 
@@ -95,12 +95,17 @@ def remove(conn: Connection, inos: Iterable[Ino], generation: int) -> list[Chang
     depths = [(len(_above(conn, ino)), ino) for ino in inos]
     for _, ino in sorted(depths, reverse=True):
         node = tree.get(conn, ino)
-        row = conn.execute("SELECT seen FROM node WHERE ino = ?", (ino,)).fetchone()
-        if row["seen"] >= generation or _holds_remote(conn, ino):
+        if not _is_unseen(conn, ino, generation) or _holds_remote(conn, ino):
             continue
-        remote.vanish_one(conn, node, changes)
+        top = shares.top(conn, ino)
+        is_lost = top is not None and (losses.is_lost(top) or _is_unseen(conn, top.ino, generation))
+        remote.vanish_one(conn, node, changes, is_lost=is_lost)
     shares.tidy(conn, changes)
     return changes
+
+
+def _is_unseen(conn: Connection, ino: Ino, generation: int) -> bool:
+    return bool(conn.execute("SELECT seen < ? FROM node WHERE ino = ?", (generation, ino)).fetchone()[0])
 
 
 def _above(conn: Connection, ino: Ino) -> list[Ino]:

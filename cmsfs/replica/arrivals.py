@@ -50,7 +50,7 @@ _FOLDERS = """
 _UNCHANGED = """
   SELECT n.ino, n.remote_id, n.name, n.sequence, n.etag, above.remote_id
   FROM json_each(?2) AS j
-  CROSS JOIN node AS n ON n.kind = ?1 AND n.remote_id = j.value
+  CROSS JOIN node AS n ON n.kind = ?1 AND n.remote_id = j.value AND n.base_parent IS NOT NULL
   CROSS JOIN node AS above ON above.ino = n.parent
 """
 

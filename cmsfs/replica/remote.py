@@ -21,8 +21,9 @@ from cmsfs.replica import (
     cursor,
     doubts,
     lineages,
-    naming,
+    losses,
     open_inodes,
+    places,
     shares,
     tree,
     unsent,
@@ -63,8 +64,10 @@ def _apply_one(conn: Connection, remote: Remote, generation: int, changes: list[
     conn.execute("UPDATE node SET seen = max(seen, ?) WHERE ino = ?", (generation, node.ino))
     if remote.sequence < node.sequence:
         return
+    if losses.is_lost(node):
+        losses.regain(conn, node, remote.parent_id)
     news = node.etag is None or remote.sequence != node.sequence or remote.etag != node.etag
-    if not news and _is_in_place(conn, node, remote):
+    if not news and places.is_in_place(conn, node, remote):
         return
     pending = unsent.pending(conn, node.ino)
     if "trash" in pending:
@@ -101,18 +104,6 @@ def called(conn: Connection, ino: Ino, name: str) -> None:
     conn.execute(
         "UPDATE node SET base_name = ?, base_key = ? WHERE ino = ?", (name, names.name_key(name), ino)
     )
-
-
-def _is_in_place(conn: Connection, node: Node, remote: Remote) -> bool:
-    """Whether the node is where the item is, and has the name that belongs to it."""
-    if node.parent is None or tree.at_service(conn, node.parent).remote_id != remote.parent_id:
-        return False
-    found = shares.rules(conn) if remote.parent_id == ROOT_ID else shares.Rules()
-    on_shelf = tree.get(conn, node.parent).is_shelf
-    if remote.owner_id is not None and on_shelf != (shares.is_shared(found, remote) and not found.in_root):
-        return False
-    name = shares.told_name(found, remote, node.parent)
-    return node.name in (name, naming.link_beside(name, remote.id))
 
 
 def _has_other_bytes(conn: Connection, node: Node, remote: Remote, pending: set[str]) -> bool:
@@ -171,12 +162,12 @@ def _update_place(
         (remote.parent_id, remote.name, names.name_key(remote.name), node.ino),
     )
     if "move" in pending:
-        if not _is_in_place(conn, node, remote):
+        if not places.is_in_place(conn, node, remote):
             # Our move may be at the service already, and this one the later of the two.
             _leave_aside(conn, node, remote.sequence)
         return
     on_shelf = node.parent is not None and tree.get(conn, node.parent).is_shelf
-    parent, name = _place_of(conn, remote, changes, on_shelf=on_shelf)
+    parent, name = places.place_of(conn, remote, changes, on_shelf=on_shelf)
     if parent is None:
         return
     if _is_gone(conn, parent) and unsent.below(conn, node.ino):
@@ -214,7 +205,7 @@ def _leave_aside(conn: Connection, node: Node, sequence: int) -> None:
 
 
 def _appear(conn: Connection, remote: Remote, generation: int, changes: list[Change]) -> None:
-    parent, name = _place_of(conn, remote, changes)
+    parent, name = places.place_of(conn, remote, changes)
     holder = tree.child_at(conn, parent, name) if parent is not None else None
     is_shared = shares.is_shared(shares.rules(conn), remote)
     if (
@@ -251,34 +242,6 @@ def _is_same(conn: Connection, holder: Node, remote: Remote, name: str) -> bool:
     if remote.kind is Kind.FOLDER:
         return True
     return holder.draft is None and holder.sha1 is not None and holder.sha1 == remote.sha1
-
-
-def _place_of(
-    conn: Connection, remote: Remote, changes: list[Change], *, on_shelf: bool = False
-) -> tuple[Ino | None, str]:
-    """The folder that the item is in here, and what it is called there if nothing is in its way.
-
-    `on_shelf`: it is where what others share is; there it stays where its owner is not told.
-    """
-    parent = _parent_of(conn, remote)
-    if parent != ROOT or remote.parent_id != ROOT_ID:
-        return parent, shares.told_name(shares.Rules(), remote, parent or 0)
-    found = shares.rules(conn)
-    if shares.is_shared(found, remote) or (on_shelf and remote.owner_id is None):
-        parent = ROOT if found.in_root else shares.shelf(conn, changes)
-    return parent, shares.told_name(found, remote, parent)
-
-
-def _parent_of(conn: Connection, remote: Remote) -> Ino | None:
-    """The folder that the item is in, as a placeholder if it is not known yet; None: in no folder of ours."""
-    if remote.parent_id is None:
-        return None
-    if remote.parent_id == ROOT_ID:
-        return ROOT
-    folder = tree.remote_at(conn, Kind.FOLDER, remote.parent_id)
-    if folder is not None:
-        return folder.ino
-    return arrivals.placeholder(conn, remote)
 
 
 def _is_gone(conn: Connection, folder: Ino) -> bool:
@@ -321,9 +284,10 @@ def vanish(conn: Connection, ino: Ino, *, sequence: int = 0) -> list[Change]:
     changes: list[Change] = []
     inos = tree.subtree(conn, ino)
     elsewhere = _elsewhere(conn, inos)
+    is_lost = shares.is_shared_node(conn, tree.get(conn, ino)) or losses.is_lost(tree.get(conn, ino))
     for below in reversed(inos):
         if below not in elsewhere:
-            vanish_one(conn, tree.get(conn, below), changes)
+            vanish_one(conn, tree.get(conn, below), changes, is_lost=is_lost)
     conn.execute(
         "UPDATE node SET sequence = max(sequence, ?) WHERE ino = ? AND remote_id IS NOT NULL", (sequence, ino)
     )
@@ -348,15 +312,17 @@ def _is_elsewhere(conn: Connection, node: Node) -> bool:
     return tree.at_service(conn, node.parent).remote_id != node.base_parent
 
 
-def vanish_one(conn: Connection, node: Node, changes: list[Change]) -> None:
-    """One node of those; what is below it comes first."""
+def vanish_one(conn: Connection, node: Node, changes: list[Change], *, is_lost: bool = False) -> None:
+    """One node of those; what is below it comes first.  `is_lost`: with what others shared (`losses`)."""
     if node.remote_id is None:
         return
     if node.is_folder:
         _drop_symlinks(conn, node.ino, changes)
     if unsent.has_bytes(conn, node) or (node.is_folder and tree.has_children(conn, node.ino)):
-        unsent.make_anew(conn, node)
+        losses.keep(conn, node) if is_lost else unsent.make_anew(conn, node)
         return
+    if is_lost:
+        losses.note_wipe(conn)
     conn.execute("DELETE FROM op WHERE ino = ?", (node.ino,))
     conn.execute("DELETE FROM listing WHERE ino = ?", (node.ino,))
     # The sequence stays: what went with its folder comes back with it, unchanged.

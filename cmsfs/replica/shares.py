@@ -85,22 +85,23 @@ def is_shared_node(conn: Connection, node: Node) -> bool:
         return False
     if node.parent is not None and tree.get(conn, node.parent).is_shelf:
         return True
-    if node.base_parent != names.ROOT_ID:
+    is_lost = node.base_parent is None and node.parent == ROOT and node.etag is not None
+    if node.base_parent != names.ROOT_ID and not is_lost:
         return False
     me = rules(conn).me
     owner = conn.execute(_OWNER, (node.ino,)).fetchone()[0]
     return me is not None and owner is not None and owner != me
 
 
-def is_foreign(conn: Connection, ino: Ino) -> bool:
-    """Whether a node is something that others share, or below that."""
+def top(conn: Connection, ino: Ino) -> Node | None:
+    """What others share that a node is, or is below; None: it is one's own."""
     current: Ino | None = ino
     while current is not None and current != ROOT:
         node = tree.get(conn, current)
         if is_shared_node(conn, node):
-            return True
+            return node
         current = node.parent
-    return False
+    return None
 
 
 def told_name(found: Rules, remote: Remote, parent: Ino) -> str:

@@ -16,10 +16,12 @@ from sqlite3 import Connection
 from cmsfs import errors
 from cmsfs.journal import ops, queue, unheard
 from cmsfs.models import items, names
-from cmsfs.replica import aside, cursor, lineages, naming, remote, tree, unsent
+from cmsfs.replica import aside, cursor, lineages, losses, naming, remote, shares, tree, unsent
 from cmsfs.replica.changes import Change
 from cmsfs.replica.nodes import ROOT, Ino, Kind, Node, remote_from_item
 from cmsfs.sqlite import Database
+from daemon import losing
+from daemon.incoming import Gone
 from daemon.push.kit import Kit, again, has_moved
 
 log = logging.getLogger(__name__)
@@ -128,7 +130,11 @@ async def missing(kit: Kit, task: queue.Task, error: errors.NotFound) -> None:
     Raises `error` if it knows both.
     """
     node, parent = task.node, task.parent
-    if node.remote_id is not None and await _is_gone(kit, node):
+    top = await kit.db.query(lambda conn: shares.top(conn, node.ino))
+    if top is not None and await _is_gone(kit, top):
+        # Not the item has gone, but our access to what it is in.
+        await _gone(kit, task, top)
+    elif node.remote_id is not None and await _is_gone(kit, node):
         await _gone(kit, task, node)
     elif parent is not None and parent.remote_id is not None and await _is_gone(kit, parent):
         await _gone(kit, task, parent)
@@ -148,12 +154,18 @@ async def _is_gone(kit: Kit, node: Node) -> bool:
 
 async def _gone(kit: Kit, task: queue.Task, what: Node) -> None:
     """The service has deleted `what`: so it goes here, but for what only we have, which is made anew."""
+    assert what.remote_id is not None
+    gone = [Gone(what.kind, what.remote_id)]
+    await kit.incoming.apply(await losing.still_shown(kit.db, kit.client, kit.health, gone))
 
     def txn(conn: Connection) -> list[Change]:
         changes: list[Change] = []
         if tree.get(conn, what.ino).remote_id == what.remote_id:
             changes = remote.vanish(conn, what.ino)
-        again(conn, task.op, "It was deleted at the service.")
+        if losses.is_lost(tree.get(conn, what.ino)):
+            queue.hold(conn, task.op, error=losses.REASON)
+        else:
+            again(conn, task.op, "It was deleted at the service.")
         return changes
 
     kit.incoming.publish(await kit.db.write(txn))

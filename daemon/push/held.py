@@ -20,7 +20,7 @@ from cmsfs.journal import ops, queue, sealing
 from cmsfs.journal.drafts import Drafts
 from cmsfs.journal.ops import Op, OpKind
 from cmsfs.models import items
-from cmsfs.replica import cursor, facts, lineages, open_inodes, remote, tree
+from cmsfs.replica import cursor, facts, lineages, losses, open_inodes, remote, tree
 from cmsfs.replica.changes import Change, What
 from cmsfs.replica.nodes import Node, remote_from_item
 from daemon import recovered
@@ -179,4 +179,6 @@ def _leave(conn: Connection, node: Node) -> list[Change]:
     if node.sha1 is not None:
         conn.execute("UPDATE node SET sha1 = NULL WHERE ino = ?", (node.ino,))
         sealing.release_content(conn, node.sha1)
-    return [Change(What.GONE, node.ino, node.parent, node.name)]
+    changes = [Change(What.GONE, node.ino, node.parent, node.name)]
+    losses.tidy(conn, node.parent, changes)
+    return changes

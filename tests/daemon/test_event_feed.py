@@ -209,7 +209,7 @@ async def test_a_folder_shared_with_us_comes_and_goes(drive: Any, other: Any, be
 async def test_unsent_work_in_a_folder_that_is_taken_from_us_is_kept(
     drive: Any, other: Any, ben: Any, network: Any
 ) -> None:
-    """As a folder of our own, with nothing in it but that; Ben's is as it was."""
+    """Held where it is, with nothing else in the folder; it is not made our own, and Ben's is as it was."""
     await drive.names()
     folder = await ben.folder("theirs")
     await ben.file("f", b"one", folder)
@@ -225,7 +225,8 @@ async def test_unsent_work_in_a_folder_that_is_taken_from_us_is_kept(
     assert await drive.read("theirs/f") == b"ours, unsent"
     await drive.sync()
     assert await drive.names("theirs") == ["f"]
-    assert await other.read("f") == b"ours, unsent"
+    assert drive.ops() == [("upload", "held", "/theirs/f")]
+    assert await other.paths() == []
     assert await ben.read("f") == b"one"
 
 

@@ -1,0 +1,48 @@
+"""Where an item of the service is here: in which folder, and under which name."""
+
+from sqlite3 import Connection
+
+from cmsfs.replica import arrivals, naming, shares, tree
+from cmsfs.replica.arrivals import ROOT_ID
+from cmsfs.replica.changes import Change
+from cmsfs.replica.nodes import ROOT, Ino, Kind, Node, Remote
+
+
+def is_in_place(conn: Connection, node: Node, remote: Remote) -> bool:
+    """Whether the node is where the item is, and has the name that belongs to it."""
+    if node.parent is None or tree.at_service(conn, node.parent).remote_id != remote.parent_id:
+        return False
+    found = shares.rules(conn) if remote.parent_id == ROOT_ID else shares.Rules()
+    on_shelf = tree.get(conn, node.parent).is_shelf
+    if remote.owner_id is not None and on_shelf != (shares.is_shared(found, remote) and not found.in_root):
+        return False
+    name = shares.told_name(found, remote, node.parent)
+    return node.name in (name, naming.link_beside(name, remote.id))
+
+
+def place_of(
+    conn: Connection, remote: Remote, changes: list[Change], *, on_shelf: bool = False
+) -> tuple[Ino | None, str]:
+    """The folder that the item is in here, and what it is called there if nothing is in its way.
+
+    `on_shelf`: it is where what others share is; there it stays where its owner is not told.
+    """
+    parent = _parent_of(conn, remote)
+    if parent != ROOT or remote.parent_id != ROOT_ID:
+        return parent, shares.told_name(shares.Rules(), remote, parent or 0)
+    found = shares.rules(conn)
+    if shares.is_shared(found, remote) or (on_shelf and remote.owner_id is None):
+        parent = ROOT if found.in_root else shares.shelf(conn, changes)
+    return parent, shares.told_name(found, remote, parent)
+
+
+def _parent_of(conn: Connection, remote: Remote) -> Ino | None:
+    """The folder that the item is in, as a placeholder if it is not known yet; None: in no folder of ours."""
+    if remote.parent_id is None:
+        return None
+    if remote.parent_id == ROOT_ID:
+        return ROOT
+    folder = tree.remote_at(conn, Kind.FOLDER, remote.parent_id)
+    if folder is not None:
+        return folder.ino
+    return arrivals.placeholder(conn, remote)

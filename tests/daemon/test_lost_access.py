@@ -1,0 +1,188 @@
+"""Access that ends and comes back: what is not sent stays, is told, and goes into the same item."""
+
+from typing import Any
+
+import pytest
+import trio
+
+from cmsfs import config
+from cmsfs.replica import losses
+from tests.daemon import conftest
+from tests.daemon.asking import attempt, share
+
+SHELF = "Shared with me"
+TEAM = f"{SHELF}/Team"
+
+
+@pytest.fixture
+def settings() -> config.Settings:
+    return config.Settings(settle_seconds=0, network_seconds=5, feed="events")
+
+
+class Team:
+    """Ben's folder `Team` with `plan`, `notes` and `Sub/deep` in it, and what he lets us do there."""
+
+    def __init__(self, ben: conftest.Remote, user: int) -> None:
+        self.ben = ben
+        self.user = user
+        self.given = ""
+
+    async def make(self) -> "Team":
+        self.folder = await self.ben.folder("Team")
+        self.plan = await self.ben.file("plan", b"Ben's plan", self.folder)
+        await self.ben.file("notes", b"Ben's notes", self.folder)
+        self.sub = await self.ben.folder("Sub", self.folder)
+        self.deep = await self.ben.file("deep", b"Ben's deep", self.sub)
+        await self.give()
+        return self
+
+    async def give(self, role: str = "editor") -> None:
+        self.given = await share(self.ben, "folder", self.folder, role, self.user)
+
+    async def take(self) -> None:
+        await self.ben.client.collaborations.delete(self.given)
+
+
+@pytest.fixture
+async def team(ben: conftest.Remote, user: int) -> Team:
+    return await Team(ben, user).make()
+
+
+async def listed(drive: conftest.Drive) -> None:
+    for path in (SHELF, TEAM, f"{TEAM}/Sub"):
+        await drive.names(path)
+
+
+async def take_while_away(drive: conftest.Drive, team: Team, network: Any) -> None:
+    """A file is changed, another one and a folder are made, and the access ends before anything is sent."""
+    network.is_down = True
+    await drive.write(f"{TEAM}/plan", b"my plan")
+    await drive.write(f"{TEAM}/new", b"mine alone")
+    await drive.mkdir(f"{TEAM}/made")
+    await drive.write(f"{TEAM}/made/in it", b"mine, too")
+    await team.take()
+    network.is_down = False
+    await drive.poll()
+    await drive.sync()
+
+
+def held(drive: conftest.Drive) -> list[str]:
+    assert all(state == "held" for _, state, _ in drive.ops())
+    return sorted({path for _, _, path in drive.ops()})
+
+
+UNSENT = [f"/{TEAM}/{name}" for name in ("made", "made/in it", "new", "plan")]
+
+
+async def test_unsent_work_is_held_where_it_is(
+    drive: conftest.Drive, team: Team, other: conftest.Remote, ben: conftest.Remote, network: Any
+) -> None:
+    await listed(drive)
+    await take_while_away(drive, team, network)
+    assert held(drive) == UNSENT
+    assert {row["error"] for row in drive.db.rows("SELECT error FROM op")} == {losses.REASON}
+    assert await drive.names(TEAM) == ["made", "new", "plan"]
+    assert await drive.read(f"{TEAM}/plan") == b"my plan"
+    # Neither is anything of it made our own, nor does it reach Ben.
+    assert await other.paths() == []
+    assert await ben.read("plan") == b"Ben's plan"
+
+
+async def test_it_goes_by_itself_into_the_same_items_when_the_access_is_back(
+    starting: conftest.Starting, team: Team, ben: conftest.Remote, network: Any
+) -> None:
+    async with starting() as drive:
+        await listed(drive)
+        await take_while_away(drive, team, network)
+    # Over a restart, too.
+    async with starting() as drive:
+        assert held(drive) == UNSENT
+        await drive.sync()
+        assert held(drive) == UNSENT
+        await team.give()
+        await drive.poll()
+        await drive.sync()
+        assert drive.ops() == []
+        assert await ben.paths() == [
+            *("Team/", "Team/Sub/", "Team/Sub/deep", "Team/made/", "Team/made/in it"),
+            *("Team/new", "Team/notes", "Team/plan"),
+        ]
+        assert (await ben.find("plan")).id == team.plan
+        assert await ben.read("plan") == b"my plan"
+        with trio.fail_after(10):
+            while await drive.names(TEAM) != ["Sub", "made", "new", "notes", "plan"]:
+                await drive.changed.wait()
+        assert await drive.names() == [SHELF]
+
+
+async def test_so_it_is_in_the_root(
+    starting: conftest.Starting, team: Team, ben: conftest.Remote, network: Any
+) -> None:
+    async with starting(shared="root") as drive:
+        assert await drive.names("Team") == ["Sub", "notes", "plan"]
+        network.is_down = True
+        await drive.write("Team/plan", b"my plan")
+        await team.take()
+        network.is_down = False
+        for _ in range(2):
+            await drive.poll()
+            await drive.sync()
+            assert held(drive) == ["/Team/plan"]
+        await team.give()
+        await drive.poll()
+        await drive.sync()
+        assert drive.ops() == []
+        assert await ben.read("plan") == b"my plan"
+
+
+async def test_a_copy_becomes_ones_own_and_the_rest_is_given_up(
+    drive: conftest.Drive, team: Team, other: conftest.Remote, network: Any
+) -> None:
+    await listed(drive)
+    await take_while_away(drive, team, network)
+    await drive.write("my plan", await drive.read(f"{TEAM}/plan"))
+    await drive.sync()
+    assert await other.paths() == ["my plan"]
+    for path in (*UNSENT[1:], UNSENT[0]):
+        await drive.agents.discard(path)
+    assert await drive.names() == ["my plan"]
+
+
+async def test_it_can_be_deleted(drive: conftest.Drive, team: Team, network: Any) -> None:
+    await listed(drive)
+    await take_while_away(drive, team, network)
+    for name in ("new", "plan", "made/in it"):
+        assert await attempt(drive.unlink(f"{TEAM}/{name}")) == "ok"
+    assert await attempt(drive.rmdir(f"{TEAM}/made")) == "ok"
+    assert await attempt(drive.rmdir(TEAM)) == "ok"
+    await drive.sync()
+    assert drive.ops() == []
+
+
+async def test_what_is_still_shown_elsewhere_stays_with_the_work_in_it(
+    drive: conftest.Drive, team: Team, ben: conftest.Remote, network: Any
+) -> None:
+    await listed(drive)
+    await share(ben, "folder", team.sub, "editor", team.user)
+    await drive.poll()
+    network.is_down = True
+    ino = await drive.write(f"{TEAM}/Sub/deep", b"mine")
+    await team.take()
+    network.is_down = False
+    drive.changes.clear()
+    await drive.poll()
+    assert await drive.names(SHELF) == ["Sub"]
+    assert await drive.ino(f"{SHELF}/Sub/deep") == ino
+    await drive.sync()
+    assert await ben.read("deep") == b"mine"
+    assert (await ben.find("deep")).id == team.deep
+
+
+async def test_what_has_nothing_unsent_goes(drive: conftest.Drive, team: Team) -> None:
+    await listed(drive)
+    await team.take()
+    await drive.poll()
+    assert await drive.names() == []
+    await team.give("viewer")
+    await drive.poll()
+    assert await drive.names(TEAM) == ["Sub", "notes", "plan"]
