@@ -4,7 +4,7 @@ Imported by all other models.  A model says what may come and in which form; wha
 by the client and the service.
 
 Rule: read liberally (unknown fields are ignored, numbers may be text), write exactly (RFC 3339 with an
-offset, only the fields that were set).
+offset, only the fields that were set).  A change alone is read strictly (see `Change`).
 """
 
 import re
@@ -86,6 +86,12 @@ class Model(pydantic.BaseModel):
     def body(self) -> dict[str, Any]:
         """The fields that were set, under their wire names, ready to be sent as JSON."""
         return self.model_dump(mode="json", by_alias=True, exclude_unset=True)
+
+
+class Change(Model):
+    """The body of a change.  What is no field, or cannot be changed, is refused, never dropped."""
+
+    model_config = pydantic.ConfigDict(extra="forbid")
 
 
 class UserMini(Model):

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 import pydantic
 
-from cmsfs.models.base import Model, Timestamp, UserMini
+from cmsfs.models.base import Change, Model, Timestamp, UserMini
 
 MAX_MESSAGE = 10_000
 
@@ -52,7 +52,7 @@ class NewComment(Model):
     tagged_message: Message | None = None
 
 
-class UpdateComment(Model):
+class UpdateComment(Change):
     message: Message | None = None
     tagged_message: Message | None = None
 

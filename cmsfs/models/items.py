@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 import pydantic
 
 from cmsfs.models.base import (
+    Change,
     FileVersionMini,
     FolderMini,
     Model,
@@ -232,7 +233,7 @@ class NewLock(Model):
     is_download_prevented: bool = False
 
 
-class NewSharedLink(Model):
+class NewSharedLink(Change):
     """The shared link that a change sets; what is left out stays, or is the default for a new link.
 
     Null in its place takes the link away.
@@ -244,7 +245,7 @@ class NewSharedLink(Model):
     permissions: SharedLinkPermissions | None = None
 
 
-class UpdateItem(Model):
+class UpdateItem(Change):
     """A change of a file or folder; what is not set stays as it is."""
 
     lock: NewLock | None = None  # of a file; null unlocks

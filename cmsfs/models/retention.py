@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 import pydantic
 
-from cmsfs.models.base import Model, NumberId, NumberOrText, Timestamp, UserMini
+from cmsfs.models.base import Change, Model, NumberId, NumberOrText, Timestamp, UserMini
 
 INDEFINITE = "indefinite"
 # A century: whoever wants longer wants an indefinite one.
@@ -65,7 +65,7 @@ class NewRetentionPolicy(_Notices):
         return self
 
 
-class UpdateRetentionPolicy(_Notices):
+class UpdateRetentionPolicy(_Notices, Change):
     """What is not set, or null, stays as it is."""
 
     policy_name: PolicyName | None = None

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 import pydantic
 
-from cmsfs.models.base import EnterpriseMini, Model, Size, Timestamp
+from cmsfs.models.base import Change, EnterpriseMini, Model, Size, Timestamp
 
 
 class NotificationEmail(Model):
@@ -78,7 +78,7 @@ class NewTrackingCode(Model):
     value: Annotated[str, pydantic.Field(max_length=255)] = ""
 
 
-class UpdateUser(Model):
+class UpdateUser(Change):
     """What is not set stays as it is.  `enterprise` set to null lets the user go from the enterprise."""
 
     name: Name | None = None
@@ -101,6 +101,7 @@ class UpdateUser(Model):
     tracking_codes: Annotated[list[NewTrackingCode], pydantic.Field(max_length=100)] | None = None
     notification_email: NotificationEmail | None = None
     enterprise: None = None
+    notify: bool | None = None  # by mail, of which none is sent
 
 
 class NewUser(UpdateUser):

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from cmsfs.models.base import Model, Size, Timestamp, UserMini
+from cmsfs.models.base import Change, Model, Size, Timestamp, UserMini
 
 
 class FileVersion(Model):
@@ -19,7 +19,7 @@ class FileVersion(Model):
     purged_at: Timestamp | None = None
 
 
-class RestoreVersion(Model):
+class RestoreVersion(Change):
     """Out of the trash: `trashed_at` is null, or left out, as some clients do with what is null."""
 
     trashed_at: Any = None

@@ -5,7 +5,7 @@ from urllib.parse import urlsplit
 
 import pydantic
 
-from cmsfs.models.base import Model, Reference
+from cmsfs.models.base import Change, Model, Reference
 from cmsfs.models.items import Description, NewSharedLink
 
 MAX_URL: Final = 4096
@@ -30,7 +30,7 @@ class NewWebLink(Model):
     description: Description | None = None
 
 
-class UpdateWebLink(Model):
+class UpdateWebLink(Change):
     """What is not set stays as it is."""
 
     url: str | None = pydantic.Field(None, pattern=r"^(?i:https?)://\S+$", max_length=MAX_URL)

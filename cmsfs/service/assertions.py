@@ -1,7 +1,8 @@
 """JSON Web Tokens of applications: the jwt-bearer grant, and those that a token exchange takes.
 
-An assertion is signed with RS256, RS384 or RS512 by a key of the application that its header names by
-`kid`.  It is meant for this token endpoint, ends within a minute, and is taken once.
+An assertion is signed with RS256, RS384 or RS512 by a key of the application: the one that its header names
+by `kid` or, as some clients of the public API name none, the one that verifies it.  It is meant for this
+token endpoint, ends within a minute, and is taken once.
 
 Rule: an assertion counts as used only together with the token that it gives.
 """
@@ -47,13 +48,7 @@ def verify(ask: clients.Ask, assertion: str, client_id: str, *, unsigned: bool =
         if unsigned and header.get("alg") == "none":
             claims = jwt.decode(assertion, options={"verify_signature": False})
         else:
-            key = _key(ask.store, client_id, header)
-            claims = jwt.decode(
-                assertion,
-                key,
-                algorithms=list(ALGORITHMS),
-                options={"verify_aud": False, "verify_iat": False},
-            )
+            claims = _verified(assertion, _keys(ask.store, client_id, header))
         _judge(ask, claims, client_id)
     except _BROKEN as error:
         # Our own words or the library's; neither repeats the assertion.
@@ -70,15 +65,36 @@ def issuer(assertion: str) -> str:
         return ""
 
 
-def _key(store: Store, client_id: str, header: dict[str, Any]) -> str:
-    kid = header.get("kid")
-    found = []
-    if isinstance(kid, str):
+def _keys(store: Store, client_id: str, header: dict[str, Any]) -> list[str]:
+    """The keys that an assertion may be signed with: the one that it names, or any of the application's."""
+    if "kid" not in header:
+        found = store.read("SELECT pem FROM app_key WHERE app = ?", client_id)
+    else:
+        kid = header["kid"] if isinstance(header["kid"], str) else ""
         found = store.read("SELECT pem FROM app_key WHERE app = ? AND kid = ?", client_id, kid)
     if not found:
         raise jwt.InvalidKeyError("kid names no key of this application")
-    pem: str = found[0]["pem"]
-    return pem
+    return [row["pem"] for row in found]
+
+
+def _verified(assertion: str, keys: list[str]) -> Claims:
+    """The claims, if exactly one of the keys signed them."""
+    found, failed = [], None
+    for key in keys:
+        try:
+            claims: Claims = jwt.decode(
+                *(assertion, key),
+                algorithms=list(ALGORITHMS),
+                options={"verify_aud": False, "verify_iat": False},
+            )
+            found.append(claims)
+        except jwt.InvalidSignatureError as error:
+            failed = error
+    if not found and failed is not None:
+        raise failed
+    if len(found) != 1:
+        raise jwt.InvalidKeyError("several keys of this application are the same: kid must name one")
+    return found[0]
 
 
 def _judge(ask: clients.Ask, claims: Claims, client_id: str) -> None:

@@ -26,7 +26,7 @@ from cmsfs.service import (
     store,
     traits,
 )
-from cmsfs.service.kinds import Kind, Status
+from cmsfs.service.kinds import KIND_NAMES, Kind, Status
 from cmsfs.service.roles import Right
 
 # Deep enough for every tree of people; a path of ids stays within a few kilobytes.
@@ -53,6 +53,11 @@ class New:
     tags: str = "[]"  # as in the row
     content_created_at: int | None = None
     content_modified_at: int | None = None
+
+
+# What only items of other kinds have.
+_FOLDERS = frozenset({"sync_state", *fields.TERMS})
+_NOT_OF = {Kind.FOLDER: frozenset({"lock"}), Kind.FILE: _FOLDERS, Kind.WEB_LINK: _FOLDERS | {"lock"}}
 
 
 def find(conn: Connection, number: int) -> Row:
@@ -226,6 +231,8 @@ def apply(
     What has all the wished values already is left as it is, its etag too.
     """
     read = store.reader(conn)
+    for name in wish.model_fields_set & _NOT_OF[kind]:
+        raise problems.invalid(name, f"is nothing that a {KIND_NAMES[kind].replace('_', ' ')} has")
     needed = _needed(wish, more)
     unlocks = wish.model_fields_set == {"lock"} and wish.lock is None
     row = access.get_for_change(read, call, kind, call.id, needed=needed, unlocks=unlocks)

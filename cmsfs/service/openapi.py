@@ -28,6 +28,8 @@ _BINARY = {"type": "string", "format": "binary"}
 _ABOUT = """\
 A content management service: files, folders and web links, their search, sharing, protection and metadata,
 and the users of an enterprise. Operations take a token, as `authorization: Bearer TOKEN`.
+A change (`PUT` with a JSON object) is done as a whole or refused: 400 for a field that there is not, or that
+cannot be changed. Other bodies may hold what the service does not know; it is not looked at.
 """
 
 Key = tuple[Any, json_schema.JsonSchemaMode]

@@ -83,12 +83,16 @@ def not_found(name: str, wire_id: str, *, code: str = "not_found") -> Refused:
     return Refused(404, code, f"The {name} {said}.", context_info=info)
 
 
+_UNKNOWN = "there is no such field, or it cannot be changed"
+
+
 def from_validation(error: pydantic.ValidationError, *, code: str = "bad_request") -> Refused:
     """400 for a body or a query string that a model refuses, one entry a field."""
     found = []
     for one in error.errors(include_url=False, include_context=False, include_input=False):
         reason = "missing_parameter" if one["type"] == "missing" else "invalid_parameter"
-        found.append({"reason": reason, "name": ".".join(map(str, one["loc"])), "message": one["msg"]})
+        said = _UNKNOWN if one["type"] == "extra_forbidden" else one["msg"]
+        found.append({"reason": reason, "name": ".".join(map(str, one["loc"])), "message": said})
     first = found[0]
     where = f"{first['name']}: " if first["name"] else ""
     return Refused(400, code, f"{where}{first['message']}", context_info={"errors": found})

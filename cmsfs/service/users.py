@@ -247,7 +247,7 @@ def _zones() -> frozenset[str]:
 def _change(conn: Connection, number: int, wish: users.UpdateUser, *, now: int | None = None) -> None:
     """Set what the wish sets.  A null changes nothing, but takes the notification's address away."""
     row = conn.execute("SELECT * FROM user WHERE id = ?", (number,)).fetchone()
-    given = wish.model_dump(mode="json", exclude_none=True)
+    given = wish.model_dump(mode="json", exclude_none=True, exclude={"notify"})
     if "notification_email" in wish.model_fields_set:
         address = wish.notification_email
         given["notification_email"] = (

@@ -161,13 +161,33 @@ async def test_signatures_that_are_refused(api, sign, key):
     mac = jwt.algorithms.HMACAlgorithm(jwt.algorithms.HMACAlgorithm.SHA256)
     forged = signing.decode() + "." + jwt.utils.base64url_encode(mac.sign(signing, public.encode())).decode()
     for assertion in (
-        *(sign(by=other), sign(kid=None), sign(kid="k2"), sign("PS256"), unsigned, forged),
+        *(
+            sign(by=other),
+            sign(by=other, kid=None),
+            sign(kid="k2"),
+            sign("PS256"),
+            unsigned,
+            forged,
+        ),
         *(f"{head}.{changed}.{signature}", f"{head}.{body}.", f"{head}.{body}", "..", "x", "é.é.é"),
         jwt.utils.base64url_encode(b"[" * 40_000).decode() + ".e30.",
         jwt.utils.base64url_encode(b'{"alg":"RS256","kid":"\\ud800"}').decode() + ".e30.",
     ):
         assert await api.refused(form(assertion)) == "invalid_grant", assertion[:80]
     await api.oauth(form(good))
+
+
+async def test_an_assertion_may_leave_out_which_key_signed_it(api, sign, service, key):
+    assert (await api.oauth(form(sign(kid=None))))["access_token"]
+    other = rsa.generate_private_key(65537, 2048)
+    await service.write(lambda conn: clients.add_key(conn, "tests", "k2", pem(other.public_key())))
+    for by in (key, other):
+        assert (await api.oauth(form(sign(kid=None, by=by))))["access_token"]
+    # A claim that is wrong is no reason to try the next key, and twice the same key is no answer.
+    assert await api.refused(form(sign(kid=None, exp=int(time.time()) - 5))) == "invalid_grant"
+    await service.write(lambda conn: clients.add_key(conn, "tests", "k3", pem(key.public_key())))
+    assert await api.refused(form(sign(kid=None))) == "invalid_grant"
+    assert (await api.oauth(form(sign(kid="k3"))))["access_token"]
 
 
 async def test_a_key_of_another_application_does_not_count(api, sign, service, key):
