@@ -21,7 +21,16 @@ import pydantic_core
 from starlette import requests, responses
 
 from cmsfs.models import names
-from cmsfs.service import access_rights, actors, callers, locks, problems, scopes, shared_links
+from cmsfs.service import (
+    access_rights,
+    actors,
+    callers,
+    link_passwords,
+    locks,
+    problems,
+    scopes,
+    shared_links,
+)
 
 # Every capability speaks of these as what `access` is about.
 from cmsfs.service.callers import Caller as Caller
@@ -155,7 +164,11 @@ def _caller(store: Store, request: requests.Request) -> Caller:
     if header is None or caller.shared is not None:
         return caller
     shared = shared_links.resolve(
-        *(store.read, header), user=caller.id, enterprise=caller.enterprise, now=store.now()
+        *(store.read, header),
+        user=caller.id,
+        enterprise=caller.enterprise,
+        now=store.now(),
+        who=link_passwords.Guesser(store.attempts, f"user:{caller.id}"),
     )
     return dataclasses.replace(caller, shared=shared)
 

@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 from starlette import requests, routing, types
 
 from cmsfs.service import (
+    attempts,
     authorize,
     collaborations,
     collaborations_allowlist,
@@ -154,11 +155,26 @@ class Service:
             scope["headers"] = [(b"host", self._public.netloc.encode()), *others]
         await self._router(scope, receive, send)
 
+    def address(self, scope: types.Scope) -> str:
+        """Where a request comes from: the client's network, as the proxy says it where there is one."""
+        client = scope.get("client")
+        found = client[0] if client else ""
+        if self._public is not None:
+            # Each proxy adds the address that it sees at the end; the rest is the client's own word.
+            said = [value for name, value in scope["headers"] if name == b"x-forwarded-for"]
+            found = said[-1].decode("latin-1").rpartition(",")[2].strip() if said else found
+        return attempts.network(found)
+
     def admit(self, request: requests.Request, user: int, enterprise: int) -> None:
         """Take note of whom a request is for; 429 if it is one too many."""
         request.scope["user_id"] = user
         if self._rates is not None:
             self._rates.take(request.method, request.scope["path"], user=user, enterprise=enterprise)
+
+    def admit_application(self, request: requests.Request, client_id: str) -> None:
+        """Take note of a request for a token; 429 if there were too many from there for this application."""
+        if self._rates is not None:
+            self._rates.take_token(self.address(request.scope), client_id)
 
 
 def build(

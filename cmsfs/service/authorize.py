@@ -130,7 +130,9 @@ async def _log_in(
 ) -> responses.Response:
     store: Store = request.app.store
     login = form.get("login", "").strip()
-    user = await passwords.check(store, login, form.get("password", ""))
+    user = await passwords.check(
+        store, login, form.get("password", ""), who=request.app.address(request.scope)
+    )
     if user is None:
         said = "This login and password do not go together, or there were too many attempts. Wait a moment."
         return pages.log_in(wish.app["name"], (logins.FIELD, visited.proof), login=login, said=said)

@@ -10,6 +10,7 @@ import base64
 import binascii
 import hmac
 import json
+import math
 import re
 import secrets
 from collections.abc import Mapping
@@ -43,6 +44,7 @@ class Ask:
     form: Mapping[str, str]
     authorization: str  # the header
     audiences: frozenset[str]  # the URLs of this token endpoint
+    who: str = ""  # where it comes from
 
     def required(self, name: str) -> str:
         value = self.form.get(name, "")
@@ -56,11 +58,25 @@ class Ask:
         found = self.store.read("SELECT * FROM app WHERE client_id = ?", client_id)
         expected = found[0]["secret_hash"] if found else access.hashed(secrets.token_hex(8))
         if not hmac.compare_digest(expected, access.hashed(secret)) or not found:
+            # The right secret never waits: nobody guesses one, and nobody is to be locked out by who tries.
+            wait = self.store.attempts.take(self.who, f"app:{client_id}") if found else 0
+            if wait:
+                said = "Too many wrong secrets; try again later."
+                headers = {"Retry-After": str(math.ceil(wait))}
+                raise problems.OAuthRefused("rate_limit_exceeded", said, status=429, headers=headers)
             raise problems.OAuthRefused("invalid_client", "The client credentials are invalid")
         if grant is not None and grant not in found[0]["grants"].split():
             said = "The grant type is unauthorized for this client_id"
             raise problems.OAuthRefused("unauthorized_client", said)
         return found[0]
+
+    @property
+    def client_id(self) -> str:
+        """The application that the request names; empty where it names none that can be read."""
+        try:
+            return self._credentials()[0]
+        except problems.OAuthRefused:
+            return ""
 
     def has_credentials(self) -> bool:
         return "client_secret" in self.form or self.authorization.lower().startswith("basic ")

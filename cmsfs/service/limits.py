@@ -1,8 +1,8 @@
 """How much a user may ask for: token buckets for calls, uploads and searches, off unless asked for.
 
 `cmsfs serve --rate-limits` gives the application one `Limits`; `access.guarded` has it judge every call of a
-user.  A bucket holds what may be asked at once and fills up evenly; a call takes one from each bucket that it
-concerns, or none from any and is 429 with the seconds to wait.
+user, and the token endpoint every request.  A bucket holds what may be asked at once and fills up evenly; a
+call takes one from each bucket that it concerns, or none from any and is 429 with the seconds to wait.
 
 Rule: a bucket that is full again is forgotten, and there are never more than MAX_BUCKETS.
 """
@@ -10,7 +10,7 @@ Rule: a bucket that is full again is forgotten, and there are never more than MA
 import math
 import re
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -20,16 +20,20 @@ from cmsfs.service import problems
 
 # Of how many users (and enterprises) something is remembered; some 200 bytes each.
 MAX_BUCKETS = 100_000
+_MAX_CLIENT_ID = 100
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """So many calls in so many seconds, for each user or for the enterprise together."""
+    """So many calls in so many seconds, for each user or for the enterprise together.
+
+    For tokens: for each application at each address; others elsewhere cannot use it up.
+    """
 
     kind: str
     calls: int
     seconds: float
-    of: Literal["user", "enterprise"] = "user"
+    of: Literal["user", "enterprise", "application"] = "user"
 
 
 # What the public API tells of its own limits.  A file that is uploaded in parts is one upload, its commit.
@@ -39,6 +43,8 @@ PUBLISHED = (
     Rule("search", 6, 1),
     Rule("search", 60, 60),
     Rule("search", 12, 1, of="enterprise"),
+    # Nothing is published of these.
+    Rule("token", 120, 60, of="application"),
 )
 
 _KINDS = {
@@ -67,21 +73,28 @@ class Limits:
         self._rules = rules
         self._clock = clock
         # In the order of their last use.
-        self._buckets: OrderedDict[tuple[int, int], _Bucket] = OrderedDict()
+        self._buckets: OrderedDict[tuple[int, Hashable], _Bucket] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._buckets)
 
     def take(self, method: str, path: str, *, user: int, enterprise: int) -> None:
         """Count a call; 429 `rate_limit_exceeded` if there were too many before."""
+        what = kinds(method, path)
+        whose: dict[str, Hashable] = {"user": user, "enterprise": enterprise}
+        self._take([(one, whose[rule.of]) for one, rule in enumerate(self._rules) if rule.kind in what])
+
+    def take_token(self, address: str, client_id: str) -> None:
+        """Count a request of the token endpoint; 429 if there were too many before."""
+        whose = (address, client_id[:_MAX_CLIENT_ID])
+        self._take([(one, whose) for one, rule in enumerate(self._rules) if rule.kind == "token"])
+
+    def _take(self, wanted: list[tuple[int, Hashable]]) -> None:
         # atomic: no await between the look at the buckets and the taking
         now = self._clock()
-        what = kinds(method, path)
         concerned, wait = [], 0.0
-        for number, rule in enumerate(self._rules):
-            if rule.kind not in what:
-                continue
-            bucket = self._bucket(number, user if rule.of == "user" else enterprise, now)
+        for number, whose in wanted:
+            rule, bucket = self._rules[number], self._bucket(number, whose, now)
             concerned.append(bucket)
             if bucket.left < 1:
                 wait = max(wait, (1 - bucket.left) * rule.seconds / rule.calls)
@@ -93,7 +106,7 @@ class Limits:
         for bucket in concerned:
             bucket.left -= 1
 
-    def _bucket(self, number: int, whose: int, now: float) -> _Bucket:
+    def _bucket(self, number: int, whose: Hashable, now: float) -> _Bucket:
         """The bucket of a rule, filled up to this moment."""
         rule, key = self._rules[number], (number, whose)
         bucket = self._buckets.setdefault(key, _Bucket(rule.calls, now))

@@ -1,7 +1,7 @@
 """Passwords: how people log in to the authorize page.
 
-Kept as scrypt hashes, each with its salt and parameters.  Guessing is slowed down: from the fifth wrong
-attempt on, the login waits, twice as long each time.
+Kept as scrypt hashes, each with its salt and parameters.  Guessing is slowed down (see attempts.py), for who
+guesses and for nobody else.
 
 Rule: an unknown login takes as long as a wrong password, and is told apart by nothing.
 """
@@ -23,10 +23,6 @@ _AT_ONCE = trio.CapacityLimiter(2)
 
 MAX_LENGTH = 1024
 
-FREE_ATTEMPTS = 5
-MAX_WAIT_SECONDS = 900
-_SECOND = 1_000_000
-
 
 def hashed(password: str) -> str:
     """What is stored of a password.  Takes a while: not on the loop."""
@@ -40,37 +36,30 @@ def keep(conn: Connection, user: int, password_hash: str) -> None:
     conn.execute("INSERT OR REPLACE INTO password (user, hash) VALUES (?, ?)", (user, password_hash))
 
 
-async def check(store: Store, login: str, password: str) -> int | None:
+async def check(store: Store, login: str, password: str, *, who: str = "") -> int | None:
     """The user who logs in; None for a wrong login or password, or if too many were wrong before.
 
-    The attempt is counted before it is judged: many at once are no way around the waiting.
+    `who` is where it comes from.  The attempt is counted before it is judged: many at once are no way around
+    the waiting.
     """
-    found = await store.write(lambda conn: _attempt(conn, login, now=store.now()))
-    user, stored = found or (None, _NOBODY)
+    what = f"login:{login.casefold()[:MAX_LENGTH]}"
+    user, stored = None, _NOBODY
+    if not store.attempts.take(who, what):
+        user, stored = _find(store, login) or (None, _NOBODY)
     right = await trio.to_thread.run_sync(_matches, password, stored, limiter=_AT_ONCE)
     if not right or user is None:
         return None
-    await store.write(lambda conn: conn.execute("UPDATE password SET failures = 0 WHERE user = ?", (user,)))
+    store.attempts.forgive(who, what)
     return user
 
 
-def _attempt(conn: Connection, login: str, *, now: int) -> tuple[int, str] | None:
-    row = conn.execute(
+def _find(store: Store, login: str) -> tuple[int, str] | None:
+    found = store.read(
         "SELECT password.* FROM password JOIN user ON user.id = password.user"
         " WHERE user.login = ? AND user.status != 'inactive'",
-        (login,),
-    ).fetchone()
-    if row is None or row["locked_until"] > now:
-        return None
-    failures = row["failures"] + 1
-    wait = 0
-    if failures >= FREE_ATTEMPTS:
-        wait = min(2 ** min(failures - FREE_ATTEMPTS, 20), MAX_WAIT_SECONDS) * _SECOND
-    conn.execute(
-        "UPDATE password SET failures = ?, locked_until = ? WHERE user = ?",
-        (failures, now + wait if wait else 0, row["user"]),
+        login,
     )
-    return row["user"], row["hash"]
+    return (found[0]["user"], found[0]["hash"]) if found else None
 
 
 def _matches(password: str, stored: str) -> bool:

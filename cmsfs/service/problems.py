@@ -51,11 +51,14 @@ class Refused(Exception):
 class OAuthRefused(Exception):
     """A refusal of the token endpoint, whose body has a form of its own."""
 
-    def __init__(self, error: str, description: str, *, status: int = 400) -> None:
+    def __init__(
+        self, error: str, description: str, *, status: int = 400, headers: Mapping[str, str] | None = None
+    ) -> None:
         super().__init__(f"{error}: {description}")
         self.error = error
         self.description = description
         self.status = status
+        self.headers = dict(headers or {})
 
 
 class Unauthorized(Exception):
@@ -124,7 +127,7 @@ def _translate(error: Exception, request_id: str) -> responses.Response:
             return _answer(error, request_id)
         case OAuthRefused():
             body = {"error": error.error, "error_description": error.description}
-            return _json(body, error.status, {"Cache-Control": "no-store"})
+            return _json(body, error.status, {"Cache-Control": "no-store"} | error.headers)
         case Unauthorized():
             challenge = 'Bearer realm="Service"'
             if error.description:

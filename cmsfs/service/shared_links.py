@@ -7,8 +7,6 @@ the item and, of a folder, everything below.  A request names a link in the head
 Rule: a link that has ended, or whose item is in the trash, is no link.
 """
 
-import hashlib
-import hmac
 import json
 import secrets
 import time
@@ -20,7 +18,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from cmsfs.models import events
 from cmsfs.models import items as shapes
-from cmsfs.service import problems
+from cmsfs.service import link_passwords, problems
 from cmsfs.service.kinds import Kind, Status
 from cmsfs.service.roles import Right
 from cmsfs.service.store import Read, Store
@@ -85,7 +83,7 @@ def columns(
     if wish.access is not None:
         terms["access"] = wish.access
     if "password" in given:
-        terms["password"] = None if wish.password is None else _salted(wish.password)
+        terms["password"] = None if wish.password is None else link_passwords.salted(wish.password)
     if "unshared_at" in given:
         terms["ends"] = _end(wish.unshared_at, now)
     if wish.permissions is not None:
@@ -107,16 +105,6 @@ def _end(when: datetime | None, now: int) -> int | None:
     if ends <= now:
         raise problems.invalid("shared_link.unshared_at", "must be in the future")
     return ends
-
-
-def _salted(password: str) -> str:
-    salt = secrets.token_hex(8)
-    return f"{salt}:{_hash(salt, password)}"
-
-
-def _hash(salt: str, password: str) -> str:
-    # People choose these: it shall cost something to try many.  10 ms; it happens on the loop.
-    return hashlib.scrypt(password.encode("utf-8", "replace"), salt=salt.encode(), n=4096, r=8, p=1).hex()
 
 
 def _terms(row: Row, now: int) -> dict[str, Any] | None:
@@ -151,17 +139,25 @@ def shape(row: Row) -> dict[str, Any] | None:
     }
 
 
-def resolve(read: Read, header: str, *, user: int, enterprise: int, now: int) -> Shared | None:
+def resolve(
+    read: Read,
+    header: str,
+    *,
+    user: int,
+    enterprise: int,
+    now: int,
+    who: link_passwords.Guesser | None = None,
+) -> Shared | None:
     """What the link of a request's header shows to a user; None for a link that shows nothing.
 
-    403 for a missing or wrong password.
+    403 for a missing or wrong password, 429 for one too many.
     """
     if len(header) > MAX_HEADER:
         return None
     given = {name: values[-1] for name, values in parse_qs(header).items()}
     found = by_url(read, given.get("shared_link", ""), user=user, enterprise=enterprise, now=now)
     if found is not None and not found.is_own:
-        check_password(found.terms, given.get("shared_link_password"))
+        link_passwords.check(found.terms, given.get("shared_link_password"), who)
     return found
 
 
@@ -238,15 +234,6 @@ def url(row: Row) -> str | None:
     """The address of an item's link, if it has one now."""
     terms = _terms(row, time.time_ns() // 1000)
     return None if terms is None else f"{terms['origin']}/s/{row['link']}"
-
-
-def check_password(terms: dict[str, Any], given: str | None) -> None:
-    if terms["password"] is None:
-        return
-    salt, _, expected = terms["password"].partition(":")
-    if given is None or not hmac.compare_digest(_hash(salt, given), expected):
-        said = "The shared link has a password, and this is not it."
-        raise problems.Refused(403, "incorrect_shared_item_password", said)
 
 
 def find_open(read: Read, word: str, now: int) -> Row | None:

@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 import trio
 
 from cmsfs import errors, sqlite
-from cmsfs.service import addresses, blobs, parts, renditions
+from cmsfs.service import addresses, attempts, blobs, parts, renditions
 
 log = logging.getLogger(__name__)
 
@@ -49,6 +49,7 @@ class Store:
         self.parts = parts.Parts(root / "sessions")
         self.renditions = renditions.Renditions(root / "renditions")
         self.addresses = addresses.Addresses(root / "addresses.key")
+        self.attempts = attempts.Attempts()
         self.written = trio.Event()  # set, and replaced, after each change of this process
         self._last = 0
         self._clock = threading.Lock()

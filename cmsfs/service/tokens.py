@@ -74,7 +74,15 @@ async def revoke(request: requests.Request) -> responses.Response:
 async def _ask(request: requests.Request) -> clients.Ask:
     authorization = request.headers.get("authorization", "")
     form = await read_form(request)
-    return clients.Ask(request.app.store, form, authorization, request.app.token_urls)
+    who = request.app.address(request.scope)
+    ask = clients.Ask(request.app.store, form, authorization, request.app.token_urls, who)
+    try:
+        request.app.admit_application(request, ask.client_id)
+    except problems.Refused as refused:
+        raise problems.OAuthRefused(
+            "rate_limit_exceeded", refused.message, status=429, headers=refused.headers
+        ) from None
+    return ask
 
 
 async def read_form(request: requests.Request) -> dict[str, str]:
@@ -101,7 +109,7 @@ routes = [
         "Request access token",
         tokens.Token,
         body=operations.Form(_ANY_GRANT),
-        errors=(400, 401),
+        errors=(400, 401, 429),
         public=True,
         problem=tokens.OAuthProblem,
     ),
@@ -110,7 +118,7 @@ routes = [
         revoke,
         "Revoke a token",
         body=operations.Form(tokens.Revocation),
-        errors=(400, 401),
+        errors=(400, 401, 429),
         public=True,
         problem=tokens.OAuthProblem,
     ),

@@ -6,7 +6,7 @@ import re
 import httpx
 import pytest
 
-from cmsfs.service import access, app, clients, demo, passwords, scopes
+from cmsfs.service import access, app, attempts, clients, demo, passwords, scopes
 from cmsfs.service.admin import notices, overview, people, policies
 
 HOST = "http://service.test"
@@ -87,13 +87,17 @@ async def test_the_cookie_is_for_these_pages_alone(person):
     assert "secure" not in cookie  # over plain HTTP a browser would not keep it
 
 
-async def test_many_wrong_passwords_make_the_right_one_wait(person):
-    for _ in range(passwords.FREE_ATTEMPTS):
+async def test_many_wrong_passwords_make_the_right_one_wait(person, service):
+    now = 0.0
+    service.attempts.clock = lambda: now
+    for _ in range(attempts.FREE):
         text = await person.log_in(password="wrong")
         assert person.page.status_code == 401
     assert "too many attempts" in text
     assert "too many attempts" in await person.log_in()
     assert "Test Enterprise" not in await person.open("/admin")
+    now = 1.0
+    assert "Test Enterprise" in await person.log_in()
 
 
 async def test_who_was_an_administrator_is_out_at_once(admin):

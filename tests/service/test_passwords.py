@@ -1,8 +1,11 @@
 """Passwords: what is kept, who gets in, and what guessing costs."""
 
+from types import SimpleNamespace
+
+import pytest
 import trio
 
-from cmsfs.service import demo, passwords, store
+from cmsfs.service import attempts, demo, passwords, store
 
 from .conftest import PASSWORD
 
@@ -28,25 +31,51 @@ async def test_the_right_password_lets_in(service):
         assert await passwords.check(service, login, password) is None
 
 
-async def test_guessing_is_slowed_down(service):
-    for _ in range(passwords.FREE_ATTEMPTS):
+@pytest.fixture
+def clock(service):
+    """`clock.now`: the seconds that attempts are judged by."""
+    found = SimpleNamespace(now=0.0)
+    service.attempts.clock = lambda: found.now
+    return found
+
+
+async def test_guessing_is_slowed_down_by_more_each_time(service, clock):
+    for _ in range(attempts.FREE):
         assert await passwords.check(service, LOGIN, "wrong") is None
-    assert await passwords.check(service, LOGIN, PASSWORD) is None
-    await service.write(lambda conn: conn.execute("UPDATE password SET locked_until = 5"))
+    for wait in (1, 2, 4):
+        clock.now += wait - 0.1
+        assert await passwords.check(service, LOGIN, PASSWORD) is None
+        clock.now += 0.1
+        assert await passwords.check(service, LOGIN, "wrong") is None
+    clock.now += 8
     assert await passwords.check(service, LOGIN, PASSWORD) is not None
-    assert service.read("SELECT failures FROM password")[0]["failures"] == 0
+    # It begins anew.
+    assert await passwords.check(service, LOGIN, "wrong") is None
+    assert await passwords.check(service, LOGIN, PASSWORD) is not None
 
 
-async def test_many_attempts_at_once_are_no_way_around(service):
-    right = []
+async def test_a_stranger_locks_nobody_out(service, clock):
+    """However often somebody guesses elsewhere, whoever comes from an address of their own gets in."""
+    for number in range(attempts.MANY):
+        assert service.attempts.take(f"192.0.2.{number}", f"login:{LOGIN}") == 0
+    assert await passwords.check(service, LOGIN, PASSWORD, who="198.51.100.1") is not None
+    # Who guesses is made to wait, from the second time on when many do.
+    for _ in range(2):
+        assert await passwords.check(service, LOGIN, "wrong", who="192.0.2.200") is None
+    assert await passwords.check(service, LOGIN, PASSWORD, who="192.0.2.200") is None
 
+
+async def test_many_attempts_at_once_are_no_way_around(service, clock):
     async def attempt(password):
-        right.append(await passwords.check(service, LOGIN, password))
+        assert await passwords.check(service, LOGIN, password) is None
 
     async with trio.open_nursery() as nursery:
-        for number in range(passwords.FREE_ATTEMPTS + 5):
+        for number in range(attempts.FREE + 5):
             nursery.start_soon(attempt, f"guess {number}")
-    assert service.read("SELECT failures FROM password")[0]["failures"] == passwords.FREE_ATTEMPTS
+    clock.now = 0.9
+    assert await passwords.check(service, LOGIN, PASSWORD) is None  # one second: only five were judged
+    clock.now = 1
+    assert await passwords.check(service, LOGIN, PASSWORD) is not None
 
 
 async def test_the_samples_people_get_passwords_of_their_own(root):

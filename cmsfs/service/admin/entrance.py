@@ -98,7 +98,9 @@ async def log_in(request: requests.Request) -> responses.Response:
     if form is None or not visited.owns(form):
         return pages.problem("invalid_request", _STALE, status=403)
     login = form.get("login", "").strip()
-    user = await passwords.check(store, login, form.get("password", ""))
+    user = await passwords.check(
+        store, login, form.get("password", ""), who=request.app.address(request.scope)
+    )
     rows = store.read("SELECT role FROM user WHERE id = ?", user)
     if user is None or not rows or rows[0]["role"] not in ("admin", "coadmin"):
         return pages.log_in("the administration", (logins.FIELD, visited.proof), login=login, said=_WRONG)
