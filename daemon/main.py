@@ -47,6 +47,7 @@ from daemon.facts import Facts
 from daemon.folder_items import FolderItems
 from daemon.freeing import Freeing
 from daemon.health import Health
+from daemon.holding import Holding
 from daemon.hydrate import Hydrate
 from daemon.incoming import Incoming
 from daemon.listing import Lister, SearchLister, filled
@@ -164,7 +165,8 @@ class Drive(Answers):
         )
         self.commit = GroupCommit(db, drafts.root)
         sealer = Sealer(db, drafts, blocks, self.hydrate, self.commit)
-        self.refusals = Refusals(db, client, self.health)
+        self.holding = Holding(db, blocks, self.hydrate, self.health)
+        self.refusals = Refusals(db, client, self.health, self.holding.depends_on)
         self.copying = Copying()
         templates = Templates(client, self.health)
         kit = Kit(
@@ -174,6 +176,7 @@ class Drive(Answers):
             web_links=settings.web_links,
             full=self.account.doubt_space,
             came_back=self.refusals.came_back,
+            before_deletion=self.holding.before_deletion,
             ended=lambda ino: self.fs.consider(ino),
             copied_from=self.copying.sources,
             templates=templates,
@@ -183,7 +186,15 @@ class Drive(Answers):
         self._freeing = Freeing(db, blocks, self.hydrate, self.pins, self.hub)
         self.facts = Facts(db, client, self.health, nursery, templates)
         self.fs = Filesystem(
-            *(db, blocks, drafts, self.commit, self.hydrate, Wakes(self.push, self.pins), self.account),
+            *(
+                db,
+                blocks,
+                drafts,
+                self.commit,
+                self.hydrate,
+                Wakes(self.push, self.pins, self.holding),
+                self.account,
+            ),
             settle_seconds=settings.settle_seconds,
             local_names=settings.local_names,
             confirm=self._confirm if settings.fsync == "remote" else None,
@@ -299,6 +310,7 @@ class Drive(Answers):
         if self.settings.crawl:
             agents.keep(self.crawl.run, name="crawl")
         agents.keep(budget.spent, Class.PIN, self.pins.run, name="pins")
+        agents.keep(budget.spent, Class.PIN, self.holding.run, name="holding")
         if self.thumbnails is not None:
             agents.keep(budget.spent, Class.PIN, self.thumbnails.run, name="thumbnails")
         agents.keep(self.account.run, name="account")

@@ -13,6 +13,7 @@ import errno
 import logging
 import time
 from collections import OrderedDict
+from collections.abc import Callable
 
 import trio
 
@@ -46,7 +47,11 @@ TAKEN_AT = "protected_taken_at"
 class Refusals:
     """The vfs's `Removals` port over one client; the push tells it of what came back."""
 
-    def __init__(self, db: Database, client: Client, health: Health) -> None:
+    def __init__(
+        self, db: Database, client: Client, health: Health, depends_on: Callable[[str], bool]
+    ) -> None:
+        """`depends_on`: whether another file here still needs bytes of an item, which the journal knows."""
+        self._depends_on = depends_on
         self._db = db
         self._client = client
         self._health = health
@@ -74,6 +79,8 @@ class Refusals:
             return False
         if self._db.row("SELECT 1 FROM op WHERE ino = ? LIMIT 1", node.ino) is not None:
             return False  # one thing after the other: the journal knows the order
+        if self._depends_on(node.remote_id):
+            return False
         return self._was_refused(node) or self._is_protected(node)
 
     async def ask(self, node: Node) -> bool:

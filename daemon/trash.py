@@ -321,6 +321,7 @@ class Bin:
     async def _delete(self, node: Node) -> None:
         """Ask the service.  A file goes only with the bytes that are known here.  Raises `CmsfsError`."""
         assert node.remote_id is not None
+        await self.kit.before_deletion(None if node.kind is Kind.FOLDER else node.remote_id)
         if node.kind is Kind.FOLDER:
             with self.kit.health.request("delete"):
                 await self.kit.client.folders.delete(node.remote_id, recursive=True)

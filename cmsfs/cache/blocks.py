@@ -302,6 +302,15 @@ class Blocks:
         """After the transaction with `mark_clean`: the file moves to the cache, where it may be evicted."""
         await self._dirty.settle(sha1)
 
+    async def hold(self, sha1: str, *, is_wanted: Callable[[sqlite.Connection, str], bool]) -> bool:
+        """Keep a complete content as one that the service does not have; whether it is kept.
+
+        `is_wanted` is asked inside the transaction that says so.  Does nothing to one that is dirty already.
+        """
+        if await self.complete_path(sha1) is None:
+            return False
+        return await self._dirty.hold(sha1, is_wanted)
+
     async def drop_clean(self, sha1: str) -> None:
         """After the transaction with `mark_clean`, of bytes that nobody has any more: their file is removed,
         unless somebody is reading it, or they have been written again."""

@@ -11,8 +11,10 @@ Rule: a file in the drafts folder is never dropped nor evicted, whatever its row
 """
 
 import errno
+import os
 import shutil
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import trio
@@ -91,6 +93,30 @@ class Dirty:
             return
         await self._settle_by_copy(content, target)
 
+    async def hold(self, sha1: str, is_wanted: Callable[[sqlite.Connection, str], bool]) -> bool:
+        """Bring a complete content of the cache into the drafts folder; whether it is dirty now.
+
+        Interrupted before its row: it is a clean content in the drafts folder, as after an upload.
+        """
+        content = self._contents.find(sha1)
+        if content is None or not content.complete or content.dirty:
+            return content is not None and content.dirty
+        # Beside the folder's other second names, which a start removes.
+        copy = self._files.dirty(sha1).with_suffix(".sealed")
+        await trio.to_thread.run_sync(_second_name, content.file.path, copy)
+        await self.adopt(sha1, content.size, copy)
+
+        def txn(conn: sqlite.Connection) -> bool:
+            if not is_wanted(conn, sha1):
+                return False
+            rows.record_dirty(conn, sha1, content.size)
+            return True
+
+        if not await self._db.write(txn):
+            await self.settle(sha1)
+            return False
+        return True
+
     async def drop(self, sha1: str) -> None:
         """Remove a content that is marked clean and that nothing has any more; settle it if it is in use."""
         content = self._contents.find(sha1)
@@ -143,6 +169,22 @@ def move_across(source: Path, target: Path, copy: Path) -> None:
         files.sync(copy)
         copy.rename(target)
         source.unlink()
+
+
+def _second_name(path: Path, name: Path) -> None:
+    """Another name for a file, or a copy on another file system, whose bytes are on the disk."""
+    name.unlink(missing_ok=True)
+    try:
+        os.link(path, name)
+    except OSError as error:
+        if error.errno not in (errno.EXDEV, errno.EPERM, errno.EMLINK):
+            raise
+        try:
+            shutil.copyfile(path, name)
+        except OSError:
+            name.unlink(missing_ok=True)
+            raise
+    files.sync(name)
 
 
 def _move_in(path: Path, target: Path, size: int, here: bool) -> None:

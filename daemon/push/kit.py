@@ -10,7 +10,7 @@ Rule: such a function either ends the operation (done, given back, cancelled) or
 import random
 import time
 from collections import Counter
-from collections.abc import Callable, Collection
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass, field
 from sqlite3 import Connection
 
@@ -64,6 +64,8 @@ class Kit:
     copied_from: Callable[[Ino], Collection[Ino]]
     # Sets values of metadata.
     templates: Templates
+    # To be called before an item is deleted: brings here what only it has of the bytes of another file.
+    before_deletion: Callable[[str | None], Awaitable[None]]
     # To be called with the node whose operation has ended, or was pointless.
     ended: Callable[[Ino], None]
     # Bytes sent of each running upload, by the number of its operation.

@@ -34,6 +34,7 @@ async def trash(kit: Kit, task: queue.Task) -> None:
         # What the service has of it, if anything, has come out; the next look at the operation acts on it.
         await kit.db.write(lambda conn: queue.give_back(conn, task.op, not_before_ns=0))
         return
+    await kit.before_deletion(node.remote_id)
     for _ in range(ATTEMPTS):
         try:
             await _delete(kit, node, etag)

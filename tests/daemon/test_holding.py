@@ -1,0 +1,113 @@
+"""A backup that an editor has left outlives its document, whatever becomes of that."""
+
+import hashlib
+import os
+from typing import Any
+
+import pytest
+import trio
+
+OLD, NEW = b"as it was before" * 20_000, b"as it is now"
+
+
+def sha1(data: bytes) -> str:
+    return hashlib.sha1(data, usedforsecurity=False).hexdigest()
+
+
+async def save(drive: Any, backup: str) -> None:
+    """What an editor does that keeps the version before."""
+    await drive.rename("doc", backup)
+    await drive.write("doc", NEW)
+
+
+def is_held(drive: Any) -> bool:
+    row = drive.db.row("SELECT dirty FROM content WHERE sha1 = ?", sha1(OLD))
+    return row is not None and bool(row["dirty"])
+
+
+@pytest.mark.parametrize("backup", ["doc~", "doc.bak"])
+@pytest.mark.parametrize("sent", ["sent before", "sent at once"])
+@pytest.mark.parametrize("read", ["never read", "read and evicted", "read"])
+async def test_a_backup_outlives_the_deletion_of_its_document(
+    drive: Any, other: Any, backup: str, sent: str, read: str
+) -> None:
+    await other.file("doc", OLD)
+    await drive.names()
+    if read != "never read":
+        assert await drive.read("doc") == OLD
+    await save(drive, backup)
+    if sent == "sent before":
+        await drive.sync()
+    if read == "read and evicted" and not is_held(drive):
+        drive.agents.state.blocks.evict(sha1(OLD))
+    await drive.unlink("doc")
+    await drive.sync()
+    assert drive.ops() == []
+    assert await drive.read(backup) == OLD
+    assert await drive.names() == [backup]
+    drive.agents.state.blocks.evict(sha1(OLD))
+    assert await drive.read(backup) == OLD
+
+
+async def test_a_backup_outlives_a_deletion_by_somebody_else(
+    starting: Any, other: Any, settings: Any
+) -> None:
+    number = await other.file("doc", OLD)
+    async with starting() as drive:
+        await drive.names()
+        await save(drive, "doc~")
+        await drive.sync()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(drive.agents.holding.run)
+            with trio.fail_after(20):
+                while not is_held(drive):
+                    await trio.lowlevel.checkpoint()
+            nursery.cancel_scope.cancel()
+        assert (drive.agents.state.drafts.root / sha1(OLD)).exists()
+    await other.client.files.delete(number)
+    for path in settings.paths.blocks.rglob("*"):
+        if path.is_file():
+            path.unlink()
+    async with starting() as drive:
+        await drive.poll()
+        assert await drive.names() == ["doc~"]
+        assert await drive.read("doc~") == OLD
+
+
+async def test_what_a_backup_held_goes_with_it(drive: Any, other: Any) -> None:
+    await other.file("doc", OLD)
+    await drive.names()
+    await save(drive, "doc~")
+    await drive.sync()
+    await drive.agents.holding.before_deletion(None)
+    kept = drive.agents.state.drafts.root / sha1(OLD)
+    assert kept.stat().st_size == len(OLD)
+    ino = await drive.ino("doc~")
+    await drive.unlink("doc~")
+    drive.fs.forget([(ino, drive.fs.inodes.lookups(ino))])
+    with trio.fail_after(10):
+        while kept.exists():
+            await trio.lowlevel.checkpoint()
+    assert await drive.read("doc") == NEW
+
+
+async def test_a_document_is_not_deleted_while_the_backup_has_not_its_bytes(
+    drive: Any, other: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await other.file("doc", OLD)
+    await drive.names()
+    await save(drive, "doc~")
+    await drive.sync()
+
+    async def unreachable(content: Any) -> None:
+        raise OSError(5, os.strerror(5))
+
+    monkeypatch.setattr(drive.agents.hydrate, "keep", unreachable)
+    await drive.unlink("doc")
+    with trio.move_on_after(1):
+        await drive.sync()
+    assert "doc" in await other.paths()
+    monkeypatch.undo()
+    await drive.sync()
+    assert await other.paths() == []
+    assert await drive.read("doc~") == OLD
