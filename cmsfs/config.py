@@ -114,6 +114,9 @@ class Settings(_Model):
     bandwidth: list[rates.Bandwidth] = []  # limits by time of day instead; the first that holds counts
     local_names: tuple[str, ...] = names.DEFAULT  # instead of these, not beside them: a list can be shortened
     local_days: int = 30  # local files untouched for so long are somebody's leftovers; 0 keeps them for ever
+    attributes_days: int = (
+        365  # bits and attributes of what went at the service are kept so long, should it return
+    )
     lock_open_documents: bool = False  # at the service, while an office application has one open here
     # Which new `.url` files become web links at the service: "plain" ones, which say nothing but an address
     # and a description, so that nothing is lost; "all" with an address of the web, whose icons and hot keys

@@ -324,6 +324,7 @@ class Drive(Answers):
         agents.keep(self.watchdog.run, self.health, state.db, name="watchdog")
         agents.keep(self.server.serve, listener, name="control")
         agents.keep(upkeep.run, state.db, state.blocks, state.reserve, state.check_cache, name="upkeep")
+        agents.keep(upkeep.forget, state.db, self.settings.attributes_days, name="kept")
         agents.keep(upkeep.tidy, self.fs, self.hub, self._local_days, name="tidy")
         if self.settings.metrics:
             agents.keep(metrics.serve, self.settings.metrics, self.status, name="metrics")

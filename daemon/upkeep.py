@@ -10,6 +10,7 @@ import trio
 
 from cmsfs.cache.blocks import Blocks
 from cmsfs.journal import sealing
+from cmsfs.replica import kept
 from cmsfs.replica.changes import Hub
 from cmsfs.reserve import Reserve
 from cmsfs.sqlite import Database
@@ -27,6 +28,8 @@ RELEASE_SECONDS = 600.0
 # Leftovers are a month old when they go.
 TIDY_SECONDS = 3600.0
 
+FORGET_SECONDS = 86_400.0
+
 
 async def tidy(fs: Filesystem, hub: Hub, days: int) -> None:
     """Remove what programs left on this machine only, for ever; nothing if `days` is 0."""
@@ -38,6 +41,16 @@ async def tidy(fs: Filesystem, hub: Hub, days: int) -> None:
         except Exception:
             log.exception("local files could not be tidied up")
         await trio.sleep(TIDY_SECONDS)
+
+
+async def forget(db: Database, days: int) -> None:
+    """Forget what was kept of items that have not come back in so many days, for ever."""
+    while True:
+        try:
+            await db.write(lambda conn: kept.forget(conn, days=days))
+        except Exception:
+            log.exception("what was kept of items that are gone could not be forgotten")
+        await trio.sleep(FORGET_SECONDS)
 
 
 async def run(db: Database, blocks: Blocks, reserve: Reserve, check: bool) -> None:

@@ -14,7 +14,7 @@ from sqlite3 import Connection
 from typing import Any
 
 from cmsfs.models import names
-from cmsfs.replica import naming, shares, tree
+from cmsfs.replica import kept, naming, shares, tree
 from cmsfs.replica.changes import Change, What
 from cmsfs.replica.nodes import FILE_MODE, FOLDER_MODE, ROOT, Ino, Kind, Remote
 
@@ -82,6 +82,7 @@ def insert(
         # Folders first: what waits may be inside.
         ready.sort(key=lambda remote: remote.kind is not Kind.FOLDER)
         inos = _insert(conn, ready, folders, rules, generation, changes)
+        kept.give_back(conn, (ino for ino in inos if ino is not None))
         for remote, ino in zip(ready, inos, strict=True):
             if ino is None:
                 left.append(remote)

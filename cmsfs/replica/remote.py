@@ -20,6 +20,7 @@ from cmsfs.replica import (
     aside,
     cursor,
     doubts,
+    kept,
     lineages,
     losses,
     open_inodes,
@@ -75,12 +76,18 @@ def _apply_one(conn: Connection, remote: Remote, generation: int, changes: list[
         if news:
             _leave_aside(conn, node, remote.sequence)
         return
-    if node.parent is None and node.draft is not None:
-        # It was deleted while open, and is written on by who has it open; what comes back is theirs.
+    was_shown = node.is_folder and tree.was_shown(conn, node.ino)
+    if node.parent is None and (node.draft is not None or was_shown):
+        # It was deleted while open, and is written on by who has it open; what comes back is theirs.  And the
+        # kernel shows a folder that went as empty for good, for as long as somebody stands in it.
         unsent.forget(conn, node.ino)
         _appear(conn, remote, generation, changes)
         if (theirs := tree.remote_at(conn, remote.kind, remote.id)) is not None:
             lineages.succeed(conn, node.ino, theirs.ino)
+            if was_shown:
+                lineages.hand_down(conn, node.ino, theirs)
+                # What was in it came before it.
+                conn.execute("UPDATE node SET parent = ? WHERE parent = ?", (theirs.ino, node.ino))
         return
     if news and _has_other_bytes(conn, node, remote, pending):
         is_program = node.kind is Kind.FILE and node.mode & _EXECUTE
@@ -232,6 +239,7 @@ def _appear(conn: Connection, remote: Remote, generation: int, changes: list[Cha
             *(remote.parent_id, remote.name, names.name_key(remote.name), remote.json, generation, ino),
         ),
     )
+    kept.give_back(conn, [ino])
     if parent is not None:
         aside.settle(conn, ino, remote, parent, name, changes)
 

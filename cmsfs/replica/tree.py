@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from sqlite3 import Connection
 
 from cmsfs.models import names
+from cmsfs.replica import kept
 from cmsfs.replica.nodes import COLUMNS, FILE_MODE, FOLDER_MODE, ROOT, Ino, Kind, Node, node_from_row
 from cmsfs.sqlite import Database
 
@@ -315,8 +316,15 @@ def is_below(conn: Connection, ino: Ino, ancestor: Ino) -> bool:
     return False
 
 
+def was_shown(conn: Connection, ino: Ino) -> bool:
+    """Whether a detached node had a place before: what is only known as somebody's parent never had."""
+    row = conn.execute("SELECT base_name FROM node WHERE ino = ?", (ino,)).fetchone()
+    return row is not None and row[0] is not None
+
+
 def discard(conn: Connection, ino: Ino) -> bool:
     """Delete the row of a detached node that no operation needs, nor one that was in it; whether it went."""
+    kept.keep(conn, ino)
     cursor = conn.execute(
         "DELETE FROM node WHERE ino = ?1 AND parent IS NULL AND ino > 2 AND draft IS NULL"
         " AND NOT EXISTS (SELECT 1 FROM op WHERE op.ino = ?1)"
@@ -324,6 +332,8 @@ def discard(conn: Connection, ino: Ino) -> bool:
         " AND NOT EXISTS (SELECT 1 FROM lineage WHERE lineage.parent = ?1)",
         (ino,),
     )
+    if not cursor.rowcount:
+        kept.drop(conn, ino)
     return cursor.rowcount > 0
 
 

@@ -123,5 +123,6 @@ async def _return(kit: Kit, task: queue.Task, theirs: items.Item) -> None:
 
     kit.incoming.publish(await kit.db.write(txn))
     log.info("what was deleted here comes back")
-    if task.node.is_folder:
-        kit.hydrate.list_soon(task.node.ino)
+    back = tree.find_remote(kit.db, task.node.kind, task.node.remote_id or "")
+    if back is not None and back.is_folder:
+        kit.hydrate.list_soon(back.ino)
