@@ -91,8 +91,18 @@ class Doubts:
         here: list[Item] = []
         gone: list[Gone] = []
 
+        unread: set[Doubt] = set()
+
         async def ask(one: Doubt) -> None:
-            item = await absences.fetched(self._client, self._health, one.kind, one.id, db=self._db)
+            try:
+                item = await absences.fetched(self._client, self._health, one.kind, one.id, db=self._db)
+            except errors.ProtocolError as error:
+                # It stays a doubt; the others are not to wait for it.
+                self._incoming.misfits.note(
+                    one.kind, one.id, f"the service's answer is not understood: {error}"
+                )
+                unread.add(one)
+                return
             if item is None:
                 gone.append(Gone(one.kind, one.id))
             else:
@@ -100,7 +110,8 @@ class Doubts:
 
         await parallel.each(asked, ask, tasks=FETCHES_AT_ONCE)
         new = self._arrived.new_folders(here)
-        made = await self._incoming.commit(here, gone, settled=found)
+        settled = [one for one in found if one not in unread]
+        made = await self._incoming.commit(here, gone, settled=settled)
         self._arrived.list_soon(new)
         if asked:
             log.debug("%d items were in doubt, %d changes", len(asked), made)

@@ -22,6 +22,8 @@ from cmsfs import errors
 from cmsfs.client.session import Client
 from cmsfs.models import entries, events, items
 from cmsfs.replica import cursor, facts, remote, tree
+from cmsfs.replica.doubts import Doubt
+from cmsfs.replica.doubts import note as put_off
 from cmsfs.replica.nodes import Kind
 from cmsfs.sqlite import Database
 from daemon import absences, event_items, losing, parallel, sweep
@@ -70,6 +72,7 @@ class EventFeed:
         self._health = health
         self._arrived = arrived
         self._access_changed = access_changed
+        self.brought = 0
         self._position: events.Position | None = None
         self._me: str | None = None
         self._heard: OrderedDict[str, None] = OrderedDict()
@@ -83,7 +86,8 @@ class EventFeed:
 
     async def once(self) -> bool:
         """Read the stream to its end."""
-        if self._is_old():
+        anew = self._is_old()
+        if anew:
             log.info("the last events were read too long ago; everything is compared instead")
             await self._begin_anew(missed=True)
         while True:
@@ -92,16 +96,25 @@ class EventFeed:
                 with self._health.request("poll"):
                     page = await self._client.events.since(before)
             except (errors.BadRequest, errors.Gone) as error:
+                if anew:
+                    # It refuses the very position that it has just given: asking on would only repeat that.
+                    raise errors.ProtocolError(f"the service refuses its own position: {error}") from error
                 log.info("the service does not know the position in its events: %s", error)
+                anew = True
                 await self._begin_anew(missed=True)
                 continue
-            if _is_behind(page.next_stream_position, before):
+            if not anew and _is_behind(page.next_stream_position, before):
                 log.info("the service's events begin anew; everything is compared instead")
+                anew = True
                 await self._begin_anew(missed=True)
                 continue
             await self._take(page)
-            if not page.entries:
+            # A position that does not advance tells the same again and again.
+            if not page.entries or str(page.next_stream_position) == str(before):
                 return True
+
+    def left_out(self) -> list[str]:
+        return self._incoming.misfits.told()
 
     async def news(self) -> bool:
         """Wait for the service to say that there is more."""
@@ -142,7 +155,7 @@ class EventFeed:
         fresh = [event for event in page.entries if event.event_id not in self._heard]
         verdicts = event_items.verdicts(self._db, fresh)
         verdicts = [one for one in verdicts if not self._is_stale(one)]
-        found, gone = await self._settled(verdicts)
+        found, gone, unread = await self._settled(verdicts)
         empty = [one.key[1] for one in verdicts if one.is_made and one.key[0] is Kind.FOLDER]
         unsure = {one.key for one in verdicts if one.is_uncertain}
         doubted = [item for item in found if (Kind(item.type), item.id) in unsure]
@@ -153,8 +166,10 @@ class EventFeed:
             empty=empty,
             doubted=[one.id for one in doubted],
             touched=event_items.touched(fresh),
+            unread=unread,
         )
         self._access_changed(unsure)
+        self.brought += bool(fresh)
         self._position = page.next_stream_position
         for event in fresh:
             self._heard[event.event_id] = None
@@ -170,14 +185,22 @@ class EventFeed:
             return False
         return one.sequence < self._newest.get(one.key, 0)
 
-    async def _settled(self, verdicts: Sequence[Verdict]) -> tuple[list[Item], list[Gone]]:
-        """What the items are now; those that only the service can say are asked for."""
+    async def _settled(self, verdicts: Sequence[Verdict]) -> tuple[list[Item], list[Gone], list[Verdict]]:
+        """What the items are now; those that only the service can say are asked for, and of some it says
+        nothing that can be read."""
+        unread: list[Verdict] = []
         found: list[Item] = [one.item for one in verdicts if one.item is not None]
         gone = [Gone(*one.key, one.sequence) for one in verdicts if one.is_gone]
         asked = [one for one in verdicts if one.item is None and not one.is_gone]
 
         async def ask(one: Verdict) -> None:
-            item = await absences.fetched(self._client, self._health, *one.key, db=self._db)
+            try:
+                item = await absences.fetched(self._client, self._health, *one.key, db=self._db)
+            except errors.ProtocolError as error:
+                # Whatever it is, the others are not to wait for it.
+                self._incoming.misfits.note(*one.key, f"the service's answer is not understood: {error}")
+                unread.append(one)
+                return
             if item is None:
                 # As of now, whatever the event was about.
                 gone.append(Gone(*one.key))
@@ -186,7 +209,7 @@ class EventFeed:
 
         await parallel.each(asked, ask, tasks=FETCHES_AT_ONCE)
         found += await losing.still_shown(self._db, self._client, self._health, gone)
-        return found, gone
+        return found, gone, unread
 
     async def _apply(
         self,
@@ -197,6 +220,7 @@ class EventFeed:
         empty: Sequence[str] = (),
         doubted: Sequence[str] = (),
         touched: Iterable[Key] = (),
+        unread: Sequence[Verdict] = (),
     ) -> None:
         """In one transaction; the folders that are `empty` are known by that, what is below the `doubted`
         ones is not known any more."""
@@ -204,6 +228,8 @@ class EventFeed:
         new += [one for one in doubted if one not in new]
 
         def note(conn: Connection) -> None:
+            for one in unread:
+                put_off(conn, Doubt(*one.key, one.sequence or 0))
             for kind, item_id in touched:
                 facts.doubt(conn, kind, item_id)
             for folder_id in empty:
@@ -241,9 +267,13 @@ class EventFeed:
             found: list[Item] = []
             gone: list[Gone] = []
             for folder_id in unknown:
-                item = await absences.fetched(
-                    *(self._client, self._health, Kind.FOLDER, folder_id), db=self._db
-                )
+                try:
+                    item = await absences.fetched(
+                        self._client, self._health, Kind.FOLDER, folder_id, db=self._db
+                    )
+                except errors.ProtocolError as error:
+                    self._incoming.misfits.note(Kind.FOLDER, folder_id, f"it is not understood: {error}")
+                    continue
                 if item is None:
                     gone.append(Gone(Kind.FOLDER, folder_id))
                 else:
@@ -269,4 +299,6 @@ def _keep(conn: Connection, position: events.Position) -> None:
 
 def _is_behind(new: events.Position, old: events.Position) -> bool:
     """Whether the stream has ended before where we were: it is another one."""
-    return str(new).isdigit() and str(old).isdigit() and int(new) < int(old)
+    before, now = (str(one).lstrip("0") for one in (old, new))
+    numbers = all(one.isascii() and one.isdigit() for one in (str(old), str(new)))
+    return numbers and (len(now), now) < (len(before), before)

@@ -21,6 +21,8 @@ from cmsfs.replica import tree
 from cmsfs.replica.nodes import KINDS, Kind
 from cmsfs.sqlite import Database
 
+_LONGEST_ID = 100
+
 Key = tuple[Kind, str]
 
 # These change what is in the tree's columns, and nothing besides.  Others may change a description or tags,
@@ -139,10 +141,18 @@ def touched(page: Iterable[events.Event]) -> set[Key]:
 
 def _key(source: dict[str, Any]) -> Key | None:
     """What a source is about, in either of its two forms."""
-    kind = KINDS.get(source.get("type") or source.get("item_type") or "")
+    kind = KINDS.get(str(source.get("type") or source.get("item_type") or ""))
     number = source.get("id") or source.get("item_id")
-    return (kind, str(number)) if kind is not None and number else None
+    # An id that nobody could ask for is as good as none.
+    is_id = isinstance(number, str | int) and str(number).isprintable() and len(str(number)) <= _LONGEST_ID
+    return (kind, str(number)) if kind is not None and number and is_id else None
+
+
+_DIGITS = 18  # so many fit into 63 bits
 
 
 def _number(text: object) -> int | None:
-    return int(text) if isinstance(text, str) and text.isdigit() else None
+    """A sequence number; None for what is none, or can be none: then the item itself is asked about."""
+    if not isinstance(text, str) or not (text.isascii() and text.isdigit()) or len(text) > _DIGITS:
+        return None
+    return int(text)

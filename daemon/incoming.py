@@ -8,6 +8,7 @@ has found out.  What is left aside is a doubt (`replica.doubts`), which is settl
 Rule: publish after the commit.
 """
 
+import logging
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator, Sequence, Set
 from contextlib import contextmanager
@@ -19,6 +20,9 @@ from cmsfs.models import entries, items, names
 from cmsfs.replica import changes, cursor, doubts, remote, tree
 from cmsfs.replica.nodes import Kind, Remote, remote_from_item
 from cmsfs.sqlite import Database
+from daemon.misfits import BLAMED, Misfits
+
+log = logging.getLogger(__name__)
 
 _Place = tuple[str | None, str]  # the folder's id at the service, the key of the name
 
@@ -43,6 +47,7 @@ class Incoming:
         self._hub = hub
         self._making: Counter[_Place] = Counter()
         self._deleted: OrderedDict[tuple[Kind, str], int] = OrderedDict()
+        self.misfits = Misfits()
         self.applied = 0  # changes made here, since the start
 
     @contextmanager
@@ -85,7 +90,8 @@ class Incoming:
             return 0
         # What begins to be made while the transaction waits for its turn cannot be on this page, unless an
         # earlier attempt made it; the push expects that.
-        remotes, waiting = self._sorted(found)
+        remotes, waiting, not_here = self._sorted(found)
+        left_out: list[Remote] = []
 
         def txn(conn: Connection) -> list[changes.Change]:
             doubts.drop(conn, settled)
@@ -95,7 +101,12 @@ class Incoming:
                     conn, doubts.Doubt(one.kind, one.id, one.sequence, folder=one.parent_id, name_key=key)
                 )
             number = cursor.generation(conn) if generation is None else generation
-            made = remote.apply(conn, remotes, generation=number) if remotes else []
+            made = _applied(conn, remotes, number, left_out) if remotes else []
+            # What cannot be held is no proof that what is here of it is gone.
+            conn.executemany(
+                "UPDATE node SET seen = max(seen, ?) WHERE kind = ? AND remote_id = ?",
+                [(number, one.kind, one.id) for one in (*not_here, *left_out)],
+            )
             for each in gone:
                 made += self._vanish(conn, each)
             if note is not None:
@@ -103,6 +114,8 @@ class Incoming:
             return made
 
         made = await self._db.write(txn)
+        for one in left_out:
+            self.misfits.note(one.kind, one.id, "taking it in fails, as the log says")
         self.publish(made)
         return len(made)
 
@@ -114,18 +127,21 @@ class Incoming:
     def _all_making(self) -> Set[_Place]:
         return self._making.keys() | unheard.places(self._db)
 
-    def _sorted(self, found: Sequence[items.Item | entries.Entry]) -> tuple[list[Remote], list[Remote]]:
-        """What can be applied now, and what has to wait since it may be our own."""
-        remotes = [remote_from_item(item) for item in found]
+    def _sorted(
+        self, found: Sequence[items.Item | entries.Entry]
+    ) -> tuple[list[Remote], list[Remote], list[Remote]]:
+        """What can be applied now, what has to wait since it may be our own, and what cannot be held here."""
+        remotes, not_here = self.misfits.sifted([remote_from_item(item) for item in found])
         if self._deleted:
             remotes = [one for one in remotes if one.sequence >= self._deleted.get((one.kind, one.id), -1)]
         making = self._all_making()
         if not making:
-            return remotes, []
+            return remotes, [], not_here
         ours = [self._is_ours(one, making) for one in remotes]
         return (
             [one for one, waits in zip(remotes, ours, strict=True) if not waits],
             [one for one, waits in zip(remotes, ours, strict=True) if waits],
+            not_here,
         )
 
     def _is_ours(self, one: Remote, making: Set[_Place]) -> bool:
@@ -146,3 +162,24 @@ class Incoming:
         if node.parent is None and node.base_parent is None:
             return []
         return remote.vanish(conn, node.ino, sequence=one.sequence or 0)
+
+
+def _applied(
+    conn: Connection, remotes: Sequence[Remote], generation: int, left_out: list[Remote]
+) -> list[changes.Change]:
+    """All of them together; where that fails one by one, without those that are to blame."""
+    conn.execute("SAVEPOINT page")
+    try:
+        return remote.apply(conn, remotes, generation=generation)
+    except BLAMED:
+        log.exception("a bug in taking in what the service tells; it is taken in one by one")
+        conn.execute("ROLLBACK TO page")
+    made: list[changes.Change] = []
+    for one in remotes:
+        conn.execute("SAVEPOINT item")
+        try:
+            made += remote.apply(conn, [one], generation=generation)
+        except BLAMED:
+            conn.execute("ROLLBACK TO item")
+            left_out.append(one)
+    return made

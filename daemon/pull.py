@@ -9,6 +9,7 @@ Rule: one look at a time, whoever asks for it; and none that takes the drive's w
 """
 
 import logging
+import math
 import random
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
@@ -17,6 +18,8 @@ from typing import Protocol
 import trio
 
 from cmsfs import errors
+from cmsfs.auth.explain import explain
+from daemon.governor import Governor
 from daemon.health import Health
 from daemon.hydrate import Hydrate
 
@@ -37,6 +40,12 @@ LISTING_SECONDS = 30.0
 # things to do in four fifths of its time.
 MOST_OF_THE_TIME = 4
 
+# A connection that died in silence tells of nothing any more: whatever it says, there is a look this often.
+SECOND_LOOK_SECONDS = 60.0
+
+# Waiting that ends sooner than this, and for nothing, is no waiting.
+STORM_SECONDS = 10.0
+
 # Where the service tells of news, the first of a burst is fetched at once, and what follows together.
 GATHER_SECONDS = 0.5
 
@@ -45,6 +54,7 @@ class Feed(Protocol):
     """What was changed since the last look."""
 
     can_wait: bool  # whether the service says when there is something new
+    brought: int  # how often a look brought something
 
     async def begin(self) -> None:
         """Note where to begin, if that is not known.  Raises `RemoteError`."""
@@ -54,6 +64,9 @@ class Feed(Protocol):
 
         Cancelled, or failed: what came is applied, and the next look begins where this one got.
         """
+
+    def left_out(self) -> list[str]:
+        """What of the news cannot be held here, a line for each item."""
 
     async def news(self) -> bool:
         """Wait until there is something new; False: ask all the same.  Raises `RemoteError`."""
@@ -86,6 +99,9 @@ class Pull:
         self.last: datetime | None = None
         self._polled_at = trio.current_time()
         self._took = 0.0
+        self.governor = Governor("remote changes")
+        self._brought = 0
+        self._heard_at = -math.inf
 
     async def begin(self) -> None:
         """Have the feed note where it begins, before anything is listed.  Raises `RemoteError`."""
@@ -103,10 +119,20 @@ class Pull:
                     told = self._feed.can_wait
             except errors.RemoteError as error:
                 log.info("remote changes could not be looked for: %s", error)
+                rest = self.governor.stood_still(
+                    f"Remote changes cannot be looked for: {explain(error).message}"
+                )
+                await self._rest(max(self._interval(), rest), least=rest)
+                continue
             if told:
                 await self._until_told()
             else:
+                self.governor.progressed()
                 await self._rest(max(self._interval(), MOST_OF_THE_TIME * self._took))
+
+    def left_out(self) -> list[str]:
+        """What the service tells of and cannot be held here, a line for each item."""
+        return self._feed.left_out()
 
     def poke(self) -> None:
         """Look at once."""
@@ -119,30 +145,42 @@ class Pull:
             return False
         return self._hydrate.is_listing and trio.current_time() - self._polled_at < LISTING_SECONDS
 
-    async def _rest(self, seconds: float) -> None:
-        with trio.move_on_after(seconds):
+    async def _rest(self, seconds: float, *, least: float = 0.0) -> None:
+        """Until somebody asks, or so long; `least` even then, where asking got us nowhere again and again."""
+        await trio.sleep(least)
+        with trio.move_on_after(seconds - least):
             await self._wanted.wait()
         self._wanted = trio.Event()
 
     async def _until_told(self) -> None:
-        """Wait for news, or for somebody who asks; where waiting fails, for the interval."""
-        failed = False
+        """Wait for news, for somebody who asks, or a minute; where waiting fails, for the interval."""
+        failed = heard = False
 
         async def listen(scope: trio.CancelScope) -> None:
-            nonlocal failed
+            nonlocal failed, heard
             try:
-                await self._feed.news()
+                heard = await self._feed.news()
             except errors.RemoteError as error:
                 log.info("the service could not be waited at for changes: %s", error)
                 failed = True
             scope.cancel()
 
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(listen, nursery.cancel_scope)
-            await self._wanted.wait()
-            nursery.cancel_scope.cancel()
+        began, brought = trio.current_time(), self._feed.brought
+        with trio.move_on_after(SECOND_LOOK_SECONDS * random.uniform(1 - SPREAD, 1)):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(listen, nursery.cancel_scope)
+                await self._wanted.wait()
+                nursery.cancel_scope.cancel()
+        if heard and brought == self._brought and began - self._heard_at < STORM_SECONDS:
+            # It tells of news again and again, and there are none.
+            rest = self.governor.stood_still("The service tells of changes and then shows none.")
+        else:
+            rest = 0.0
+            if not failed:
+                self.governor.progressed()
+        self._brought, self._heard_at = brought, began
         gather = self._polled_at + GATHER_SECONDS - trio.current_time()
-        await self._rest(self._interval() if failed else max(gather, 0.0))
+        await self._rest(self._interval() if failed else max(gather, rest, 0.0), least=rest)
 
     def _interval(self) -> float:
         if self._is_used():

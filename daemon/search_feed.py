@@ -38,6 +38,7 @@ class SearchFeed:
     """As `pull.Feed`, over /search."""
 
     can_wait = False
+    brought = 0
 
     def __init__(
         self, db: Database, client: Client, incoming: Incoming, health: Health, arrived: Arrived
@@ -84,6 +85,9 @@ class SearchFeed:
             return False
         await self._db.write(lambda conn: _advance(conn, changed.latest, deleted.latest))
         return True
+
+    def left_out(self) -> list[str]:
+        return self._incoming.misfits.told()
 
     async def news(self) -> bool:
         """Nobody tells."""

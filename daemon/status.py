@@ -21,6 +21,7 @@ from cmsfs.vfs.inodes import Inodes
 from daemon import recovered
 from daemon.budget import Budget
 from daemon.crawl import Crawl
+from daemon.governor import Governor
 from daemon.health import Health
 from daemon.hydrate import Hydrate
 from daemon.pausing import Pausing
@@ -75,6 +76,7 @@ class Status:
         self._whole = whole
         # What lies in the mountpoint, below the drive; `main` knows once it is mounted.
         self.hidden: Callable[[], list[str]] = list
+        self._governors: list[Governor] = [pull.governor]
         self._started = datetime.now(UTC)
 
     def pong(self) -> control.Pong:
@@ -115,6 +117,7 @@ class Status:
             ),
             local=await self._local(),
             hidden=self._hidden(),
+            troubles=self._troubles(),
             requests=dict(self._health.requests),
             disk=self._disk(),
             recovered=len(recovered.waiting(self._settings.paths.recovered)),
@@ -174,6 +177,17 @@ class Status:
             error=op.error or "",
             size=node.size if node is not None and op.kind is OpKind.UPLOAD else 0,
             sent=self._push.sent(op.seq),
+        )
+
+    def _troubles(self) -> insides.Troubles:
+        left_out = self._pull.left_out()
+        found = [governor.stalled for governor in self._governors]
+        return insides.Troubles(
+            stalled=[
+                insides.Stalled(name=one.name, seconds=one.seconds, reason=one.reason) for one in found if one
+            ],
+            left_out=left_out[:HIDDEN_NAMES],
+            left_out_items=len(left_out),
         )
 
     def _hidden(self) -> insides.Hidden:

@@ -33,6 +33,7 @@ def rows(status: control.Status) -> list[list[str]]:
         ["tree", _tree(status.listing)],
         *_local(status.local),
         *_hidden(status.hidden),
+        *_troubles(status.troubles),
         *([["pinned", _pins(status.pins)]] if status.pins.items else []),
         *([["disk", told] for told in status.disk]),
         *([["recovered", _recovered(status.recovered)]] if status.recovered else []),
@@ -125,6 +126,16 @@ def _hidden(hidden: insides.Hidden) -> list[list[str]]:
     named = ", ".join(hidden.names) + (", ..." if hidden.items > len(hidden.names) else "")
     told = f"{output.plural(hidden.items, 'item')} below the drive, saved while it was not mounted ({named})"
     return [["hidden", f"{told}: `cmsfs adopt` brings them in"]]
+
+
+def _troubles(troubles: insides.Troubles) -> list[list[str]]:
+    found = [
+        ["stuck", f"{one.name}, for {one.seconds / 60:.0f} min: {one.reason}"] for one in troubles.stalled
+    ]
+    found += [["left out", line] for line in troubles.left_out]
+    if (rest := troubles.left_out_items - len(troubles.left_out)) > 0:
+        found.append(["left out", f"{output.plural(rest, 'item')} more; the log says which"])
+    return found
 
 
 def _counts(queue: control.Queue) -> list[tuple[str, int]]:

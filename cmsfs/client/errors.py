@@ -26,6 +26,8 @@ from cmsfs.models import problems
 # A message of a foreign body is shown to people; a page of HTML is not.
 MAX_MESSAGE = 500
 
+LONGEST_RETRY_AFTER = 3600.0
+
 # Refusals from which it would be concluded that an item is gone, or not ours.
 _WORDED = frozenset({HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND, HTTPStatus.GONE})
 
@@ -137,14 +139,17 @@ def _challenge(response: httpx.Response) -> str:
 
 
 def retry_after(response: httpx.Response) -> float | None:
-    """Seconds that the service asks us to wait: given as such or as a date; None if it does not say."""
+    """Seconds that the service asks us to wait: given as such or as a date; None if it does not say.
+
+    An hour at most: who means longer says so again, and who errs does not keep us away for a year.
+    """
     value = response.headers.get("retry-after", "").strip()
     if value.isascii() and value.isdigit():
-        return float(value)
+        return min(float(value), LONGEST_RETRY_AFTER)
     try:
         moment = email.utils.parsedate_to_datetime(value)
     except (ValueError, OverflowError):
         return None
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
-    return max(0.0, moment.timestamp() - time.time())
+    return min(max(0.0, moment.timestamp() - time.time()), LONGEST_RETRY_AFTER)

@@ -13,6 +13,9 @@ from cmsfs.client.retry import Repeat
 from cmsfs.client.wire import Wire
 from cmsfs.models import base, events
 
+# A service that says that it would be silent for longer is believed no further.
+SHORTEST_WAIT, LONGEST_WAIT = 10.0, 610.0
+
 PAGE = 500  # the most that a page of events may have
 
 
@@ -73,7 +76,7 @@ class Events:
                 server.url,
                 repeat=Repeat.CHANGE,  # whoever waits decides how often
                 params={"stream_position": str(position)},
-                silence=server.retry_timeout,
+                silence=min(max(SHORTEST_WAIT, server.retry_timeout), LONGEST_WAIT),
             )
         except errors.RemoteTimeout:
             return False

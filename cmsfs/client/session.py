@@ -6,6 +6,7 @@ framing being pure Python, and it broke when a server closed a busy connection.
 Rule: no deadline for a whole call stands here; each caller knows how long its answer is worth.
 """
 
+import socket
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -53,6 +54,18 @@ TIMEOUT = httpx.Timeout(60, connect=10)
 # The drive reads with 30 requests at once (8 that somebody waits for, 6 ahead, 16 of neighbours), uploads
 # with 4, lists with 12, keeps with 4, and waits for changes with one: nobody who waits may find all taken.
 LIMITS = httpx.Limits(max_connections=64, max_keepalive_connections=32, keepalive_expiry=30)
+
+
+# A router that forgets a connection, a laptop that was carried away: nothing comes, and nothing says so.
+# A long poll is silent for ten minutes, so the kernel asks: after 30 seconds of silence, three times more.
+KEEP_ALIVE = [
+    (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 30),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 10),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3),
+    # And what was sent and nobody acknowledged.
+    (socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 60_000),
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +139,7 @@ async def open_client(
         limits=LIMITS,
         headers={"user-agent": f"cmsfs/{cmsfs.__version__}"},
     )
+    _keep_alive(http)
     async with http:
         yield Client(
             wire.Wire(
@@ -135,9 +149,20 @@ async def open_client(
                 counters=Counters() if counters is None else counters,
                 pace=pace or pacing.Unpaced(),
                 flow=flow,
+                in_process=transport is not None,
             ),
             endpoints,
         )
+
+
+def _keep_alive(http: httpx.AsyncClient) -> None:
+    """Have the kernel find out that nobody is there any more, and break the connection.
+
+    As an argument these would need a transport of our own, and with one httpx heeds no proxy.
+    """
+    for transport in (http._transport, *http._mounts.values()):
+        if isinstance(transport, httpx.AsyncHTTPTransport):
+            transport._pool._socket_options = KEEP_ALIVE
 
 
 def tls(ca_file: Path | None) -> ssl.SSLContext:

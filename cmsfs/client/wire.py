@@ -7,6 +7,7 @@ Rule: an error answer never leaves as a response, and an httpx exception never l
 
 import collections
 import contextlib
+import ipaddress
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any, TypeVar
 
@@ -37,7 +38,9 @@ class Wire:
         counters: Counters,
         pace: pacing.Pacing,
         flow: bandwidth.Flow | None = None,
+        in_process: bool = False,
     ) -> None:
+        self._in_process = in_process
         self._flow = flow or bandwidth.unlimited()
         self._http = http
         self._auth = auth
@@ -103,6 +106,8 @@ class Wire:
     async def form(self, url: str, form: Mapping[str, str], *, repeat: Repeat) -> httpx.Response:
         """As `token`, for an answer that holds nothing."""
         request = self._request("POST", url, data=form)
+        if not self.is_private(request.url):
+            raise _in_the_clear(request.url)
 
         async def attempt() -> httpx.Response:
             response = await self._http.send(request, auth=None, stream=True)
@@ -134,7 +139,9 @@ class Wire:
         async def attempt() -> httpx.Response:
             if lasting and (known := await self._known(what, headers)) is not None:
                 return known
-            response = await self._redirected(await self._http.send(request, auth=self._auth, stream=True))
+            response = await self._redirected(
+                await self._http.send(request, auth=self._auth_for(request), stream=True)
+            )
             if lasting and response.is_success and response.url != request.url:
                 self._addresses.keep(what, str(response.url))
             if response.status_code == httpx.codes.ACCEPTED:
@@ -174,13 +181,23 @@ class Wire:
         await _read(response)
         return None
 
+    def _auth_for(self, request: httpx.Request) -> httpx.Auth | None:
+        """What signs the request.  Raises `ProtocolError` where others could read it."""
+        if self._auth is not None and not self.is_private(request.url):
+            raise _in_the_clear(request.url)
+        return self._auth
+
+    def is_private(self, url: httpx.URL) -> bool:
+        """Whether nobody on the way reads what is sent there."""
+        return url.scheme == "https" or self._in_process or _is_loopback(url.host)
+
     def _request(self, method: str, url: str, **parts: Any) -> httpx.Request:
         with edge.translated():
             return self._http.build_request(method, url, **parts)
 
     async def _whole(self, request: httpx.Request, kind: str, repeat: Repeat) -> httpx.Response:
         async def attempt() -> httpx.Response:
-            response = await self._http.send(request, auth=self._auth, stream=True)
+            response = await self._http.send(request, auth=self._auth_for(request), stream=True)
             await _read(response)
             if not response.is_success:
                 raise edge.from_response(response)
@@ -254,6 +271,20 @@ class Body:
         await self._response.aclose()
 
 
+def _in_the_clear(url: httpx.URL) -> errors.ProtocolError:
+    return errors.ProtocolError(
+        f"secrets and tokens are not sent to {url.host} without TLS: the address must begin with https"
+    )
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        # Another name may lead anywhere, whatever it leads to at the moment.
+        return host.lower().rstrip(".") == "localhost"
+
+
 async def _read(response: httpx.Response) -> None:
     try:
         await response.aread()
@@ -265,6 +296,10 @@ def _decoded(shape: type[M], response: httpx.Response) -> M:
     try:
         return shape.model_validate_json(response.content)
     except pydantic.ValidationError as error:
+        if (salvaged := getattr(shape, "salvaged", None)) is not None:
+            with contextlib.suppress(ValueError, RecursionError):
+                found: M = salvaged(response.content)
+                return found
         first = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(str(part) for part in first["loc"])
         raise errors.ProtocolError(f"the answer is no {shape.__name__}: {where}: {first['msg']}") from None

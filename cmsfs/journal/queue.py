@@ -345,6 +345,15 @@ def cancel(conn: Connection, op: Op) -> None:
     conn.execute("DELETE FROM op WHERE seq = ?", (op.seq,))
 
 
+def bound(conn: Connection, *, now_ns: int, longest_ns: int) -> int:
+    """Make due what would wait longer than anything does: the clock was ahead when it was recorded.
+
+    How many.
+    """
+    sql = "UPDATE op SET not_before = ?1 WHERE state = 'ready' AND not_before > ?1 + ?2"
+    return conn.execute(sql, (now_ns, longest_ns)).rowcount
+
+
 def end_settling(conn: Connection, *, now_ns: int, kind: OpKind | None = None) -> int:
     """Make due what only rests (of one kind, if given); how many."""
     sql = "UPDATE op SET not_before = ?1 WHERE state = 'ready' AND attempts = 0 AND not_before > ?1"

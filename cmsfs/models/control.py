@@ -281,6 +281,7 @@ class Status(_Message):
     gauges: insides.Gauges = insides.Gauges()
     local: insides.Local = insides.Local()
     hidden: insides.Hidden = insides.Hidden()
+    troubles: insides.Troubles = insides.Troubles()
     requests: dict[str, int] = {}  # requests to the service since the start, by kind: search, upload, ...
     recovered: int = 0  # files outside the drive that wait for a person to look at them
     missing: int = 0  # items that the service does not have any more, and that a person is asked about

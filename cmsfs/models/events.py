@@ -6,9 +6,11 @@ told apart by `event_id`, and an old one by its source's `sequence_id`.
 Rule: the position is a number when it is written; numbers and text are both read.
 """
 
-from typing import Any, Final
+import json
+from typing import Any, Final, Self
 
 import pydantic
+import pydantic_core
 
 from cmsfs.models import items
 from cmsfs.models.base import Model, Timestamp, UserMini
@@ -71,6 +73,37 @@ class Page(Model):
     chunk_size: int = 0
     next_stream_position: Position
     entries: list[Event] = pydantic.Field(default_factory=list)
+
+    @classmethod
+    def salvaged(cls, content: bytes) -> Self:
+        """A page with events that are not understood: of those only which item they are about.
+
+        Raises `ValueError` for what is no page at all.
+        """
+        said = json.loads(content)
+        if not isinstance(said, dict) or not isinstance(said.get("entries"), list):
+            raise ValueError("there are no entries")
+        events = [_salvaged(one) for one in said["entries"]]
+        return cls.model_validate({**said, "entries": [one for one in events if one is not None]})
+
+
+def _salvaged(said: Any) -> Event | None:
+    try:
+        event = Event.model_validate(said)
+        pydantic_core.to_json(said)  # text that is none is found here
+        return event
+    except ValueError:
+        pass
+    source = said.get("source") if isinstance(said, dict) else None
+    if not isinstance(source, dict):
+        return None
+    about = {key: source.get(key) for key in ("type", "id", "item_type", "item_id")}
+    if not all(
+        value is None or (isinstance(value, str | int) and str(value).isascii()) for value in about.values()
+    ):
+        return None
+    # Of this type, the service is asked what the item is now.
+    return Event(event_id=f"not understood: {about}", event_type=MODIFY, source=about)
 
 
 class RealtimeServer(Model):

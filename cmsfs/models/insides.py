@@ -86,3 +86,19 @@ class Pinning(_Part):
     @property
     def is_complete(self) -> bool:
         return not self.listing and all(one.files_here == one.files for one in self.items)
+
+
+class Stalled(_Part):
+    """Something that gets nowhere."""
+
+    name: str
+    seconds: float = 0.0
+    reason: str = ""  # with what helps, in a sentence
+
+
+class Troubles(_Part):
+    """What goes on by itself but not well."""
+
+    stalled: list[Stalled] = []  # nothing was achieved for a minute
+    left_out: list[str] = []  # the first items of the service that this machine cannot hold, with the reason
+    left_out_items: int = 0

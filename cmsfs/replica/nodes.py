@@ -202,11 +202,18 @@ def _said(item: items.Item | entries.Entry) -> weblinks.Shortcut:
 
 
 def _number(text: str | None) -> int:
-    return int(text) if text and text.isdigit() else 0
+    if not text or not (text.isascii() and text.isdigit()):
+        return 0
+    # Python refuses to read thousands of digits; whatever is so long is too large anyhow.
+    return int(text) if len(text) <= _DIGITS else 10**_DIGITS
+
+
+_DIGITS = 40
 
 
 def _nanoseconds(moment: datetime | None) -> int:
     if moment is None:
         return 0
     # Through integers: a float of seconds loses the microseconds of today's dates.
-    return int(moment.timestamp()) * 10**9 + moment.microsecond * 1000
+    # 64 bits of them end in the year 2262.
+    return min(int(moment.timestamp()) * 10**9 + moment.microsecond * 1000, 2**63 - 1)

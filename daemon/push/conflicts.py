@@ -160,7 +160,9 @@ async def _gone(kit: Kit, task: queue.Task, what: Node) -> None:
 
     def txn(conn: Connection) -> list[Change]:
         changes: list[Change] = []
-        if tree.get(conn, what.ino).remote_id == what.remote_id:
+        # It may have left the tree while we asked.
+        now = tree.find_at(conn, what.ino)
+        if now is not None and now.remote_id == what.remote_id:
             changes = remote.vanish(conn, what.ino)
         if losses.is_lost(tree.get(conn, what.ino)):
             queue.hold(conn, task.op, error=losses.REASON)

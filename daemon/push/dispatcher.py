@@ -19,12 +19,13 @@ from sqlite3 import Connection
 import trio
 
 from cmsfs import crashpoints, errors, logs
+from cmsfs.client.errors import LONGEST_RETRY_AFTER
 from cmsfs.crashpoints import Point
 from cmsfs.journal import ops, queue
 from cmsfs.journal.ops import OpKind
 from cmsfs.replica.nodes import Ino, Node
 from daemon.push import describing, failures, folders, held, moves, removals, web_links
-from daemon.push.kit import INTERACTIVE_SECONDS, Kit, wait_ns
+from daemon.push.kit import INTERACTIVE_SECONDS, LONGEST_WAIT_SECONDS, Kit, wait_ns
 
 log = logging.getLogger(__name__)
 
@@ -78,6 +79,8 @@ class Push:
         self._hurried = 0
         # Nothing runs, nothing can be claimed, nothing is due later: what is left waits for somebody else.
         self._stuck = False
+        # No operation waits longer: not for a service that asks for it, nor to settle.
+        self._longest_ns = int((LONGEST_RETRY_AFTER + kit.settle_seconds + LONGEST_WAIT_SECONDS) * 10**9)
         # Operations whose end could not be written down (a full disk); they are made ready again.
         self._dangling: list[ops.Op] = []
 
@@ -195,6 +198,12 @@ class Push:
             await self._kit.db.write(self._prepare)
         sent = 0
         soonest = queue.next_due(self._kit.db)
+        if queue.next_due(self._kit.db, after_ns=ops.now_ns() + self._longest_ns) is not None:
+            await self._kit.db.write(
+                lambda conn: queue.bound(conn, now_ns=ops.now_ns(), longest_ns=self._longest_ns)
+            )
+            log.warning("changes were recorded while the clock was ahead; they are sent now")
+            soonest = queue.next_due(self._kit.db)
         # While everything rests, as during a copy of many files, there is nothing to go through.
         if soonest is not None and soonest <= ops.now_ns():
             sent = await self._pass(send)

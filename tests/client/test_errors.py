@@ -125,6 +125,13 @@ def test_retry_after_in_seconds(value, seconds):
     assert edge.retry_after(answer(429, retry_after=value)) == seconds
 
 
+@pytest.mark.parametrize(
+    "value", ["99999999999", "9" * 400, "Fri, 31 Dec 9999 23:59:59 GMT", "Fri, 31 Dec 9999 23:59:59 -2359"]
+)
+def test_nobody_is_kept_away_for_longer_than_an_hour(value):
+    assert edge.retry_after(answer(429, retry_after=value)) == edge.LONGEST_RETRY_AFTER
+
+
 def test_retry_after_as_a_date():
     soon = email.utils.formatdate(time.time() + 90, usegmt=True)
     assert edge.retry_after(answer(503, retry_after=soon)) == pytest.approx(90, abs=2)

@@ -2,11 +2,14 @@
 
 import ssl
 
+import pydantic
 import pytest
+import trio
 from starlette.responses import JSONResponse
 
 import cmsfs
 from cmsfs import errors
+from cmsfs.auth import bearer
 from cmsfs.client import session
 from cmsfs.models import tokens
 
@@ -54,3 +57,42 @@ async def test_nobody_listening_is_offline():
     async with session.open_client(session.Endpoints.of_server("http://127.0.0.1:9")) as client:
         with pytest.raises(errors.Offline):
             await client.users.me()
+
+
+@pytest.mark.parametrize("host", ["192.0.2.7", "service.test", "localhost.example"])
+async def test_secrets_and_tokens_go_to_no_other_machine_without_tls(host):
+    async def fetch():
+        return tokens.Token(access_token=pydantic.SecretStr("t"), expires_in=60)
+
+    at = session.Endpoints.of_server(f"http://{host}:9")
+    grant = tokens.RefreshToken(
+        client_id="c", client_secret=pydantic.SecretStr("s"), refresh_token=pydantic.SecretStr("r")
+    )
+    with trio.fail_after(5):
+        async with session.open_client(at, auth=bearer.BearerAuth(fetch)) as client:
+            for ask in (
+                lambda: client.tokens.request(grant),
+                lambda: client.tokens.revoke("c", pydantic.SecretStr("s"), pydantic.SecretStr("r")),
+                client.users.me,
+                client.files.content("1").__aenter__,
+            ):
+                with pytest.raises(errors.ProtocolError, match="without TLS"):
+                    await ask()
+
+
+async def test_the_kernel_looks_after_silent_connections(nursery):
+    async def serve(stream):
+        async with stream:
+            await stream.receive_some(10_000)
+            await stream.send_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
+
+    (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
+    nursery.start_soon(trio.serve_listeners, serve, [listener])
+    url = f"http://127.0.0.1:{listener.socket.getsockname()[1]}"
+    async with session.open_client(session.Endpoints.of_server(url)) as client:
+        http = client.tokens._wire._http
+        response = await http.send(http.build_request("GET", url), stream=True)
+        found = response.extensions["network_stream"].get_extra_info("socket")
+        for level, option, value in session.KEEP_ALIVE:
+            assert found.getsockopt(level, option) == value
+        await response.aclose()
