@@ -137,6 +137,10 @@ class Settings(_Model):
     shared: Literal["folder", "root"] = "folder"
     noexec: bool = False  # nothing on the drive can be run, whoever wrote it
     allow_other: bool = False  # other users see the drive, too; wants user_allow_other in /etc/fuse.conf
+    # Bits that nobody gets, as octal digits; "": 077 with allow_other, else none are taken away.
+    umask: str = pydantic.Field("", pattern="^[0-7]{0,4}$")
+    uid: int | None = pydantic.Field(None, ge=0)  # whose everything shows as; who mounts, if not said
+    gid: int | None = pydantic.Field(None, ge=0)
     notifications: bool = True  # on the desktop, of what needs a person; nothing where there is none
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"  # what stands in the log, and worse
     log_format: Literal["text", "json"] = "text"
@@ -146,6 +150,11 @@ class Settings(_Model):
     def is_narrowed(self) -> bool:
         """Whether the drive can do less than the account."""
         return bool(self.folder.strip("/")) or self.read_only or self.ttl_seconds > 0
+
+    @property
+    def taken_bits(self) -> int:
+        """Permission bits that nothing on the drive shows."""
+        return int(self.umask, 8) if self.umask else 0o077 if self.allow_other else 0
 
     @property
     def place(self) -> str:

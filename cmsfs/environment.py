@@ -2,6 +2,7 @@
 it leaves on the machine: folders that are nobody else's, no core dump.
 """
 
+import ctypes
 import os
 import resource
 from pathlib import Path
@@ -19,9 +20,16 @@ def pass_on(values: dict[str, str]) -> None:
     os.environ.update(values)
 
 
+# What a process keeps when it becomes another user's: language, time, and where programs are.  All else (a
+# session's bus, proxies, certificates, libraries to load) was meant for who started it.
+_KEPT = ("PATH", "LANG", "LANGUAGE", "TZ", "TERM", "PYTHONPATH", "JOURNAL_STREAM")
+_PR_SET_DUMPABLE = 4
+
+
 def move_home(user: str, home: Path) -> None:
-    """Have this process, and those that it starts, look for files where they are for another user."""
-    for name in [name for name in os.environ if name.startswith(("XDG_", "CMSFS_"))]:
+    """Have this process, and those that it starts, be another user's: with files where they are for that one,
+    and nothing of the surroundings that it was started in."""
+    for name in [name for name in os.environ if name not in _KEPT and not name.startswith("LC_")]:
         del os.environ[name]
     os.environ.update(HOME=str(home), USER=user, LOGNAME=user)
     session = Path(f"/run/user/{os.getuid()}")
@@ -42,6 +50,13 @@ def private_folder(folder: Path) -> None:
 def leave_no_core() -> None:
     """Have the kernel write no image of this process, nor of those that it starts: a token would be in it."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    keep_to_itself()
+
+
+def keep_to_itself() -> None:
+    """Have the kernel write no image of this process, and other programs of this user not read its memory: a
+    token is in it.  What it starts is as usual."""
+    ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
 
 
 def user_manager() -> Path:

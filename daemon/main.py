@@ -23,7 +23,7 @@ from cmsfs import config, errors, ground, mounts, sqlite
 from cmsfs.auth.deadline import Deadline
 from cmsfs.auth.explain import explain
 from cmsfs.client.session import Client
-from cmsfs.fuse import mount, notifier, operations
+from cmsfs.fuse import convert, mount, notifier, operations
 from cmsfs.journal.durability import GroupCommit
 from cmsfs.journal.sealing import Sealer
 from cmsfs.replica.changes import Hub
@@ -338,7 +338,8 @@ class Drive(Answers):
     async def serve(self, settings: config.Settings, *, create: bool, ready: Callable[[], None]) -> None:
         """Mount, serve until asked to end, and leave nothing behind that could still be sent."""
         memo = settings.paths.mountpoint
-        handlers = operations.Operations(self.shown, copying=self.copying)
+        owner = convert.owner(settings.uid, settings.gid, umask=settings.taken_bits)
+        handlers = operations.Operations(self.shown, owner=owner, copying=self.copying)
         async with mount.mounted(
             handlers,
             self.mountpoint,

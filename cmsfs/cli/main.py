@@ -18,6 +18,7 @@ from collections.abc import Sequence
 import click
 
 import cmsfs
+from cmsfs import environment
 from cmsfs.cli import context, failures, output
 
 # Where each command lives.
@@ -123,4 +124,5 @@ def run(args: Sequence[str] | None = None) -> int:
 
 def main() -> None:
     """The entry point of the `cmsfs` script."""
+    environment.keep_to_itself()  # many a command has a token
     sys.exit(run())

@@ -32,7 +32,7 @@ _OTHERS = {
     *("noatime", "relatime", "norelatime", "strictatime", "diratime", "nodiratime"),
     *("lazytime", "nolazytime"),
 }
-_PREFIXES = ("x-", "X-", "comment=", "user=", "uid=", "gid=", "fsname=", "subtype=")
+_PREFIXES = ("x-", "X-", "comment=", "user=", "fsname=", "subtype=")
 
 
 class WrongCall(errors.UserError):
@@ -163,4 +163,5 @@ def run(arguments: Sequence[str]) -> int:
 
 def main() -> None:
     """The entry point of `mount.cmsfs`."""
+    environment.keep_to_itself()
     sys.exit(run(sys.argv[1:]))

@@ -27,15 +27,16 @@ _SECTOR = 512  # the unit of st_blocks, whatever st_blksize says
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """Whom every file of the drive belongs to: the process that mounted it."""
+    """Whom every file of the drive belongs to, and the permission bits that nobody has."""
 
     uid: int
     gid: int
+    umask: int = 0
 
 
-def this_process() -> Owner:
-    """The owner of a drive that this process mounts."""
-    return Owner(os.getuid(), os.getgid())
+def owner(uid: int | None = None, gid: int | None = None, *, umask: int = 0) -> Owner:
+    """The owner of a drive that this process mounts: itself, where nobody else is named."""
+    return Owner(os.getuid() if uid is None else uid, os.getgid() if gid is None else gid, umask)
 
 
 def entry(found: attributes.Attributes, owner: Owner) -> pyfuse3.EntryAttributes:
@@ -45,7 +46,7 @@ def entry(found: attributes.Attributes, owner: Owner) -> pyfuse3.EntryAttributes
     result.generation = 0  # inode numbers are never given out twice
     result.entry_timeout = found.timeout
     result.attr_timeout = found.timeout
-    result.st_mode = found.mode
+    result.st_mode = found.mode & ~owner.umask
     result.st_nlink = found.nlink
     result.st_uid = owner.uid
     result.st_gid = owner.gid
@@ -80,13 +81,16 @@ def file_info(opened: attributes.Opened) -> pyfuse3.FileInfo:
     return pyfuse3.FileInfo(fh=opened.fh, keep_cache=opened.keep_cache, direct_io=opened.direct_io)
 
 
-def changes(wanted: pyfuse3.EntryAttributes, fields: pyfuse3.SetattrFields) -> attributes.SetAttr:
-    """What setattr asks for; the change time is not a caller's to set."""
+def changes(
+    wanted: pyfuse3.EntryAttributes, fields: pyfuse3.SetattrFields, owner: Owner
+) -> attributes.SetAttr:
+    """What setattr asks for; the change time is not a caller's to set, and an owner who is one already is no
+    change."""
     return attributes.SetAttr(
         size=wanted.st_size if fields.update_size else None,
         mode=wanted.st_mode & 0o7777 if fields.update_mode else None,
-        uid=wanted.st_uid if fields.update_uid else None,
-        gid=wanted.st_gid if fields.update_gid else None,
+        uid=wanted.st_uid if fields.update_uid and wanted.st_uid != owner.uid else None,
+        gid=wanted.st_gid if fields.update_gid and wanted.st_gid != owner.gid else None,
         atime_ns=wanted.st_atime_ns if fields.update_atime else None,
         mtime_ns=wanted.st_mtime_ns if fields.update_mtime else None,
     )

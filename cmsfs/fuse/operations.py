@@ -41,7 +41,7 @@ class Operations(pyfuse3.Operations):
         self._copying = copying or Copying()
         self._drive = drive
         self._folders: dict[int, Ino] = {}  # open ones, by their handles
-        self._owner = owner or convert.this_process()
+        self._owner = owner or convert.owner()
 
     # Names and attributes
 
@@ -71,7 +71,9 @@ class Operations(pyfuse3.Operations):
         fh: int | None,
         ctx: pyfuse3.RequestContext,
     ) -> pyfuse3.EntryAttributes:
-        return convert.entry(await self._drive.setattr(ino, convert.changes(attr, fields), fh), self._owner)
+        return convert.entry(
+            await self._drive.setattr(ino, convert.changes(attr, fields, self._owner), fh), self._owner
+        )
 
     @handler
     async def readlink(self, ino: Ino, ctx: pyfuse3.RequestContext) -> bytes:

@@ -48,6 +48,11 @@ def test_what_is_not_understood_is_told(words: list[str], said: str) -> None:
     assert told.value.exit_code == 1
 
 
+def test_owner_and_bits_are_settings() -> None:
+    call = mount_helper.parse(["work", "/mnt", "-o", "allow_other,uid=1000,gid=1001,umask=022"])
+    assert call.settings == {"allow_other": "true", "uid": "1000", "gid": "1001", "umask": "022"}
+
+
 def test_a_sloppy_mount_passes_over_it() -> None:
     assert mount_helper.parse(["work", "/mnt", "-s", "-o", "frobnicate"]).settings == {}
 
