@@ -33,13 +33,23 @@ class Option(Model):
 
 
 class Field(Model):
+    """A field; one without a key is given its name in camel case."""
+
     type: FieldType
-    key: Key
+    key: Key = ""  # never empty: made if it is not given
     display_name: DisplayName = pydantic.Field(alias="displayName")
     description: str | None = None
     hidden: bool = False
     options: Annotated[list[Option], pydantic.Field(max_length=10_000)] | None = None
     id: str | None = None
+
+    @pydantic.model_validator(mode="before")
+    @classmethod
+    def _has_a_key(cls, given: Any) -> Any:
+        name = given.get("displayName") if isinstance(given, dict) else None
+        if isinstance(name, str) and given.get("key") is None:
+            return given | {"key": key_of(name, "field")}
+        return given
 
     @pydantic.model_validator(mode="after")
     def _has_options_that_differ(self) -> "Field":
@@ -118,11 +128,11 @@ Patch = pydantic.TypeAdapter(list[Operation])
 NewInstance = pydantic.TypeAdapter(dict[str, Any])
 
 
-def key_of(display_name: str) -> str:
-    """The key of a template that was given none: its name in camel case."""
+def key_of(display_name: str, kind: str = "template") -> str:
+    """The key of a template, or of a field, that was given none: its name in camel case."""
     words = [word for word in _NO_KEY.split(display_name) if word]
     key = "".join([word.lower() if at == 0 else word.capitalize() for at, word in enumerate(words)])
-    return (key if key[:1].isalpha() else f"template{key}")[:64]
+    return (key if key[:1].isalpha() else f"{kind}{key}")[:64]
 
 
 def date_text(text: str) -> str:

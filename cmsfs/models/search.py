@@ -65,6 +65,10 @@ Words = Annotated[list[str], pydantic.BeforeValidator(_list)]
 ContentType = Literal["name", "description", "file_content", "comments", "tags"]
 
 
+def _upper(value: Any) -> Any:
+    return value.upper() if isinstance(value, str) else value
+
+
 class MetadataFilter(Model):
     """Items that carry an instance of one template whose fields match."""
 
@@ -109,7 +113,7 @@ class Query(Model):
         | None
     ) = None
     sort: Literal["relevance", "modified_at"] = "relevance"
-    direction: Literal["DESC", "ASC"] = "DESC"
+    direction: Annotated[Literal["DESC", "ASC"], pydantic.BeforeValidator(_upper)] = "DESC"
     """Of `modified_at`; relevance always falls."""
     limit: int = pydantic.Field(DEFAULT_LIMIT, ge=1)  # above the maximum: lowered by the service
     offset: int = pydantic.Field(0, ge=0, le=MAX_OFFSET)

@@ -1,5 +1,8 @@
 """Whom a token speaks for: a user, or with `as-user` another one of the enterprise.
 
+The account that an application has of its own administers like a co-administrator, as far as the scopes of
+that application go: an administrator gave them to it.
+
 Rule: nobody acts as somebody of a higher rank, nor by an application that may not manage users.
 """
 
@@ -16,7 +19,7 @@ from cmsfs.service.store import Store
 
 _CALLER = """
   SELECT token.expires_at, token.app, token.scopes AS granted, token.bound, token.actor, token.link,
-    app.scopes AS application, user.*
+    app.scopes AS application, app.service_user, user.*
   FROM token JOIN app ON app.client_id = token.app JOIN user ON user.id = token.user WHERE token.hash = ?
 """
 _AS_USER = "SELECT user.* FROM user WHERE id = ? AND enterprise = ?"
@@ -39,6 +42,7 @@ class Caller:
     shared: shared_links.Shared | None = None
     barred: Right = roles.NONE  # what the user's status forbids on whatever item
     by: int | None = None  # who acts as this user
+    is_service: bool = False  # the account that an application has of its own
 
 
 def hashed(secret: str) -> str:
@@ -56,7 +60,9 @@ def of_token(store: Store, token: str, *, as_user: str | None = None) -> Caller:
         # Some clients look for this word to tell a token to be renewed from one that never was good.
         raise problems.Unauthorized("The access token provided has expired (expired_token).")
     effective = scopes.effective(row["application"], row["granted"])
-    user = row if as_user is None else _as_user(store, row, effective, as_user)
+    is_service = row["service_user"] == row["id"] and row["login"] is None
+    role = "coadmin" if is_service and row["role"] == "user" else row["role"]
+    user = row if as_user is None else _as_user(store, row, role, effective, as_user)
     if "inactive" in (row["status"], user["status"]):
         raise problems.Unauthorized("The user of this access token is inactive.")
     caller = speaks_for(
@@ -64,7 +70,9 @@ def of_token(store: Store, token: str, *, as_user: str | None = None) -> Caller:
         bound=row["bound"],
         actor=json.loads(row["actor"]) if row["actor"] else None,
     )
-    if user["id"] != row["id"]:
+    if user["id"] == row["id"]:
+        caller = dataclasses.replace(caller, role=role, is_service=is_service)
+    else:
         barred = caller.barred | roles.BARRED.get(row["status"], roles.NONE)
         caller = dataclasses.replace(caller, by=row["id"], barred=barred)
     if row["link"] is None:
@@ -107,8 +115,8 @@ def check_rank(role: str, row: Row) -> None:
         )
 
 
-def _as_user(store: Store, caller: Row, effective: frozenset[str], other: str) -> Row:
-    if caller["role"] == "user":
+def _as_user(store: Store, caller: Row, role: str, effective: frozenset[str], other: str) -> Row:
+    if role == "user":
         raise problems.Refused(403, "forbidden", "Only an administrator may act as another user.")
     if caller["granted"] is not None:
         raise problems.Refused(403, "forbidden", "A narrowed token speaks for no other user.")
@@ -123,7 +131,7 @@ def _as_user(store: Store, caller: Row, effective: frozenset[str], other: str) -
         raise problems.Refused(
             403, "insufficient_scope", "To act as another user the application needs manage_managed_users."
         )
-    check_rank(caller["role"], user)
+    check_rank(role, user)
     return user
 
 

@@ -92,6 +92,9 @@ def record(
 async def get(call: access.Call, stream: str) -> responses.Response:
     """The page of a stream after the position that is asked for."""
     access.require_admin(call.caller)
+    if call.caller.is_service and "manage_enterprise_properties" not in call.caller.scopes:
+        said = "An application needs manage_enterprise_properties to follow the enterprise's events."
+        raise problems.Refused(403, "insufficient_scope", said)
     if _SCOPE not in call.caller.scopes:
         raise problems.Refused(403, "insufficient_scope", f"These streams need the scope {_SCOPE}.")
     params = call.request.query_params

@@ -72,7 +72,7 @@ class _Change:
         self.replaced: list[tuple[str, str | None, str | None]] = []
 
     def field(self, key: str) -> dict[str, Any]:
-        found = [one for one in self.fields if one["key"] == key]
+        found = [one for one in self.fields if one["key"].lower() == key.lower()]
         if not found:
             raise problems.invalid("fieldKey", f"the template has no field {key!r}")
         return found[0]
@@ -142,7 +142,9 @@ def _edit_template(change: _Change, operation: Operation) -> None:
 
 
 def _add_field(change: _Change, operation: Operation) -> None:
-    wish = metadata.Field.model_validate(operation.data)
+    # Its key is said in one place or the other, or not at all.
+    named = {"key": operation.field_key} if operation.field_key and "key" not in operation.data else {}
+    wish = metadata.Field.model_validate(operation.data | named)
     if wish.key.lower() in {one["key"].lower() for one in change.fields}:
         raise problems.invalid("key", f"the template has a field {wish.key!r}")
     change.fields.append(field_of(wish))
@@ -156,8 +158,9 @@ def _edit_field(change: _Change, operation: Operation) -> None:
 
 
 def _remove_field(change: _Change, operation: Operation) -> None:
-    change.fields.remove(change.field(operation.field_key))
-    change.replaced.append((operation.field_key, None, None))
+    field = change.field(operation.field_key)
+    change.fields.remove(field)
+    change.replaced.append((field["key"], None, None))
 
 
 def _reorder_fields(change: _Change, operation: Operation) -> None:
@@ -173,21 +176,21 @@ def _add_option(change: _Change, operation: Operation) -> None:
 
 
 def _edit_option(change: _Change, operation: Operation) -> None:
-    option = change.option(operation)
+    option, key = change.option(operation), change.field(operation.field_key)["key"]
     wish = metadata.Option.model_validate({"key": option["key"]} | operation.data)
     others = {one["key"] for one in change.field(operation.field_key)["options"] if one is not option}
     if wish.key in others:
         raise problems.invalid("key", f"the field has an option {wish.key!r}")
-    change.replaced.append((operation.field_key, option["key"], wish.key))
+    change.replaced.append((key, option["key"], wish.key))
     option["key"] = wish.key
     if wish.static_config is not None:
         option["staticConfig"] = wish.static_config
 
 
 def _remove_option(change: _Change, operation: Operation) -> None:
-    option = change.option(operation)
-    change.field(operation.field_key)["options"].remove(option)
-    change.replaced.append((operation.field_key, option["key"], None))
+    option, field = change.option(operation), change.field(operation.field_key)
+    field["options"].remove(option)
+    change.replaced.append((field["key"], option["key"], None))
 
 
 def _reorder_options(change: _Change, operation: Operation) -> None:

@@ -47,6 +47,31 @@ async def test_a_key_is_made_of_the_name(api):
     assert (await api.ask("POST", f"{PATH}/schema", json=body, expect=201))["templateKey"] == "orderOfTheDay"
 
 
+async def test_the_key_of_a_field_is_made_of_its_name(api, template):
+    fields = [
+        {"type": "string", "displayName": "Name of the ship"},
+        {"type": "float", "displayName": "7 seas"},
+    ]
+    body = {"scope": "enterprise", "displayName": "Ships", "fields": fields}
+    made = await api.ask("POST", f"{PATH}/schema", json=body, expect=201)
+    assert [one["key"] for one in made["fields"]] == ["nameOfTheShip", "field7Seas"]
+    twice = body | {"templateKey": "other", "fields": [fields[0], fields[0]]}
+    await api.ask("POST", f"{PATH}/schema", json=twice, expect=400)
+    operations = [
+        {"op": "addField", "data": {"type": "string", "displayName": "Home port"}},
+        {"op": "addField", "fieldKey": "flag", "data": {"type": "string", "displayName": "Flag of it"}},
+        {"op": "editField", "fieldKey": "HOMEPORT", "data": {"hidden": True}},
+        {"op": "removeField", "fieldKey": "NameOfTheShip"},
+    ]
+    path = f"{PATH}/enterprise/ships/schema"
+    changed = await api.ask("PUT", path, json=operations)
+    assert [(one["key"], one["hidden"]) for one in changed["fields"]] == [
+        ("field7Seas", False),
+        ("homePort", True),
+        ("flag", False),
+    ]
+
+
 @pytest.mark.parametrize(
     ("wrong", "expect"),
     [

@@ -243,3 +243,12 @@ async def test_the_form_with_shared_links(api, tree):
     assert (found["type"], found["entries"][0]["type"]) == (
         *("search_results_with_shared_links", "search_result"),
     )
+
+
+@pytest.mark.parametrize("word", ["asc", "Asc", "ASC", "desc", "DESC"])
+async def test_the_direction_in_any_case(api, word):
+    for name in ("one", "two"):
+        await api.folder(name)
+    found = await api.search(sort="modified_at", direction=word)
+    names = [one["name"] for one in found["entries"]]
+    assert names == (["one", "two"] if word.upper() == "ASC" else ["two", "one"])

@@ -5,6 +5,7 @@ import base64
 import pytest
 
 from cmsfs.models import tokens
+from cmsfs.service import demo, issuing
 
 TOKEN = "http://service.test/oauth2/token"
 REVOKE = "http://service.test/oauth2/revoke"
@@ -134,3 +135,34 @@ async def test_nothing_secret_is_stored(api, good, service, root):
     stored = b"".join(path.read_bytes() for path in root.rglob("*") if path.is_file())
     assert token.encode() not in stored
     assert b"a secret of the tests" not in stored
+
+
+async def test_the_account_of_an_application_may_do_what_its_scopes_allow(api, uwe, service):
+    made = await service.write(
+        lambda conn: demo.add_user(conn, 1, "Automation", None, now=service.now())["id"]
+    )
+
+    async def token(*granted):
+        def txn(conn):
+            conn.execute("UPDATE app SET service_user = ?, scopes = ?", (made, " ".join(granted)))
+            return issuing.access_token(conn, "tests", made, now=service.now())["access_token"]
+
+        return await service.write(txn)
+
+    paths = {
+        "/users": "manage_managed_users",
+        "/legal_hold_policies": "manage_legal_holds enterprise_content",
+        "/retention_policies": "manage_data_retention enterprise_content",
+        "/collaboration_whitelist_entries": "manage_enterprise_properties",
+        "/events?stream_type=admin_logs": "root_readonly manage_enterprise_properties",
+    }
+    for path, needed in paths.items():
+        assert await api.status(await token(*needed.split()), path=path) == 200, path
+        assert await api.status(await token("root_readonly", "manage_webhook"), path=path) == 403, path
+    word = await token("root_readwrite", "manage_managed_users")
+    assert await api.status(word, headers={"as-user": str(uwe.user)}) == 200
+    # It is no more than a co-administrator, and nothing without the application that it belongs to.
+    assert await api.status(word, headers={"as-user": str(api.user)}) == 403
+    assert await api.status(word, "PUT", f"/users/{api.user}", json={"name": "X"}) == 403
+    await service.write(lambda conn: conn.execute("UPDATE app SET service_user = ?", (api.user,)))
+    assert await api.status(word, path="/users") == 403
