@@ -74,6 +74,7 @@ from daemon.use import Use
 from daemon.walks import Walks
 from daemon.watchdog import Watchdog
 from daemon.whole import Whole
+from daemon.wiping import Wiping
 
 log = logging.getLogger(__name__)
 
@@ -183,6 +184,7 @@ class Drive(Answers):
         )
         self.push = Push(kit, workers=settings.upload_workers)
         self.pins = Pins(db, blocks, self.hydrate, self.health, self.hub)
+        self.wiping = Wiping(db, blocks, self.hydrate, self.pins, self.hub, rights)
         self._freeing = Freeing(db, blocks, self.hydrate, self.pins, self.hub)
         self.facts = Facts(db, client, self.health, nursery, templates)
         self.fs = Filesystem(
@@ -214,7 +216,11 @@ class Drive(Answers):
             else None
         )
         self.shown = shown(
-            *(self.fs, kit, self.hub), bin_=bin_, settings=settings, thumbnails=self.thumbnails
+            *(self.fs, kit, self.hub),
+            bin_=bin_,
+            account=self.account,
+            settings=settings,
+            thumbnails=self.thumbnails,
         )
         self.notifier = notifier.Notifier(self.hub, self.shown)
         arrived = Arrived(db, self.hydrate)
@@ -317,6 +323,7 @@ class Drive(Answers):
         agents.keep(budget.spent, Class.LISTING, self.facts.run, name="policies")
         agents.keep(self.pausing.run, name="pausing")
         agents.keep(self.locks.run, name="locks")
+        agents.keep(self.wiping.run, name="wiping")
         if self.claims is not None:
             agents.keep(self.claims.run, name="claims")
         agents.keep(self.notices.run, name="notices")

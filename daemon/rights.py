@@ -75,6 +75,10 @@ class Rights:
             current = above.parent if above is not None else None
         return ALL
 
+    def unreadable(self) -> list[Ino]:
+        """Nodes whose bytes, or those of what is below them, may not be read."""
+        return [ino for ino, said in self._said.items() if Right.READ not in said[0] & said[1]]
+
     async def learn(self, node: Node) -> None:
         """Ask for the rights that a use of this node depends on, if it belongs to somebody else.
 
@@ -149,6 +153,8 @@ class Rights:
             self._said[node.ino] = told
             if told[0] == told[1] == ALL:
                 del self._said[node.ino]
+            if before != told and Right.READ not in told[0] & told[1]:
+                await self._db.write(losses.note_wipe)
             if before != told:
                 self._hub.publish([Change(What.ATTRIBUTES, node.ino)])
             if node.is_folder and (told[1] != ALL or before is not None):

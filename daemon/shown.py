@@ -10,10 +10,13 @@ from dataclasses import dataclass
 from cmsfs import config, searches
 from cmsfs.replica import cursor
 from cmsfs.replica.changes import Hub
+from cmsfs.replica.nodes import Node
 from cmsfs.sqlite import Database
+from cmsfs.vfs import permissions
 from cmsfs.vfs.composite import Composite, Hidden
 from cmsfs.vfs.desktop_trash import DesktopTrash
 from cmsfs.vfs.filesystem import Filesystem
+from cmsfs.vfs.ports import Account
 from cmsfs.vfs.search_folder import SearchFolder
 from cmsfs.vfs.trash import Bin, Trash
 from cmsfs.vfs.versions import VersionViews
@@ -30,6 +33,7 @@ def shown(
     hub: Hub,
     *,
     bin_: Bin,
+    account: Account,
     settings: config.Settings,
     thumbnails: Thumbnails | None = None,
 ) -> Composite:
@@ -41,7 +45,12 @@ def shown(
         trash = Trash(bin_, kit.blocks)
         hidden.append(Hidden(settings.trash, trash, listed=settings.trash_listed))
         hidden.append(Hidden(f".Trash-{os.getuid()}", DesktopTrash(trash, _Shelf(kit.db))))
-    views: Sequence[Views] = [VersionViews(kit.db, History(kit.client, kit.health))]
+
+    async def check_read(node: Node) -> None:
+        await account.learn_rights(node)
+        permissions.check(node, account.rights(node), permissions.Right.READ, account.reason(node))
+
+    views: Sequence[Views] = [VersionViews(kit.db, History(kit.client, kit.health), check_read)]
     opened = thumbnails.opened if thumbnails is not None else None
     return Composite(fs, kit.blocks, kit.hydrate, hub, hidden=hidden, views=views, opened=opened)
 

@@ -17,7 +17,7 @@ PAUSED = "paused"  # the person wants quiet until then (seconds since the epoch)
 DESKTOP_TRASH = "desktop_trash"  # what file managers here threw away (JSON, `vfs.desktop_trash.Record`)
 OWNER = "owner"  # id of the user whose drive this is
 SHARES = "shares"  # by which rules what others share has its place and name (JSON, `shares.Rules`)
-WIPE = "wipe"  # "1": bytes of what is no longer shown to us may be on this disk (`daemon.wiping`)
+WIPE = "wipe"  # since when (_ns) bytes that may no longer be read have been on this disk (`daemon.wiping`)
 BOOT_ID = "boot_id"  # the boot in which this database was last open
 CLEAN = "clean_shutdown"  # "1" while no daemon has it open after an orderly stop
 

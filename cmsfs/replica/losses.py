@@ -7,6 +7,7 @@ no folder at the service.
 Rule: nothing of what others shared is made anew as one's own, unless a person copies it.
 """
 
+import time
 from sqlite3 import Connection
 
 from cmsfs.replica import cursor, shares, tree
@@ -86,5 +87,5 @@ def tidy(conn: Connection, folder: Ino | None, changes: list[Change]) -> None:
 
 
 def note_wipe(conn: Connection) -> None:
-    """Have the bytes wiped that nothing here shows any more (`daemon.wiping`); over a restart too."""
-    cursor.put(conn, cursor.WIPE, "1")
+    """Have the bytes wiped that may no longer be read (`daemon.wiping`); over a restart too."""
+    cursor.put(conn, cursor.WIPE, str(time.time_ns()))

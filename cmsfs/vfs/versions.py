@@ -3,6 +3,8 @@
 It stands beside every file that the service knows, in no listing; each version has a name by time and author,
 keeps the file's suffix, and can be read.  Copying one over the file brings it back, as a new version.
 
+Who may not read the file may not read what it was.
+
 Rule: a name is given from the oldest on, so that a new version never changes the name of an older one.
 """
 
@@ -10,13 +12,13 @@ import errno
 import re
 import time
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Protocol
 
 from cmsfs import errors
-from cmsfs.replica import naming, tree
+from cmsfs.replica import losses, naming, tree
 from cmsfs.replica.nodes import Content, Ino, Kind, Node
 from cmsfs.sqlite import Database
 from cmsfs.vfs import oserrors
@@ -57,11 +59,14 @@ class History(Protocol):
 
 
 class VersionViews(Views):
-    """Finds `NAME@versions` for every file NAME."""
+    """Finds `NAME@versions` for every file NAME; `check` raises the `OSError` if a file may not be read."""
 
-    def __init__(self, db: Database, history: History) -> None:
+    def __init__(
+        self, db: Database, history: History, check: Callable[[Node], Awaitable[None]] | None = None
+    ) -> None:
         self._db = db
         self._history = history
+        self._check = check
         self._known: OrderedDict[Ino, _Past] = OrderedDict()
 
     async def find(self, parent: Ino, name: str) -> VirtualNode | None:
@@ -70,7 +75,7 @@ class VersionViews(Views):
         node = tree.find_child(self._db, parent, name.removesuffix(SUFFIX))
         if node is None or node.kind is not Kind.FILE or node.remote_id is None:
             return None
-        past = self._known.setdefault(node.ino, _Past(self._db, self._history, node.ino))
+        past = self._known.setdefault(node.ino, _Past(self._db, self._history, node.ino, self._check))
         self._known.move_to_end(node.ino)
         if len(self._known) > REMEMBERED:
             self._known.popitem(last=False)
@@ -80,12 +85,27 @@ class VersionViews(Views):
 class _Past:
     """What is known of one file's past."""
 
-    def __init__(self, db: Database, history: History, ino: Ino) -> None:
+    def __init__(
+        self,
+        db: Database,
+        history: History,
+        ino: Ino,
+        check: Callable[[Node], Awaitable[None]] | None,
+    ) -> None:
+        self._check = check
         self._db = db
         self._history = history
         self._ino = ino
         self._heard: tuple[str | None, float] | None = None  # the current version then, and when
         self._lines: list[tuple[str, VirtualNode]] = []
+
+    async def check(self) -> None:
+        """Raise the `OSError` for a file that is gone, or may not be read any more."""
+        node = tree.find(self._db, self._ino)
+        if node is None or node.parent is None or losses.is_lost(node):
+            raise oserrors.oserror(errno.ENOENT)
+        if self._check is not None:
+            await self._check(node)
 
     async def lines(self, at_most: float) -> list[tuple[str, VirtualNode]]:
         """The versions with their names, the newest first, as of at most so many seconds ago; as they were
@@ -103,7 +123,7 @@ class _Past:
                 raise
             return self._lines
         self._lines = [
-            (name, VersionFile(node.remote_id, version)) for name, version in named(node.name, past)
+            (name, VersionFile(node.remote_id, version, self)) for name, version in named(node.name, past)
         ]
         self._heard = node.version, now
         return self._lines
@@ -126,15 +146,18 @@ class VersionsFolder(VirtualFolder):
 class VersionFile(VirtualFile):
     """One version."""
 
-    def __init__(self, file_id: str, version: Version) -> None:
+    def __init__(self, file_id: str, version: Version, past: _Past) -> None:
         super().__init__(("version", file_id, version.id), mtime_ns=version.made_ns)
         self.size = version.size
         # What a version says never changes.
         self.timeout = FRESH_SECONDS
         self._file_id = file_id
         self._version = version
+        self._past = past
 
     async def open(self) -> bytes | Content:
+        # Its bytes may be here from before.
+        await self._past.check()
         version = self._version
         return Content(version.sha1, version.size, self._file_id, version.id)
 

@@ -186,3 +186,111 @@ async def test_what_has_nothing_unsent_goes(drive: conftest.Drive, team: Team) -
     await team.give("viewer")
     await drive.poll()
     assert await drive.names(TEAM) == ["Sub", "notes", "plan"]
+
+
+async def read_versions(drive: conftest.Drive, path: str) -> list[tuple[int, bytes]]:
+    """All that is in `NAME@versions`, each with its inode."""
+    folder, name = await drive.place(path)
+    shown = drive.agents.shown
+    views = await shown.lookup(folder, f"{name}@versions")
+    fh = await shown.opendir(views.ino)
+    entries = await shown.readdir(fh, 0)
+    shown.releasedir(fh)
+    found = []
+    for entry in entries:
+        ino = (await shown.lookup(views.ino, entry.name)).ino
+        found.append((ino, await read_shown(drive, ino)))
+    return found
+
+
+async def read_shown(drive: conftest.Drive, ino: int) -> bytes:
+    opened = await drive.agents.shown.open(ino, 0)
+    try:
+        return bytes(await drive.agents.shown.read(opened.fh, 0, 1000))
+    finally:
+        await drive.agents.shown.release(opened.fh)
+
+
+async def wiped(drive: conftest.Drive) -> None:
+    with trio.fail_after(10):
+        while not await drive.agents.wiping.once():
+            await trio.lowlevel.checkpoint()
+
+
+def on_disk(drive: conftest.Drive) -> bytes:
+    """All bytes of the cache's files."""
+    folder = drive.agents.settings.paths.blocks
+    return b"".join(path.read_bytes() for path in folder.rglob("*") if path.is_file())
+
+
+class TestBytes:
+    """Bytes that may no longer be read are gone from this disk, and nobody gets at them."""
+
+    @pytest.fixture
+    async def read(self, drive: conftest.Drive, team: Team, ben: conftest.Remote, other: Any) -> int:
+        """Everything was read, also an older version, whose inode this is; `mine` has bytes of Ben's, too."""
+        await ben.write(team.plan, b"Ben's new plan")
+        await other.file("mine", b"Ben's notes")
+        await listed(drive)
+        await drive.names()
+        assert await drive.read("mine") == b"Ben's notes"
+        for path in (f"{TEAM}/plan", f"{TEAM}/notes", f"{TEAM}/Sub/deep"):
+            await drive.read(path)
+        ((ino, old),) = await read_versions(drive, f"{TEAM}/plan")
+        assert old == b"Ben's plan"
+        await drive.agents.state.blocks.flush()
+        for some in (b"Ben's plan", b"Ben's new plan", b"Ben's deep", b"Ben's notes"):
+            assert some in on_disk(drive)
+        return ino
+
+    async def check(self, drive: conftest.Drive, ino: int) -> None:
+        assert await attempt(read_shown(drive, ino)) in ("ENOENT", "EACCES")
+        await wiped(drive)
+        for some in (b"Ben's plan", b"Ben's new plan", b"Ben's deep"):
+            assert some not in on_disk(drive)
+        assert await drive.read("mine") == b"Ben's notes"
+        assert b"Ben's notes" in on_disk(drive)
+
+    async def test_when_the_access_ends(self, drive: conftest.Drive, team: Team, read: int) -> None:
+        await team.take()
+        await drive.poll()
+        await self.check(drive, read)
+
+    async def test_when_the_access_ends_and_something_is_not_sent(
+        self, drive: conftest.Drive, team: Team, read: int, network: Any
+    ) -> None:
+        await take_while_away(drive, team, network)
+        await self.check(drive, read)
+        assert await drive.read(f"{TEAM}/plan") == b"my plan"
+        assert await attempt(read_versions(drive, f"{TEAM}/plan")) == "ENOENT"
+
+    async def test_over_a_restart(
+        self, starting: conftest.Starting, team: Team, ben: conftest.Remote
+    ) -> None:
+        async with starting() as drive:
+            await listed(drive)
+            await drive.read(f"{TEAM}/plan")
+            await drive.agents.state.blocks.flush()
+            await team.take()
+            await drive.poll()
+            assert b"Ben's plan" in on_disk(drive)
+        async with starting() as drive:
+            await wiped(drive)
+            assert b"Ben's plan" not in on_disk(drive)
+
+    @pytest.mark.parametrize("role", ["previewer", "uploader"])
+    async def test_when_the_role_no_longer_lets_us_read(
+        self, drive: conftest.Drive, team: Team, ben: conftest.Remote, read: int, role: str
+    ) -> None:
+        ino = await drive.ino(TEAM)
+        await drive.agents.pins.pin(ino)
+        await drive.agents.account.learn_rights(drive.node(ino))
+        await ben.client.collaborations.delete(team.given)
+        await team.give(role)
+        await drive.poll()
+        with trio.fail_after(10):
+            while drive.agents.account._rights._asking:
+                await trio.lowlevel.checkpoint()
+        await self.check(drive, read)
+        assert await attempt(drive.read(f"{TEAM}/plan")) == "EACCES"
+        assert await attempt(read_versions(drive, f"{TEAM}/plan")) == "EACCES"
