@@ -27,7 +27,7 @@ from cmsfs.fuse import convert, mount, notifier, operations
 from cmsfs.journal.durability import GroupCommit
 from cmsfs.journal.sealing import Sealer
 from cmsfs.replica.changes import Hub
-from cmsfs.replica.nodes import Ino
+from cmsfs.replica.nodes import Ino, Node
 from cmsfs.vfs.copying import Copying
 from cmsfs.vfs.filesystem import Filesystem
 from daemon import budget, disks, instance, manifest_keeper, metrics, narrowed, parallel, upkeep
@@ -57,6 +57,7 @@ from daemon.notices import Notices
 from daemon.pausing import Pausing
 from daemon.pins import Pins, Wakes
 from daemon.pull import Pull
+from daemon.push import held
 from daemon.push.dispatcher import Push
 from daemon.push.kit import Kit
 from daemon.refusals import Refusals
@@ -170,7 +171,7 @@ class Drive(Answers):
         self.refusals = Refusals(db, client, self.health, self.holding.depends_on)
         self.copying = Copying()
         templates = Templates(client, self.health)
-        kit = Kit(
+        self.kit = kit = Kit(
             *(db, client, blocks, drafts, sealer, self.incoming, self.hydrate, self.health, self.commit),
             settle_seconds=settings.settle_seconds,
             profile=config.profile(settings),
@@ -332,7 +333,7 @@ class Drive(Answers):
         agents.keep(self.server.serve, listener, name="control")
         agents.keep(upkeep.run, state.db, state.blocks, state.reserve, state.check_cache, name="upkeep")
         agents.keep(upkeep.forget, state.db, self.settings.attributes_days, name="kept")
-        agents.keep(upkeep.tidy, self.fs, self.hub, self._local_days, name="tidy")
+        agents.keep(upkeep.tidy, self.fs, self.hub, self._local_days, self._put_aside, name="tidy")
         if self.settings.metrics:
             agents.keep(metrics.serve, self.settings.metrics, self.status, name="metrics")
 
@@ -370,6 +371,9 @@ class Drive(Answers):
             await parallel.first_of(self.push.drained, self.ending.impatient, self._out_of_reach)
         self.ending.done.set()
         await self.server.finished(seconds=2)
+
+    async def _put_aside(self, node: Node) -> bool:
+        return await held.put_aside(self.kit, node, self._recovered)
 
     async def _confirm(self, ino: Ino) -> None:
         await self.push.confirm(ino, seconds=self._fsync_seconds)

@@ -4,6 +4,7 @@ Rule: each piece may be interrupted anywhere and is simply done again.
 """
 
 import logging
+from collections.abc import Awaitable, Callable
 from sqlite3 import Connection
 
 import trio
@@ -12,6 +13,7 @@ from cmsfs.cache.blocks import Blocks
 from cmsfs.journal import sealing
 from cmsfs.replica import kept
 from cmsfs.replica.changes import Hub
+from cmsfs.replica.nodes import Node
 from cmsfs.reserve import Reserve
 from cmsfs.sqlite import Database
 from cmsfs.vfs.filesystem import Filesystem
@@ -31,12 +33,17 @@ TIDY_SECONDS = 3600.0
 FORGET_SECONDS = 86_400.0
 
 
-async def tidy(fs: Filesystem, hub: Hub, days: int) -> None:
-    """Remove what programs left on this machine only, for ever; nothing if `days` is 0."""
+async def tidy(fs: Filesystem, hub: Hub, days: int, keep: Callable[[Node], Awaitable[bool]]) -> None:
+    """Remove what programs left on this machine only, for ever; nothing if `days` is 0.
+
+    `keep` puts the bytes of a file somewhere else first.
+    """
     while days:
         try:
-            if changes := await fs.tidy(days=days):
-                log.info("%d local files and folders, untouched for %d days, are removed", len(changes), days)
+            if changes := await fs.tidy(days=days, keep=keep):
+                log.info(
+                    "%d local files and folders, untouched for %d days, are put aside", len(changes), days
+                )
                 hub.publish(changes)
         except Exception:
             log.exception("local files could not be tidied up")

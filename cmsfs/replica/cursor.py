@@ -18,6 +18,7 @@ DESKTOP_TRASH = "desktop_trash"  # what file managers here threw away (JSON, `vf
 OWNER = "owner"  # id of the user whose drive this is
 SHARES = "shares"  # by which rules what others share has its place and name (JSON, `shares.Rules`)
 WIPE = "wipe"  # since when (_ns) bytes that may no longer be read have been on this disk (`daemon.wiping`)
+LEFTOVERS = "leftovers"  # since when local files have not been touched (JSON, `vfs.leftovers`)
 BOOT_ID = "boot_id"  # the boot in which this database was last open
 CLEAN = "clean_shutdown"  # "1" while no daemon has it open after an orderly stop
 

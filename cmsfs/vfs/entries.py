@@ -7,7 +7,6 @@ Rule: raises `OSError` only, before anything is changed.
 """
 
 import errno
-import time
 from collections.abc import Awaitable, Callable
 from sqlite3 import Connection
 from typing import TypeVar
@@ -16,7 +15,6 @@ from cmsfs.journal import ops
 from cmsfs.journal.drafts import Drafts
 from cmsfs.journal.durability import GroupCommit
 from cmsfs.replica import remote, tree
-from cmsfs.replica.changes import Change, What
 from cmsfs.replica.nodes import ROOT, Ino, Kind, Node
 from cmsfs.sqlite import Database
 from cmsfs.vfs import localnames, naming, oserrors, renaming, saves, shelf, symlinks
@@ -26,9 +24,6 @@ from cmsfs.vfs.ports import Hydrator, Removals, Wakeable
 from cmsfs.vfs.saves import Saves
 
 T = TypeVar("T")
-
-# Folders and files on this machine only that are looked at for one clean-up.
-TIDY_AT_ONCE = 1000
 
 
 class Entries:
@@ -223,28 +218,6 @@ class Entries:
         """Apply patterns that were changed while nothing ran."""
         if await self.change(lambda conn: localnames.review(conn, self._local_names)):
             self._push.wake()
-
-    async def tidy(self, *, days: int, is_used: Callable[[Ino], bool]) -> list[Change]:
-        """Remove local files and empty local folders that nobody has touched for so many days and that are
-        not in use; what the kernel is to be told."""
-        before_ns = time.time_ns() - days * 86400 * 10**9
-        rows = self._db.rows(
-            "SELECT ino FROM node WHERE local AND local <> 2 AND parent IS NOT NULL AND kind <> 'symlink'"
-            " AND mtime_ns < ?1 AND ctime_ns < ?1 ORDER BY ino DESC LIMIT ?2",
-            *(before_ns, TIDY_AT_ONCE),
-        )
-        stale = [row["ino"] for row in rows if not is_used(row["ino"])]
-
-        def txn(conn: Connection) -> list[Change]:
-            changes = []
-            for ino in stale:
-                node = tree.get(conn, ino)
-                if node.parent is not None and node.local and not tree.has_children(conn, ino):
-                    tree.detach(conn, ino)
-                    changes.append(Change(What.GONE, ino, node.parent, node.name))
-            return changes
-
-        return await self.change(txn) if stale else []
 
     # ---- committing ----------------------------------------------------------------------------
 

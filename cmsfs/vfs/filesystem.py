@@ -23,7 +23,7 @@ from cmsfs.replica.changes import Change, What
 from cmsfs.replica.nodes import Ino, Kind, Node
 from cmsfs.reserve import Reserve
 from cmsfs.sqlite import Database
-from cmsfs.vfs import attributes, naming, oserrors, permissions, reaper, renaming, symlinks
+from cmsfs.vfs import attributes, leftovers, naming, oserrors, permissions, reaper, renaming, symlinks
 from cmsfs.vfs.attributes import Attributes, DirEntry, Opened, SetAttr, Statfs
 from cmsfs.vfs.attrs.address import Addresses
 from cmsfs.vfs.entries import Entries
@@ -365,9 +365,16 @@ class Filesystem:
         """Apply what the configuration says of local names since the last run."""
         await self._entries.review()
 
-    async def tidy(self, *, days: int) -> list[Change]:
-        """Remove what lives on this machine only and was not touched for so many days; what to publish."""
-        changes = await self._entries.tidy(days=days, is_used=lambda ino: self.inodes.opens(ino) > 0)
+    async def tidy(self, *, days: int, keep: Callable[[Node], Awaitable[bool]]) -> list[Change]:
+        """Remove what lives on this machine only and was not touched on so many days; what to publish.
+
+        `keep` is asked before to put the bytes of each somewhere else; what it answers False for stays.
+        """
+        stale = [one for one in await leftovers.look(self._db, days=days) if not self.inodes.opens(one.ino)]
+        kept = [one for one in stale if await keep(self._node(one.ino))]
+        if not kept:
+            return []
+        changes = await self._entries.change(lambda conn: leftovers.remove(conn, kept))
         for change in changes:
             self._reaper.consider(change.ino)
         return changes

@@ -92,6 +92,18 @@ async def _theirs(kit: Kit, node: Node) -> items.Item | None:
         return None
 
 
+async def put_aside(kit: Kit, node: Node, folder: Path) -> bool:
+    """Keep the bytes of a file of this machine only in the folder of what was recovered, before it goes;
+    whether it may go."""
+    if node.is_folder or not node.size:
+        return True
+    try:
+        return await _keep(kit, node, folder) is not None
+    except (errors.CmsfsError, OSError) as error:
+        log.info("a file of this machine only stays, since its bytes cannot be put aside: %s", error)
+        return False
+
+
 async def _keep(kit: Kit, node: Node, folder: Path) -> Path | None:
     """A durable second name for the bytes of a file, in the folder of what was recovered."""
     if node.draft is not None:

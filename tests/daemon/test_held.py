@@ -1,5 +1,6 @@
 """Changes that the service refuses: told with the remedy, tried again, given up without losing a byte."""
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -103,3 +104,21 @@ async def test_what_the_quota_refused_goes_when_there_is_room(
         while refused.ops():
             await refused.agents.push._moved.wait()
     assert await other.read("large") == b"x" * 100
+
+
+async def test_a_stale_file_of_this_machine_is_kept_outside_the_drive(
+    drive: Any, settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = time.time()
+    monkeypatch.setattr(time, "time", lambda: now)
+    data = b"what was not saved" * 1000
+    await drive.names()
+    await drive.write(".plan.swp", data)
+    await drive.write("empty.tmp", b"")
+    for _ in range(2):
+        changes = await drive.fs.tidy(days=1, keep=drive.agents._put_aside)
+        now += 86400
+    assert sorted(change.name for change in changes) == [".plan.swp", "empty.tmp"]
+    assert await drive.names() == []
+    kept = [path for path in settings.paths.recovered.iterdir() if path.is_file()]
+    assert [path.read_bytes() for path in kept] == [data]

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import time
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from cmsfs import local_names
 from cmsfs.replica import tree
 from cmsfs.replica.nodes import ROOT
 from cmsfs.vfs import localnames
+from cmsfs.vfs.attributes import SetAttr
 from cmsfs.vfs.localnames import LocalNames
 
 NAMES = LocalNames(local_names.DEFAULT)
@@ -185,25 +187,63 @@ async def test_patterns_that_changed_let_files_go(drive: Any) -> None:
     assert drive.ops() == [("upload", "/f.tmp")]
 
 
-async def test_stale_local_files_go_and_everything_else_stays(drive: Any) -> None:
+class Days:
+    """The wall clock of the machine, in days."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.day = 20_000.5
+        monkeypatch.setattr(time, "time", lambda: self.day * 86400)
+
+
+async def keep(node: Any) -> bool:
+    return True
+
+
+async def test_stale_local_files_go_and_everything_else_stays(
+    drive: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    days = Days(monkeypatch)
     old = {}
-    for name in ("stale.tmp", "open.tmp", "document"):
+    for name in ("stale.tmp", "open.tmp", "touched.tmp", "kept.tmp", "document"):
         old[name] = await drive.write_file(name, b"x")
-    folder = (await drive.fs.mkdir(ROOT, "stale folder.tmp", 0o755)).ino
-    link = (await drive.fs.symlink(ROOT, "link", b"x")).ino
+    await drive.fs.mkdir(ROOT, "stale folder.tmp", 0o755)
+    await drive.fs.symlink(ROOT, "link", b"x")
+    assert await drive.fs.tidy(days=2, keep=keep) == []
+    days.day += 1
+    assert await drive.fs.tidy(days=2, keep=keep) == []
     fresh = await drive.write_file("fresh.tmp", b"x")
-    aged = [*old.values(), folder, link]
-    marks = ",".join("?" * len(aged))
-    await drive.db.write(
-        lambda conn: conn.execute(f"UPDATE node SET mtime_ns = 1, ctime_ns = 1 WHERE ino IN ({marks})", aged)
-    )
+    await drive.fs.setattr(old["touched.tmp"], SetAttr(mtime_ns=7))
     opened = await drive.fs.open(old["open.tmp"], os.O_RDONLY)
-    changes = await drive.fs.tidy(days=1)
+    days.day += 1
+
+    async def keep_most(node: Any) -> bool:
+        return bool(node.name != "kept.tmp")
+
+    changes = await drive.fs.tidy(days=2, keep=keep_most)
     assert sorted(change.name for change in changes) == ["stale folder.tmp", "stale.tmp"]
-    assert drive.names() == ["document", "fresh.tmp", "link", "open.tmp"]
+    assert drive.names() == ["document", "fresh.tmp", "kept.tmp", "link", "open.tmp", "touched.tmp"]
     assert tree.find(drive.db, fresh).parent == ROOT
     await drive.fs.release(opened.fh)
-    assert await drive.fs.tidy(days=10**5) == []
+
+
+async def test_a_clock_that_is_set_right_makes_no_file_old(
+    drive: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    days = Days(monkeypatch)
+    days.day -= 60
+    ino = await drive.write_file("work.tmp", b"x")
+    await drive.db.write(
+        lambda conn: conn.execute("UPDATE node SET mtime_ns = ?1, ctime_ns = ?1", (int(days.day * 864e11),))
+    )
+    assert await drive.fs.tidy(days=30, keep=keep) == []
+    days.day += 60
+    assert await drive.fs.tidy(days=30, keep=keep) == []
+    days.day += 365
+    for _ in range(28):
+        assert await drive.fs.tidy(days=30, keep=keep) == []
+        days.day += 1
+    assert tree.find(drive.db, ino).parent == ROOT
+    assert await drive.fs.tidy(days=30, keep=keep)
 
 
 async def test_programs_attributes_are_kept_and_listed(drive: Any) -> None:
