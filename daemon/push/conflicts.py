@@ -164,7 +164,8 @@ async def _gone(kit: Kit, task: queue.Task, what: Node) -> None:
         now = tree.find_at(conn, what.ino)
         if now is not None and now.remote_id == what.remote_id:
             changes = remote.vanish(conn, what.ino)
-        if losses.is_lost(tree.get(conn, what.ino)):
+            now = tree.find_at(conn, what.ino)
+        if now is not None and losses.is_lost(now):
             queue.hold(conn, task.op, error=losses.REASON)
         else:
             again(conn, task.op, "It was deleted at the service.")

@@ -135,3 +135,22 @@ def test_the_address_has_what_the_service_needs() -> None:
     query = parse_qs(urlsplit(asked.url).query)
     assert query["state"] == [asked.state] and query["code_challenge_method"] == ["S256"]
     assert asked.verifier not in asked.url
+
+
+@pytest.mark.parametrize(
+    "said", ["code=theirs", "code=theirs&state=", "code=theirs&state=other", "error=access_denied"]
+)
+def test_an_answer_without_this_log_ins_state_is_no_answer(said: str) -> None:
+    asked = consent.Consent("https://files.example.com/authorize", "app", "http://127.0.0.1:1/callback")
+    assert asked.code_of(said) is None
+    with pytest.raises(errors.UserError, match="does not belong"):
+        asked.code_pasted(f"{asked.redirect_uri}?{said}")
+
+
+async def test_a_redirection_without_any_state_is_not_believed(attempt: Attempt) -> None:
+    async with httpx.AsyncClient() as browser:
+        await browser.get(attempt.listener.start_url)
+        page = await browser.get(f"{attempt.listener.redirect_uri}?code=theirs")
+        assert page.status_code == 400
+        assert (await browser.get(attempt.back())).status_code == 200
+    assert await _until_answered(attempt) == "mine"

@@ -43,6 +43,20 @@ class Endpoint(httpx.AsyncBaseTransport):
         return httpx.Response(200, json=made)
 
 
+class Slow(Endpoint):
+    """One whose answers wait until they may go."""
+
+    def __init__(self, book: Path) -> None:
+        super().__init__(book)
+        self.answered, self.go = trio.Event(), trio.Event()
+
+    async def handle_async_request(self, request):
+        answer = await super().handle_async_request(request)
+        self.answered.set()
+        await self.go.wait()
+        return answer
+
+
 @pytest.fixture
 def book(tmp_path):
     path = tmp_path / "book"
@@ -93,6 +107,22 @@ async def test_many_at_once_refresh_once(book, keep, tmp_path):
         for _ in range(6):
             nursery.start_soon(one)
     assert (found, book.read_text()) == (["a2"] * 6, "2")
+
+
+async def test_a_refresh_that_nobody_waits_for_any_more_is_kept_all_the_same(book, keep, tmp_path):
+    keep.write(login(expires_at=0))
+    endpoint = Slow(book)
+    async with (
+        session.open_client(session.Endpoints.of_server(URL), transport=endpoint) as client,
+        trio.open_nursery() as nursery,
+    ):
+        nursery.start_soon(refreshing.kept(client, keep, tmp_path / "lock"))
+        # The service has used up the old one, and its answer is on its way.
+        await endpoint.answered.wait()
+        nursery.cancel_scope.cancel()
+        endpoint.go.set()
+    assert (keep.read().refresh_token, keep.read().access_token) == ("r2", "a2")
+    assert await fetched(book, keep, tmp_path) == "a2"
 
 
 async def test_a_refused_token_is_refreshed_unless_another_has_done_so(book, keep, tmp_path):
@@ -275,6 +305,28 @@ def test_the_file_is_for_this_user_only_and_refused_otherwise(keep, tmp_path):
         keep.read()
     keep.clear()
     assert keep.read() is None
+
+
+def test_the_file_is_on_the_disk_before_it_takes_the_place_of_the_old_one(keep, tmp_path, monkeypatch):
+    keep.write(login())
+    folder, done = tmp_path / "state", []
+    synced, renamed = os.fsync, Path.rename
+
+    def fsync(fd):
+        size = os.fstat(fd).st_size
+        done.append(("fsync", Path(f"/proc/self/fd/{fd}").readlink().name, size > 0))
+        synced(fd)
+
+    def rename(path, target):
+        done.append(("rename", path.name, path.stat().st_size > 0))
+        return renamed(path, target)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    monkeypatch.setattr(Path, "rename", rename)
+    keep.write(login(refresh_token="r2"))
+    new = "token.new"
+    assert done == [("fsync", new, True), ("rename", new, True), ("fsync", folder.name, True)]
+    assert keep.read().refresh_token == "r2"
 
 
 class Memory(keyring.backend.KeyringBackend):

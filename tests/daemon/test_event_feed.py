@@ -265,3 +265,33 @@ async def test_what_an_event_does_not_show_stays_known(drive: Any, other: Any) -
     ino = await drive.ino("f")
     assert '"kept"' in (tree.item_json(drive.db, ino) or "")
     assert await drive.read("f") == b"two"
+
+
+async def test_the_position_is_never_ahead_of_what_is_applied(
+    starting: Any, other: Any, network: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever fails on the way, and a process that is killed there: the events come again."""
+    async with starting() as drive:
+        docs = await other.folder("docs")
+        await drive.names()
+        await drive.poll()
+        await other.client.folders.delete(docs, recursive=True)
+        await drive.poll()
+        before = cursor.get(drive.db, cursor.EVENTS_POSITION)
+        await other.client.trash.restore("folder", docs)
+        for _ in range(2):
+            network.lose_answer("GET", f"/folders/{docs}")
+        with pytest.raises(errors.RemoteError):
+            await drive.poll()
+        assert cursor.get(drive.db, cursor.EVENTS_POSITION) == before
+
+        async def fail(*args: Any, **kwargs: Any) -> None:
+            raise OSError(28, "the disk is full")
+
+        with monkeypatch.context() as patched, pytest.raises(OSError, match="disk is full"):
+            patched.setattr(drive.agents.incoming, "commit", fail)
+            await drive.poll()
+        assert cursor.get(drive.db, cursor.EVENTS_POSITION) == before
+    async with starting() as drive:
+        await drive.poll()
+        assert await drive.names() == ["docs"]

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from cmsfs.reserve import Reserve
+from cmsfs.vfs import attributes
 from cmsfs.vfs.attributes import SetAttr
 
 
@@ -121,3 +122,16 @@ def test_what_is_set_aside_is_given_up_for_what_must_be_recorded(
     monkeypatch.undo()
     reserve.restore()
     assert reserve.floor == with_reserve
+
+
+@pytest.mark.parametrize("used", [10 * 4096, 25 * 4096 + 1, 10**15])
+def test_an_account_over_its_quota_has_nothing_left(used: int) -> None:
+    shown = attributes.of_space((10 * 4096, used))
+    assert shown.blocks_free == 0
+    assert shown.blocks == max(10 * 4096, used) // 4096
+
+
+async def test_df_of_a_full_account(drive: Any) -> None:
+    drive.shelf.account_space = (1_000_000, 3_000_000)
+    shown = await drive.fs.statfs()
+    assert (shown.blocks_free, shown.blocks * shown.block_size > 2_900_000) == (0, True)
