@@ -38,6 +38,7 @@ from cmsfs.service import (
     retention_assignments,
     search,
     search_memo,
+    share_pages,
     shared_items,
     thumbnails,
     tokens,
@@ -95,7 +96,7 @@ PUBLIC = [
 ]
 
 # What people look at.
-PAGES = [*docs_page.routes, *admin.routes]
+PAGES = [*docs_page.routes, *share_pages.routes, *admin.routes]
 
 
 class Service:

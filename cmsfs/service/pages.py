@@ -64,14 +64,19 @@ def text(template: str, **values: Any) -> str:
     return made
 
 
-def page(document: str, *, status: int = 200, form_to: str = "") -> responses.HTMLResponse:
-    """The answer with a document; `form_to` is where, besides here, the answer to its form may lead."""
+def page(
+    document: str, *, status: int = 200, form_to: str = "", pictures: bool = False
+) -> responses.HTMLResponse:
+    """The answer with a document, perhaps one with pictures of ours.
+
+    `form_to` is where, besides here, the answer to its form may lead.
+    """
     policy = (
         f"default-src 'none'; style-src 'sha256-{_style()[1]}'; base-uri 'none'; frame-ancestors 'none';"
         f" form-action 'self' {form_to}"
-    )
+    ).strip() + ("; img-src 'self'" if pictures else "")
     headers = {
-        "Content-Security-Policy": policy.strip(),
+        "Content-Security-Policy": policy,
         "X-Frame-Options": "DENY",
         "X-Content-Type-Options": "nosniff",
         "Referrer-Policy": "no-referrer",
