@@ -41,6 +41,9 @@ ledger = _load("ledger", Path(__file__).parent)
 NAMES = ["a.txt", "b.txt", "c.txt", "d.txt"]
 ACCOUNTS = ["one", "two"]
 
+# Files that are left open at a time.
+HELD = 6
+
 # How long a step waits for a daemon whose network has stalled; what it asked for goes on without it.
 STEP_SECONDS = 0.5
 
@@ -87,6 +90,7 @@ class Two:
         self.service = service
         self.ledger = ledger.Ledger()
         self.number = 0
+        self.held: list[int] = []
 
     def cmsfs(self, *arguments: object) -> None:
         done = subprocess.run(
@@ -147,15 +151,44 @@ class Two:
         """Into the file: what was read through the same handle is what is overwritten."""
         fd = os.open(path, os.O_RDWR)
         try:
-            before = os.pread(fd, 1 << 20, 0)
-            os.ftruncate(fd, 0)
-            os.pwrite(fd, data, 0)
+            before = self.overwrite(fd, data)
         except BaseException:
             os.close(fd)
             raise
         os.close(fd)
         self.ledger.wrote(data, over=ledger.sha1(before))
         self.ledger.saw_and_replaced(before)
+
+    def overwrite(self, fd: int, data: bytes) -> bytes:
+        before = os.pread(fd, 1 << 20, 0)
+        os.ftruncate(fd, 0)
+        os.pwrite(fd, data, 0)
+        return before
+
+    def hold(self, path: Path) -> None:
+        """Open the file and leave it open, whatever becomes of it."""
+        self.held.append(os.open(path, os.O_RDWR))
+        if len(self.held) > HELD:
+            os.close(self.held.pop(0))
+
+    def write_held(self, fd: int, data: bytes) -> None:
+        """Into a file that was opened long ago, whichever it is by now."""
+        before = self.overwrite(fd, data)
+        os.fsync(fd)
+        self.ledger.wrote(data, over=ledger.sha1(before))
+        self.ledger.saw_and_replaced(before)
+
+    def giving_up(self, path: Path) -> None:
+        """The file at this path is about to be removed or replaced here: what is written to it then goes."""
+        found = path.stat() if path.exists() else None
+        for fd in list(self.held):
+            if found is not None and os.path.samestat(os.fstat(fd), found):
+                self.held.remove(fd)
+                os.close(fd)
+
+    def let_go(self) -> None:
+        while self.held:
+            os.close(self.held.pop())
 
     def create(self, path: Path, data: bytes) -> None:
         with path.open("xb") as file:
@@ -168,6 +201,7 @@ class Two:
         temporary = path.with_name(f".goutputstream-{self.number}")
         temporary.write_bytes(data)
         self.ledger.wrote(data, over=ledger.ANY)
+        self.giving_up(path)
         temporary.rename(path)
         self.ledger.saw_and_replaced(before)
 
@@ -176,11 +210,14 @@ class Two:
         moved = path.read_bytes()
         if ledger.sha1(moved) in self.ledger.acknowledged:
             self.ledger.put_anywhere(moved)
+        if path != target:
+            self.giving_up(target)
         path.rename(target)
         self.ledger.saw_and_replaced(before)
 
     def unlink(self, path: Path) -> None:
         before = path.read_bytes()
+        self.giving_up(path)
         path.unlink()
         self.ledger.saw_and_replaced(before)
 
@@ -188,7 +225,8 @@ class Two:
         account = chance.choice(ACCOUNTS)
         path = self.tops[account] / chance.choice(NAMES)
         act = chance.choices(
-            ["write", "save", "rename", "unlink", "sync", "poll"], weights=[40, 20, 8, 7, 12, 12]
+            ["write", "save", "rename", "unlink", "hold", "held", "sync", "poll"],
+            weights=[40, 20, 8, 7, 10, 20, 12, 12],
         )[0]
         try:
             match act:
@@ -202,6 +240,10 @@ class Two:
                     self.rename(path, self.tops[account] / chance.choice(NAMES))
                 case "unlink":
                     self.unlink(path)
+                case "hold":
+                    self.hold(path)
+                case "held" if self.held:
+                    self.write_held(chance.choice(self.held), self.text(account))
                 case "sync":
                     self.hint(account, control.Sync())
                 case "poll":
@@ -213,6 +255,7 @@ class Two:
         chance = random.Random(seed)
         for _ in range(steps):
             self.step(chance)
+        self.let_go()
 
     # ---- the judgement ---------------------------------------------------------------------------
 
