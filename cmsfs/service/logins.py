@@ -6,6 +6,9 @@ so that nobody can plant one.  A form carries a value made of the cookie, which 
 There are two doors: the authorize page and the administrators' pages.  Who came in by one is not in by the
 other.
 
+Browsers send a cookie to every port of a host, so to other users of a machine too, if these get the browser
+to their own.  The administrators' cookie therefore goes to a path that nobody can guess, and counts there.
+
 Rule: of a cookie only the hash is stored, and it counts for a limited time.
 """
 
@@ -37,6 +40,12 @@ class Door:
     path: str = "/"
     strict: bool = False
 
+    def name(self, request: requests.Request) -> str:
+        """What the cookie is called: over TLS so that nothing without TLS, nor another host, can set it."""
+        if request.url.scheme != "https":
+            return self.cookie
+        return f"{'__Host-' if self.path == '/' else '__Secure-'}{self.cookie}"
+
     def hashed(self, secret: str) -> str:
         return access.hashed(f"{self.cookie}:{secret}")
 
@@ -56,6 +65,11 @@ class Visit:
     is_new: bool
 
     @property
+    def place(self) -> str:
+        """A word for addresses that this browser alone knows."""
+        return hmac.new(self.secret.encode(), b"place", hashlib.sha256).hexdigest()[:32]
+
+    @property
     def proof(self) -> str:
         """What a form has to carry."""
         return hmac.new(self.secret.encode(), b"form", hashlib.sha256).hexdigest()
@@ -68,7 +82,7 @@ class Visit:
 
 def visit(store: Store, request: requests.Request, door: Door = AUTHORIZE) -> Visit:
     """Who looks at the page."""
-    secret = request.cookies.get(door.cookie, "")
+    secret = request.cookies.get(door.name(request), "")
     if not secret or len(secret) > _MAX_COOKIE:
         return Visit(door, secrets.token_urlsafe(32), None, is_new=True)
     found = store.read(
@@ -101,12 +115,17 @@ async def log_out(store: Store, visited: Visit) -> None:
 
 
 def set_cookie(
-    request: requests.Request, response: responses.Response, secret: str, door: Door = AUTHORIZE
+    request: requests.Request,
+    response: responses.Response,
+    secret: str,
+    door: Door = AUTHORIZE,
+    *,
+    path: str = "",
 ) -> None:
     response.set_cookie(
-        *(door.cookie, secret),
+        *(door.name(request), secret),
         max_age=door.lifetime_seconds,
-        path=door.path,
+        path=path or door.path,
         httponly=True,
         samesite="strict" if door.strict else "lax",
         secure=request.url.scheme == "https",

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -46,13 +47,21 @@ class Browser:
     def __init__(self, driver: webdriver.Chrome, site: Site) -> None:
         self.driver = driver
         self.site = site
+        self.at = "/admin"  # where the administrators' pages are for who has logged in
 
     def open(self, path: str) -> None:
+        if path.startswith("/admin"):
+            path = self.at + path.removeprefix("/admin")
         self.driver.get(self.site.url + path if path.startswith("/") else path)
 
     @property
     def path(self) -> str:
-        return urlsplit(self.driver.current_url).path
+        """Where the browser is; of the administrators' pages without the word of the log-in."""
+        found = urlsplit(self.driver.current_url).path
+        if inside := re.match("/admin/at/[0-9a-f]{32}", found):
+            self.at = inside[0]
+            return "/admin" + found.removeprefix(self.at)
+        return found
 
     @property
     def query(self) -> dict[str, str]:

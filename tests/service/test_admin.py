@@ -21,19 +21,27 @@ class Person:
         self.store = service
         self.http = httpx.AsyncClient(transport=httpx.ASGITransport(app.build(service)), base_url=HOST)
         self.page = None
+        self.at = "/admin"
+
+    def address(self, path):
+        """Where a page is for who has logged in."""
+        inside = path.startswith("/admin") and path != "/admin/login"
+        return self.at + path.removeprefix("/admin") if inside else path
 
     async def open(self, path):
-        self.page = await self.http.get(path, follow_redirects=True)
+        self.page = await self.http.get(self.address(path), follow_redirects=True)
         return html.unescape(self.page.text)
 
     async def post(self, path, **form):
         """A form as the page that is open has it, with these fields."""
         hidden = dict(re.findall(r'<input type="hidden" name="(\w+)" value="(\w+)">', self.page.text))
-        self.page = await self.http.post(path, data=hidden | form, follow_redirects=True)
+        self.page = await self.http.post(self.address(path), data=hidden | form, follow_redirects=True)
+        if self.page.url.path.startswith("/admin/at/") and path == "/admin/login":
+            self.at = self.page.url.path
         return html.unescape(self.page.text)
 
     async def log_in(self, login="ann@example.com", password=PASSWORD):
-        await self.open("/admin")
+        await self.open("/admin/login")
         return await self.post("/admin/login", login=login, password=password)
 
     def rows(self, sql, *args):
@@ -78,13 +86,42 @@ async def test_a_page_is_safe_to_show(admin, page):
     assert " style=" not in text  # the policy would not let it count
 
 
-async def test_the_cookie_is_for_these_pages_alone(person):
-    await person.open("/admin")
-    await person.post("/admin/login", login="ann@example.com", password=PASSWORD)
-    cookie = person.page.history[0].headers["set-cookie"].lower()
-    for word in ("httponly", "samesite=strict", "path=/admin"):
-        assert word in cookie
+async def test_the_cookie_goes_where_nobody_else_can_lead_the_browser(admin, service):
+    """Every port of a host gets a cookie, other users' too; a path that they cannot know does not."""
+    cookie = admin.page.history[0].headers["set-cookie"]
+    value, *terms = [part.strip() for part in cookie.lower().split(";")]
+    assert {"httponly", "samesite=strict", f"path={admin.at}"} <= set(terms)
     assert "secure" not in cookie  # over plain HTTP a browser would not keep it
+    assert re.fullmatch("/admin/at/[0-9a-f]{32}", admin.at)
+    # Who has the cookie, by whatever way, finds no page with it unless he knows the address, too.
+    thief = Person(service)
+    thief.http.headers["cookie"] = value
+    for path in ("/admin", "/admin/users", "/admin/at/" + "0" * 32, "/admin/at/" + "0" * 32 + "/users"):
+        answer = await thief.http.get(path)
+        assert (answer.status_code, answer.headers["location"]) == (303, "/admin/login"), path
+    assert "Log in" in await thief.open("/admin/login")
+    await thief.http.aclose()
+    again = Person(service)
+    await again.log_in()
+    assert again.at != admin.at
+    # The cookie of one log-in is none at the place of another.
+    answer = await admin.http.get(again.at, headers={"cookie": value})
+    assert answer.status_code == 303
+    await again.http.aclose()
+
+
+async def test_over_tls_the_cookies_names_say_so(service):
+    person = Person(service)
+    person.http.base_url = HOST.replace("http:", "https:")
+    await service.write(lambda conn: passwords.keep(conn, 2001, PASSWORD_HASH))
+    assert "Test Enterprise" in await person.log_in()
+    cookie = person.page.history[0].headers["set-cookie"]
+    assert cookie.startswith("__Secure-cmsfs_admin=") and "; Secure" in cookie
+    await person.open(
+        "/oauth2/authorize?response_type=code&client_id=tests&redirect_uri=http://127.0.0.1:1/callback"
+    )
+    assert person.page.headers["set-cookie"].startswith("__Host-cmsfs_login=")
+    await person.http.aclose()
 
 
 async def test_many_wrong_passwords_make_the_right_one_wait(person, service):
@@ -131,9 +168,11 @@ async def test_a_new_password_ends_what_the_old_one_began(admin, service):
 async def test_a_form_without_its_proof_does_nothing(admin):
     await admin.open("/admin/users")
     for form in ({}, {"form_proof": ""}, {"form_proof": "é"}):
-        answer = await admin.http.post("/admin/users", data=form | {"name": "X", "login": "x@example.com"})
+        answer = await admin.http.post(
+            admin.address("/admin/users"), data=form | {"name": "X", "login": "x@example.com"}
+        )
         assert answer.status_code == 403
-    answer = await admin.http.post("/admin/users", content=b"\xff\xfe")
+    answer = await admin.http.post(admin.address("/admin/users"), content=b"\xff\xfe")
     assert answer.status_code == 403
     assert admin.rows("SELECT 1 FROM user WHERE login = 'x@example.com'") == []
 

@@ -106,10 +106,10 @@ async def renew(desk: Desk, form: dict[str, str]) -> responses.Response:
         )
     )
     if not changed:
-        return desk.done("There is no such application.", to="/admin/apps", failed=True)
+        return desk.done("There is no such application.", to="/apps", failed=True)
     said = "There is a new secret; the old one is worthless."
     shown = {"Client ID": client_id, "Client secret": secret}
-    return desk.done(said, to="/admin/apps", secrets=shown)
+    return desk.done(said, to="/apps", secrets=shown)
 
 
 def _require_admin(desk: Desk) -> None:

@@ -21,15 +21,20 @@ from cmsfs.service.admin import notices
 from cmsfs.service.store import Store
 
 _TABS = (
-    ("/admin", "Overview"),
-    ("/admin/users", "Users"),
-    ("/admin/apps", "Applications"),
-    ("/admin/holds", "Legal holds"),
-    ("/admin/retention", "Retention"),
-    ("/admin/templates", "Templates"),
-    ("/admin/trash", "Trash"),
-    ("/admin/events", "Events"),
+    ("", "Overview"),
+    ("/users", "Users"),
+    ("/apps", "Applications"),
+    ("/holds", "Legal holds"),
+    ("/retention", "Retention"),
+    ("/templates", "Templates"),
+    ("/trash", "Trash"),
+    ("/events", "Events"),
 )
+
+
+def address(visited: logins.Visit) -> str:
+    """Where the pages of a browser that has logged in are."""
+    return f"{logins.ADMIN.path}/at/{visited.place}"
 
 
 class Mistake(Exception):
@@ -53,6 +58,11 @@ class Desk:
     def enterprise(self) -> int:
         number: int = self.user["enterprise"]
         return number
+
+    @property
+    def at(self) -> str:
+        """What the addresses of the pages begin with."""
+        return address(self.visit)
 
     @property
     def marker(self) -> str:
@@ -85,7 +95,8 @@ class Desk:
         """A page; with the form as it was filled in, if that was a mistake."""
         document = pages.text(
             f"admin/{template}",
-            tabs=_TABS,
+            at=self.at,
+            tabs=[(self.at + path, title) for path, title in _TABS],
             here=self.request.url.path,
             user=self.user,
             proof=(logins.FIELD, self.visit.proof),
@@ -99,11 +110,13 @@ class Desk:
     def done(
         self, said: str, *, to: str = "", failed: bool = False, secrets: dict[str, str] | None = None
     ) -> responses.Response:
-        """Back to the page by a new request, which says this once."""
+        """Back to the page, or to the one at `to`, by a new request, which says this once."""
         notice = notices.Notice(said, secrets or {}, failed)
         self.request.app.notices.put(self._browser, notice)
         return responses.RedirectResponse(
-            to or self.request.url.path, 303, {"Cache-Control": "no-store", "Referrer-Policy": "no-referrer"}
+            self.at + to if to else self.request.url.path,
+            303,
+            {"Cache-Control": "no-store", "Referrer-Policy": "no-referrer"},
         )
 
     @property

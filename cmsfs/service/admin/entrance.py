@@ -3,16 +3,20 @@
 Attempts are slowed down as on the authorize page (passwords.py); who is no administrator hears what a wrong
 password hears.
 
+The pages are below a word that the log-in makes (`Visit.place`): the cookie goes there and nowhere else, and
+is believed there alone.  So another address of the pages, a bookmark's, leads to the log-in.
+
 Rule: `admitted` stands before every page, `posted` before every form.
 """
 
+import hmac
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 from starlette import requests, responses, routing
 
 from cmsfs.service import logins, pages, passwords, problems, tokens
-from cmsfs.service.admin.desk import Desk, Mistake
+from cmsfs.service.admin.desk import Desk, Mistake, address
 from cmsfs.service.store import Store
 
 Page = Callable[[Desk], Awaitable[responses.Response]]
@@ -45,13 +49,13 @@ def admitted(page: Page) -> Endpoint:
     return endpoint
 
 
-def posted(form: Form, page: Refilled | None = None, *, to: str = LOG_IN) -> Endpoint:
-    """The answer to a form of ours; after a `Mistake`, `page` with what was filled in, or the page `to`."""
+def posted(form: Form, page: Refilled | None = None, *, to: str = "") -> Endpoint:
+    """The answer to a form of ours; after a `Mistake`, `page` as it was filled in, or the page at `to`."""
 
     async def endpoint(request: requests.Request) -> responses.Response:
         fields = await _read(request)
         desk = _desk(request)
-        if fields is None or not logins.visit(request.app.store, request, logins.ADMIN).owns(fields):
+        if fields is None or not _visit(request).owns(fields):
             return pages.problem("invalid_request", _STALE, status=403)
         if desk is None:
             return _redirect(LOG_IN)
@@ -67,13 +71,24 @@ def posted(form: Form, page: Refilled | None = None, *, to: str = LOG_IN) -> End
 
 def _desk(request: requests.Request) -> Desk | None:
     store: Store = request.app.store
-    visited = logins.visit(store, request, logins.ADMIN)
-    user = visited.user
+    visited = _visit(request)
+    user, place = visited.user, request.path_params.get("place", "")
     if user is None or user["role"] not in ("admin", "coadmin"):
+        return None
+    if not hmac.compare_digest(place, visited.place):
         return None
     # For the access log.
     request.scope["user_id"] = user["id"]
     return Desk(request, store, user, visited)
+
+
+def _visit(request: requests.Request) -> logins.Visit:
+    return logins.visit(request.app.store, request, logins.ADMIN)
+
+
+async def elsewhere(request: requests.Request) -> responses.Response:
+    """An address of the pages without the word of a log-in."""
+    return _redirect(LOG_IN)
 
 
 async def _read(request: requests.Request) -> dict[str, str] | None:
@@ -84,17 +99,17 @@ async def _read(request: requests.Request) -> dict[str, str] | None:
 
 
 async def show(request: requests.Request) -> responses.Response:
-    visited = logins.visit(request.app.store, request, logins.ADMIN)
+    visited = _visit(request)
     response = pages.log_in("the administration", (logins.FIELD, visited.proof))
     if visited.is_new:
-        logins.set_cookie(request, response, visited.secret, logins.ADMIN)
+        logins.set_cookie(request, response, visited.secret, logins.ADMIN, path=LOG_IN)
     return response
 
 
 async def log_in(request: requests.Request) -> responses.Response:
     store: Store = request.app.store
     form = await _read(request)
-    visited = logins.visit(store, request, logins.ADMIN)
+    visited = _visit(request)
     if form is None or not visited.owns(form):
         return pages.problem("invalid_request", _STALE, status=403)
     login = form.get("login", "").strip()
@@ -104,8 +119,10 @@ async def log_in(request: requests.Request) -> responses.Response:
     rows = store.read("SELECT role FROM user WHERE id = ?", user)
     if user is None or not rows or rows[0]["role"] not in ("admin", "coadmin"):
         return pages.log_in("the administration", (logins.FIELD, visited.proof), login=login, said=_WRONG)
-    response = _redirect("/admin")
-    logins.set_cookie(request, response, await logins.log_in(store, user, logins.ADMIN), logins.ADMIN)
+    secret = await logins.log_in(store, user, logins.ADMIN)
+    at = address(logins.Visit(logins.ADMIN, secret, None, is_new=False))
+    response = _redirect(at)
+    logins.set_cookie(request, response, secret, logins.ADMIN, path=at)
     return response
 
 
@@ -121,5 +138,4 @@ def _redirect(location: str) -> responses.Response:
 routes = [
     routing.Route(LOG_IN, show, methods=["GET"]),
     routing.Route(LOG_IN, log_in, methods=["POST"]),
-    routing.Route("/admin/logout", posted(log_out), methods=["POST"]),
 ]

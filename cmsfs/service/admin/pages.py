@@ -5,21 +5,26 @@ from starlette import routing
 from cmsfs.service.admin import applications, entrance, overview, people, policies
 from cmsfs.service.admin.entrance import admitted, posted
 
+AT = "/admin/at/{place}"
+
 routes = [
     *entrance.routes,
-    routing.Route("/admin", admitted(overview.show), methods=["GET"]),
-    routing.Route("/admin/trash", admitted(overview.trash), methods=["GET"]),
-    routing.Route("/admin/events", admitted(overview.events), methods=["GET"]),
-    routing.Route("/admin/retention", admitted(policies.retention), methods=["GET"]),
-    routing.Route("/admin/users", admitted(people.show), methods=["GET"]),
-    routing.Route("/admin/users", posted(people.create, people.show), methods=["POST"]),
-    routing.Route("/admin/users/{id}/search", posted(people.let_search, to="/admin/users"), methods=["POST"]),
-    routing.Route("/admin/users/{id}/password", posted(people.renew, to="/admin/users"), methods=["POST"]),
-    routing.Route("/admin/apps", admitted(applications.show), methods=["GET"]),
-    routing.Route("/admin/apps", posted(applications.create, applications.show), methods=["POST"]),
-    routing.Route("/admin/apps/{id}/secret", posted(applications.renew, to="/admin/apps"), methods=["POST"]),
-    routing.Route("/admin/holds", admitted(policies.holds), methods=["GET"]),
-    routing.Route("/admin/holds", posted(policies.hold, policies.holds), methods=["POST"]),
-    routing.Route("/admin/templates", admitted(policies.templates), methods=["GET"]),
-    routing.Route("/admin/templates", posted(policies.template, policies.templates), methods=["POST"]),
+    routing.Route(f"{AT}/logout", posted(entrance.log_out), methods=["POST"]),
+    routing.Route(f"{AT}", admitted(overview.show), methods=["GET"]),
+    routing.Route(f"{AT}/trash", admitted(overview.trash), methods=["GET"]),
+    routing.Route(f"{AT}/events", admitted(overview.events), methods=["GET"]),
+    routing.Route(f"{AT}/retention", admitted(policies.retention), methods=["GET"]),
+    routing.Route(f"{AT}/users", admitted(people.show), methods=["GET"]),
+    routing.Route(f"{AT}/users", posted(people.create, people.show), methods=["POST"]),
+    routing.Route(AT + "/users/{id}/search", posted(people.let_search, to="/users"), methods=["POST"]),
+    routing.Route(AT + "/users/{id}/password", posted(people.renew, to="/users"), methods=["POST"]),
+    routing.Route(f"{AT}/apps", admitted(applications.show), methods=["GET"]),
+    routing.Route(f"{AT}/apps", posted(applications.create, applications.show), methods=["POST"]),
+    routing.Route(AT + "/apps/{id}/secret", posted(applications.renew, to="/apps"), methods=["POST"]),
+    routing.Route(f"{AT}/holds", admitted(policies.holds), methods=["GET"]),
+    routing.Route(f"{AT}/holds", posted(policies.hold, policies.holds), methods=["POST"]),
+    routing.Route(f"{AT}/templates", admitted(policies.templates), methods=["GET"]),
+    routing.Route(f"{AT}/templates", posted(policies.template, policies.templates), methods=["POST"]),
+    routing.Route("/admin", entrance.elsewhere, methods=["GET"]),
+    routing.Route("/admin/{rest:path}", entrance.elsewhere, methods=["GET", "POST"]),
 ]

@@ -60,7 +60,7 @@ async def let_search(desk: Desk, form: dict[str, str]) -> responses.Response:
     wire_id, may = desk.request.path_params["id"], form.get("may") == "yes"
     made = await desk.ask("PUT /users/{id}", wire_id=wire_id, body={"can_search_enterprise_content": may})
     said = "may search the content of the whole enterprise" if may else "searches their own content alone"
-    return desk.done(f"{made['name']} {said} now.", to="/admin/users")
+    return desk.done(f"{made['name']} {said} now.", to="/users")
 
 
 async def renew(desk: Desk, form: dict[str, str]) -> responses.Response:
@@ -68,9 +68,7 @@ async def renew(desk: Desk, form: dict[str, str]) -> responses.Response:
     wire_id = desk.request.path_params["id"]
     word = await _give_password(desk, wire_id)
     login = desk.store.read("SELECT login FROM user WHERE id = ?", wire_id)[0]["login"]
-    return desk.done(
-        "There is a new password.", to="/admin/users", secrets={"Login": login, "Password": word}
-    )
+    return desk.done("There is a new password.", to="/users", secrets={"Login": login, "Password": word})
 
 
 async def _give_password(desk: Desk, wire_id: str) -> str:
