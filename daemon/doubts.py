@@ -13,7 +13,7 @@ import trio
 from cmsfs import errors
 from cmsfs.client.session import Client
 from cmsfs.models import entries, items
-from cmsfs.replica import doubts
+from cmsfs.replica import doubts, tree
 from cmsfs.replica.doubts import Doubt
 from cmsfs.replica.nodes import Kind
 from cmsfs.sqlite import Database
@@ -88,6 +88,9 @@ class Doubts:
 
     async def _settle(self, found: list[Doubt]) -> None:
         asked = [one for one in found if not doubts.is_settled(self._db, one)]
+        # Before the service is asked: who hears something newer meanwhile keeps that.
+        known = [tree.find_remote(self._db, one.kind, one.id) for one in asked]
+        believed = {(node.kind, node.remote_id): node.sequence for node in known if node and node.remote_id}
         here: list[Item] = []
         gone: list[Gone] = []
 
@@ -111,7 +114,7 @@ class Doubts:
         await parallel.each(asked, ask, tasks=FETCHES_AT_ONCE)
         new = self._arrived.new_folders(here)
         settled = [one for one in found if one not in unread]
-        made = await self._incoming.commit(here, gone, settled=settled)
+        made = await self._incoming.commit(here, gone, settled=settled, believed=believed)
         self._arrived.list_soon(new)
         if asked:
             log.debug("%d items were in doubt, %d changes", len(asked), made)

@@ -148,6 +148,10 @@ class EventFeed:
 
         await self._db.write(txn)
         self._position = position
+        # A service that came back from a backup counts on from an older number.
+        self._heard.clear()
+        self._newest.clear()
+        self._incoming.forget_deleted()
 
     # ---- a page ----
 

@@ -18,9 +18,9 @@ from cmsfs import errors
 from cmsfs.cache import bitmap
 from cmsfs.cache.blocks import BLOCK, Blocks
 from cmsfs.client.session import Client
-from cmsfs.replica import tree
+from cmsfs.replica import doubts, tree
 from cmsfs.replica.changes import Change, Hub, What
-from cmsfs.replica.nodes import ROOT, Content, Ino
+from cmsfs.replica.nodes import ROOT, Content, Ino, Kind
 from cmsfs.sqlite import Database
 from cmsfs.vfs import oserrors
 from daemon import budget
@@ -275,6 +275,8 @@ class Hydrate:
             self._hub.publish([Change(What.CONTENT, ino) for ino in tree.having(self._db, content.sha1)])
         except errors.CmsfsError as failure:
             error = self._explained(content, failure)
+            if isinstance(failure, errors.NotFound):
+                await self._doubt(content)
         except OSError as failure:
             error = failure
         except Exception:
@@ -293,6 +295,12 @@ class Hydrate:
         for scope, work in self._under_way.items():
             if trio.current_time() - work.at > SILENT_SECONDS:
                 scope.cancel()
+
+    async def _doubt(self, content: Content) -> None:
+        """The service does not have these bytes: what it has is asked for."""
+        if content.remote_id is not None:
+            news = doubts.Doubt(Kind.FILE, content.remote_id, doubts.ANYHOW)
+            await self._db.write(lambda conn: doubts.note(conn, news))
 
     @staticmethod
     def _explained(content: Content, failure: errors.CmsfsError) -> OSError:

@@ -8,6 +8,7 @@ has found out.  What is left aside is a doubt (`replica.doubts`), which is settl
 Rule: publish after the commit.
 """
 
+import functools
 import logging
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator, Sequence, Set
@@ -79,10 +80,11 @@ class Incoming:
         *,
         generation: int | None = None,
         settled: Sequence[doubts.Doubt] = (),
+        believed: remote.Believed | None = None,
         note: Callable[[Connection], None] | None = None,
     ) -> int:
         """Apply these items, then what is gone, and `note` something in the same transaction, which also
-        ends the doubts that are `settled` by it.
+        ends the doubts that are `settled` by it.  Items that are `believed` may be older than what is known.
 
         What was moved away from a folder that is gone has to be moved first.  How many changes that made.
         """
@@ -101,7 +103,11 @@ class Incoming:
                     conn, doubts.Doubt(one.kind, one.id, one.sequence, folder=one.parent_id, name_key=key)
                 )
             number = cursor.generation(conn) if generation is None else generation
-            made = _applied(conn, remotes, number, left_out) if remotes else []
+            # What a listing shows may be older than what we know, and is asked about then.
+            take = functools.partial(
+                remote.apply, generation=number, is_listing=generation is not None, believed=believed
+            )
+            made = _applied(conn, remotes, take, left_out) if remotes else []
             # What cannot be held is no proof that what is here of it is gone.
             conn.executemany(
                 "UPDATE node SET seen = max(seen, ?) WHERE kind = ? AND remote_id = ?",
@@ -118,6 +124,10 @@ class Incoming:
             self.misfits.note(one.kind, one.id, "taking it in fails, as the log says")
         self.publish(made)
         return len(made)
+
+    def forget_deleted(self) -> None:
+        """The service has begun anew: what was deleted may be there again, under its old number."""
+        self._deleted.clear()
 
     def publish(self, found: Sequence[changes.Change]) -> None:
         """Tell of changes that somebody else has committed."""
@@ -165,12 +175,15 @@ class Incoming:
 
 
 def _applied(
-    conn: Connection, remotes: Sequence[Remote], generation: int, left_out: list[Remote]
+    conn: Connection,
+    remotes: Sequence[Remote],
+    take: Callable[[Connection, Sequence[Remote]], list[changes.Change]],
+    left_out: list[Remote],
 ) -> list[changes.Change]:
     """All of them together; where that fails one by one, without those that are to blame."""
     conn.execute("SAVEPOINT page")
     try:
-        return remote.apply(conn, remotes, generation=generation)
+        return take(conn, remotes)
     except BLAMED:
         log.exception("a bug in taking in what the service tells; it is taken in one by one")
         conn.execute("ROLLBACK TO page")
@@ -178,7 +191,7 @@ def _applied(
     for one in remotes:
         conn.execute("SAVEPOINT item")
         try:
-            made += remote.apply(conn, [one], generation=generation)
+            made += take(conn, [one])
         except BLAMED:
             conn.execute("ROLLBACK TO item")
             left_out.append(one)

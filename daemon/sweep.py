@@ -56,6 +56,9 @@ LISTED_AT_ONCE = 1_000
 # After the start the tree is left to those who wait for it.
 SETTLE_SECONDS = 30.0
 
+# How often to look whether something that was missed asks for one.
+LOOK_SECONDS = 60.0
+
 # After something went wrong that the connection is not to blame for.
 PAUSE_SECONDS = 300.0
 
@@ -125,7 +128,7 @@ class Sweep:
                 except (errors.RemoteError, OSError) as error:
                     log.info("the comparison with the service was interrupted: %s", error)
                     pause = PAUSE_SECONDS
-                await self._rest(pause)
+                await self._until_due(pause)
 
     def soon(self) -> None:
         """Something may have been missed: look without waiting for the hour."""
@@ -148,6 +151,8 @@ class Sweep:
                 found = await self._spans(full=full)
             self.differences += found
             if full:
+                # What was older than what is known here has been left in doubt.
+                await self._poll()
                 await self._absences.reconsider(int(began or 0) + 1)
                 await self._db.write(_swept)
             elif cursor.get(self._db, cursor.SWEEP_DUE) == QUICK:
@@ -165,10 +170,20 @@ class Sweep:
         swept = cursor.get(self._db, cursor.SWEPT_AT)
         return swept is None or time.time() - float(swept) > self._full_seconds
 
-    async def _rest(self, seconds: float) -> None:
+    async def _until_due(self, seconds: float) -> None:
+        """Rest, but for a sweep that becomes due meanwhile."""
+        end = trio.current_time() + seconds
+        while (left := end - trio.current_time()) > 0 and cursor.get(self._db, cursor.SWEEP_DUE) is None:
+            if await self._rest(min(left, LOOK_SECONDS)):
+                return
+
+    async def _rest(self, seconds: float) -> bool:
+        """Whether somebody wants a sweep."""
         with trio.move_on_after(seconds):
             await self._wanted.wait()
+        wanted = self._wanted.is_set()
         self._wanted = trio.Event()
+        return wanted
 
     # ---- by search ----
 

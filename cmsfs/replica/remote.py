@@ -11,7 +11,7 @@ Rule: `sequence` is that of the base.  What is left aside, and what an answer of
 noted in the same transaction (`doubts`).
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from sqlite3 import Connection
 
 from cmsfs.models import names
@@ -38,19 +38,47 @@ ROOT_ID = arrivals.ROOT_ID
 _EXECUTE = 0o111
 
 
-def apply(conn: Connection, remotes: Iterable[Remote], *, generation: int) -> list[Change]:
+# The `sequence` that a node had when the service was asked for its item by its id.
+Believed = Mapping[tuple[Kind, str], int]
+
+
+def apply(
+    conn: Connection,
+    remotes: Iterable[Remote],
+    *,
+    generation: int,
+    is_listing: bool = False,
+    believed: Believed | None = None,
+) -> list[Change]:
     """Bring the tree up to what these items say; the changes for the kernel.
 
     Items may come in any order: a parent that is not known yet gets a placeholder, which its own item
-    fills in later.  An item older than what we know is ignored.
+    fills in later.  An item older than what we know is ignored, unless it is `believed`: the answer to a
+    question for this very item, of which nothing has been heard since.  Where `is_listing`, it is asked for:
+    a service that came back from a backup has older items than we know.
     """
     changes: list[Change] = []
     left = arrivals.insert(conn, list(remotes), generation, changes)
     for remote in arrivals.unchanged(conn, left, generation):
-        _apply_one(conn, remote, generation, changes)
+        if _is_old(conn, remote, is_listing=is_listing, believed=believed or {}):
+            tree.note_seen(conn, remote.kind, remote.id, generation)
+        else:
+            _apply_one(conn, remote, generation, changes)
     if changes:
         shares.tidy(conn, changes)
     return changes
+
+
+def _is_old(conn: Connection, remote: Remote, *, is_listing: bool, believed: Believed) -> bool:
+    """Whether we know something newer of the item, by its number."""
+    node = tree.remote_at(conn, remote.kind, remote.id)
+    if node is None or remote.sequence >= node.sequence:
+        return False
+    if believed.get((remote.kind, remote.id)) == node.sequence:
+        return False
+    if is_listing:
+        doubts.note(conn, doubts.Doubt(remote.kind, remote.id, doubts.ANYHOW, node.ino))
+    return True
 
 
 def _apply_one(conn: Connection, remote: Remote, generation: int, changes: list[Change]) -> None:
@@ -63,8 +91,6 @@ def _apply_one(conn: Connection, remote: Remote, generation: int, changes: list[
         _appear(conn, remote, generation, changes)
         return
     conn.execute("UPDATE node SET seen = max(seen, ?) WHERE ino = ?", (generation, node.ino))
-    if remote.sequence < node.sequence:
-        return
     if losses.is_lost(node):
         losses.regain(conn, node, remote.parent_id)
     news = node.etag is None or remote.sequence != node.sequence or remote.etag != node.etag

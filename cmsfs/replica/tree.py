@@ -241,6 +241,13 @@ def mark_all_listed(conn: Connection, remote_ids: Iterable[str], *, at: int) -> 
     )
 
 
+def note_seen(conn: Connection, kind: Kind, remote_id: str, generation: int) -> None:
+    """A listing of this generation has shown the item, whatever it says of it."""
+    conn.execute(
+        "UPDATE node SET seen = max(seen, ?) WHERE kind = ? AND remote_id = ?", (generation, kind, remote_id)
+    )
+
+
 def mark_seen(conn: Connection, remote_ids: list[str], generation: int) -> None:
     """The listing of everything has seen these folders; they are known when it has seen all."""
     conn.execute(
