@@ -271,7 +271,10 @@ class Draft:
 class Drafts:
     """All drafts of an account: made, found again after a restart, dropped."""
 
-    def __init__(self, db: Database, root: Path) -> None:
+    def __init__(self, db: Database, root: Path, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self.clock = clock
+        # Since when each holds bytes that are unsent, as far as this process knows.
+        self._begun: dict[int, float] = {}
         self._db = db
         self.root = root
         # Whoever uses a draft keeps it in memory; all others are as their rows say.
@@ -306,6 +309,7 @@ class Drafts:
         draft = Draft(draft_id, ino, self.path(draft_id), base, self.busy, self._commit, self._opened)
         draft._recorded = draft.generation
         self._live[draft_id] = draft
+        self._begun[draft_id] = self.clock()
         return draft
 
     def find(self, draft_id: int) -> Draft | None:
@@ -343,6 +347,16 @@ class Drafts:
         """Close the files that nobody uses."""
         self._opened.close()
 
+    def age(self, draft_id: int) -> float:
+        """For how many seconds it has been written to; from any thread."""
+        now = self.clock()
+        return now - self._begun.setdefault(draft_id, now)
+
+    def size(self, draft_id: int, recorded: int) -> int:
+        """What has been written to it, also since it was last `recorded`; from any thread."""
+        draft = self._live.get(draft_id)
+        return draft.size if draft is not None else recorded
+
     def is_busy(self, ino: Ino) -> bool:
         """Whether the node's draft is open for writing."""
         return ino in self.busy
@@ -355,6 +369,7 @@ class Drafts:
 
     def gone(self, draft_id: int) -> Path:
         """The row is deleted: forget the object; the file, for the caller to unlink."""
+        self._begun.pop(draft_id, None)
         draft = self._live.pop(draft_id, None)
         if draft is not None:
             draft.dropped = True

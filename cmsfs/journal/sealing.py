@@ -76,6 +76,10 @@ class Sealer:
             sha1 = await trio.to_thread.run_sync(_fsync_and_hash, fd)
             crashpoints.reached(Point.SEAL_HASHED)
             async with draft.lock:
+                if while_open and draft.generation != generation and not draft.holes():
+                    # It is written to all the time: now its writers wait, for what has changed meanwhile.
+                    os.ftruncate(fd, draft.size)
+                    generation, sha1 = draft.generation, await trio.to_thread.run_sync(_fsync_and_hash, fd)
                 # atomic: no await between the check and the mark, so no writer slips in between
                 if draft.dropped or draft.generation != generation or (draft.writers and not while_open):
                     return None
@@ -150,6 +154,8 @@ class Sealer:
         ).fetchone()
         if row is None:
             raise _Dropped
+        if not draft.is_recorded:
+            draft.record(conn)  # its time, beside the bytes
         if size:
             self._blocks.record_dirty(conn, sha1, size)
         conn.execute("UPDATE node SET sha1 = ?, size = ? WHERE ino = ?", (sha1, size, draft.ino))

@@ -18,7 +18,7 @@ from cmsfs import crashpoints, errors
 from cmsfs.cache import reading
 from cmsfs.cache.blocks import BLOCK, Blocks
 from cmsfs.crashpoints import Point
-from cmsfs.journal import ops
+from cmsfs.journal import ops, settling
 from cmsfs.journal.drafts import Draft, Drafts
 from cmsfs.journal.durability import GroupCommit
 from cmsfs.replica import lineages, tree
@@ -331,7 +331,8 @@ class Files:
         draft = file.draft
         if draft is None or draft.is_recorded or draft.dropped:
             return
-        due = ops.now_ns() + self._settle_ns
+        rest = settling.rest_ns(self._drafts, draft.id, draft.size, settle_seconds=self._settle_ns / 10**9)
+        due = ops.now_ns() + rest
 
         def txn(conn: Connection) -> tuple[int, list[Change]]:
             generation, changes = draft.record(conn), list[Change]()

@@ -260,7 +260,7 @@ class Push:
         lane_is_full = self._large >= max(1, self._workers // 2)
 
         def is_busy(node: Node) -> bool:
-            is_open = self._kit.drafts.is_busy(node.ino) and not self._kit.confirming[node.ino]
+            is_open = self._kit.drafts.is_busy(node.ino) and not self._kit.goes_as_it_is(node)
             return is_open or (lane_is_full and _is_large(node))
 
         def txn(conn: Connection) -> tuple[queue.Task | None, list[Ino]]:

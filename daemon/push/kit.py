@@ -17,7 +17,7 @@ from sqlite3 import Connection
 from cmsfs import config, errors
 from cmsfs.cache.blocks import Blocks
 from cmsfs.client.session import Client
-from cmsfs.journal import ops, queue
+from cmsfs.journal import ops, queue, settling
 from cmsfs.journal.drafts import Drafts
 from cmsfs.journal.durability import GroupCommit
 from cmsfs.journal.sealing import Sealer
@@ -79,6 +79,13 @@ class Kit:
     def is_interactive(self) -> bool:
         """Whether a program is changing things on the drive at this moment."""
         return time.monotonic() - self.commit.noted_at < INTERACTIVE_SECONDS
+
+    def goes_as_it_is(self, node: Node) -> bool:
+        """Whether a file is sent although it is open for writing: its writers wait for that, or it has waited
+        long enough for them."""
+        if self.confirming.get(node.ino) or node.draft is None:
+            return bool(self.confirming.get(node.ino))
+        return settling.is_overdue(self.drafts, node.draft, node.size, settle_seconds=self.settle_seconds)
 
     async def get(self, kind: Kind, item_id: str) -> items.Item:
         """The item as the service has it now.  Raises `NotFound` also for one in the trash."""

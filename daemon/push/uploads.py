@@ -105,7 +105,7 @@ async def _bytes(kit: Kit, sha1: str, size: int) -> Path:
 
 async def _seal(kit: Kit, task: queue.Task, draft_id: int) -> bool:
     draft = kit.drafts.find(draft_id)
-    while_open = kit.confirming[task.op.ino] > 0
+    while_open = kit.goes_as_it_is(task.node)
     try:
         is_sealed = draft is None or await kit.sealer.seal(draft, while_open=while_open) is not None
     except OSError as error:
