@@ -78,7 +78,11 @@ class Answers:
         copies = await conflicts.copies(self.state.db)
         found = recovered.waiting(self._recovered)
         return control.Conflicts(
-            copies=copies, held=self._status.held(), recovered=found, missing=self.absences.told()
+            copies=copies,
+            held=self._status.held(),
+            stuck=self._status.tired(),
+            recovered=found,
+            missing=self.absences.told(),
         )
 
     async def decide_missing(self, remove: bool) -> control.Done:

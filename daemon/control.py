@@ -23,6 +23,7 @@ from cmsfs import errors, logs
 from cmsfs.auth.explain import explain
 from cmsfs.journal import queue
 from cmsfs.models import control, insides, waiting
+from cmsfs.replica import tree
 from cmsfs.sqlite import Database
 from daemon.health import Health
 
@@ -249,8 +250,15 @@ class Server:
             pending=counts.get("ready", 0) + counts.get("running", 0),
             held=counts.get("held", 0),
             bytes_pending=queue.unsent_bytes(self._db),
-            message="" if self._health.may_work else f"{self._health.state}: {self._health.reason}",
+            message=self._waits_for(),
         )
+
+    def _waits_for(self) -> str:
+        """Why it takes longer than the bytes do, if it does."""
+        if not self._health.may_work:
+            return f"{self._health.state}: {self._health.reason}"
+        failed = next((op for op in queue.failed(self._db) if op.state != "held"), None)
+        return f"{tree.path(self._db, failed.ino)}: {failed.error}" if failed is not None else ""
 
 
 async def _quietly(tell: Callable[[], Awaitable[None]]) -> None:

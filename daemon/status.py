@@ -27,6 +27,7 @@ from daemon.hydrate import Hydrate
 from daemon.pausing import Pausing
 from daemon.pins import Pins
 from daemon.pull import Pull
+from daemon.push.circles import is_tired
 from daemon.push.dispatcher import Push
 from daemon.whole import Whole
 
@@ -166,6 +167,12 @@ class Status:
         """The changes that wait for a person."""
         return [self._op(op) for op in queue.listed(self._db, control.MAX_OPS) if op.state == "held"]
 
+    def tired(self) -> list[control.Op]:
+        """The changes that have got nowhere for a minute, though nobody refuses them."""
+        if not self._health.may_work:
+            return []  # that the service is out of reach is told already
+        return [self._op(op) for op in queue.failed(self._db) if is_tired(op)][: control.MAX_OPS]
+
     def _op(self, op: Op) -> control.Op:
         node = tree.find(self._db, op.ino)
         return control.Op(
@@ -182,10 +189,14 @@ class Status:
     def _troubles(self) -> insides.Troubles:
         left_out = self._pull.left_out()
         found = [governor.stalled for governor in self._governors]
+        stalled = [
+            insides.Stalled(name=one.name, seconds=one.seconds, reason=one.reason) for one in found if one
+        ]
+        if tired := self.tired():
+            reason = f"{tired[0].error} `cmsfs conflicts` shows which, `cmsfs discard` gives one up."
+            stalled.append(insides.Stalled(name=f"the upload of {tired[0].path}", reason=reason))
         return insides.Troubles(
-            stalled=[
-                insides.Stalled(name=one.name, seconds=one.seconds, reason=one.reason) for one in found if one
-            ],
+            stalled=stalled,
             left_out=left_out[:HIDDEN_NAMES],
             left_out_items=len(left_out),
         )

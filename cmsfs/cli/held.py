@@ -31,7 +31,8 @@ def conflicts(ctx: context.Context, *, dismiss: bool, as_json: bool) -> None:
     if as_json:
         output.document(found.model_dump(mode="json", exclude={"kind"}))
         return
-    if not found.copies and not found.held and not found.recovered and found.missing is None:
+    waits = (found.copies, found.held, found.stuck, found.recovered)
+    if not any(waits) and found.missing is None:
         output.say("Nothing waits for you.")
     if found.missing is not None:
         output.say(
@@ -49,6 +50,12 @@ def conflicts(ctx: context.Context, *, dismiss: bool, as_json: bool) -> None:
             f" `{output.command()} discard PATH` gives it up."
         )
         output.table([[op.path, op.kind, op.error] for op in found.held], indent="  ")
+    if found.stuck:
+        output.say(
+            f"{output.plural(len(found.stuck), 'change')} that get nowhere and go on being tried;"
+            f" `{output.command()} discard PATH` gives one up."
+        )
+        output.table([[op.path, op.kind, op.error] for op in found.stuck], indent="  ")
     if found.recovered:
         output.say(
             f"{output.plural(len(found.recovered), 'file')} recovered without a place on the drive; move them"

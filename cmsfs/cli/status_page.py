@@ -129,13 +129,15 @@ def _hidden(hidden: insides.Hidden) -> list[list[str]]:
 
 
 def _troubles(troubles: insides.Troubles) -> list[list[str]]:
-    found = [
-        ["stuck", f"{one.name}, for {one.seconds / 60:.0f} min: {one.reason}"] for one in troubles.stalled
-    ]
+    found = [["stuck", f"{one.name}{_lasted(one.seconds)}: {one.reason}"] for one in troubles.stalled]
     found += [["left out", line] for line in troubles.left_out]
     if (rest := troubles.left_out_items - len(troubles.left_out)) > 0:
         found.append(["left out", f"{output.plural(rest, 'item')} more; the log says which"])
     return found
+
+
+def _lasted(seconds: float) -> str:
+    return f", for {seconds / 60:.0f} min" if seconds >= 60 else ""
 
 
 def _counts(queue: control.Queue) -> list[tuple[str, int]]:

@@ -295,6 +295,7 @@ class Conflicts(_Message):
     copies: list[waiting.Copy] = []
     missing: waiting.Missing | None = None
     held: list[Op] = []  # at most MAX_OPS
+    stuck: list[Op] = []  # tried for a minute or more; they go on being tried
 
 
 class Pins(_Message):

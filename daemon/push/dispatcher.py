@@ -24,7 +24,7 @@ from cmsfs.crashpoints import Point
 from cmsfs.journal import ops, queue
 from cmsfs.journal.ops import OpKind
 from cmsfs.replica.nodes import Ino, Node
-from daemon.push import describing, failures, folders, held, moves, removals, web_links
+from daemon.push import circles, describing, failures, folders, held, moves, removals, web_links
 from daemon.push.kit import INTERACTIVE_SECONDS, LONGEST_WAIT_SECONDS, Kit, wait_ns
 
 log = logging.getLogger(__name__)
@@ -81,6 +81,7 @@ class Push:
         self._stuck = False
         # No operation waits longer: not for a service that asks for it, nor to settle.
         self._longest_ns = int((LONGEST_RETRY_AFTER + kit.settle_seconds + LONGEST_WAIT_SECONDS) * 10**9)
+        self._circles = circles.Circles()
         # Operations whose end could not be written down (a full disk); they are made ready again.
         self._dangling: list[ops.Op] = []
 
@@ -320,11 +321,22 @@ class Push:
         try:
             try:
                 await job.perform(self._kit, job.task)
+                await self._rest_if_circling(job.task.op)
             except (errors.CmsfsError, OSError) as error:
                 await self._failed(job.task.op, error)
         except Exception:
             log.exception("a bug in carrying out an operation; it is tried again")
             self._dangling.append(job.task.op)
+
+    async def _rest_if_circling(self, op: ops.Op) -> None:
+        """Nothing failed; but what comes back for ever, at once, rests like what does."""
+        after = next((one for one in queue.states(self._kit.db, op.ino) if one.seq == op.seq), None)
+        if self._circles.circles(op, after, now_ns=ops.now_ns()):
+            not_before = ops.now_ns() + wait_ns(op.attempts)
+            await self._kit.db.write(
+                lambda conn: queue.retry(conn, op, not_before_ns=not_before, error=f"{circles.REASON}.")
+            )
+            log.info("a change does not get on; it rests")
 
     async def _failed(self, op: ops.Op, error: errors.CmsfsError | OSError) -> None:
         if isinstance(error, errors.ApiError) and error.code == failures.FULL:

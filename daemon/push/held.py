@@ -3,7 +3,7 @@
 To give up is to take the service's side: a new file leaves the drive, a new version gives way to the one
 before, a rename or a deletion is undone.  Bytes that nobody else has are kept in `recovered/` first.
 
-Rule: only what is held can be given up; what waits goes by itself, and what runs may be at the service.
+Rule: only what is held, or has got nowhere for a while, can be given up; what runs may be at the service.
 """
 
 import errno
@@ -24,11 +24,13 @@ from cmsfs.replica import cursor, facts, lineages, losses, open_inodes, remote, 
 from cmsfs.replica.changes import Change, What
 from cmsfs.replica.nodes import Node, remote_from_item
 from daemon import recovered
+from daemon.push import circles
 from daemon.push.kit import Kit
 
 log = logging.getLogger(__name__)
 
 WRITTEN_AGAIN = "The file has been written again, and that is on its way."
+UNDER_WAY = "It is being sent at this moment; try again when `cmsfs status` says how that ended."
 
 # Beside a file of which not all bytes could be kept: which ones those are.
 MISSING = ".missing"
@@ -48,11 +50,16 @@ async def retry(kit: Kit, path: str) -> None:
 
 
 async def discard(kit: Kit, path: str, folder: Path) -> Path | None:
-    """Give up what is held of the item at a path; where its bytes are kept, if it had any of its own.
+    """Give up what is held of the item at a path, or has got nowhere for a minute; where its bytes are kept,
+    if it had any of its own.
 
-    Raises `UserError` if nothing is held, or something else has to be decided first.
+    Raises `UserError` if there is no such change, or something else has to be decided first.
     """
-    held = [op for op in queue.failed(kit.db) if op.state == "held" and tree.path(kit.db, op.ino) == path]
+    held = [
+        op
+        for op in queue.failed(kit.db)
+        if (op.state == "held" or circles.is_tired(op)) and tree.path(kit.db, op.ino) == path
+    ]
     if not held:
         raise errors.UserError(f"No change of {path} is held; `cmsfs conflicts` lists those that are.")
     node = tree.find(kit.db, held[0].ino)
@@ -67,6 +74,8 @@ async def discard(kit: Kit, path: str, folder: Path) -> Path | None:
         now = tree.get(conn, node.ino)
         if now.draft != node.draft:
             raise errors.UserError(WRITTEN_AGAIN)
+        if "running" in ops.pending(conn, node.ino).values():
+            raise errors.UserError(UNDER_WAY)
         if now.draft is not None:
             Drafts.delete(conn, now.draft)
         return _give_up(conn, now._replace(draft=None), held, theirs)
