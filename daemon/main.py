@@ -13,7 +13,7 @@ Rule: a change that a program was told of is in the journal; so ending early, an
 
 import functools
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import AsyncExitStack
 from pathlib import Path
 
@@ -27,7 +27,7 @@ from cmsfs.fuse import convert, mount, notifier, operations
 from cmsfs.journal.durability import GroupCommit
 from cmsfs.journal.sealing import Sealer
 from cmsfs.replica.changes import Hub
-from cmsfs.replica.nodes import Ino, Node
+from cmsfs.replica.nodes import Ino, Kind, Node
 from cmsfs.vfs.copying import Copying
 from cmsfs.vfs.filesystem import Filesystem
 from daemon import budget, disks, instance, manifest_keeper, metrics, narrowed, parallel, upkeep
@@ -61,6 +61,7 @@ from daemon.push import held
 from daemon.push.dispatcher import Push
 from daemon.push.kit import Kit
 from daemon.refusals import Refusals
+from daemon.regaining import Regaining
 from daemon.rights import Rights
 from daemon.search_feed import SearchFeed
 from daemon.sharing import Sharing
@@ -228,9 +229,8 @@ class Drive(Answers):
         # A token that was cut down to a folder does not hear of what happens, only what there is.
         by_events = config.profile(settings).feed == "events" and not settings.is_narrowed
         parts = (db, client, self.incoming, self.health, arrived)
-        feed = (
-            EventFeed(*parts, access_changed=self.account.rights_changed) if by_events else SearchFeed(*parts)
-        )
+        feed = EventFeed(*parts, access_changed=self._access_changed) if by_events else SearchFeed(*parts)
+        self.regaining = Regaining(kit, self.push, arrived)
         self.doubts = Doubts(*parts)
         self.pull = Pull(
             *(feed, self.hydrate, self.health),
@@ -274,6 +274,13 @@ class Drive(Answers):
             opened=lambda folder: self.crawl.opened(folder),
         )
         return lister, whole, lister.deepen
+
+    def _access_changed(self, items: Iterable[tuple[Kind, str]]) -> None:
+        """Others may have given or taken rights on these items (kind, id)."""
+        found = list(items)
+        self.account.rights_changed(found)
+        if found:
+            self.regaining.told()
 
     async def contact(self) -> str:
         """The first words with the service; what a person should know if there were none.
@@ -325,6 +332,7 @@ class Drive(Answers):
         agents.keep(self.pausing.run, name="pausing")
         agents.keep(self.locks.run, name="locks")
         agents.keep(self.wiping.run, name="wiping")
+        agents.keep(budget.spent, Class.CHANGES, self.regaining.run, name="regaining")
         if self.claims is not None:
             agents.keep(self.claims.run, name="claims")
         agents.keep(self.notices.run, name="notices")

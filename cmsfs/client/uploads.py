@@ -27,12 +27,22 @@ class Uploads:
         self._preflight_url = f"{base_url}/files/content"
         self._url = f"{upload_url}/files"
 
-    async def preflight(self, name: str, parent_id: str) -> None:
+    async def preflight_version(self, file_id: str, *, size: int) -> None:
+        """Return if a version of this size would be taken; raise what sending it would raise."""
+        url = f"{self._preflight_url.removesuffix('/content')}/{file_id}/content"
+        body = uploads.Preflight(size=size).body()
+        await self._wire.ask(uploads.PreflightAnswer, "OPTIONS", url, repeat=Repeat.READ, body=body)
+
+    async def preflight(self, name: str, parent_id: str, *, size: int | None = None) -> None:
         """Return if a file of this name could be made there; raise what making it would raise.
 
         `Conflict` if the name is taken: `conflict` of it is the holder.
         """
-        body = uploads.Preflight(name=name, parent=base.Reference(id=parent_id)).body()
+        wish = uploads.Preflight(name=name, parent=base.Reference(id=parent_id))
+        if size is not None:
+            wish = wish.model_copy(update={"size": size})
+            wish.model_fields_set.add("size")
+        body = wish.body()
         await self._wire.ask(
             uploads.PreflightAnswer, "OPTIONS", self._preflight_url, repeat=Repeat.READ, body=body
         )

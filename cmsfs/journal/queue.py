@@ -12,7 +12,7 @@ An operation waits for
 Waiting for names can close a ring (a and b exchanged); `step_aside` finds the operation that breaks it.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from sqlite3 import Connection, Row
 
@@ -375,6 +375,12 @@ def hold(conn: Connection, op: Op, *, error: str) -> None:
         "UPDATE op SET state = CASE WHEN revision = ? THEN 'held' ELSE 'ready' END, error = ? WHERE seq = ?",
         (op.revision, error, op.seq),
     )
+
+
+def held_behind(conn: Connection, after: int) -> Iterator[Op]:
+    """Held operations, in their order, behind one of this number."""
+    sql = f"SELECT {COLUMNS} FROM op WHERE state = 'held' AND seq > ? ORDER BY seq"
+    return map(_op, conn.execute(sql, (after,)).fetchall())
 
 
 def release_held(conn: Connection, *, now_ns: int) -> int:
