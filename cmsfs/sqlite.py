@@ -43,6 +43,10 @@ class Unusable(errors.UserError):
     """The file is no database, or a damaged one."""
 
 
+# What makes a database of one format one of the next: statements, or a function inside the transaction.
+Upgrade = str | Callable[[Connection], None]
+
+
 class Database:
     """A database file: reads see the last commit, writes are functions run in one transaction each.
 
@@ -184,18 +188,22 @@ def _unusable(path: Path, error: sqlite3.DatabaseError) -> Unusable:
     return Unusable(f"{path} cannot be used as a database: {error}.")
 
 
-def _upgrade(conn: Connection, found: int, version: int, upgrades: Mapping[int, str]) -> int:
+def _upgrade(conn: Connection, found: int, version: int, upgrades: Mapping[int, Upgrade]) -> int:
     """Bring a database of an older format forward, step by step; the format that it has then."""
     while found < version and found in upgrades:
-        for statement in _statements(upgrades[found]):
-            conn.execute(statement)
+        step = upgrades[found]
+        if callable(step):
+            step(conn)
+        else:
+            for statement in _statements(step):
+                conn.execute(statement)
         found += 1
         conn.execute(f"PRAGMA user_version={found}")
     return found
 
 
 def _prepare(
-    path: Path, schema: str, version: int, upgrades: Mapping[int, str]
+    path: Path, schema: str, version: int, upgrades: Mapping[int, Upgrade]
 ) -> tuple[Connection, Connection]:
     try:
         writer = _connect(path, read_only=False)
@@ -229,13 +237,12 @@ def _prepare(
 
 @asynccontextmanager
 async def open_database(
-    path: Path, schema: str, *, version: int = 1, upgrades: Mapping[int, str] | None = None
+    path: Path, schema: str, *, version: int = 1, upgrades: Mapping[int, Upgrade] | None = None
 ) -> AsyncIterator[Database]:
     """A database at `path`, made with `schema` if it is new, readable by this user only.
 
-    `upgrades` has, for each older version, the statements that make the next one of it; they run in one
-    transaction.  Raises `UserError` if the file is not a database or has a format that no upgrade leads
-    on from.
+    `upgrades` has, for each older version, what makes the next one of it; all of it runs in one transaction.
+    Raises `UserError` if the file is not a database or has a format that no upgrade leads on from.
     """
     environment.private_folder(path.parent)
     if not path.exists():

@@ -131,9 +131,7 @@ CREATE INDEX token_of_source ON token (source);
 -- How a user comes in by the authorize page.
 CREATE TABLE password (
   user          INTEGER PRIMARY KEY REFERENCES user ON DELETE CASCADE,
-  hash          TEXT NOT NULL,                 -- scrypt, with its parameters and salt
-  failures      INTEGER NOT NULL DEFAULT 0,    -- attempts since the last that was right
-  locked_until  INTEGER NOT NULL DEFAULT 0
+  hash          TEXT NOT NULL                  -- scrypt, with its parameters and salt
 );
 
 -- Somebody who logged in in a browser; the cookie's hash.

@@ -14,14 +14,13 @@ import threading
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from importlib import resources
 from pathlib import Path
 from typing import Any, TypeVar
 
 import trio
 
 from cmsfs import errors, sqlite
-from cmsfs.service import addresses, attempts, blobs, parts, renditions
+from cmsfs.service import addresses, attempts, blobs, parts, renditions, upgrade
 
 log = logging.getLogger(__name__)
 
@@ -31,7 +30,7 @@ T = TypeVar("T")
 # (`Database.rows`) or on a thread's connection (`reader`).
 Read = Callable[..., list[sqlite.Row]]
 
-VERSION = 3
+VERSION = 4
 
 
 def reader(conn: sqlite.Connection) -> Read:
@@ -91,9 +90,10 @@ async def open_store(root: Path) -> AsyncIterator[Store]:
     except OSError as error:
         raise errors.UserError(f"{root} cannot hold the service's data: {error.strerror}.") from error
     try:
-        schema = (resources.files("cmsfs.service") / "schema.sql").read_text(encoding="utf-8")
         alone = _is_alone(lock)
-        async with sqlite.open_database(root / "service.db", schema, version=VERSION) as db:
+        async with sqlite.open_database(
+            root / "service.db", upgrade.schema(), version=VERSION, upgrades=upgrade.UPGRADES
+        ) as db:
             store = Store(root, db, blob_directory)
             if alone:
                 await db.write(renditions.forget)
