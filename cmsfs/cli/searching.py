@@ -96,8 +96,12 @@ def _kept(kept: searches.Saved, name: str | None, query: tuple[str, ...]) -> lis
 
 def _words(query: tuple[str, ...], kind: str | None, folder: str | None) -> str:
     """The query as one text: what the shell took the quotes from gets them back."""
-    given = [*query, *([f"type:{kind}"] if kind else ()), *([f"in:{folder}"] if folder is not None else ())]
+    given = [*query, *([f"type:{kind}"] if kind else ()), *(_in(folder) if folder is not None else ())]
     return " ".join(_quoted(one) for one in given)
+
+
+def _in(folder: str) -> list[str]:
+    return [f"in:{search_words.quoted(folder)}"]
 
 
 def _quoted(argument: str) -> str:

@@ -128,9 +128,22 @@ def _split(text: str) -> tuple[list[str], list[tuple[str, str]]]:
             continue
         if before in ("OR", "NOT"):
             raise _joined()
-        filters.append((matched[1], matched[2].replace('"', "")))
+        filters.append((matched[1], _unquoted(matched[2])))
         before = "filter:"
     return (_bare(words) if filters else words), filters
+
+
+def quoted(value: str) -> str:
+    """A filter's value that is taken as it is, blanks and quotes and all."""
+    return '"' + value.replace('"', '""') + '"'
+
+
+def _unquoted(value: str) -> str:
+    """What a filter's value says: a quote is written twice, and else it only holds words together."""
+    if value == '""':
+        return ""
+    # No NUL is in a query.
+    return value.replace('""', "\0").replace('"', "").replace("\0", '"')
 
 
 def _joined() -> errors.UserError:

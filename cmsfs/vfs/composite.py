@@ -285,7 +285,11 @@ class Composite:
             await asked(self._folder(real).remove(name, folder=folder))
             return
         self._check_not_hidden(real, name)
-        await of_tree(real, name)
+        try:
+            await of_tree(real, name)
+        except FileNotFoundError:
+            await self._check_no_view(real, name)
+            raise
 
     async def rename(self, parent: Ino, name: str, new_parent: Ino, new_name: str, flags: int) -> None:
         """Within the tree as rename(2) does; what else there is, the virtual folders say."""
@@ -293,7 +297,11 @@ class Composite:
         self._check_not_hidden(old, name)
         self._check_not_hidden(new, new_name)
         if old < FIRST and new < FIRST:
-            await self._fs.rename(old, name, new, new_name, flags)
+            try:
+                await self._fs.rename(old, name, new, new_name, flags)
+            except FileNotFoundError:
+                await self._check_no_view(old, name)
+                raise
             return
         if old < FIRST:
             await asked(self._folder(new).take_in(old, name, new_name, flags))
@@ -327,6 +335,12 @@ class Composite:
     def _check_not_hidden(self, parent: Ino, name: str) -> None:
         if parent == ROOT and name in self._hidden:
             raise oserrors.oserror(errno.EPERM, f"{name} belongs to the drive")
+
+    async def _check_no_view(self, parent: Ino, name: str) -> None:
+        """Raise PermissionError (EPERM) where the drive shows something of this name that nobody has made."""
+        for views in self._views:
+            if await asked(views.find(parent, name)) is not None:
+                raise oserrors.oserror(errno.EPERM, f"{name} is shown by the drive")
 
     def _node(self, ino: Ino) -> VirtualNode:
         node = self._numbers.node(ino)

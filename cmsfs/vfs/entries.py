@@ -7,6 +7,7 @@ Rule: raises `OSError` only, before anything is changed.
 """
 
 import errno
+import stat
 from collections.abc import Awaitable, Callable
 from sqlite3 import Connection
 from typing import TypeVar
@@ -112,8 +113,11 @@ class Entries:
             _check_folder(conn, parent)
             if (holder := tree.child_at(conn, parent, name)) is not None:
                 raise naming.told_clash(name, holder.name)
-            local = self._local_names.covers(tree.get(conn, parent), name, kind)
-            ino = tree.insert(conn, parent, name, kind, now_ns=now, mode=mode & 0o7777, local=local)
+            folder = tree.get(conn, parent)
+            local = self._local_names.covers(folder, name, kind)
+            # Below a folder that gives its group, folders do so too.
+            bits = mode & 0o7777 | (folder.mode & stat.S_ISGID if kind is Kind.FOLDER else 0)
+            ino = tree.insert(conn, parent, name, kind, now_ns=now, mode=bits, local=local)
             tree.touch(conn, parent, now)
             return ino, insert(conn, ino, due, now)
 

@@ -234,7 +234,7 @@ class Filesystem:
         if node.is_folder:
             raise oserrors.oserror(errno.EISDIR, node.name)
         await self._allowed(node, permissions.needed(flags))
-        if flags & os.O_TRUNC and flags & (os.O_WRONLY | os.O_RDWR):
+        if flags & os.O_TRUNC:
             await self._files.truncate(ino, 0)
         return await self._files.open(ino, flags)
 

@@ -36,14 +36,21 @@ _WRITE_BITS = 0o222
 
 def needed(flags: int) -> Right:
     """The rights that opening a file with these flags needs."""
+    cutting = Right.WRITE if flags & os.O_TRUNC else NONE
     if flags & os.O_WRONLY:
         return Right.WRITE
-    return Right.READ | Right.WRITE if flags & os.O_RDWR else Right.READ
+    return Right.READ | Right.WRITE if flags & os.O_RDWR else Right.READ | cutting
+
+
+def _kept(node: Node) -> Right:
+    """What nobody can take away: one's own bytes that the service does not have can be read here."""
+    is_unsent = node.draft is not None or (node.sha1 is not None and node.sha1 != node.base_sha1)
+    return Right.READ if is_unsent and not node.is_folder else NONE
 
 
 def mode(node: Node, rights: Right) -> int:
     """The node's permission bits, less those that the service would not honour."""
-    bits = node.mode
+    bits, rights = node.mode, rights | _kept(node)
     if Right.READ not in rights and not node.is_folder:
         bits &= ~_READ_BITS
     if Right.WRITE not in rights:
@@ -54,7 +61,7 @@ def mode(node: Node, rights: Right) -> int:
 def check(node: Node, rights: Right, needed: Right, reason: str | None = None) -> None:
     """Raise PermissionError (EACCES) unless all that is needed is allowed; `reason` is what stands against
     it, where it is not the account's role."""
-    if needed in rights:
+    if needed in rights | _kept(node):
         return
     if reason is not None:
         # Who meets this error cannot see why: the role is told by the permission bits, this is not.

@@ -42,6 +42,22 @@ def test_what_is_no_filter_goes_to_the_service_as_it_stands(typed: str, words: s
     assert parse(typed).text == words
 
 
+@pytest.mark.parametrize(
+    ("typed", "folder"),
+    [
+        ('in:"Say ""hi"""', 'Say "hi"'),
+        ('in:"""x"""', '"x"'),
+        ('in:5""disk', '5"disk'),
+        ('in:"a b"', "a b"),
+        ('in:"19"" rack/left"', '19" rack/left'),
+    ],
+)
+def test_a_quote_in_a_filter_is_written_twice(typed: str, folder: str):
+    assert parse(typed).folders == (folder,)
+    assert parse(f"in:{search_words.quoted(folder)} words").folders == (folder,)
+    assert parse(f"in:{search_words.quoted(folder)} words").text == "words"
+
+
 def test_every_filter_has_its_parameter():
     wanted = parse(
         'report type:link ext:pdf,.docx,ext ext:odt in:Legal in:"My Folder/a, b" owner:me owner:ann@x.test'

@@ -103,6 +103,21 @@ async def test_a_hidden_folder_is_found_by_name_and_not_listed(shown: Composite,
     assert [line.name for line in await _all(shown, found.ino)] == [f"w{number}" for number in range(8)]
 
 
+async def test_a_view_is_there_and_cannot_be_removed_or_renamed(shown: Composite, drive: Drive):
+    await drive.write_file("f", b"x")
+    assert (await shown.lookup(ROOT, "f@echo")).ino >= FIRST
+    for remove in (shown.rmdir, shown.unlink):
+        with pytest.raises(PermissionError) as refused:
+            await remove(ROOT, "f@echo")
+        assert refused.value.errno == errno.EPERM
+    with pytest.raises(PermissionError):
+        await shown.rename(ROOT, "f@echo", ROOT, "g", 0)
+    with pytest.raises(FileNotFoundError):
+        await shown.rmdir(ROOT, "nothing")
+    with pytest.raises(FileNotFoundError):
+        await shown.rename(ROOT, "nothing", ROOT, "g", 0)
+
+
 async def test_one_thing_keeps_its_number_while_it_is_known(shown: Composite):
     folder = await shown.lookup(ROOT, ".shelf")
     first = await shown.lookup(folder.ino, "w1")
