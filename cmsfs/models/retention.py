@@ -8,13 +8,13 @@ from typing import Annotated, Any, Literal
 
 import pydantic
 
-from cmsfs.models.base import Change, Model, NumberId, NumberOrText, Timestamp, UserMini
+from cmsfs.models.base import Change, Model, NumberId, NumberOrText, Readable, Timestamp, UserMini
 
 INDEFINITE = "indefinite"
 # A century: whoever wants longer wants an indefinite one.
 MAX_DAYS = 36_500
 
-PolicyName = Annotated[str, pydantic.Field(min_length=1, max_length=254)]
+PolicyName = Annotated[str, Readable, pydantic.Field(min_length=1, max_length=254)]
 Description = Annotated[str, pydantic.Field(max_length=500)]
 Action = Literal["permanently_delete", "remove_retention"]
 

@@ -47,6 +47,14 @@ def _ends(value: Any, first: str, second: str) -> Any:
     return dict(zip((first, second), ends, strict=False))
 
 
+def _numbers(value: Any) -> Any:
+    if isinstance(value, str):
+        given = [end.strip() for end in value.split(",")]
+        if any(end and not (end.isascii() and end.removeprefix("-").isdigit()) for end in given):
+            raise ValueError("must be whole numbers")
+    return _ends(value, "lower", "upper")
+
+
 def _list(value: Any) -> Any:
     if isinstance(value, str):
         return [word for part in value.split(",") if (word := part.strip())]
@@ -60,7 +68,7 @@ def _filters(value: Any) -> Any:
 # On the wire a range is text; descriptions of the API say so.
 _RANGE = pydantic.WithJsonSchema({"type": "string", "description": "Two ends with a comma between."})
 Times = Annotated[TimeRange, pydantic.BeforeValidator(lambda value: _ends(value, "start", "end")), _RANGE]
-Sizes = Annotated[SizeRange, pydantic.BeforeValidator(lambda value: _ends(value, "lower", "upper")), _RANGE]
+Sizes = Annotated[SizeRange, pydantic.BeforeValidator(_numbers), _RANGE]
 Words = Annotated[list[str], pydantic.BeforeValidator(_list)]
 ContentType = Literal["name", "description", "file_content", "comments", "tags"]
 

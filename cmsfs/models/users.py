@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 import pydantic
 
-from cmsfs.models.base import Change, EnterpriseMini, Model, Size, Timestamp
+from cmsfs.models.base import Change, EnterpriseMini, Exact, Model, Readable, Size, Timestamp
 
 
 class NotificationEmail(Model):
@@ -60,14 +60,36 @@ MAX_SPACE = 2**62
 
 # No controls and no line separators: names are printed, in terminals and mails too.
 Name = Annotated[
-    str, pydantic.Field(min_length=1, max_length=50, pattern=r"^[^\x00-\x1F\x7F-\x9F\u2028\u2029]+$")
+    str,
+    Readable,
+    pydantic.Field(min_length=1, max_length=50, pattern=r"^[^\x00-\x1F\x7F-\x9F\u2028\u2029]+$"),
 ]
 Login = Annotated[str, pydantic.Field(pattern=r"^[^@\s]+@[^@\s]+$", max_length=254)]
 # ISO 639-1, with the service's own additions: en, zh, x1, pt-BR.
-Language = Annotated[str, pydantic.Field(pattern=r"^[A-Za-z][A-Za-z0-9]([-_][A-Za-z0-9]{2,8})?$")]
+_LANGUAGES = """
+aa ab ae af ak am an ar as av ay az ba be bg bh bi bm bn bo br bs ca ce ch co cr cs cu cv cy da de
+dv dz ee el en eo es et eu fa ff fi fj fo fr fy ga gd gl gn gu gv ha he hi ho hr ht hu hy hz ia id
+ie ig ii ik io is it iu ja jv ka kg ki kj kk kl km kn ko kr ks ku kv kw ky la lb lg li ln lo lt lu
+lv mg mh mi mk ml mn mr ms mt my na nb nd ne ng nl nn no nr nv ny oc oj om or os pa pi pl ps pt qu
+rm rn ro ru rw sa sc sd se sg si sk sl sm sn so sq sr ss st su sv sw ta te tg th ti tk tl tn to tr
+ts tt tw ty ug uk ur uz ve vi vo wa wo xh yi yo za zh zu
+"""
+
+
+def _known_language(value: str) -> str:
+    if value[:2].lower() not in (*_LANGUAGES.split(), "x1"):
+        raise ValueError("must be a language of ISO 639-1")
+    return value
+
+
+Language = Annotated[
+    str,
+    pydantic.Field(pattern=r"^[A-Za-z][A-Za-z0-9]([-_][A-Za-z0-9]{2,8})?$"),
+    pydantic.AfterValidator(_known_language),
+]
 Address = Annotated[str, pydantic.Field(max_length=255)]
 Short = Annotated[str, pydantic.Field(max_length=100)]
-Space = Annotated[Size, pydantic.Field(ge=-1, le=MAX_SPACE)]
+Space = Annotated[Size, Exact, pydantic.Field(ge=-1, le=MAX_SPACE)]
 Role = Literal["coadmin", "user"]
 Status = Literal["active", "inactive", "cannot_delete_edit", "cannot_delete_edit_upload"]
 
@@ -101,6 +123,14 @@ class UpdateUser(Change):
     tracking_codes: Annotated[list[NewTrackingCode], pydantic.Field(max_length=100)] | None = None
     notification_email: NotificationEmail | None = None
     enterprise: None = None
+
+    @pydantic.field_validator("tracking_codes")
+    @classmethod
+    def _names_each_code_once(cls, codes: list[NewTrackingCode] | None) -> list[NewTrackingCode] | None:
+        if codes and len({one.name for one in codes}) < len(codes):
+            raise ValueError("must name each tracking code once")
+        return codes
+
     notify: bool | None = None  # by mail, of which none is sent
 
 
@@ -125,3 +155,4 @@ class Users(Model):
     offset: int = 0
     total_count: int = 0
     next_marker: str | None = None
+    prev_marker: str | None = None

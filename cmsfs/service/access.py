@@ -76,6 +76,8 @@ class Call:
     async def body(self, model: type[M]) -> M:
         """The JSON body as a model; an absent body is an empty object."""
         data = await read_body(self.request) if self.data is None else self.data
+        if data:
+            check_json(self.request)
         return model.model_validate_json(data or b"{}")
 
     def check_if_match(self, row: Row) -> None:
@@ -135,6 +137,13 @@ def _names(data: bytes) -> list[str]:
     except (ValueError, RecursionError):
         return [""]
     return list(found) if isinstance(found, dict) else [""]
+
+
+def check_json(request: requests.Request) -> None:
+    """415 for a body that says of itself that it is not JSON."""
+    said = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if said and said != "application/json" and not said.endswith("+json"):
+        raise problems.Refused(415, "unsupported_media_type", "The body must be JSON.")
 
 
 def answer(body: Any, status: int = 200, *, headers: Mapping[str, str] | None = None) -> responses.Response:

@@ -45,6 +45,7 @@ class Ask:
     authorization: str  # the header
     audiences: frozenset[str]  # the URLs of this token endpoint
     who: str = ""  # where it comes from
+    host: str = ""  # which it was sent to
 
     def required(self, name: str) -> str:
         value = self.form.get(name, "")

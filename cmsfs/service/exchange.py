@@ -11,6 +11,7 @@ import re
 from dataclasses import dataclass
 from sqlite3 import Connection, Row
 from typing import Any
+from urllib.parse import urlsplit
 
 from cmsfs.models import names, tokens
 from cmsfs.service import (
@@ -27,7 +28,7 @@ from cmsfs.service import (
 )
 from cmsfs.service.kinds import Kind, Status
 
-_RESOURCE = re.compile(r"https?://[^/?#]+/2\.0/(files|folders)/(\d{1,18})/?", re.ASCII)
+_RESOURCE = re.compile(r"https?://([^/?#]+)/(?:api/)?2\.0/(files|folders)/(\d{1,18})/?", re.ASCII)
 
 _MAX_ACTOR = 255
 
@@ -70,6 +71,10 @@ async def exchange(ask: clients.Ask) -> dict[str, Any]:
         )
 
     made = issuing.with_kind(assertions.taken_once(await ask.store.write(txn)))
+    if item is None and caller.bound is not None:
+        # It is bound to what its subject was.
+        found = ask.store.read("SELECT * FROM item WHERE id = ?", caller.bound)
+        item = found[0] if found else None
     more = {"object": fields.Shaper(ask.store.read, mini=True).item(item)} if item else {}
     return made | {"restricted_to": [{"scope": scope} | more for scope in wanted]}
 
@@ -121,12 +126,17 @@ def _item(ask: clients.Ask, caller: access.Caller) -> tuple[Row | None, str | No
     row, word = None, None
     if link is not None:
         row, word = _find_shared(ask.store, caller, link)
-    elif (found := _RESOURCE.fullmatch(resource or "")) is not None:
-        kind = Kind.FILE if found[1] == "files" else Kind.FOLDER
-        row = access.find_item(ask.store.read, caller, kind, found[2])
+    elif (found := _RESOURCE.fullmatch(resource or "")) is not None and found[1] in _hosts(ask):
+        kind = Kind.FILE if found[2] == "files" else Kind.FOLDER
+        row = access.find_item(ask.store.read, caller, kind, found[3])
     if row is None or row["status"] not in (Status.ACTIVE, Status.ROOT):
         raise problems.OAuthRefused("invalid_resource", "The resource is no file or folder that can be seen")
     return row, word
+
+
+def _hosts(ask: clients.Ask) -> set[str]:
+    """The hosts that the addresses of this service's items may have."""
+    return {ask.host, *(urlsplit(one).netloc for one in ask.audiences)}
 
 
 def _find_shared(opened: store.Store, caller: access.Caller, url: str) -> tuple[Row | None, str | None]:

@@ -174,7 +174,7 @@ def _shown(call: access.Call, row: Row) -> dict[str, Any]:
         "id": str(row["id"]),
         "legal_hold_policy": {
             "type": "legal_hold_policy",
-            "id": row["policy"],
+            "id": markers.number_id(call, row["policy"]),
             "policy_name": row["policy_name"],
         },
         "assigned_to": {"type": row["type"], "id": target},

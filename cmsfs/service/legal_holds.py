@@ -147,7 +147,7 @@ def _shown(call: access.Call, read: store.Read, row: Row) -> dict[str, Any]:
     moments = ("created_at", "modified_at", "deleted_at", "filter_started_at", "filter_ended_at")
     whole: dict[str, Any] = {
         "type": "legal_hold_policy",
-        "id": row["id"],
+        "id": markers.number_id(call, row["id"]),
         "policy_name": row["name"],
         "description": row["description"],
         "release_notes": row["release_notes"],

@@ -13,6 +13,7 @@ from typing import Any
 
 from starlette import datastructures
 
+from cmsfs.models import names
 from cmsfs.service import access, paging, problems
 
 
@@ -38,6 +39,12 @@ def cut(rows: Sequence[Row], limit: int) -> tuple[Sequence[Row], str | None]:
 
 def envelope(entries: list[dict[str, Any]], limit: int, marker: str | None) -> dict[str, Any]:
     return {"entries": entries, "limit": limit, "next_marker": marker, "prev_marker": None}
+
+
+def number_id(call: access.Call, number: int) -> int | str:
+    """An id that the specification shows as a number, as the client that asks reads it (see `NumberId`)."""
+    of_public_api = any(name in call.request.headers for name in ("x-box-ua", names.VERSION_HEADER))
+    return str(number) if of_public_api else number
 
 
 def chosen(

@@ -145,7 +145,7 @@ class Operation(routing.Route):
         if "{" in self.path:
             found.add(404)
         if self.body is not None:
-            found.add(413)
+            found |= {413} if isinstance(self.body, Upload | Form) else {413, 415}
         if IF_MATCH in self.headers:
             found.add(412)
         return sorted(found)

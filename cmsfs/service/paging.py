@@ -39,7 +39,7 @@ class Page:
 
 def read_page(params: datastructures.QueryParams, *, default_sort: str = "name") -> Page:
     """The page that the query string asks for; 400 if it makes no sense."""
-    use_marker = params.get("usemarker", "").lower() in ("true", "1")
+    use_marker = read_flag(params, "usemarker")
     marker = params.get("marker", "")
     if marker and not use_marker:
         raise problems.invalid("marker", "needs usemarker=true", code="invalid_parameter")
@@ -60,6 +60,14 @@ def read_page(params: datastructures.QueryParams, *, default_sort: str = "name")
         sort=sort,
         descending=direction == "DESC",
     )
+
+
+def read_flag(params: datastructures.QueryParams, name: str) -> bool:
+    """A boolean, however the client's language writes it; 400 for what is none."""
+    text = params.get(name, "").lower()
+    if text not in ("", "true", "1", "false", "0"):
+        raise problems.invalid(name, "must be true or false", code="invalid_parameter")
+    return text in ("true", "1")
 
 
 def read_number(params: datastructures.QueryParams, name: str, default: int, *, least: int = 0) -> int:

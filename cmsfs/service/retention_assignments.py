@@ -207,7 +207,7 @@ def _shown(call: access.Call, row: Row) -> dict[str, Any]:
     filters = [{"field": one["field"], "value": one["value"]} for one in json.loads(row["filters"])]
     whole: dict[str, Any] = {
         "type": "retention_policy_assignment",
-        "id": row["id"],
+        "id": markers.number_id(call, row["id"]),
         "retention_policy": {
             "type": "retention_policy",
             "id": str(row["policy"]),

@@ -75,7 +75,7 @@ async def _ask(request: requests.Request) -> clients.Ask:
     authorization = request.headers.get("authorization", "")
     form = await read_form(request)
     who = request.app.address(request.scope)
-    ask = clients.Ask(request.app.store, form, authorization, request.app.token_urls, who)
+    ask = clients.Ask(request.app.store, form, authorization, request.app.token_urls, who, request.url.netloc)
     try:
         request.app.admit_application(request, ask.client_id)
     except problems.Refused as refused:
@@ -86,6 +86,9 @@ async def _ask(request: requests.Request) -> clients.Ask:
 
 
 async def read_form(request: requests.Request) -> dict[str, str]:
+    said = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if said not in ("", "application/x-www-form-urlencoded"):
+        raise problems.OAuthRefused("invalid_request", "The body is no form")
     body = await access.read_body(request, MAX_FORM)
     try:
         found = parse_qs(body.decode("ascii"), keep_blank_values=True, max_num_fields=100, errors="strict")

@@ -73,7 +73,7 @@ def _find(call: access.Call, wire_id: str) -> Row:
 async def list_users(call: access.Call) -> responses.Response:
     access.require_admin(call.caller)
     params = call.request.query_params
-    limit, use_marker = markers.read_limit(params), call.flag("usemarker")
+    limit, use_marker = markers.read_limit(params), paging.read_flag(params, "usemarker")
     offset = paging.read_number(params, "offset", 0)
     if offset > MAX_OFFSET:
         raise problems.invalid("offset", f"must be {MAX_OFFSET} or less", code="invalid_offset")
@@ -95,7 +95,8 @@ async def list_users(call: access.Call) -> responses.Response:
             "order": [{"by": "id", "direction": "ASC"}],
         }
         # The specification calls it `marker` here, and `next_marker` where it speaks of pages.
-        return answer | ({"marker": marker, "next_marker": marker} if use_marker else {})
+        marked = {"marker": marker, "next_marker": marker, "prev_marker": None}
+        return answer | (marked if use_marker else {})
 
     return access.answer(await call.store.query(run))
 

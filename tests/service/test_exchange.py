@@ -94,7 +94,7 @@ async def test_a_bound_token_is_bound_for_ever(api, form):
         return {"resource": f"https://api.box.com/2.0/files/{file['id']}"}
 
     assert (await post(api, again | of(beside), 400))["error"] == "invalid_resource"
-    assert (await post(api, again | {"resource": "https://x/2.0/folders/0"}, 400))[
+    assert (await post(api, again | {"resource": "https://api.box.com/2.0/folders/0"}, 400))[
         "error"
     ] == "invalid_resource"
     assert (await post(api, again | of(inside)))["restricted_to"][0]["object"]["id"] == inside["id"]
@@ -214,7 +214,7 @@ async def test_what_no_link_leads_to(api, uwe):
 async def test_a_bound_token_goes_no_further_by_a_link(api, uwe):
     file, other = await api.upload("a", b"x"), await uwe.upload("b", b"y")
     url = await linked(api, file)
-    token = await uwe.narrowed("item_download", resource=f"https://x/2.0/files/{other['id']}")
+    token = await uwe.narrowed("item_download", resource=f"http://service.test/2.0/files/{other['id']}")
     form = EXCHANGE | {"subject_token": token, "scope": "item_download", "box_shared_link": url}
     assert await uwe.refused(form) == "invalid_resource"
     assert (
@@ -230,7 +230,28 @@ async def test_a_token_of_a_collaborator_ends_with_the_collaboration(api, uwe):
         "role": "viewer",
     }
     made = await api.ask("POST", "/collaborations", json=body, expect=201)
-    token = await uwe.narrowed("base_explorer", resource=f"https://x/2.0/folders/{folder['id']}")
+    token = await uwe.narrowed("base_explorer", resource=f"https://api.box.com/2.0/folders/{folder['id']}")
     assert await uwe.status(token, path=f"/folders/{folder['id']}/items") == 200
     await api.ask("DELETE", f"/collaborations/{made['id']}", expect=204)
     assert await uwe.status(token, path=f"/folders/{folder['id']}/items") == 404
+
+
+async def test_what_is_narrowed_again_says_what_it_is_bound_to(api, form):
+    folder = await api.folder("folder")
+    token = await api.narrowed("base_explorer", resource=f"http://service.test/2.0/folders/{folder['id']}")
+    again = await post(api, form | {"subject_token": token, "scope": "item_read"})
+    (told,) = again["restricted_to"]
+    assert (told["scope"], told["object"]["id"]) == ("item_read", folder["id"])
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        *(("service.test", 200), ("service.test/api", 200), ("api.box.com", 200), ("evil.example", 400)),
+        *(("service.test.evil.example", 400), ("service.test@evil.example", 400), ("service.test:81", 400)),
+    ],
+)
+async def test_a_resource_is_on_this_service(api, form, host, status):
+    folder = await api.folder("folder")
+    made = await post(api, form | {"resource": f"http://{host}/2.0/folders/{folder['id']}"}, status)
+    assert status == 200 or made["error"] == "invalid_resource"

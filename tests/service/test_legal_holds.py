@@ -247,3 +247,29 @@ async def test_a_hold_on_a_user_covers_what_they_own_or_made_and_no_more(api, uw
         assert {one["id"] for one in found["entries"]} == files
     await api.ask("DELETE", f"/files/{plain['id']}", expect=204)
     await api.ask("DELETE", f"/files/{plain['id']}/trash", expect=204)
+
+
+async def test_ids_are_numbers_and_text_for_clients_of_the_public_api(api):
+    body = {"policy_name": "p", "is_ongoing": True}
+    made = await api.ask("POST", "/legal_hold_policies", json=body, expect=201)
+    path = f"/legal_hold_policies/{made['id']}"
+    assert isinstance(made["id"], int)
+    for name, value in (("x-box-ua", "agent=box-javascript-generated-sdk/10.0"), ("box-version", "2024.0")):
+        shown = await api.ask("GET", path, headers={name: value})
+        assert shown["id"] == str(made["id"])
+    body = {"policy_id": str(made["id"]), "assign_to": {"type": "user", "id": str(api.user)}}
+    for headers, kind in (({}, int), ({"x-box-ua": "x"}, str)):
+        given = await api.ask(
+            "POST", "/legal_hold_policy_assignments", json=body, headers=headers, expect=201
+        )
+        assert isinstance(given["legal_hold_policy"]["id"], kind)
+        await api.ask("DELETE", f"/legal_hold_policy_assignments/{given['id']}", expect=202)
+        body["assign_to"]["type"] = "ownership"
+
+
+@pytest.mark.parametrize("name", [" ", "\t", "a\0b", 5])
+async def test_names_that_nobody_can_read(api, name):
+    body = {"policy_name": name, "is_ongoing": True}
+    await api.ask("POST", "/legal_hold_policies", json=body, expect=400)
+    made = await api.ask("POST", "/legal_hold_policies", json=body | {"policy_name": "p"}, expect=201)
+    await api.ask("PUT", f"/legal_hold_policies/{made['id']}", json={"policy_name": name}, expect=400)

@@ -1,6 +1,7 @@
 """The token endpoint, and what a request without a good token gets."""
 
 import base64
+from urllib.parse import urlencode
 
 import pytest
 
@@ -166,3 +167,12 @@ async def test_the_account_of_an_application_may_do_what_its_scopes_allow(api, u
     assert await api.status(word, "PUT", f"/users/{api.user}", json={"name": "X"}) == 403
     await service.write(lambda conn: conn.execute("UPDATE app SET service_user = ?", (api.user,)))
     assert await api.status(word, path="/users") == 403
+
+
+@pytest.mark.parametrize("content_type", ["text/plain", "application/json", "multipart/form-data"])
+async def test_a_form_that_says_that_it_is_none(api, good, content_type):
+    body = urlencode(good)
+    for headers, expect in (({"content-type": content_type}, 400), ({}, 200)):
+        answer = await api.http.post(TOKEN, content=body, headers=headers)
+        assert answer.status_code == expect, answer.text
+    assert answer.json()["access_token"]

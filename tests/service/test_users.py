@@ -1,5 +1,7 @@
 """Users: me, and others for who may look; lists, and what administrators do to users."""
 
+import json
+
 import pytest
 
 from cmsfs.models import users
@@ -312,3 +314,51 @@ async def test_both_ways_of_paging(api):
         assert page["marker"] == page["next_marker"]
         marker = page["marker"]
     assert seen == everybody
+
+
+NEW_USER = {"name": "New", "login": "new@example.com"}
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        *({"name": name} for name in (" ", "a\0b", "a\nb", 5, "")),
+        *({"language": word} for word in ("qq", "xx-YY", "german", "e")),
+        *({"space_amount": amount} for amount in (1.5, True, "x", -2)),
+        {"tracking_codes": [{"name": "code", "value": "1"}, {"name": "code", "value": "2"}]},
+    ],
+    ids=str,
+)
+async def test_a_user_that_cannot_be(api, service, wrong):
+    await service.write(lambda conn: conn.execute("UPDATE enterprise SET tracking_codes = '[\"code\"]'"))
+    await api.ask("POST", "/users", json=NEW_USER | wrong, expect=400)
+    assert (await api.ask("GET", "/users"))["total_count"] == 2
+
+
+async def test_languages(api):
+    made = await api.ask("POST", "/users", json=NEW_USER, expect=201)
+    for word in ("de", "zh-CN", "pt_BR", "x1"):
+        changed = await api.ask("PUT", f"/users/{made['id']}", json={"language": word, "space_amount": 1e9})
+        assert (changed["language"], changed["space_amount"]) == (word, 10**9)
+
+
+async def test_a_list_by_marker_says_both_markers(api):
+    page = await api.ask("GET", "/users", params={"usemarker": "true", "limit": 1})
+    assert page["next_marker"] == page["marker"] and page["prev_marker"] is None
+    for word in ("maybe", "yes", "2"):
+        refused = await api.ask("GET", "/users", params={"usemarker": word}, expect=400)
+        assert refused["code"] == "invalid_parameter"
+    assert "marker" not in await api.ask("GET", "/users", params={"usemarker": "False"})
+
+
+@pytest.mark.parametrize(
+    ("content_type", "expect"),
+    [
+        *((None, 201), ("application/json", 201), ("application/json; charset=utf-8", 201)),
+        *(("application/vnd.api+json", 201), ("text/plain", 415), ("application/xml", 415)),
+        ("application/x-www-form-urlencoded", 415),
+    ],
+)
+async def test_a_body_that_says_that_it_is_no_json(api, content_type, expect):
+    headers = {} if content_type is None else {"content-type": content_type}
+    await api.ask("POST", "/users", content=json.dumps(NEW_USER), headers=headers, expect=expect)
