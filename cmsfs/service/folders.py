@@ -10,18 +10,17 @@ import json
 from sqlite3 import Connection, Row
 from typing import Any
 
+import trio
 from starlette import responses
 
-from cmsfs.models import events
 from cmsfs.models import items as shapes
 from cmsfs.models import paging as models_paging
 from cmsfs.service import (
     access,
     access_rights,
     fields,
-    files,
+    folder_copies,
     items,
-    metadata,
     operations,
     paging,
     problems,
@@ -30,7 +29,6 @@ from cmsfs.service import (
     traits,
     trash,
 )
-from cmsfs.service import events as recorder
 from cmsfs.service.kinds import Kind
 from cmsfs.service.operations import Operation
 from cmsfs.service.roles import Right
@@ -135,12 +133,13 @@ async def delete(call: access.Call) -> responses.Response:
 
 
 async def copy(call: access.Call) -> responses.Response:
-    """A folder with all that is below, in one transaction; files come with their current versions alone."""
+    """A folder with all that is below; files come with their current versions alone."""
     wish = await call.body(shapes.CopyItem)
     if wish.name is not None:
         items.check_name(wish.name)
+    made = folder_copies.Copy(call)
 
-    def txn(conn: Connection) -> dict[str, Any]:
+    def begin(conn: Connection) -> None:
         read = store.reader(conn)
         row = access.get_item(read, call.caller, Kind.FOLDER, call.id, needed=Right.DOWNLOAD)
         if row["parent"] is None:
@@ -150,8 +149,11 @@ async def copy(call: access.Call) -> responses.Response:
             raise problems.Refused(400, "cyclical_folder_structure", "A folder cannot be copied into itself.")
         name = wish.name or row["name"]
         items.check_free(read, parent["id"], name, as_list=True)
-        files.check_space(read, parent["owner"], row["size"])
-        top = _copy_tree(conn, call, row, parent, name)
+        made.begin(conn, row, parent, name)
+
+    def end(conn: Connection) -> dict[str, Any]:
+        read = store.reader(conn)
+        top = made.end(conn)
         folder = fields.Shaper(read, call.fields, caller=call.caller).item(top)
         if call.fields is None:
             page = paging.read_page(call.request.query_params)
@@ -161,39 +163,17 @@ async def copy(call: access.Call) -> responses.Response:
             folder["item_collection"] = paging.envelope(page, entries, total=total, marker=marker)
         return folder
 
-    return access.answer(await call.store.write(txn), 201)
-
-
-def _copy_tree(conn: Connection, call: access.Call, row: Row, parent: Row, name: str) -> Row:
-    by, now = call.caller.id, call.store.now()
-    read = store.reader(conn)
-    below = read(
-        "SELECT * FROM item WHERE path >= ? AND path < ? AND status = 0 ORDER BY length(path), id",
-        *items.below(row),
-    )
-    new = items.New(Kind.FOLDER, name, description=row["description"], tags=row["tags"])
-    top = items.insert(conn, parent, new, by=by, now=now, event=None)
-    metadata.copy(conn, row["id"], top["id"])
-    made = {row["id"]: top}
-    for one in below:
-        above = made[one["parent"]]
-        if one["kind"] == Kind.FILE:
-            access.check_download(call, one)
-            version = files.find_version(read, one, None)
-            files.duplicate(conn, one, version, above, one["name"], by=by, now=now, event=None)
-            continue
-        new = items.New(
-            *(Kind(one["kind"]), one["name"]),
-            url=one["url"],
-            description=one["description"],
-            tags=one["tags"],
-        )
-        made[one["id"]] = items.insert(conn, above, new, by=by, now=now, event=None)
-        metadata.copy(conn, one["id"], made[one["id"]]["id"])
-    top = items.find(conn, top["id"])
-    # One event: whoever follows the stream lists what is below.
-    recorder.record(conn, top, events.COPY, by=by, now=now)
-    return top
+    await call.store.write(begin)
+    try:
+        while await call.store.write(made.go_on):
+            pass
+        answer = await call.store.write(end)
+    except BaseException:
+        # The client may be gone, too: what it never hears of does not stay half done.
+        with trio.CancelScope(shield=True):
+            await call.store.write(made.give_up)
+        raise
+    return access.answer(answer, 201)
 
 
 def _has_children(conn: Connection, row: Row) -> bool:

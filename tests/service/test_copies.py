@@ -1,6 +1,12 @@
 """Copies of folders."""
 
+import json
+
 import pytest
+
+from cmsfs.service import folder_copies
+
+from .sharing import share
 
 
 @pytest.fixture
@@ -99,3 +105,53 @@ async def test_no_space_no_copy(api, tree, kind):
     answer = await api.ask("POST", f"/{kind}/{wire_id}/copy", json=body, expect=403)
     assert answer["code"] == "storage_limit_exceeded"
     assert await api.names(type="folder") == {"tree", "deep"}
+
+
+async def test_a_large_copy_is_made_in_slices(api, tree, monkeypatch):
+    monkeypatch.setattr(folder_copies, "SLICE", 2)
+    body = {"parent": {"id": "0"}, "name": "twin"}
+    made = await api.ask("POST", f"/folders/{tree['id']}/copy", json=body, expect=201)
+    assert (made["size"], made["item_collection"]["total_count"]) == (17, 2)
+    deep = (await entries(api, made["id"]))["deep"]
+    assert set(await entries(api, deep["id"])) == {"b.txt", "l"}
+
+
+async def test_no_more_is_copied_than_a_bound(api, tree, monkeypatch):
+    monkeypatch.setattr(folder_copies, "MAX_ITEMS", 3)
+    body = {"parent": {"id": "0"}, "name": "twin"}
+    answer = await api.ask("POST", f"/folders/{tree['id']}/copy", json=body, expect=403)
+    assert answer["code"] == "operation_limit_exceeded"
+    assert set(await entries(api, "0")) == {"tree"}
+    deep = (await entries(api, tree["id"]))["deep"]
+    await api.ask("POST", f"/folders/{deep['id']}/copy", json=body, expect=201)
+
+
+@pytest.mark.parametrize("what", ["space", "lock", "trash"])
+async def test_a_copy_that_cannot_go_on_is_in_the_trash(api, uwe, service, tree, monkeypatch, what):
+    """Between two slices others write, and the rules are asked anew."""
+    monkeypatch.setattr(folder_copies, "SLICE", 2)
+    await share(api, tree, uwe)
+    used = (await api.ask("GET", "/users/me"))["space_used"]
+    file = (await entries(api, (await entries(api, tree["id"]))["deep"]["id"]))["b.txt"]["id"]
+    go_on = folder_copies.Copy.go_on
+
+    def later(copy, conn):
+        if what == "space":
+            conn.execute("UPDATE user SET space_amount = space_used + 1 WHERE id = ?", (api.user,))
+        elif what == "lock":
+            lock = {"by": uwe.user, "created_at": 0, "expires_at": None, "download_prevented": True}
+            conn.execute("UPDATE item SET lock = ? WHERE id = ?", (json.dumps(lock | known), int(file)))
+        else:
+            conn.execute("UPDATE item SET status = 1, trash = id WHERE id = ?", (copy.top,))
+        return go_on(copy, conn)
+
+    await uwe.ask("PUT", f"/files/{file}", json={"lock": {"access": "lock", "is_download_prevented": True}})
+    known = json.loads(service.read("SELECT lock FROM item WHERE id = ?", int(file))[0]["lock"])
+    await uwe.ask("PUT", f"/files/{file}", json={"lock": None})
+    monkeypatch.setattr(folder_copies.Copy, "go_on", later)
+    body = {"parent": {"id": "0"}, "name": "twin"}
+    expect = 409 if what == "trash" else 403
+    await api.ask("POST", f"/folders/{tree['id']}/copy", json=body, expect=expect)
+    assert set(await entries(api, "0")) == {"tree"}
+    assert "twin" in {one["name"] for one in (await api.ask("GET", "/folders/trash/items"))["entries"]}
+    assert (await api.ask("GET", "/users/me"))["space_used"] <= used + 17
