@@ -7,6 +7,9 @@ Rule: a pattern here never fits what a person calls a document: so no `*.lock` (
 no `sed??????`, no `.*.??????` (.bashrc.backup); such files are renamed or removed before they would be sent.
 """
 
+# The folder of the drive in which what others share arrives; the service has no such folder.
+SHARED = "Shared with me"
+
 DEFAULT = (
     ".~lock.*#",  # LibreOffice: who has the document open
     "~$*",  # Microsoft Office: the same

@@ -18,7 +18,7 @@ from cmsfs.client import search_names
 from cmsfs.client.search import EVERYTHING
 from cmsfs.client.session import Client
 from cmsfs.models import items, names, search, search_metadata, search_words
-from cmsfs.replica import naming, tree
+from cmsfs.replica import naming, shares, tree
 from cmsfs.replica.nodes import ROOT, Kind, Node, remote_from_item
 from cmsfs.sqlite import Database
 from cmsfs.vfs.search_results import Match
@@ -26,7 +26,7 @@ from daemon import paths
 from daemon.health import Health
 from daemon.hydrate import Hydrate
 
-FIELDS = ["name", "parent", "path_collection", "created_at", "modified_at", "content_modified_at"]
+FIELDS = ["name", "parent", "owned_by", "path_collection", "created_at", "modified_at", "content_modified_at"]
 
 # The service's largest page: the drive's searches are few, and counted by the minute.
 PAGE = search.MAX_LIMIT
@@ -132,7 +132,8 @@ class Found:
 
     def _folder_of(self, item: items.Item) -> list[str] | None:
         """Where the item's folder is on the drive; None: not below the drive's top."""
-        if item.parent is not None:
+        found = shares.rules_of(self._db)
+        if item.parent is not None and not shares.is_shared(found, remote_from_item(item)):
             parent = tree.find_remote(self._db, Kind.FOLDER, item.parent.id)
             if parent is not None:
                 path = tree.path(self._db, parent.ino)
@@ -142,7 +143,16 @@ class Found:
         if self._root not in ids:
             return None
         below = above[ids.index(self._root) + 1 :]
-        return [naming.file_name(Kind.FOLDER, folder.name or folder.id) for folder in below]
+        shelf = self._shelf(found, item)
+        return [*shelf, *(naming.file_name(Kind.FOLDER, folder.name or folder.id) for folder in below)]
+
+    def _shelf(self, found: shares.Rules, item: items.Item) -> list[str]:
+        """The folder that what others share is in."""
+        owner = item.owned_by.id if item.owned_by is not None else None
+        if found.in_root or found.me is None or owner in (None, found.me):
+            return []
+        known = self._db.row("SELECT name FROM node WHERE local AND local = 2 AND parent IS NOT NULL")
+        return [known["name"] if known is not None else shares.NAME]
 
 
 def _known_owner(conn: Connection, who: str) -> str | None:

@@ -6,25 +6,32 @@ account, means the same item.
 One request a folder on the way.  Where the service can list folders it is asked to, elsewhere a search
 below the folder looks for the name; the profile says which.
 
+What others share stands beside one's own at the service, under names that others choose.  Here it is below
+`Shared with me`, as on the drive; without that a name means one's own first.
+
 Rule: an exact name wins over one that differs in case only, as on the service itself.
 """
 
 import os
 import posixpath
+import re
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from pathlib import Path
 
 import click
 
-from cmsfs import config, errors, mounts
+from cmsfs import config, errors, local_names, mounts
 from cmsfs.cli import context, daemonctl
 from cmsfs.client import search, session
 from cmsfs.models import items, names
 from cmsfs.models import search as searching
 
 ROOT_ID = "0"
-FIELDS = ["name", "parent", "size", "sha1", "etag", "modified_at", "url"]
+FIELDS = ["name", "parent", "size", "sha1", "etag", "modified_at", "url", "owned_by"]
+
+# What the drive adds to a name that is taken.
+_ADDITION = re.compile(r"(?P<stem>.*) \(id (?P<number>[^)]+)\)(?P<suffix>(\.[^.]*)?)", re.DOTALL)
 
 Found = items.File | items.Folder | items.WebLink
 
@@ -35,6 +42,7 @@ class RemotePaths:
     def __init__(self, client: session.Client, settings: config.Settings) -> None:
         self._client = client
         profile = config.profile(settings)
+        self._me: str | None = None
         self._folders_list = profile.embedded or profile.lister == "folder_items"
 
     async def get(self, path: str) -> Found:
@@ -53,14 +61,54 @@ class RemotePaths:
     async def find(self, path: str) -> Found | None:
         """The item at a path, if there is one."""
         found: Found = items.Folder(id=ROOT_ID, name="")
-        for part in normal(path).split("/"):
-            if not part:
-                continue
+        parts = [part for part in normal(path).split("/") if part]
+        if parts:
+            top = await self._top(parts[0])
+            if top is None and parts[0] == local_names.SHARED and len(parts) > 1:
+                parts = parts[1:]
+                top = await self._shared(parts[0])
+            if (top := top or await self._shared(parts[0])) is None:
+                return None
+            found = top
+        for part in parts[1:]:
             child = await self._child(found, part) if isinstance(found, items.Folder) else None
             if child is None:
                 return None
             found = child
         return found
+
+    async def _top(self, name: str) -> Found | None:
+        """What is in the root under this name, one's own first; None if all that is are several of others."""
+        alike = await self._in_root(name)
+        if len(alike) > 1:
+            alike = [item for item in alike if await self._is_own(item)]
+        exact = [item for item in alike if item.name == name]
+        return next(iter(exact or alike), None)
+
+    async def _shared(self, name: str) -> Found | None:
+        """What others share under this name; of several the one that the drive calls so."""
+        if (said := _ADDITION.fullmatch(name)) is not None:
+            plain, number = said["stem"] + said["suffix"], said["number"]
+            for item in await self._in_root(plain):
+                if item.id == number:
+                    return item
+        found = [item for item in await self._in_root(name) if not await self._is_own(item)]
+        return min(
+            found, key=lambda item: (int(item.id) if item.id.isdecimal() else 0, item.id), default=None
+        )
+
+    async def _in_root(self, name: str) -> list[Found]:
+        """What the service shows in the root under this name, in whatever case: others may use any."""
+        key = names.name_key(name)
+        async with aclosing(self._children(items.Folder(id=ROOT_ID, name=""), name)) as children:
+            return [item async for item in children if item.name and names.name_key(item.name) == key]
+
+    async def _is_own(self, item: Found) -> bool:
+        if item.owned_by is None:
+            return True
+        if self._me is None:
+            self._me = (await self._client.users.me()).id
+        return item.owned_by.id == self._me
 
     async def _child(self, folder: items.Folder, name: str) -> Found | None:
         key = names.name_key(name)
@@ -88,6 +136,10 @@ class RemotePaths:
             async for item in self._client.search.entries(query):
                 if item.parent and item.parent.id == folder.id:
                     yield item
+
+
+def _rank(item: Found) -> tuple[int, str]:
+    return (int(item.id) if item.id.isdecimal() else 0, item.id)
 
 
 class _Path(click.ParamType):  # type: ignore[type-arg]  # older releases have none

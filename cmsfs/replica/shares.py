@@ -13,13 +13,14 @@ import time
 from dataclasses import asdict, dataclass
 from sqlite3 import Connection
 
+from cmsfs import local_names
 from cmsfs.models import names
 from cmsfs.replica import cursor, naming, tree
 from cmsfs.replica.changes import Change, What
 from cmsfs.replica.nodes import ROOT, Ino, Kind, Node, Remote
 from cmsfs.sqlite import Database
 
-NAME = "Shared with me"
+NAME = local_names.SHARED
 # What it is called beside something of one's own that is called so.
 BESIDE = "from others"
 

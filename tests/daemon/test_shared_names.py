@@ -6,6 +6,7 @@ from contextlib import AsyncExitStack
 import pytest
 
 from cmsfs import config
+from cmsfs.cli import remote_paths
 from cmsfs.replica.nodes import ROOT
 from cmsfs.vfs.attributes import SetAttr
 from tests.daemon import conftest
@@ -380,3 +381,25 @@ class TestExecutable:
         await drive.poll()
         assert await drive.read(path) == b"echo gotcha"
         assert drive.node(await drive.ino(path)).mode == 0o644
+
+
+async def test_a_command_means_ones_own_too(ben: conftest.Remote, other: conftest.Remote, user: int) -> None:
+    first = await give(ben, "folder", "Personal", "editor", user, await ben.folder("a"))
+    theirs = await ben.file("diary.txt", b"theirs", first)
+    team = await give(ben, "folder", "Team", "editor", user)
+    mine = await other.folder("Personal")
+    diary = await other.file("diary.txt", b"mine", mine)
+    second = await give(ben, "folder", "personal", "editor", user, await ben.folder("b"))
+    paths = remote_paths.RemotePaths(other.client, config.Settings())
+    expected = {
+        "/Personal": mine,
+        "/Personal/diary.txt": diary,
+        "/personal": mine,
+        f"/Personal (id {first})": first,
+        f"/{SHELF}/Personal/diary.txt": theirs,
+        f"/{SHELF}/personal (id {second})": second,
+        f"/{SHELF}/Team": team,
+        "/Team": team,
+    }
+    assert {path: (await paths.get(path)).id for path in expected} == expected
+    assert await paths.find(f"/{SHELF}/nothing") is None
