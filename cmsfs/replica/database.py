@@ -12,7 +12,7 @@ from pathlib import Path
 from cmsfs import sqlite
 from cmsfs.replica.open_inodes import OpenInodes
 
-VERSION = 6
+VERSION = 7
 
 
 def schema() -> str:

@@ -11,6 +11,7 @@ that are recorded it gets a name again (`give_name`).
     a newer version of its item        a conflict copy beside that version, wherever that is by then
     nothing: the item is gone          its own, where it was; folders that went with it are made anew
     nothing, and another has it now    a conflict copy beside that one
+    nothing: we may not see it         its own, as what it is (`losses`)
 
 Rule: a row of `lineage` says that news took the name.  An inode without a name and without a row was unlinked
 or replaced by a program of this machine, and its bytes go with its last handle.
@@ -19,7 +20,7 @@ or replaced by a program of this machine, and its bytes go with its last handle.
 import time
 from sqlite3 import Connection
 
-from cmsfs.replica import aside, tree, unsent
+from cmsfs.replica import aside, shares, tree, unsent
 from cmsfs.replica.changes import Change, What
 from cmsfs.replica.nodes import ROOT, Ino, Node
 from cmsfs.sqlite import Database
@@ -27,7 +28,7 @@ from cmsfs.sqlite import Database
 # What is the item's, and goes with it; sha1, size, draft and times are the lineage's and are on both.
 _ITEM = (
     "parent, name, name_key, kind, size, mtime_ns, ctime_ns, mode, sha1, remote_id, etag, version, base_sha1,"
-    " base_parent, base_name, base_key, sequence, item, seen, local"
+    " base_parent, base_name, base_key, sequence, item, seen, local, atime_ns"
 )
 
 # Rows that speak of the item.
@@ -35,6 +36,7 @@ _FOLLOW = (
     "UPDATE OR IGNORE pin SET ino = ?2 WHERE ino = ?1",
     "UPDATE OR IGNORE fact SET ino = ?2 WHERE ino = ?1",
     "UPDATE OR IGNORE described SET ino = ?2 WHERE ino = ?1",
+    "UPDATE OR IGNORE wished SET ino = ?2 WHERE ino = ?1",
     "UPDATE OR IGNORE op SET ino = ?2 WHERE ino = ?1 AND kind = 'describe'",
     "UPDATE lineage SET successor = ?2 WHERE successor = ?1",
 )
@@ -91,11 +93,11 @@ def hand_down(conn: Connection, ino: Ino, item: Node | None) -> None:
         )
 
 
-def left(conn: Connection, node: Node, *, successor: Ino | None = None) -> None:
-    """News take the node from its place, which it has until now."""
+def left(conn: Connection, node: Node, *, successor: Ino | None = None, is_lost: bool = False) -> None:
+    """News take the node from its place, which it has until now; `is_lost`: the service still has it."""
     conn.execute(
-        "INSERT OR REPLACE INTO lineage(ino, parent, name, successor) VALUES (?, ?, ?, ?)",
-        (node.ino, node.parent, node.name, successor),
+        "INSERT OR REPLACE INTO lineage(ino, parent, name, successor, lost) VALUES (?, ?, ?, ?, ?)",
+        (node.ino, node.parent, node.name, successor, is_lost),
     )
 
 
@@ -116,7 +118,7 @@ def has_left(db: Database, ino: Ino) -> bool:
 
 def give_name(conn: Connection, ino: Ino, changes: list[Change]) -> None:
     """Give a name to an inode adrift with bytes that only we have; its upload is for the caller to record."""
-    row = conn.execute("SELECT parent, name, successor FROM lineage WHERE ino = ?", (ino,)).fetchone()
+    row = conn.execute("SELECT parent, name, successor, lost FROM lineage WHERE ino = ?", (ino,)).fetchone()
     node = tree.get(conn, ino)
     successor = tree.find_at(conn, row["successor"]) if row["successor"] is not None else None
     if successor is not None and successor.parent is not None:
@@ -124,7 +126,8 @@ def give_name(conn: Connection, ino: Ino, changes: list[Change]) -> None:
     else:
         parent, name = row["parent"], row["name"]
     parent = _made_anew(conn, parent, changes)
-    unsent.make_anew(conn, node)
+    if not row["lost"]:
+        unsent.make_anew(conn, node)
     if row["successor"] is not None or tree.child_at(conn, parent, name) is not None:
         name = aside.free_name(conn, parent, name)
     tree.place(conn, ino, parent, name)
@@ -155,11 +158,15 @@ def _made_anew(conn: Connection, folder: Ino | None, changes: list[Change]) -> I
     node = tree.find_at(conn, folder) if folder is not None else None
     if node is None or node.ino == ROOT:
         return ROOT
+    if node.is_shelf:
+        return shares.shelf(conn, changes)
     if node.parent is not None:
         # It may be in one that went.
         _made_anew(conn, node.parent, changes)
         return node.ino
-    row = conn.execute("SELECT parent, name, successor FROM lineage WHERE ino = ?", (node.ino,)).fetchone()
+    row = conn.execute(
+        "SELECT parent, name, successor, lost FROM lineage WHERE ino = ?", (node.ino,)
+    ).fetchone()
     if row is None:
         return ROOT  # it was removed here
     if row["successor"] is not None and (heir := tree.find_at(conn, row["successor"])) is not None:
@@ -171,13 +178,16 @@ def _made_anew(conn: Connection, folder: Ino | None, changes: list[Change]) -> I
             return holder.ino
         name = aside.free_name(conn, parent, name)
     # The kernel has heard that this one is dead, and lets nothing be in it any more.
-    unsent.make_anew(conn, node)
-    now = time.time_ns()
-    fresh = tree.insert(conn, parent, name, node.kind, now_ns=now, mode=node.mode)
-    conn.execute("UPDATE op SET ino = ? WHERE ino = ?", (fresh, node.ino))
-    succeed(conn, node.ino, fresh)
-    for sql in (*_FOLLOW, *_COPY):
-        conn.execute(sql, (node.ino, fresh))
-    tree.mark_listed(conn, fresh, at=now // 10**9)
+    if row["lost"]:
+        fresh = part(conn, node, changes).ino
+    else:
+        unsent.make_anew(conn, node)
+        fresh = tree.insert(conn, None, name, node.kind, now_ns=time.time_ns(), mode=node.mode)
+        conn.execute("UPDATE op SET ino = ? WHERE ino = ?", (fresh, node.ino))
+        succeed(conn, node.ino, fresh)
+        for sql in (*_FOLLOW, *_COPY):
+            conn.execute(sql, (node.ino, fresh))
+    tree.place(conn, fresh, parent, name)
+    tree.mark_listed(conn, fresh, at=int(time.time()))
     changes.append(Change(What.ENTRY, fresh, parent, name))
     return fresh

@@ -363,7 +363,7 @@ def vanish_one(conn: Connection, node: Node, changes: list[Change], *, is_lost: 
     conn.execute("UPDATE node SET base_parent = NULL WHERE ino = ?", (node.ino,))
     if node.parent is not None:
         # Who has it open may go on writing.
-        lineages.left(conn, node)
+        lineages.left(conn, node, is_lost=is_lost)
         tree.detach(conn, node.ino)
         changes.append(Change(What.GONE, node.ino, node.parent, node.name))
         aside.give_back(conn, node.parent, node.name, changes)

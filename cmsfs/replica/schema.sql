@@ -63,7 +63,9 @@ CREATE TABLE lineage (
   ino          INTEGER PRIMARY KEY REFERENCES node(ino) ON DELETE CASCADE,
   parent       INTEGER,                       -- the folder it was in, which may have gone, too
   name         TEXT NOT NULL,
-  successor    INTEGER                        -- the node that has its item by now; NULL: none on the drive
+  successor    INTEGER,                       -- the node that has its item by now; NULL: none on the drive
+  -- 1: the service has it, and does not show it to us any more (replica/losses.py).
+  lost         INTEGER NOT NULL DEFAULT 0
 );
 CREATE INDEX lineage_parent ON lineage(parent);
 CREATE INDEX lineage_successor ON lineage(successor) WHERE successor IS NOT NULL;

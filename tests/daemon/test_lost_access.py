@@ -1,5 +1,6 @@
 """Access that ends and comes back: what is not sent stays, is told, and goes into the same item."""
 
+import os
 from typing import Any
 
 import pytest
@@ -245,3 +246,30 @@ class TestBytes:
         await self.check(drive, read)
         assert await attempt(drive.read(f"{TEAM}/plan")) == "EACCES"
         assert await attempt(read_versions(drive, f"{TEAM}/plan")) == "EACCES"
+
+
+@pytest.mark.parametrize("name", ["plan", "Sub/deep"])
+async def test_what_is_written_after_the_access_ended_goes_into_the_same_item(
+    drive: conftest.Drive, team: Team, other: conftest.Remote, ben: conftest.Remote, name: str
+) -> None:
+    """A program has the file open all the time, and writes when nobody may see it any more."""
+    await listed(drive)
+    ino = await drive.ino(f"{TEAM}/{name}")
+    before = await drive.read(f"{TEAM}/{name}")
+    opened = await drive.fs.open(ino, os.O_RDWR)
+    await team.take()
+    await drive.poll()
+    assert SHELF not in await drive.names()
+    await drive.fs.write(opened.fh, len(before), b", and mine")
+    await drive.fs.fsync(opened.fh)
+    await drive.fs.release(opened.fh)
+    await drive.sync()
+    assert held(drive) == [f"/{TEAM}/{name}"]
+    assert await drive.read(f"{TEAM}/{name}") == before + b", and mine"
+    assert await other.paths() == []
+    await team.give()
+    await drive.poll()
+    await drive.sync()
+    assert drive.ops() == []
+    assert await ben.read(name.rpartition("/")[2]) == before + b", and mine"
+    assert len([path for path in await ben.paths() if name in path]) == 1
