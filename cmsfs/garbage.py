@@ -15,3 +15,4 @@ def settle() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(YOUNG, 10, 10)
+    gc.enable()

@@ -12,11 +12,12 @@ import os
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-
-import tomlkit
-from tomlkit.items import Table
+from typing import TYPE_CHECKING
 
 from cmsfs import errors
+
+if TYPE_CHECKING:
+    import tomlkit  # loaded where a file is written: a daemon's start need not wait for it
 
 # As long as a name of a file may be.
 MAX_BYTES = 255
@@ -70,6 +71,8 @@ class Saved:
             )
         if len(name.encode()) > MAX_BYTES:
             raise errors.UserError(f"The name of a search has {MAX_BYTES} bytes at the most.", exit_code=2)
+        import tomlkit
+
         document = self._document()
         table = document.setdefault(self._account, tomlkit.table())
         table[name] = query
@@ -77,6 +80,8 @@ class Saved:
 
     def remove(self, name: str) -> bool:
         """Forget a search; whether there was one.  Raises `ConfigError`."""
+        from tomlkit.items import Table
+
         document = self._document()
         table = document.get(self._account)
         if not isinstance(table, Table) or name not in table:
@@ -95,7 +100,9 @@ class Saved:
             raise errors.ConfigError(f"{self._path}: [{self._account}] must be names with texts.")
         return {name: query for name, query in table.items() if "/" not in name and is_ordinary(name)}
 
-    def _document(self) -> tomlkit.TOMLDocument:
+    def _document(self) -> "tomlkit.TOMLDocument":
+        import tomlkit
+
         self.all()  # says what is wrong with the file, if anything is
         try:
             return tomlkit.parse(self._path.read_text(encoding="utf-8"))
@@ -104,7 +111,9 @@ class Saved:
         except OSError as error:
             raise self._unreadable(error) from None
 
-    def _write(self, document: tomlkit.TOMLDocument) -> None:
+    def _write(self, document: "tomlkit.TOMLDocument") -> None:
+        import tomlkit
+
         draft = self._path.with_name(f"{self._path.name}.{os.getpid()}.new")
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)

@@ -1,123 +1,16 @@
-"""`cmsfsd`: the agent in the foreground, as systemd and `cmsfs mount` start it.
+"""`cmsfsd`, and `python -m daemon`: loads the program (`daemon.command`) and runs it."""
 
-Rule: a failure is one sentence and an exit code, told to whoever waits for the start and to the log.
-"""
-
-import functools
-import logging
-import os
-import sys
-from pathlib import Path
-
-import click
-import trio
-
-import cmsfs
-from cmsfs import config, crashpoints, descriptors, environment, errors, garbage, logs, notify
-from cmsfs.cli import failures
-from cmsfs.models import starting
-from daemon import main as program
-
-# How long a thread that wants the interpreter's lock waits for it: the loop and the thread that writes to the
-# tree hand it to one another many times for each page of a listing.  The default is 5 ms.
-SWITCH_SECONDS = 0.0005
-
-log = logging.getLogger(__name__)
+import gc
 
 
-class Starter:
-    """Whoever started us and waits for word: READY once, or the sentence of the failure."""
+def main() -> None:
+    """The entry point."""
+    # Nothing of what is loaded is garbage, and a tenth of the time of a start went into finding that out.
+    # After a crash whoever works on the drive waits for it.
+    gc.disable()
+    from daemon import command
 
-    def __init__(self, fd: int | None) -> None:
-        self._fd = fd
-
-    def ready(self, note: str) -> None:
-        self._tell(starting.ready_line(note))
-
-    def failed(self, told: errors.UserError) -> None:
-        self._tell(starting.error_line(told.message, told.exit_code))
-        notify.tell(STATUS=told.message)
-
-    def _tell(self, line: str) -> None:
-        fd, self._fd = self._fd, None
-        if fd is None:
-            return
-        try:
-            os.write(fd, line.encode())
-        except OSError:
-            pass  # whoever it was has gone
-        finally:
-            os.close(fd)
-
-
-@click.command()
-@click.option("--account", help="The account to mount (default: the configuration's).")
-@click.option("--profile", help="How the service is reached (default: the configuration's).")
-@click.option("--mountpoint", type=Path, help="Where to mount (default: the configuration's).")
-@click.option("--folder", help="The folder of the service that is to be the drive's root.")
-@click.option("--read-only", is_flag=True, help="With a token that can only read.")
-@click.option("--ttl", "ttl_seconds", type=float, metavar="SECONDS", help="Only for so long.")
-@click.option("--sample", is_flag=True, help="Put the sample enterprise into the embedded service.")
-@click.option("--log-format", type=click.Choice(["text", "json"]), help="How a line of the log looks.")
-@click.option("--ready-fd", type=int, help="A descriptor to write READY, or ERROR and the reason, to.")
-@click.version_option(cmsfs.__version__)
-def main(
-    account: str | None,
-    profile: str | None,
-    mountpoint: Path | None,
-    *,
-    folder: str | None,
-    read_only: bool,
-    ttl_seconds: float | None,
-    sample: bool,
-    log_format: str | None,
-    ready_fd: int | None,
-) -> None:
-    """Serve the drive of an account until SIGTERM, SIGINT or an unmount."""
-    starter = Starter(ready_fd)
-    try:
-        if ready_fd is not None:
-            os.set_inheritable(ready_fd, False)
-        settings = config.load(
-            account,
-            profile=profile,
-            mountpoint=mountpoint,
-            folder=folder,
-            read_only=read_only or None,
-            ttl_seconds=ttl_seconds,
-        )
-        environment.leave_no_core()
-        logs.configure(settings.log_level, form=log_format or settings.log_format)
-        crashpoints.arm(config.crash_plan())
-        run = functools.partial(
-            program.run,
-            settings,
-            mountpoint=settings.mountpoint,
-            # A folder named on the command line must be there, since a mistake in typing would make one.
-            create=mountpoint is None,
-            sample=sample,
-            ready=starter.ready,
-        )
-        descriptors.raise_limit()
-        descriptors.keep_spare()
-        garbage.settle()
-        sys.setswitchinterval(SWITCH_SECONDS)
-        trio.run(run)
-    except Exception as error:
-        told = failures.explain(error)
-        if _is_bug(error):
-            log.exception("ended by a bug")
-        starter.failed(told)
-        click.echo(f"cmsfsd: {told.message}", err=True)
-        sys.exit(told.exit_code)
-
-
-def _is_bug(error: Exception) -> bool:
-    """Whether anything in it is not a failure that a person can be told in a sentence."""
-    expected = (errors.CmsfsError, OSError)
-    if isinstance(error, ExceptionGroup):
-        return error.split(expected)[1] is not None
-    return not isinstance(error, expected)
+    command.main()
 
 
 if __name__ == "__main__":

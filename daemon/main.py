@@ -83,6 +83,8 @@ log = logging.getLogger(__name__)
 # A first start would like to show something; a later one only wants to know whether the credentials hold.
 FIRST_CONTACT_SECONDS = 20.0
 CONTACT_SECONDS = 5.0
+# Programs that worked on the drive stand before nothing meanwhile.
+CONTACT_AFTER_CRASH_SECONDS = 0.5
 
 
 async def run(
@@ -289,7 +291,7 @@ class Drive(Answers):
         """
         known, reason = self.state.is_known, ""
         try:
-            with trio.fail_after(CONTACT_SECONDS if known else FIRST_CONTACT_SECONDS):
+            with trio.fail_after(self._patience(known)):
                 await self.account.refresh()
                 await self.pull.begin()
         except (errors.OAuthError, errors.Unauthorized, errors.Forbidden) as error:
@@ -305,6 +307,12 @@ class Drive(Answers):
         if known:
             return f"{reason} What is known here is shown until it answers."
         return f"{reason} Nothing is known here yet; the drive fills when it answers."
+
+    def _patience(self, known: bool) -> float:
+        if not known:
+            return FIRST_CONTACT_SECONDS
+        crashed = ground.was_left(self.settings.paths.mountpoint)
+        return CONTACT_AFTER_CRASH_SECONDS if crashed else CONTACT_SECONDS
 
     def start(self, agents: Agents, listener: trio.SocketListener) -> None:
         """Start everything that runs beside the mount."""

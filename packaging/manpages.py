@@ -20,7 +20,7 @@ import click
 import cmsfs
 from cmsfs import config
 from cmsfs.cli import main
-from daemon import __main__ as daemon_program
+from daemon import command as daemon_program
 
 EXIT_CODES = [
     ("0", "It was done."),

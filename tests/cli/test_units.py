@@ -4,6 +4,7 @@ The manager is played by a program of the test's own here; tests/packaging has t
 """
 
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -145,3 +146,26 @@ def test_systemd_finds_nothing_wrong_with_a_unit(unit: str, tmp_path: Path) -> N
         ["systemd-analyze", "verify", "--user", copy], capture_output=True, text=True, check=False, timeout=60
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+@pytest.mark.parametrize(
+    ("ended", "cleans"),
+    [
+        ("success:0", True),
+        ("exit-code:3", True),
+        ("timeout:KILL", True),
+        ("exit-code:1", False),
+        ("signal:KILL", False),
+        ("watchdog:ABRT", False),
+    ],
+)
+def test_a_dead_mount_is_left_to_the_daemon_that_follows(ended, cleans):
+    """What is started again takes it away itself, sooner than a command before it could."""
+    unit = ROOT / "systemd" / "cmsfs@.service"
+    (line,) = [one for one in unit.read_text().splitlines() if one.startswith("ExecStopPost=")]
+    script = shlex.split(line.removeprefix("ExecStopPost=-"))
+    script[-1] = script[-1].replace("exec /usr/bin/cmsfs", "echo")
+    result, _, status = ended.partition(":")
+    surroundings = {"SERVICE_RESULT": result, "EXIT_STATUS": status}
+    done = subprocess.run(script, env=surroundings, capture_output=True, text=True, check=True)
+    assert ("umount --dead" in done.stdout) is cleans

@@ -6,7 +6,7 @@ import httpx
 import pytest
 import trio
 
-from cmsfs import config, errors
+from cmsfs import config, errors, ground
 from cmsfs.journal import ops, queue
 from cmsfs.journal.ops import OpKind
 from cmsfs.models import control
@@ -82,3 +82,17 @@ async def test_what_comes_back_again_and_again_rests(drive: Any, monkeypatch: py
     await drive.write("f", b"x")
     assert (await _failed(drive)).error == f"{circles.REASON}."
     assert rounds == circles.FREE_ROUNDS + 1
+
+
+async def test_a_start_after_a_crash_does_not_wait_long_for_the_service(starting: Any, tmp_path: Any) -> None:
+    """The folder is empty until the drive is mounted again."""
+    memo = config.Paths("default").mountpoint
+    async with starting() as drive:
+        usual = drive.agents._patience(True)
+        died = ground.Ground(tmp_path, memo)
+        died.open_up()
+        died.bar()
+        died.close()
+        assert drive.agents._patience(True) < 1.0 < usual < drive.agents._patience(False)
+        ground.restore(memo)
+        assert drive.agents._patience(True) == usual
