@@ -31,7 +31,8 @@ class Operations(pyfuse3.Operations):
     """The handlers over one file system."""
 
     enable_writeback_cache = False  # with it the kernel ignores sizes and times that change elsewhere
-    supports_dot_lookup = False
+    # The kernel asks for `.` of a number that it has forgotten and a file handle has (open_by_handle_at).
+    supports_dot_lookup = True
     enable_acl = False
 
     def __init__(

@@ -42,6 +42,12 @@ def find(db: Database, ino: Ino) -> Node | None:
     return node_from_row(row) if row else None
 
 
+def above(db: Database, ino: Ino) -> Ino:
+    """The folder that a node is in; itself, where there is none."""
+    node = find(db, ino)
+    return ino if node is None or node.parent is None else node.parent
+
+
 def root_id(db: Database) -> str:
     """The service's id of the folder that the drive begins at."""
     row = db.row("SELECT remote_id FROM node WHERE ino = ?", ROOT)

@@ -67,6 +67,8 @@ class Composite:
     async def lookup(self, parent: Ino, name: str) -> Attributes:
         """What this name stands for; counted as a lookup."""
         parent = self._numbers.real(parent)
+        if parent >= FIRST and name == ".":
+            return self._counted(self._node(parent))
         if parent >= FIRST:
             folder = self._folder(parent)
             return self._counted(await asked(folder.child(name)))

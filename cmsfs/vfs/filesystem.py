@@ -20,7 +20,7 @@ from cmsfs.journal.drafts import Drafts
 from cmsfs.journal.durability import GroupCommit
 from cmsfs.replica import tree
 from cmsfs.replica.changes import Change, What
-from cmsfs.replica.nodes import Ino, Kind, Node
+from cmsfs.replica.nodes import ROOT, Ino, Kind, Node
 from cmsfs.reserve import Reserve
 from cmsfs.sqlite import Database
 from cmsfs.vfs import attributes, leftovers, naming, oserrors, permissions, reaper, renaming, symlinks
@@ -77,10 +77,7 @@ class Filesystem:
         self._confirm = confirm
         self.inodes = Inodes()
         self.inodes.open.attach(db)
-        self._db = db
-        self._drafts = drafts
-        self._commit = commit
-        self._account = account
+        self._db, self._drafts, self._commit, self._account = db, drafts, commit, account
         self._handles = Handles()
         self._snapshots = Snapshots(db)
         self._files = Files(
@@ -106,6 +103,8 @@ class Filesystem:
     async def lookup(self, parent: Ino, name: str) -> Attributes:
         """The child of this name; counted as a lookup."""
         naming.check_length(name)
+        if name in (".", ".."):
+            return self._looked_up(self.above(parent) if name == ".." else self._undeleted(parent))
         node = tree.find_child(self._db, parent, name)
         if node is None and not tree.is_listed(self._db, parent):
             await self._entries.listed(parent)
@@ -135,17 +134,14 @@ class Filesystem:
         return self._handles.add(FolderHandle(ino))
 
     async def readdir(self, fh: int, after: int) -> list[DirEntry]:
-        """Up to 256 entries behind the cookie `after`; call `counted` for each one delivered.
-
-        Shown are the names that were there at cookie 0, each once, with what is behind them by now."""
+        """Up to 256 entries behind the cookie `after`; call `counted` for each one delivered."""
         found = await self._snapshots.entries(fh, self._handles.folder(fh).ino, after)
         # atomic: no await until the reply
         return [DirEntry(name, self._attributes(node), cookie) for name, node, cookie in found]
 
     def above(self, ino: Ino) -> Ino:
         """The folder that a folder is in; itself, where there is none."""
-        node = tree.find(self._db, ino)
-        return ino if node is None or node.parent is None else node.parent
+        return tree.above(self._db, ino)
 
     def counted(self, ino: Ino) -> None:
         """An entry was delivered with its attributes: the kernel holds a lookup more."""
@@ -193,7 +189,12 @@ class Filesystem:
                 " mtime_ns = coalesce(?, mtime_ns), ctime_ns = ? WHERE ino = ?",
                 (
                     changes.mode & 0o7777 if changes.mode is not None else None,
-                    *(_kept(changes.atime_ns), _kept(changes.mtime_ns), ops.now_ns(), node.ino),
+                    *(
+                        attributes.kept(changes.atime_ns),
+                        attributes.kept(changes.mtime_ns),
+                        ops.now_ns(),
+                        node.ino,
+                    ),
                 ),
             )
             if changes.mtime_ns is not None and tree.get(conn, node.ino).parent is not None:
@@ -219,6 +220,11 @@ class Filesystem:
         if draft is None:
             return attributes.of_node(node, mode=mode, timeout=timeout)
         return attributes.of_node(node, mode=mode, timeout=timeout, size=draft.size, mtime_ns=draft.mtime_ns)
+
+    def _undeleted(self, ino: Ino) -> Ino:
+        if ino != ROOT and self._node(ino).parent is None:
+            raise oserrors.oserror(errno.ESTALE, f"ino {ino}")
+        return ino
 
     def _node(self, ino: Ino) -> Node:
         node = tree.find(self._db, ino)
@@ -392,8 +398,3 @@ class Filesystem:
     async def run(self) -> None:
         """Delete what was unlinked and is no longer held by anybody, for ever."""
         await self._reaper.run()
-
-
-def _kept(time_ns: int | None) -> int | None:
-    """A time as a row can have it, from 1677 to 2262; what lies beyond becomes the nearest."""
-    return None if time_ns is None else min(max(time_ns, -(2**63)), 2**63 - 1)

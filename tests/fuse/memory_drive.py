@@ -126,7 +126,10 @@ class MemoryDrive:
 
     async def lookup(self, parent: Ino, name: str) -> Attributes:
         await self._enter("lookup", name)
-        thing = self._child(parent, name)
+        by_number = {".": parent, "..": self.above(parent)}.get(name)
+        if by_number is not None and by_number not in self.things:
+            raise OSError(errno.ESTALE, name)
+        thing = self._child(parent, name) if by_number is None else self.things[by_number]
         self.lookups[thing.ino] += 1
         answer = self._attributes(thing)
         await self._enter("answer", name)

@@ -1,10 +1,12 @@
 """Listings through the kernel, and the lookup counts that they leave."""
 
 import ctypes
+import errno
 import os
 from collections import Counter
 from pathlib import Path
 
+import pytest
 import trio
 
 
@@ -125,6 +127,46 @@ async def test_a_position_in_a_listing_is_found_again(fs, top, outside):
     first, again = await outside(read)
     assert len(first) == 602
     assert again == [*first, ("late", fs.ino("late"))]
+
+
+class FileHandle(ctypes.Structure):
+    _fields_ = (("bytes", ctypes.c_uint), ("type", ctypes.c_int), ("handle", ctypes.c_ubyte * 128))
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="open_by_handle_at is root's")
+async def test_a_file_handle_holds_when_the_kernel_has_forgotten_the_file(fs, top, outside):
+    fs.put("d", mode=0o40755)
+    ino = fs.put("d/f", b"bytes").ino
+    handle, mount_id = FileHandle(bytes=128), ctypes.c_int()
+    path = os.fsencode(top / "d" / "f")
+
+    def name():
+        return LIBC.name_to_handle_at(-100, path, ctypes.byref(handle), ctypes.byref(mount_id), 0)
+
+    def read():
+        where = os.open(top, os.O_RDONLY)
+        try:
+            fd = LIBC.open_by_handle_at(where, ctypes.byref(handle), os.O_RDONLY)
+            if fd < 0:
+                return errno.errorcode[ctypes.get_errno()]
+            with os.fdopen(fd, "rb") as file:
+                return file.read()
+        finally:
+            os.close(where)
+
+    assert await outside(name) == 0
+    await outside(_drop_caches)
+    with trio.fail_after(10):
+        while _held(fs)[ino]:
+            await trio.lowlevel.checkpoint()
+    assert await outside(read) == b"bytes"
+    fs.things[fs.ino("d")].entries.pop("f")
+    del fs.things[ino]
+    await outside(_drop_caches)
+    with trio.fail_after(10):
+        while _held(fs)[ino]:
+            await trio.lowlevel.checkpoint()
+    assert await outside(read) == "ESTALE"
 
 
 async def test_every_lookup_is_taken_back_when_the_kernel_forgets(fs, top, outside):
