@@ -6,6 +6,7 @@ connection that breaks, falls silent or ends too early is replaced by another th
 Rule: only bytes of whole blocks are kept, and only from an answer that is the range that was asked for.
 """
 
+import errno
 import logging
 from collections.abc import Callable
 
@@ -68,24 +69,35 @@ class Fetching:
     async def fetch(self, run: Run, work: Work, landed: Landed) -> None:
         """Bring the run into the cache; `landed(first, last)` is called for blocks that can be read now.
 
+        Where the disk has no room for it, it is brought into memory, to be read and not kept.
+
         Raises `RemoteError`, `IntegrityError` or OSError.  Cancelled: what landed is there.
         """
+        try:
+            async with self._blocks.reserved(run.nbytes, spare=not work.urgent, pinned=work.pinned) as room:
+                await self._bring(run, work, room, landed)
+        except OSError as error:
+            may_pass = work.urgent or self._blocks.may_pass(run.nbytes)
+            if error.errno != errno.ENOSPC or work.pinned or not may_pass:
+                raise
+            await self._bring(run, work, None, landed)
+
+    async def _bring(self, run: Run, work: Work, room: Reservation | None, landed: Landed) -> None:
         began, fruitless = trio.current_time(), 0
-        async with self._blocks.reserved(run.nbytes, spare=not work.urgent, pinned=work.pinned) as room:
-            while True:
-                first = run.first
-                try:
-                    await self._attempt(run, work, room, landed)
-                    return
-                except errors.RemoteError as failure:
-                    if run.first > first:
-                        began, fruitless = trio.current_time(), 0
-                    fruitless += 1
-                    wait = self._wait(failure, work, fruitless)
-                    if wait is None or trio.current_time() + wait > began + self._network_seconds:
-                        raise
-                    log.info("a download goes on at block %d of %d: %s", run.first, run.last + 1, failure)
-                    await trio.sleep(wait)
+        while True:
+            first = run.first
+            try:
+                await self._attempt(run, work, room, landed)
+                return
+            except errors.RemoteError as failure:
+                if run.first > first:
+                    began, fruitless = trio.current_time(), 0
+                fruitless += 1
+                wait = self._wait(failure, work, fruitless)
+                if wait is None or trio.current_time() + wait > began + self._network_seconds:
+                    raise
+                log.info("a download goes on at block %d of %d: %s", run.first, run.last + 1, failure)
+                await trio.sleep(wait)
 
     def _wait(self, failure: errors.RemoteError, work: Work, fruitless: int) -> float | None:
         """How long to wait before another connection is tried; None: there is no use."""
@@ -99,7 +111,7 @@ class Fetching:
         broke = isinstance(failure, errors.Offline | errors.ProtocolError) and work.answered
         return 0.1 * fruitless if broke else None
 
-    async def _attempt(self, run: Run, work: Work, room: Reservation, landed: Landed) -> None:
+    async def _attempt(self, run: Run, work: Work, room: Reservation | None, landed: Landed) -> None:
         content, start = run.content, run.first * BLOCK
         patience = self._network_seconds * PATIENCE
         work.answered = False
@@ -134,10 +146,13 @@ class Fetching:
     def _first_piece(run: Run) -> int:
         return run.nbytes if run.is_whole else min(BLOCK, run.nbytes)
 
-    async def _keep(self, run: Run, data: memoryview, room: Reservation, landed: Landed) -> None:
+    async def _keep(self, run: Run, data: memoryview, room: Reservation | None, landed: Landed) -> None:
         content, first = run.content, run.first
-        await self._blocks.write_blocks(content.sha1, content.size, first, data)
+        if room is None:
+            self._blocks.pass_through(content.sha1, content.size, first, data)
+        else:
+            await self._blocks.write_blocks(content.sha1, content.size, first, data)
+            room.landed(len(data))
         # atomic: no await between the blocks being here and everybody being told
-        room.landed(len(data))
         run.first += -(-len(data) // BLOCK)
         landed(first, run.first - 1)

@@ -220,9 +220,10 @@ class Hydrate:
             first, last = 0, bitmap.blocks(content.size) - 1
         wanted: list[Demand] = []
         runs: list[list[int]] = []
+        span = (content.sha1, content.size, first, last)
         # Whoever waits for it pays; what nobody waits for yet costs those nothing.
         on = budget.current() if urgent else Class.PIN if pinned else Class.AHEAD
-        for start, end in self._blocks.missing(content.sha1, content.size, first, last):
+        for start, end in self._blocks.missing(*span, readable=not pinned):
             for index in range(start, end + 1):
                 if (demand := self._fetches.get((content.sha1, index))) is not None:
                     if urgent:

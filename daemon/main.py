@@ -256,7 +256,7 @@ class Drive(Answers):
         self._status = Status(
             *(settings, mountpoint, db, blocks, self.health, self.hydrate, self.push, self.pull),
             *(self.crawl, whole, self.pins, self.pace, self.pausing, self.fs.inodes),
-            disk=lambda: disks.told(state.reserve),
+            disk=lambda: disks.told(state.reserve, state.blocks),
         )
         self.server = control_server.Server(db, self.health, self)
 

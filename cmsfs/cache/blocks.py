@@ -18,7 +18,7 @@ from pathlib import Path
 import trio
 
 from cmsfs import errors, sqlite
-from cmsfs.cache import bitmap, contents, dirty, eviction, files, landing, recovery, rows
+from cmsfs.cache import bitmap, contents, dirty, eviction, files, landing, passing, recovery, rows
 
 log = logging.getLogger(__name__)
 
@@ -54,14 +54,38 @@ class Blocks:
         self._room = eviction.Room(
             db, self._contents, self._files, limit_bytes=limit_bytes, keep_free_bytes=keep_free_bytes
         )
+        self._passing = passing.Passing()
         self._written: OrderedDict[str, float] = OrderedDict()
 
     # What is here
 
-    def missing(self, sha1: str, size: int, first: int, last: int) -> list[bitmap.Run]:
-        """The runs of blocks in `first`..`last` that are not here, all inclusive; clamped to the size."""
+    def missing(
+        self, sha1: str, size: int, first: int, last: int, *, readable: bool = False
+    ) -> list[bitmap.Run]:
+        """The runs of blocks in `first`..`last` that are not here, all inclusive; clamped to the size.
+
+        With `readable`, what can be read at this moment without being here is none of them.
+        """
         content = self._contents.get(sha1, size)
-        return bitmap.missing(content.bits, first, min(last, bitmap.blocks(content.size) - 1))
+        runs = bitmap.missing(content.bits, first, min(last, bitmap.blocks(content.size) - 1))
+        return self._passing.without(sha1, runs) if readable else runs
+
+    def pass_through(self, sha1: str, size: int, first: int, data: files.Bytes) -> None:
+        """As `write_blocks`, of what is to be read and not kept: in memory, until others need the place."""
+        try:
+            self._passing.put(sha1, size, first, data)
+        except errors.IntegrityError:
+            self._landing.doubts[sha1] += 1
+            raise
+
+    def may_pass(self, nbytes: int) -> bool:
+        """Whether so much may be fetched ahead to pass through."""
+        return self.is_short and self._passing.has_place(nbytes)
+
+    @property
+    def is_short(self) -> bool:
+        """Whether the disk has less room than must be kept free."""
+        return self._room.is_short
 
     def is_complete(self, sha1: str) -> bool:
         """Whether every block is here; after a power cut they may still have to be checked."""
@@ -131,6 +155,8 @@ class Blocks:
                 continue
             runs = bitmap.missing(content.bits, offset // BLOCK, (offset + count - 1) // BLOCK)
             if runs:
+                if not self._passing.without(sha1, runs):
+                    return await self._read_passing(content, offset, count)
                 raise errors.MissingBlocks(sha1, runs[0][0], runs[-1][1])
             self._contents.touch(content)
             try:
@@ -151,6 +177,18 @@ class Blocks:
             return await trio.to_thread.run_sync(files.read, fd, offset, count)
         finally:
             self._files.give_back(file)
+
+    async def _read_passing(self, content: contents.Content, offset: int, count: int) -> bytes:
+        """Of blocks some of which are in memory only.  Raises `MissingBlocks` if one goes meanwhile."""
+        parts: list[files.Bytes] = []
+        end = offset + count
+        for index in range(offset // BLOCK, (end - 1) // BLOCK + 1):
+            start, stop = max(offset, index * BLOCK), min(end, (index + 1) * BLOCK)
+            if bitmap.has(content.bits, index):
+                parts.append(await self._read(content, start, stop - start))
+                continue
+            parts.append(self._passing.get(content.sha1, index, start - index * BLOCK, stop - index * BLOCK))
+        return b"".join(parts)
 
     def _damaged(self, content: contents.Content, error: OSError) -> None:
         """Drop what can be fetched again; anything else is the caller's to hear."""

@@ -111,6 +111,11 @@ class Room:
             if pinned:
                 self._pinned += nbytes - reservation.left
 
+    @property
+    def is_short(self) -> bool:
+        """Whether less is free than is to be kept free."""
+        return self._free() < self._keep_free
+
     async def trim(self) -> None:
         """Bring the cache back below its limit, and the disk above its floor, as far as closed contents can:
         what was made here and is at the service by now came without a reservation."""

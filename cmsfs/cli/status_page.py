@@ -82,7 +82,7 @@ def summary(status: control.Status) -> str:
     if status.health.state not in ("online", "starting"):
         return status.health.state
     if status.disk:
-        return "this machine's disk is full"
+        return "too little room on this machine's disk"
     if status.queue.pending:
         return "uploading"
     return "up to date" if status.health.state == "online" else "starting"
