@@ -122,7 +122,8 @@ class Found:
         folder = self._folder_of(item)
         if folder is None:
             return None
-        path = "/".join([*folder, naming.file_name(remote.kind, remote.name)])
+        is_shared = shares.is_shared(shares.rules_of(self._db), remote)
+        path = "/".join([*folder, naming.file_name(remote.kind, remote.name, foreign=is_shared)])
         return Match(remote.kind, remote.id, path, remote.mtime_ns)
 
     def _path(self, node: Node) -> str | None:

@@ -93,9 +93,7 @@ class RemotePaths:
                 if item.id == number:
                     return item
         found = [item for item in await self._in_root(name) if not await self._is_own(item)]
-        return min(
-            found, key=lambda item: (int(item.id) if item.id.isdecimal() else 0, item.id), default=None
-        )
+        return min(found, key=_rank, default=None)
 
     async def _in_root(self, name: str) -> list[Found]:
         """What the service shows in the root under this name, in whatever case: others may use any."""

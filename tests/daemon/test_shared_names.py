@@ -9,6 +9,7 @@ from cmsfs import config
 from cmsfs.cli import remote_paths
 from cmsfs.replica.nodes import ROOT
 from cmsfs.vfs.attributes import SetAttr
+from daemon.finding import Finding
 from tests.daemon import conftest
 from tests.daemon.asking import attempt, share
 
@@ -381,6 +382,24 @@ class TestExecutable:
         await drive.poll()
         assert await drive.read(path) == b"echo gotcha"
         assert drive.node(await drive.ino(path)).mode == 0o644
+
+
+async def test_a_search_finds_it_where_it_is(
+    starting: conftest.Starting, ben: conftest.Remote, other: conftest.Remote, user: int
+) -> None:
+    folder = await give(ben, "folder", "Team", "editor", user)
+    await ben.file("lease.txt", b"theirs", await ben.folder("Papers", folder))
+    await give(ben, "file", "lease.md", "viewer", user)
+    await other.file("lease.odt", b"mine")
+    for where, above in (("folder", f"{SHELF}/"), ("root", "")):
+        async with starting(account=where, shared=where) as drive:
+            agents = drive.agents
+            expected = sorted([f"{above}Team/Papers/lease.txt", f"{above}lease.md", "lease.odt"])
+            # Before anything is known, and afterwards.
+            for _ in range(2):
+                search = await Finding(drive.db, agents.client, agents.hydrate, agents.health).begin("lease")
+                assert sorted(one.path for one in await search.more()) == expected
+                await drive.names(f"{above}Team/Papers")
 
 
 async def test_a_command_means_ones_own_too(ben: conftest.Remote, other: conftest.Remote, user: int) -> None:
