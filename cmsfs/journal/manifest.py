@@ -43,6 +43,7 @@ class Folder(_Model):
 
     name: str
     remote_id: str | None = None
+    is_shelf: bool = False  # the drive's own folder for what others share
 
 
 class Overlay(_Model):
@@ -144,13 +145,14 @@ def _folders(conn: Connection, ino: Ino, known: dict[Ino, list[Folder]]) -> list
     """The folders from the root to this one; None if it hangs nowhere."""
     if (found := known.get(ino)) is not None:
         return found
-    row = conn.execute("SELECT parent, name, remote_id FROM node WHERE ino = ?", (ino,)).fetchone()
+    row = conn.execute("SELECT parent, name, remote_id, local FROM node WHERE ino = ?", (ino,)).fetchone()
     if row is None or row["parent"] is None:
         return None
     above = _folders(conn, row["parent"], known)
     if above is None:
         return None
-    known[ino] = [*above, Folder(name=row["name"], remote_id=row["remote_id"])]
+    folder = Folder(name=row["name"], remote_id=row["remote_id"], is_shelf=row["local"] == 2)
+    known[ino] = [*above, folder]
     return known[ino]
 
 

@@ -9,7 +9,7 @@ from sqlite3 import Connection
 
 from cmsfs.journal import manifest, ops
 from cmsfs.models import names
-from cmsfs.replica import naming, tree
+from cmsfs.replica import naming, shares, tree
 from cmsfs.replica.nodes import ROOT, Ino, Kind, Node
 
 
@@ -71,6 +71,8 @@ def _make_folders(conn: Connection, entry: manifest.Entry) -> Ino:
 
 
 def _make_folder(conn: Connection, parent: Ino, folder: manifest.Folder, entry: manifest.Entry) -> Ino:
+    if folder.is_shelf:
+        return shares.shelf(conn, [])
     if folder.remote_id is not None:
         there = tree.remote_at(conn, Kind.FOLDER, folder.remote_id)
         if there is not None and there.parent is not None:
@@ -83,7 +85,7 @@ def _make_folder(conn: Connection, parent: Ino, folder: manifest.Folder, entry: 
     if folder.remote_id is None:
         ops.record(conn, ino, ops.OpKind.MKDIR, due_ns=0)
     else:
-        above = conn.execute("SELECT remote_id FROM node WHERE ino = ?", (parent,)).fetchone()[0]
+        above = tree.at_service(conn, parent).remote_id
         conn.execute(
             "UPDATE node SET remote_id = ?, base_parent = ?, base_name = ?, base_key = name_key"
             " WHERE ino = ?",
