@@ -199,10 +199,14 @@ def _has(conn: Connection, ino: Ino, *kinds: OpKind) -> bool:
 
 
 def _moving_above(conn: Connection, folder: Node) -> Ino | None:
-    """A folder from here up to the root that is still to be moved at the service."""
+    """A folder from here up to the root that is still to be moved at the service.
+
+    Not one whose move was refused: what is in it is sent to where the service has it.
+    """
+    sql = "SELECT 1 FROM op WHERE ino = ? AND kind = 'move' AND state <> 'held'"
     current: Node = folder
     while current.parent is not None:
-        if _has(conn, current.ino, OpKind.MOVE):
+        if conn.execute(sql, (current.ino,)).fetchone() is not None:
             return current.ino
         current = tree.get(conn, current.parent)
     return None

@@ -25,6 +25,7 @@ from cmsfs.replica import (
     losses,
     open_inodes,
     places,
+    rings,
     shares,
     tree,
     unsent,
@@ -106,6 +107,10 @@ def _apply_one(conn: Connection, remote: Remote, generation: int, changes: list[
     if node.parent is None and (node.draft is not None or was_shown):
         # It was deleted while open, and is written on by who has it open; what comes back is theirs.  And the
         # kernel shows a folder that went as empty for good, for as long as somebody stands in it.
+        into = tree.remote_at(conn, Kind.FOLDER, remote.parent_id) if remote.parent_id is not None else None
+        if into is not None and not rings.is_open(conn, node.ino, into.ino, changes):
+            _leave_aside(conn, node, remote.sequence)
+            return
         unsent.forget(conn, node.ino)
         _appear(conn, remote, generation, changes)
         if (theirs := tree.remote_at(conn, remote.kind, remote.id)) is not None:
@@ -208,7 +213,7 @@ def _update_place(
         # stays where it can be seen until that is known.
         _leave_aside(conn, node, remote.sequence)
         return
-    if tree.is_below(conn, parent, node.ino):
+    if not rings.is_open(conn, node.ino, parent, changes):
         # One of a pair of folder moves would close a ring, while the other is still to come.
         _leave_aside(conn, node, remote.sequence)
         return

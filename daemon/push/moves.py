@@ -12,7 +12,7 @@ from cmsfs import crashpoints, errors
 from cmsfs.crashpoints import Point
 from cmsfs.journal import ops, queue
 from cmsfs.models import items
-from cmsfs.replica import cursor, naming, remote, tree
+from cmsfs.replica import cursor, naming, remote, rings, tree
 from cmsfs.replica.changes import Change
 from cmsfs.replica.nodes import Kind, Node, remote_from_item
 from daemon.push import conflicts
@@ -20,6 +20,9 @@ from daemon.push.kit import Kit, has_moved
 from daemon.push.uploads import moment
 
 log = logging.getLogger(__name__)
+
+# A folder into one that is below it.
+CYCLICAL = "cyclical_folder_structure"
 
 # What steps aside in a ring of names is called this for a moment, also if we die in that moment: then the
 # operation is still there and gives it its name.
@@ -46,9 +49,31 @@ async def move(kit: Kit, task: queue.Task) -> None:
             await conflicts.keep_both(kit, task, theirs)
     except errors.NotFound as error:
         await conflicts.missing(kit, task, error)
+    except errors.ApiError as error:
+        if error.code != CYCLICAL or not await _taken_back(kit, task):
+            raise
     else:
         crashpoints.reached(Point.MOVE_SENT)
         await _done(kit, task, answer)
+
+
+async def _taken_back(kit: Kit, task: queue.Task) -> bool:
+    """The folder would be in itself at the service: it goes back to where it is there, and its new place is
+    asked about, which has been moved."""
+    assert task.parent is not None
+    above = await kit.get(Kind.FOLDER, task.parent.remote_id or "")
+
+    def txn(conn: Connection) -> tuple[bool, list[Change]]:
+        changes: list[Change] = []
+        is_back = rings.take_back(conn, tree.get(conn, task.node.ino), changes)
+        if is_back:
+            queue.finish(conn, task.op)
+            changes += remote.apply(conn, [remote_from_item(above)], generation=cursor.generation(conn))
+        return is_back, changes
+
+    is_back, changes = await kit.db.write(txn)
+    kit.incoming.publish(changes)
+    return is_back
 
 
 async def _move_whole(kit: Kit, task: queue.Task, *, parent_id: str | None) -> None:
