@@ -17,6 +17,7 @@ from cmsfs.cli import checkup, output
 from cmsfs.cli.checkup import Check
 from cmsfs.client import session
 from cmsfs.models import users
+from cmsfs.service import confinement
 
 SECONDS = 10.0
 
@@ -46,10 +47,19 @@ def checks(settings: config.Settings) -> Iterator[Check]:
             yield Check("login", "skipped", "the service is not reached")
             return
         yield checkup.guarded("clock", lambda: _clock(settings, urlsplit(profile.auth_url)))
+    else:
+        yield checkup.guarded("worker", _worker)
     me: list[users.User] = []
     yield checkup.guarded("login", lambda: _login(settings, me))
     if me:
         yield checkup.guarded("room", lambda: _room(me[0]))
+
+
+def _worker() -> Check:
+    if confinement.version():
+        return Check("worker", "ok", "Who reads documents for the service sees nothing else of this machine.")
+    said = "This kernel cannot keep the service's files from the process that reads documents (Landlock)."
+    return Check("worker", "warning", said, "Linux 5.13 or later, with landlock in its lsm= list.")
 
 
 def _names(hosts: list[str]) -> Check:

@@ -74,7 +74,7 @@ async def run(store: Store, *, task_status: trio.TaskStatus[None] = trio.TASK_ST
         await trio.sleep(SETTLE_SECONDS)
         while not _is_first(lock):  # noqa: ASYNC110  (it waits for another process)
             await trio.sleep(POLL_SECONDS)
-        async with workshop.open_workshop() as shop:
+        async with workshop.open_workshop(store.blobs.root, store.renditions.root) as shop:
             while True:
                 await _work(store, shop)
     finally:

@@ -5,6 +5,9 @@ standard input; it answers each with a line on its standard output, and writes w
 that the job names.  It has limits of its own of memory, time and output, so that a hostile document ends
 this process and nothing else.
 
+It is told which folder it may read and which it may write; beyond the system's own files it has no other
+where the kernel can see to that (confinement.py), and no network.
+
 Rule: it lives no longer than the service: it ends when its input does, in the middle of a job too.
 """
 
@@ -19,7 +22,7 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-from cmsfs.service import extraction, imaging
+from cmsfs.service import confinement, extraction, imaging
 
 # Twice what the largest picture that is opened needs.
 MEMORY = 1024 * 1024 * 1024
@@ -34,6 +37,8 @@ MAX_OUTPUT = 64 * 1024 * 1024
 
 def main() -> None:
     _limit()
+    if len(sys.argv) == 3:
+        confinement.confine(reads=[Path(sys.argv[1])], writes=[Path(sys.argv[2])])
     threading.Thread(target=_end_with_the_service, daemon=True).start()
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     # A library that prints would answer in our place.

@@ -12,6 +12,7 @@ import os
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 import trio
@@ -37,7 +38,8 @@ class Failed(Exception):
 class Workshop:
     """Construct with `open_workshop`."""
 
-    def __init__(self) -> None:
+    def __init__(self, *folders: Path) -> None:
+        self._folders = [str(one.absolute()) for one in folders]
         self._process: trio.Process | None = None
 
     @property
@@ -77,7 +79,7 @@ class Workshop:
     async def _start(self) -> trio.Process:
         # In the root folder it holds no drive that somebody wants to unmount.
         self._process = process = await trio.lowlevel.open_process(
-            COMMAND,
+            [*COMMAND, *self._folders],
             stdin=-1,
             stdout=-1,
             stderr=-3,
@@ -112,8 +114,9 @@ def _reason(code: int | None) -> str:
 
 
 @asynccontextmanager
-async def open_workshop() -> AsyncIterator[Workshop]:
-    shop = Workshop()
+async def open_workshop(*folders: Path) -> AsyncIterator[Workshop]:
+    """A workshop whose workers have two folders, one to read and one to write; without: what the user has."""
+    shop = Workshop(*folders)
     try:
         yield shop
     finally:

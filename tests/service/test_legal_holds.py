@@ -156,6 +156,31 @@ async def test_dates_bound_what_a_user_made_and_nothing_else(api):
     await api.ask("DELETE", f"/files/{file['id']}/trash", expect=403)
 
 
+@pytest.mark.parametrize(("day", "held"), [(-1, False), (0, True), (9, True), (11, False)])
+async def test_both_dates_count(api, service, day, held):
+    """What a user made before the first is not held, nor what they made after the last."""
+    file = await api.upload("file", b"hello")
+    dates = {"filter_started_at": "2024-01-01T00:00:00Z", "filter_ended_at": "2024-01-11T00:00:00Z"}
+    made = 1_704_067_200_000_000 + day * 86_400_000_000
+    await service.write(lambda conn: conn.execute("UPDATE version SET created_at = ?", (made,)))
+    assignment = await assign(api, await hold(api, **dates), "user", api.user)
+    found = (await api.ask("GET", f"{ASSIGNMENTS}/{assignment['id']}/files_on_hold"))["entries"]
+    assert bool(found) is held
+    await api.ask("DELETE", f"/files/{file['id']}", expect=204)
+    await api.ask("DELETE", f"/files/{file['id']}/trash", expect=403 if held else 204)
+
+
+async def test_what_was_in_the_trash_before_its_folder_holds_only_itself(api):
+    folder = await api.folder("folder")
+    held = await api.upload("held", b"hello", folder["id"])
+    await assign(api, await hold(api), "file", held["id"])
+    await api.ask("DELETE", f"/files/{held['id']}", expect=204)
+    await api.ask("DELETE", f"/folders/{folder['id']}", expect=204)
+    await api.ask("DELETE", f"/folders/{folder['id']}/trash", expect=204)
+    await api.ask("GET", f"/files/{held['id']}/trash")
+    await api.ask("DELETE", f"/files/{held['id']}/trash", expect=403)
+
+
 async def test_who_owns_what_is_held_is_not_deleted(api, uwe):
     file = await uwe.upload("file", b"hello")
     await assign(api, await hold(api), "file", file["id"])

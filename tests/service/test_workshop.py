@@ -13,7 +13,7 @@ import pytest
 import trio
 import trio.testing
 
-from cmsfs.service import renditions, worker, workshop
+from cmsfs.service import confinement, renditions, worker, workshop
 from tests.service import documents
 
 
@@ -136,6 +136,47 @@ async def test_a_worker_has_limits(tmp_path):
         assert b"SECRET" not in (place / "environ").read_bytes()
         assert (place / "cwd").readlink() == Path("/")
     del os.environ["CMSFS_SECRET_OF_A_TEST"]
+
+
+@pytest.mark.skipif(not confinement.version(), reason="this kernel has no Landlock")
+async def test_a_worker_has_no_file_of_the_service_and_no_network(tmp_path, monkeypatch):
+    """Whatever a document makes of the process that reads it."""
+    blobs, made, secret = tmp_path / "blobs", tmp_path / "made", tmp_path / "service.db"
+    blobs.mkdir()
+    made.mkdir()
+    secret.write_text("secret")
+    (blobs / "good").write_bytes(documents.pdf("heron"))
+    program = (
+        "import pathlib, socket\n"
+        "from cmsfs.service import extraction, worker\n"
+        "def words(path):\n"
+        "    told = []\n"
+        f"    for name in ({str(secret)!r}, '/proc/1/environ', {str(Path.home() / '.profile')!r}):\n"
+        "        try:\n"
+        "            pathlib.Path(name).read_bytes()\n"
+        "            told.append(f'read {name}')\n"
+        "        except (PermissionError, FileNotFoundError):\n"
+        "            pass\n"
+        f"    for name in ({str(tmp_path / 'new')!r}, {str(blobs / 'new')!r}, '/tmp/new'):\n"
+        "        try:\n"
+        "            pathlib.Path(name).write_bytes(b'x')\n"
+        "            told.append(f'wrote {name}')\n"
+        "        except PermissionError:\n"
+        "            pass\n"
+        "    with socket.socket() as sock:\n"
+        "        try:\n"
+        "            sock.bind(('127.0.0.1', 0))\n"
+        "            told.append('bound')\n"
+        "        except PermissionError:\n"
+        "            pass\n"
+        "    return ', '.join(told) or real(path)\n"
+        "real, extraction.words = extraction.words, words\n"
+        "worker.main()"
+    )
+    monkeypatch.setattr(workshop, "COMMAND", [sys.executable, "-P", "-c", program])
+    async with workshop.open_workshop(blobs, made) as shop:
+        await shop.do(job(blobs / "good", made / "text"))
+    assert (made / "text").read_text() == ("heron" if confinement.version() >= 4 else "bound")
 
 
 async def test_when_the_service_stops_the_worker_is_gone(tmp_path):
