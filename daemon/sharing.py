@@ -4,8 +4,6 @@ The tree needs to know whose drive it is before it can tell one's own from what 
 so at the first contact, and again whenever the account is looked at.
 """
 
-import json
-
 from cmsfs import config
 from cmsfs.models import names
 from cmsfs.replica import shares, shelving, tree
@@ -63,12 +61,9 @@ class Sharing:
         folder = tree.find(self._db, change.parent)
         if folder is None or not (folder.is_shelf or folder.ino == ROOT):
             return
-        owner = json.loads(tree.item_json(self._db, change.ino) or "{}").get("owned_by") or {}
         self._seen.add(change.ino)
-        me = shares.rules_of(self._db).me
-        if me is None or owner.get("id") in (None, me):
+        if not (who := shares.owner(self._db, change.ino)):
             return
         self.count += 1
-        who = owner.get("name") or owner.get("login") or "Somebody"
         self._said.append(f"{who} shares {tree.path(self._db, change.ino).lstrip('/')}.")
         del self._said[:-NAMED]

@@ -13,7 +13,7 @@ from cmsfs.cache.blocks import Blocks
 from cmsfs.journal import queue
 from cmsfs.journal.ops import Op, OpKind
 from cmsfs.models import control, insides
-from cmsfs.replica import doubts, missing, naming, pins, tree
+from cmsfs.replica import doubts, missing, naming, pins, shares, tree
 from cmsfs.replica.nodes import ROOT, Kind, Node
 from cmsfs.sqlite import Database
 from cmsfs.vfs.attrs import state
@@ -147,6 +147,7 @@ class Status:
             sync=state.sync(self._db, node),
             pinned="" if holder is None else tree.path(self._db, holder),
             conflict=naming.original_name(node.name) is not None,
+            owner=shares.owner(self._db, node.ino),
         )
         if node.kind is not Kind.FILE:
             return found

@@ -246,6 +246,7 @@ class PathStatus(_Message):
     sync: str  # synced, waiting, uploading, "held: " and why, or local
     pinned: str = ""  # the path of the pinned item that it belongs to
     conflict: bool = False  # it is a conflict copy
+    owner: str = ""  # whose it is, if it is somebody else's
     size: int = 0  # of a file
     cached_bytes: int = 0  # of these, here
 

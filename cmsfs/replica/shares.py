@@ -105,6 +105,15 @@ def top(conn: Connection, ino: Ino) -> Node | None:
     return None
 
 
+def owner(db: Database, ino: Ino) -> str:
+    """Whose an item is, if it is somebody else's; "" for one's own."""
+    found = json.loads(tree.item_json(db, ino) or "{}").get("owned_by") or {}
+    me = rules_of(db).me
+    if me is None or found.get("id") in (None, me):
+        return ""
+    return str(found.get("name") or found.get("login") or found["id"])
+
+
 def told_name(found: Rules, remote: Remote, parent: Ino) -> str:
     """What an item is called in this folder, if nothing else is called so."""
     at_root = parent == ROOT

@@ -174,6 +174,9 @@ class CmsfsInfo(GObject.GObject, Nautilus.InfoProvider):
                 emblem, word = states.STATES[state]
                 if emblem:
                     file.add_emblem(emblem)
+                if owner := states.owner(told):
+                    file.add_emblem(states.SHARED)
+                    word = f"{word}; shared by {owner}"
                 file.add_string_attribute("cmsfs_state", word)
             Nautilus.info_provider_update_complete_invoke(
                 closure, provider, handle, Nautilus.OperationResult.COMPLETE

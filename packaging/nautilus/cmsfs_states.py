@@ -60,6 +60,15 @@ def answer(line):
     return found if isinstance(found, dict) and "kind" in found else None
 
 
+# The desktop's own, on what belongs to somebody else.
+SHARED = "emblem-shared"
+
+
+def owner(told):
+    """Whose an item is, if it is somebody else's, from the answer about its path; "" for one's own."""
+    return str(told.get("owner", "")) if told and told.get("kind") == "path" else ""
+
+
 def state(told):
     """The state of an item, a key of `STATES`, from the answer about its path; None if there is none."""
     if not told or told.get("kind") != "path":

@@ -76,3 +76,7 @@ async def test_whose_it_is_is_said(drive: conftest.Drive, team: Team) -> None:
     assert await value(drive, TEAM, "owner") == "Ben Tester <ben@example.com>"
     assert await value(drive, f"{TEAM}/plan", "owner") == "Ben Tester <ben@example.com>"
     assert await value(drive, SHELF, "owner") == "ENODATA"
+    await drive.mkdir("mine")
+    await drive.sync()
+    told = {path: (await drive.agents.told_of(path)).owner for path in (TEAM, f"{TEAM}/plan", SHELF, "mine")}
+    assert told == {TEAM: "Ben Tester", f"{TEAM}/plan": "Ben Tester", SHELF: "", "mine": ""}

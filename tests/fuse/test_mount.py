@@ -346,3 +346,18 @@ async def test_a_drive_is_mounted_over_what_lies_there_and_tells_of_it(fs, tmp_p
         assert await outside(os.listdir, drive.mountpoint) == ["a"]
         assert drive.ground.hidden() == ["saved in between"]
     assert (tmp_path / "drive" / "saved in between").read_text() == "mine"
+
+
+async def test_nothing_is_run_where_the_settings_say_so(fs, mounting, outside):
+    fs.put("run.sh", b"#!/bin/sh\nexit 0\n", mode=stat.S_IFREG | 0o755)
+    for noexec, expected in ((False, "ran"), (True, "PermissionError")):
+        async with mounting(fs, noexec=noexec) as drive:
+            assert await outside(_run, drive.mountpoint / "run.sh") == expected
+
+
+def _run(path):
+    try:
+        subprocess.run([path], check=True)
+    except OSError as error:
+        return type(error).__name__
+    return "ran"

@@ -61,6 +61,12 @@ def test_there_is_a_mark_for_each_state_but_one(states: ModuleType) -> None:
     assert {name for name, (emblem, _) in states.STATES.items() if not emblem} == {"local"}
 
 
+def test_whose_it_is_is_said_of_what_others_own(states: ModuleType) -> None:
+    assert states.owner(told(owner="Ben Tester")) == "Ben Tester"
+    assert states.owner(told()) == ""
+    assert states.owner(None) == ""
+
+
 def test_each_mark_is_a_picture_of_its_own(states: ModuleType, tmp_path: Path) -> None:
     subprocess.run([sys.executable, PACKAGING / "share", tmp_path], check=True, timeout=60)
     emblems = tmp_path / "icons" / "hicolor" / "scalable" / "emblems"
