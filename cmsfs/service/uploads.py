@@ -20,9 +20,11 @@ import multipart
 from starlette import responses
 
 from cmsfs.models import base, names, uploads
+from cmsfs.models import items as shapes
 from cmsfs.service import (
     access,
     blobs,
+    embed_links,
     extraction,
     fields,
     files,
@@ -30,6 +32,7 @@ from cmsfs.service import (
     items,
     operations,
     problems,
+    representations,
     store,
 )
 from cmsfs.service.kinds import Kind
@@ -39,6 +42,9 @@ from cmsfs.service.roles import Right
 A = TypeVar("A", bound=base.Model)
 
 MAX_ATTRIBUTES = 64 * 1024
+
+# The whole file, but for what has to be made first: that is asked for by its name.
+_WHOLE = [name for name in shapes.File.model_fields if name not in ("expiring_embed_link", "representations")]
 
 _SHA1 = re.compile(r"[0-9a-f]{40}")
 
@@ -68,7 +74,7 @@ async def new_file(call: access.Call) -> responses.Response:
             )
             return result(store.reader(conn), call, row)
 
-        return access.answer(await call.store.write(txn), 201)
+        return access.answer(await complete(call, await call.store.write(txn)), 201)
 
 
 def add_file(
@@ -114,7 +120,7 @@ async def new_version(call: access.Call) -> responses.Response:
             )
             return result(store.reader(conn), call, row)
 
-        return access.answer(await call.store.write(txn), 200)
+        return access.answer(await complete(call, await call.store.write(txn)), 200)
 
 
 def add_content(
@@ -331,7 +337,19 @@ def _micros(when: Any) -> int | None:
 
 
 def result(read: store.Read, call: access.Call, row: Row) -> dict[str, Any]:
-    return {"total_count": 1, "entries": [fields.Shaper(read, call.fields, caller=call.caller).item(row)]}
+    """The list with the one file: all of it, unless the request says what of it."""
+    wanted = _WHOLE if call.fields is None else call.fields
+    return {"total_count": 1, "entries": [fields.Shaper(read, wanted, caller=call.caller).item(row)]}
+
+
+async def complete(call: access.Call, answered: dict[str, Any]) -> dict[str, Any]:
+    """The same with what has to be made first, where it was asked for."""
+    (file,) = answered["entries"]
+    await representations.add(call, [file])
+    if "expiring_embed_link" in (call.fields or ()):
+        row = call.store.read("SELECT * FROM item WHERE id = ?", int(file["id"]))[0]
+        await embed_links.add(call, row, file)
+    return answered
 
 
 _SHA1_HEADER = operations.header(names.SHA1_HEADER, "The SHA-1 of the file in hexadecimal.")

@@ -7,6 +7,7 @@ import httpx
 import pytest
 import trio
 
+from cmsfs.models import items
 from cmsfs.models import uploads as shapes
 from cmsfs.service import app
 
@@ -384,3 +385,23 @@ async def test_two_uploads_of_one_name_at_once(api):
         both.start_soon(send)
         both.start_soon(send)
     assert sorted(one.status_code for one in answers) == [201, 409]
+
+
+async def test_an_upload_answers_the_whole_file(api):
+    made = await api.upload("a.txt", b"hello")
+    shown = set(items.File.model_fields) - {"representations", "expiring_embed_link"}
+    assert set(made) == shown
+    assert (made["extension"], made["version_number"], made["tags"]) == ("txt", "1", [])
+    assert set(await api.version(made["id"], b"other")) == shown
+    fields = ",".join(items.File.model_fields)
+    assert (await api.ask("GET", f"/files/{made['id']}?fields={fields}")).keys() == set(
+        items.File.model_fields
+    )
+
+
+async def test_an_upload_answers_what_has_to_be_made_if_it_is_asked_for(api):
+    body, headers = api.form({"name": "a.txt", "parent": {"id": "0"}}, b"hello")
+    path = f"{UPLOADS}/files/content?fields=representations,expiring_embed_link"
+    (made,) = (await api.ask("POST", path, content=body, headers=headers, expect=201))["entries"]
+    assert made["representations"]["entries"][0]["representation"] == "extracted_text"
+    assert (await api.http.get(made["expiring_embed_link"]["url"])).status_code == 200
