@@ -77,7 +77,7 @@ async def create(call: access.Call) -> responses.Response:
         return cursor.lastrowid
 
     number = await call.store.write(txn)
-    return access.answer(_shape(call, _get(call, str(number))), 201)
+    return access.answer(_shape(call, _get(call, str(number))))
 
 
 async def get(call: access.Call) -> responses.Response:
@@ -128,7 +128,6 @@ routes = [
         create,
         "Allow a domain",
         _SHOWN,
-        status=201,
         body=shapes.NewAllowlistEntry,
         errors=(409,),
     ),

@@ -111,9 +111,10 @@ async def delete(call: access.Call) -> responses.Response:
 
     def txn(conn: Connection) -> None:
         row = _get(store.reader(conn), call.caller, call.id)
+        if row["deleted_at"] is not None:
+            raise problems.Refused(409, "conflict", "This assignment is being released already.")
         conn.execute(
-            "UPDATE legal_hold_assignment SET deleted_at = ? WHERE id = ? AND deleted_at IS NULL",
-            (call.store.now(), row["id"]),
+            "UPDATE legal_hold_assignment SET deleted_at = ? WHERE id = ?", (call.store.now(), row["id"])
         )
 
     await call.store.write(txn)
@@ -224,7 +225,7 @@ routes = [
         shapes.Assignment,
         query=[operations.FIELDS],
     ),
-    Operation(f"DELETE {_PATH}/{{id}}", delete, "Unassign a legal hold policy", status=202),
+    Operation(f"DELETE {_PATH}/{{id}}", delete, "Unassign a legal hold policy", status=202, errors=(409,)),
     Operation(
         f"GET {_PATH}/{{id}}/files_on_hold",
         files_on_hold,

@@ -125,6 +125,7 @@ async def test_what_is_held_cannot_be_purged(api, service, kind):
     everything = kind in ("user", "ownership", "interactions")
     await api.ask("DELETE", f"/files/{free['id']}/trash", expect=403 if everything else 204)
     await api.ask("DELETE", f"{ASSIGNMENTS}/{assignment['id']}", expect=202)
+    await api.ask("DELETE", f"{ASSIGNMENTS}/{assignment['id']}", expect=409)
     await release(service)
     await api.ask("DELETE", f"/files/{file['id']}/trash", expect=204)
 

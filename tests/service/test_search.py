@@ -258,3 +258,10 @@ async def test_the_direction_in_any_case(api, word):
 async def test_sizes_are_whole_numbers(api, sizes):
     refused = await api.ask("GET", "/search", params={"query": "a", "size_range": sizes}, expect=400)
     assert refused["code"] == "invalid_parameter"
+
+
+async def test_what_has_to_be_made_is_asked_for_file_by_file(api):
+    await api.upload("fox.txt", b"fox")
+    (found,) = (await api.search("fox", fields="expiring_embed_link,representations"))["entries"]
+    assert found.get("expiring_embed_link") is None
+    assert found["representations"]["entries"][0]["representation"] == "extracted_text"
