@@ -86,6 +86,8 @@ async def keep_both(kit: Kit, task: queue.Task, theirs: items.Item | None, *, an
         stays = node.parent is not None and not has_moved(conn, task.node)
         if stays and not is_itself and _is_in_the_way(theirs, node, task):
             aside.step(conn, node, changes)
+            if node.parent is not None:
+                aside.give_back(conn, node.parent, node.name, changes)
         again(conn, task.op, KEPT_BOTH)
         return changes
 
