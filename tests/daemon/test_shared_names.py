@@ -2,6 +2,7 @@
 
 import itertools
 from contextlib import AsyncExitStack
+from typing import Any
 
 import pytest
 
@@ -422,3 +423,27 @@ async def test_a_command_means_ones_own_too(ben: conftest.Remote, other: conftes
     }
     assert {path: (await paths.get(path)).id for path in expected} == expected
     assert await paths.find(f"/{SHELF}/nothing") is None
+
+
+@pytest.mark.parametrize("where", ["folder", "root"])
+async def test_a_drive_that_learns_late_whose_it_is_comes_to_the_same_names(
+    starting: conftest.Starting,
+    ben: conftest.Remote,
+    other: conftest.Remote,
+    user: int,
+    network: Any,
+    where: str,
+) -> None:
+    await own(other)
+    for name in ("Personal", ".git", ".Trash-1000", "note.md"):
+        await give(ben, "folder", name, "editor", user)
+    async with starting(account="in time", shared=where) as drive:
+        expected = await tree(drive)
+    network.is_down = True
+    async with starting(account="late", shared=where) as drive:
+        network.is_down = False
+        await drive.agents.health.reachable()
+        await drive.agents.hydrate.listing(ROOT)
+        await drive.agents.account.refresh()
+        assert await tree(drive) == expected
+        assert await drive.read("Personal/diary.txt") == b"mine"
