@@ -231,7 +231,8 @@ def transfers(bench: Bench, megabytes: int, uploads: int) -> None:
     wire_id = answer.raise_for_status().json()["entries"][0]["id"]
     bench.add(f"upload of {megabytes} MiB", f"{megabytes * MIB / 1e6 / took:10,.0f} MB/s")
     began = time.perf_counter()
-    with bench.http.stream("GET", f"/files/{wire_id}/content") as answer:
+    headers = {"prefer": "return=representation"}
+    with bench.http.stream("GET", f"/files/{wire_id}/content", headers=headers) as answer:
         size = sum(len(chunk) for chunk in answer.iter_raw())
     took = time.perf_counter() - began
     bench.add(f"download of {megabytes} MiB", f"{size / 1e6 / took:10,.0f} MB/s")
