@@ -9,9 +9,10 @@ from sqlite3 import Connection
 from cmsfs import crashpoints, errors
 from cmsfs.crashpoints import Point
 from cmsfs.journal import ops, queue, unheard
-from cmsfs.models import items
+from cmsfs.models import items, names
 from cmsfs.replica import naming, tree
-from cmsfs.replica.nodes import remote_from_item
+from cmsfs.replica.changes import Change, What
+from cmsfs.replica.nodes import Kind, Node, remote_from_item
 from daemon.push import answers, conflicts, recall
 from daemon.push.kit import Kit, again
 
@@ -55,14 +56,28 @@ async def _name_in_use(kit: Kit, task: queue.Task, error: errors.Conflict) -> No
 
 
 async def _done(kit: Kit, task: queue.Task, answer: items.Folder, *, found: bool) -> None:
-    def txn(conn: Connection) -> None:
+    def txn(conn: Connection) -> list[Change]:
+        changes: list[Change] = []
         unheard.heard(conn, task.node.ino)
-        answers.take_in(conn, task.node.ino, remote_from_item(answer))
+        now = answers.take_in(conn, task.node.ino, remote_from_item(answer))
+        if found and (now.parent, now.name) == (task.node.parent, task.node.name):
+            _call_as_there(conn, now, changes)
         now = tree.get(conn, task.node.ino)
         if queue.finish(conn, task.op) and now.parent is not None and now.remote_id is None:
             # What was found stands for another node by now.
             ops.record(conn, now.ino, ops.OpKind.MKDIR, due_ns=ops.now_ns())
         if found:
             tree.mark_unlisted(conn, task.node.ino)
+        return changes
 
-    await kit.db.write(txn)
+    kit.incoming.publish(await kit.db.write(txn))
+
+
+def _call_as_there(conn: Connection, node: Node, changes: list[Change]) -> None:
+    """`Dir` was made here where the service has `dir`, which is one folder: it is called as it is there."""
+    told = naming.file_name(Kind.FOLDER, node.base_name or "")
+    if node.parent is None or told == node.name or names.name_key(told) != names.name_key(node.name):
+        return
+    tree.place(conn, node.ino, node.parent, told)
+    changes.append(Change(What.ENTRY, node.ino, node.parent, node.name))
+    changes.append(Change(What.ENTRY, node.ino, node.parent, told))

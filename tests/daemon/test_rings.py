@@ -77,3 +77,16 @@ async def test_what_is_in_a_folder_whose_move_is_refused_is_sent(
     await drive.sync()
     assert await other.paths() == ["P/", "P/made/", "P/made/f", "Q/"]
     assert [op[:2] for op in drive.ops()] == [("move", "held")]
+
+
+async def test_one_folder_in_two_spellings_is_called_as_it_is_at_the_service(drive: Any, other: Any) -> None:
+    await drive.names()
+    there = await other.folder("dir")
+    await other.file("theirs", b"t", parent=there)
+    await drive.mkdir("Dir")
+    await drive.write("Dir/ours", b"o")
+    await drive.sync()
+    assert await drive.names() == ["dir"]
+    assert await drive.names("dir") == ["ours", "theirs"]
+    assert await other.paths() == ["dir/", "dir/ours", "dir/theirs"]
+    assert drive.ops() == []
