@@ -4,7 +4,7 @@ import pytest
 
 from cmsfs.service import parts, sweeper
 
-from .sharing import share
+from .sharing import position, share, told
 
 DAY = 86_400 * 1_000_000
 
@@ -160,3 +160,27 @@ async def test_a_lock_that_prevents_downloads_keeps_a_file_out_of_a_copy(api, uw
     assert await api.names() == {"shared", "inner", "secret.txt"}
     # Who locked it may.
     await uwe.ask("POST", f"/folders/{inner['id']}/copy", json=body, expect=201)
+
+
+@pytest.mark.parametrize("how", ["moved", "the folder moved"])
+async def test_who_sees_it_no_more_is_told_that_it_is_gone(api, uwe, how):
+    """And no more than that: neither where it is now, nor what it is called there."""
+    folder = await api.folder("shared")
+    file = await api.upload("a.txt", b"first", folder["id"])
+    private = await api.folder("private")
+    await share(api, folder, uwe)
+    since = await position(uwe)
+    if how == "moved":
+        await api.ask("PUT", f"/files/{file['id']}", json={"parent": {"id": private["id"]}})
+        gone = file
+    else:
+        await api.ask("PUT", f"/folders/{folder['id']}", json={"parent": {"id": private["id"]}})
+        gone = None  # a role on the folder goes with it
+    found = [source for word, source in await told(uwe, since) if word == "ITEM_MOVE"]
+    assert [one["id"] for one in found] == [folder["id"] if gone is None else file["id"]]
+    if gone is not None:
+        assert found[0]["parent"] is None
+        assert found[0]["path_collection"]["entries"] == []
+        await uwe.ask("GET", f"/files/{file['id']}", expect=404)
+    else:
+        assert private["id"] not in str(found[0]["path_collection"])
