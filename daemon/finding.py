@@ -113,6 +113,16 @@ class Found:
         self.is_complete = not page.entries or self._offset >= min(page.total_count, search.MAX_OFFSET)
         return [match for item in page.entries if (match := self._match(item)) is not None]
 
+    def is_gone(self, match: Match) -> bool:
+        """As `Search.is_gone`: a folder on its way is known, and nothing has that name in it."""
+        ino = ROOT
+        for name in match.path.split("/"):
+            node = tree.find_child(self._db, ino, name)
+            if node is None:
+                return tree.is_listed(self._db, ino)
+            ino = node.ino
+        return False
+
     def _match(self, item: items.Item) -> Match | None:
         remote = remote_from_item(item)
         node = tree.find_remote(self._db, remote.kind, remote.id)

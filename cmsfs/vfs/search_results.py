@@ -25,7 +25,7 @@ from cmsfs.vfs.virtual import VirtualFile, VirtualLink, VirtualNode
 
 log = logging.getLogger(__name__)
 
-# A search is asked anew after this long, when it is opened again.
+# A search is asked anew after this long, or when what it shows was removed here, when it is opened again.
 FRESH_SECONDS = 10.0
 
 # A link that was shown can be used for this long without asking again: programs that list first and read
@@ -59,6 +59,9 @@ class Search(Protocol):
     @property
     def is_complete(self) -> bool:
         """Whether all that can be had has come."""
+
+    def is_gone(self, match: Match) -> bool:
+        """Whether the drive shows it no longer where it was found, as far as is known here."""
 
     async def more(self) -> Sequence[Match]:
         """The matches of the next page that are on the drive, perhaps none.
@@ -128,6 +131,7 @@ class Results:
         self._names = names
         self._lock = trio.Lock()
         self._seen: set[tuple[Kind, str]] = set()
+        self._here: list[Match] = []
         self.began = trio.current_time()
         self.began_ns = time.time_ns()
         self.entries: list[tuple[str, VirtualNode]] = []
@@ -144,6 +148,11 @@ class Results:
     def age(self) -> float:
         """Seconds since it was asked."""
         return trio.current_time() - self.began
+
+    @property
+    def is_stale(self) -> bool:
+        """Whether it is too old to be shown again, or shows what was removed here since."""
+        return self.age >= FRESH_SECONDS or any(map(self._search.is_gone, self._here))
 
     async def reach(self, count: int) -> None:
         """Have this many entries, or all there are.  Cancelled: what has come stays."""
@@ -164,6 +173,8 @@ class Results:
         for match in found:
             if (match.kind, match.id) not in self._seen and self.shown < MOST:
                 self._seen.add((match.kind, match.id))
+                if not self._search.is_gone(match):
+                    self._here.append(match)
                 self._add(self._names.of(match), self._link(match))
                 self.shown += 1
         if self._search.is_complete or self.shown >= MOST:
@@ -203,7 +214,7 @@ class Memory:
         return known.results if known is not None else None
 
     async def results(self, query: str) -> Results:
-        """The matches, asked for if they are older than `FRESH_SECONDS`; the first page is here then.
+        """The matches, asked for if they are stale; the first page is here then.
 
         Raises `OSError`, `CmsfsError`.
         """
@@ -212,7 +223,7 @@ class Memory:
         while len(self._known) > REMEMBERED:
             self._known.popitem(last=False)
         async with known.lock:
-            if known.results is None or known.results.age >= FRESH_SECONDS:
+            if known.results is None or known.results.is_stale:
                 with self.told(query):
                     results = Results(query, await self._finder.begin(query), known.names)
                     await results.reach(1)

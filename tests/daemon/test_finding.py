@@ -13,6 +13,7 @@ from cmsfs.models import metadata
 from cmsfs.replica import tree
 from cmsfs.replica.nodes import ROOT
 from cmsfs.service.store import Store
+from cmsfs.vfs import search_results
 from daemon.finding import Finding
 
 from . import asking
@@ -149,6 +150,27 @@ async def test_a_file_is_no_folder_to_search_in(legal: str, find):
 async def test_what_is_in_the_trash_is_not_found(drive: Drive, other: Remote, legal: str, find):
     await other.client.folders.delete(legal, recursive=True)
     assert await find("lease") == ["lease.md"]
+
+
+async def test_what_was_deleted_here_is_not_listed_any_more(drive: Drive, legal: str, network: Network):
+    agents = drive.agents
+    memory = search_results.Memory(Finding(drive.db, agents.client, agents.hydrate, agents.health))
+    await drive.names("Legal/Contracts")
+
+    async def listed() -> list[str]:
+        results = await memory.results("lease")
+        await results.reach(10)
+        return sorted(results.by_name)
+
+    assert len(await listed()) == 3
+    asked = network.count("GET", "/search")
+    assert len(await listed()) == 3
+    assert network.count("GET", "/search") == asked
+    await drive.unlink("lease.md")
+    assert "lease.md" not in await listed()
+    await drive.unlink("Legal/Contracts/lease.txt")
+    await drive.sync()
+    assert len(await listed()) == 1
 
 
 async def test_web_links_are_found_as_they_are_called_here(drive: Drive, other: Remote, find):

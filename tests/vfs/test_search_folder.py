@@ -57,6 +57,9 @@ class Pages:
     def is_complete(self) -> bool:
         return self._at >= self.total
 
+    def is_gone(self, match: Match) -> bool:
+        return match not in self._library.matches
+
     async def more(self) -> Sequence[Match]:
         await trio.lowlevel.checkpoint()
         self._library.pages += 1
