@@ -16,7 +16,7 @@ import trio
 from cmsfs import errors
 from cmsfs.client.session import Client
 from cmsfs.replica import tree
-from cmsfs.replica.nodes import Ino
+from cmsfs.replica.nodes import Ino, Kind
 from cmsfs.sqlite import Database
 from cmsfs.vfs import lockfiles
 from daemon.health import Health
@@ -39,7 +39,8 @@ class Claims:
         self._incoming = incoming
         self._health = health
         self._send, self._receive = trio.open_memory_channel[tuple[_Key, bool]](math.inf)
-        self._held: dict[_Key, Ino] = {}
+        # What is locked, by its id: another node may stand for it by the time that it is unlocked.
+        self._held: dict[_Key, str] = {}
 
     def appeared(self, parent: Ino, name: str) -> None:
         if lockfiles.is_lock_file(name):
@@ -58,37 +59,37 @@ class Claims:
             with trio.move_on_after(RENEW_SECONDS):
                 key, is_there = await self._receive.receive()
             if key is None:
-                for ino in list(self._held.values()):
-                    await self._lock(ino)
+                for item_id in list(self._held.values()):
+                    await self._lock(item_id)
             elif is_there and (node := lockfiles.document(self._db, *key)) is not None:
-                if await self._lock(node.ino):
-                    self._held[key] = node.ino
+                if node.remote_id is not None and await self._lock(node.remote_id):
+                    self._held[key] = node.remote_id
             elif not is_there and (held := self._held.pop(key, None)) is not None:
                 await self._unlock(held)
 
-    async def _lock(self, ino: Ino) -> bool:
+    async def _lock(self, item_id: str) -> bool:
         """Whether the file is locked for us now."""
-        node = tree.find(self._db, ino)
-        if node is None or node.remote_id is None:
-            return False
         ends = datetime.now(UTC) + timedelta(seconds=LASTS_SECONDS)
         try:
             with self._health.request("locks"):
-                item = await self._client.locks.lock(node.remote_id, expires_at=ends)
+                item = await self._client.locks.lock(item_id, expires_at=ends)
         except errors.RemoteError as error:
-            log.info("%s could not be locked at the service, and is worked on without: %s", node.name, error)
+            name = self._name(item_id)
+            log.info("%s could not be locked at the service, and is worked on without: %s", name, error)
             return False
         await self._incoming.apply([item])
         return True
 
-    async def _unlock(self, ino: Ino) -> None:
-        node = tree.find(self._db, ino)
-        if node is None or node.remote_id is None:
-            return
+    async def _unlock(self, item_id: str) -> None:
         try:
             with self._health.request("locks"):
-                item = await self._client.locks.unlock(node.remote_id)
+                item = await self._client.locks.unlock(item_id)
         except errors.RemoteError as error:
-            log.info("%s stays locked at the service for an hour at most: %s", node.name, error)
+            name = self._name(item_id)
+            log.info("%s stays locked at the service for an hour at most: %s", name, error)
             return
         await self._incoming.apply([item])
+
+    def _name(self, item_id: str) -> str:
+        node = tree.find_remote(self._db, Kind.FILE, item_id)
+        return node.name if node is not None else f"file {item_id}"

@@ -148,6 +148,19 @@ class TestOpenDocuments:
         await drive.unlink(name)
         await self.lock(other, claimed, there=False)
 
+    async def test_a_document_that_has_another_version_by_then_is_unlocked(
+        self, drive: Any, other: conftest.Remote, claimed: str
+    ):
+        opened = await drive.fs.open(await drive.ino("report.odt"), os.O_RDWR)
+        await drive.write(".~lock.report.odt#", b"ada")
+        await self.lock(other, claimed, there=True)
+        # From another machine of the same person, who has the lock.
+        await other.write(claimed, b"from the other machine")
+        await drive.poll()
+        await drive.unlink(".~lock.report.odt#")
+        await self.lock(other, claimed, there=False)
+        await drive.fs.release(opened.fh)
+
     async def test_a_document_that_cannot_be_locked_is_worked_on(
         self, drive: Any, ben: conftest.Remote, user: int, nursery: trio.Nursery
     ):
