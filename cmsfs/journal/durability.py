@@ -5,6 +5,7 @@ files of all recent closes and commits once, durably, for all of them.  `fsync(2
 for one file.
 """
 
+import logging
 import math
 import os
 import time
@@ -17,8 +18,13 @@ from cmsfs.crashpoints import Point
 from cmsfs.journal.drafts import Draft
 from cmsfs.sqlite import Database
 
+log = logging.getLogger(__name__)
+
 # Half of the second that P1 allows between a close and its durability; the other half is for the disk.
 INTERVAL_SECONDS = 0.5
+
+# A disk that fails fails often: a line a minute.
+TELL_EVERY = 120
 
 # fsyncs at a time; more gain little on one disk and take threads from readers.
 AT_ONCE = 8
@@ -57,11 +63,23 @@ class GroupCommit:
         self._wanted.set()
 
     async def run(self) -> None:
-        """Commit groups for ever.  Cancelled: what was noted since the last group is not durable yet."""
+        """Commit groups for ever; one that fails is tried again at the same pace.
+
+        Cancelled: what was noted since the last group is not durable yet.
+        """
+        failures = 0
         while True:
             await self._wanted.wait()
             await trio.sleep(INTERVAL_SECONDS)
-            await self.commit()
+            try:
+                await self.commit()
+            except Exception:
+                # Never ever later: what a program closes in the meantime is waiting, too.
+                if not failures % TELL_EVERY:
+                    log.exception("what was written cannot be made durable; it is tried again and again")
+                failures += 1
+            else:
+                failures = 0
             descriptors.keep_spare()
 
     async def commit(self) -> None:

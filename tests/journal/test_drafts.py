@@ -2,6 +2,7 @@
 
 import errno
 import hashlib
+import itertools
 import os
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -368,6 +369,30 @@ async def test_group_commits_follow_within_a_second(desk: Desk, autojump_clock: 
     commit.note(draft)
     with trio.fail_after(1):
         await synced.wait()
+
+
+async def test_a_failing_disk_does_not_slow_down_the_groups(
+    desk: Desk, autojump_clock: Any, nursery: Any, expect_log: Any
+) -> None:
+    import trio
+
+    expect_log("tried again and again")
+    draft = await desk.new("f", b"x")
+    commit = GroupCommit(desk.db, desk.root)
+    synced, tries = trio.Event(), []
+
+    async def fsync() -> None:
+        tries.append(trio.current_time())
+        if len(tries) < 10:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        synced.set()
+
+    draft.fsync = fsync  # type: ignore[method-assign]
+    nursery.start_soon(commit.run)
+    commit.note(draft)
+    with trio.fail_after(10):
+        await synced.wait()
+    assert max(after - before for before, after in itertools.pairwise(tries)) <= 1
 
 
 async def test_a_group_that_could_not_be_made_durable_is_not_forgotten(
