@@ -92,7 +92,7 @@ class Filesystem:
             check_disk=self._room.check_disk,
             removals=removals,
         )
-        self._reaper = reaper.Reaper(db, drafts, blocks, self.inodes)
+        self._reaper = reaper.Reaper(db, drafts, blocks, commit, self.inodes)
         self._xattrs = Xattrs(
             *(db, blocks, facts, keep, self._entries.change, self._entries.due, self._allowed),
             addresses=Addresses(self._files, self._node, self._allowed, self._reaper.consider),

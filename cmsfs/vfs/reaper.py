@@ -7,7 +7,6 @@ Rule: asked after whatever may have been the last hold: a close, the kernel's fo
 operation, news of a deletion.  Asking too often is harmless.
 """
 
-from pathlib import Path
 from sqlite3 import Connection
 
 import trio
@@ -15,6 +14,7 @@ import trio
 from cmsfs.cache.blocks import Blocks
 from cmsfs.journal import sealing
 from cmsfs.journal.drafts import Drafts
+from cmsfs.journal.durability import GroupCommit
 from cmsfs.replica import tree
 from cmsfs.replica.nodes import TRASH, Ino
 from cmsfs.sqlite import Database
@@ -24,8 +24,11 @@ from cmsfs.vfs.inodes import Inodes
 class Reaper:
     """Deletes unlinked nodes behind the calls that let go of them."""
 
-    def __init__(self, db: Database, drafts: Drafts, blocks: Blocks, inodes: Inodes) -> None:
+    def __init__(
+        self, db: Database, drafts: Drafts, blocks: Blocks, commit: GroupCommit, inodes: Inodes
+    ) -> None:
         self._db = db
+        self._commit = commit
         self._blocks = blocks
         self._drafts = drafts
         self._inodes = inodes
@@ -48,7 +51,12 @@ class Reaper:
             # atomic: no await until the set is taken
             self._wanted = trio.Event()
             considered, self._considered = self._considered, set()
-            await self._delete({ino for ino in considered if not self._inodes.is_used(ino)})
+            try:
+                await self._delete({ino for ino in considered if not self._inodes.is_used(ino)})
+            except BaseException:
+                self._considered |= considered
+                self._wanted.set()
+                raise
 
     async def _delete(self, inos: set[Ino]) -> None:
         def txn(conn: Connection) -> tuple[list[int], list[str]]:
@@ -70,13 +78,10 @@ class Reaper:
             return dropped, sealing.abandon(conn, contents)
 
         dropped, contents = await self._db.write(txn)
-        files = [self._drafts.gone(draft_id) for draft_id in dropped]
-        if files:
-            await trio.to_thread.run_sync(_unlink, files)
+        # Until the deletion is on the disk, the bytes are: the power may fail, and the file be back.
+        for draft_id in dropped:
+            self._commit.unlink(self._drafts.gone(draft_id))
+        if contents:
+            await self._commit.sync(None)
         for sha1 in contents:
             await self._blocks.drop_clean(sha1)
-
-
-def _unlink(files: list[Path]) -> None:
-    for path in files:
-        path.unlink(missing_ok=True)

@@ -1,0 +1,52 @@
+"""The bytes of a deleted file go after its deletion is on the disk."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+from cmsfs.replica import tree
+
+
+async def delete(drive: Any, name: str, ino: int) -> None:
+    await drive.fs.unlink(1, name)
+    drive.fs.forget([(ino, drive.fs.inodes.lookups(ino))])
+    with trio.fail_after(10):
+        while tree.find(drive.db, ino) is not None:
+            await trio.lowlevel.checkpoint()
+
+
+async def test_a_draft_goes_with_the_next_group(drive: Any) -> None:
+    ino = await drive.write_file("f", b"precious")
+    path = drive.draft_of(ino).path
+    await delete(drive, "f", ino)
+    # The power may fail here, and the file be back with the last state of the database.
+    assert path.read_bytes() == b"precious"
+    with trio.fail_after(10):
+        while path.exists():
+            await drive.commit.commit()
+
+
+async def test_sealed_bytes_go_after_the_log_is_on_the_disk(
+    drive: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ino = await drive.write_file("f", b"precious")
+    await drive.seal(ino)
+    await drive.commit.commit()
+    path = drive.blocks.path(tree.find(drive.db, ino).sha1)
+    synced: list[bool] = []
+    fsync = os.fsync
+
+    def watch(fd: int) -> None:
+        if Path(f"/proc/self/fd/{fd}").readlink().name.endswith("-wal"):
+            synced.append(path.exists() and tree.find(drive.db, ino) is None)
+        fsync(fd)
+
+    monkeypatch.setattr(os, "fsync", watch)
+    await delete(drive, "f", ino)
+    with trio.fail_after(10):
+        while path.exists():
+            await trio.lowlevel.checkpoint()
+    assert synced == [True]
