@@ -184,3 +184,30 @@ async def test_who_sees_it_no_more_is_told_that_it_is_gone(api, uwe, how):
         await uwe.ask("GET", f"/files/{file['id']}", expect=404)
     else:
         assert private["id"] not in str(found[0]["path_collection"])
+
+
+async def test_whose_folder_it_is_pays_when_an_upload_is_stored(api, uwe, service):
+    """The space of whoever sends it is not asked for, and that of the owner may go in the middle."""
+    folder = await api.folder("shared")
+    await share(api, folder, uwe)
+
+    async def meanwhile():
+        sql = "UPDATE user SET space_amount = space_used + 3 WHERE id = ?"
+        await service.write(lambda conn: conn.execute(sql, (api.user,)))
+
+    url = "http://service.test/api/2.0/files/content"
+    body, headers = api.form({"name": "a.txt", "parent": {"id": folder["id"]}}, b"12345")
+    cut = body.rindex(b"\r\n--edge--")
+
+    async def chunks():
+        yield body[:cut]
+        await meanwhile()
+        yield body[cut:]
+
+    answer = await uwe.ask("POST", url, content=chunks(), headers=headers, expect=403)
+    assert answer["code"] == "storage_limit_exceeded"
+    assert await api.names() == {"shared"}
+    await service.write(
+        lambda conn: conn.execute("UPDATE user SET space_amount = 0 WHERE id = ?", (uwe.user,))
+    )
+    await uwe.upload("b.txt", b"123", folder["id"])
