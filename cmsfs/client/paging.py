@@ -19,6 +19,10 @@ from cmsfs.models import paging
 T = TypeVar("T")
 
 
+# A page may be empty since all on it was filtered out; not so many one after the other.
+EMPTY_PAGES = 100
+
+
 class OffsetPage(Protocol[T]):
     """What an answer by offset has, `search.Results` among them."""
 
@@ -91,12 +95,19 @@ class ByMarker(_Entries[T]):
         super().__init__()
         self._fetch = fetch
         self._marker: str | None = None
+        self._markers: set[str] = set()
+        self._empty = 0
 
     async def _next_page(self) -> Sequence[T]:
         page = await self._fetch(self._marker)
         following = page.next_marker or None
-        if following is not None and following == self._marker:
-            raise errors.ProtocolError("a page names itself as the next one")
+        if following is not None:
+            if following in self._markers:
+                raise errors.ProtocolError("a page names one that came before as the next one")
+            self._markers.add(following)
+            self._empty = 0 if page.entries else self._empty + 1
+            if self._empty > EMPTY_PAGES:
+                raise errors.ProtocolError(f"{EMPTY_PAGES} pages in a row have no entries")
         self._marker = following
         self._more = following is not None
         return page.entries

@@ -76,6 +76,10 @@ class Endpoints:
     upload_url: str
     auth_url: str
 
+    @property
+    def addresses(self) -> tuple[str, str, str]:
+        return (self.base_url, self.upload_url, self.auth_url)
+
     @classmethod
     def of_server(cls, url: str) -> "Endpoints":
         """The three addresses on one server of ours."""
@@ -137,7 +141,7 @@ async def open_client(
         verify=tls(ca_file) if transport is None else True,
         timeout=timeout,
         limits=LIMITS,
-        headers={"user-agent": f"cmsfs/{cmsfs.__version__}"},
+        headers={"user-agent": f"cmsfs/{cmsfs.__version__}", "accept-encoding": "gzip"},
     )
     _keep_alive(http)
     async with http:
@@ -150,6 +154,7 @@ async def open_client(
                 pace=pace or pacing.Unpaced(),
                 flow=flow,
                 in_process=transport is not None,
+                own={httpx.URL(url).host for url in endpoints.addresses},
             ),
             endpoints,
         )

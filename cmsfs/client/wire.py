@@ -7,7 +7,6 @@ Rule: an error answer never leaves as a response, and an httpx exception never l
 
 import collections
 import contextlib
-import ipaddress
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any, TypeVar
 
@@ -16,7 +15,7 @@ import pydantic
 import trio
 
 from cmsfs import errors
-from cmsfs.client import addresses, bandwidth, pacing, retry
+from cmsfs.client import addresses, bandwidth, bodies, hosts, pacing, retry
 from cmsfs.client import errors as edge
 from cmsfs.client.retry import Repeat
 
@@ -24,6 +23,9 @@ Counters = collections.Counter[str]
 M = TypeVar("M", bound=pydantic.BaseModel)
 
 MAX_REDIRECTS = 5
+
+# A download may take a second for so many bytes; who sends less sends nothing that a program could wait for.
+LEAST_DOWNLOAD_BYTES = 256
 
 
 class Wire:
@@ -39,7 +41,9 @@ class Wire:
         pace: pacing.Pacing,
         flow: bandwidth.Flow | None = None,
         in_process: bool = False,
+        own: set[str],
     ) -> None:
+        self._hosts = hosts.Hosts(own)
         self._in_process = in_process
         self._flow = flow or bandwidth.unlimited()
         self._http = http
@@ -111,7 +115,7 @@ class Wire:
 
         async def attempt() -> httpx.Response:
             response = await self._http.send(request, auth=None, stream=True)
-            await _read(response)
+            await bodies.read(response, limit=bodies.SMALL_BYTES)
             if not response.is_success:
                 raise edge.from_token_response(response)
             return response
@@ -145,13 +149,13 @@ class Wire:
             if lasting and response.is_success and response.url != request.url:
                 self._addresses.keep(what, str(response.url))
             if response.status_code == httpx.codes.ACCEPTED:
-                await _read(response)
+                await bodies.read(response, limit=bodies.SMALL_BYTES)
                 # Transient like a 5xx, and handled like one.
                 raise errors.ServerError(
                     202, "unavailable", "the content is not ready yet", retry_after=edge.retry_after(response)
                 )
             if not response.is_success:
-                await _read(response)
+                await bodies.read(response, limit=bodies.SMALL_BYTES)
                 raise edge.from_response(response)
             return response
 
@@ -178,18 +182,23 @@ class Wire:
                 self._addresses.forget(what)
         if is_good:
             return response
-        await _read(response)
+        await bodies.read(response, limit=bodies.SMALL_BYTES)
         return None
 
     def _auth_for(self, request: httpx.Request) -> httpx.Auth | None:
-        """What signs the request.  Raises `ProtocolError` where others could read it."""
-        if self._auth is not None and not self.is_private(request.url):
+        """What signs the request; nothing for another host than the service's.
+
+        Raises `ProtocolError` where others could read it.
+        """
+        if self._auth is None or not self._hosts.is_own(request.url.host):
+            return None
+        if not self.is_private(request.url):
             raise _in_the_clear(request.url)
         return self._auth
 
     def is_private(self, url: httpx.URL) -> bool:
         """Whether nobody on the way reads what is sent there."""
-        return url.scheme == "https" or self._in_process or _is_loopback(url.host)
+        return url.scheme == "https" or self._in_process or hosts.is_loopback(url.host)
 
     def _request(self, method: str, url: str, **parts: Any) -> httpx.Request:
         with edge.translated():
@@ -198,7 +207,7 @@ class Wire:
     async def _whole(self, request: httpx.Request, kind: str, repeat: Repeat) -> httpx.Response:
         async def attempt() -> httpx.Response:
             response = await self._http.send(request, auth=self._auth_for(request), stream=True)
-            await _read(response)
+            await bodies.read(response)
             if not response.is_success:
                 raise edge.from_response(response)
             return response
@@ -226,9 +235,11 @@ class Wire:
             target = response.next_request
             if target is None:
                 return response
-            await _read(response)
+            await bodies.read(response, limit=bodies.SMALL_BYTES)
             if response.url.scheme == "https" and target.url.scheme != "https":
                 raise errors.ProtocolError("a download is redirected to an address without TLS")
+            if not self._in_process and not self._hosts.may_lead_to(target.url.host):
+                raise errors.ProtocolError(f"a download is redirected into this machine ({target.url.host})")
             response = await self._http.send(target, auth=None, stream=True)
         await response.aclose()
         raise errors.ProtocolError(f"a download is redirected more than {MAX_REDIRECTS} times")
@@ -243,6 +254,7 @@ class Body:
         # Raw: `aiter_bytes` cuts pieces to size, which halves the rate (measured).
         self._pieces = response.aiter_raw()
         self._rest = b""  # of a piece, while there is a limit
+        self._waited, self._came = 0.0, 0
 
     def __aiter__(self) -> AsyncIterator[bytes]:
         return self
@@ -250,8 +262,13 @@ class Body:
     async def __anext__(self) -> bytes:
         piece = self._rest
         if not piece:
+            began = trio.current_time()
             with edge.translated():
                 piece = await anext(self._pieces)
+            self._waited += trio.current_time() - began
+            self._came += len(piece)
+            if self._waited > bodies.GRACE_SECONDS + self._came / LEAST_DOWNLOAD_BYTES:
+                raise errors.RemoteTimeout(f"a download comes too slowly: {self._came} bytes so far")
         if not self._line.is_limited:
             self._rest = b""
             return piece
@@ -261,13 +278,7 @@ class Body:
 
     async def aclose(self) -> None:
         """Give back the connection; one with bytes still to come is closed."""
-        # The pieces come through a chain of async generators, httpx's and httpcore's.  Closing the outer
-        # one would leave the inner ones to the garbage collector; cancelling one more read ends them all,
-        # from the inside out.
-        with trio.CancelScope() as scope, contextlib.suppress(httpx.HTTPError, httpx.StreamError):
-            scope.cancel()
-            async for _ in self._pieces:
-                pass
+        await bodies.end(self._pieces)
         await self._response.aclose()
 
 
@@ -275,21 +286,6 @@ def _in_the_clear(url: httpx.URL) -> errors.ProtocolError:
     return errors.ProtocolError(
         f"secrets and tokens are not sent to {url.host} without TLS: the address must begin with https"
     )
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        # Another name may lead anywhere, whatever it leads to at the moment.
-        return host.lower().rstrip(".") == "localhost"
-
-
-async def _read(response: httpx.Response) -> None:
-    try:
-        await response.aread()
-    finally:
-        await response.aclose()
 
 
 def _decoded(shape: type[M], response: httpx.Response) -> M:
