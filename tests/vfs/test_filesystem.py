@@ -137,7 +137,7 @@ async def test_an_unlinked_open_file_lives_until_it_is_closed(drive: Any) -> Non
     drive.fs.forget([(made.ino, 1)])
     with trio.fail_after(10):
         while tree.find(drive.db, made.ino) is not None or list(drive.drafts.root.iterdir()):
-            await trio.lowlevel.checkpoint()
+            await drive.commit.commit()
     assert drive.ops() == []
 
 

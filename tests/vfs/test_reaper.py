@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import trio
+import trio.testing
 
 from cmsfs.replica import tree
 
@@ -22,6 +23,7 @@ async def test_a_draft_goes_with_the_next_group(drive: Any) -> None:
     ino = await drive.write_file("f", b"precious")
     path = drive.draft_of(ino).path
     await delete(drive, "f", ino)
+    await trio.testing.wait_all_tasks_blocked(0.05)
     # The power may fail here, and the file be back with the last state of the database.
     assert path.read_bytes() == b"precious"
     with trio.fail_after(10):
