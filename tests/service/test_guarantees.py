@@ -211,3 +211,29 @@ async def test_whose_folder_it_is_pays_when_an_upload_is_stored(api, uwe, servic
         lambda conn: conn.execute("UPDATE user SET space_amount = 0 WHERE id = ?", (uwe.user,))
     )
     await uwe.upload("b.txt", b"123", folder["id"])
+
+
+async def test_what_changes_hands_needs_the_new_owners_space(api, uwe, service):
+    folder = await api.folder("shared")
+    await share(api, folder, uwe)
+    file = await uwe.upload("a.txt", b"12345")
+    sql = "UPDATE user SET space_amount = space_used + 4 WHERE id = ?"
+    await service.write(lambda conn: conn.execute(sql, (api.user,)))
+    move = {"parent": {"id": folder["id"]}}
+    answer = await uwe.ask("PUT", f"/files/{file['id']}", json=move, expect=403)
+    assert answer["code"] == "storage_limit_exceeded"
+    assert (await uwe.ask("GET", f"/files/{file['id']}"))["parent"]["id"] == "0"
+    await service.write(lambda conn: conn.execute(sql.replace("4", "5"), (api.user,)))
+    await uwe.ask("PUT", f"/files/{file['id']}", json=move)
+
+
+async def test_a_version_that_is_made_current_again_takes_its_space(api, service):
+    file = await api.upload("a.txt", b"12345")
+    old = file["file_version"]["id"]
+    await api.version(file["id"], b"1")
+    sql = "UPDATE user SET space_amount = space_used + 4 WHERE id = ?"
+    await service.write(lambda conn: conn.execute(sql, (api.user,)))
+    body = {"id": old, "type": "file_version"}
+    answer = await api.ask("POST", f"/files/{file['id']}/versions/current", json=body, expect=403)
+    assert answer["code"] == "storage_limit_exceeded"
+    assert await api.bytes(file["id"]) == b"1"
