@@ -79,7 +79,7 @@ Exact = pydantic.BeforeValidator(_exact)
 
 
 def _named(value: Any) -> Any:
-    if not isinstance(value, str) or not value.strip() or not value.isprintable():
+    if not isinstance(value, str) or value.isspace() or not value.isprintable():
         raise ValueError("must be text that can be read")
     return value
 
