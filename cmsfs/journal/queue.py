@@ -19,7 +19,7 @@ from sqlite3 import Connection, Row
 from cmsfs.journal import unheard
 from cmsfs.journal.ops import COLUMNS, Op, OpKind
 from cmsfs.models import names
-from cmsfs.replica import naming, tree
+from cmsfs.replica import naming, rings, tree
 from cmsfs.replica.nodes import Ino, Node
 from cmsfs.sqlite import Database
 
@@ -185,7 +185,7 @@ def _waits_for(conn: Connection, op: Op, node: Node) -> Ino | None:
         return parent.ino
     if op.kind is OpKind.UPLOAD and node.remote_id is not None:
         return None
-    return _moving_above(conn, parent) or _holder_of(conn, node, parent)
+    return rings.moving_above(conn, parent) or _holder_of(conn, node, parent)
 
 
 def _running(conn: Connection, ino: Ino) -> bool:
@@ -196,20 +196,6 @@ def _has(conn: Connection, ino: Ino, *kinds: OpKind) -> bool:
     marks = ",".join("?" * len(kinds))
     found = conn.execute(f"SELECT 1 FROM op WHERE ino = ? AND kind IN ({marks}) LIMIT 1", (ino, *kinds))
     return found.fetchone() is not None
-
-
-def _moving_above(conn: Connection, folder: Node) -> Ino | None:
-    """A folder from here up to the root that is still to be moved at the service.
-
-    Not one whose move was refused: what is in it is sent to where the service has it.
-    """
-    sql = "SELECT 1 FROM op WHERE ino = ? AND kind = 'move' AND state <> 'held'"
-    current: Node = folder
-    while current.parent is not None:
-        if conn.execute(sql, (current.ino,)).fetchone() is not None:
-            return current.ino
-        current = tree.get(conn, current.parent)
-    return None
 
 
 def _holder_of(conn: Connection, node: Node, parent: Node) -> Ino | None:

@@ -54,3 +54,17 @@ def take_back(conn: Connection, node: Node, changes: list[Change]) -> bool:
         "a folder that was moved here is back where it was: its new place was moved into it elsewhere"
     )
     return True
+
+
+def moving_above(conn: Connection, folder: Node) -> Ino | None:
+    """A folder from here up to the root that is still to be moved at the service.
+
+    Not one whose move was refused: what is in it is sent to where the service has it.
+    """
+    sql = "SELECT 1 FROM op WHERE ino = ? AND kind = 'move' AND state <> 'held'"
+    current = folder
+    while current.parent is not None:
+        if conn.execute(sql, (current.ino,)).fetchone() is not None:
+            return current.ino
+        current = tree.get(conn, current.parent)
+    return None
