@@ -21,6 +21,8 @@ class Api:
 
     def __init__(self, url: str, credentials: dict[str, str]) -> None:
         self._http = httpx.Client(base_url=url, timeout=30)
+        self._url, self._credentials = url, credentials
+        self.user = credentials["user_id"]
         grant = {
             "grant_type": "client_credentials",
             "client_id": credentials["client_id"],
@@ -33,6 +35,16 @@ class Api:
 
     def close(self) -> None:
         self._http.close()
+
+    def colleague(self) -> "Api":
+        """Somebody else of the enterprise."""
+        made = self._ask("POST", "/2.0/users", json={"name": "Cy Tester", "login": "cy.tester@example.com"})
+        return Api(self._url, self._credentials | {"user_id": made["id"]})
+
+    def share(self, kind: str, number: str, user: str, role: str = "editor") -> str:
+        wish = {"item": {"type": kind, "id": number}, "role": role}
+        body = wish | {"accessible_by": {"type": "user", "id": user}}
+        return str(self._ask("POST", "/2.0/collaborations", json=body)["id"])
 
     def folder(self, name: str, parent: str = "0") -> str:
         return str(self._ask("POST", "/2.0/folders", json={"name": name, "parent": {"id": parent}})["id"])

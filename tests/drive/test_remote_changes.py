@@ -10,6 +10,8 @@ import struct
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from .served import SECONDS, Api, until
 
 IN_DELETE_SELF = 0x400
@@ -129,3 +131,53 @@ def test_a_full_comparison_is_there_for_the_asking(stopped: Any, api: Api) -> No
     assert "Everything" in done.stdout
     assert "f" in [path.name for path in stopped.top.iterdir()]
     assert stopped.status()["requests"]["sweep"] >= 1
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_a_colleague_takes_no_name_and_nothing_that_is_deleted(stopped: Any, api: Api) -> None:
+    top: Path = stopped.top
+    api.file("diary.txt", b"mine", api.folder("Private"))
+    api.file("note.md", b"my note")
+    api.file("plan.md", b"my plan")
+    until(
+        lambda: (
+            (top / "note.md").exists()
+            and (top / "plan.md").exists()
+            and (top / "Private" / "diary.txt").exists()
+        )
+    )
+    before = names(top)
+    cy = api.colleague()
+    taken = ["Private", "note.md", ".trash", f".Trash-{os.getuid()}", ".git", "Team"]
+    theirs = {name: cy.folder(name) for name in taken}
+    for number in theirs.values():
+        cy.share("folder", number, api.user)
+    shelf = top / "Shared with me"
+    until(lambda: shelf.exists() and len(names(shelf)) == len(taken))
+    assert names(top) == sorted([*before, "Shared with me"])
+    assert [name for name in names(shelf) if name.startswith(".")] == []
+    # One's own is read and written under its name; what is deleted is in one's own trash.
+    assert (top / "note.md").read_bytes() == b"my note"
+    (top / "Private" / "diary.txt").write_bytes(b"still mine")
+    stopped.sync()
+    assert (shelf / "Private").is_dir()
+    assert names(shelf / "Private") == []
+    (top / "note.md").rename(top / f".Trash-{os.getuid()}" / "files" / "note.md")
+    trashes = [name for name in names(shelf) if "rash" in name]
+    assert len(trashes) == 2
+    assert [names(shelf / name) for name in trashes] == [[], []]
+    # Nothing is put among what is shared; a colleague's rename to one's own name changes nothing.
+    with pytest.raises(PermissionError):
+        (shelf / "new").mkdir()
+    with pytest.raises(PermissionError):
+        (top / "Private").rename(shelf / "Mine")
+    cy.update("folder", theirs["Team"], name="plan.md")
+    until(lambda: "Team" not in names(shelf))
+    assert (top / "plan.md").read_bytes() == b"my plan"
+    assert (top / "Private" / "diary.txt").read_bytes() == b"still mine"
+    (shelf / "Private" / "for Cy").write_bytes(b"his")
+    stopped.sync()
+    cy.close()
