@@ -9,7 +9,7 @@ import pydantic
 
 from cmsfs.models.base import Change, Model, NumberId, Readable, RequestTimestamp, Timestamp, UserMini
 
-PolicyName = Annotated[str, Readable, pydantic.Field(min_length=1, max_length=254)]
+PolicyName = Annotated[str, pydantic.Field(min_length=1, max_length=254), Readable]
 Text = Annotated[str, pydantic.Field(max_length=500)]
 AssignType = Literal["file", "file_version", "folder", "user", "ownership", "interactions"]
 

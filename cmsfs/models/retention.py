@@ -14,7 +14,7 @@ INDEFINITE = "indefinite"
 # A century: whoever wants longer wants an indefinite one.
 MAX_DAYS = 36_500
 
-PolicyName = Annotated[str, Readable, pydantic.Field(min_length=1, max_length=254)]
+PolicyName = Annotated[str, pydantic.Field(min_length=1, max_length=254), Readable]
 Description = Annotated[str, pydantic.Field(max_length=500)]
 Action = Literal["permanently_delete", "remove_retention"]
 

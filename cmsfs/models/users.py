@@ -61,8 +61,8 @@ MAX_SPACE = 2**62
 # No controls and no line separators: names are printed, in terminals and mails too.
 Name = Annotated[
     str,
-    Readable,
     pydantic.Field(min_length=1, max_length=50, pattern=r"^[^\x00-\x1F\x7F-\x9F\u2028\u2029]+$"),
+    Readable,
 ]
 Login = Annotated[str, pydantic.Field(pattern=r"^[^@\s]+@[^@\s]+$", max_length=254)]
 # ISO 639-1, with the service's own additions: en, zh, x1, pt-BR.
