@@ -65,6 +65,9 @@ class Api:
     def delete(self, kind: str, number: str) -> None:
         self._ask("DELETE", f"/2.0/{kind}s/{number}{'?recursive=true' if kind == 'folder' else ''}")
 
+    def restore(self, kind: str, number: str) -> None:
+        self._ask("POST", f"/2.0/{kind}s/{number}", json={})
+
     def _upload(self, path: str, attributes: dict[str, Any], data: bytes) -> str:
         sha1 = hashlib.sha1(data, usedforsecurity=False).hexdigest()
         parts = {"attributes": (None, json.dumps(attributes)), "file": ("file", data)}

@@ -125,6 +125,23 @@ def test_who_watches_a_file_or_an_empty_folder_is_told_of_its_deletion(stopped: 
         box.close()
 
 
+def test_a_folder_that_comes_back_is_whole_though_somebody_stands_in_it(stopped: Any, api: Api) -> None:
+    folder = api.folder("box")
+    api.file("f", b"one", folder)
+    place = stopped.top / "box"
+    until((place / "f").exists)
+    stands = os.open(place, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        api.delete("folder", folder)
+        until(lambda: not place.exists())
+        api.restore("folder", folder)
+        until((place / "f").exists)
+        assert [path.name for path in place.iterdir()] == ["f"]
+        assert (place / "f").read_bytes() == b"one"
+    finally:
+        os.close(stands)
+
+
 def test_a_full_comparison_is_there_for_the_asking(stopped: Any, api: Api) -> None:
     api.file("f", b"x")
     done = stopped.cmsfs("sync", "--full")
