@@ -26,7 +26,7 @@ import trio
 from cmsfs import crashpoints
 from cmsfs.crashpoints import Point
 from cmsfs.journal.extents import Extents
-from cmsfs.journal.opened import File, Opened
+from cmsfs.journal.opened import Opened
 from cmsfs.replica import tree
 from cmsfs.replica.nodes import Content, Ino
 from cmsfs.sqlite import Database
@@ -73,8 +73,8 @@ class Draft:
         # its sealing has failed, so that it is written on.  Whoever has waited looks again.
         self.replaced = trio.Event()
         self.content: tuple[str, int] | None = None
-        self._file = File(path)
         self._opened = opened if opened is not None else Opened()
+        self._file = self._opened.file(path)
         self._recorded = -1
         # Up to where the row says that the file holds bytes.
         self._recorded_end = 0
@@ -106,10 +106,6 @@ class Draft:
 
     def release(self) -> None:
         self._opened.give_back(self._file)
-
-    def retire(self) -> None:
-        """The file is about to be removed."""
-        self._opened.retire(self._file)
 
     # ---- bytes ----
 
@@ -370,10 +366,11 @@ class Drafts:
     def gone(self, draft_id: int) -> Path:
         """The row is deleted: forget the object; the file, for the caller to unlink."""
         self._begun.pop(draft_id, None)
+        # Also if nobody has it any more: an open file takes up its room after it is removed.
+        self._opened.retire(self._opened.file(self.path(draft_id)))
         draft = self._live.pop(draft_id, None)
         if draft is not None:
             draft.dropped = True
-            draft.retire()
             draft.replaced.set()
         return self.path(draft_id)
 

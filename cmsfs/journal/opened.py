@@ -10,6 +10,7 @@ import errno
 import os
 from collections import OrderedDict
 from pathlib import Path
+from weakref import WeakValueDictionary
 
 from cmsfs import descriptors
 
@@ -17,7 +18,7 @@ from cmsfs import descriptors
 class File:
     """The file of one draft, and its descriptor if it is open.  Only `Opened` changes it."""
 
-    __slots__ = ("fd", "path", "retired", "users")
+    __slots__ = ("__weakref__", "fd", "path", "retired", "users")
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -34,6 +35,14 @@ class Opened:
         # Open and lent to nobody, the longest unused first.
         self._idle: OrderedDict[File, None] = OrderedDict()
         self._count = 0
+        # A descriptor outlives the draft that asked for it.
+        self._files: WeakValueDictionary[Path, File] = WeakValueDictionary()
+
+    def file(self, path: Path) -> File:
+        """The file at a path, one object for all who ask."""
+        if (file := self._files.get(path)) is None:
+            file = self._files[path] = File(path)
+        return file
 
     def borrow(self, file: File, *, create: bool) -> int:
         """A descriptor that stays open until `give_back`.

@@ -1,5 +1,6 @@
 """The bytes of a deleted file go after its deletion is on the disk."""
 
+import gc
 import os
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,19 @@ async def test_a_draft_goes_with_the_next_group(drive: Any) -> None:
     with trio.fail_after(10):
         while path.exists():
             await drive.commit.commit()
+
+
+async def test_a_draft_that_nobody_has_any_more_is_closed_with_its_deletion(drive: Any) -> None:
+    """An open descriptor would keep the room that it takes up."""
+    ino = await drive.write_file("f", b"precious")
+    name = drive.draft_of(ino).path.name
+    gc.collect()
+    await delete(drive, "f", ino)
+    with trio.fail_after(10):
+        while (drive.drafts.root / name).exists():
+            await drive.commit.commit()
+    opened = [os.readlink(path) for path in Path("/proc/self/fd").iterdir() if path.is_symlink()]  # noqa: PTH115
+    assert not [path for path in opened if name in path]
 
 
 async def test_sealed_bytes_go_after_the_log_is_on_the_disk(
