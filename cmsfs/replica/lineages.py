@@ -140,8 +140,8 @@ def name_all(conn: Connection) -> int:
     While nothing is open: the others are nobody's.
     """
     rows = conn.execute(
-        "SELECT l.ino FROM lineage AS l JOIN node AS n ON n.ino = l.ino"
-        " WHERE n.parent IS NULL AND n.draft IS NOT NULL"
+        "SELECT l.ino FROM lineage AS l JOIN node AS n ON n.ino = l.ino JOIN draft AS d ON d.id = n.draft"
+        " WHERE n.parent IS NULL AND (d.extents <> '[]' OR d.size <> d.base_total)"
     ).fetchall()
     for row in rows:
         give_name(conn, row["ino"], [])

@@ -103,6 +103,17 @@ async def test_what_is_written_to_a_file_that_was_deleted_there_is_kept(
     assert await other.read("f") == await drive.read("d/f") == expected
 
 
+async def test_a_version_of_which_nothing_is_known_here_is_not_written_over(drive: Any, other: Any) -> None:
+    ino = await drive.write("f", OLD)
+    await drive.sync()
+    await drive.db.write(lambda conn: conn.execute("UPDATE node SET etag = NULL WHERE ino = ?", (ino,)))
+    await other.write((await other.find("f")).id, b"theirs")
+    await drive.write("f", b"ours")
+    await drive.sync()
+    assert await other.read("f") == b"theirs"
+    assert await other.read(*await copies(other)) == b"ours"
+
+
 async def test_it_survives_the_death_of_the_drive(starting: Any, other: Any) -> None:
     async with starting() as drive:
         ino = await drive.write("f", OLD)
@@ -206,12 +217,15 @@ async def test_what_was_written_of_it_can_be_had(lost: Any, other: Any) -> None:
     assert await lost.names() == await other.paths() == []
 
 
-async def test_it_goes_by_itself_when_the_file_is_back(lost: Any, other: Any) -> None:
+@pytest.mark.parametrize("newer", [False, True])
+async def test_it_goes_by_itself_when_the_file_is_back(lost: Any, other: Any, newer: bool) -> None:
     number = next(row["id"] for row in other.store.read("SELECT id FROM item WHERE name = 'big'"))
     await other.client.trash.restore("file", str(number))
+    if newer:
+        await other.write(str(number), b"a newer version")
     await lost.poll()
     await lost.sync()
-    assert await other.read("big") == BIG
+    assert await other.read("big") == (b"a newer version" if newer else BIG)
     (copy,) = await copies(other)
     assert await other.read(copy) == BIG + b"appended\n"
     assert lost.ops() == []

@@ -2,12 +2,14 @@
 
 import errno
 import os
+from pathlib import Path
 from typing import Any
 
 import pytest
 import trio
 import trio.testing
 
+from cmsfs.journal import recovery
 from cmsfs.replica import tree
 from cmsfs.replica.naming import CONFLICT_MARK
 from cmsfs.replica.nodes import ROOT
@@ -141,15 +143,20 @@ async def test_a_name_that_another_has_taken_is_not_taken_back(drive: Any) -> No
     assert await drive.read_file(*copies(drive)) == b"ONE"
 
 
-async def test_what_comes_back_from_the_trash_is_beside_what_was_written_meanwhile(drive: Any) -> None:
+@pytest.mark.parametrize("name", ["f", "g"])
+async def test_what_comes_back_from_the_trash_is_beside_what_was_written_meanwhile(
+    drive: Any, name: str
+) -> None:
     ino = await drive.remote_file(1, "f", b"one")
     opened = await drive.fs.open(ino, os.O_RDWR)
     await drive.gone(ino)
     await drive.fs.write(opened.fh, 0, b"ONE")
-    await drive.remote_file(1, "f", b"one")
+    await drive.remote_file(1, name, b"one")
     await drive.fs.release(opened.fh)
-    assert await drive.read_file("f") == b"one"
-    assert await drive.read_file(*copies(drive)) == b"ONE"
+    assert await drive.read_file(name) == b"one"
+    (copy,) = copies(drive)
+    assert copy.startswith(f"{name} (")
+    assert await drive.read_file(copy) == b"ONE"
 
 
 async def test_a_copy_is_beside_its_winner_wherever_that_is(drive: Any) -> None:
@@ -179,6 +186,23 @@ async def test_only_what_a_program_here_removes_goes(drive: Any, how: str) -> No
     await drive.fs.write(opened.fh, 0, b"ONE")
     await drive.fs.release(opened.fh)
     assert len(copies(drive)) == (how == "unlink the newer")
+
+
+@pytest.mark.parametrize("changed", [True, False])
+async def test_a_death_before_the_name_was_given_loses_nothing(
+    drive: Any, tmp_path: Path, changed: bool
+) -> None:
+    """A truncation has its row before the file is cut; the process may die between that and the name."""
+    ino = await drive.remote_file(1, "f", b"one")
+    opened = await drive.fs.open(ino, os.O_RDWR)
+    await drive.remote_file(1, "f", b"two")
+    await drive.fs.write(opened.fh, 0, b"")
+    if changed:
+        await drive.db.write(lambda conn: conn.execute("UPDATE draft SET size = 2, base_size = 2"))
+    await recovery.recover(drive.db, drive.drafts, tmp_path)
+    assert len(copies(drive)) == changed
+    assert drive.ops() == [("upload", f"/{copy}") for copy in copies(drive)]
+    assert drive.db.row("SELECT 1 FROM lineage") is None
 
 
 async def test_what_was_only_read_leaves_nothing(drive: Any) -> None:
