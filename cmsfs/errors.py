@@ -121,6 +121,14 @@ class TokensLocked(RemoteError):
         self.message = message
 
 
+class RootGone(RemoteError):
+    """The service does not show the folder that a drive begins at: one sentence that says so."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.message = message
+
+
 class ApiError(RemoteError):
     """An error answer of the service."""
 

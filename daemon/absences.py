@@ -21,7 +21,7 @@ from cmsfs.replica import absent, cursor, missing, tree
 from cmsfs.replica.changes import Change
 from cmsfs.replica.nodes import Ino, Kind
 from cmsfs.sqlite import Database
-from daemon import parallel
+from daemon import parallel, roots
 from daemon.health import Health
 from daemon.incoming import Incoming
 
@@ -54,9 +54,13 @@ async def fetched(
     try:
         return await _get(client, health, kind, item_id)
     except errors.NotFound as error:
+        if db is not None:
+            await roots.check(db, client, health)
         if db is None or error.code in _IN_TRASH or not await _has_much(db, kind, item_id):
             return None
     except (errors.Forbidden, errors.Gone):
+        if db is not None:
+            await roots.check(db, client, health)
         return None
     try:
         await _get(client, health, Kind.FOLDER, tree.root_id(db))
@@ -155,6 +159,8 @@ class Absences:
                 living.append(item)
 
         await parallel.each(list(inos), ask, tasks=ASKED_AT_ONCE)
+        if gone:
+            await roots.check(self._db, self._client, self._health)
         return living, gone
 
     async def reconsider(self, generation: int) -> None:

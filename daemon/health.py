@@ -58,6 +58,7 @@ class Health:
         self._connection = (State.STARTING, "")
         self._paused: str | None = None
         self._read_only: str | None = None
+        self._rootless: str | None = None
         self.requests: Counter[str] = Counter()
         self._subscribers: list[Callable[[], None]] = []
         self._changed = trio.Event()
@@ -90,7 +91,7 @@ class Health:
 
     @property
     def is_read_only(self) -> bool:
-        return self._read_only is not None
+        return self._read_only is not None or self._rootless is not None
 
     def check(self) -> None:
         """Raise at once the `OSError` that a request would end with, if that is known already."""
@@ -134,6 +135,8 @@ class Health:
     def failed(self, error: errors.RemoteError) -> None:
         """A request ended with this."""
         state = _state_of(error)
+        if isinstance(error, errors.RootGone):
+            self.begins(error.message)
         if state is State.ONLINE:
             self.answered()
         elif state is State.UNAUTHORISED:
@@ -163,6 +166,13 @@ class Health:
         self._read_only = refusal
         self._settle()
 
+    def begins(self, refusal: str | None) -> None:
+        """Why the drive begins nowhere at the service, so that nothing may be changed; None: it does."""
+        if refusal is not None and self._rootless is None:
+            log.warning("%s", refusal)
+        self._rootless = refusal
+        self._settle()
+
     def _become(self, state: State, reason: str) -> None:
         before, self._connection = self._connection[0], (state, reason)
         self._settle(tell=state is not before)
@@ -173,8 +183,8 @@ class Health:
         state, reason = self._connection
         if self._paused is not None:
             state, reason = State.PAUSED, self._paused
-        elif self._read_only is not None and state is State.ONLINE:
-            state, reason = State.READ_ONLY, self._read_only
+        elif (refusal := self._rootless or self._read_only) is not None and state is State.ONLINE:
+            state, reason = State.READ_ONLY, refusal
         self.reason = reason
         if state is not self.state:
             log.info("the drive is %s now, was %s: %s", state, self.state, reason or "all is well")

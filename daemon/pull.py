@@ -117,6 +117,10 @@ class Pull:
                 if not self._is_superfluous():
                     await self.poll()
                     told = self._feed.can_wait
+            except errors.RootGone:
+                # Told by the drive's health; it may be back at any time.
+                await self._rest(self._interval())
+                continue
             except errors.RemoteError as error:
                 log.info("remote changes could not be looked for: %s", error)
                 rest = self.governor.stood_still(

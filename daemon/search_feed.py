@@ -25,7 +25,7 @@ from cmsfs.models.search import Query
 from cmsfs.replica import cursor, tree
 from cmsfs.replica.nodes import remote_from_item
 from cmsfs.sqlite import Database
-from daemon import sweep, windows
+from daemon import roots, sweep, windows
 from daemon.arrived import Arrived
 from daemon.health import Health
 from daemon.incoming import Gone, Incoming
@@ -73,6 +73,7 @@ class SearchFeed:
 
     async def once(self) -> bool:
         """Whether both results were stable, and the cursors moved."""
+        await roots.check(self._db, self._client, self._health)
         since_changed, since_deleted = self._since(cursor.CHANGES_SINCE), self._since(cursor.DELETED_SINCE)
         changed = await self._windows.enumerate(
             _everything(self._db), windows.UPDATED, self._take_changed, within=[windows.Window(since_changed)]

@@ -30,6 +30,11 @@ EMBEDDED_URL = "http://cmsfs.embedded"
 READING = "base_explorer item_download"
 CHANGING = "root_readwrite"
 
+ROOT_GONE = (
+    "The folder that this drive begins at is in the trash at the service, or is not shown to us any more: "
+    "nothing can be changed until it is back there. What was changed before is kept, and goes then."
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Way:
@@ -79,7 +84,7 @@ async def open_narrowed(
         root_id = await find_root(way)
         resource = f"{way.endpoints.base_url}/folders/{root_id}" if settings.folder.strip("/") else None
         scope = READING if settings.read_only else CHANGING
-        narrow = grants.downscoped(way.anonymous, way.fetch, scope, resource=resource)
+        narrow = _of_folder(grants.downscoped(way.anonymous, way.fetch, scope, resource=resource))
         async with session.open_client(
             way.endpoints,
             auth=bearer.BearerAuth(deadline.limiting(narrow)),
@@ -89,6 +94,20 @@ async def open_narrowed(
             flow=flow,
         ) as client:
             yield client
+
+
+def _of_folder(fetch: bearer.Fetch) -> bearer.Fetch:
+    """A refusal of the folder is none of the login: it is told as what it is."""
+
+    async def found() -> tokens.Token:
+        try:
+            return await fetch()
+        except errors.OAuthError as error:
+            if error.error != "invalid_resource":
+                raise
+            raise errors.RootGone(ROOT_GONE) from error
+
+    return found
 
 
 @asynccontextmanager

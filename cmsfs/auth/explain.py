@@ -22,6 +22,8 @@ def explain(error: errors.CmsfsError) -> errors.UserError:
             return errors.UserError("The service did not answer in time.", exit_code=UNREACHABLE)
         case errors.NeedsLogin() | errors.TokensLocked():
             return errors.UserError(error.message, exit_code=UNAUTHORISED)
+        case errors.RootGone():
+            return errors.UserError(error.message)
         case errors.OAuthError():
             return errors.UserError(
                 f"The service refuses the credentials: {_text(error)}.", exit_code=UNAUTHORISED

@@ -211,7 +211,9 @@ class Filesystem:
 
     def _check_writable(self, node: Node) -> None:
         if self._account.is_read_only:
-            raise oserrors.oserror(errno.EROFS, f"{node.name}: the account only reads")
+            raise oserrors.oserror(
+                errno.EROFS, f"{node.name}: nothing may be changed, `cmsfs status` says why"
+            )
 
     def _attributes(self, node: Node) -> Attributes:
         timeout = TIMEOUT_SECONDS if self._account.is_online else OFFLINE_TIMEOUT_SECONDS

@@ -20,7 +20,7 @@ from cmsfs.replica import aside, cursor, lineages, losses, naming, remote, share
 from cmsfs.replica.changes import Change
 from cmsfs.replica.nodes import ROOT, Ino, Kind, Node, remote_from_item
 from cmsfs.sqlite import Database
-from daemon import losing
+from daemon import losing, roots
 from daemon.incoming import Gone
 from daemon.push.kit import Kit, again, has_moved
 
@@ -129,8 +129,9 @@ def _is_in_the_way(theirs: items.Item | None, node: Node, task: queue.Task) -> b
 async def missing(kit: Kit, task: queue.Task, error: errors.NotFound) -> None:
     """The service does not know the item, or the folder that it should go to: find out which, and follow.
 
-    Raises `error` if it knows both.
+    Raises `error` if it knows both, `RootGone` where it is the drive's own folder that has gone.
     """
+    await roots.check(kit.db, kit.client, kit.health)
     node, parent = task.node, task.parent
     top = await kit.db.query(lambda conn: shares.top(conn, node.ino))
     if top is not None and await _is_gone(kit, top):

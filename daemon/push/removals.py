@@ -14,6 +14,7 @@ from cmsfs.models import items
 from cmsfs.replica import cursor, remote, tree, weblinks
 from cmsfs.replica.changes import Change
 from cmsfs.replica.nodes import Kind, Node, remote_from_item, said_by
+from daemon import roots
 from daemon.push import recall
 from daemon.push.kit import Kit, again
 
@@ -39,7 +40,8 @@ async def trash(kit: Kit, task: queue.Task) -> None:
         try:
             await _delete(kit, node, etag)
         except errors.NotFound:
-            pass  # somebody else was quicker
+            # Somebody else was quicker; or all of the drive is away, for a time.
+            await roots.check(kit.db, kit.client, kit.health)
         except errors.PreconditionFailed:
             theirs = await _look(kit, node)
             if theirs is not None and not _is_known(kit, node, theirs):

@@ -9,6 +9,7 @@ from cmsfs.auth import backend, deadline
 from cmsfs.cli import remote_paths
 from cmsfs.client import session
 from cmsfs.models import items
+from cmsfs.replica.nodes import Kind
 
 
 async def _narrowed(settings, use):
@@ -161,3 +162,20 @@ def test_each_narrowed_drive_has_a_state_of_its_own():
     assert len(set(places)) == 3
     assert place(folder="/a b/") == place(folder="a b")
     assert all("/" not in one and one.startswith("default@a-b-") for one in places)
+
+
+async def test_a_folder_in_the_trash_is_told_as_that():
+    name, folder, _, _ = await _sample()
+
+    async def use(client, http, way):
+        async with session.open_client(
+            way.endpoints, auth=backend.bearer.BearerAuth(way.fetch), transport=way.transport
+        ) as whole:
+            await whole.folders.delete(folder, recursive=True)
+            client.users._wire._auth._token = None  # as after its hour
+            with pytest.raises(errors.RootGone):
+                await client.users.me()
+            await whole.trash.restore(Kind.FOLDER, folder)
+            await client.users.me()
+
+    await _narrowed(config.Settings(folder=name), use)
