@@ -20,11 +20,13 @@ import trio
 from cmsfs import errors
 from cmsfs.auth.explain import explain
 from cmsfs.client.session import Client
-from cmsfs.replica import cursor, tree
+from cmsfs.models import names
+from cmsfs.replica import cursor, losses, shares, tree
 from cmsfs.replica.nodes import Ino, Kind, Node
 from cmsfs.sqlite import Database
 from cmsfs.vfs import oserrors
 from cmsfs.vfs.attrs import policies
+from daemon import leaving
 from daemon.health import Health
 
 log = logging.getLogger(__name__)
@@ -72,6 +74,25 @@ class Refusals:
         place = tree.path(self._db, folder).rstrip("/") if folder is not None else ""
         self._told = f"{place}/{node.name}: {reason} It is where it was."
         log.warning("a deletion was refused, what was deleted is back: %s", reason)
+
+    async def is_left(self, node: Node) -> bool:
+        """As `ports.Removals.is_left`."""
+        if node.base_parent not in (None, names.ROOT_ID) or losses.is_lost(node):
+            return False
+        if not await self._db.query(lambda conn: leaving.is_left(conn, node)):
+            return False
+        has_more = await self._db.query(lambda conn: tree.has_children(conn, node.ino))
+        if self._health.can_ask and not has_more:
+            me = (await self._db.query(shares.rules)).me or ""
+            try:
+                with trio.move_on_after(WAIT_SECONDS):
+                    await leaving.own(self._client, self._health, node, me)
+            except errors.Forbidden as error:
+                log.warning("%s cannot be left: %s", node.name, error.message or error.code)
+                raise oserrors.oserror(errno.EACCES, node.name) from error
+            except errors.RemoteError:
+                pass  # the journal finds out
+        return True
 
     def is_doubtful(self, node: Node) -> bool:
         """As `ports.Removals.is_doubtful`."""

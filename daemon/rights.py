@@ -207,7 +207,7 @@ def _told(kind: Kind, found: items.Permissions | None) -> tuple[Right, Right]:
 
 def _rights(read: bool, write: bool, rename: bool, delete: bool) -> Right:
     granted = ((Right.READ, read), (Right.WRITE, write), (Right.RENAME, rename), (Right.DELETE, delete))
-    found = NONE
+    found = Right.LEAVE
     for right, is_given in granted:
         found |= right if is_given else NONE
     return found

@@ -23,13 +23,14 @@ from cmsfs.client.trash import Kind as Word
 from cmsfs.journal import ops, queue, unheard
 from cmsfs.models import items
 from cmsfs.models import search as searching
-from cmsfs.replica import naming, remote, tree
+from cmsfs.replica import naming, remote, shares, tree
 from cmsfs.replica.changes import Change
 from cmsfs.replica.nodes import ROOT, Ino, Kind, Node, Remote, remote_from_item
 from cmsfs.vfs import naming as vfs_naming
 from cmsfs.vfs import oserrors, permissions, trash, trashed
 from cmsfs.vfs.permissions import Right
 from cmsfs.vfs.ports import Account
+from daemon import leaving
 from daemon.health import Health
 from daemon.push.dispatcher import Push
 from daemon.push.kit import Kit
@@ -272,21 +273,23 @@ class Bin:
 
     # ---- into the trash ------------------------------------------------------------------------
 
-    async def put(self, parent: Ino, name: str) -> trashed.Key:
+    async def put(self, parent: Ino, name: str) -> trashed.Key | None:
         node = tree.find_child(self.kit.db, parent, name)
         if node is None:
             raise oserrors.oserror(errno.ENOENT, name)
+        found = node
+        is_left = await self.kit.db.query(lambda conn: leaving.is_left(conn, found))
         await self.account.learn_rights(node)
-        permissions.check(node, self.account.rights(node), Right.DELETE)
+        permissions.check(node, self.account.rights(node), Right.LEAVE if is_left else Right.DELETE)
         if node.local:
             log.warning("this lives on this machine only, and no trash takes it; `rm` deletes it")
             raise oserrors.oserror(errno.EPERM, name)
         self.kit.health.check()
         node = await self._sent(node)
         assert node.remote_id is not None
-        await self._delete(node)
+        await (self._leave(node) if is_left else self._delete(node))
         # Unsent work that came in this moment stays, in a folder that is made again.
-        ino, sequence = node.ino, node.sequence + 1
+        ino, sequence = node.ino, 0 if is_left else node.sequence + 1
 
         def txn(conn: Connection) -> list[Change]:
             unheard.heard(conn, ino, node.remote_id)
@@ -294,7 +297,15 @@ class Bin:
 
         with trio.CancelScope(shield=True):
             self.kit.incoming.publish(await self.kit.db.write(txn))
-        return node.kind, node.remote_id
+        return None if is_left else (node.kind, node.remote_id)
+
+    async def _leave(self, node: Node) -> None:
+        me = (await self.kit.db.query(shares.rules)).me or ""
+        try:
+            await leaving.leave(self.kit.client, self.kit.health, node, me)
+        except errors.NotFound:
+            pass  # it is not shared with us any more
+        log.info("%s is not here any more; who shares it has it as it was", node.name)
 
     async def _sent(self, node: Node) -> Node:
         """The node, once the service has it with all that is below it.  Raises `OSError` (EBUSY)."""

@@ -141,6 +141,12 @@ def item_json(db: Database, ino: Ino) -> str | None:
     return row["item"] if row else None
 
 
+def item_at(conn: Connection, ino: Ino) -> str | None:
+    """As `item_json`, as this transaction sees it."""
+    row = conn.execute("SELECT item FROM node WHERE ino = ?", (ino,)).fetchone()
+    return row["item"] if row is not None else None
+
+
 # ---- writes ------------------------------------------------------------------------------------
 
 

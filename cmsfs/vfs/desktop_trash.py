@@ -231,7 +231,10 @@ class _Files(VirtualFolder):
         record = self._records.by_name.setdefault(new_name, Record())
         if record.kind:
             raise oserrors.oserror(errno.EEXIST, new_name)
-        kind, item_id = await self._trash.put(parent, name, name)
+        if (key := await self._trash.put(parent, name, name)) is None:
+            await self._records.forget(new_name)
+            return
+        kind, item_id = key
         record.kind, record.id, record.mtime_ns = kind.value, item_id, time.time_ns()
         if (item := await self._trash.find_key((kind, item_id))) is not None:
             record.size, record.mtime_ns = item.size, item.mtime_ns

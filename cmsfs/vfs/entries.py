@@ -134,12 +134,14 @@ class Entries:
         node = tree.find_child(self._db, parent, name)
         if node is not None:
             shelf.check_removal(node)
-            await self._allowed(node, Right.DELETE)
         if node is not None and folder and node.is_folder:
             await self.listed(node.ino)
         follower = self._follower(node.ino) if node is not None else None
+        is_left = node is not None and follower is None and await self._is_left(node)
+        if node is not None:
+            await self._allowed(node, Right.LEAVE if is_left else Right.DELETE)
         gone: Node | None = None
-        if node is not None and not folder and follower is None and await self._is_gone(node):
+        if node is not None and not (folder or is_left or follower) and await self._is_gone(node):
             gone = node
         due, now = self.due(), ops.now_ns()
 
@@ -166,6 +168,10 @@ class Entries:
         if removed is not None and not folder:
             self._saves.note_left(removed, parent, name)
         return removed
+
+    async def _is_left(self, node: Node) -> bool:
+        """Whether somebody else shares the node, so that removing it takes it from here alone."""
+        return self._removals is not None and await self._removals.is_left(node)
 
     async def _is_gone(self, node: Node) -> bool:
         """Whether the service has the file in its trash already, since it had to be asked."""

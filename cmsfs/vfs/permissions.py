@@ -25,6 +25,7 @@ class Right(enum.Flag):
     WRITE = enum.auto()  # a new version of a file; new things in a folder
     RENAME = enum.auto()
     DELETE = enum.auto()  # also: move it elsewhere
+    LEAVE = enum.auto()  # have it shown here no more, where somebody else shares it: everybody may
 
 
 NONE = Right(0)

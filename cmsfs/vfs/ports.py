@@ -95,7 +95,13 @@ class Facts(Protocol):
 
 
 class Removals(Protocol):
-    """Whoever knows which deletions the service may refuse."""
+    """Whoever knows which deletions the service may refuse, and which are none."""
+
+    async def is_left(self, node: Node) -> bool:
+        """Whether removing the node is leaving what somebody else shares: the item itself stays.
+
+        `OSError` (EACCES): it cannot be left; the reason is in the log.
+        """
 
     def is_doubtful(self, node: Node) -> bool:
         """Whether the service had better be asked before a program is told that a file is deleted.

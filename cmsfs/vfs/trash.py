@@ -62,8 +62,11 @@ class Bin(Protocol):
     async def purge(self, item: Remote) -> None:
         """Remove an item for good."""
 
-    async def put(self, parent: Ino, name: str) -> trashed.Key:
-        """Put an item of the drive there, at once, a folder with all that is in it."""
+    async def put(self, parent: Ino, name: str) -> trashed.Key | None:
+        """Put an item of the drive there, at once, a folder with all that is in it.
+
+        None: somebody else shares it, and it is left.
+        """
 
 
 class Contents:
@@ -206,14 +209,18 @@ class Trash(VirtualFolder):
             raise oserrors.oserror(errno.EINVAL, new_name)
         await self.put(parent, name, new_name)
 
-    async def put(self, parent: Ino, name: str, wished: str) -> trashed.Key:
-        """Put an item of the drive into the trash; under the wished name, if nothing there has it."""
+    async def put(self, parent: Ino, name: str, wished: str) -> trashed.Key | None:
+        """Put an item of the drive into the trash; under the wished name, if nothing there has it.
+
+        None: somebody else shares it, and has it still.
+        """
         try:
             with self._told("be put into the trash"):
                 key = await self._bin.put(parent, name)
         finally:
             self.changed()
-        self._names.wish(key, wished)
+        if key is not None:
+            self._names.wish(key, wished)
         return key
 
     def _left(self, item: Remote) -> None:

@@ -2,6 +2,8 @@
 
 A file goes only as the version that was deleted here; if it has other bytes by now it comes back, and so
 does a folder in which something is that nobody here has seen, and whatever the service does not let go.
+
+Rule: what somebody else shares with us is never deleted at its top: we leave it (`daemon.leaving`).
 """
 
 import logging
@@ -11,10 +13,10 @@ from cmsfs import crashpoints, errors
 from cmsfs.crashpoints import Point
 from cmsfs.journal import queue, unheard
 from cmsfs.models import items
-from cmsfs.replica import cursor, remote, tree, weblinks
+from cmsfs.replica import cursor, remote, shares, tree, weblinks
 from cmsfs.replica.changes import Change
 from cmsfs.replica.nodes import Kind, Node, remote_from_item, said_by
-from daemon import roots
+from daemon import leaving, roots
 from daemon.push import recall
 from daemon.push.kit import Kit, again
 
@@ -34,6 +36,9 @@ async def trash(kit: Kit, task: queue.Task) -> None:
     if node.remote_id is None:
         # What the service has of it, if anything, has come out; the next look at the operation acts on it.
         await kit.db.write(lambda conn: queue.give_back(conn, task.op, not_before_ns=0))
+        return
+    if await kit.db.query(lambda conn: leaving.is_left(conn, node)):
+        await _leave(kit, task)
         return
     await kit.before_deletion(node.remote_id)
     for _ in range(ATTEMPTS):
@@ -63,6 +68,31 @@ async def trash(kit: Kit, task: queue.Task) -> None:
         await _done(kit, task)
         return
     await kit.db.write(lambda conn: again(conn, task.op, "The item is being changed at the service."))
+
+
+async def _leave(kit: Kit, task: queue.Task) -> None:
+    """Somebody else shares it: it is not shown here any more, and nobody else hears of that."""
+    node = task.node
+    me = (await kit.db.query(shares.rules)).me or ""
+    try:
+        await leaving.leave(kit.client, kit.health, node, me)
+    except errors.NotFound:
+        pass  # it is not shared with us any more
+    except errors.Forbidden as error:
+        await _refused(kit, task, error)
+        return
+    crashpoints.reached(Point.TRASH_SENT)
+
+    def txn(conn: Connection) -> list[Change]:
+        changes: list[Change] = []
+        now = tree.get(conn, node.ino)
+        if now.remote_id == node.remote_id and now.parent is None:
+            leaving.left(conn, now, changes)
+        unheard.heard(conn, node.ino, node.remote_id)
+        queue.finish(conn, task.op)
+        return changes
+
+    kit.incoming.publish(await kit.db.write(txn))
 
 
 def _is_known(kit: Kit, node: Node, theirs: items.Item) -> bool:
