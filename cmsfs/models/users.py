@@ -147,6 +147,17 @@ class NewUser(UpdateUser):
         return self
 
 
+class TerminateSessions(Model):
+    """Whose sessions end, by id or by login."""
+
+    user_ids: Annotated[list[str], pydantic.Field(max_length=1000)] = pydantic.Field(default_factory=list)
+    user_logins: Annotated[list[str], pydantic.Field(max_length=1000)] = pydantic.Field(default_factory=list)
+
+
+class SessionsTerminated(Model):
+    message: str
+
+
 class Users(Model):
     """A page of users, in the form that `usemarker` chose."""
 

@@ -16,6 +16,9 @@ class FileVersion(Model):
     modified_by: UserMini | None = None
     uploader_display_name: str | None = None
     trashed_at: Timestamp | None = None
+    trashed_by: UserMini | None = None
+    restored_at: Timestamp | None = None  # when it was last taken out of the trash
+    restored_by: UserMini | None = None
     purged_at: Timestamp | None = None
 
 

@@ -38,6 +38,7 @@ from cmsfs.service import (
     retention_assignments,
     search,
     search_memo,
+    session_terminations,
     share_pages,
     shared_items,
     thumbnails,
@@ -58,6 +59,7 @@ from cmsfs.service.store import Store
 # More particular paths come before those with an id in the same place.
 API = [
     *search.routes,
+    *session_terminations.routes,
     *upload_sessions.routes,
     *uploads.routes,
     *shared_items.routes,

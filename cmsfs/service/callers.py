@@ -13,7 +13,7 @@ import time
 from dataclasses import dataclass
 from sqlite3 import Row
 
-from cmsfs.service import problems, roles, scopes, shared_links
+from cmsfs.service import app_users, problems, roles, scopes, shared_links
 from cmsfs.service.roles import Right
 from cmsfs.service.store import Store
 
@@ -60,7 +60,7 @@ def of_token(store: Store, token: str, *, as_user: str | None = None) -> Caller:
         # Some clients look for this word to tell a token to be renewed from one that never was good.
         raise problems.Unauthorized("The access token provided has expired (expired_token).")
     effective = scopes.effective(row["application"], row["granted"])
-    is_service = row["service_user"] == row["id"] and row["login"] is None
+    is_service = row["service_user"] == row["id"] and app_users.is_one(row)
     role = "coadmin" if is_service and row["role"] == "user" else row["role"]
     user = row if as_user is None else _as_user(store, row, role, effective, as_user)
     if "inactive" in (row["status"], user["status"]):
@@ -125,8 +125,8 @@ def _as_user(store: Store, caller: Row, role: str, effective: frozenset[str], ot
     if not found:
         raise problems.Refused(403, "forbidden", "There is no such user in your enterprise.")
     user = found[0]
-    # The scope to manage users; an app user has no login, and is managed by the one for those as well.
-    enough = {"manage_managed_users"} | ({"manage_app_users"} if user["login"] is None else set())
+    # The scope to manage users; an app user is managed by the one for those as well.
+    enough = {"manage_managed_users"} | ({"manage_app_users"} if app_users.is_one(user) else set())
     if effective.isdisjoint(enough):
         raise problems.Refused(
             403, "insufficient_scope", "To act as another user the application needs manage_managed_users."

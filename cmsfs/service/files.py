@@ -115,11 +115,23 @@ def check_space(read: store.Read, user: int, size: int) -> None:
         raise problems.Refused(403, "storage_limit_exceeded", said)
 
 
-def add_version(conn: Connection, row: Row, *, by: int, now: int, event: str | None = events.UPLOAD) -> Row:
-    """Record what the file's row says as its current version, and tell of it; the row that names it."""
+def add_version(
+    conn: Connection,
+    row: Row,
+    *,
+    by: int,
+    now: int,
+    event: str | None = events.UPLOAD,
+    renamed: bool = False,
+) -> Row:
+    """Record what the file's row says as its current version, and tell of it; the row that names it.
+
+    `renamed`: the file got its name with this version.
+    """
     cursor = conn.execute(
-        "INSERT INTO version (file, sha1, size, name, created_at, created_by) VALUES (?, ?, ?, ?, ?, ?)",
-        (row["id"], row["sha1"], row["size"], row["name"], now, by),
+        "INSERT INTO version (file, sha1, size, name, created_at, created_by, renamed)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?)",
+        (row["id"], row["sha1"], row["size"], row["name"], now, by, renamed),
     )
     conn.execute("UPDATE item SET version = ? WHERE id = ?", (cursor.lastrowid, row["id"]))
     row = items.find(conn, row["id"])

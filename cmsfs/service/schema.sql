@@ -18,7 +18,7 @@ CREATE TABLE user (
   id                  INTEGER PRIMARY KEY AUTOINCREMENT,
   enterprise          INTEGER NOT NULL REFERENCES enterprise,
   name                TEXT NOT NULL,
-  login               TEXT UNIQUE,             -- NULL: an app user
+  login               TEXT UNIQUE,             -- of an app user: see service/app_users.py; NULL: a deleted user
   role                TEXT NOT NULL,           -- admin, coadmin, user
   status              TEXT NOT NULL DEFAULT 'active',
   space_amount        INTEGER NOT NULL,        -- bytes; -1 is unlimited
@@ -200,7 +200,11 @@ CREATE TABLE version (
   name        TEXT NOT NULL,                   -- the file's name when this was current
   created_at  INTEGER NOT NULL,
   created_by  INTEGER NOT NULL REFERENCES user,
-  trashed_at  INTEGER                          -- set: in the trash, listed but not to be downloaded
+  trashed_at  INTEGER,                         -- set: in the trash, listed but not to be downloaded
+  trashed_by  INTEGER,                         -- user, as long as it is there
+  restored_at  INTEGER,                        -- when it was last taken out of the trash
+  restored_by  INTEGER,
+  renamed     INTEGER NOT NULL DEFAULT 0       -- 1: with it the file got another name
 );
 CREATE INDEX version_of_file ON version (file, id);
 CREATE INDEX version_blob ON version (sha1);
@@ -330,7 +334,8 @@ CREATE TABLE upload_session (
   size        INTEGER NOT NULL,                -- bytes, of the whole file
   part_size   INTEGER NOT NULL,
   created_at  INTEGER NOT NULL,
-  expires_at  INTEGER NOT NULL
+  expires_at  INTEGER NOT NULL,
+  committed   INTEGER NOT NULL DEFAULT 0       -- 1: it has become a file; kept so that its abort has an answer
 ) WITHOUT ROWID;
 CREATE INDEX upload_session_by_end ON upload_session (expires_at);
 

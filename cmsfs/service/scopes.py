@@ -201,7 +201,10 @@ _TABLE: tuple[tuple[Need, str], ...] = (
     ),
     (
         _USERS,
-        "GET /users POST /users GET /users/{id} PUT /users/{id} DELETE /users/{id}",
+        """
+        GET /users  POST /users  GET /users/{id}  PUT /users/{id}  DELETE /users/{id}
+        POST /users/terminate_sessions
+        """,
     ),
     (
         _HOLDS,

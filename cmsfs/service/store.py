@@ -30,7 +30,7 @@ T = TypeVar("T")
 # (`Database.rows`) or on a thread's connection (`reader`).
 Read = Callable[..., list[sqlite.Row]]
 
-VERSION = 4
+VERSION = 5
 
 
 def reader(conn: sqlite.Connection) -> Read:

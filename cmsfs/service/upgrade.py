@@ -1,6 +1,6 @@
 """A store of an older format is brought to this one.
 
-Formats 1 to 3 each had several shapes, told apart by nothing but what is in them; every one of them lacks
+Formats 1 to 4 each had several shapes, told apart by nothing but what is in them; every one of them lacks
 tables and columns of the next, and none has anything that means something else now.  So the store is compared
 with the schema: what is missing is made, what is gone is dropped, and indices and triggers are made anew.
 
@@ -13,6 +13,7 @@ from importlib import resources
 from sqlite3 import Connection
 
 from cmsfs import sqlite
+from cmsfs.service import app_users
 
 # For so long trash was said to be kept before it was purged at all.
 _TRASH = """
@@ -116,9 +117,10 @@ def _make_anew(conn: Connection, sql: str, table: str, kept: list[str]) -> None:
 def _fill(conn: Connection, new: list[str]) -> None:
     """What the new tables and columns say of what was there before."""
     conn.execute(_TRASH)
+    app_users.give_logins(conn)
     if "unindexed" in new:
         # Documents were found by their names alone.
         conn.execute("INSERT INTO unindexed (item) SELECT id FROM item WHERE kind = 1 AND sha1 IS NOT NULL")
 
 
-UPGRADES: dict[int, sqlite.Upgrade] = {1: "", 2: "", 3: bring_forward}
+UPGRADES: dict[int, sqlite.Upgrade] = {1: "", 2: "", 3: "", 4: bring_forward}

@@ -34,10 +34,12 @@ _HASHES: dict[str, Callable[[], Any]] = {
 }
 
 
-def find(read: store.Read, call: access.Call) -> Row:
-    """The session of the request: 404, 403 for another's, 410 for one that expired."""
+def find(read: store.Read, call: access.Call, *, committed: bool = False) -> Row:
+    """The session of the request: 404, also for one that was committed unless such is meant too, 403 for
+    another's, 410 for one that expired.
+    """
     found = read("SELECT * FROM upload_session WHERE id = ?", call.id)
-    if not found:
+    if not found or (found[0]["committed"] and not committed):
         raise problems.not_found("upload_session", call.id)
     if found[0]["user"] != call.caller.id:
         said = "Somebody else has begun this upload."

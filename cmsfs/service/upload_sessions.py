@@ -108,7 +108,7 @@ async def _create(
     number = secrets.token_hex(16).upper()
     await trio.to_thread.run_sync(call.store.parts.make, number)
     now = call.store.now()
-    values = (number, call.caller.id, folder, file, name, size, part_size(size), now, now + LIFE)
+    values = (number, call.caller.id, folder, file, name, size, part_size(size), now, now + LIFE, False)
 
     def txn(conn: Connection) -> tuple[Row, list[str]]:
         over = conn.execute(
@@ -187,8 +187,9 @@ async def log_event(call: access.Call) -> responses.Response:
 
 async def abort(call: access.Call) -> responses.Response:
     def txn(conn: Connection) -> None:
-        upload_parts.find(store.reader(conn), call)
-        conn.execute("DELETE FROM upload_session WHERE id = ?", (call.id,))
+        # The public API's own clients end what they have committed so, and nothing is left to be given up.
+        if not upload_parts.find(store.reader(conn), call, committed=True)["committed"]:
+            conn.execute("DELETE FROM upload_session WHERE id = ?", (call.id,))
 
     await call.store.write(txn)
     await call.store.parts.remove(call.id)
@@ -224,7 +225,8 @@ async def commit(call: access.Call) -> responses.Response:
         read = store.reader(conn)
         upload_parts.find(read, call)
         row = _store(conn, call, session, wish, content)
-        conn.execute("DELETE FROM upload_session WHERE id = ?", (session["id"],))
+        conn.execute("DELETE FROM upload_part WHERE session = ?", (session["id"],))
+        conn.execute("UPDATE upload_session SET committed = 1 WHERE id = ?", (session["id"],))
         return uploads.result(read, call, row)
 
     answer = await call.store.write(txn)

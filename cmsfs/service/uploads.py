@@ -148,7 +148,7 @@ def add_content(
     }
     row = items.touch(conn, row, by=call.caller.id, now=now, event=None, **columns)
     call.store.blobs.bring_back(content.sha1)
-    row = files.add_version(conn, row, by=call.caller.id, now=now)
+    row = files.add_version(conn, row, by=call.caller.id, now=now, renamed="name" in columns)
     indexing.note(conn, row, content.seen)
     return row
 

@@ -17,6 +17,7 @@ from starlette import datastructures, responses
 from cmsfs.models import names, users
 from cmsfs.service import (
     access,
+    app_users,
     callers,
     collaborations,
     events_admin,
@@ -127,7 +128,7 @@ def _begins(text: str | None, term: str) -> bool:
 
 def _app_user_id(row: Row) -> str | None:
     details = json.loads(row["details"])
-    is_app_user = details.get("is_platform_access_only") or row["login"] is None
+    is_app_user = details.get("is_platform_access_only") or app_users.is_one(row)
     return details.get("external_app_user_id") if is_app_user else None
 
 
@@ -199,13 +200,14 @@ def _log(conn: Connection, call: access.Call, word: str, number: int) -> None:
 def insert(
     conn: Connection, enterprise: int, name: str, login: str | None, *, role: str = "user", now: int
 ) -> Row:
-    """Make a user with an empty root folder."""
+    """Make a user with an empty root folder; without a login it is an app user."""
     cursor = conn.execute(
         "INSERT INTO user (enterprise, name, login, role, space_amount, max_upload_size, created_at,"
         " modified_at, enterprise_content) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (enterprise, name, login, role, SPACE_AMOUNT, MAX_UPLOAD_SIZE, now, now, role == "admin"),
     )
     number = cursor.lastrowid
+    assert number is not None
     root = conn.execute(
         "INSERT INTO item (kind, owner, path, name, name_key, status, created_at, modified_at,"
         " content_created_at, content_modified_at, created_by, modified_by)"
@@ -213,6 +215,8 @@ def insert(
         (number, fields.ROOT_NAME, now),
     )
     conn.execute("UPDATE user SET root = ? WHERE id = ?", (root.lastrowid, number))
+    if login is None:
+        app_users.give_login(conn, number)
     row: Row = conn.execute("SELECT * FROM user WHERE id = ?", (number,)).fetchone()
     return row
 
@@ -234,6 +238,8 @@ def _check(
                 raise problems.invalid("tracking_codes", f"the enterprise has no tracking code {code.name!r}")
     if wish.login is not None:
         found = read("SELECT id FROM user WHERE lower(login) = lower(?)", wish.login)
+        if app_users.is_login(wish.login) and not found:
+            raise problems.invalid("login", f"{app_users.DOMAIN} is for app users")
         if found and found[0]["id"] != besides:
             said = "A user with this login exists already."
             raise problems.Refused(409, "user_login_already_used", said)
@@ -322,7 +328,7 @@ def _whole(row: Row, enterprise: Row) -> dict[str, Any]:
         "is_external_collab_restricted": False,
         "is_exempt_from_device_limits": False,
         "is_exempt_from_login_verification": False,
-        "is_platform_access_only": row["login"] is None,
+        "is_platform_access_only": app_users.is_one(row),
         "my_tags": [],
         "external_app_user_id": None,
     }

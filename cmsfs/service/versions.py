@@ -1,7 +1,8 @@
 """Versions of a file: the ones before the current, one of them, into the trash, out of it, and promoted.
 
-A promotion makes a new version of an old one's bytes; no version is ever changed or moved.  A version in
-the trash still counts as space that is used.
+A promotion makes a new version of an old one's bytes; no version is ever changed or moved.  The file gets
+the old version's name back, too, if a later version brought another.  A version in the trash still counts
+as space that is used.
 
 Rule: the current version cannot be put into the trash.
 """
@@ -31,6 +32,14 @@ from cmsfs.service.kinds import Kind
 from cmsfs.service.operations import Operation
 from cmsfs.service.roles import Right
 
+_TRASH = """
+  UPDATE version SET trashed_at = ?, trashed_by = ?, restored_at = NULL, restored_by = NULL WHERE id = ?
+"""
+_RESTORE = """
+  UPDATE version SET trashed_at = NULL, trashed_by = NULL, restored_at = ?, restored_by = ? WHERE id = ?
+"""
+_RENAMED = "SELECT 1 FROM version WHERE file = ? AND id > ? AND renamed AND name = ?"
+
 
 async def get_all(call: access.Call) -> responses.Response:
     """The versions before the current one, the newest first."""
@@ -43,7 +52,7 @@ async def get_all(call: access.Call) -> responses.Response:
         total = read(f"SELECT count(*) AS n {past}", *args)[0]["n"]
         rows = read(f"SELECT * {past} ORDER BY id DESC LIMIT ? OFFSET ?", *args, page.limit, page.offset)
         users = {one["id"]: one for one in read("SELECT * FROM user")}
-        entries = [_shape(one, users[one["created_by"]]) for one in rows]
+        entries = [_shape(one, users) for one in rows]
         return {
             "total_count": total,
             "entries": entries,
@@ -55,9 +64,15 @@ async def get_all(call: access.Call) -> responses.Response:
     return access.answer(await call.store.query(run))
 
 
-def _shape(row: Row, user: Row) -> dict[str, Any]:
-    made = fields.moment(row["created_at"])
-    gone = row["trashed_at"]
+def _shape(row: Row, users: dict[int, Row]) -> dict[str, Any]:
+    made, user = fields.moment(row["created_at"]), users[row["created_by"]]
+
+    def when(column: str) -> str | None:
+        return None if row[column] is None else fields.moment(row[column])
+
+    def who(column: str) -> dict[str, Any] | None:
+        return None if row[column] is None else fields.user_mini(users[row[column]])
+
     return {
         "type": "file_version",
         "id": str(row["id"]),
@@ -68,13 +83,17 @@ def _shape(row: Row, user: Row) -> dict[str, Any]:
         "modified_at": made,
         "modified_by": fields.user_mini(user),
         "uploader_display_name": user["name"],
-        "trashed_at": None if gone is None else fields.moment(gone),
+        "trashed_at": when("trashed_at"),
+        "trashed_by": who("trashed_by"),
+        "restored_at": when("restored_at"),
+        "restored_by": who("restored_by"),
         "purged_at": None,
     }
 
 
 def _one(read: store.Read, row: Row) -> dict[str, Any]:
-    return _shape(row, read("SELECT * FROM user WHERE id = ?", row["created_by"])[0])
+    named = (row["created_by"], row["trashed_by"], row["restored_by"])
+    return _shape(row, {one["id"]: one for one in read("SELECT * FROM user WHERE id IN (?, ?, ?)", *named)})
 
 
 def _version_id(call: access.Call) -> str:
@@ -100,7 +119,8 @@ async def delete(call: access.Call) -> responses.Response:
             raise problems.Refused(403, "forbidden", said)
         now = call.store.now()
         protection.check_version(conn, version["id"], now=now)
-        _set_trashed(conn, version, now)
+        if version["trashed_at"] is None:
+            conn.execute(_TRASH, (now, call.caller.id, version["id"]))
 
     await call.store.write(txn)
     return responses.Response(status_code=204)
@@ -115,15 +135,11 @@ async def restore(call: access.Call) -> responses.Response:
         read = store.reader(conn)
         row = access.get_for_change(read, call, Kind.FILE, call.id, needed=Right.CHANGE)
         version = files.find_version(read, row, _version_id(call), trashed=True)
-        _set_trashed(conn, version, None)
+        if version["trashed_at"] is not None:
+            conn.execute(_RESTORE, (call.store.now(), call.caller.id, version["id"]))
         return _one(read, files.find_version(read, row, _version_id(call)))
 
     return access.answer(await call.store.write(txn))
-
-
-def _set_trashed(conn: Connection, version: Row, when: int | None) -> None:
-    if (version["trashed_at"] is None) != (when is None):
-        conn.execute("UPDATE version SET trashed_at = ? WHERE id = ?", (when, version["id"]))
 
 
 async def promote(call: access.Call) -> responses.Response:
@@ -141,12 +157,33 @@ async def promote(call: access.Call) -> responses.Response:
         items.grow(conn, row["path"], old["size"] - row["size"])
         columns = {"sha1": old["sha1"], "size": old["size"], "version_number": row["version_number"] + 1}
         columns["content_modified_at"] = now
+        back = _old_name(conn, call, row, old)
+        columns |= back
         row = items.touch(conn, row, by=call.caller.id, now=now, event=None, **columns)
-        row = files.add_version(conn, row, by=call.caller.id, now=now, event=events.PROMOTE)
+        row = files.add_version(
+            conn, row, by=call.caller.id, now=now, event=events.PROMOTE, renamed=bool(back)
+        )
         indexing.note(conn, row, seen)
         return _one(read, files.find_version(read, row, None))
 
     return access.answer(await call.store.write(txn), 201)
+
+
+def _old_name(conn: Connection, call: access.Call, row: Row, old: Row) -> dict[str, Any]:
+    """The columns that give a file back the name of an old version.
+
+    None unless it was a newer version that came with the name of now: who renamed the file itself meant the
+    file, not its content.  Nor if the caller may not rename it, or the old name is taken: the content comes
+    back in any case.
+    """
+    read = store.reader(conn)
+    if not read(_RENAMED, row["id"], old["id"], row["name"]):
+        return {}
+    try:
+        access.require(read, call.caller, row, Right.CHANGE)
+        return items.relocation(conn, call, row, parent_id=None, name=old["name"])
+    except problems.Refused:
+        return {}
 
 
 _PATH = "/files/{id}/versions"

@@ -208,7 +208,7 @@ async def test_who_may_search_everything_is_said_on_the_page(admin):
     assert "was not found" in await admin.post("/admin/users/9/search", may="yes")
 
 
-async def test_passwords_are_for_users_of_this_enterprise_who_have_a_login(admin):
+async def test_passwords_are_for_users_of_this_enterprise_who_log_in(admin):
     def others(conn):
         away = demo.add_enterprise(conn, "Elsewhere", now=0)
         stranger = demo.add_user(conn, away, "Stranger", "stranger@example.com", now=0)
@@ -216,7 +216,7 @@ async def test_passwords_are_for_users_of_this_enterprise_who_have_a_login(admin
 
     stranger, robot = await admin.store.write(others)
     assert "Stranger" not in await admin.open("/admin/users")
-    for wire_id, said in ((stranger, "was not found"), (robot, "no login"), ("x", "was not found")):
+    for wire_id, said in ((stranger, "was not found"), (robot, "does not log in"), ("x", "was not found")):
         assert said in await admin.post(f"/admin/users/{wire_id}/password")
         assert admin.secrets() == {}
         await admin.open("/admin/users")

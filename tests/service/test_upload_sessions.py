@@ -217,6 +217,21 @@ async def test_giving_up(api, small):
     assert list(api.store.parts.root.iterdir()) == []
 
 
+async def test_giving_up_what_was_committed_leaves_the_file(api, small, uwe):
+    session = await api.begin()
+    made = await api.commit(session, await api.put_all(session))
+    url = f"{SESSIONS}/{session['id']}"
+    for _ in range(2):
+        await api.ask("DELETE", url, expect=204)
+    await uwe.ask("DELETE", url, expect=403)
+    assert await api.bytes(made["entries"][0]["id"]) == CONTENT
+    # It is over for everything else.
+    await api.ask("GET", url, expect=404)
+    await api.put(session, 0, expect=404)
+    await api.commit(session, [], expect=404)
+    assert list(api.store.parts.root.iterdir()) == []
+
+
 async def test_giving_up_in_the_middle_of_a_commit(api, small, monkeypatch):
     monkeypatch.setattr(upload_sessions, "PATIENCE", 0)
     session = await api.begin()

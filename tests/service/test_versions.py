@@ -38,6 +38,8 @@ async def test_into_the_trash_and_out_of_it(api, file):
     await api.ask("DELETE", url, headers={"if-match": file["etag"]}, expect=204)
     trashed = await api.ask("GET", url)
     assert trashed["trashed_at"] is not None
+    assert trashed["trashed_by"]["login"] == "ann@example.com"
+    assert (trashed["restored_at"], trashed["restored_by"]) == (None, None)
     assert trashed in await past(api, file)
     await api.ask("DELETE", url, expect=204)
     assert await api.ask("GET", url) == trashed
@@ -47,8 +49,29 @@ async def test_into_the_trash_and_out_of_it(api, file):
     await api.ask("POST", f"/files/{file['id']}/versions/current", json=promotion, expect=404)
     copy = {"parent": {"id": "0"}, "name": "copy", "version": first["id"]}
     await api.ask("POST", f"/files/{file['id']}/copy", json=copy, expect=404)
-    assert await api.ask("PUT", url, json={"trashed_at": None}) == first
+    back = await api.ask("PUT", url, json={"trashed_at": None})
+    assert back["restored_by"]["login"] == "ann@example.com"
+    assert back["restored_at"] >= trashed["trashed_at"]
+    assert back | {"restored_at": None, "restored_by": None} == first
+    assert await api.ask("PUT", url, json={"trashed_at": None}) == back
+    assert back in await past(api, file)
     assert await api.bytes(file["id"], params={"version": first["id"]}) == b"one aardvark"
+
+
+async def test_who_put_a_version_in_the_trash_and_who_took_it_out(api, uwe):
+    folder = await api.folder("shared")
+    invited = {"id": str(uwe.user), "type": "user"}
+    body = {"item": {"id": folder["id"], "type": "folder"}, "accessible_by": invited, "role": "co-owner"}
+    await api.ask("POST", "/collaborations", json=body, expect=201)
+    file = await api.upload("a.txt", b"one", folder["id"])
+    await api.version(file["id"], b"two")
+    url = f"/files/{file['id']}/versions/{file['file_version']['id']}"
+    await uwe.ask("DELETE", url, expect=204)
+    assert (await api.ask("GET", url))["trashed_by"]["id"] == str(uwe.user)
+    found = await api.ask("PUT", url, json={"trashed_at": None})
+    assert (found["trashed_by"], found["restored_by"]["id"]) == (None, str(api.user))
+    await uwe.ask("DELETE", url, expect=204)
+    assert (await api.ask("GET", url))["restored_by"] is None
 
 
 async def test_no_other_date_can_be_set(api, file):
@@ -81,6 +104,43 @@ async def test_promotion_makes_a_new_version(api, file):
     page = await api.ask("GET", f"/events?stream_position={start}")
     assert [one["event_type"] for one in page["entries"]] == ["ITEM_MAKE_CURRENT_VERSION"]
     assert page["entries"][0]["source"]["file_version"]["id"] == made["id"]
+
+
+async def _promote(api, file, *, number):
+    """Make a version of before the current one again, counted from the oldest; the file's name then."""
+    found = [one["id"] for one in await past(api, file)][-1 - number]
+    await api.ask("POST", f"/files/{file['id']}/versions/current", json={"id": found}, expect=201)
+    return (await api.ask("GET", f"/files/{file['id']}"))["name"]
+
+
+async def test_promotion_brings_back_the_name_that_a_version_took_away(api):
+    file = await api.upload("old.txt", b"aardvark")
+    await api.version(file["id"], b"bobolink", name="new.txt")
+    assert await _promote(api, file, number=0) == "old.txt"
+    assert await api.names("aardvark") == {"old.txt"}
+    # And forth again.
+    assert await _promote(api, file, number=1) == "new.txt"
+    assert await api.bytes(file["id"]) == b"bobolink"
+
+
+async def test_promotion_undoes_no_renaming(api):
+    file = await api.upload("draft.txt", b"one")
+    await api.version(file["id"], b"two")
+    await api.ask("PUT", f"/files/{file['id']}", json={"name": "final.txt"})
+    assert await _promote(api, file, number=0) == "final.txt"
+    other = await api.upload("a.txt", b"one")
+    await api.version(other["id"], b"two", name="b.txt")
+    await api.ask("PUT", f"/files/{other['id']}", json={"name": "c.txt"})
+    assert await _promote(api, other, number=0) == "c.txt"
+    assert await api.bytes(other["id"]) == b"one"
+
+
+async def test_promotion_to_a_taken_name_brings_back_the_content(api):
+    file = await api.upload("old.txt", b"one")
+    await api.version(file["id"], b"two", name="new.txt")
+    await api.upload("OLD.TXT", b"somebody else's")
+    assert await _promote(api, file, number=0) == "new.txt"
+    assert await api.bytes(file["id"]) == b"one"
 
 
 async def test_nobody_elses_versions(api, uwe, file):

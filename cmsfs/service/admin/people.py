@@ -13,12 +13,15 @@ from typing import Any
 import trio
 from starlette import responses
 
-from cmsfs.service import access, callers, passwords, problems, store
+from cmsfs.service import access, app_users, callers, passwords, problems, store
 from cmsfs.service.admin import desk as desks
 from cmsfs.service.admin.desk import Desk
 
 PAGE = 50
-_FIELDS = "name,login,role,status,space_used,space_amount,created_at,can_search_enterprise_content"
+_FIELDS = (
+    "name,login,is_platform_access_only,role,status,space_used,space_amount,created_at,"
+    "can_search_enterprise_content"
+)
 _GIB = 1024**3
 
 
@@ -77,8 +80,8 @@ async def _give_password(desk: Desk, wire_id: str) -> str:
 
     def txn(conn: Connection) -> None:
         row = access.get_user(store.reader(conn), desk.caller, wire_id)
-        if row["login"] is None:
-            raise problems.Refused(400, "bad_request", "An app user has no login.")
+        if app_users.is_one(row):
+            raise problems.Refused(400, "bad_request", "An app user does not log in.")
         callers.check_rank(desk.caller.role, row)
         passwords.keep(conn, row["id"], hashed)
         # Who came in with the old one is out, but not who sits here.
