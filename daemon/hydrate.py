@@ -52,6 +52,10 @@ SILENT_SECONDS = 2.0
 
 STOPPING = "the agent is stopping"
 
+# What came wrong is told for so long, and of so many contents.
+WRONG_SECONDS = 3600.0
+MOST_WRONG = 100
+
 
 class Hydrate:
     """The vfs's hydrator over one client; its work runs in the given nursery."""
@@ -80,6 +84,7 @@ class Hydrate:
         self._fetches: dict[tuple[str, int], Demand] = {}
         self._fetching = Fetching(client, blocks, health, network_seconds=network_seconds)
         self._under_way: dict[trio.CancelScope, Work] = {}
+        self._came_wrong: dict[str, float] = {}  # when, by SHA-1
         health.subscribe(self._heard)
         self._foreground = trio.CapacityLimiter(FOREGROUND)
         self._background = trio.CapacityLimiter(BACKGROUND)
@@ -271,6 +276,7 @@ class Hydrate:
                 self._health.check()
         except errors.IntegrityError as failure:
             log.error("the service delivered bytes that are not those of their SHA-1: %s", failure)
+            self._note_wrong(content.sha1)
             error = oserrors.to_oserror(failure)
             # Of what came in parts, some may have been read already, and the kernel keeps pages of them.
             self._hub.publish([Change(What.CONTENT, ino) for ino in tree.having(self._db, content.sha1)])
@@ -296,6 +302,18 @@ class Hydrate:
         for scope, work in self._under_way.items():
             if trio.current_time() - work.at > SILENT_SECONDS:
                 scope.cancel()
+
+    def _note_wrong(self, sha1: str) -> None:
+        self._came_wrong.pop(sha1, None)
+        self._came_wrong[sha1] = trio.current_time()
+        if len(self._came_wrong) > MOST_WRONG:
+            del self._came_wrong[next(iter(self._came_wrong))]
+
+    def came_wrong(self) -> list[str]:
+        """The contents (SHA-1) that came with other bytes within the last hour: whoever read parts of them
+        had better read them again."""
+        since = trio.current_time() - WRONG_SECONDS
+        return [sha1 for sha1, at in self._came_wrong.items() if at > since]
 
     async def _doubt(self, content: Content) -> None:
         """The service does not have these bytes: what it has is asked for."""

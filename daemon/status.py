@@ -200,6 +200,11 @@ class Status:
             stalled=stalled,
             left_out=left_out[:HIDDEN_NAMES],
             left_out_items=len(left_out),
+            came_wrong=[
+                tree.path(self._db, ino)
+                for sha1 in self._hydrate.came_wrong()
+                for ino in tree.having(self._db, sha1)
+            ][:HIDDEN_NAMES],
         )
 
     def _hidden(self) -> insides.Hidden:

@@ -130,6 +130,13 @@ def _hidden(hidden: insides.Hidden) -> list[list[str]]:
 
 def _troubles(troubles: insides.Troubles) -> list[list[str]]:
     found = [["stuck", f"{one.name}{_lasted(one.seconds)}: {one.reason}"] for one in troubles.stalled]
+    found += [
+        [
+            "came wrong",
+            f"{path}: other bytes than the service says it has, which were thrown away; read it again",
+        ]
+        for path in troubles.came_wrong
+    ]
     found += [["left out", line] for line in troubles.left_out]
     if (rest := troubles.left_out_items - len(troubles.left_out)) > 0:
         found.append(["left out", f"{output.plural(rest, 'item')} more; the log says which"])

@@ -21,11 +21,13 @@ from cmsfs import errors
 from cmsfs.client import (
     bandwidth,
     collaborations,
+    connecting,
     events,
     exemptions,
     facts,
     files,
     folders,
+    hosts,
     legal_holds,
     locks,
     metadata,
@@ -143,7 +145,9 @@ async def open_client(
         limits=LIMITS,
         headers={"user-agent": f"cmsfs/{cmsfs.__version__}", "accept-encoding": "gzip"},
     )
+    own = {httpx.URL(url).host for url in endpoints.addresses}
     _keep_alive(http)
+    _look(http, hosts.Hosts(own))
     async with http:
         yield Client(
             wire.Wire(
@@ -154,7 +158,7 @@ async def open_client(
                 pace=pace or pacing.Unpaced(),
                 flow=flow,
                 in_process=transport is not None,
-                own={httpx.URL(url).host for url in endpoints.addresses},
+                own=own,
             ),
             endpoints,
         )
@@ -168,6 +172,14 @@ def _keep_alive(http: httpx.AsyncClient) -> None:
     for transport in (http._transport, *http._mounts.values()):
         if isinstance(transport, httpx.AsyncHTTPTransport):
             transport._pool._socket_options = KEEP_ALIVE
+
+
+def _look(http: httpx.AsyncClient, own: hosts.Hosts) -> None:
+    """Have connections looked at by where they have come to.  Those to a proxy are not: it is the
+    administrator's, and looks names up by itself."""
+    if isinstance(http._transport, httpx.AsyncHTTPTransport):
+        pool = http._transport._pool
+        pool._network_backend = connecting.Outward(pool._network_backend, own)
 
 
 def tls(ca_file: Path | None) -> ssl.SSLContext:

@@ -102,3 +102,4 @@ class Troubles(_Part):
     stalled: list[Stalled] = []  # nothing was achieved for a minute
     left_out: list[str] = []  # the first items of the service that this machine cannot hold, with the reason
     left_out_items: int = 0
+    came_wrong: list[str] = []  # the first files that came with other bytes than the service says they have

@@ -211,9 +211,7 @@ class Filesystem:
 
     def _check_writable(self, node: Node) -> None:
         if self._account.is_read_only:
-            raise oserrors.oserror(
-                errno.EROFS, f"{node.name}: nothing may be changed, `cmsfs status` says why"
-            )
+            raise oserrors.oserror(errno.EROFS, f"{node.name}: `cmsfs status` says why nothing may change")
 
     def _attributes(self, node: Node) -> Attributes:
         timeout = TIMEOUT_SECONDS if self._account.is_online else OFFLINE_TIMEOUT_SECONDS

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import socket
 
 import httpx
 import pydantic
@@ -171,3 +172,41 @@ async def test_a_redirection_into_this_machine_is_not_followed(nursery):
             async with client.files.content("1"):
                 pass
     assert reached == []
+
+
+class Names(trio.abc.HostnameResolver):
+    """Every name of `elsewhere.example` is an address of this machine."""
+
+    async def getaddrinfo(self, host, port, family=0, type=0, proto=0, flags=0):
+        host = b"127.0.0.2" if host == b"files.elsewhere.example" else host
+        return socket.getaddrinfo(host, port, family, type, proto, flags | socket.AI_NUMERICHOST)
+
+    async def getnameinfo(self, sockaddr, flags):
+        raise AssertionError(sockaddr)
+
+
+async def test_a_name_that_leads_into_this_machine_is_not_asked(nursery):
+    told = []
+
+    async def serve(stream):
+        async with stream:
+            await stream.receive_some(10_000)
+            head = b"HTTP/1.1 302 Found\r\nLocation: http://files.elsewhere.example:%d/secret\r\n"
+            await stream.send_all(head % inside.socket.getsockname()[1] + b"Content-Length: 0\r\n\r\n")
+
+    async def steal(stream):
+        async with stream:
+            told.append(await stream.receive_some(10_000))
+            await stream.send_all(b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nsecret")
+
+    (outside,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
+    (inside,) = await trio.open_tcp_listeners(0, host="127.0.0.2")
+    nursery.start_soon(trio.serve_listeners, serve, [outside])
+    nursery.start_soon(trio.serve_listeners, steal, [inside])
+    trio.socket.set_custom_hostname_resolver(Names())
+    url = f"http://127.0.0.1:{outside.socket.getsockname()[1]}"
+    async with session.open_client(session.Endpoints.of_server(url), policy=ONCE) as client:
+        with pytest.raises(errors.ProtocolError, match="into this machine"):
+            async with client.files.content("1"):
+                pass
+    assert told in ([], [b""])  # the connection, and not a byte

@@ -307,6 +307,7 @@ async def test_who_has_read_of_a_large_file_that_came_wrong_does_not_come_to_its
     assert Change(What.CONTENT, ino) in told
     with pytest.raises(OSError, match="Input/output error"):
         await drive.fs.read(first, len(data) - 1, 1)
+    assert (await drive.agents.status()).troubles.came_wrong == ["/f"]
     # Who had read nothing yet reads what is right, and so does who opens it again.
     assert await drive.fs.read(second, 0, len(data)) == data
     for fh in (first, second):
