@@ -1,5 +1,6 @@
 """What the documents say exists."""
 
+import ast
 import errno
 import os
 import re
@@ -107,3 +108,34 @@ def test_every_command_says_what_it_does():
         for param in command.params:
             if isinstance(param, click.Option):
                 assert param.help, (name, param.name)
+
+
+SECURITY = (ROOT / "cmsfs" / "auth" / "SECURITY.md").read_text(encoding="utf-8")
+
+
+def _tests(path: Path) -> set[str]:
+    """The tests in a file, those of classes with the class."""
+    found = set()
+    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.ClassDef):
+            inner = [one for one in node.body if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef)]
+            found |= {f"{node.name}::{one.name}" for one in inner}
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            found.add(node.name)
+    return {name for name in found if name.rpartition("::")[2].startswith("test_")}
+
+
+def test_the_tests_that_the_security_goes_by_exist():
+    named = re.findall(r"`([\w/]+\.py)::([\w:]+)`", SECURITY)
+    assert len(named) > 80
+    missing = {f"{path}::{name}" for path, name in named if name not in _tests(ROOT / "tests" / path)}
+    assert missing == set()
+
+
+def test_every_line_of_the_security_names_a_test():
+    rows = [line for line in SECURITY.splitlines() if line.startswith("| ")]
+    claims = [row for row in rows if "| Shown by |" not in row and not row.startswith("| ---")]
+    assert len(claims) > 50
+    assert [
+        row for row in claims if ".py::test_" not in row and not re.search(r"\.py::\w+::test_", row)
+    ] == []
