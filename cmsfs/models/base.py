@@ -87,6 +87,16 @@ def _named(value: Any) -> Any:
 # A name in a request: no number, no blank, no control characters.
 Readable = pydantic.BeforeValidator(_named)
 
+
+def _as_written(value: Any) -> Any:
+    if isinstance(value, float):
+        raise ValueError("must be text")
+    return value
+
+
+# A name in a request that some clients send as a whole number.  Of any other number the text is not kept.
+ItemName = Annotated[str, pydantic.BeforeValidator(_as_written)]
+
 # A number of bytes.
 Size = Annotated[int, pydantic.BeforeValidator(_whole)]
 

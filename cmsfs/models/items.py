@@ -14,6 +14,7 @@ from cmsfs.models.base import (
     Change,
     FileVersionMini,
     FolderMini,
+    ItemName,
     Model,
     Reference,
     RequestTimestamp,
@@ -220,7 +221,7 @@ Tags = Annotated[list[str], pydantic.Field(max_length=100)]
 
 
 class NewFolder(Model):
-    name: str
+    name: ItemName
     parent: Reference
     sync_state: Literal["synced", "not_synced", "partially_synced"] | None = None
 
@@ -251,7 +252,7 @@ class UpdateItem(Change):
     lock: NewLock | None = None  # of a file; null unlocks
     shared_link: NewSharedLink | None = None
 
-    name: str | None = None
+    name: ItemName | None = None
     parent: Reference | None = None
     description: Description | None = None
     tags: Tags | None = None
@@ -267,12 +268,12 @@ class UpdateItem(Change):
 
 class CopyItem(Model):
     parent: Reference
-    name: str | None = None
+    name: ItemName | None = None
     version: str | None = None
 
 
 class Restore(Model):
     """Out of the trash: `parent` counts only if the original folder is gone, `name` always."""
 
-    name: str | None = None
+    name: ItemName | None = None
     parent: Reference | None = None

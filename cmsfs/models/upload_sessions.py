@@ -12,7 +12,7 @@ from typing import Any
 
 import pydantic
 
-from cmsfs.models.base import Model, RequestTimestamp, Size, Timestamp
+from cmsfs.models.base import ItemName, Model, RequestTimestamp, Size, Timestamp
 from cmsfs.models.items import Description
 
 # Files that are smaller are uploaded in one piece.
@@ -61,7 +61,7 @@ class UploadedPart(Model):
 
 
 class CommitAttributes(Model):
-    name: str | None = None
+    name: ItemName | None = None
     description: Description | None = None
     content_created_at: RequestTimestamp | None = None
     content_modified_at: RequestTimestamp | None = None

@@ -2,14 +2,14 @@
 
 import pydantic
 
-from cmsfs.models.base import Model, Reference, RequestTimestamp, Size
+from cmsfs.models.base import ItemName, Model, Reference, RequestTimestamp, Size
 from cmsfs.models.items import File
 
 
 class Attributes(Model):
     """The first part of an upload of a new file.  Times not set are the time of the upload."""
 
-    name: str
+    name: ItemName
     parent: Reference
     content_created_at: RequestTimestamp | None = None
     content_modified_at: RequestTimestamp | None = None
@@ -18,14 +18,14 @@ class Attributes(Model):
 class VersionAttributes(Model):
     """The first part of an upload of a new version: a name renames the file as well."""
 
-    name: str | None = None
+    name: ItemName | None = None
     content_modified_at: RequestTimestamp | None = None
 
 
 class Preflight(Model):
     """May this be uploaded?  Everything is optional; what is given is judged."""
 
-    name: str | None = None
+    name: ItemName | None = None
     parent: Reference | None = None
     size: Size | None = pydantic.Field(None, ge=0)
 

@@ -5,7 +5,7 @@ from urllib.parse import urlsplit
 
 import pydantic
 
-from cmsfs.models.base import Change, Model, Reference
+from cmsfs.models.base import Change, ItemName, Model, Reference
 from cmsfs.models.items import Description, NewSharedLink
 
 MAX_URL: Final = 4096
@@ -26,7 +26,7 @@ def is_address(url: str) -> bool:
 class NewWebLink(Model):
     url: str = pydantic.Field(pattern=r"^(?i:https?)://\S+$", max_length=MAX_URL)
     parent: Reference
-    name: str | None = None  # the address itself if absent
+    name: ItemName | None = None  # the address itself if absent
     description: Description | None = None
 
 
@@ -34,7 +34,7 @@ class UpdateWebLink(Change):
     """What is not set stays as it is."""
 
     url: str | None = pydantic.Field(None, pattern=r"^(?i:https?)://\S+$", max_length=MAX_URL)
-    name: str | None = None
+    name: ItemName | None = None
     parent: Reference | None = None
     shared_link: NewSharedLink | None = None
     description: Description | None = None
@@ -43,5 +43,5 @@ class UpdateWebLink(Change):
 class RestoreWebLink(Model):
     """Out of the trash: `parent` counts only if the original folder is gone, `name` always."""
 
-    name: str | None = None
+    name: ItemName | None = None
     parent: Reference | None = None

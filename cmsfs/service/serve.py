@@ -25,11 +25,10 @@ import hypercorn.config
 import hypercorn.typing
 import hypercorn.utils
 import trio
-from hypercorn.trio.tcp_server import TCPServer
 from hypercorn.trio.worker_context import WorkerContext
 
 from cmsfs import errors
-from cmsfs.service import access_log, app, guard, indexing, limits, sweeper
+from cmsfs.service import access_log, app, guard, http1, indexing, limits, sweeper
 from cmsfs.service.connections import Connections, Stream
 from cmsfs.service.store import Store
 
@@ -157,7 +156,7 @@ async def _run(
     state = hypercorn.typing.ConnectionState({})
 
     async def handle(stream: Stream) -> None:
-        await TCPServer(wrapped, config, context, state, stream)  # type: ignore[arg-type]
+        await http1.Server(wrapped, config, context, state, stream)  # type: ignore[arg-type]
 
     async with trio.open_nursery() as serving:
         async with trio.open_nursery() as taking:

@@ -12,6 +12,7 @@ import pytest
 from cmsfs import config
 from cmsfs.auth import keeping
 from cmsfs.cli import bundle, checkup_machine, checkup_service, main
+from cmsfs.service import confinement
 
 
 def _doctor(capsys, *options):
@@ -154,6 +155,20 @@ def test_a_login_that_is_missing(server, remote):
     settings = remote(server.url, login="person", token_store="file")
     check = _one(checkup_service.checks(settings), "login")
     assert (check.state, check.remedy) == ("failed", "cmsfs login")
+
+
+def test_a_kernel_without_landlock_is_warned_of(monkeypatch):
+    def worker():
+        return next(checkup_service.checks(config.Settings(profile="embedded")))
+
+    found = worker()
+    assert (found.name, found.state) == ("worker", "ok" if confinement.version() else "warning")
+    # A call that no kernel has: the answer is that of one which lacks it.
+    monkeypatch.setattr(confinement, "_CREATE", 1_000_000)
+    found = worker()
+    assert (found.name, found.state) == ("worker", "warning")
+    assert "Landlock" in found.said
+    assert "lsm=" in found.remedy
 
 
 def test_the_bundle_has_what_helps_and_is_for_this_user_only(server, account, tmp_path, capsys):

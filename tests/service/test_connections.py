@@ -201,3 +201,30 @@ async def test_a_name_of_this_machine_is_believed(start, api, host):
     async with httpx.AsyncClient(headers=headers) as client:
         found = (await client.request("OPTIONS", f"{url}/2.0/files/content", json={})).json()
     assert found["upload_url"] == f"http://{host.lower()}/api/2.0/files/content"
+
+
+PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+SETTINGS = b"\0\0\0\x04\0\0\0\0\0"
+ASK = b"GET /docs HTTP/1.1\r\nHost: localhost\r\n%sConnection: %s\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    "sent", [PREFACE, PREFACE + SETTINGS, PREFACE[:18], b"GET /docs HTTP/3.0\r\nHost: x\r\n\r\n"]
+)
+async def test_another_version_of_http_is_refused(start, sent):
+    async with await connect(await start()) as stream:
+        await stream.send_all(sent)
+        got = await everything(stream)
+    assert got.startswith(b"HTTP/1.1 505 ")
+    assert SETTINGS[3:5] not in got
+
+
+async def test_the_wish_for_http_2_is_passed_over(start):
+    more = b"Upgrade: h2c\r\nHTTP2-Settings: AAMAAABkAARAAAAAAAIAAAAA\r\n"
+    async with await connect(await start()) as stream:
+        await stream.send_all(ASK % (more, b"Upgrade, HTTP2-Settings"))
+        await stream.send_all(ASK % (b"", b"close"))
+        got = await everything(stream)
+    assert got.startswith(b"HTTP/1.1 200 ")
+    assert got.count(b"HTTP/1.1 200 ") == 2
+    assert b"101 Switching" not in got
