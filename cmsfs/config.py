@@ -133,8 +133,8 @@ class Settings(_Model):
     fsync: Literal["local", "remote"] = "local"
     fsync_seconds: float = 60.0
     # What others share arrives in a folder of its own, `Shared with me`; or in the root, as the service shows
-    # it, where it gives way to what is one's own.
-    shared: Literal["folder", "root"] = "folder"
+    # it, where it gives way to what is one's own; or in the folder, once the person has said yes.
+    shared: Literal["folder", "root", "ask"] = "folder"
     noexec: bool = False  # nothing on the drive can be run, whoever wrote it
     allow_other: bool = False  # other users see the drive, too; wants user_allow_other in /etc/fuse.conf
     # Bits that nobody gets, as octal digits; "": 077 with allow_other, else none are taken away.

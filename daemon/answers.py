@@ -19,6 +19,7 @@ from daemon.ending import Ending
 from daemon.freeing import Freeing
 from daemon.health import Health
 from daemon.hydrate import Hydrate
+from daemon.offering import Offering
 from daemon.pausing import Pausing
 from daemon.pins import Pins
 from daemon.pull import Pull
@@ -40,6 +41,7 @@ class Answers:
     pull: Pull
     sweep: Sweep
     absences: Absences
+    offering: Offering
     pins: Pins
     pausing: Pausing
     notifier: Notifier
@@ -83,7 +85,13 @@ class Answers:
             stuck=self._status.tired(),
             recovered=found,
             missing=self.absences.told(),
+            offers=self.offering.told(),
         )
+
+    async def decide_offers(self, words: list[str], accept: bool) -> control.Done:
+        said = await self.offering.decide(words, accept=accept)
+        await self.notifier.heard()
+        return control.Done(message=said)
 
     async def decide_missing(self, remove: bool) -> control.Done:
         if not remove:

@@ -18,7 +18,7 @@ from cmsfs.client import search_names
 from cmsfs.client.search import EVERYTHING
 from cmsfs.client.session import Client
 from cmsfs.models import items, names, search, search_metadata, search_words
-from cmsfs.replica import naming, shares, tree
+from cmsfs.replica import naming, offers, shares, tree
 from cmsfs.replica.nodes import ROOT, Kind, Node, remote_from_item
 from cmsfs.sqlite import Database
 from cmsfs.vfs.search_results import Match
@@ -154,8 +154,20 @@ class Found:
         if self._root not in ids:
             return None
         below = above[ids.index(self._root) + 1 :]
+        if found.asks and self._is_offered(found, item, below[0].id if below else None):
+            return None
         shelf = self._shelf(found, item)
         return [*shelf, *(naming.file_name(Kind.FOLDER, folder.name or folder.id) for folder in below)]
+
+    def _is_offered(self, found: shares.Rules, item: items.Item, top: str | None) -> bool:
+        """Whether the item is, or is below, what others share and the person has not accepted."""
+        owner = item.owned_by.id if item.owned_by is not None else None
+        if found.me is None or owner in (None, found.me):
+            return False
+        kind, item_id = (Kind(item.type), item.id) if top is None else (Kind.FOLDER, top)
+        node = tree.find_remote(self._db, kind, item_id)
+        is_here = node is not None and node.parent is not None
+        return not is_here and not offers.is_accepted(self._db, kind, item_id)
 
     def _shelf(self, found: shares.Rules, item: items.Item) -> list[str]:
         """The folder that what others share is in."""

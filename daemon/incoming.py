@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from cmsfs.journal import unheard
 from cmsfs.models import entries, items, names
-from cmsfs.replica import changes, cursor, doubts, remote, tree
+from cmsfs.replica import changes, cursor, doubts, offers, remote, tree
 from cmsfs.replica.nodes import Kind, Remote, remote_from_item
 from cmsfs.sqlite import Database
 from daemon.misfits import BLAMED, Misfits
@@ -160,6 +160,8 @@ class Incoming:
 
     def _vanish(self, conn: Connection, one: Gone) -> list[changes.Change]:
         node = tree.remote_at(conn, one.kind, one.id)
+        if node is None or node.parent is None:
+            offers.forget(conn, one.kind, one.id)
         if node is None:
             if one.sequence is not None:
                 self._deleted[one.kind, one.id] = one.sequence

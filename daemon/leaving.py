@@ -14,7 +14,7 @@ from typing import Literal
 from cmsfs import errors
 from cmsfs.client.session import Client
 from cmsfs.models import collaborations, names
-from cmsfs.replica import losses, shares, tree
+from cmsfs.replica import losses, offers, shares, tree
 from cmsfs.replica.changes import Change
 from cmsfs.replica.nodes import Kind, Node
 from daemon.health import Health
@@ -63,6 +63,7 @@ def left(conn: Connection, node: Node, changes: list[Change]) -> None:
     """
     conn.execute("UPDATE node SET base_parent = NULL WHERE ino = ?", (node.ino,))
     losses.note_wipe(conn)
+    offers.forget(conn, node.kind, node.remote_id or "")
     shares.tidy(conn, changes)
 
 

@@ -54,6 +54,7 @@ from daemon.listing import Lister, SearchLister, filled
 from daemon.locks import Locks
 from daemon.logins import Logins
 from daemon.notices import Notices
+from daemon.offering import Offering
 from daemon.pausing import Pausing
 from daemon.pins import Pins, Wakes
 from daemon.pull import Pull
@@ -168,6 +169,7 @@ class Drive(Answers):
             hub=self.hub,
             network_seconds=settings.network_seconds,
         )
+        self.offering = Offering(db, client, self.incoming, self.hydrate, self.health)
         self.commit = GroupCommit(db, drafts.root)
         sealer = Sealer(db, drafts, blocks, self.hydrate, self.commit)
         self.holding = Holding(db, blocks, self.hydrate, self.health)
@@ -304,9 +306,8 @@ class Drive(Answers):
         if not reason:
             return ""
         log.info("starting without the service: %s", reason)
-        if known:
-            return f"{reason} What is known here is shown until it answers."
-        return f"{reason} Nothing is known here yet; the drive fills when it answers."
+        shows = "What is known here is shown" if known else "Nothing is known here yet; the drive fills"
+        return f"{reason} {shows} {'until' if known else 'when'} it answers."
 
     def _patience(self, known: bool) -> float:
         if not known:

@@ -6,9 +6,9 @@ so at the first contact, and again whenever the account is looked at.
 
 from cmsfs import config
 from cmsfs.models import names
-from cmsfs.replica import shares, shelving, tree
+from cmsfs.replica import offers, shares, shelving, tree
 from cmsfs.replica.changes import Change, Hub, What
-from cmsfs.replica.nodes import ROOT, Ino
+from cmsfs.replica.nodes import ROOT, Ino, Kind
 from cmsfs.sqlite import Database
 from daemon.incoming import Incoming
 
@@ -27,6 +27,7 @@ class Sharing:
         rows = db.rows("SELECT ino FROM node WHERE base_parent = ? AND parent IS NOT NULL", names.ROOT_ID)
         self._seen: set[Ino] = {row["ino"] for row in rows}
         self._said: list[str] = []
+        self._offered: set[tuple[Kind, str]] = set()
         self.count = 0  # shared since the start
         hub.subscribe(self._heard)
 
@@ -38,12 +39,18 @@ class Sharing:
             me=None if settings.folder.strip("/") else user_id,
             in_root=settings.shared == "root",
             reserved=(settings.trash,) if settings.trash else (),
+            asks=settings.shared == "ask",
         )
         if not await self._db.query(lambda conn: shares.rules(conn) == wanted):
             self._incoming.publish(await self._db.write(lambda conn: shelving.configure(conn, wanted)))
 
     def told(self) -> tuple[int, str]:
-        """How much others have shared since the start, and a sentence on the last of it."""
+        """How much others have shared, or offered, since the start, and a sentence on the last of it."""
+        waiting = [one for one in offers.undecided(self._db) if one.state is offers.State.WAITING]
+        for one in waiting:
+            if (one.kind, one.id) not in self._offered:
+                self._say(f"{one.owner} shares {one.name}: `cmsfs shared` shows it, if you want it.")
+        self._offered = {(one.kind, one.id) for one in waiting}
         return self.count, " ".join(self._said[-NAMED:])
 
     def _heard(self, changes: list[Change]) -> None:
@@ -64,6 +71,11 @@ class Sharing:
         self._seen.add(change.ino)
         if not (who := shares.owner(self._db, change.ino)):
             return
+        node = tree.find(self._db, change.ino)
+        if node is None or not offers.is_accepted(self._db, node.kind, node.remote_id or ""):
+            self._say(f"{who} shares {tree.path(self._db, change.ino).lstrip('/')}.")
+
+    def _say(self, sentence: str) -> None:
         self.count += 1
-        self._said.append(f"{who} shares {tree.path(self._db, change.ino).lstrip('/')}.")
+        self._said.append(sentence)
         del self._said[:-NAMED]

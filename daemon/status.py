@@ -13,7 +13,7 @@ from cmsfs.cache.blocks import Blocks
 from cmsfs.journal import queue
 from cmsfs.journal.ops import Op, OpKind
 from cmsfs.models import control, insides
-from cmsfs.replica import doubts, missing, naming, pins, shares, tree
+from cmsfs.replica import doubts, missing, naming, offers, pins, shares, tree
 from cmsfs.replica.nodes import ROOT, Kind, Node
 from cmsfs.sqlite import Database
 from cmsfs.vfs.attrs import state
@@ -122,6 +122,7 @@ class Status:
             requests=dict(self._health.requests),
             disk=self._disk(),
             recovered=len(recovered.waiting(self._settings.paths.recovered)),
+            offers=sum(one.state is offers.State.WAITING for one in offers.undecided(self._db)),
             missing=question.count if (question := missing.asked(self._db)) else 0,
             last_poll=self._pull.last,
         )

@@ -32,12 +32,18 @@ def conflicts(ctx: context.Context, *, dismiss: bool, as_json: bool) -> None:
         output.document(found.model_dump(mode="json", exclude={"kind"}))
         return
     waits = (found.copies, found.held, found.stuck, found.recovered)
-    if not any(waits) and found.missing is None:
+    offered = sum(not one.declined for one in found.offers)
+    if not any(waits) and not offered and found.missing is None:
         output.say("Nothing waits for you.")
     if found.missing is not None:
         output.say(
             f"{output.plural(found.missing.items, 'item')} missing at the service;"
             f" `{output.command()} missing` asks what to do."
+        )
+    if offered:
+        output.say(
+            f"{output.plural(offered, 'item')} that others share, and you have not accepted:"
+            f" `{output.command()} shared` lists them."
         )
     if found.copies:
         output.say("Conflict copies; keep what you want, and delete the rest:")

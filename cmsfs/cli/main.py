@@ -52,6 +52,7 @@ COMMANDS = {
     "search": "searching",
     "serve": "serve",
     "share": "sharing",
+    "shared": "offers",
     "status": "status",
     "sync": "drive",
     "templates": "templates",

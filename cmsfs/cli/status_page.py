@@ -38,6 +38,7 @@ def rows(status: control.Status) -> list[list[str]]:
         *([["disk", told] for told in status.disk]),
         *([["recovered", _recovered(status.recovered)]] if status.recovered else []),
         *([["missing", _missing(status.missing)]] if status.missing else []),
+        *([["shared", _offers(status.offers)]] if status.offers else []),
         ["requests", requests or "none"],
         *([["turns", waiting]] if waiting else []),
         ["looked", looked],
@@ -105,6 +106,11 @@ def changes(queue: control.Queue) -> str:
 def _recovered(count: int) -> str:
     files = output.plural(count, "file")
     return f"{files} without a place on the drive; `{output.command()} conflicts` lists them"
+
+
+def _offers(count: int) -> str:
+    items = output.plural(count, "item")
+    return f"{items} that others share, and you have not accepted; `{output.command()} shared` lists them"
 
 
 def _missing(count: int) -> str:

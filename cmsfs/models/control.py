@@ -190,7 +190,7 @@ class Adopt(_Message):
 Request = Annotated[
     (Ping | GetStatus | Sync | Stop | Poll | Retry | Discard | GetConflicts | Pin | Unpin | GetPins)
     | (Free | Watch | GetPathStatus | Pause | Resume | SetLogLevel | DismissRecovered | Adopt)
-    | waiting.DecideMissing,
+    | (waiting.DecideMissing | waiting.DecideOffers),
     pydantic.Field(discriminator="kind"),
 ]
 
@@ -285,6 +285,7 @@ class Status(_Message):
     troubles: insides.Troubles = insides.Troubles()
     requests: dict[str, int] = {}  # requests to the service since the start, by kind: search, upload, ...
     recovered: int = 0  # files outside the drive that wait for a person to look at them
+    offers: int = 0  # items that others share, and a person has not decided on
     missing: int = 0  # items that the service does not have any more, and that a person is asked about
     disk: list[str] = []  # what the want of room on this machine's disks keeps from being done
     last_poll: pydantic.AwareDatetime | None = None  # when remote changes were last looked for with success
@@ -295,6 +296,7 @@ class Conflicts(_Message):
     recovered: list[waiting.Recovered] = []
     copies: list[waiting.Copy] = []
     missing: waiting.Missing | None = None
+    offers: list[waiting.Offer] = []
     held: list[Op] = []  # at most MAX_OPS
     stuck: list[Op] = []  # tried for a minute or more; they go on being tried
 

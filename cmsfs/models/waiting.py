@@ -36,6 +36,24 @@ class Missing(_Part):
     paths: list[str] = []  # of the highest of them, the first few
 
 
+class Offer(_Part):
+    """What somebody else shares, and the person has not accepted."""
+
+    type: str  # file, folder, web_link
+    id: str
+    name: str
+    owner: str
+    declined: bool = False
+
+
+class DecideOffers(_Part):
+    """A person accepts these offers, named by their ids or names, or declines them."""
+
+    kind: Literal["offers"] = "offers"
+    words: list[str]
+    accept: bool
+
+
 class DecideMissing(_Part):
     """A person says whether what is missing at the service is to go here, too, or to stay for now."""
 

@@ -23,6 +23,7 @@ from cmsfs.replica import (
     kept,
     lineages,
     losses,
+    offers,
     open_inodes,
     places,
     rings,
@@ -86,6 +87,8 @@ def _apply_one(conn: Connection, remote: Remote, generation: int, changes: list[
     if remote.kind is Kind.FOLDER and remote.id == ROOT_ID:
         return
     node = tree.remote_at(conn, remote.kind, remote.id)
+    if node is None and offers.holds(conn, remote):
+        return
     if node is not None and node.ino == ROOT:
         return  # wherever the folder is that the drive begins at, here it is the root
     if node is None:
@@ -102,6 +105,8 @@ def _apply_one(conn: Connection, remote: Remote, generation: int, changes: list[
         # Whether the deletion still holds is decided when it is sent, by the etag it started from.
         if news:
             _leave_aside(conn, node, remote.sequence)
+        return
+    if node.parent is None and offers.holds(conn, remote):
         return
     was_shown = node.is_folder and tree.was_shown(conn, node.ino)
     if node.parent is None and (node.draft is not None or was_shown):
@@ -362,6 +367,8 @@ def vanish_one(conn: Connection, node: Node, changes: list[Change], *, is_lost: 
         return
     if is_lost:
         losses.note_wipe(conn)
+    if node.base_parent == ROOT_ID:
+        offers.forget(conn, node.kind, node.remote_id)
     conn.execute("DELETE FROM op WHERE ino = ?", (node.ino,))
     conn.execute("DELETE FROM listing WHERE ino = ?", (node.ino,))
     # The sequence stays: what went with its folder comes back with it, unchanged.

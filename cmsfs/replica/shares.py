@@ -36,13 +36,14 @@ RULES = 1
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """Whose drive it is, whether what others share is shown in the root itself, and which names of the root
-    are the drive's own besides those that always are."""
+    """Whose drive it is, whether what others share is shown in the root itself, which names of the root are
+    the drive's own besides those that always are, and whether the person is asked first (`offers`)."""
 
     me: str | None = None
     in_root: bool = False
     reserved: tuple[str, ...] = ()
     version: int = RULES
+    asks: bool = False
 
 
 def rules(conn: Connection) -> Rules:
@@ -59,7 +60,8 @@ def _read(text: str | None) -> Rules:
     if text is None:
         return Rules()
     found = json.loads(text)
-    return Rules(found["me"], found["in_root"], tuple(found["reserved"]), found["version"])
+    asks = found.get("asks", False)
+    return Rules(found["me"], found["in_root"], tuple(found["reserved"]), found["version"], asks)
 
 
 def keep(conn: Connection, wanted: Rules) -> bool:

@@ -4,10 +4,11 @@ The rules change when it becomes known whose drive it is, when a setting is chan
 the drive that reserves other names.
 """
 
+import json
 from sqlite3 import Connection
 
 from cmsfs.models import entries, names
-from cmsfs.replica import naming, remote, shares, tree
+from cmsfs.replica import naming, offers, remote, shares, tree
 from cmsfs.replica.changes import Change
 from cmsfs.replica.nodes import ROOT, Node, Remote
 
@@ -21,15 +22,37 @@ _CANDIDATES = """
 def configure(conn: Connection, wanted: shares.Rules) -> list[Change]:
     """From now on these are the rules; what moved."""
     changes: list[Change] = []
+    before = shares.rules(conn)
     if not shares.keep(conn, wanted):
         return changes
     rows = conn.execute(_CANDIDATES, (names.ROOT_ID, f"%{naming.VERSIONS_SUFFIX}")).fetchall()
     for row in rows:
         node = tree.get(conn, row["ino"])
+        if wanted.asks and not before.asks and shares.is_shared(wanted, _remote(node, row["owner"])):
+            _ask(conn, before, node, _remote(node, row["owner"]), changes)
+            if tree.get(conn, node.ino).parent is None:
+                continue
         if _is_misplaced(conn, wanted, node, row["owner"]):
             remote.place_again(conn, node, _remote(node, row["owner"]), changes)
+    if before.asks and not wanted.asks:
+        # What was not accepted is here no more: the next look into the root brings it.
+        offers.forget_all(conn)
+        tree.mark_unlisted(conn, ROOT)
     shares.tidy(conn, changes)
     return changes
+
+
+def _ask(conn: Connection, before: shares.Rules, node: Node, found: Remote, changes: list[Change]) -> None:
+    """From now on the person is asked: what was shown before is accepted; what came before it was known whose
+    drive it is goes until it is."""
+    known = tree.item_at(conn, node.ino)
+    state = offers.State.ACCEPTED if before.me is not None else offers.State.WAITING
+    offer = offers.offered(found, state)
+    if known is not None and (whose := json.loads(known).get("owned_by")):
+        offer = offer.model_copy(update={"owner": str(whose.get("name") or whose.get("login") or "")})
+    if state is offers.State.WAITING:
+        changes += remote.vanish(conn, node.ino)
+    offers.put(conn, offer)
 
 
 def _is_misplaced(conn: Connection, wanted: shares.Rules, node: Node, owner: str | None) -> bool:

@@ -117,3 +117,31 @@ def test_what_is_missing_is_listed_and_decided(cmsfs, spoken_to):
 def test_nothing_missing_is_said(cmsfs, spoken_to):
     spoken_to(lambda request: [control.Conflicts()])
     assert cmsfs("missing").stdout == "Nothing is missing at the service.\n"
+
+
+def test_what_others_share_is_listed_and_decided(cmsfs, spoken_to):
+    told = [
+        waiting.Offer(type="folder", id="17", name="Team", owner="Ben"),
+        waiting.Offer(type="file", id="18", name="plan.txt", owner="Ben", declined=True),
+    ]
+    daemon = spoken_to(
+        lambda request: [
+            control.Conflicts(offers=told)
+            if isinstance(request, control.GetConflicts)
+            else control.Done(message="Team is in /Shared with me/Team.")
+        ]
+    )
+    assert "1 item that others share, and you have not accepted" in cmsfs("conflicts").stdout
+    lines = cmsfs("shared").stdout.splitlines()
+    assert lines[0].split() == ["17", "folder", "Team", "from", "Ben"]
+    assert lines[1].split()[-1] == "declined"
+    assert [one["id"] for one in json.loads(cmsfs("shared", "--json").stdout)] == ["17", "18"]
+    assert cmsfs("shared", "--accept", "Team").stdout == "Team is in /Shared with me/Team.\n"
+    cmsfs("shared", "--decline", "17", "--decline", "18")
+    said = [one for one in daemon.requests if isinstance(one, waiting.DecideOffers)]
+    assert [(one.words, one.accept) for one in said] == [(["Team"], True), (["17", "18"], False)]
+
+
+def test_nothing_offered_is_said(cmsfs, spoken_to):
+    spoken_to(lambda request: [control.Conflicts()])
+    assert cmsfs("shared").stdout == "Nothing that others share waits for you.\n"

@@ -1,0 +1,99 @@
+"""What others offer to share, and what the person says to it (`replica.offers`).
+
+Rule: the service is asked before an item is shown: it may be shared no more, or be called otherwise by now.
+"""
+
+import logging
+from collections.abc import Sequence
+from sqlite3 import Connection
+
+from cmsfs import errors
+from cmsfs.client.session import Client
+from cmsfs.models import waiting
+from cmsfs.replica import offers, tree
+from cmsfs.replica.nodes import KINDS, Kind
+from cmsfs.sqlite import Database
+from daemon.absences import fetched
+from daemon.health import Health
+from daemon.hydrate import Hydrate
+from daemon.incoming import Incoming
+
+log = logging.getLogger(__name__)
+
+
+class Offering:
+    """The agent that is asked by `cmsfs shared`."""
+
+    def __init__(
+        self, db: Database, client: Client, incoming: Incoming, hydrate: Hydrate, health: Health
+    ) -> None:
+        self._db = db
+        self._client = client
+        self._incoming = incoming
+        self._hydrate = hydrate
+        self._health = health
+
+    def told(self) -> list[waiting.Offer]:
+        """What waits for the person, and what was declined."""
+        return [
+            waiting.Offer(
+                type=one.kind.value,
+                id=one.id,
+                name=one.name,
+                owner=one.owner,
+                declined=one.state is offers.State.DECLINED,
+            )
+            for one in offers.undecided(self._db)
+        ]
+
+    async def decide(self, words: Sequence[str], *, accept: bool) -> str:
+        """Accept or decline the offers that these ids or names mean; a sentence.
+
+        Raises `UserError` for what is not offered, or means several, before anything is decided;
+        `RemoteError` where the service cannot be asked.
+        """
+        chosen = [self._meant(word) for word in words]
+        said = []
+        for one in chosen:
+            said.append(await (self._accept(one) if accept else self._decline(one)))
+        return " ".join(said)
+
+    def _meant(self, word: str) -> offers.Offer:
+        known = offers.undecided(self._db)
+        name = word.rstrip("/").rpartition("/")[2]
+        found = [one for one in known if one.id == word] or [one for one in known if one.name == name]
+        if not found:
+            raise errors.UserError(f"Nobody offers {word}; `cmsfs shared` lists what there is.")
+        if len(found) > 1:
+            ids = ", ".join(one.id for one in found)
+            raise errors.UserError(f"Several are called {name}: say which, by its id ({ids}).")
+        return found[0]
+
+    async def _decline(self, one: offers.Offer) -> str:
+        await self._db.write(lambda conn: _decide(conn, one, offers.State.DECLINED))
+        return f"{one.name} is not shown."
+
+    async def _accept(self, one: offers.Offer) -> str:
+        item = await fetched(self._client, self._health, one.kind, one.id)
+        if item is None:
+            await self._db.write(lambda conn: offers.forget(conn, one.kind, one.id))
+            return f"{one.name} is not shared any more."
+        await self._db.write(lambda conn: _decide(conn, one, offers.State.ACCEPTED))
+
+        def note(conn: Connection) -> None:
+            node = tree.remote_at(conn, KINDS[item.type], item.id)
+            if node is not None and node.is_folder:
+                # What was heard of it meanwhile need not be all.
+                tree.mark_unlisted_below(conn, node.ino)
+
+        await self._incoming.commit([item], note=note)
+        node = tree.find_remote(self._db, one.kind, one.id)
+        if node is None or node.parent is None:
+            return f"{one.name} is accepted, and comes with the next look at the service."
+        if node.kind is Kind.FOLDER:
+            self._hydrate.list_soon(node.ino)
+        return f"{one.name} is in {tree.path(self._db, node.ino)}."
+
+
+def _decide(conn: Connection, one: offers.Offer, state: offers.State) -> None:
+    offers.put(conn, one.model_copy(update={"state": state}))
