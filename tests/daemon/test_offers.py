@@ -59,6 +59,10 @@ async def test_nothing_of_it_takes_a_name_or_is_fetched(
     folder, _ = await _give(ben, user, SHELF)
     await ben.file("more.txt", b"more", await ben.folder("Sub", folder))
     async with starting() as drive:
+        agents = drive.agents
+        # Before anything is known, and afterwards.
+        search = await Finding(drive.db, agents.client, agents.hydrate, agents.health).begin("plan OR more")
+        assert list(await search.more()) == []
         mine = await drive.mkdir(SHELF)
         await drive.sync()
         await ben.file("later.txt", b"later", folder)
@@ -67,7 +71,6 @@ async def test_nothing_of_it_takes_a_name_or_is_fetched(
         assert await drive.ino(SHELF) == mine
         assert await drive.names(SHELF) == []
         assert network.count("GET", "/content") == network.count("GET", "/representations") == 0
-        agents = drive.agents
         search = await Finding(drive.db, agents.client, agents.hydrate, agents.health).begin("plan")
         assert list(await search.more()) == []
         await _decide(drive, folder)
