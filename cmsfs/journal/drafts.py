@@ -279,6 +279,8 @@ class Drafts:
         self._commit: Commit = functools.partial(db.write, durable=True)
         # Nodes whose drafts are open for writing; read from other threads too, which a set allows.
         self.busy: set[Ino] = set()
+        # Nodes whose unsent bytes were appended to what the service had (`O_APPEND`), and what that was.
+        self.appended: dict[Ino, Content] = {}
 
     def path(self, draft_id: int) -> Path:
         return self.root / f"{draft_id}.draft"

@@ -94,15 +94,15 @@ class Files:
         # atomic: no await until the handle is there
         keep = self._page_version(ino) == self._version(file)
         self._pages[ino] = self._version(file)
-        return Opened(self._add(file, writable=bool(flags & _WRITING)), keep_cache=keep)
+        return Opened(self._add(file, flags), keep_cache=keep)
 
     def created(self, node: Node, draft: Draft, flags: int) -> Opened:
         """The handle of a file that was just made with an empty draft."""
         file = OpenFile(node, self._blocks, draft=draft)
-        self._open[node.ino] = file
+        self._open[node.ino], self._drafts.appended[node.ino] = file, Content("", 0, None, None)
         self._pages[node.ino] = draft
         self._inodes.opened(node.ino)
-        return Opened(self._add(file, writable=bool(flags & _WRITING)))
+        return Opened(self._add(file, flags))
 
     async def _opened(self, ino: Ino) -> OpenFile:
         """The open file of an inode, counted as open once more: from here on news leave its bytes alone."""
@@ -146,9 +146,9 @@ class Files:
         self._open[node.ino] = file
         return file
 
-    def _add(self, file: OpenFile, *, writable: bool) -> int:
-        file.opened(writable=writable)
-        return self._handles.add(Handle(file, writable))
+    def _add(self, file: OpenFile, flags: int) -> int:
+        file.opened(writable=(writable := bool(flags & _WRITING)))
+        return self._handles.add(Handle(file, writable, bool(flags & os.O_APPEND)))
 
     async def release(self, fh: int) -> None:
         """Close a handle; the last writer's close makes the upload due."""
@@ -234,6 +234,8 @@ class Files:
         self._room.check_disk(len(data))
         while True:
             draft = await self._draft_of(handle.file)
+            if not handle.appends:
+                self._drafts.appended.pop(draft.ino, None)
             self._room.take(draft.size, offset + len(data))
             if (written := await draft.write(offset, data)) is not None:
                 return written
@@ -250,6 +252,7 @@ class Files:
         try:
             while True:
                 draft = await self._draft_of(file, keep_base=size > 0)
+                self._drafts.appended.pop(ino, None)
                 self._room.take(draft.size, size)
                 if await draft.truncate(size):
                     break
@@ -280,14 +283,16 @@ class Files:
         base = (content.sha1, content.size) if content is not None and content.size and keep_base else None
         due = ops.now_ns() + self._settle_ns
 
-        def txn(conn: Connection) -> int:
-            draft_id = Drafts.insert(conn, file.ino, base)
-            if tree.get(conn, file.ino).parent is not None:
+        def txn(conn: Connection) -> tuple[int, Node]:
+            draft_id, node = Drafts.insert(conn, file.ino, base), tree.get(conn, file.ino)
+            if node.parent is not None:
                 ops.record(conn, file.ino, ops.OpKind.UPLOAD, due_ns=due)
                 ops.drop(conn, file.ino, ops.OpKind.TOUCH)
-            return draft_id
+            return draft_id, node
 
-        draft_id = await self._db.write(txn)
+        draft_id, node = await self._db.write(txn)
+        if content is not None and content.sha1 == node.base_sha1:
+            self._drafts.appended[file.ino] = content  # until a write shows that it is no append
         draft = self._drafts.started(draft_id, file.ino, base)
         if content is not None and base is not None and content.size <= AHEAD_BYTES:
             # It goes to the service with the rest, which may not have it any more by then.

@@ -110,6 +110,7 @@ class Handle:
 
     file: OpenFile
     writable: bool
+    appends: bool = False  # whatever it writes goes to the end
     window: Window = field(default_factory=Window)
     begun: bool = False  # it was read from its beginning
     doubts: int | None = None  # those of the content (`Blocks.doubts`) when it was first read

@@ -3,6 +3,7 @@
     here             at the service     becomes
     new name         name in use        theirs keeps it, ours is a conflict copy; equal content is one file
     new bytes        other new bytes    theirs keeps name and id, ours is a conflict copy and a new file
+    appended bytes   other new bytes    the same; a copy that is there already goes on instead (`appends`)
     anything         gone               with bytes of ours: made anew; without: gone here too
     new place        folder gone        the folder is made anew
 

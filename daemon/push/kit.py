@@ -40,6 +40,22 @@ LONGEST_WAIT_SECONDS = 300.0
 
 
 @dataclass(frozen=True, slots=True)
+class Copy:
+    """A conflict copy as it was left here."""
+
+    ino: Ino
+    parent: Ino
+    name: str
+    sha1: str
+
+    def is_as_left(self, now: Node, original: Node) -> bool:
+        """Whether the copy, which is `now` so, still lies beside the original with the same bytes."""
+        where = (now.ino, now.parent, now.name, now.sha1)
+        as_left = where == (self.ino, self.parent, self.name, self.sha1) and now.draft is None
+        return as_left and original.parent == self.parent
+
+
+@dataclass(frozen=True, slots=True)
 class Kit:
     """Everything that an operation may touch."""
 
@@ -74,6 +90,9 @@ class Kit:
     confirming: Counter[Ino] = field(default_factory=Counter)
     # How many uploads of a file in a row were cancelled because it had newer bytes.
     superseded: Counter[Ino] = field(default_factory=Counter)
+    # The conflict copies of files that were appended to, by the item; and how often one was waited for.
+    copies: dict[str, Copy] = field(default_factory=dict)
+    appending: Counter[Ino] = field(default_factory=Counter)
 
     @property
     def is_interactive(self) -> bool:

@@ -25,7 +25,7 @@ from cmsfs.models import base, items, uploads
 from cmsfs.replica import cursor, naming, remote, tree
 from cmsfs.replica.changes import Change
 from cmsfs.replica.nodes import Content, Node, Remote, remote_from_item, remote_mtime_ns
-from daemon.push import answers, conflicts, copies, parts, recall
+from daemon.push import answers, appends, conflicts, copies, parts, recall
 from daemon.push.kit import Kit, again
 from daemon.push.targets import Base, NewFile, NewVersion, Target, base_of
 
@@ -238,6 +238,8 @@ async def _name_in_use(kit: Kit, task: queue.Task, node: Node, error: errors.Con
         await kit.db.write(lambda conn: again(conn, task.op, "An earlier upload is in the way."))
         return
     await conflicts.keep_both(kit, task, theirs)
+    if isinstance(theirs, items.File):
+        appends.note_copy(kit, node, theirs)
 
 
 def _is_ours(kit: Kit, node: Node, theirs: items.File) -> bool:
@@ -275,7 +277,9 @@ async def _send_version(kit: Kit, task: queue.Task, node: Node, path: Path) -> N
                 return
             ours = theirs.sha1 in (node.base_sha1, now.base_sha1)
             if not ours and not unheard.is_version(kit.db, theirs.id, theirs.sha1):
-                await conflicts.keep_both(kit, task, theirs, anew=True)
+                if not await appends.go_on(kit, task, node, path, theirs):
+                    await conflicts.keep_both(kit, task, theirs, anew=True)
+                    appends.note_copy(kit, node, theirs)
                 return
             # Renamed, moved or described there; the bytes are those that ours started from, or ours of
             # a moment ago.
@@ -338,6 +342,7 @@ async def _done(kit: Kit, task: queue.Task, node: Node, answer: items.File, *, f
 
     changes, released = await kit.db.write(txn)
     crashpoints.reached(Point.UPLOAD_ADOPTED)
+    appends.note_version(kit, node, theirs.sha1)
     kit.incoming.publish(changes)
     await _settle(kit, theirs.sha1, released)
 
