@@ -8,11 +8,14 @@ Rule: a picture appears whole, readable by its owner only.
 """
 
 import hashlib
+import itertools
 import os
 import struct
 import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import quote
+from urllib.parse import quote, unquote_to_bytes
 
 # Folder by size in pixels: those that file managers ask for, but on screens of double density.
 SIZES = {"normal": 128, "large": 256}
@@ -56,6 +59,27 @@ def write(cache: Path, size: str, of: str, mtime: int, picture: bytes) -> None:
         draft.replace(target)
     finally:
         draft.unlink(missing_ok=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A picture in the cache: `path` is that of its file below a folder, `mtime` the file's time then."""
+
+    file: Path
+    path: str
+    mtime: int
+
+
+def below(cache: Path, folder: Path) -> Iterator[Kept]:
+    """All pictures of files below a folder, of all sizes, and the notes that there can be none."""
+    top = f"{os.fspath(folder).rstrip('/')}/"
+    for file in itertools.chain(cache.glob("*/*.png"), cache.glob("fail/*/*.png")):
+        texts = _texts(file)
+        address = texts.get(_URI, b"").decode("ascii", "replace")
+        path = os.fsdecode(unquote_to_bytes(address.removeprefix("file://")))
+        if address.startswith("file:///") and path.startswith(top):
+            time = texts.get(_MTIME, b"")
+            yield Kept(file, path.removeprefix(top), int(time) if time.isdigit() else -1)
 
 
 def _labelled(picture: bytes, texts: dict[bytes, bytes]) -> bytes:

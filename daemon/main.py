@@ -190,7 +190,7 @@ class Drive(Answers):
         )
         self.push = Push(kit, workers=settings.upload_workers)
         self.pins = Pins(db, blocks, self.hydrate, self.health, self.hub)
-        self.wiping = Wiping(db, blocks, self.hydrate, self.pins, self.hub, rights)
+        self.wiping = Wiping(db, blocks, self.hydrate, self.pins, self.hub, rights, mountpoint)
         self._freeing = Freeing(db, blocks, self.hydrate, self.pins, self.hub)
         self.facts = Facts(db, client, self.health, nursery, templates)
         self.fs = Filesystem(

@@ -1,5 +1,5 @@
 """Bytes that may no longer be read are wiped from this disk: those of what is not shared with us any more, of
-what our role no longer lets us read, and of their older versions.
+what our role no longer lets us read, and of their older versions; with them the desktop's small pictures.
 
 That there is something to wipe is a row of the transaction that took it from the tree (`replica.losses`), and
 goes when it is done: also over a restart.
@@ -8,6 +8,7 @@ Rule: what something else here shows stays, and so do bytes that are not sent ye
 """
 
 import logging
+from pathlib import Path
 from sqlite3 import Connection
 
 import trio
@@ -19,6 +20,7 @@ from cmsfs.replica.changes import Change, Hub, What
 from cmsfs.replica.nodes import Node
 from cmsfs.sqlite import Database
 from cmsfs.vfs.permissions import Right
+from daemon import picture_wiping
 from daemon.hydrate import Hydrate
 from daemon.pins import Pins
 from daemon.rights import Rights
@@ -41,8 +43,16 @@ class Wiping:
     """The agent."""
 
     def __init__(
-        self, db: Database, blocks: Blocks, hydrate: Hydrate, keeper: Pins, hub: Hub, rights: Rights
+        self,
+        db: Database,
+        blocks: Blocks,
+        hydrate: Hydrate,
+        keeper: Pins,
+        hub: Hub,
+        rights: Rights,
+        mountpoint: Path,
     ) -> None:
+        self._mountpoint = mountpoint
         self._db = db
         self._blocks = blocks
         self._hydrate = hydrate
@@ -66,6 +76,7 @@ class Wiping:
             left = [sha1 for sha1 in wanted if not await self._wipe(sha1)]
             self._blocks.pins_changed()
             await self._blocks.flush()  # removes the files
+        await picture_wiping.wipe(self._db, self._rights, self._mountpoint)
         if wanted:
             log.info("%d contents that may no longer be read were wiped", len(wanted) - len(left))
         if left:
