@@ -113,6 +113,17 @@ def record_dirty(conn: sqlite.Connection, sha1: str, size: int) -> None:
     conn.execute(_RECORD_DIRTY, (sha1, size, int(time.time())))
 
 
+def expect(conn: sqlite.Connection, sha1: str, size: int) -> None:
+    """This content is about to be adopted, and has no other name: should the row of that never come, a start
+    takes the file for one of the cache."""
+    bits = bytes(bitmap.empty(size))
+    conn.execute(
+        "INSERT OR IGNORE INTO content (sha1, size, bitmap, verified, dirty, pinned, used_at)"
+        " VALUES (?, ?, ?, 0, 0, 0, ?)",
+        (sha1, size, bits, int(time.time())),
+    )
+
+
 def mark_clean(conn: sqlite.Connection, sha1: str) -> None:
     """The service has this content now, or nobody wants to send it any more.
 

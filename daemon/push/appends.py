@@ -22,7 +22,10 @@ from sqlite3 import Connection
 
 import trio
 
+from cmsfs import crashpoints
+from cmsfs.cache import rows
 from cmsfs.cache.blocks import Blocks
+from cmsfs.crashpoints import Point
 from cmsfs.journal import ops, queue, sealing
 from cmsfs.models import items
 from cmsfs.replica import cursor, naming, open_inodes, remote, tree
@@ -116,9 +119,11 @@ async def _join(
             Blocks.record_dirty(conn, sha1, size)
             return end, _decide(conn, task, node, theirs, copy, Content(sha1, size, None, None), base.size)
 
+        await kit.db.write(lambda conn: rows.expect(conn, sha1, size))
         # From here to the commit nothing waits but for the local disk.
         with trio.CancelScope(shield=True):
             await kit.blocks.adopt_dirty(sha1, size, joined)
+            crashpoints.reached(Point.SEAL_ADOPTED)
             end = _End.OTHER
             try:
                 end, changes = await kit.db.write(txn)

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from cmsfs import errors, sqlite
+from cmsfs.cache import rows
 from cmsfs.cache.blocks import BLOCK
 from tests.cache.conftest import Cache, MakeSample, OpenCache, started
 
@@ -113,6 +114,25 @@ async def test_an_upload_cut_off_before_the_file_moved_is_settled(
     assert await cache.get(content) == content.data
     assert cache.usage() == content.size
     cache.abandon()
+
+
+async def test_a_file_of_one_name_that_was_not_recorded_is_one_of_the_cache(
+    open_cache: OpenCache, db: sqlite.Database, sample: MakeSample, tmp_path: Path, folders: tuple[Path, Path]
+) -> None:
+    content, never = sample(100), sample(200)
+    first = open_cache()
+    await first.recover(clean_shutdown=True, same_boot=True)
+    for one in (content, never):
+        await db.write(lambda conn, one=one: rows.expect(conn, one.sha1, one.size))
+    (tmp_path / "joined").write_bytes(content.data)
+    await first.adopt_dirty(content.sha1, content.size, tmp_path / "joined")
+    first.abandon()  # before the transaction
+    cache = open_cache()
+    found = await cache.recover(clean_shutdown=False, same_boot=True)
+    assert (found.orphans, found.settled, found.lost) == ([], [content.sha1], [])
+    assert list(folders[1].iterdir()) == []
+    assert await cache.read(content.sha1, content.size, 0, content.size) == content.data
+    assert not cache.is_complete(never.sha1)
 
 
 async def test_a_file_that_is_still_a_draft_under_another_name_stays_out_of_the_cache(
