@@ -62,6 +62,7 @@ ELSEWHERE = {
     "cmsfs umount --dead": ("tests/cli/test_units.py", '"--dead"'),
     "cmsfs umount --force": ("tests/cli/test_drive.py", '"umount", "--force"'),
     "cmsfs discard PATH": ("tests/cli/test_held.py", '"discard"'),
+    "cmsfs missing --remove": ("tests/cli/test_held.py", '"missing", "--remove"'),
 }
 
 # What nobody types, with the reason.
@@ -77,7 +78,10 @@ IN_PLACE = {
     "cmsfs mount --enable": "cmsfs mount",  # there is no service manager
     "cmsfs serve --data ~/service --port 8472": "cmsfs serve --data ~/service --port 0",
 }
-SUBSTITUTES = (("--host 0.0.0.0", "--host 127.0.0.1 --port 0"),)
+SUBSTITUTES = (
+    ("--host 0.0.0.0", "--host 127.0.0.1 --port 0"),
+    ("--app app.json", "--app app.json --yes"),  # nobody is there to be asked
+)
 
 # What stands in running text, typed on the drive of the sitting, after the README.
 AS_WELL = (
