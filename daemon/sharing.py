@@ -28,6 +28,7 @@ class Sharing:
         self._seen: set[Ino] = {row["ino"] for row in rows}
         self._said: list[str] = []
         self._offered: set[tuple[Kind, str]] = set()
+        self._has_begun = False
         self.count = 0  # shared since the start
         hub.subscribe(self._heard)
 
@@ -43,6 +44,9 @@ class Sharing:
         )
         if not await self._db.query(lambda conn: shares.rules(conn) == wanted):
             self._incoming.publish(await self._db.write(lambda conn: shelving.configure(conn, wanted)))
+        if not self._has_begun and settings.shared == "root":
+            self._incoming.publish(await self._db.write(shelving.begin))
+        self._has_begun = True
 
     def told(self) -> tuple[int, str]:
         """How much others have shared, or offered, since the start, and a sentence on the last of it."""

@@ -21,6 +21,11 @@ from cmsfs.replica import naming, shares, tree, unsent
 from cmsfs.replica.changes import Change, What
 from cmsfs.replica.nodes import COLUMNS, ROOT, Ino, Kind, Node, Remote, node_from_row
 
+_IN_ROOT = (
+    f"SELECT {COLUMNS} FROM node WHERE parent = ? AND base_parent = ? AND remote_id IS NOT NULL"
+    " AND base_name IS NOT NULL"
+)
+
 # For so long a program, or a person before a window, may still go by the names as they were.
 MOMENT_SECONDS = 10.0
 
@@ -143,10 +148,14 @@ def free_name(conn: Connection, parent: Ino, name: str) -> str:
     )
 
 
-def give_back(conn: Connection, parent: Ino, name: str, changes: list[Change]) -> None:
+def give_back(
+    conn: Connection, parent: Ino, name: str, changes: list[Change], *, at_start: bool = False
+) -> None:
     """A name is free: who made way for somebody who has left since is called by it again.
 
-    It may have been told of before it made way, and then nothing tells of it a second time.
+    It may have been told of before it made way, and then nothing tells of it a second time.  What others
+    share in the root waits until the drive begins anew: a name that programs go by, and save a file by
+    removing it and making it again, does not come to mean a colleague's file under their hands.
     """
     if tree.child_at(conn, parent, name) is not None:
         return
@@ -165,6 +174,7 @@ def give_back(conn: Connection, parent: Ino, name: str, changes: list[Change]) -
         and names.name_key(_told(conn, node, parent)) == names.name_key(name)
         and naming.is_shown_as(node)
         and "move" not in unsent.pending(conn, node.ino)
+        and (at_start or parent != ROOT or not shares.is_shared_node(conn, node))
     ]
     if not waiting:
         return
@@ -172,7 +182,14 @@ def give_back(conn: Connection, parent: Ino, name: str, changes: list[Change]) -
     changes.append(Change(What.ENTRY, first.ino, parent, first.name))
     _put(conn, first.ino, parent, _told(conn, first, parent), changes)
     note_brought(conn, first.ino)
-    give_back(conn, parent, first.name, changes)
+    give_back(conn, parent, first.name, changes, at_start=at_start)
+
+
+def give_back_all(conn: Connection, changes: list[Change]) -> None:
+    """The drive begins: what others share in the root has the names that are free."""
+    for node in map(node_from_row, conn.execute(_IN_ROOT, (ROOT, names.ROOT_ID)).fetchall()):
+        if node.name != node.base_name and shares.is_shared_node(conn, node):
+            give_back(conn, ROOT, _told(conn, node, ROOT), changes, at_start=True)
 
 
 def note_brought(conn: Connection, ino: Ino) -> None:

@@ -1,11 +1,15 @@
 """Where an item of the service is here: in which folder, and under which name."""
 
+import itertools
 from sqlite3 import Connection
 
 from cmsfs.replica import arrivals, naming, shares, tree
 from cmsfs.replica.arrivals import ROOT_ID
 from cmsfs.replica.changes import Change
 from cmsfs.replica.nodes import ROOT, Ino, Kind, Node, Remote
+
+# More of one name in one folder are looked at anew each time.
+MOST_ADDITIONS = 3
 
 
 def is_in_place(conn: Connection, node: Node, remote: Remote) -> bool:
@@ -17,7 +21,17 @@ def is_in_place(conn: Connection, node: Node, remote: Remote) -> bool:
     if remote.owner_id is not None and on_shelf != (shares.is_shared(found, remote) and not found.in_root):
         return False
     name = shares.told_name(found, remote, node.parent)
+    if keeps_addition(conn, node, remote, node.parent, name):
+        return True
     return node.name in (name, naming.link_beside(name, remote.id))
+
+
+def keeps_addition(conn: Connection, node: Node, remote: Remote, parent: Ino, name: str) -> bool:
+    """Whether the node goes on being called as it was, with an addition to the name that it would have: what
+    others share in the root, until the drive begins anew (`aside.give_back`)."""
+    if parent != ROOT or node.parent != ROOT or not shares.is_shared(shares.rules(conn), remote):
+        return False
+    return node.name in itertools.islice(naming.additions(name, remote.id), MOST_ADDITIONS)
 
 
 def place_of(

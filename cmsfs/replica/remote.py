@@ -222,7 +222,7 @@ def _update_place(
         # One of a pair of folder moves would close a ring, while the other is still to come.
         _leave_aside(conn, node, remote.sequence)
         return
-    if (node.parent, node.name) == (parent, name):
+    if (node.parent, node.name) == (parent, name) or places.keeps_addition(conn, node, remote, parent, name):
         return
     tree.detach(conn, node.ino)
     made: list[Change] = []

@@ -8,7 +8,7 @@ import json
 from sqlite3 import Connection
 
 from cmsfs.models import entries, names
-from cmsfs.replica import naming, offers, remote, shares, tree
+from cmsfs.replica import aside, naming, offers, remote, shares, tree
 from cmsfs.replica.changes import Change
 from cmsfs.replica.nodes import ROOT, Node, Remote
 
@@ -39,6 +39,13 @@ def configure(conn: Connection, wanted: shares.Rules) -> list[Change]:
         offers.forget_all(conn)
         tree.mark_unlisted(conn, ROOT)
     shares.tidy(conn, changes)
+    return changes
+
+
+def begin(conn: Connection) -> list[Change]:
+    """The drive begins: names that were kept for what is not there any more are free; what moved."""
+    changes: list[Change] = []
+    aside.give_back_all(conn, changes)
     return changes
 
 

@@ -359,3 +359,39 @@ async def test_a_drive_that_learns_late_whose_it_is_comes_to_the_same_names(
         await drive.agents.account.refresh()
         assert await tree(drive) == expected
         assert await drive.read("Personal/diary.txt") == b"mine"
+
+
+@pytest.mark.parametrize("way", ["removed here", "renamed here", "removed elsewhere"])
+async def test_a_name_in_the_root_is_not_anothers_before_the_next_mount(
+    starting: conftest.Starting, ben: conftest.Remote, other: conftest.Remote, user: int, way: str
+) -> None:
+    mine = await other.file("note.md", b"mine")
+    theirs = await give(ben, "file", "note.md", "editor", user)
+    aside = f"note (id {theirs}).md"
+    async with starting(shared="root") as drive, starting(account="second", shared="root") as second:
+        for one in (drive, second):
+            assert await one.names() == [aside, "note.md"]
+        if way == "removed here":
+            await drive.unlink("note.md")
+        elif way == "renamed here":
+            await drive.rename("note.md", "old.md")
+        else:
+            await other.client.files.delete(mine)
+        await drive.sync()
+        left = [*([aside]), *(["old.md"] if way == "renamed here" else [])]
+        # A change of theirs and a look at everything bring it no nearer.
+        await ben.write(theirs, b"theirs, again")
+        for one in (drive, second):
+            await one.poll()
+            await one.agents.poll(full=True)
+            assert await one.names() == left
+        await drive.write("note.md", b"mine, made anew")
+        await drive.sync()
+        assert await ben.read("note.md") == b"theirs, again"
+        await drive.unlink("note.md")
+        await drive.sync()
+    async with AsyncExitStack() as stack:
+        for account in ("default", "second", "fresh"):
+            one = await stack.enter_async_context(starting(account=account, shared="root"))
+            assert await one.names() == ["note.md", *left[1:]], account
+            assert one.node(await one.ino("note.md")).remote_id == theirs
