@@ -21,8 +21,6 @@ def is_in_place(conn: Connection, node: Node, remote: Remote) -> bool:
     if remote.owner_id is not None and on_shelf != (shares.is_shared(found, remote) and not found.in_root):
         return False
     name = shares.told_name(found, remote, node.parent)
-    if keeps_addition(conn, node, remote, node.parent, name):
-        return True
     return node.name in (name, naming.link_beside(name, remote.id))
 
 
