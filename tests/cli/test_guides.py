@@ -63,6 +63,7 @@ ELSEWHERE = {
     "cmsfs umount --force": ("tests/cli/test_drive.py", '"umount", "--force"'),
     "cmsfs discard PATH": ("tests/cli/test_held.py", '"discard"'),
     "cmsfs missing --remove": ("tests/cli/test_held.py", '"missing", "--remove"'),
+    "cmsfs shared --accept Team": ("tests/cli/test_held.py", '"shared", "--accept", "Team"'),
 }
 
 # What nobody types, with the reason.
