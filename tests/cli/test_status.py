@@ -25,6 +25,7 @@ FULL = control.Status(
     listing=insides.Listing(state="running", items=10, total=40),
     pins=insides.Pinning(items=[insides.Pinned(path="/p", files=4, bytes=40, files_here=1, bytes_here=10)]),
     budget=insides.Budget(held_up_seconds=3, queues={"pin": insides.Turns(waiting=7, running=2)}),
+    troubles=insides.Troubles(came_wrong=["/film.mkv"]),
 )
 ITEMS = {
     "/far": control.PathStatus(path="/far", type="file", sync="synced", size=2000),
@@ -55,6 +56,7 @@ def test_the_status_shows_what_is_kept_and_whose_turn_it_is(cmsfs, spoken_to):
     assert "It goes on at 13:00." in shown
     assert "1 of 4 files, 10 B of 40 B" in shown
     assert "left alone for 3 s; pin 2 under way, 7 waiting" in shown
+    assert "came wrong  /film.mkv: other bytes than the service says" in shown
 
 
 def test_items_are_told_one_by_one(cmsfs, spoken_to):
