@@ -90,7 +90,7 @@ def test_the_drive_goes_on_with_a_new_login_of_the_same_person_and_no_restart(
     assert refused.health.reason == refreshing.ENDED
 
     person(login="ada@example.com")
-    assert cmsfs("login").returncode == 0
+    assert cmsfs("login", "--yes").returncode == 0
     assert _until(lambda found: found.health.reason == refreshing.ANOTHER).queue.pending == 1
     assert _files(server, "left.txt") == 0
 

@@ -49,10 +49,10 @@ def test_the_past_of_a_file_is_a_folder_beside_it(drive: Any) -> None:
     # An open folder may be a moment old, a newly opened one is not.
     assert len(listing(past)) == 3
 
-    # Only files have one; a file that has this very name comes first.
+    # Only files have one; nothing can be made under such a name.
     (drive.top / "folder").mkdir()
     assert not (drive.top / "folder@versions").exists()
     assert not (drive.top / "nothing@versions").exists()
     (drive.top / "plan.txt@versions.txt").write_text("x")
-    (drive.top / "folder@versions").write_text("mine")
-    assert (drive.top / "folder@versions").read_text() == "mine"
+    with pytest.raises(PermissionError):
+        (drive.top / "folder@versions").write_text("mine")

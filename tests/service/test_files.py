@@ -17,7 +17,8 @@ async def test_a_file_has_every_field_of_the_specification(api, file):
     found = await api.ask("GET", f"/files/{file['id']}", params={"fields": ",".join(wanted)})
     assert found.keys() == wanted
     shapes.File.model_validate(found)
-    assert await api.ask("GET", f"/files/{file['id']}") == file
+    usual = await api.ask("GET", f"/files/{file['id']}")
+    assert usual == {name: file[name] for name in usual}  # an upload answers with more
 
 
 @pytest.mark.parametrize(

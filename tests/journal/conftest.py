@@ -1,0 +1,82 @@
+"""A desk with drafts on it, and what is below them."""
+
+import errno
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from cmsfs.cache.blocks import Blocks
+from cmsfs.journal import ops, recovery
+from cmsfs.journal.drafts import Draft, Drafts
+from cmsfs.journal.durability import GroupCommit
+from cmsfs.journal.sealing import Sealer
+from cmsfs.replica import tree
+from cmsfs.replica.nodes import ROOT, Content, Ino, Kind
+from cmsfs.sqlite import Connection, Database
+
+
+class Nowhere:
+    """A service that cannot be reached."""
+
+    async def blocks(self, content: Content, first: int, last: int) -> None:
+        raise OSError(errno.ENETDOWN, os.strerror(errno.ENETDOWN))
+
+
+class Desk:
+    """Drafts with what is below them."""
+
+    def __init__(self, db: Database, root: Path) -> None:
+        self.db = db
+        self.root = root / "drafts"
+        self.recovered = root / "recovered"
+        for folder in (self.root, self.recovered):
+            folder.mkdir(exist_ok=True)
+        self.blocks = Blocks(db, root / "blocks", self.root, limit_bytes=1 << 30, keep_free_bytes=1 << 20)
+        self.drafts = Drafts(db, self.root)
+        self.commit = GroupCommit(db, self.root)
+        self.sealer = Sealer(db, self.drafts, self.blocks, Nowhere(), self.commit)
+
+    async def new(self, name: str, data: bytes, *, base: tuple[str, int] | None = None) -> Draft:
+        def txn(conn: Connection) -> tuple[Ino, int]:
+            ino = tree.insert(conn, ROOT, name, Kind.FILE, now_ns=0)
+            ops.record(conn, ino, ops.OpKind.UPLOAD, due_ns=0)
+            return ino, Drafts.insert(conn, ino, base)
+
+        ino, draft_id = await self.db.write(txn)
+        draft = self.drafts.started(draft_id, ino, base)
+        await draft.write(0, data)
+        draft.recorded(await self.db.write(draft.record))
+        return draft
+
+    async def restarted(self) -> "Desk":
+        """The same folders as another process finds them, recovered."""
+        self.drafts.close()
+        await self.blocks.aclose()
+        desk = Desk(self.db, self.root.parent)
+        await recovery.recover(desk.db, desk.drafts, desk.recovered)
+        await desk.blocks.recover(clean_shutdown=False, same_boot=True)
+        return desk
+
+    async def bytes_of(self, name: str) -> bytes:
+        node = tree.find_child(self.db, ROOT, name)
+        assert node is not None
+        if node.draft is not None:
+            draft = self.drafts.find(node.draft)
+            assert draft is not None
+            return b"".join(
+                draft.read_held(start, end) if where == "draft" else bytes(end - start)
+                for start, end, where in draft.pieces(0, draft.size)
+            )
+        assert node.sha1 is not None
+        return bytes(await self.blocks.read(node.sha1, node.size, 0, node.size))
+
+
+@pytest.fixture
+async def desk(db: Database, tmp_path: Path) -> AsyncIterator[Desk]:
+    made = Desk(db, tmp_path)
+    await made.blocks.recover(clean_shutdown=True, same_boot=True)
+    yield made
+    made.drafts.close()
+    await made.blocks.aclose()

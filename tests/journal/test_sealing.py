@@ -1,0 +1,155 @@
+"""Drafts that become content, and what a crash at any point leaves."""
+
+import hashlib
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cmsfs.cache.blocks import BLOCK
+from cmsfs.journal import recovery
+from cmsfs.journal.drafts import Drafts
+from cmsfs.journal.sealing import is_unsent, release_content
+from cmsfs.replica import tree
+from cmsfs.replica.nodes import ROOT
+from cmsfs.sqlite import Connection, Database
+
+
+async def test_sealed_content_is_found_after_a_restart(desk: Any) -> None:
+    draft = await desk.new("f", b"x" * (BLOCK + 1))
+    sealed = await desk.sealer.seal(draft)
+    assert sealed is not None
+    assert sealed.sha1 == hashlib.sha1(b"x" * (BLOCK + 1)).hexdigest()
+    assert await desk.db.query(lambda conn: is_unsent(conn, sealed.sha1))
+    again = await desk.restarted()
+    assert await again.bytes_of("f") == b"x" * (BLOCK + 1)
+    await again.blocks.aclose()
+
+
+@pytest.mark.parametrize("point", ["linked", "adopted", "committed"])
+async def test_a_crash_within_the_seal_loses_nothing(
+    desk: Any, point: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The folder as it is when the process dies after this step; another process then recovers it."""
+
+    class Died(BaseException):
+        pass
+
+    def die(*args: Any, **kwargs: Any) -> Any:
+        raise Died
+
+    draft = await desk.new("f", b"precious")
+    # What would be cleaned up by a process that lives on stays, as after a kill.
+    monkeypatch.setattr(Path, "unlink", lambda *args, **kwargs: None)
+    if point == "linked":
+        monkeypatch.setattr(desk.blocks, "adopt_dirty", die)
+    elif point == "adopted":
+        monkeypatch.setattr(desk.db, "write", die)
+    else:
+        monkeypatch.setattr(desk.drafts, "gone", die)
+    with pytest.raises(Died):
+        await desk.sealer.seal(draft)
+    monkeypatch.undo()
+    again = await desk.restarted()
+    assert await again.bytes_of("f") == b"precious"
+    assert list(again.recovered.iterdir()) == []
+    # And what was recovered can be sealed and written as ever.
+    node = tree.find_child(again.db, ROOT, "f")
+    assert node is not None
+    if node.draft is not None:
+        found = again.drafts.find(node.draft)
+        assert found is not None
+        assert await again.sealer.seal(found) is not None
+    assert await again.bytes_of("f") == b"precious"
+    await again.commit.commit()
+    assert [path.name for path in again.root.iterdir()] == [hashlib.sha1(b"precious").hexdigest()]
+    await again.blocks.aclose()
+
+
+async def test_a_power_cut_that_took_the_end_of_a_file_takes_no_more(desk: Any, expect_log: Any) -> None:
+    draft = await desk.new("f", b"0123456789")
+    os.truncate(draft.path, 4)
+    expect_log("after the power failed")
+    again = await desk.restarted()
+    assert await again.bytes_of("f") == b"0123"
+    await again.blocks.aclose()
+
+
+async def test_a_draft_file_without_a_row_is_kept_aside(desk: Any) -> None:
+    (desk.root / "99.draft").write_bytes(b"whose?")
+    again = await desk.restarted()
+    assert (again.recovered / "99.draft").read_bytes() == b"whose?"
+    await again.blocks.aclose()
+
+
+async def test_running_operations_are_ready_after_a_restart(desk: Any) -> None:
+    await desk.new("f", b"x")
+    await desk.db.write(lambda conn: conn.execute("UPDATE op SET state = 'running'"))
+    again = await desk.restarted()
+    assert [row["state"] for row in desk.db.rows("SELECT state FROM op")] == ["ready"]
+    await again.blocks.aclose()
+
+
+async def test_the_last_run_is_judged_by_its_mark_and_its_boot(db: Database) -> None:
+    assert await recovery.begin(db) == recovery.LastRun(clean=True, same_boot=True)
+    assert await recovery.begin(db) == recovery.LastRun(clean=False, same_boot=True)
+    await recovery.end(db)
+    await db.write(lambda conn: conn.execute("UPDATE cursor SET value = 'other' WHERE key = 'boot_id'"))
+    assert await recovery.begin(db) == recovery.LastRun(clean=True, same_boot=False)
+
+
+async def test_a_draft_that_is_dropped_while_it_is_sealed_becomes_nothing(desk: Any) -> None:
+    draft = await desk.new("f", b"on its way")
+    await desk.db.write(lambda conn: Drafts.delete(conn, draft.id))
+    assert await desk.sealer.seal(draft) is None
+    assert [path.name for path in desk.root.iterdir()] == [draft.path.name]
+
+
+async def test_bytes_are_on_the_disk_before_they_become_content(
+    desk: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    draft = await desk.new("f", b"precious")
+    steps: list[str] = []
+    fsync, link = os.fsync, os.link
+
+    def watch_fsync(fd: int) -> None:
+        steps.append(f"fsync {Path(f'/proc/self/fd/{fd}').readlink().name}")
+        fsync(fd)
+
+    def watch_link(source: Any, target: Any) -> None:
+        steps.append("link")
+        link(source, target)
+
+    monkeypatch.setattr(os, "fsync", watch_fsync)
+    monkeypatch.setattr(os, "link", watch_link)
+    assert await desk.sealer.seal(draft) is not None
+    assert steps == [f"fsync {draft.path.name}", "link"]
+
+
+@pytest.mark.parametrize("holder", ["content", "base of a draft"])
+async def test_content_stays_while_another_file_has_to_send_it(desk: Any, holder: str) -> None:
+    one, two = await desk.new("one", b"the same"), await desk.new("two", b"the same")
+    sealed = await desk.sealer.seal(one)
+    assert sealed is not None
+    assert await desk.sealer.seal(two) is not None
+
+    def txn(conn: Connection) -> bool:
+        # The service has it as `one`.
+        conn.execute("UPDATE node SET base_sha1 = sha1, remote_id = '1' WHERE ino = ?", (one.ino,))
+        if holder == "base of a draft":
+            Drafts.insert(conn, two.ino, (sealed.sha1, sealed.size))
+            conn.execute("UPDATE node SET sha1 = NULL WHERE ino = ?", (two.ino,))
+        return release_content(conn, sealed.sha1)
+
+    assert not await desk.db.write(txn)
+    await desk.blocks.settle_clean(sealed.sha1)
+    assert (desk.root / sealed.sha1).read_bytes() == b"the same"
+
+    def sent(conn: Connection) -> bool:
+        conn.execute("UPDATE node SET base_sha1 = ?, remote_id = '2' WHERE ino = ?", (sealed.sha1, two.ino))
+        return release_content(conn, sealed.sha1)
+
+    assert await desk.db.write(sent)
+    await desk.blocks.settle_clean(sealed.sha1)
+    assert not (desk.root / sealed.sha1).exists()
