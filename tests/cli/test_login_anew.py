@@ -96,7 +96,7 @@ def test_the_drive_goes_on_with_a_new_login_of_the_same_person_and_no_restart(
 
     _change_secret(server, _kept().client_id)
     person()
-    done = cmsfs("login", "--app", _new_app(app, tmp_path))
+    done = cmsfs("login", "--yes", "--app", _new_app(app, tmp_path))
     assert done.returncode == 0, done.stderr
     assert _until(_is_well).pid == refused.pid
     assert _files(server, "left.txt") == 1
