@@ -123,7 +123,7 @@ def _sweep(store: Store, conn: sqlite.Connection, *, alone: bool) -> None:
         return {row["sha1"] for row in rows}
 
     def parts_of(session: str) -> set[str] | None:
-        living = "SELECT 1 FROM upload_session WHERE id = ? AND expires_at > ?"
+        living = "SELECT 1 FROM upload_session WHERE id = ? AND expires_at > ? AND NOT committed"
         if conn.execute(living, (session, store.now())).fetchone() is None:
             return None
         rows = conn.execute("SELECT file FROM upload_part WHERE session = ?", (session,))

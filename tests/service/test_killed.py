@@ -123,7 +123,7 @@ async def judge(root, client):
         }
         on_disk = [path for path in (root / "sessions").rglob("*") if path.is_file()]
         assert {(path.parent.name, path.name) for path in on_disk} == parts
-        sessions = {row["id"] for row in opened.read("SELECT id FROM upload_session")}
+        sessions = {row["id"] for row in opened.read("SELECT id FROM upload_session WHERE NOT committed")}
         assert {path.name for path in (root / "sessions").iterdir()} == sessions
         assert opened.read("PRAGMA integrity_check")[0][0] == "ok"
         used = opened.read("SELECT space_used FROM user WHERE login LIKE 'ann%'")[0]["space_used"]
