@@ -149,13 +149,14 @@ def free_name(conn: Connection, parent: Ino, name: str) -> str:
 
 
 def give_back(
-    conn: Connection, parent: Ino, name: str, changes: list[Change], *, at_start: bool = False
+    conn: Connection, parent: Ino, name: str, changes: list[Change], *, at_once: bool = False
 ) -> None:
     """A name is free: who made way for somebody who has left since is called by it again.
 
     It may have been told of before it made way, and then nothing tells of it a second time.  What others
     share in the root waits until the drive begins anew: a name that programs go by, and save a file by
     removing it and making it again, does not come to mean a colleague's file under their hands.
+    `at_once`: it does not wait.
     """
     if tree.child_at(conn, parent, name) is not None:
         return
@@ -174,7 +175,7 @@ def give_back(
         and names.name_key(_told(conn, node, parent)) == names.name_key(name)
         and naming.is_shown_as(node)
         and "move" not in unsent.pending(conn, node.ino)
-        and (at_start or parent != ROOT or not shares.is_shared_node(conn, node))
+        and (at_once or parent != ROOT or not shares.is_shared_node(conn, node))
     ]
     if not waiting:
         return
@@ -182,14 +183,14 @@ def give_back(
     changes.append(Change(What.ENTRY, first.ino, parent, first.name))
     _put(conn, first.ino, parent, _told(conn, first, parent), changes)
     note_brought(conn, first.ino)
-    give_back(conn, parent, first.name, changes, at_start=at_start)
+    give_back(conn, parent, first.name, changes, at_once=at_once)
 
 
 def give_back_all(conn: Connection, changes: list[Change]) -> None:
     """The drive begins: what others share in the root has the names that are free."""
     for node in map(node_from_row, conn.execute(_IN_ROOT, (ROOT, names.ROOT_ID)).fetchall()):
         if node.name != node.base_name and shares.is_shared_node(conn, node):
-            give_back(conn, ROOT, _told(conn, node, ROOT), changes, at_start=True)
+            give_back(conn, ROOT, _told(conn, node, ROOT), changes, at_once=True)
 
 
 def note_brought(conn: Connection, ino: Ino) -> None:

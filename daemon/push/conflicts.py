@@ -88,7 +88,7 @@ async def keep_both(kit: Kit, task: queue.Task, theirs: items.Item | None, *, an
         if stays and not is_itself and _is_in_the_way(theirs, node, task):
             aside.step(conn, node, changes)
             if node.parent is not None:
-                aside.give_back(conn, node.parent, node.name, changes)
+                aside.give_back(conn, node.parent, node.name, changes, at_once=True)
         again(conn, task.op, KEPT_BOTH)
         return changes
 
