@@ -8,9 +8,11 @@ after some bytes; a body that ends early, says it is shorter than it is, or hold
 Depends on trio and h11, which httpx and hypercorn are made with.
 """
 
+import random
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 import h11
 import trio
@@ -276,3 +278,25 @@ async def running(host: str, port: int, plan: Plan) -> AsyncIterator[Relay]:
         nursery.start_soon(trio.serve_listeners, relay.serve, [listener])
         yield relay
         nursery.cancel_scope.cancel()
+
+
+class Mischief:
+    """Spoils one request in so many, from a seed."""
+
+    def __init__(self, seed: int, *, every: int, stalls: bool) -> None:
+        self._random = random.Random(seed)
+        self._every = every
+        self._stalls = stalls
+
+    def __call__(self, method: str, target: str) -> Any:
+        if "/oauth2/" in target or self._random.randrange(self._every):
+            return None
+        chosen = [Reset(before=True), LOST, TOO_MANY, UNAVAILABLE]
+        if method == "POST":
+            # The request has been carried out, and the answer breaks off.
+            chosen += [Reset(after=10), Answer(500, carried_out=True)]
+        elif target.rpartition("?")[0].endswith("/content") or target.endswith("/content"):
+            chosen += [Stall(after=1), Corrupt(), Short(after=1)]
+        if self._stalls:
+            chosen.append(Stall())
+        return self._random.choice(chosen)

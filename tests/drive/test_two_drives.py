@@ -1,10 +1,13 @@
 """Two drives mounted on one account, over networks that fail: nothing that was acknowledged vanishes, and
 nothing is overwritten that its writer has not seen."""
 
+import contextlib
+import functools
 import importlib.util
 import json
 import os
 import random
+import signal
 import subprocess
 import sys
 import time
@@ -58,28 +61,6 @@ class Careless(faults.Relay):  # type: ignore[misc]
         headers = [header for header in request.headers if header[0] != b"if-match"]
         asked = h11.Request(method=request.method, target=request.target, headers=headers)
         await super()._exchange(client, server, asked)
-
-
-class Mischief:
-    """Spoils one request in so many, from a seed."""
-
-    def __init__(self, seed: int, *, every: int, stalls: bool) -> None:
-        self._random = random.Random(seed)
-        self._every = every
-        self._stalls = stalls
-
-    def __call__(self, method: str, target: str) -> Any:
-        if "/oauth2/" in target or self._random.randrange(self._every):
-            return None
-        chosen = [faults.Reset(before=True), faults.LOST, faults.TOO_MANY, faults.UNAVAILABLE]
-        if method == "POST":
-            # The request has been carried out, and the answer breaks off.
-            chosen += [faults.Reset(after=10), faults.Answer(500, carried_out=True)]
-        elif target.rpartition("?")[0].endswith("/content") or target.endswith("/content"):
-            chosen += [faults.Stall(after=1), faults.Corrupt(), faults.Short(after=1)]
-        if self._stalls:
-            chosen.append(faults.Stall())
-        return self._random.choice(chosen)
 
 
 class Two:
@@ -188,7 +169,8 @@ class Two:
 
     def let_go(self) -> None:
         while self.held:
-            os.close(self.held.pop())
+            with contextlib.suppress(OSError):  # its daemon may have been killed
+                os.close(self.held.pop())
 
     def create(self, path: Path, data: bytes) -> None:
         with path.open("xb") as file:
@@ -251,10 +233,21 @@ class Two:
         except (OSError, errors.UserError):
             pass  # refused, or the network failed the call: nothing was acknowledged
 
-    def story(self, seed: int, steps: int) -> None:
+    def kill(self, account: str) -> None:
+        """The daemon is gone in the middle of whatever it did, and another one takes its place."""
+        daemon = daemonctl.find_account(account)
+        assert daemon is not None
+        os.kill(daemon.pid, signal.SIGKILL)
+        # Of the other drive too: which are whose nobody noted.
+        self.let_go()
+        self.cmsfs("--account", account, "mount", self.tops[account])
+
+    def story(self, seed: int, steps: int, *, kill_every: int = 0) -> None:
         chance = random.Random(seed)
-        for _ in range(steps):
+        for number in range(1, steps + 1):
             self.step(chance)
+            if kill_every and not number % kill_every:
+                self.kill(chance.choice(ACCOUNTS))
         self.let_go()
 
     # ---- the judgement ---------------------------------------------------------------------------
@@ -371,10 +364,11 @@ async def test_the_ledger_finds_what_a_careless_client_does(starting: Any) -> No
     assert two.judge()[0] == [ledger.sha1(b"acknowledged, and lost\n")]
 
 
-async def run(starting: Any, *, seed: int, steps: int, every: int, stalls: bool) -> None:
-    plan = faults.Plan(Mischief(seed, every=every, stalls=stalls))
+async def run(starting: Any, *, seed: int, steps: int, every: int, stalls: bool, kill_every: int = 0) -> None:
+    plan = faults.Plan(faults.Mischief(seed, every=every, stalls=stalls))
     two = await starting(plan)
-    await trio.to_thread.run_sync(two.story, seed, steps)
+    story = functools.partial(two.story, kill_every=kill_every)
+    await trio.to_thread.run_sync(story, seed, steps)
     plan.clear()
     await trio.to_thread.run_sync(two.settle)
     assert plan.faults > steps // 50, "the test proves little"
@@ -395,4 +389,11 @@ async def test_two_drives_over_bad_networks_lose_nothing(starting: Any) -> None:
 async def test_two_drives_over_bad_networks_lose_nothing_in_ten_thousand_calls(
     starting: Any, seed: int
 ) -> None:
-    await run(starting, seed=seed, steps=2500, every=8, stalls=True)
+    await run(
+        starting,
+        seed=seed,
+        steps=2500,
+        every=8,
+        stalls=True,
+        kill_every=100,
+    )
