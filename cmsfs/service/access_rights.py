@@ -11,11 +11,10 @@ import json
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from sqlite3 import Row
 from typing import Protocol
 
-from cmsfs.service import roles, shared_links
+from cmsfs.service import roles, shared_links, tree_paths
 from cmsfs.service.kinds import Kind, Status
 from cmsfs.service.roles import Right
 from cmsfs.service.store import Read
@@ -88,7 +87,9 @@ class View:
         """Find what is needed for these rows in two reads, or none if all are the viewer's own."""
         if self._viewer is None:
             return
-        wanted = {one for row in rows if row["owner"] != self._viewer.id for one in line(row)} - self._known
+        wanted = {
+            one for row in rows if row["owner"] != self._viewer.id for one in tree_paths.line(row)
+        } - self._known
         if not wanted:
             return
         self._known |= wanted
@@ -109,7 +110,7 @@ class View:
         return self._of(viewer, row) & ~viewer.barred
 
     def _of(self, viewer: Viewer, row: Row) -> Right:
-        if viewer.bound is not None and viewer.bound not in line(row):
+        if viewer.bound is not None and viewer.bound not in tree_paths.line(row):
             return roles.NONE
         if row["owner"] == viewer.id:
             return roles.ROOT if row["status"] == Status.ROOT else roles.ALL
@@ -120,7 +121,7 @@ class View:
     def _given(self, row: Row) -> Right:
         self.look_up([row])
         found, above, closed = roles.NONE, roles.NONE, False
-        for number in line(row):
+        for number in tree_paths.line(row):
             closed = closed or number in self._closed
             grant = self._grants.get(number)
             if grant is None:
@@ -155,7 +156,7 @@ class View:
 
     def folders_above(self, row: Row) -> list[int | None]:
         """The folders above an item that the viewer sees, from the top; None is the viewer's own root."""
-        above = line(row)[:-1]
+        above = tree_paths.line(row)[:-1]
         viewer = self._viewer
         if viewer is None:
             return [*above]
@@ -178,30 +179,19 @@ def _from(above: list[int], top: int) -> list[int]:
     return above[above.index(top) :] if top in above else []
 
 
-def line(row: Row) -> list[int]:
-    """The ids from the root down to the item itself."""
-    return [*_folders(row["path"]), row["id"]]
-
-
-# The items of a page share most of their folders.
-@lru_cache(maxsize=4096)
-def _folders(path: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in path.split("/") if part)
-
-
 def tops(read: Read, user: int, *, listed: bool = False) -> list[Row]:
     """The items of others that a user collaborates on and that are in no folder of that kind.
 
     `listed`: only what the listing of their root shows.
     """
     found = {row["id"]: row for row in read(_TOPS, user, _now())}
-    outer = [row for row in found.values() if found.keys().isdisjoint(line(row)[:-1])]
+    outer = [row for row in found.values() if found.keys().isdisjoint(tree_paths.line(row)[:-1])]
     return [row for row in outer if not (listed and row["access_only"])]
 
 
 def seers(read: Read, row: Row) -> list[User]:
     """Everybody who sees an item: its owner first, then collaborators."""
-    found = read(_SEERS, json.dumps(line(row)), _now())
+    found = read(_SEERS, json.dumps(tree_paths.line(row)), _now())
     return [User(row["owner"]), *(User(one["id"]) for one in found if one["id"] != row["owner"])]
 
 
@@ -215,7 +205,7 @@ def trashed_elsewhere(read: Read, viewer: Viewer) -> list[int]:
 
 def collaborated(read: Read, rows: Sequence[Row]) -> set[int]:
     """Those items that somebody collaborates on, or is invited to, there or in a folder above."""
-    numbers = {one for row in rows for one in line(row)}
+    numbers = {one for row in rows for one in tree_paths.line(row)}
     sql = "SELECT DISTINCT item FROM collaboration WHERE status != 'rejected' AND coalesce(expires_at > ?, 1)"
     found = {
         one["item"]
@@ -223,7 +213,7 @@ def collaborated(read: Read, rows: Sequence[Row]) -> set[int]:
             f"{sql} AND item IN (SELECT value FROM json_each(?))", _now(), json.dumps(sorted(numbers))
         )
     }
-    return {row["id"] for row in rows if not found.isdisjoint(line(row))}
+    return {row["id"] for row in rows if not found.isdisjoint(tree_paths.line(row))}
 
 
 def folder_terms(read: Read, rows: Sequence[Row]) -> dict[int, Row]:

@@ -15,7 +15,7 @@ from starlette import responses
 
 from cmsfs.models import collaborations as shapes
 from cmsfs.models import paging as models_paging
-from cmsfs.service import access, access_rights, fields, markers, operations, problems, store
+from cmsfs.service import access, fields, markers, operations, problems, store, tree_paths
 from cmsfs.service.operations import Operation
 
 
@@ -24,7 +24,7 @@ def check(read: store.Read, item: Row, invited: Row | None, email: str | None) -
     owner = read("SELECT * FROM user WHERE id = ?", item["owner"])[0]
     if invited is not None and invited["enterprise"] == owner["enterprise"]:
         return
-    terms = access_rights.line(item)
+    terms = tree_paths.line(item)
     sql = "SELECT 1 FROM folder_terms WHERE restricted AND folder IN (SELECT value FROM json_each(?))"
     if read(sql, json.dumps(terms)):
         raise _refused("The folder is shared inside the enterprise only.")

@@ -13,7 +13,17 @@ from typing import Any
 from starlette import responses
 
 from cmsfs.models import collaborations as shapes
-from cmsfs.service import access, access_rights, fields, markers, operations, paging, problems, store
+from cmsfs.service import (
+    access,
+    access_rights,
+    fields,
+    markers,
+    operations,
+    paging,
+    problems,
+    store,
+    tree_paths,
+)
 from cmsfs.service.kinds import KIND_NAMES, Kind, Status
 from cmsfs.service.operations import Operation
 from cmsfs.service.roles import Right
@@ -42,9 +52,7 @@ def _shows(read: store.Read, call: access.Call, item: Row) -> bool:
     if Right.MANAGE in rights:
         return True
     sql = "SELECT 1 FROM folder_terms WHERE NOT non_owners_view"
-    hidden = read(
-        f"{sql} AND folder IN (SELECT value FROM json_each(?))", json.dumps(access_rights.line(item))
-    )
+    hidden = read(f"{sql} AND folder IN (SELECT value FROM json_each(?))", json.dumps(tree_paths.line(item)))
     return Right.SEE in rights and not hidden
 
 
@@ -62,7 +70,7 @@ async def of_item(kind: Kind, call: access.Call) -> responses.Response:
         rows = read(
             "SELECT * FROM collaboration WHERE item IN (SELECT value FROM json_each(?))"
             f" AND status != 'rejected' AND {_LIVING} AND (? OR user = ?) ORDER BY id",
-            *(json.dumps(access_rights.line(item)), call.store.now(), shown, call.caller.id),
+            *(json.dumps(tree_paths.line(item)), call.store.now(), shown, call.caller.id),
         )
         page, marker = markers.cut([row for row in rows if row["id"] > after], limit)
         entries = [shape(read, call, row) for row in page]

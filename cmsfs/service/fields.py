@@ -17,7 +17,7 @@ from sqlite3 import Row
 from typing import Any
 
 from cmsfs.models import names
-from cmsfs.service import access_rights, locks, metadata_query, protection, roles, traits
+from cmsfs.service import access_rights, locks, metadata_query, protection, roles, traits, tree_paths
 from cmsfs.service.kinds import KIND_NAMES, Kind, Status
 from cmsfs.service.store import Read
 
@@ -125,7 +125,7 @@ class Shaper:
                 users.add(json.loads(row["lock"])["by"])
         if wanted & {"path_collection", "parent"}:
             for path in {row["path"] for row in rows}:
-                folders.update(path_ids(path))
+                folders.update(tree_paths.above(path))
             folders |= {row["parent"] for row in rows if row["parent"] is not None}
         if wanted & {"metadata", "classification"}:
             self._instances = metadata_query.attached(self._read, rows)
@@ -227,11 +227,6 @@ class Shaper:
 
 def _now() -> int:
     return time.time_ns() // 1000
-
-
-def path_ids(path: str) -> list[int]:
-    """The ids of the folders above, the root first."""
-    return [int(part) for part in path.split("/") if part]
 
 
 Maker = Callable[[Row, Shaper], Any]

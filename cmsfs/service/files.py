@@ -30,6 +30,7 @@ from cmsfs.service import (
     metadata,
     operations,
     problems,
+    quota,
     representations,
     store,
     trash,
@@ -81,7 +82,7 @@ async def copy(call: access.Call) -> responses.Response:
         parent = access.get_target(read, call.caller, wish.parent.id)
         name = wish.name or row["name"]
         items.check_free(read, parent["id"], name)
-        check_space(read, parent["owner"], version["size"])
+        quota.check_space(read, parent["owner"], version["size"])
         now = call.store.now()
         made = duplicate(conn, row, version, parent, name, by=call.caller.id, now=now, event=events.COPY)
         return fields.Shaper(read, call.fields, caller=call.caller).item(made)
@@ -105,14 +106,6 @@ def duplicate(
     indexing.note_copy(conn, row, version, made)
     metadata.copy(conn, row["id"], made["id"])
     return made
-
-
-def check_space(read: store.Read, user: int, size: int) -> None:
-    """403 unless so many bytes more may be stored."""
-    row = read("SELECT space_amount, space_used FROM user WHERE id = ?", user)[0]
-    if 0 <= row["space_amount"] < row["space_used"] + size:
-        said = "There is not enough space left in this account."
-        raise problems.Refused(403, "storage_limit_exceeded", said)
 
 
 def add_version(

@@ -12,7 +12,7 @@ import json
 from sqlite3 import Connection, Row
 
 from cmsfs.models import events
-from cmsfs.service import access, files, items, metadata, problems, store, trash
+from cmsfs.service import access, files, items, metadata, problems, quota, store, trash, tree_paths
 from cmsfs.service import events as recorder
 from cmsfs.service.kinds import Kind
 from cmsfs.service.roles import Right
@@ -44,11 +44,11 @@ class Copy:
     def begin(self, conn: Connection, row: Row, parent: Row, name: str) -> None:
         """Make the folder itself, and the first slice.  The name was checked and is free."""
         read = store.reader(conn)
-        found = read(_BELOW, *items.below(row), MAX_ITEMS + 1)
+        found = read(_BELOW, *tree_paths.below(row), MAX_ITEMS + 1)
         if len(found) > MAX_ITEMS:
             said = f"A folder with more than {MAX_ITEMS} items is not copied as a whole."
             raise problems.Refused(403, "operation_limit_exceeded", said)
-        files.check_space(read, parent["owner"], row["size"])
+        quota.check_space(read, parent["owner"], row["size"])
         new = items.New(Kind.FOLDER, name, description=row["description"], tags=row["tags"])
         top = items.insert(conn, parent, new, by=self._by, now=self._call.store.now(), event=None)
         metadata.copy(conn, row["id"], top["id"])
@@ -87,11 +87,11 @@ class Copy:
     def _slice(self, conn: Connection, row: Row) -> None:
         read = store.reader(conn)
         wanted, self._left = self._left[:SLICE], self._left[SLICE:]
-        found = {one["id"]: one for one in read(_STILL, json.dumps(wanted), *items.below(row))}
+        found = {one["id"]: one for one in read(_STILL, json.dumps(wanted), *tree_paths.below(row))}
         parents: dict[int, Row | None] = {}
         top = items.find(conn, self.top)
         size = sum(one["size"] for one in found.values() if one["kind"] == Kind.FILE)
-        files.check_space(read, top["owner"], size)
+        quota.check_space(read, top["owner"], size)
         for number in wanted:
             one = found.get(number)
             into = None if one is None else self._made.get(one["parent"])

@@ -28,6 +28,7 @@ from cmsfs.service import (
     store,
     traits,
     trash,
+    tree_paths,
 )
 from cmsfs.service.kinds import Kind
 from cmsfs.service.operations import Operation
@@ -145,7 +146,7 @@ async def copy(call: access.Call) -> responses.Response:
         if row["parent"] is None:
             raise problems.Refused(403, "forbidden", "The root folder cannot be copied.")
         parent = access.get_target(read, call.caller, wish.parent.id)
-        if parent["id"] == row["id"] or parent["path"].startswith(items.below(row)[0]):
+        if parent["id"] == row["id"] or parent["path"].startswith(tree_paths.below(row)[0]):
             raise problems.Refused(400, "cyclical_folder_structure", "A folder cannot be copied into itself.")
         name = wish.name or row["name"]
         items.check_free(read, parent["id"], name, as_list=True)

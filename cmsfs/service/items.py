@@ -25,6 +25,7 @@ from cmsfs.service import (
     shared_links,
     store,
     traits,
+    tree_paths,
 )
 from cmsfs.service.kinds import KIND_NAMES, Kind, Status
 from cmsfs.service.roles import Right
@@ -66,12 +67,6 @@ def find(conn: Connection, number: int) -> Row:
     return row
 
 
-def below(row: Row) -> tuple[str, str]:
-    """The range of paths of what is below a folder: from the first, up to but without the second."""
-    start = f"{row['path']}{row['id']}"
-    return f"{start}/", f"{start}0"
-
-
 def extension(name: str) -> str:
     stem, dot, last = name.rpartition(".")
     return last.lower() if stem and dot else ""
@@ -111,7 +106,7 @@ def insert(
 
     A file is there, and told of, when it has its version: see `files.add_version`.
     """
-    path = below(parent)[0]
+    path = tree_paths.below(parent)[0]
     if path.count("/") > MAX_DEPTH:
         raise problems.Refused(403, "operation_limit_exceeded", "The folder is too deep.")
     cursor = conn.execute(
@@ -161,13 +156,13 @@ def touch(conn: Connection, row: Row, *, by: int, now: int, event: str | None, *
 
 def place(conn: Connection, row: Row, parent: Row, name: str) -> dict[str, Any]:
     """Move what is below to its new path; the columns that put the item itself there, for `touch`."""
-    path = below(parent)[0]
+    path = tree_paths.below(parent)[0]
     if path != row["path"]:
         protection.keep_moved(conn, row, path)
     if path != row["path"] and row["kind"] == Kind.FOLDER:
         if path.count("/") > MAX_DEPTH:
             raise problems.Refused(403, "operation_limit_exceeded", "The folder is too deep.")
-        first, end = below(row)
+        first, end = tree_paths.below(row)
         conn.execute(
             "UPDATE item SET path = ? || substr(path, ?) WHERE path >= ? AND path < ?",
             (f"{path}{row['id']}/", len(first) + 1, first, end),
@@ -184,7 +179,7 @@ def place(conn: Connection, row: Row, parent: Row, name: str) -> dict[str, Any]:
 def grow(conn: Connection, path: str, size: int) -> None:
     """Add to the size of every folder of a path."""
     if size:
-        marks = fields.path_ids(path)
+        marks = tree_paths.above(path)
         conn.executemany("UPDATE item SET size = size + ? WHERE id = ?", [(size, mark) for mark in marks])
 
 
@@ -205,12 +200,12 @@ def relocation(
         parent = access.get_target(read, call.caller, parent_id)
     if parent["id"] == row["parent"] and target == row["name"]:
         return {}
-    if parent["id"] == row["id"] or parent["path"].startswith(below(row)[0]):
+    if parent["id"] == row["id"] or parent["path"].startswith(tree_paths.below(row)[0]):
         raise problems.Refused(400, "cyclical_folder_structure", "A folder cannot be moved into itself.")
     check_free(read, parent["id"], target, besides=row["id"])
     if parent["id"] != row["parent"]:
         grow(conn, row["path"], -row["size"])
-        grow(conn, below(parent)[0], row["size"])
+        grow(conn, tree_paths.below(parent)[0], row["size"])
     columns = place(conn, row, parent, target)
     if parent["owner"] != row["owner"]:
         ownership.hand_over(conn, row, parent["owner"], path=columns["path"], now=call.store.now())
@@ -236,9 +231,8 @@ def apply(
     needed = _needed(wish, more)
     unlocks = wish.model_fields_set == {"lock"} and wish.lock is None
     row = access.get_for_change(read, call, kind, call.id, needed=needed, unlocks=unlocks)
-    columns = relocation(
-        *(conn, call, row), parent_id=wish.parent.id if wish.parent else None, name=wish.name
-    )
+    parent_id = wish.parent.id if wish.parent else None
+    columns = relocation(conn, call, row, parent_id=parent_id, name=wish.name)
     if wish.description is not None:
         columns["description"] = wish.description
     if wish.tags is not None:
@@ -253,7 +247,10 @@ def apply(
         event = words.UNLOCK if wish.lock is None else words.LOCK
     if "shared_link" in wish.model_fields_set:
         rights = access.rights(read, call.caller, row)
-        made, event = shared_links.columns(call, row, wish.shared_link, rights)
+        url = call.request.url
+        made, event = shared_links.columns(
+            row, wish.shared_link, rights, origin=f"{url.scheme}://{url.netloc}", now=call.store.now()
+        )
         columns |= made
         if event == words.SHARE_UPDATE:
             # Who came by the link before comes by it again only on the new terms.

@@ -8,7 +8,7 @@ Rule: what a hold or a retention protects changes hands for nobody: it would not
 
 from sqlite3 import Connection, Row
 
-from cmsfs.service import files, items, protection, store
+from cmsfs.service import protection, quota, store, tree_paths
 from cmsfs.service.kinds import Kind
 
 
@@ -18,14 +18,14 @@ def hand_over(conn: Connection, row: Row, owner: int, *, path: str, now: int) ->
     403 if the new owner has not enough space left, or if a policy protects any of it.
     """
     read = store.reader(conn)
-    first, end = items.below(row)
+    first, end = tree_paths.below(row)
     if path != row["path"]:
         first, end = f"{path}{row['id']}/", f"{path}{row['id']}0"
     numbers = "SELECT id FROM item WHERE id = ?1 OR (path >= ?2 AND path < ?3)"
     place = (row["id"], first, end) if row["kind"] == Kind.FOLDER else (row["id"], "", "")
     protection.check_leaving(conn, *place, now=now)
     size = read(f"SELECT coalesce(sum(size), 0) AS n FROM version WHERE file IN ({numbers})", *place)[0]["n"]
-    files.check_space(read, owner, size)
+    quota.check_space(read, owner, size)
     conn.execute("UPDATE user SET space_used = space_used - ? WHERE id = ?", (size, row["owner"]))
     conn.execute("UPDATE user SET space_used = space_used + ? WHERE id = ?", (size, owner))
     conn.execute(f"UPDATE item SET owner = ?4 WHERE id IN ({numbers})", (*place, owner))

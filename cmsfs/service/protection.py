@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from sqlite3 import Connection, Row
 from typing import Any
 
-from cmsfs.service import problems
+from cmsfs.service import problems, tree_paths
 from cmsfs.service.kinds import Kind
 from cmsfs.service.store import Read
 
@@ -77,7 +77,7 @@ def check_purge(conn: Connection, row: Row, *, now: int) -> None:
     if row["kind"] == Kind.FILE:
         _check(conn, "f.id = :item", now=now, item=row["id"])
     elif row["kind"] == Kind.FOLDER:
-        first, end = _below(row)
+        first, end = tree_paths.below(row)
         where = "f.path >= :first AND f.path < :end AND f.trash = :item"
         _check(conn, where, now=now, item=row["id"], first=first, end=end)
 
@@ -106,7 +106,7 @@ def _check(conn: Connection, where: str, **args: Any) -> None:
 
 def keep_moved(conn: Connection, row: Row, path: str) -> None:
     """Write down what covers an item's versions now and would not after its move below `path`."""
-    first, end = _below(row)
+    first, end = tree_paths.below(row)
     args = {"old": row["path"], "new": path, "item": row["id"], "first": first, "end": end}
     for table, kept in (
         ("legal_hold_assignment", "legal_hold_kept"),
@@ -175,8 +175,3 @@ def _list(
         f"SELECT {chosen} {sql} AND {which} AND a.id = ?2 AND {key} > ?3 ORDER BY {key} LIMIT ?4",
         *(now, assignment, after, limit),
     )
-
-
-def _below(row: Row) -> tuple[str, str]:
-    start = f"{row['path']}{row['id']}"
-    return f"{start}/", f"{start}0"

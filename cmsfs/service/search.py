@@ -76,7 +76,9 @@ def _run(
     read: store.Read, caller: access.Caller, asked: search.Query, known: search_memo.Found
 ) -> dict[str, Any]:
     limit = min(asked.limit, search.MAX_LIMIT)
-    links = shared_links.recent(read, caller) if asked.include_recent_shared_links else {}
+    links = {}
+    if asked.include_recent_shared_links:
+        links = shared_links.recent(read, user=caller.id, enterprise=caller.enterprise)
     if not known.reaches(asked.offset + limit):
         _find_out(read, search_plan.make(read, caller, asked, links), known, asked.offset, limit)
     total = known.total

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from sqlite3 import Row
 from typing import Any
 
-from cmsfs.service import access_rights, items, store
+from cmsfs.service import store, tree_paths
 
 _SIZES = """
   SELECT top.key AS place, (
@@ -41,7 +41,7 @@ class Place:
 def outermost(rows: list[Row]) -> list[Row]:
     """Those that are below none of the others, each once."""
     by_id = {row["id"]: row for row in rows}
-    return [row for row in by_id.values() if by_id.keys().isdisjoint(access_rights.line(row)[:-1])]
+    return [row for row in by_id.values() if by_id.keys().isdisjoint(tree_paths.line(row)[:-1])]
 
 
 def these(ids: list[int], status: str) -> list[Place]:
@@ -57,7 +57,7 @@ def small(read: store.Read, folders: list[Row], size: int) -> set[int]:
 
 
 def _ranges(folders: list[Row]) -> str:
-    return json.dumps([items.below(row) for row in folders])
+    return json.dumps([tree_paths.below(row) for row in folders])
 
 
 def together(status: str, folders: list[Row]) -> Place:

@@ -20,13 +20,13 @@ from cmsfs.service import (
     access,
     access_rights,
     fields,
-    items,
     metadata_query,
     problems,
     query,
     search_places,
     shared_links,
     store,
+    tree_paths,
 )
 from cmsfs.service.kinds import KINDS, Kind, Status
 
@@ -180,7 +180,7 @@ def _places(
     shared = access_rights.tops(read, caller.id)
     numbers = {row["id"] for row in shared}
     for row in read("SELECT * FROM item WHERE id IN (SELECT value FROM json_each(?))", json.dumps([*links])):
-        if row["owner"] != caller.id and numbers.isdisjoint(access_rights.line(row)):
+        if row["owner"] != caller.id and numbers.isdisjoint(tree_paths.line(row)):
             shared.append(row)
     tops = search_places.outermost(shared)
     found = [own, *_below(read, caller, asked, tops)]
@@ -208,11 +208,13 @@ def _below(
             together.setdefault(status, []).append(row)
             continue
         condition = f"item.{status} AND item.path >= ? AND item.path < ?"
-        whole_of = search_places.Place(condition, items.below(row), "item_below")
+        whole_of = search_places.Place(condition, tree_paths.below(row), "item_below")
         if row["id"] in small:
             found.append(whole_of)
         else:
-            place = search_places.Place(f"{condition} AND item.owner = ?", (*items.below(row), row["owner"]))
+            place = search_places.Place(
+                f"{condition} AND item.owner = ?", (*tree_paths.below(row), row["owner"])
+            )
             place = _in_order(read, asked, place, row["owner"])
             found.append(place if spans else replace(place, counted=whole_of))
     found += [search_places.together(status, rows) for status, rows in together.items()]
@@ -221,7 +223,7 @@ def _below(
     numbers = {row["id"] for row in tops}
     elsewhere = access_rights.trashed_elsewhere(read, caller)
     rows = read("SELECT * FROM item WHERE id IN (SELECT value FROM json_each(?))", json.dumps(elsewhere))
-    mine = [row["id"] for row in rows if not numbers.isdisjoint(access_rights.line(row)[:-1])]
+    mine = [row["id"] for row in rows if not numbers.isdisjoint(tree_paths.line(row)[:-1])]
     return [*found, *search_places.these(mine, "status = 1")]
 
 

@@ -13,18 +13,15 @@ import time
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from sqlite3 import Connection, Row
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from cmsfs.models import events
 from cmsfs.models import items as shapes
-from cmsfs.service import link_passwords, problems
+from cmsfs.service import link_passwords, problems, tree_paths
 from cmsfs.service.kinds import Kind, Status
 from cmsfs.service.roles import Right
 from cmsfs.service.store import Read, Store
-
-if TYPE_CHECKING:
-    from cmsfs.service import access
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -60,13 +57,13 @@ class Shared:
 
 
 def columns(
-    call: "access.Call", row: Row, wish: shapes.NewSharedLink | None, rights: Right
+    row: Row, wish: shapes.NewSharedLink | None, rights: Right, *, origin: str, now: int
 ) -> tuple[dict[str, Any], str | None]:
     """What a request's `shared_link` makes of the columns, and the event for it.
 
-    `rights` are the caller's on the item; one to make a link is among them.
+    `rights` are the caller's on the item; one to make a link is among them.  `origin` is where the request
+    came to, `https://host`: the link is found there.
     """
-    now = call.store.now()
     old = _terms(row, now)
     # Who may not say for whom a link is may still make one as links are, and be told the one there is.
     if Right.LINK_TERMS not in rights and (wish is None or wish.model_fields_set or old is not None):
@@ -76,9 +73,8 @@ def columns(
         raise problems.Refused(403, "access_denied_insufficient_permissions", said)
     if wish is None:
         return {"link": None, "link_terms": None}, events.UNSHARE if old else None
-    url = call.request.url
     terms = dict(old or {"access": "open", "password": None, "ends": None, "download": True, "edit": False})
-    terms["origin"] = f"{url.scheme}://{url.netloc}"
+    terms["origin"] = origin
     given = wish.model_fields_set
     if wish.access is not None:
         terms["access"] = wish.access
@@ -190,17 +186,19 @@ def find(read: Read, word: str, *, user: int, enterprise: int, now: int) -> Shar
     return Shared(row["id"], below, terms["download"], terms["edit"], is_own, word, terms)
 
 
-def recent(read: Read, caller: "access.Caller") -> dict[int, Shared]:
+def recent(read: Read, *, user: int, enterprise: int) -> dict[int, Shared]:
     """The links of others that a user came by lately and that still show something, by item."""
     now = time.time_ns() // 1000
     rows = read(
         "SELECT recent_link.* FROM recent_link JOIN item ON item.id = recent_link.item"
         " WHERE user = ? AND used_at > ? AND item.link = recent_link.link ORDER BY used_at DESC LIMIT ?",
-        *(caller.id, now - RECENT, MAX_RECENT),
+        user,
+        now - RECENT,
+        MAX_RECENT,
     )
     found = {}
     for row in rows:
-        shared = find(read, row["link"], user=caller.id, enterprise=caller.enterprise, now=now)
+        shared = find(read, row["link"], user=user, enterprise=enterprise, now=now)
         if shared is not None and not shared.is_own:
             found[shared.item] = shared
     return found
@@ -222,7 +220,7 @@ async def remember(opened: Store, user: int, shared: Shared) -> None:
 
 
 def _collaborates(read: Read, row: Row, user: int, now: int) -> bool:
-    numbers = [*(int(part) for part in row["path"].split("/") if part), row["id"]]
+    numbers = tree_paths.line(row)
     sql = (
         "SELECT 1 FROM collaboration WHERE user = ? AND status = 'accepted' AND coalesce(expires_at > ?, 1)"
         " AND item IN (SELECT value FROM json_each(?)) LIMIT 1"

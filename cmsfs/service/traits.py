@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from sqlite3 import Connection, Row
 from typing import Any
 
-from cmsfs.service import shared_links
+from cmsfs.service import shared_links, tree_paths
 from cmsfs.service.kinds import Kind
 from cmsfs.service.store import Read
 
@@ -40,7 +40,7 @@ class Traits:
         if not wanted & FIELDS:
             return
         own = json.dumps([row["id"] for row in rows])
-        line = json.dumps(sorted({one for row in rows for one in _line(row)}))
+        line = json.dumps(sorted({one for row in rows for one in tree_paths.line(row)}))
         if "watermark_info" in wanted:
             self._watermarked = {
                 one["item"] for one in read(f"SELECT item FROM watermark WHERE item {_IN}", line)
@@ -58,7 +58,7 @@ class Traits:
             self._uses = {one["item"]: one for one in read(f"SELECT * FROM link_use WHERE item {_IN}", own)}
 
     def watermark(self, row: Row) -> dict[str, bool]:
-        inherited = any(one in self._watermarked for one in _line(row)[:-1])
+        inherited = any(one in self._watermarked for one in tree_paths.line(row)[:-1])
         return {
             "is_watermarked": inherited or row["id"] in self._watermarked,
             "is_watermark_inherited": inherited,
@@ -67,7 +67,7 @@ class Traits:
 
     def is_linked(self, row: Row) -> bool:
         """Whether a shared link shows the item, its own or that of a folder above."""
-        return any(one in self._linked for one in _line(row))
+        return any(one in self._linked for one in tree_paths.line(row))
 
     def comments(self, row: Row) -> int:
         return self._comments.get(row["id"], 0)
@@ -81,12 +81,6 @@ class Traits:
         if link is not None and uses is not None:
             link |= {"download_count": uses["downloads"], "preview_count": uses["previews"]}
         return link
-
-
-def _line(row: Row) -> list[int]:
-    """The item's id after those of the folders above."""
-    above = [int(part) for part in row["path"].split("/") if part]
-    return [*above, row["id"]]
 
 
 def set_sync_state(conn: Connection, row: Row, state: str | None) -> bool:

@@ -15,7 +15,17 @@ from starlette import responses
 
 from cmsfs.models import events
 from cmsfs.models import items as shapes
-from cmsfs.service import access, fields, items, operations, ownership, problems, protection, store
+from cmsfs.service import (
+    access,
+    fields,
+    items,
+    operations,
+    ownership,
+    problems,
+    protection,
+    store,
+    tree_paths,
+)
 from cmsfs.service.kinds import KIND_NAMES, Kind, Status
 from cmsfs.service.operations import Operation
 from cmsfs.service.roles import Right
@@ -44,7 +54,7 @@ def put(conn: Connection, row: Row, *, by: int, now: int) -> None:
     hidden["purge_at"] = conn.execute(_PURGE_AT, (now, row["owner"])).fetchone()["moment"]
     items.touch(conn, row, by=by, now=now, event=events.TRASH, **hidden)
     if row["kind"] == Kind.FOLDER:
-        conn.execute(_HIDE, (row["id"], *items.below(row)))
+        conn.execute(_HIDE, (row["id"], *tree_paths.below(row)))
 
 
 def bring_back(conn: Connection, call: access.Call, row: Row, wish: shapes.Restore, *, now: int) -> Row:
@@ -65,7 +75,7 @@ def bring_back(conn: Connection, call: access.Call, row: Row, wish: shapes.Resto
     columns["purge_at"] = None
     back = items.touch(conn, row, by=call.caller.id, now=now, event=events.RESTORE, **columns)
     if row["kind"] == Kind.FOLDER:
-        conn.execute(_SHOW, (*items.below(back), row["id"]))
+        conn.execute(_SHOW, (*tree_paths.below(back), row["id"]))
     return back
 
 
@@ -94,7 +104,7 @@ def purge(conn: Connection, row: Row, *, now: int) -> None:
     protection.check_purge(conn, row, now=now)
     if row["kind"] == Kind.FOLDER:
         conn.execute(
-            "DELETE FROM item WHERE path >= ? AND path < ? AND trash = ?", (*items.below(row), row["id"])
+            "DELETE FROM item WHERE path >= ? AND path < ? AND trash = ?", (*tree_paths.below(row), row["id"])
         )
     conn.execute("DELETE FROM item WHERE id = ?", (row["id"],))
 

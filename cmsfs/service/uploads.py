@@ -32,6 +32,7 @@ from cmsfs.service import (
     items,
     operations,
     problems,
+    quota,
     representations,
     store,
 )
@@ -212,7 +213,7 @@ def judge_size(read: store.Read, owner: int, size: int) -> None:
     if size > user["max_upload_size"]:
         said = "The file is larger than this account may upload."
         raise problems.Refused(403, "file_size_limit_exceeded", said)
-    files.check_space(read, owner, size)
+    quota.check_space(read, owner, size)
 
 
 async def _receive(
