@@ -13,8 +13,7 @@ import click
 import trio
 
 import cmsfs
-from cmsfs import config, crashpoints, descriptors, environment, errors, garbage, logs, notify
-from cmsfs.cli import failures
+from cmsfs import config, crashpoints, descriptors, environment, errors, failures, garbage, logs, notify
 from cmsfs.models import starting
 from daemon import main as program
 

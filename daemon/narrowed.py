@@ -14,8 +14,7 @@ from contextlib import asynccontextmanager
 from cmsfs import config
 from cmsfs.auth import backend, bearer
 from cmsfs.auth.deadline import Deadline
-from cmsfs.cli import remote_paths
-from cmsfs.client import pacing, session
+from cmsfs.client import pacing, remote_paths, session
 from cmsfs.models import names
 from cmsfs.replica import cursor, tree
 from cmsfs.sqlite import Database

@@ -9,8 +9,7 @@ from collections.abc import Mapping
 
 import trio
 
-from cmsfs import notify
-from cmsfs.cli import output
+from cmsfs import notify, output
 from cmsfs.journal import queue
 from cmsfs.sqlite import Database
 from daemon.health import Health

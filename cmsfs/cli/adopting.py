@@ -2,8 +2,8 @@
 
 import click
 
-from cmsfs import errors
-from cmsfs.cli import context, daemonctl, output
+from cmsfs import errors, output
+from cmsfs.cli import context, daemonctl
 from cmsfs.models import control
 
 

@@ -8,8 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from cmsfs import errors
-from cmsfs.cli import failures
+from cmsfs import errors, failures
 
 State = Literal["ok", "warning", "failed", "skipped"]
 

@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import cmsfs
-from cmsfs import config, errors, mounts
-from cmsfs.cli import checkup, daemonctl, output
+from cmsfs import config, errors, mounts, output
+from cmsfs.cli import checkup, daemonctl
 from cmsfs.cli.checkup import Check
 from cmsfs.models import control
 

@@ -10,10 +10,10 @@ from urllib.parse import SplitResult, urlsplit
 
 import trio
 
-from cmsfs import config, errors
+from cmsfs import config, errors, output
 from cmsfs.auth import backend, keeping
 from cmsfs.auth.explain import explain
-from cmsfs.cli import checkup, output
+from cmsfs.cli import checkup
 from cmsfs.cli.checkup import Check
 from cmsfs.client import session
 from cmsfs.models import users

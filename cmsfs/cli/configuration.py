@@ -13,8 +13,8 @@ from pathlib import Path
 import click
 
 from cmsfs import config as settings_of
-from cmsfs import environment, errors
-from cmsfs.cli import config_file, context, output
+from cmsfs import environment, errors, output
+from cmsfs.cli import config_file, context
 
 _EDITORS = ("sensible-editor", "editor", "nano", "vi")
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import click
 
-from cmsfs import config, errors
-from cmsfs.cli import bundle, checkup_machine, checkup_service, context, output
+from cmsfs import config, errors, output
+from cmsfs.cli import bundle, checkup_machine, checkup_service, context
 from cmsfs.cli.checkup import Check
 
 _MARKS = {"ok": "ok", "warning": "WARN", "failed": "FAIL", "skipped": "-"}

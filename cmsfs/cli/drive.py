@@ -13,8 +13,8 @@ from pathlib import Path
 
 import click
 
-from cmsfs import config, errors, ground, mounts
-from cmsfs.cli import context, daemonctl, durations, output, progress, starting, units
+from cmsfs import config, errors, ground, mounts, output
+from cmsfs.cli import context, daemonctl, durations, progress, starting, units
 from cmsfs.models import control
 
 # Exit code of `sync` and `umount` when the service refused changes, which wait for a person.

@@ -3,8 +3,9 @@
 import click
 import trio
 
+from cmsfs import output
 from cmsfs.auth import backend
-from cmsfs.cli import context, output, records
+from cmsfs.cli import context, records
 from cmsfs.models import exemptions as shapes
 
 COLUMNS = ("id", "user.name", "user.login", "created_at")

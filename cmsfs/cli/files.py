@@ -12,15 +12,15 @@ from pathlib import Path
 import click
 import trio
 
-from cmsfs import errors
+from cmsfs import errors, output
 from cmsfs.auth import backend
-from cmsfs.cli import context, daemonctl, output, progress, remote_paths, transfers
-from cmsfs.client import multipart, session
+from cmsfs.cli import context, daemonctl, path_argument, progress, transfers
+from cmsfs.client import multipart, remote_paths, session
 from cmsfs.models import base, items, uploads
 
 
 @click.command()
-@click.argument("remote", type=remote_paths.PATH)
+@click.argument("remote", type=path_argument.PATH)
 @click.argument("local", required=False, type=click.Path(path_type=Path))
 @click.option("--force", is_flag=True, help="Replace a local file that exists.")
 @output.json_option
@@ -72,7 +72,7 @@ def _target(name: str, local: Path | None, *, force: bool) -> Path | None:
 
 @click.command()
 @click.argument("local", type=click.Path(path_type=Path))
-@click.argument("remote", type=remote_paths.PATH)
+@click.argument("remote", type=path_argument.PATH)
 @output.json_option
 @context.pass_context
 def put(ctx: context.Context, local: Path, remote: str, *, as_json: bool) -> None:

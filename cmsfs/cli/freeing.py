@@ -7,8 +7,8 @@ Rule: nothing here looks into the mount: the daemon is asked.
 
 import click
 
-from cmsfs import errors
-from cmsfs.cli import context, daemonctl, output
+from cmsfs import errors, output
+from cmsfs.cli import context, daemonctl
 from cmsfs.models import control
 
 

@@ -8,7 +8,8 @@ import sys
 
 import click
 
-from cmsfs.cli import context, output
+from cmsfs import output
+from cmsfs.cli import context
 
 
 @click.command()

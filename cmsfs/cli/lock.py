@@ -10,15 +10,16 @@ from datetime import UTC, datetime, timedelta
 import click
 import trio
 
-from cmsfs import errors
+from cmsfs import errors, output
 from cmsfs.auth import backend
-from cmsfs.cli import context, daemonctl, durations, output, remote_paths
+from cmsfs.cli import context, daemonctl, durations, path_argument
+from cmsfs.client import remote_paths
 from cmsfs.client.session import Client
 from cmsfs.models import items
 
 
 @click.command()
-@click.argument("remote", type=remote_paths.PATH)
+@click.argument("remote", type=path_argument.PATH)
 @click.option(
     "--for", "seconds", type=durations.Duration(), help="Let the lock end by itself, for example after 8h."
 )
@@ -35,7 +36,7 @@ def lock(
 
 
 @click.command()
-@click.argument("remote", type=remote_paths.PATH)
+@click.argument("remote", type=path_argument.PATH)
 @output.json_option
 @context.pass_context
 def unlock(ctx: context.Context, remote: str, *, as_json: bool) -> None:

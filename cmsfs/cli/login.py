@@ -21,9 +21,9 @@ import click
 import pydantic
 import trio
 
-from cmsfs import config, errors
+from cmsfs import config, errors, output
 from cmsfs.auth import apps, backend, consent, keeping, refreshing
-from cmsfs.cli import config_file, context, daemonctl, output
+from cmsfs.cli import config_file, context, daemonctl
 from cmsfs.client import session
 from cmsfs.models import tokens, users
 

@@ -18,8 +18,8 @@ from collections.abc import Sequence
 import click
 
 import cmsfs
-from cmsfs import environment
-from cmsfs.cli import context, failures, output
+from cmsfs import environment, failures, output
+from cmsfs.cli import context
 
 # Where each command lives.
 COMMANDS = {

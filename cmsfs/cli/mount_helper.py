@@ -18,8 +18,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from cmsfs import config, environment, errors, ground, mounts
-from cmsfs.cli import daemonctl, failures, output, starting
+from cmsfs import config, environment, errors, failures, ground, mounts, output
+from cmsfs.cli import daemonctl, starting
 
 USAGE = "usage: mount.cmsfs ACCOUNT FOLDER [-fnsv] [-o OPTION,...]"
 WRONG_CALL = 1

@@ -11,8 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Protocol
 
-from cmsfs import printable
-from cmsfs.cli import output
+from cmsfs import output, printable
 from cmsfs.models import control
 
 # Between two lines in a log or a pipe: often enough to see that it lives, seldom enough to read.

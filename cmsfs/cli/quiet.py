@@ -7,7 +7,8 @@ from typing import Literal
 
 import click
 
-from cmsfs.cli import context, daemonctl, durations, output
+from cmsfs import output
+from cmsfs.cli import context, daemonctl, durations
 from cmsfs.models import control
 
 

@@ -14,8 +14,7 @@ from typing import Any, TypeVar
 import click
 import pydantic
 
-from cmsfs import errors
-from cmsfs.cli import output
+from cmsfs import errors, output
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -9,11 +9,11 @@ used there.
 import click
 import trio
 
-from cmsfs import config, errors, searches
+from cmsfs import config, errors, output, searches
 from cmsfs.auth import backend
-from cmsfs.cli import context, output, remote_paths
+from cmsfs.cli import context, path_argument
+from cmsfs.client import remote_paths, search_names
 from cmsfs.client import search as client_search
-from cmsfs.client import search_names
 from cmsfs.client.session import Client
 from cmsfs.models import items, names, search_words
 from cmsfs.models import search as searching
@@ -27,7 +27,7 @@ TYPES = {"file": "file", "folder": "folder", "link": "web_link"}
 @click.option(
     "--in",
     "folder",
-    type=remote_paths.PATH,
+    type=path_argument.PATH,
     metavar="REMOTE",
     help="Only below this folder; as in: in the query.",
 )

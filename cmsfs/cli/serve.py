@@ -16,8 +16,8 @@ from urllib.parse import urlsplit
 import click
 import trio
 
-from cmsfs import config, environment, errors, garbage, logs, notify
-from cmsfs.cli import context, output
+from cmsfs import config, environment, errors, garbage, logs, notify, output
+from cmsfs.cli import context
 from cmsfs.service import connections, demo, limits, provisioning, store
 from cmsfs.service import serve as serving
 

@@ -9,13 +9,15 @@ service's default does.
 import click
 import trio
 
+from cmsfs import output
 from cmsfs.auth import backend
-from cmsfs.cli import context, output, remote_paths
+from cmsfs.cli import context, path_argument
+from cmsfs.client import remote_paths
 from cmsfs.models import items
 
 
 @click.command()
-@click.argument("remote", type=remote_paths.PATH)
+@click.argument("remote", type=path_argument.PATH)
 @output.json_option
 @context.pass_context
 def share(ctx: context.Context, remote: str, *, as_json: bool) -> None:

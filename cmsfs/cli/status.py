@@ -5,8 +5,8 @@ Rule: the daemon is asked, the mount is not looked into: a status comes however 
 
 import click
 
-from cmsfs import errors
-from cmsfs.cli import context, daemonctl, output, status_page, watching
+from cmsfs import errors, output
+from cmsfs.cli import context, daemonctl, status_page, watching
 from cmsfs.models import control
 
 

@@ -3,7 +3,7 @@
 Rule: the first line says whether all is well; what needs a person comes before what is merely so.
 """
 
-from cmsfs.cli import output
+from cmsfs import output
 from cmsfs.models import control, insides
 
 

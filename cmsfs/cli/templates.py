@@ -3,9 +3,9 @@
 import click
 import trio
 
-from cmsfs import errors
+from cmsfs import errors, output
 from cmsfs.auth import backend
-from cmsfs.cli import context, output, records
+from cmsfs.cli import context, records
 from cmsfs.client import metadata as client_metadata
 from cmsfs.client import session
 from cmsfs.models import metadata

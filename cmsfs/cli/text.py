@@ -8,10 +8,10 @@ Rule: text goes to a file or a pipe as it came; why there is none is a sentence.
 import click
 import trio
 
-from cmsfs import errors
+from cmsfs import errors, output
 from cmsfs.auth import backend
-from cmsfs.cli import context, daemonctl, output, remote_paths
-from cmsfs.client import representations
+from cmsfs.cli import context, daemonctl
+from cmsfs.client import remote_paths, representations
 from cmsfs.models import control, items
 
 # More than any document says.

@@ -3,10 +3,10 @@
 import click
 import trio
 
-from cmsfs import config, errors
+from cmsfs import config, errors, output
 from cmsfs.auth import backend, bearer, grants
-from cmsfs.cli import context, output, remote_paths
-from cmsfs.client import session
+from cmsfs.cli import context
+from cmsfs.client import remote_paths, session
 from cmsfs.models import items, tokens
 
 

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 import click
 import trio
 
-from cmsfs import config, errors
+from cmsfs import config, errors, output
 from cmsfs.auth import backend
 from cmsfs.auth.explain import explain
-from cmsfs.cli import context, daemonctl, output, progress, remote_paths
-from cmsfs.client import search, session
+from cmsfs.cli import context, daemonctl, progress
+from cmsfs.client import remote_paths, search, session
 from cmsfs.client import trash as client_trash
 from cmsfs.models import items
 from cmsfs.models import search as searching

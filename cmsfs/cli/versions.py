@@ -11,15 +11,16 @@ from pathlib import Path
 import click
 import trio
 
-from cmsfs import errors
+from cmsfs import errors, output
 from cmsfs.auth import backend
-from cmsfs.cli import context, daemonctl, output, progress, remote_paths, transfers
+from cmsfs.cli import context, daemonctl, path_argument, progress, transfers
+from cmsfs.client import remote_paths
 from cmsfs.client.session import Client
 from cmsfs.models import items, versions
 
 
 @click.command("versions")
-@click.argument("remote", type=remote_paths.PATH)
+@click.argument("remote", type=path_argument.PATH)
 @click.option("--restore", metavar="ID", help="Make this version the current one again, as a new version.")
 @click.option("--get", "wanted", metavar="ID", help="Fetch this version instead of listing them.")
 @click.option(

@@ -7,7 +7,8 @@ import sys
 from collections.abc import Iterable
 from typing import Any
 
-from cmsfs.cli import output, status_page
+from cmsfs import output
+from cmsfs.cli import status_page
 from cmsfs.models import control
 
 # Uploads that are shown with a bar of their own.

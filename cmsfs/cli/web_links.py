@@ -6,10 +6,10 @@ Straight through the client, so it works without a drive; on one the web link sh
 import click
 import trio
 
-from cmsfs import errors
+from cmsfs import errors, output
 from cmsfs.auth import backend
-from cmsfs.cli import context, daemonctl, output, remote_paths
-from cmsfs.client import session
+from cmsfs.cli import context, daemonctl, path_argument
+from cmsfs.client import remote_paths, session
 from cmsfs.models import items
 from cmsfs.models import web_links as models
 
@@ -19,7 +19,7 @@ SUFFIX = ".url"
 
 @click.command()
 @click.argument("url")
-@click.argument("path", required=False, default="/", type=remote_paths.PATH)
+@click.argument("path", required=False, default="/", type=path_argument.PATH)
 @click.option("--description", metavar="TEXT", help="What it is about, up to 256 characters.")
 @click.option("--replace", is_flag=True, help="Give a web link that is there already this address.")
 @output.json_option

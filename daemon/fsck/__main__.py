@@ -14,8 +14,7 @@ from pathlib import Path
 import click
 import trio
 
-from cmsfs import config, errors, logs
-from cmsfs.cli import output
+from cmsfs import config, errors, logs, output
 from cmsfs.replica import database
 from daemon import instance, recovered, state
 from daemon.fsck import contents, journal, salvage

@@ -6,8 +6,7 @@ import trio
 
 from cmsfs import config, errors
 from cmsfs.auth import backend, deadline
-from cmsfs.cli import remote_paths
-from cmsfs.client import session
+from cmsfs.client import remote_paths, session
 from cmsfs.models import items
 from cmsfs.replica.nodes import Kind
 

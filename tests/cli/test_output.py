@@ -7,8 +7,7 @@ from datetime import UTC, datetime, timedelta
 import click
 import pytest
 
-from cmsfs import printable
-from cmsfs.cli import output
+from cmsfs import output, printable
 
 
 @pytest.mark.parametrize(

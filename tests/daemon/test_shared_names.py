@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from cmsfs import config
-from cmsfs.cli import remote_paths
+from cmsfs.client import remote_paths
 from cmsfs.replica.nodes import ROOT
 from daemon.finding import Finding
 from tests.daemon import conftest

@@ -1,8 +1,5 @@
 """A path on the service, such as /Documents/a.txt, to the item it means.
 
-Commands take such paths as `PATH`: what is written as a path of this machine, on a mounted drive of the
-account, means the same item.
-
 One request a folder on the way.  Where the service can list folders it is asked to, elsewhere a search
 below the folder looks for the name; the profile says which.
 
@@ -12,17 +9,12 @@ What others share stands beside one's own at the service, under names that other
 Rule: an exact name wins over one that differs in case only, as on the service itself.
 """
 
-import os
 import posixpath
 import re
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from pathlib import Path
 
-import click
-
-from cmsfs import config, errors, local_names, mounts
-from cmsfs.cli import context, daemonctl
+from cmsfs import config, errors, local_names
 from cmsfs.client import search, session
 from cmsfs.models import items, names
 from cmsfs.models import search as searching
@@ -37,7 +29,7 @@ Found = items.File | items.Folder | items.WebLink
 
 
 class RemotePaths:
-    """Resolves the paths of one command."""
+    """Resolves paths, as one client may see them."""
 
     def __init__(self, client: session.Client, settings: config.Settings) -> None:
         self._client = client
@@ -138,35 +130,6 @@ class RemotePaths:
 
 def _rank(item: Found) -> tuple[int, str]:
     return (int(item.id) if item.id.isdecimal() else 0, item.id)
-
-
-class _Path(click.ParamType):  # type: ignore[type-arg]  # older releases have none
-    """A path of the service, or of this machine below a drive."""
-
-    name = "path"
-
-    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        try:
-            given = Path(os.path.normpath(Path(value).expanduser().absolute()))
-        except (OSError, RuntimeError):
-            return value  # the folder that it would be relative to, or the home, is gone
-        places = [Path(one.mountpoint) for one in mounts.listing() if one.is_drive]
-        above = max((place for place in places if given.is_relative_to(place)), key=str, default=None)
-        known = ctx.find_object(context.Context) if ctx is not None else None
-        if above is None or known is None:
-            return value
-        daemon = daemonctl.find_mountpoint(above)
-        account = known.account or known.settings().account
-        # The top of a drive of one folder is not the top of the service.
-        if daemon is None or daemon.socket != config.Paths(daemon.account).socket:
-            return value
-        if daemon.account != account:
-            raise errors.UserError(f"{given} is on the drive of {daemon.account}, and {account} is meant.")
-        end = "/" if value.endswith("/") else ""
-        return daemonctl.on_drive(daemon, str(given)).removesuffix("/") + end or "/"
-
-
-PATH = _Path()
 
 
 def normal(path: str) -> str:

@@ -1,6 +1,6 @@
 """What a person is told when a command fails: one sentence and an exit code.
 
-Called by `main.run`, and by `cmsfsd` when it cannot start.  Errors of the service are explained by
+Asked by the command line, and by `cmsfsd` when it cannot start.  Errors of the service are explained by
 `auth.explain`, which the agents of the daemon use too, so that all say the same.
 
 Rule: a bug is called a bug; it never looks like a mistake of the person.
