@@ -3,7 +3,7 @@
 `build` is all that a server, a transport in the same process or a test needs.  One server plays all hosts
 of the public API: for a server at URL u, base_url is u/2.0, upload_url is u/api/2.0 and auth_url is u.
 
-Rule: a capability is a module that exports `routes`, a list of operations; adding one is a line here.
+Rule: a capability is a module that exports `routes`, a list of operations; adding one is a group here.
 """
 
 from collections.abc import Sequence
@@ -33,6 +33,7 @@ from cmsfs.service import (
     metadata,
     metadata_templates,
     openapi,
+    operations,
     problems,
     retention,
     retention_assignments,
@@ -53,49 +54,134 @@ from cmsfs.service import (
 )
 from cmsfs.service.admin import pages as admin
 from cmsfs.service.admin.notices import Notices
-from cmsfs.service.operations import Operation
+from cmsfs.service.operations import Group, Operation
 from cmsfs.service.store import Store
 
-# More particular paths come before those with an id in the same place.
-API = [
-    *search.routes,
-    *session_terminations.routes,
-    *upload_sessions.routes,
-    *uploads.routes,
-    *shared_items.routes,
-    *files.routes,
-    *downloads.routes,
-    *internal_files.routes,
-    *thumbnails.routes,
-    *watermarks.routes,
-    *comments.routes,
-    *versions.routes,
-    *folders.routes,
-    *web_links.routes,
-    *trash.routes,
-    *events.routes,
-    *users.routes,
-    *legal_holds.routes,
-    *legal_hold_assignments.routes,
-    *retention.routes,
-    *retention_assignments.routes,
-    *metadata_templates.routes,
-    *metadata.routes,
-    *exemptions.routes,
-    *collaborations.routes,
-    *collaborations_allowlist.routes,
+# In the order of routing: more particular paths come before those with an id in the same place.
+API_GROUPS = [
+    Group("search", "Full-text and metadata search over items, one page at a time.", search.routes),
+    Group(
+        "session_terminations",
+        "An administrator ends sessions of users: they log in, and authorize applications, anew.",
+        session_terminations.routes,
+    ),
+    Group(
+        "upload_sessions",
+        "Chunked uploads: parts in any order, resumed after an interruption, then committed.",
+        upload_sessions.routes,
+        at_uploads=True,
+    ),
+    Group(
+        "uploads",
+        "Upload a new file or a new version, or check beforehand whether it would be accepted.",
+        uploads.routes,
+        at_uploads=True,
+    ),
+    Group("shared_items", "The item that a shared link leads to.", shared_items.routes),
+    Group("files", "Get, change, delete and copy files.", files.routes),
+    Group(
+        "downloads",
+        "The content of files, and the addresses that it is downloaded from.",
+        downloads.routes,
+    ),
+    Group(
+        "internal_files",
+        "Representations of files: their status and their content.",
+        internal_files.routes,
+    ),
+    Group("thumbnails", "Thumbnails of files, as PNG or JPEG.", thumbnails.routes),
+    Group("watermarks", "Watermarks on files, and on folders with everything below them.", watermarks.routes),
+    Group("comments", "Comments on files, and replies to them.", comments.routes),
+    Group(
+        "versions",
+        "Earlier versions of a file: list, get, trash, restore and promote them.",
+        versions.routes,
+    ),
+    Group(
+        "folders",
+        "Get, list, create, change, copy and delete folders, and list the trash.",
+        folders.routes,
+    ),
+    Group(
+        "web_links",
+        "Create, get, change and delete web links, and restore them from the trash.",
+        web_links.routes,
+    ),
+    Group("trash", "Get, restore and permanently delete what is in the trash.", trash.routes),
+    Group(
+        "events",
+        "The event stream: one event for each change, kept for three weeks, and the long poll for the next.",
+        events.routes,
+    ),
+    Group(
+        "users",
+        "The current user, and the users of the enterprise; administrators create, change and delete them.",
+        users.routes,
+    ),
+    Group("legal_holds", "Legal hold policies: list, create, change and release them.", legal_holds.routes),
+    Group(
+        "legal_hold_assignments",
+        "What a legal hold is assigned to, and the files and versions on hold by it.",
+        legal_hold_assignments.routes,
+    ),
+    Group("retention", "Retention policies: list, create, change, retire and delete them.", retention.routes),
+    Group(
+        "retention_assignments",
+        "What a retention policy is assigned to, and the files under it.",
+        retention_assignments.routes,
+    ),
+    Group(
+        "metadata_templates",
+        "Metadata templates: list, create, change and delete them.",
+        metadata_templates.routes,
+    ),
+    Group(
+        "metadata",
+        "Metadata instances on files and folders: list, create, change by JSON Patch and delete them.",
+        metadata.routes,
+    ),
+    Group(
+        "exemptions",
+        "Users to whom the enterprise's list of domains for collaboration does not apply.",
+        exemptions.routes,
+    ),
+    Group(
+        "collaborations",
+        "Collaborations on files and folders: list, invite, change, accept, reject and end them.",
+        collaborations.routes,
+    ),
+    Group(
+        "collaborations_allowlist",
+        "The domains that an enterprise collaborates with.",
+        collaborations_allowlist.routes,
+    ),
 ]
 
 # The ways to a token; both of their places are in use.
-OAUTH = [*tokens.routes, *authorize.routes]
+OAUTH_GROUPS = [
+    Group("tokens", "The token endpoint with its five grants, and revocation.", tokens.routes),
+    Group(
+        "authorize",
+        "The authorization endpoint: a person logs in and gives an application access.",
+        authorize.routes,
+    ),
+]
 
 # What needs no token: what an open link shows, what is signed, and pictures that say nothing.
-PUBLIC = [
-    *shared_items.public_routes,
-    *downloads.public_routes,
-    *thumbnails.public_routes,
-    *embed_links.public_routes,
+PUBLIC_GROUPS = [
+    Group("shared_items", routes=shared_items.public_routes),
+    Group("downloads", routes=downloads.public_routes),
+    Group("thumbnails", routes=thumbnails.public_routes),
+    Group(
+        "embed_links",
+        "Expiring embed links: an address that shows a file to whoever has it, for at most an hour.",
+        embed_links.public_routes,
+    ),
 ]
+
+API = operations.flat(API_GROUPS)
+OAUTH = operations.flat(OAUTH_GROUPS)
+PUBLIC = operations.flat(PUBLIC_GROUPS)
 
 # What people look at.
 PAGES = [*docs_page.routes, *share_pages.routes, *admin.routes]
@@ -142,7 +228,7 @@ class Service:
     @cached_property
     def description(self) -> dict[str, Any]:
         """What programs are told of the service, by OpenAPI."""
-        return openapi.document(API, [*OAUTH, *PUBLIC], version=docs_page.version())
+        return openapi.document(API_GROUPS, [*OAUTH_GROUPS, *PUBLIC_GROUPS], version=docs_page.version())
 
     @cached_property
     def description_page(self) -> str:

@@ -69,7 +69,6 @@ class _Wish:
 
 
 async def show(request: requests.Request) -> responses.Response:
-    """The page: the log-in, or the question."""
     store: Store = request.app.store
     try:
         wish = _read(store, request)
@@ -81,7 +80,6 @@ async def show(request: requests.Request) -> responses.Response:
 
 
 async def answer(request: requests.Request) -> responses.Response:
-    """What the person did on the page."""
     store: Store = request.app.store
     try:
         form = await _form(request)
@@ -236,7 +234,14 @@ _PAGE: dict[str, Any] = {
 }
 
 routes = [
-    Operation("GET /oauth2/authorize", show, "Ask a person for access", operations.HTML, **_PAGE),
+    Operation(
+        "GET /oauth2/authorize",
+        show,
+        "Ask a person for access",
+        operations.HTML,
+        **_PAGE,
+        more="The login page, or the page that asks for consent.",
+    ),
     Operation(
         "POST /oauth2/authorize",
         answer,
@@ -244,5 +249,6 @@ routes = [
         operations.HTML,
         body=operations.Form(dict[str, str]),
         **_PAGE,
+        more="The form of the login page or of the consent page.",
     ),
 ]

@@ -57,7 +57,6 @@ def _shows(read: store.Read, call: access.Call, item: Row) -> bool:
 
 
 async def of_item(kind: Kind, call: access.Call) -> responses.Response:
-    """The collaborations and open invitations on an item and on the folders above it."""
     item = access.get_item(call.store.read, call.caller, kind, call.id)
     if item["status"] == Status.ROOT:
         said = "The root folder is shared with nobody."
@@ -80,7 +79,6 @@ async def of_item(kind: Kind, call: access.Call) -> responses.Response:
 
 
 async def pending(call: access.Call) -> responses.Response:
-    """The invitations that the caller has not answered."""
     params = call.request.query_params
     if params.get("status") != shapes.PENDING:
         raise problems.invalid("status", "must be pending", reason="invalid_parameter")
@@ -157,6 +155,7 @@ routes = [
             operations.OFFSET,
             operations.FIELDS,
         ],
+        more="The invitations that the caller has not answered.",
     ),
     *(
         Operation(
@@ -165,6 +164,7 @@ routes = [
             f"List the collaborations on a {KIND_NAMES[kind]}",
             shapes.Collaborations,
             query=[*operations.MARKED, operations.OFFSET, operations.FIELDS],
+            more="The collaborations and open invitations on an item and on the folders above it.",
         )
         for kind in (Kind.FILE, Kind.FOLDER)
     ),

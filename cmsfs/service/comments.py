@@ -130,8 +130,6 @@ async def update(call: access.Call) -> responses.Response:
 
 
 async def delete(call: access.Call) -> responses.Response:
-    """With the replies to it."""
-
     def txn(conn: Connection) -> None:
         read = store.reader(conn)
         row, file = _find(read, call, call.id)
@@ -158,7 +156,13 @@ routes = [
     Operation(
         "PUT /comments/{id}", update, "Change a comment", comments.Comment, body=comments.UpdateComment
     ),
-    Operation("DELETE /comments/{id}", delete, "Take back a comment", status=204),
+    Operation(
+        "DELETE /comments/{id}",
+        delete,
+        "Take back a comment",
+        status=204,
+        more="Replies to it are deleted, too.",
+    ),
     Operation(
         "GET /files/{id}/comments",
         list_of_file,

@@ -33,7 +33,6 @@ _PREFERENCE = "return=representation"
 
 
 async def content(call: access.Call) -> responses.Response:
-    """A redirection to the bytes; the bytes themselves for who prefers that."""
     row = access.get_item(call.store.read, call.caller, Kind.FILE, call.id)
     access.check_download(call, row)
     version = files.find_version(call.store.read, row, call.request.query_params.get("version") or None)
@@ -60,7 +59,6 @@ def _address(call: access.Call, row: Row, version: Row) -> str:
 
 
 async def fetch(request: requests.Request) -> responses.Response:
-    """The bytes at an address that a question for them was redirected to."""
     opened: store.Store = request.app.store
     found = opened.addresses.read(_KIND, request.path_params["word"], now=opened.now())
     if found is None:
@@ -109,6 +107,7 @@ routes = [
         headers=[operations.SHARED_LINK, operations.RANGE, _PREFER],
         also={200: operations.BYTES, 206: operations.BYTES},
         errors=(416,),
+        more="A redirect to the bytes, or the bytes themselves for clients that prefer that.",
     ),
 ]
 public_routes = [
@@ -121,5 +120,6 @@ public_routes = [
         also={206: operations.BYTES},
         errors=(403, 416),
         public=True,
+        more="The bytes, at the address that a download was redirected to.",
     ),
 ]

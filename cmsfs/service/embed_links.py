@@ -115,7 +115,6 @@ def _shown_by(row: Row) -> str | None:
 
 
 async def content(request: requests.Request) -> responses.Response:
-    """The picture that the page shows."""
     row, _ = _found(request)
     if _shown_by(row) != _PICTURE:
         raise problems.not_found("picture", str(row["id"]))
@@ -167,5 +166,6 @@ public_routes = [
         query=[_TOKEN],
         also={202: None},
         public=True,
+        more="The picture that the page shows.",
     ),
 ]

@@ -166,7 +166,6 @@ async def realtime(call: access.Call) -> responses.Response:
 
 
 async def wait(call: access.Call) -> responses.Response:
-    """The long poll: answered as soon as there is something new for this user."""
     after = events_page.position(call) if "stream_position" in call.request.query_params else None
     if after is None:
         after = call.store.read(_TOP)[0]["top"]
@@ -215,5 +214,12 @@ routes = [
         ],
     ),
     Operation("OPTIONS /events", realtime, "Ask where to wait for events", shapes.RealtimeServers),
-    Operation("GET /events/wait", wait, "Wait for an event", shapes.Notice, query=[_POSITION]),
+    Operation(
+        "GET /events/wait",
+        wait,
+        "Wait for an event",
+        shapes.Notice,
+        query=[_POSITION],
+        more="Long poll: answered as soon as there is something new for this user.",
+    ),
 ]

@@ -134,7 +134,6 @@ async def delete(call: access.Call) -> responses.Response:
 
 
 async def copy(call: access.Call) -> responses.Response:
-    """A folder with all that is below; files come with their current versions alone."""
     wish = await call.body(shapes.CopyItem)
     if wish.name is not None:
         items.check_name(wish.name)
@@ -233,6 +232,7 @@ routes = [
         headers=[operations.SHARED_LINK],
         body=shapes.CopyItem,
         errors=(409,),
+        more="The folder with everything below it; of each file, the current version alone.",
     ),
     Operation(
         "GET /folders/{id}/items",

@@ -30,7 +30,6 @@ def _found(call: access.Call) -> tuple[Row, Row, str]:
 
 
 async def info(call: access.Call) -> responses.Response:
-    """How a representation stands; whoever asks has it made."""
     row, version, name = _found(call)
     state = await representations.ensure(call.store, version["sha1"], name)
     return access.answer(representations.entry(call, row["id"], version["id"], name, state))
@@ -60,7 +59,13 @@ _PREFIX = "/internal_files/{id}/versions/{version}/representations/{name}"
 _SHOWN_AS = "set_content_disposition_type"
 
 routes = [
-    Operation(f"GET {_PREFIX}", info, "Get how a representation stands", items.Representation),
+    Operation(
+        f"GET {_PREFIX}",
+        info,
+        "Get how a representation stands",
+        items.Representation,
+        more="The status of a representation; asking for one has it made.",
+    ),
     Operation(
         f"GET {_PREFIX}/content/{{asset:path}}",
         content,

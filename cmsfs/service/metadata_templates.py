@@ -139,7 +139,6 @@ def _invalid(key: str, said: str) -> problems.Refused:
 
 
 async def list_templates(call: access.Call) -> responses.Response:
-    """Those of a scope, or the one of an instance."""
     params = call.request.query_params
     limit, after = markers.read_limit(params), markers.read_marker(params)
     scope = call.request.url.path.rpartition("/")[2]
@@ -197,7 +196,6 @@ def insert(conn: Connection, enterprise: int, wish: metadata.NewTemplate) -> int
 
 
 async def update(call: access.Call) -> responses.Response:
-    """Operations, all of them or none."""
     access.require_admin(call.caller)
     operations = metadata_changes.OPERATIONS.validate_json(await access.read_body(call.request))
 
@@ -210,8 +208,6 @@ async def update(call: access.Call) -> responses.Response:
 
 
 async def delete(call: access.Call) -> responses.Response:
-    """The template and its instances, for good."""
-
     def txn(conn: Connection) -> None:
         row = _for_change(call, conn)
         sql = "SELECT 1 FROM retention_assignment WHERE type = 'metadata_template' AND target = ?"
@@ -261,7 +257,13 @@ routes = [
         body=metadata.NewTemplate,
         errors=(409,),
     ),
-    Operation(f"GET {_PATH}/global", list_templates, "List global templates", _PAGE, query=operations.MARKED),
+    Operation(
+        f"GET {_PATH}/global",
+        list_templates,
+        "List global templates",
+        _PAGE,
+        query=operations.MARKED,
+    ),
     Operation(
         f"GET {_PATH}/enterprise",
         list_templates,
@@ -277,7 +279,14 @@ routes = [
         metadata.Template,
         body=metadata_changes.OPERATIONS,
         errors=(409,),
+        more="The operations are applied together, or none of them is.",
     ),
-    Operation(f"DELETE {_SCHEMA}", delete, "Remove metadata template", status=204),
+    Operation(
+        f"DELETE {_SCHEMA}",
+        delete,
+        "Remove metadata template",
+        status=204,
+        more="Permanently deletes the template and its instances.",
+    ),
     Operation(f"GET {_PATH}/{{id}}", get_one, "Get a metadata template by its id", metadata.Template),
 ]

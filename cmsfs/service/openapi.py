@@ -3,25 +3,24 @@
 Paths are as they are served: everything below /2.0, the operations of uploads below /api/2.0, where clients
 send them, tokens and shared links at the root.
 
-Rule: nothing is described here: what is said of an operation stands in its line, of a shape in its model.
+Rule: nothing is described here: what is said of an operation stands in its line, of a group in app.py, of a
+shape in its model.
 """
 
-import importlib
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from http import HTTPStatus
-from typing import Any
+from typing import Any, TypeGuard
 
 import pydantic
 from pydantic import json_schema
 
 from cmsfs.models import problems, search
 from cmsfs.service import operations, scopes
-from cmsfs.service.operations import Operation, Parameter
+from cmsfs.service.operations import Group, Operation, Parameter
 
 _SCHEMAS = "#/components/schemas/"
-_UPLOADS = frozenset({"uploads", "upload_sessions", "upload_parts"})
 _EVERYWHERE = (operations.AS_USER, operations.VERSION)
 _BINARY = {"type": "string", "format": "binary"}
 
@@ -35,19 +34,22 @@ cannot be changed. Other bodies may hold what the service does not know; it is n
 Key = tuple[Any, json_schema.JsonSchemaMode]
 
 
-def document(api: Sequence[Any], others: Sequence[Any], *, version: str) -> dict[str, Any]:
+def document(api: Sequence[Group], others: Sequence[Group], *, version: str) -> dict[str, Any]:
     """The description of these routes as an object for JSON; `others` are those outside of the API's root."""
-    found = [one for one in (*api, *others) if _is_shown(one)]
-    made = _Shapes(found)
+    found = [(group, one) for group in (*api, *others) for one in group.routes if _is_shown(one)]
+    made = _Shapes([one for _, one in found])
     paths: dict[str, dict[str, Any]] = {}
-    for one in found:
-        paths.setdefault(_path(one, is_api=one in api), {})[one.method.lower()] = _operation(one, made)
-    capabilities = dict.fromkeys(one.capability for one in found)
+    for group, one in found:
+        path = _path(one, group, is_api=group in api)
+        paths.setdefault(path, {})[one.method.lower()] = _operation(one, group, made)
+    summaries: dict[str, str] = {}
+    for group, _ in found:
+        summaries.setdefault(group.name, group.summary)
     return {
         "openapi": "3.1.0",
         "info": {"title": "cmsfs service", "version": version, "description": _ABOUT},
         "servers": [{"url": "/"}],
-        "tags": [_tag(name) for name in capabilities],
+        "tags": [{"name": name, "description": summary} for name, summary in summaries.items()],
         "paths": paths,
         "components": {
             "schemas": made.definitions,
@@ -57,21 +59,15 @@ def document(api: Sequence[Any], others: Sequence[Any], *, version: str) -> dict
     }
 
 
-def _is_shown(route: Any) -> bool:
+def _is_shown(route: Any) -> TypeGuard[Operation]:
     """One operation has a second path, which only differs by a slash."""
     return isinstance(route, Operation) and not route.path.endswith("/")
 
 
-def _path(one: Operation, *, is_api: bool) -> str:
+def _path(one: Operation, group: Group, *, is_api: bool) -> str:
     if not is_api:
         return one.path_format
-    return f"/api/2.0{one.path_format}" if one.capability in _UPLOADS else f"/2.0{one.path_format}"
-
-
-def _tag(capability: str) -> dict[str, str]:
-    module = importlib.import_module(f"cmsfs.service.{capability}")
-    said = (module.__doc__ or "").partition("\n\n")[0].replace("\n", " ").strip()
-    return {"name": capability, "description": said}
+    return f"/api/2.0{one.path_format}" if group.at_uploads else f"/2.0{one.path_format}"
 
 
 def _security() -> dict[str, Any]:
@@ -144,7 +140,7 @@ def _keys(one: Operation) -> Iterable[Key]:
         yield search.MetadataFilter, "validation"
 
 
-def _operation(one: Operation, made: _Shapes) -> dict[str, Any]:
+def _operation(one: Operation, group: Group, made: _Shapes) -> dict[str, Any]:
     parameters = [
         *_of_path(one),
         *_of_query(one.query, made),
@@ -158,7 +154,7 @@ def _operation(one: Operation, made: _Shapes) -> dict[str, Any]:
     found: dict[str, Any] = {
         "operationId": one.name_of_operation,
         "summary": one.says,
-        "tags": [one.capability],
+        "tags": [group.name],
         "security": _security_of(one),
         "parameters": parameters,
         "responses": _responses(one, made),

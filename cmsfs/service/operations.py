@@ -1,15 +1,14 @@
 """An operation: a route of the API, and what its description says of it.
 
-Each capability lists its operations beside its handlers; app.py serves them, openapi.py describes them.  What
-the route says by itself is not said again: parameters of the path, the name, the capability, the scopes
+Each capability lists its operations beside its handlers; app.py groups and serves them, openapi.py describes
+them.  What the route says by itself is not said again: parameters of the path, the name, the scopes
 (scopes.py), and the refusals that every operation of its kind knows.
 
 Rule: a query parameter, a body and a status that an operation knows stand in its line.
 """
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 import pydantic
@@ -106,7 +105,7 @@ class Operation(routing.Route):
     `line` is the method and the path, as scopes.py writes it.  `gives` is the shape of the answer with
     `status`: a type that pydantic knows, a media type, or None for an empty body; `also` are further
     successes.  `errors` are the refusals beyond those that follow from the line.  A `public` one takes no
-    token, and its handler is a plain endpoint.
+    token, and its handler is a plain endpoint.  `more` is what is to be said beyond the summary `says`.
     """
 
     def __init__(
@@ -124,12 +123,14 @@ class Operation(routing.Route):
         errors: Sequence[int] = (),
         public: bool = False,
         problem: Any = problems.Problem,
+        more: str = "",
     ) -> None:
         self.method, path = line.split()
         super().__init__(path, handler if public else access.guarded(handler), methods=[self.method])
         self.line = line
         self.handler = handler
         self.says = says
+        self.more = more
         self.query = query
         self.headers = tuple(headers)
         self.body = body
@@ -156,16 +157,20 @@ class Operation(routing.Route):
         parts = ["id" if part.startswith("{") else part for part in self.path_format.strip("/").split("/")]
         return "_".join([self.method.lower(), *parts])
 
-    @property
-    def capability(self) -> str:
-        """The module that it belongs to."""
-        return str(self._function.__module__).rpartition(".")[2]
 
-    @property
-    def more(self) -> str:
-        """What its handler says beyond the line."""
-        return (self._function.__doc__ or "").strip()
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Routes that the description shows together, under a name and what they are about.
 
-    @property
-    def _function(self) -> Any:
-        return self.handler.func if isinstance(self.handler, partial) else self.handler
+    The first of several groups with one name has the summary.  `at_uploads`: clients send these to the upload
+    host.
+    """
+
+    name: str
+    summary: str = ""
+    routes: Sequence[routing.BaseRoute] = ()
+    at_uploads: bool = False
+
+
+def flat(groups: Iterable[Group]) -> list[routing.BaseRoute]:
+    return [route for group in groups for route in group.routes]

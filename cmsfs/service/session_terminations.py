@@ -17,7 +17,6 @@ _GIVEN_OUT = ("token", "family", "code", "login")
 
 
 async def terminate(call: access.Call) -> responses.Response:
-    """Nobody's sessions end unless all the users are the caller's to manage."""
     access.require_admin(call.caller)
     wish = await call.body(users.TerminateSessions)
     if not wish.user_ids and not wish.user_logins:
@@ -54,5 +53,6 @@ routes = [
         status=202,
         body=users.TerminateSessions,
         errors=(404,),
+        more="No session is ended unless the caller may manage all of the users.",
     ),
 ]

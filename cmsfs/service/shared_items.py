@@ -24,7 +24,6 @@ async def get(call: access.Call) -> responses.Response:
 
 
 async def download(request: requests.Request) -> responses.Response:
-    """The bytes behind an open link, for who has no token."""
     opened: store.Store = request.app.store
     row = shared_links.find_open(opened.read, request.path_params["word"], opened.now())
     if row is None:
@@ -55,5 +54,6 @@ public_routes = [
         also={206: operations.BYTES},
         errors=(403, 416),
         public=True,
+        more="The bytes behind an open link; no token is needed.",
     ),
 ]

@@ -22,6 +22,9 @@ from cmsfs.service.kinds import Kind, Status
 
 log = logging.getLogger(__name__)
 
+# What is done to one row that seems to be due: whether anything changed.
+Change = Callable[[Connection, int, int], bool]
+
 EVERY_SECONDS = 60
 # Finding what a policy for the whole enterprise lets go looks at every version that there is.
 DISPOSE_EVERY_SECONDS = 3600
@@ -71,12 +74,13 @@ async def run(opened: store.Store, clock: Callable[[], int] | None = None) -> No
 
 async def sweep(opened: store.Store, now: int, *, dispose: bool = True) -> None:
     """One pass, as of a moment."""
-    await _each(opened, _DUE_TRASH, now, _purge)
-    await _each(opened, _DUE_VERSIONS, now, _drop_version)
+    await _each("purged from the trash", opened, _DUE_TRASH, now, _purge)
+    await _each("permanently deleted versions", opened, _DUE_VERSIONS, now, _drop_version)
     if dispose:
         await _dispose(opened, now)
-    await _each(opened, _DUE_LINKS, now, partial(_clear, ("link", "link_terms"), words.UNSHARE))
-    await _each(opened, _DUE_LOCKS, now, partial(_clear, ("lock",), words.UNLOCK))
+    unshare = partial(_clear, ("link", "link_terms"), words.UNSHARE)
+    await _each("expired shared links", opened, _DUE_LINKS, now, unshare)
+    await _each("expired locks", opened, _DUE_LOCKS, now, partial(_clear, ("lock",), words.UNLOCK))
     await events.expire(opened, now)
     await _end_uploads(opened, now)
     await _forget(opened, now)
@@ -90,33 +94,22 @@ async def _forget(opened: store.Store, now: int) -> None:
         await opened.write(lambda conn: [conn.execute(sql, (end,)) for sql, end in due])
 
 
-async def _each(
-    opened: store.Store, due: str, now: int, change: Callable[[Connection, int, int], bool]
-) -> None:
-    """Change everything that is due, a batch at a time."""
+async def _each(job: str, opened: store.Store, due: str, now: int, change: Change) -> None:
+    """Change everything that is due, a batch at a time.  `job` is what the log says was done."""
     numbers = await opened.query(lambda read: [row["id"] for row in read(due, now)])
     changed = 0
     for start in range(0, len(numbers), BATCH):
         batch = numbers[start : start + BATCH]
         changed += await opened.write(partial(_change_all, change, batch, now))
     if changed:
-        log.info("%s: %d of %d that were due", change_name(change), changed, len(numbers))
+        log.info("%s: %d of %d that were due", job, changed, len(numbers))
 
 
-def _change_all(
-    change: Callable[[Connection, int, int], bool], numbers: list[int], now: int, conn: Connection
-) -> int:
+def _change_all(change: Change, numbers: list[int], now: int, conn: Connection) -> int:
     return sum(change(conn, one, now) for one in numbers)
 
 
-def change_name(change: Callable[..., object]) -> str:
-    """What a log calls a change."""
-    inner = change.func if isinstance(change, partial) else change
-    return str(getattr(inner, "__doc__", "")).partition(".")[0]
-
-
 def _purge(conn: Connection, number: int, now: int) -> bool:
-    """Emptied the trash."""
     row = conn.execute("SELECT * FROM item WHERE id = ? AND purge_at <= ?", (number, now)).fetchone()
     if row is None or row["status"] != Status.TRASHED:
         return False
@@ -128,7 +121,6 @@ def _purge(conn: Connection, number: int, now: int) -> bool:
 
 
 def _drop_version(conn: Connection, number: int, now: int) -> bool:
-    """Removed versions for good."""
     row = conn.execute(
         "SELECT item.version AS current FROM version JOIN item ON item.id = file WHERE version.id = ?",
         (number,),
@@ -150,24 +142,21 @@ async def _dispose(opened: store.Store, now: int) -> None:
         find = partial(protection.disposable, now=now, after=after, limit=PAGE)
         if not (found := await opened.query(find)):
             break
-        await _each_of(
-            opened, [row["id"] for row in found if row["id"] != row["current"]], now, _drop_version
-        )
+        versions = [row["id"] for row in found if row["id"] != row["current"]]
+        await _each_of("disposed of versions", opened, versions, now, _drop_version)
         # A file goes with its last word, and all that it ever was with it.
         files = [row["file"] for row in found if row["id"] == row["current"]]
-        await _each_of(opened, files, now, _dispose_file)
+        await _each_of("disposed of files", opened, files, now, _dispose_file)
         after = found[-1]["id"]
 
 
-async def _each_of(
-    opened: store.Store, numbers: list[int], now: int, change: Callable[[Connection, int, int], bool]
-) -> None:
+async def _each_of(job: str, opened: store.Store, numbers: list[int], now: int, change: Change) -> None:
     marks = json.dumps(numbers)
-    await _each(opened, f"SELECT value AS id FROM json_each('{marks}') WHERE ?1 IS NOT NULL", now, change)
+    due = f"SELECT value AS id FROM json_each('{marks}') WHERE ?1 IS NOT NULL"
+    await _each(job, opened, due, now, change)
 
 
 def _dispose_file(conn: Connection, number: int, now: int) -> bool:
-    """Disposed of files whose retention ended."""
     row = items.find(conn, number)
     if row is None or row["kind"] != Kind.FILE:
         return False
@@ -183,7 +172,7 @@ def _dispose_file(conn: Connection, number: int, now: int) -> bool:
 
 
 def _clear(columns: tuple[str, ...], word: str, conn: Connection, number: int, now: int) -> bool:
-    """Ended links and locks."""
+    """End a link or a lock, if it is over."""
     row: Row | None = items.find(conn, number)
     ends = None
     if row is not None and row[columns[-1]] is not None:

@@ -63,7 +63,6 @@ async def token(request: requests.Request) -> responses.Response:
 
 
 async def revoke(request: requests.Request) -> responses.Response:
-    """End a token and its family; one that is unknown or dead already is ended as well."""
     ask = await _ask(request)
     app = ask.authenticate()
     secret = ask.required("token")
@@ -124,5 +123,6 @@ routes = [
         errors=(400, 401, 429),
         public=True,
         problem=tokens.OAuthProblem,
+        more="Revokes a token and its family; one that is unknown or expired is answered alike.",
     ),
 ]

@@ -147,7 +147,6 @@ async def _add_part(
 
 
 async def plan(call: access.Call) -> responses.Response:
-    """Which parts need not be sent: those that have arrived, and those that the file has in that place."""
     session = find(call.store.read, call)
     wish = await call.body(shapes.Plan)
     hits: list[dict[str, Any]] = []
@@ -213,5 +212,6 @@ routes = [
         shapes.PlanAnswer,
         body=shapes.Plan,
         errors=(409, 410),
+        more="Which parts need not be sent: those that arrived, and those that the file has in that place.",
     ),
 ]

@@ -180,7 +180,6 @@ async def list_parts(call: access.Call) -> responses.Response:
 
 
 async def log_event(call: access.Call) -> responses.Response:
-    """Clients may tell here how it went; nobody listens."""
     upload_parts.find(call.store.read, call)
     return responses.Response(status_code=204)
 
@@ -334,6 +333,13 @@ routes = [
         also={202: None},
         errors=(409, 410),
     ),
-    Operation(f"POST {_PATH}/{{id}}/log", log_event, "Tell how an upload went", status=204, errors=(410,)),
+    Operation(
+        f"POST {_PATH}/{{id}}/log",
+        log_event,
+        "Tell how an upload went",
+        status=204,
+        errors=(410,),
+        more="Accepted for compatibility; the service does nothing with it.",
+    ),
     *upload_parts.routes,
 ]

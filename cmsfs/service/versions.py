@@ -42,7 +42,6 @@ _RENAMED = "SELECT 1 FROM version WHERE file = ? AND id > ? AND renamed AND name
 
 
 async def get_all(call: access.Call) -> responses.Response:
-    """The versions before the current one, the newest first."""
     row = access.get_item(call.store.read, call.caller, Kind.FILE, call.id)
     page = paging.read_page(call.request.query_params)
 
@@ -108,8 +107,6 @@ async def get(call: access.Call) -> responses.Response:
 
 
 async def delete(call: access.Call) -> responses.Response:
-    """Into the trash; done twice it is done once."""
-
     def txn(conn: Connection) -> None:
         read = store.reader(conn)
         row = access.get_for_change(read, call, Kind.FILE, call.id, needed=Right.CHANGE)
@@ -196,6 +193,7 @@ routes = [
         models_paging.OffsetPage[shapes.FileVersion],
         query=(*operations.PAGED, operations.FIELDS),
         headers=[operations.SHARED_LINK],
+        more="The versions before the current one, newest first.",
     ),
     Operation(
         f"POST {_PATH}/current",
@@ -222,6 +220,7 @@ routes = [
         "Put a version in the trash",
         status=204,
         headers=[operations.IF_MATCH],
+        more="Moves the version to the trash; repeating it changes nothing.",
     ),
     Operation(
         f"PUT {_PATH}/{{version}}",

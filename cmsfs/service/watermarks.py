@@ -39,7 +39,6 @@ async def get(kind: Kind, call: access.Call) -> responses.Response:
 
 
 async def put(kind: Kind, call: access.Call) -> responses.Response:
-    """Set it: 201, or 200 if there is one already."""
     await call.body(watermarks.SetWatermark)
 
     def txn(conn: Connection) -> tuple[dict[str, Any], int]:
@@ -81,6 +80,7 @@ routes = [
             watermarks.Watermark,
             body=watermarks.SetWatermark,
             also={201: watermarks.Watermark},
+            more="201 if it is new, 200 if there is one already.",
         ),
         Operation(f"DELETE {path}", partial(delete, kind), f"Take the watermark off a {noun}", status=204),
     )

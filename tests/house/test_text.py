@@ -49,6 +49,11 @@ def test_a_package_file_holds_a_docstring_and_nothing_to_import():
             )
 
 
+def test_docstrings_are_not_data():
+    """What a log, a page or a description says is an argument: nobody changes it by editing a comment."""
+    assert [_name(path) for path in SOURCES if "__doc__" in path.read_text(encoding="utf-8")] == []
+
+
 def test_nothing_is_left_unfinished():
     files = [*SOURCES, *TESTS, *SCRIPTS, *ROOT.glob("*.md"), *(ROOT / "cmsfs").rglob("*.md")]
     found = {_name(p): UNFINISHED.findall(p.read_text(encoding="utf-8")) for p in files}

@@ -14,12 +14,13 @@ import jsonschema_rs
 from cmsfs.service import app, openapi, operations
 
 OTHERS = [*app.OAUTH, *app.PUBLIC]
+OTHER_GROUPS = [*app.OAUTH_GROUPS, *app.PUBLIC_GROUPS]
 PREFIXES = ("/api/2.0", "/2.0", "/api")
 
 
 @cache
 def document() -> dict[str, Any]:
-    return openapi.document(app.API, OTHERS, version="0")
+    return openapi.document(app.API_GROUPS, OTHER_GROUPS, version="0")
 
 
 def find(method: str, path: str) -> operations.Operation | None:

@@ -37,7 +37,8 @@ def test_the_description_holds_the_routes_and_nothing_else():
 def test_an_operation_says_what_there_is_to_know(one):
     found = next(that for that in _described().values() if that["operationId"] == one.name_of_operation)
     assert found["summary"] == one.says
-    assert found["tags"] == [one.capability]
+    (tag,) = found["tags"]
+    assert tag in {that["name"] for that in described.document()["tags"] if that["description"]}
     in_path = {"name", "in", "required", "schema"}
     assert [that["name"] for that in found["parameters"] if in_path <= that.keys()] or "{" not in one.path
     answers = found["responses"]
@@ -46,7 +47,7 @@ def test_an_operation_says_what_there_is_to_know(one):
         assert {"400", "401", "403", "429", "503"} <= answers.keys()
         assert scopes.find(one.method, one.path) is not None
     if one.method in ("POST", "PUT") and "requestBody" not in found:
-        assert one.capability == "upload_sessions"  # the log of an upload, whose body nobody reads
+        assert one.path.endswith("/log")  # the log of an upload, whose body nobody reads
     if "requestBody" in found:
         (content,) = found["requestBody"]["content"].values()
         assert content["schema"]
@@ -61,7 +62,8 @@ def test_an_operation_says_what_there_is_to_know(one):
 
 def test_a_route_without_a_description_is_noticed():
     bare = routing.Route("/things", lambda request: None, methods=["GET"])
-    assert openapi.document([*app.API, bare], described.OTHERS, version="0") == described.document()
+    groups = [*app.API_GROUPS, operations.Group("things", "Things.", [bare])]
+    assert openapi.document(groups, described.OTHER_GROUPS, version="0") == described.document()
     assert not isinstance(bare, operations.Operation)
 
 

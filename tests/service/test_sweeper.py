@@ -66,6 +66,14 @@ async def test_trash_is_emptied_when_it_was_announced(api, service, later):
     assert (await api.ask("GET", "/users/me"))["space_used"] == 0
 
 
+async def test_the_log_names_what_was_done(api, later, caplog):
+    caplog.set_level("INFO", "cmsfs.service.sweeper")
+    link = await api.link("link")
+    await api.ask("DELETE", f"/web_links/{link['id']}", expect=204)
+    await later(31)
+    assert "purged from the trash: 1 of 1 that were due" in caplog.messages
+
+
 async def test_the_enterprise_says_how_long_trash_is_kept(api, service, later):
     for days, name in ((3, "short"), (None, "for ever")):
         change = ("UPDATE enterprise SET trash_days = ?", (days,))
