@@ -109,10 +109,8 @@ class Incoming:
             )
             made = _applied(conn, remotes, take, left_out) if remotes else []
             # What cannot be held is no proof that what is here of it is gone.
-            conn.executemany(
-                "UPDATE node SET seen = max(seen, ?) WHERE kind = ? AND remote_id = ?",
-                [(number, one.kind, one.id) for one in (*not_here, *left_out)],
-            )
+            for one in (*not_here, *left_out):
+                tree.note_seen(conn, one.kind, one.id, number)
             for each in gone:
                 made += self._vanish(conn, each)
             if note is not None:

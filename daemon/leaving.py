@@ -17,6 +17,7 @@ from cmsfs.models import collaborations, names
 from cmsfs.replica import losses, offers, shares, tree
 from cmsfs.replica.changes import Change
 from cmsfs.replica.nodes import Kind, Node
+from cmsfs.replica.rows import node_rows
 from daemon.health import Health
 
 NOT_OWN = (
@@ -61,7 +62,7 @@ def left(conn: Connection, node: Node, changes: list[Change]) -> None:
 
     Its sequence stays: shared anew, it comes as it is.
     """
-    conn.execute("UPDATE node SET base_parent = NULL WHERE ino = ?", (node.ino,))
+    node_rows.leave_base_folder(conn, node.ino)
     losses.note_wipe(conn)
     offers.forget(conn, node.kind, node.remote_id or "")
     shares.tidy(conn, changes)

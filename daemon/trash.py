@@ -26,6 +26,7 @@ from cmsfs.models import search as searching
 from cmsfs.replica import naming, remote, shares, tree
 from cmsfs.replica.changes import Change
 from cmsfs.replica.nodes import ROOT, Ino, Kind, Node, Remote, remote_from_item
+from cmsfs.replica.rows import op_rows
 from cmsfs.vfs import naming as vfs_naming
 from cmsfs.vfs import oserrors, permissions, trash, trashed
 from cmsfs.vfs.permissions import Right
@@ -119,7 +120,7 @@ class Bin:
         if queue.removing(self.kit.db) and self.kit.health.may_work:
 
             def txn(conn: Connection) -> int:
-                return queue.end_settling(conn, now_ns=ops.now_ns(), kind=ops.OpKind.TRASH)
+                return op_rows.end_settling(conn, now_ns=ops.now_ns(), kind=ops.OpKind.TRASH)
 
             await self.kit.db.write(txn)
 

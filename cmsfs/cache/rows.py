@@ -113,6 +113,16 @@ def record_dirty(conn: sqlite.Connection, sha1: str, size: int) -> None:
     conn.execute(_RECORD_DIRTY, (sha1, size, int(time.time())))
 
 
+def restore_dirty(conn: sqlite.Connection, sha1: str, size: int) -> None:
+    """The service does not have this content, whose file was found again and has not been checked."""
+    conn.execute(
+        "INSERT INTO content(sha1, size, bitmap, verified, dirty, pinned, used_at)"
+        " VALUES (?, ?, NULL, 0, 1, 0, 0)"
+        " ON CONFLICT(sha1) DO UPDATE SET dirty = 1, bitmap = NULL",
+        (sha1, size),
+    )
+
+
 def expect(conn: sqlite.Connection, sha1: str, size: int) -> None:
     """This content is about to be adopted, and has no other name: should the row of that never come, a start
     takes the file for one of the cache."""

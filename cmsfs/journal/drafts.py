@@ -25,10 +25,12 @@ import trio
 
 from cmsfs import crashpoints
 from cmsfs.crashpoints import Point
+from cmsfs.journal import draft_rows
 from cmsfs.journal.extents import Extents
 from cmsfs.journal.opened import Opened
 from cmsfs.replica import tree
 from cmsfs.replica.nodes import Content, Ino
+from cmsfs.replica.rows import node_rows
 from cmsfs.sqlite import Database
 
 # A thread hop costs 85 µs: worth it when the copy into the page cache takes about as long.
@@ -233,15 +235,8 @@ class Draft:
         with self._state:
             generation, size, base_size = self.generation, self.size, self.base_size
             extents, self._recorded_end = self.extents.to_json(), self.extents.end
-        conn.execute(
-            "UPDATE draft SET base_size = ?, size = ?, extents = ? WHERE id = ?",
-            (base_size, size, extents, self.id),
-        )
-        conn.execute(
-            "UPDATE node SET size = ?1, mtime_ns = coalesce(?2, mtime_ns),"
-            " ctime_ns = max(ctime_ns, coalesce(?2, 0)) WHERE ino = ?3 AND draft = ?4",
-            (size, self.mtime_ns, self.ino, self.id),
-        )
+        draft_rows.set_held(conn, self.id, extents=extents, size=size, base_size=base_size)
+        node_rows.note_written(conn, self.ino, self.id, size=size, mtime_ns=self.mtime_ns)
         return generation
 
     def recorded(self, generation: int) -> None:
@@ -292,13 +287,9 @@ class Drafts:
         Hand the id to `started` after the commit.
         """
         sha1, size = base or (None, 0)
-        cursor = conn.execute(
-            "INSERT INTO draft(base_sha1, base_total, base_size, size) VALUES (?, ?, ?, ?)",
-            (sha1, size, size, size),
-        )
-        conn.execute("UPDATE node SET draft = ? WHERE ino = ?", (cursor.lastrowid, ino))
-        assert cursor.lastrowid is not None
-        return cursor.lastrowid
+        draft_id = draft_rows.insert(conn, base_sha1=sha1, base_total=size)
+        node_rows.set_draft(conn, ino, draft_id)
+        return draft_id
 
     def started(self, draft_id: int, ino: Ino, base: tuple[str, int] | None) -> Draft:
         """The draft whose row was just committed."""
@@ -362,8 +353,8 @@ class Drafts:
     @staticmethod
     def delete(conn: Connection, draft_id: int) -> None:
         """Delete a draft's row, inside the caller's transaction; follow it by `gone`."""
-        conn.execute("UPDATE node SET draft = NULL WHERE draft = ?", (draft_id,))
-        conn.execute("DELETE FROM draft WHERE id = ?", (draft_id,))
+        node_rows.forget_draft(conn, draft_id)
+        draft_rows.delete(conn, draft_id)
 
     def gone(self, draft_id: int) -> Path:
         """The row is deleted: forget the object; the file, for the caller to unlink."""

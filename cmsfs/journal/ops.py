@@ -15,6 +15,7 @@ from sqlite3 import Connection
 from cmsfs.journal import unheard
 from cmsfs.replica import facts, naming, tree
 from cmsfs.replica.nodes import Ino, Kind, Node
+from cmsfs.replica.rows import node_rows, op_rows, unheard_rows
 
 
 class OpKind(enum.StrEnum):
@@ -52,13 +53,7 @@ def record(conn: Connection, ino: Ino, kind: OpKind, *, due_ns: int) -> None:
     ends; one that was held is tried afresh, since what it was held for may have changed.  Nothing is
     recorded for a node that lives on this machine only.
     """
-    conn.execute(
-        "INSERT INTO op(ino, kind, not_before) SELECT ino, ?2, ?3 FROM node WHERE ino = ?1 AND NOT local"
-        " ON CONFLICT(ino, kind) DO UPDATE SET"
-        " revision = revision + 1, attempts = 0, error = NULL, not_before = ?3,"
-        " state = CASE state WHEN 'running' THEN 'running' ELSE 'ready' END",
-        (ino, kind, due_ns),
-    )
+    op_rows.record(conn, ino, kind, due_ns=due_ns)
 
 
 def pending(conn: Connection, ino: Ino) -> dict[OpKind, str]:
@@ -69,8 +64,7 @@ def pending(conn: Connection, ino: Ino) -> dict[OpKind, str]:
 
 def drop(conn: Connection, ino: Ino, *kinds: OpKind) -> None:
     """Forget operations that something else made pointless, unless they are running."""
-    for kind in kinds:
-        conn.execute("DELETE FROM op WHERE ino = ? AND kind = ? AND state <> 'running'", (ino, kind))
+    op_rows.delete_waiting(conn, ino, *kinds)
 
 
 def is_unborn(conn: Connection, node: Node) -> bool:
@@ -124,26 +118,12 @@ def hand_over(conn: Connection, old: Ino, new: Ino) -> None:
     the retention of the old one.  `old` is left as a node that the service has never heard of; `new` is one
     that it knows, whatever `new` is called, and a web link if `old` was one.
     """
-    row = conn.execute(
-        "SELECT kind, remote_id, etag, version, base_sha1, base_parent, base_name, base_key, sequence, item"
-        " FROM node WHERE ino = ?",
-        (old,),
-    ).fetchone()
-    conn.execute(
-        "UPDATE node SET remote_id = NULL, etag = NULL, version = NULL, base_sha1 = NULL, base_parent = NULL,"
-        " base_name = NULL, base_key = NULL, sequence = 0, item = NULL WHERE ino = ?",
-        (old,),
-    )
-    conn.execute(
-        "UPDATE node SET kind = ?, remote_id = ?, etag = ?, version = ?, base_sha1 = ?, base_parent = ?,"
-        " base_name = ?, base_key = ?, sequence = ?, item = ?, local = 0 WHERE ino = ?",
-        (*row, new),
-    )
+    node_rows.hand_over_item(conn, old, new)
     drop(conn, old, *OpKind)
     if facts.follow(conn, old, new):
         record(conn, new, OpKind.DESCRIBE, due_ns=now_ns())
     # What was sent to the item without an answer was sent from here, whoever stands for it now.
-    conn.execute("UPDATE unheard SET ino = ? WHERE ino = ? AND remote_id IS NOT NULL", (new, old))
+    unheard_rows.hand_on_versions(conn, old, new)
 
 
 def now_ns() -> int:

@@ -21,6 +21,7 @@ from cmsfs.journal.ops import COLUMNS, Op, OpKind
 from cmsfs.models import names
 from cmsfs.replica import naming, rings, tree
 from cmsfs.replica.nodes import Ino, Node
+from cmsfs.replica.rows import op_rows
 from cmsfs.sqlite import Database
 
 _READY = (
@@ -141,11 +142,11 @@ def claim(conn: Connection, seq: int, *, busy: Callable[[Node], bool]) -> Task |
     op = _op(row)
     node = tree.get(conn, op.ino)
     if _is_pointless(conn, op, node):
-        conn.execute("DELETE FROM op WHERE seq = ?", (seq,))
+        op_rows.delete(conn, seq)
         return None
     if (op.kind is OpKind.UPLOAD and busy(node)) or _waits_for(conn, op, node):
         return None
-    conn.execute("UPDATE op SET state = 'running' WHERE seq = ?", (seq,))
+    op_rows.run(conn, seq)
     parent = tree.at_service(conn, node.parent) if node.parent is not None else None
     return Task(op, node, parent)
 
@@ -248,7 +249,7 @@ def step_aside(conn: Connection) -> Task | None:
         if node.parent is None or node.remote_id is None or _running(conn, op.ino):
             continue
         if _rings(conn, op, node):
-            conn.execute("UPDATE op SET state = 'running' WHERE seq = ?", (op.seq,))
+            op_rows.run(conn, op.seq)
             return Task(op, node, tree.at_service(conn, node.parent))
     return _trash_in_the_way(conn)
 
@@ -271,7 +272,7 @@ def _trash_in_the_way(conn: Connection) -> Task | None:
         if heir is None or upload is None:
             continue
         if _waits_for(conn, _op(upload), tree.get(conn, heir)) == node.ino:
-            conn.execute("UPDATE op SET state = 'running' WHERE seq = ?", (op.seq,))
+            op_rows.run(conn, op.seq)
             return Task(op, node, None)
     return None
 
@@ -296,64 +297,30 @@ def _rings(conn: Connection, op: Op, node: Node) -> bool:
     return False
 
 
-def none_runs(conn: Connection) -> None:
-    """Whoever carried out operations is gone: those that it had begun are ready, at once."""
-    conn.execute("UPDATE op SET state = 'ready', not_before = 0 WHERE state = 'running'")
-
-
 def finish(conn: Connection, op: Op) -> bool:
     """The operation is done: delete it, or make it ready again if more was asked for meanwhile.
 
     Whether it is gone.
     """
-    done = conn.execute("DELETE FROM op WHERE seq = ? AND revision = ?", (op.seq, op.revision))
-    if done.rowcount:
+    if op_rows.delete_unchanged(conn, op.seq, revision=op.revision):
         return True
-    conn.execute("UPDATE op SET state = 'ready' WHERE seq = ?", (op.seq,))
+    op_rows.make_ready(conn, op.seq)
     return False
 
 
 def retry(conn: Connection, op: Op, *, not_before_ns: int, error: str) -> None:
     """The operation met something that passes: try again later."""
-    conn.execute(
-        "UPDATE op SET state = 'ready', attempts = attempts + 1, not_before = max(not_before, ?), error = ?"
-        " WHERE seq = ?",
-        (not_before_ns, error, op.seq),
-    )
+    op_rows.back_off(conn, op.seq, not_before_ns=not_before_ns, error=error)
 
 
 def give_back(conn: Connection, op: Op, *, not_before_ns: int) -> None:
     """Nothing failed, but it is not the time: look at the operation again then."""
-    conn.execute(
-        "UPDATE op SET state = 'ready', not_before = max(not_before, ?) WHERE seq = ?",
-        (not_before_ns, op.seq),
-    )
+    op_rows.postpone(conn, op.seq, not_before_ns=not_before_ns)
 
 
 def cancel(conn: Connection, op: Op) -> None:
     """The operation is not wanted any more, whatever was asked for meanwhile."""
-    conn.execute("DELETE FROM op WHERE seq = ?", (op.seq,))
-
-
-def bound(conn: Connection, *, now_ns: int, longest_ns: int) -> int:
-    """Make due what would wait longer than anything does: the clock was ahead when it was recorded.
-
-    How many.
-    """
-    sql = "UPDATE op SET not_before = ?1 WHERE state = 'ready' AND not_before > ?1 + ?2"
-    return conn.execute(sql, (now_ns, longest_ns)).rowcount
-
-
-def end_settling(conn: Connection, *, now_ns: int, kind: OpKind | None = None) -> int:
-    """Make due what only rests (of one kind, if given); how many."""
-    sql = "UPDATE op SET not_before = ?1 WHERE state = 'ready' AND attempts = 0 AND not_before > ?1"
-    return conn.execute(f"{sql} AND coalesce(kind = ?2, 1)", (now_ns, kind)).rowcount
-
-
-def end_waiting(conn: Connection, *, now_ns: int) -> int:
-    """Make due what waits after a failure; how many."""
-    sql = "UPDATE op SET not_before = ?1 WHERE state = 'ready' AND attempts > 0 AND not_before > ?1"
-    return conn.execute(sql, (now_ns,)).rowcount
+    op_rows.delete(conn, op.seq)
 
 
 def hold(conn: Connection, op: Op, *, error: str) -> None:
@@ -361,10 +328,7 @@ def hold(conn: Connection, op: Op, *, error: str) -> None:
 
     If more was asked for meanwhile it is tried again with that.
     """
-    conn.execute(
-        "UPDATE op SET state = CASE WHEN revision = ? THEN 'held' ELSE 'ready' END, error = ? WHERE seq = ?",
-        (op.revision, error, op.seq),
-    )
+    op_rows.hold(conn, op.seq, revision=op.revision, error=error)
 
 
 def held_behind(conn: Connection, after: int) -> Iterator[Op]:
@@ -373,19 +337,9 @@ def held_behind(conn: Connection, after: int) -> Iterator[Op]:
     return map(_op, conn.execute(sql, (after,)).fetchall())
 
 
-def release_held(conn: Connection, *, now_ns: int) -> int:
-    """Try every held operation again; how many there were."""
-    return conn.execute(
-        "UPDATE op SET state = 'ready', attempts = 0, not_before = ? WHERE state = 'held'", (now_ns,)
-    ).rowcount
-
-
 def release(conn: Connection, op: Op, *, now_ns: int) -> None:
     """Try one operation again that is held or waits after a failure."""
-    conn.execute(
-        "UPDATE op SET state = 'ready', attempts = 0, not_before = ? WHERE seq = ? AND state <> 'running'",
-        (now_ns, op.seq),
-    )
+    op_rows.release(conn, op.seq, due_ns=now_ns)
 
 
 def failed(db: Database) -> list[Op]:

@@ -21,10 +21,11 @@ from sqlite3 import Connection
 
 import trio
 
-from cmsfs.journal import ops, queue
+from cmsfs.journal import draft_rows, ops
 from cmsfs.journal.drafts import Drafts
 from cmsfs.journal.extents import Extents
 from cmsfs.replica import cursor, lineages, tree
+from cmsfs.replica.rows import node_rows, op_rows
 from cmsfs.sqlite import Database
 
 log = logging.getLogger(__name__)
@@ -70,7 +71,7 @@ async def recover(db: Database, drafts: Drafts, recovered: Path) -> int:
     """
 
     def txn(conn: Connection) -> tuple[int, set[str]]:
-        queue.none_runs(conn)
+        op_rows.none_runs(conn)
         lineages.name_all(conn)
         _drop_unneeded(conn)
         keep = {_mend(conn, drafts, row["id"]) for row in conn.execute("SELECT id FROM draft").fetchall()}
@@ -107,10 +108,8 @@ def _mend(conn: Connection, drafts: Drafts, draft_id: int) -> str:
         # Without the bytes the length is a promise too much, unless the base reaches further.
         size = max(there, min(row["base_size"], row["size"]))
         log.warning("draft %d has %d of %d bytes after the power failed", draft_id, there, row["size"])
-        conn.execute(
-            "UPDATE draft SET extents = ?, size = ? WHERE id = ?", (extents.to_json(), size, draft_id)
-        )
-        conn.execute("UPDATE node SET size = ? WHERE ino = ?", (size, row["ino"]))
+        draft_rows.set_held(conn, draft_id, extents=extents.to_json(), size=size)
+        node_rows.set_size(conn, row["ino"], size)
 
     if there:
         _wipe(path, extents, row["base_size"])

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from sqlite3 import Connection
 
-from cmsfs.journal import manifest, ops
-from cmsfs.models import names
+from cmsfs.cache import rows as content_rows
+from cmsfs.journal import draft_rows, manifest, ops
 from cmsfs.replica import naming, shares, tree
 from cmsfs.replica.nodes import ROOT, Ino, Kind, Node
+from cmsfs.replica.rows import node_rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,11 +87,7 @@ def _make_folder(conn: Connection, parent: Ino, folder: manifest.Folder, entry: 
         ops.record(conn, ino, ops.OpKind.MKDIR, due_ns=0)
     else:
         above = tree.at_service(conn, parent).remote_id
-        conn.execute(
-            "UPDATE node SET remote_id = ?, base_parent = ?, base_name = ?, base_key = name_key"
-            " WHERE ino = ?",
-            (folder.remote_id, above, name, ino),
-        )
+        node_rows.set_folder_item(conn, ino, remote_id=folder.remote_id, base_parent=above, name=name)
     return ino
 
 
@@ -133,13 +130,16 @@ def _new(
 def _start_from(conn: Connection, ino: Ino, known: manifest.Known) -> None:
     """The node stands for this version of the item: should the service have another one by now, the upload is
     refused and both are kept."""
-    conn.execute(
-        "UPDATE node SET remote_id = ?, etag = ?, version = ?, base_sha1 = ?, base_parent = ?,"
-        " base_name = ?, base_key = ?, sequence = ? WHERE ino = ?",
-        (
-            *(known.remote_id, known.etag, known.version, known.sha1, known.parent),
-            *(known.name, names.name_key(known.name or ""), known.sequence, ino),
-        ),
+    node_rows.set_item(
+        conn,
+        ino,
+        remote_id=known.remote_id,
+        etag=known.etag,
+        version=known.version,
+        base_sha1=known.sha1,
+        base_parent=known.parent,
+        base_name=known.name,
+        sequence=known.sequence,
     )
 
 
@@ -154,25 +154,18 @@ def _free_name(conn: Connection, folder: Ino, name: str) -> str:
 def _lay_over(
     conn: Connection, ino: Ino, draft: int, entry: manifest.Entry, overlay: manifest.Overlay
 ) -> None:
-    conn.execute(
-        "INSERT OR REPLACE INTO draft(id, base_sha1, base_total, base_size, size, extents)"
-        " VALUES (?, ?, ?, ?, ?, ?)",
-        (
-            *(draft, overlay.base_sha1, overlay.base_total),
-            *(overlay.base_size, overlay.size, overlay.extents),
-        ),
+    draft_rows.put(
+        conn,
+        draft,
+        base_sha1=overlay.base_sha1,
+        base_total=overlay.base_total,
+        base_size=overlay.base_size,
+        size=overlay.size,
+        extents=overlay.extents,
     )
-    conn.execute(
-        "UPDATE node SET draft = ?, size = ?, mtime_ns = ? WHERE ino = ?",
-        (draft, entry.size, entry.mtime_ns, ino),
-    )
+    node_rows.set_draft(conn, ino, draft, size=entry.size, mtime_ns=entry.mtime_ns)
 
 
 def _fill(conn: Connection, ino: Ino, sha1: str, size: int) -> None:
-    conn.execute(
-        "INSERT INTO content(sha1, size, bitmap, verified, dirty, pinned, used_at)"
-        " VALUES (?, ?, NULL, 0, 1, 0, 0)"
-        " ON CONFLICT(sha1) DO UPDATE SET dirty = 1, bitmap = NULL",
-        (sha1, size),
-    )
-    conn.execute("UPDATE node SET sha1 = ?, size = ? WHERE ino = ?", (sha1, size, ino))
+    content_rows.restore_dirty(conn, sha1, size)
+    node_rows.set_content(conn, ino, sha1=sha1, size=size)

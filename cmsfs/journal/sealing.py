@@ -23,6 +23,7 @@ from cmsfs.crashpoints import Point
 from cmsfs.journal.drafts import Draft, Drafts
 from cmsfs.journal.durability import GroupCommit
 from cmsfs.replica.nodes import Content
+from cmsfs.replica.rows import node_rows
 from cmsfs.sqlite import Database
 
 log = logging.getLogger(__name__)
@@ -158,7 +159,7 @@ class Sealer:
             draft.record(conn)  # its time, beside the bytes
         if size:
             self._blocks.record_dirty(conn, sha1, size)
-        conn.execute("UPDATE node SET sha1 = ?, size = ? WHERE ino = ?", (sha1, size, draft.ino))
+        node_rows.set_content(conn, draft.ino, sha1=sha1, size=size)
         Drafts.delete(conn, draft.id)
         if row["sha1"] is not None and row["sha1"] != sha1:
             release_content(conn, row["sha1"])

@@ -17,6 +17,7 @@ from sqlite3 import Connection
 
 from cmsfs.models import names
 from cmsfs.replica.nodes import Ino
+from cmsfs.replica.rows import unheard_rows
 from cmsfs.sqlite import Database
 
 # In the column of the SHA-1, for a folder: this, and when (_ns) it was asked for.
@@ -52,27 +53,23 @@ def mark_of(text: bytes) -> str:
 
 def note(conn: Connection, sent: Sent) -> None:
     """These bytes are about to be sent."""
-    key = names.name_key(sent.name) if sent.name is not None else None
-    conn.execute(
-        "INSERT INTO unheard(ino, sha1, remote_id, folder, name, name_key) VALUES (?, ?, ?, ?, ?, ?)",
-        (sent.ino, sent.sha1, sent.remote_id, sent.folder, sent.name, key),
+    unheard_rows.insert(
+        conn, sent.ino, sent.sha1, remote_id=sent.remote_id, folder=sent.folder, name=sent.name
     )
 
 
 def not_sent(conn: Connection, sent: Sent) -> None:
     """The service has refused these bytes, or was not reached."""
-    conn.execute(
-        "DELETE FROM unheard WHERE rowid = (SELECT max(rowid) FROM unheard"
-        " WHERE ino = ? AND sha1 = ? AND remote_id IS ? AND folder IS ? AND name IS ?)",
-        (sent.ino, sent.sha1, sent.remote_id, sent.folder, sent.name),
+    unheard_rows.delete_last(
+        conn, sent.ino, sent.sha1, remote_id=sent.remote_id, folder=sent.folder, name=sent.name
     )
 
 
 def heard(conn: Connection, ino: Ino, remote_id: str | None = None) -> None:
     """It is known what became of all that was sent for a node, or for an item."""
-    conn.execute("DELETE FROM unheard WHERE ino = ?", (ino,))
+    unheard_rows.delete_of_node(conn, ino)
     if remote_id is not None:
-        conn.execute("DELETE FROM unheard WHERE remote_id = ?", (remote_id,))
+        unheard_rows.delete_of_item(conn, remote_id)
 
 
 def new_items(db: Database, ino: Ino) -> list[Sent]:

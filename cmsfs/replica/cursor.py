@@ -45,6 +45,11 @@ def drop(conn: Connection, key: str) -> None:
     conn.execute("DELETE FROM cursor WHERE key = ?", (key,))
 
 
+def drop_all(conn: Connection, prefix: str) -> None:
+    """Forget the values under keys that begin so."""
+    conn.execute("DELETE FROM cursor WHERE substr(key, 1, length(?1)) = ?1", (prefix,))
+
+
 def next_generation(conn: Connection) -> int:
     """Begin a listing: its number is larger than that of any before."""
     number = generation(conn) + 1

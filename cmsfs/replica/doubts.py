@@ -64,6 +64,11 @@ def drop(conn: Connection, found: Iterable[Doubt]) -> None:
     )
 
 
+def hand_on(conn: Connection, old: Ino, new: Ino) -> None:
+    """What the work of `old` is in the way of waits for that of `new`."""
+    conn.execute("UPDATE doubt SET ino = ?2 WHERE ino = ?1", (old, new))
+
+
 def ready(db: Database) -> list[Doubt]:
     """Those that no operation and no open draft is in the way of any more; a thousand at most."""
     return [

@@ -184,6 +184,13 @@ def follow(conn: Connection, old: Ino, new: Ino) -> bool:
     return described_at(conn, new) != Described()
 
 
+def hand_on(conn: Connection, old: Ino, new: Ino) -> None:
+    """What is known and is to be said of the item of `old` is of `new`'s, where that has none."""
+    conn.execute("UPDATE OR IGNORE fact SET ino = ?2 WHERE ino = ?1", (old, new))
+    conn.execute("UPDATE OR IGNORE described SET ino = ?2 WHERE ino = ?1", (old, new))
+    conn.execute("UPDATE OR IGNORE wished SET ino = ?2 WHERE ino = ?1", (old, new))
+
+
 def is_current(fact: Fact | None, node: Node, *, now: int, seconds: float) -> bool:
     """Whether an answer need not be asked for again."""
     return fact is not None and fact.etag == node.etag and 0 <= now - fact.learned_at < seconds

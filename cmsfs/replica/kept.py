@@ -10,7 +10,9 @@ import time
 from collections.abc import Iterable
 from sqlite3 import Connection
 
+from cmsfs.replica import pins
 from cmsfs.replica.nodes import FILE_MODE, FOLDER_MODE, Ino, Kind
+from cmsfs.replica.rows import xattr_rows
 
 _EXECUTE = 0o111
 
@@ -51,12 +53,10 @@ def give_back(conn: Connection, inos: Iterable[Ino]) -> None:
         same = row["kind"] != Kind.FILE or row["sha1"] == row["was"]
         mode = row["mode"] if same else row["mode"] & ~_EXECUTE
         conn.execute("UPDATE node SET mode = ? WHERE ino = ?", (mode, row["ino"]))
-        conn.executemany(
-            "INSERT OR IGNORE INTO xattr(ino, name, value) VALUES (?, ?, ?)",
-            [(row["ino"], name, bytes.fromhex(value)) for name, value in json.loads(row["attributes"])],
-        )
+        attributes = [(name, bytes.fromhex(value)) for name, value in json.loads(row["attributes"])]
+        xattr_rows.put_missing(conn, row["ino"], attributes)
         if row["pinned_at"] is not None:
-            conn.execute("INSERT OR IGNORE INTO pin VALUES (?, ?)", (row["ino"], row["pinned_at"]))
+            pins.add(conn, row["ino"], at=row["pinned_at"])
         conn.execute("DELETE FROM kept WHERE kind = ? AND remote_id = ?", (row["kind"], row["remote_id"]))
 
 

@@ -20,38 +20,16 @@ or replaced by a program of this machine, and its bytes go with its last handle.
 import time
 from sqlite3 import Connection
 
-from cmsfs.replica import aside, shares, tree, unsent
+from cmsfs.replica import aside, doubts, facts, pins, shares, tree, unsent, weblinks
 from cmsfs.replica.changes import Change, What
 from cmsfs.replica.nodes import ROOT, Ino, Node
+from cmsfs.replica.rows import op_rows, unheard_rows, xattr_rows
 from cmsfs.sqlite import Database
 
 # What is the item's, and goes with it; sha1, size, draft and times are the lineage's and are on both.
 _ITEM = (
     "parent, name, name_key, kind, size, mtime_ns, ctime_ns, mode, sha1, remote_id, etag, version, base_sha1,"
     " base_parent, base_name, base_key, sequence, item, seen, local, atime_ns"
-)
-
-# Rows that speak of the item.
-_FOLLOW = (
-    "UPDATE OR IGNORE pin SET ino = ?2 WHERE ino = ?1",
-    "UPDATE OR IGNORE fact SET ino = ?2 WHERE ino = ?1",
-    "UPDATE OR IGNORE described SET ino = ?2 WHERE ino = ?1",
-    "UPDATE OR IGNORE wished SET ino = ?2 WHERE ino = ?1",
-    "UPDATE OR IGNORE op SET ino = ?2 WHERE ino = ?1 AND kind = 'describe'",
-    "UPDATE lineage SET successor = ?2 WHERE successor = ?1",
-)
-
-# And of what is on its way to it.
-_UNDER_WAY = (
-    "UPDATE op SET ino = ?2 WHERE ino = ?1 AND kind <> 'upload'",
-    "UPDATE unheard SET ino = ?2 WHERE ino = ?1 AND remote_id IS NOT NULL",
-    "UPDATE doubt SET ino = ?2 WHERE ino = ?1",
-)
-
-# Rows that speak of the file, whichever it becomes.
-_COPY = (
-    "INSERT OR IGNORE INTO xattr(ino, name, value) SELECT ?2, name, value FROM xattr WHERE ino = ?1",
-    "INSERT OR IGNORE INTO shortcut(ino, text) SELECT ?2, text FROM shortcut WHERE ino = ?1",
 )
 
 
@@ -73,8 +51,10 @@ def part(conn: Connection, node: Node, changes: list[Change]) -> Node:
     fresh = conn.execute(f"INSERT INTO node({_ITEM}) VALUES ({marks})", row).lastrowid
     assert fresh is not None
     conn.execute("UPDATE node SET sha1 = base_sha1 WHERE ino = ?", (fresh,))
-    for sql in (*_UNDER_WAY, *_FOLLOW, *_COPY):
-        conn.execute(sql, (node.ino, fresh))
+    op_rows.hand_on_item(conn, node.ino, fresh)
+    unheard_rows.hand_on_versions(conn, node.ino, fresh)
+    doubts.hand_on(conn, node.ino, fresh)
+    _hand_on(conn, node.ino, fresh)
     if node.parent is not None:
         left(conn, node, successor=fresh)
         changes.append(Change(What.ENTRY, fresh, node.parent, node.name))
@@ -86,11 +66,20 @@ def part(conn: Connection, node: Node, changes: list[Change]) -> Node:
 def hand_down(conn: Connection, ino: Ino, item: Node | None) -> None:
     """A conflict was decided: what hangs on the item goes to the node that is it now."""
     if item is not None and item.ino != ino:
-        for sql in (*_FOLLOW, *_COPY):
-            conn.execute(sql, (ino, item.ino))
+        _hand_on(conn, ino, item.ino)
         conn.execute(
             "UPDATE node SET mode = (SELECT mode FROM node WHERE ino = ?1) WHERE ino = ?2", (ino, item.ino)
         )
+
+
+def _hand_on(conn: Connection, old: Ino, new: Ino) -> None:
+    """Rows that speak of the item are of `new`; those that speak of the file are of both."""
+    pins.hand_on(conn, old, new)
+    facts.hand_on(conn, old, new)
+    op_rows.hand_on_description(conn, old, new)
+    conn.execute("UPDATE lineage SET successor = ?2 WHERE successor = ?1", (old, new))
+    xattr_rows.copy(conn, old, new)
+    weblinks.copy(conn, old, new)
 
 
 def left(conn: Connection, node: Node, *, successor: Ino | None = None, is_lost: bool = False) -> None:
@@ -183,10 +172,9 @@ def _made_anew(conn: Connection, folder: Ino | None, changes: list[Change]) -> I
     else:
         unsent.make_anew(conn, node)
         fresh = tree.insert(conn, None, name, node.kind, now_ns=time.time_ns(), mode=node.mode)
-        conn.execute("UPDATE op SET ino = ? WHERE ino = ?", (fresh, node.ino))
+        op_rows.hand_on(conn, node.ino, fresh)
         succeed(conn, node.ino, fresh)
-        for sql in (*_FOLLOW, *_COPY):
-            conn.execute(sql, (node.ino, fresh))
+        _hand_on(conn, node.ino, fresh)
     tree.place(conn, fresh, parent, name)
     tree.mark_listed(conn, fresh, at=int(time.time()))
     changes.append(Change(What.ENTRY, fresh, parent, name))

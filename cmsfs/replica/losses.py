@@ -13,6 +13,7 @@ from sqlite3 import Connection
 from cmsfs.replica import cursor, shares, tree
 from cmsfs.replica.changes import Change, What
 from cmsfs.replica.nodes import Ino, Node
+from cmsfs.replica.rows import node_rows, op_rows
 
 REASON = (
     "You have no access to it any more. It is kept here, and goes by itself when you have access again."
@@ -36,12 +37,10 @@ def is_lost(node: Node) -> bool:
 
 def keep(conn: Connection, node: Node) -> None:
     """Keep a node for what is not sent of it, or of what is in it; what is below it comes first."""
-    conn.execute("UPDATE node SET base_parent = NULL WHERE ino = ?", (node.ino,))
-    conn.execute("DELETE FROM op WHERE ino = ? AND kind IN ('touch', 'trash')", (node.ino,))
+    node_rows.leave_base_folder(conn, node.ino)
+    op_rows.delete_kinds(conn, node.ino, "touch", "trash")
     for ino in tree.subtree(conn, node.ino):
-        conn.execute(
-            "UPDATE op SET state = 'held', error = ? WHERE ino = ? AND state <> 'running'", (REASON, ino)
-        )
+        op_rows.hold_waiting(conn, ino, error=REASON)
 
 
 def regain(conn: Connection, node: Node, parent_id: str | None) -> None:
@@ -51,11 +50,7 @@ def regain(conn: Connection, node: Node, parent_id: str | None) -> None:
     waiting = [node.ino]
     while waiting:
         ino = waiting.pop()
-        conn.execute(
-            "UPDATE op SET state = 'ready', attempts = 0, not_before = 0, error = NULL"
-            " WHERE ino = ? AND state = 'held' AND error = ?",
-            (ino, REASON),
-        )
+        op_rows.release_held_for(conn, ino, error=REASON)
         # What was made in it is nowhere else, and goes with it; what the service knows is shown by itself.
         rows = conn.execute("SELECT ino FROM node WHERE parent = ? AND remote_id IS NULL", (ino,))
         waiting += [row["ino"] for row in rows]
@@ -78,7 +73,7 @@ def tidy(conn: Connection, folder: Ino | None, changes: list[Change]) -> None:
         node = tree.get(conn, folder)
         if not is_lost(node) or not node.is_folder or tree.has_children(conn, folder):
             break
-        conn.execute("DELETE FROM listing WHERE ino = ?", (folder,))
+        tree.mark_unlisted(conn, folder)
         tree.detach(conn, folder)
         assert node.parent is not None
         changes.append(Change(What.GONE, folder, node.parent, node.name))

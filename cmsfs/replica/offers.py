@@ -78,7 +78,7 @@ def forget(conn: Connection, kind: Kind, item_id: str) -> None:
 
 def forget_all(conn: Connection) -> None:
     """Nobody wants to be asked any more."""
-    conn.execute("DELETE FROM cursor WHERE key >= 'offer:' AND key < 'offer;'")
+    cursor.drop_all(conn, "offer:")
 
 
 def undecided(db: Database) -> list[Offer]:

@@ -77,6 +77,11 @@ def add(conn: Connection, ino: Ino, *, at: int) -> None:
     conn.execute("INSERT OR IGNORE INTO pin(ino, pinned_at) VALUES (?, ?)", (ino, at))
 
 
+def hand_on(conn: Connection, old: Ino, new: Ino) -> None:
+    """The pin on `old` is on `new`, which may have one."""
+    conn.execute("UPDATE OR IGNORE pin SET ino = ?2 WHERE ino = ?1", (old, new))
+
+
 def remove(conn: Connection, ino: Ino) -> bool:
     """Take a pin away; whether there was one on this very item."""
     return conn.execute("DELETE FROM pin WHERE ino = ?", (ino,)).rowcount > 0

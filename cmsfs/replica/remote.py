@@ -34,6 +34,7 @@ from cmsfs.replica import (
 )
 from cmsfs.replica.changes import Change, What
 from cmsfs.replica.nodes import FILE_MODE, FOLDER_MODE, ROOT, Ino, Kind, Node, Remote, said_by
+from cmsfs.replica.rows import node_rows, op_rows
 
 ROOT_ID = arrivals.ROOT_ID
 
@@ -185,14 +186,11 @@ def _update_content(
         weblinks.restore(conn, node.ino)
         changes.append(Change(What.ATTRIBUTES, node.ino))
         return
-    conn.execute("UPDATE node SET sha1 = ?, size = ? WHERE ino = ?", (remote.sha1, remote.size, node.ino))
+    node_rows.set_content(conn, node.ino, sha1=remote.sha1, size=remote.size)
     if is_link:
         weblinks.follow(conn, node.ino)
     if "touch" not in pending and not same_time(node.mtime_ns, remote.mtime_ns):
-        conn.execute(
-            "UPDATE node SET mtime_ns = ?2, ctime_ns = max(ctime_ns, ?2) WHERE ino = ?1",
-            (node.ino, remote.mtime_ns),
-        )
+        node_rows.set_modified(conn, node.ino, remote.mtime_ns)
     what = What.CONTENT if remote.sha1 != node.sha1 or is_link else What.ATTRIBUTES
     changes.append(Change(what, node.ino))
 
@@ -259,9 +257,9 @@ def _appear(conn: Connection, remote: Remote, generation: int, changes: list[Cha
     ):
         # What we were about to make exists already: made by us and unheard, or equal bytes by somebody else.
         adopt(conn, holder.ino, remote)
-        conn.execute("DELETE FROM op WHERE ino = ? AND kind IN ('mkdir', 'upload', 'move')", (holder.ino,))
+        op_rows.delete_kinds(conn, holder.ino, "mkdir", "upload", "move")
         # Somebody else may have put something into the folder that we have not heard of.
-        conn.execute("DELETE FROM listing WHERE ino = ?", (holder.ino,))
+        tree.mark_unlisted(conn, holder.ino)
         return
     if remote.sha1 is not None:
         unsent.base_is_back(conn, remote.sha1)
@@ -369,10 +367,10 @@ def vanish_one(conn: Connection, node: Node, changes: list[Change], *, is_lost: 
         losses.note_wipe(conn)
     if node.base_parent == ROOT_ID:
         offers.forget(conn, node.kind, node.remote_id)
-    conn.execute("DELETE FROM op WHERE ino = ?", (node.ino,))
-    conn.execute("DELETE FROM listing WHERE ino = ?", (node.ino,))
+    op_rows.delete_all(conn, node.ino)
+    tree.mark_unlisted(conn, node.ino)
     # The sequence stays: what went with its folder comes back with it, unchanged.
-    conn.execute("UPDATE node SET base_parent = NULL WHERE ino = ?", (node.ino,))
+    node_rows.leave_base_folder(conn, node.ino)
     if node.parent is not None:
         # Who has it open may go on writing.
         lineages.left(conn, node, is_lost=is_lost)

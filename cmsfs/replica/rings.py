@@ -12,6 +12,7 @@ from sqlite3 import Connection
 from cmsfs.replica import aside, naming, tree, unsent
 from cmsfs.replica.changes import Change, What
 from cmsfs.replica.nodes import Ino, Kind, Node
+from cmsfs.replica.rows import op_rows
 
 log = logging.getLogger(__name__)
 
@@ -40,7 +41,7 @@ def take_back(conn: Connection, node: Node, changes: list[Change]) -> bool:
     home = tree.remote_at(conn, Kind.FOLDER, node.base_parent) if node.base_parent is not None else None
     if home is None or node.base_name is None or tree.is_below(conn, home.ino, node.ino):
         return False
-    conn.execute("DELETE FROM op WHERE ino = ? AND kind = 'move'", (node.ino,))
+    op_rows.delete_kinds(conn, node.ino, "move")
     name = naming.file_name(node.kind, node.base_name)
     holder = tree.child_at(conn, home.ino, name)
     if holder is not None and holder.ino != node.ino:

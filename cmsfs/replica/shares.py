@@ -18,6 +18,7 @@ from cmsfs.models import names
 from cmsfs.replica import cursor, naming, tree
 from cmsfs.replica.changes import Change, What
 from cmsfs.replica.nodes import ROOT, Ino, Kind, Node, Remote
+from cmsfs.replica.rows import node_rows
 from cmsfs.sqlite import Database
 
 NAME = local_names.SHARED
@@ -143,7 +144,7 @@ def shelf(conn: Connection, changes: list[Change]) -> Ino:
     now = time.time_ns()
     if row is None:
         ino = tree.insert(conn, ROOT, name, Kind.FOLDER, now_ns=now, mode=MODE)
-        conn.execute("UPDATE node SET local = 2 WHERE ino = ?", (ino,))
+        node_rows.set_local(conn, ino, 2)
     else:
         ino = row["ino"]
         tree.place(conn, ino, ROOT, name)

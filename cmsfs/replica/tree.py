@@ -3,7 +3,8 @@
 Reads take the `Database` and are point queries on the loop; writes take the `Connection` of a running
 transaction and compose.  What the service says is applied in `remote`, not here.
 
-Rule: nothing here looks at operations or drafts; callers decide, this module moves rows.
+Rule: nothing here decides by operations or drafts what becomes of a node; callers do, this module moves rows.
+But a row that one of them needs is not deleted (`discard`), nor where the bytes below a draft can be had.
 """
 
 import json
@@ -310,6 +311,11 @@ def mark_unlisted_below(conn: Connection, ino: Ino) -> None:
         "DELETE FROM listing WHERE ino IN (SELECT value FROM json_each(?))",
         (json.dumps(subtree(conn, ino, kind=Kind.FOLDER)),),
     )
+
+
+def mark_all_unlisted(conn: Connection) -> None:
+    """There may be something in any folder that is not known here."""
+    conn.execute("DELETE FROM listing")
 
 
 def subtree(conn: Connection, ino: Ino, *, kind: Kind | None = None) -> list[Ino]:

@@ -1,14 +1,15 @@
-"""What the service does not have yet, as the tree must know it; the journal above owns the table `op`."""
+"""What the service does not have yet, as the tree must know it."""
 
 from sqlite3 import Connection
 
 from cmsfs.replica import doubts, tree
 from cmsfs.replica.nodes import Ino, Node
+from cmsfs.replica.rows import op_rows
 
 
 def record(conn: Connection, ino: Ino, kind: str) -> None:
     """Have something sent at once."""
-    conn.execute("INSERT OR IGNORE INTO op(ino, kind, not_before) VALUES (?, ?, 0)", (ino, kind))
+    op_rows.record_once(conn, ino, kind)
 
 
 def pending(conn: Connection, ino: Ino) -> set[str]:
@@ -48,15 +49,11 @@ def make_anew(conn: Connection, node: Node) -> None:
         # What it was laid over can be had there again, should the item come back.
         tree.keep_past(conn, node.base_sha1, node.remote_id, node.version)
     forget(conn, node.ino)
-    conn.execute("DELETE FROM op WHERE ino = ? AND kind IN ('move', 'touch', 'trash')", (node.ino,))
+    op_rows.delete_kinds(conn, node.ino, "move", "touch", "trash")
     if node.is_folder:
         record(conn, node.ino, "mkdir")
 
 
 def base_is_back(conn: Connection, sha1: str) -> None:
     """The service shows these bytes (again): what waits for them, since it was written over them, goes on."""
-    conn.execute(
-        "UPDATE op SET state = 'ready', attempts = 0, not_before = 0 WHERE kind = 'upload' AND state = 'held'"
-        " AND ino IN (SELECT n.ino FROM draft AS d JOIN node AS n ON n.draft = d.id WHERE d.base_sha1 = ?)",
-        (sha1,),
-    )
+    op_rows.release_uploads_over(conn, sha1)

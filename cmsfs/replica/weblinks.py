@@ -216,6 +216,13 @@ def follow(conn: Connection, ino: int) -> None:
     keep(conn, ino, edited(bytes(row["text"]), **shortcut._asdict()) if row is not None else text(*shortcut))
 
 
+def copy(conn: Connection, old: int, new: int) -> None:
+    """`new` has the text that was written to `old`, unless it has one of its own."""
+    conn.execute(
+        "INSERT OR IGNORE INTO shortcut(ino, text) SELECT ?2, text FROM shortcut WHERE ino = ?1", (old, new)
+    )
+
+
 def forget(conn: Connection, ino: int) -> None:
     """The web link says something else now than what was written here."""
     conn.execute("DELETE FROM shortcut WHERE ino = ?", (ino,))

@@ -21,6 +21,7 @@ from cmsfs.journal.durability import GroupCommit
 from cmsfs.replica import tree
 from cmsfs.replica.changes import Change, What
 from cmsfs.replica.nodes import ROOT, Ino, Kind, Node
+from cmsfs.replica.rows import node_rows
 from cmsfs.reserve import Reserve
 from cmsfs.sqlite import Database
 from cmsfs.vfs import attributes, leftovers, naming, oserrors, permissions, reaper, renaming, symlinks
@@ -184,18 +185,13 @@ class Filesystem:
         due = self._entries.due()
 
         def txn(conn: Connection) -> None:
-            conn.execute(
-                "UPDATE node SET mode = coalesce(?, mode), atime_ns = coalesce(?, atime_ns),"
-                " mtime_ns = coalesce(?, mtime_ns), ctime_ns = ? WHERE ino = ?",
-                (
-                    changes.mode & 0o7777 if changes.mode is not None else None,
-                    *(
-                        attributes.kept(changes.atime_ns),
-                        attributes.kept(changes.mtime_ns),
-                        ops.now_ns(),
-                        node.ino,
-                    ),
-                ),
+            node_rows.set_attributes(
+                conn,
+                node.ino,
+                mode=changes.mode & 0o7777 if changes.mode is not None else None,
+                atime_ns=attributes.kept(changes.atime_ns),
+                mtime_ns=attributes.kept(changes.mtime_ns),
+                ctime_ns=ops.now_ns(),
             )
             if changes.mtime_ns is not None and tree.get(conn, node.ino).parent is not None:
                 ops.record_touch(conn, node.ino, due_ns=due)

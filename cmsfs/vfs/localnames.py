@@ -16,6 +16,7 @@ from sqlite3 import Connection
 from cmsfs.journal import ops
 from cmsfs.replica import tree
 from cmsfs.replica.nodes import Ino, Kind, Node
+from cmsfs.replica.rows import node_rows
 from cmsfs.vfs import oserrors
 from cmsfs.vfs.attrs import saying
 
@@ -55,7 +56,7 @@ def settle(conn: Connection, local_names: LocalNames, ino: Ino, *, due_ns: int) 
     covered = local_names.covers(tree.get(conn, node.parent), node.name, node.kind)
     if covered and not node.local and not _is_known(conn, ino):
         for below in tree.subtree(conn, ino):
-            conn.execute("UPDATE node SET local = 1 WHERE ino = ?", (below,))
+            node_rows.set_local(conn, below, 1)
             ops.drop(conn, below, *ops.OpKind)
     elif node.local and not covered:
         surface(conn, local_names, ino, due_ns=due_ns)
@@ -68,7 +69,7 @@ def surface(conn: Connection, local_names: LocalNames, ino: Ino, *, due_ns: int)
         assert node.parent is not None
         if below != ino and local_names.covers(tree.get(conn, node.parent), node.name, node.kind):
             continue
-        conn.execute("UPDATE node SET local = 0 WHERE ino = ?", (below,))
+        node_rows.set_local(conn, below, 0)
         kind = ops.OpKind.MKDIR if node.is_folder else ops.OpKind.UPLOAD
         ops.record(conn, below, kind, due_ns=due_ns)
         saying.surface(conn, below, due_ns=due_ns)

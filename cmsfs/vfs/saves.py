@@ -18,6 +18,7 @@ from cmsfs.journal import ops
 from cmsfs.models import names
 from cmsfs.replica import aside, tree
 from cmsfs.replica.nodes import Ino, Kind, Node
+from cmsfs.replica.rows import node_rows
 from cmsfs.vfs.localnames import LocalNames
 
 log = logging.getLogger(__name__)
@@ -191,7 +192,7 @@ def bring_back(conn: Connection, local_names: LocalNames, ino: Ino, left: Ino | 
         return
     parent = tree.get(conn, old.parent)
     if local_names.covers(parent, old.name, old.kind):
-        conn.execute("UPDATE node SET local = 1 WHERE ino = ?", (left,))
+        node_rows.set_local(conn, left, 1)
     else:
         ops.record(conn, left, ops.OpKind.UPLOAD, due_ns=due_ns)
 

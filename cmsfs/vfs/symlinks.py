@@ -9,6 +9,7 @@ import errno
 from sqlite3 import Connection
 
 from cmsfs.replica.nodes import Ino
+from cmsfs.replica.rows import node_rows
 from cmsfs.sqlite import Database
 from cmsfs.vfs import oserrors
 
@@ -19,7 +20,7 @@ MODE = 0o777
 def insert(conn: Connection, ino: Ino, target: bytes) -> None:
     """The node leads to `target`, which may be anything; inside the caller's transaction."""
     conn.execute("INSERT INTO symlink(ino, target) VALUES (?, ?)", (ino, target))
-    conn.execute("UPDATE node SET size = ? WHERE ino = ?", (len(target), ino))
+    node_rows.set_size(conn, ino, len(target))
 
 
 def target(db: Database, ino: Ino) -> bytes:

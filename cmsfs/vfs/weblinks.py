@@ -8,7 +8,7 @@ import errno
 import os
 from sqlite3 import Connection
 
-from cmsfs.journal import ops
+from cmsfs.journal import draft_rows, ops
 from cmsfs.journal.drafts import Drafts
 from cmsfs.journal.extents import Extents
 from cmsfs.replica import tree
@@ -33,9 +33,7 @@ def begin_draft(conn: Connection, drafts: Drafts, ino: Ino, shown: bytes, text: 
         _write(drafts, draft_id, text)
     extents = Extents()
     extents.add(0, len(text))
-    conn.execute(
-        "UPDATE draft SET size = ?, extents = ? WHERE id = ?", (len(text), extents.to_json(), draft_id)
-    )
+    draft_rows.set_held(conn, draft_id, extents=extents.to_json(), size=len(text))
     if node.parent is not None:
         ops.record(conn, ino, ops.OpKind.UPLOAD, due_ns=due_ns)
     return draft_id

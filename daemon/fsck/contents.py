@@ -12,6 +12,8 @@ from pathlib import Path
 from sqlite3 import Connection, Row
 
 from cmsfs.cache import bitmap, files
+from cmsfs.cache import rows as content_rows
+from cmsfs.replica.rows import op_rows
 from daemon.fsck.findings import Place, Report
 
 _SHA1 = re.compile(r"[0-9a-f]{40}")
@@ -66,10 +68,7 @@ def _clean(conn: Connection, row: Row, place: Place, *, repair: bool, hashes: bo
         return ""
     if repair:
         path.unlink(missing_ok=True)
-        if row["pinned"]:
-            conn.execute("UPDATE content SET bitmap = ?, verified = 0 WHERE sha1 = ?", (b"", row["sha1"]))
-        else:
-            conn.execute("DELETE FROM content WHERE sha1 = ?", (row["sha1"],))
+        content_rows.remove(conn, [row["sha1"]])
     return said
 
 
@@ -90,11 +89,7 @@ def _dirty(conn: Connection, row: Row, place: Place, report: Report, *, hashes: 
     if report.repair:
         if path.exists():
             _copy_aside(path, place, f"{row['sha1']}.damaged")
-        conn.execute(
-            "UPDATE op SET state = 'held', error = 'the bytes were damaged on this disk'"
-            " WHERE kind = 'upload' AND ino IN (SELECT ino FROM node WHERE sha1 = ?)",
-            (row["sha1"],),
-        )
+        op_rows.hold_uploads_of(conn, row["sha1"], error="the bytes were damaged on this disk")
 
 
 def _copy_aside(path: Path, place: Place, name: str) -> None:

@@ -8,8 +8,9 @@ from sqlite3 import Connection
 
 from cmsfs.journal import ops
 from cmsfs.models import names
-from cmsfs.replica import naming, tree
+from cmsfs.replica import cursor, naming, tree
 from cmsfs.replica.nodes import ROOT, TRASH, Ino
+from cmsfs.replica.rows import node_rows, op_rows
 from daemon.fsck.findings import Report
 
 _UNREACHABLE = """
@@ -58,7 +59,7 @@ def check(conn: Connection, report: Report) -> None:
     for row in conn.execute(_OPS_OF_NOTHING).fetchall():
         report.add("journal", f"A change ({row['kind']}) belongs to nothing.", "It is dropped.")
         if report.repair:
-            conn.execute("DELETE FROM op WHERE seq = ?", (row["seq"],))
+            op_rows.delete(conn, row["seq"])
     for row in conn.execute(_DRAFTLESS).fetchall():
         report.add(
             *("drafts", f"What was written to {row['name']!r} has no description any more."),
@@ -66,7 +67,7 @@ def check(conn: Connection, report: Report) -> None:
             lost=True,
         )
         if report.repair:
-            conn.execute("UPDATE node SET draft = NULL WHERE ino = ?", (row["ino"],))
+            node_rows.forget_draft(conn, row["draft"])
     for sql, kind, said in (
         (_UNSENT, ops.OpKind.UPLOAD, "The bytes of {!r} are not at the service, and nothing sends them."),
         (_UNMADE, ops.OpKind.MKDIR, "The folder {!r} is not at the service, and nothing makes it there."),
@@ -96,8 +97,9 @@ def check_drafts(conn: Connection, drafts: Path, report: Report) -> None:
 
 def relist(conn: Connection) -> None:
     """Have everything listed anew with the next mount: what was repaired finds its place again."""
-    conn.execute("DELETE FROM listing")
-    conn.execute("DELETE FROM cursor WHERE key IN ('changes_since', 'deleted_since', 'crawl')")
+    tree.mark_all_unlisted(conn)
+    for key in (cursor.CHANGES_SINCE, cursor.DELETED_SINCE, cursor.CRAWL):
+        cursor.drop(conn, key)
 
 
 def _roots(conn: Connection, report: Report) -> None:
@@ -108,11 +110,7 @@ def _roots(conn: Connection, report: Report) -> None:
             "tree", "The drive's root is missing." if ino == ROOT else "The trash is missing.", "Made anew."
         )
         if report.repair:
-            conn.execute(
-                "INSERT INTO node(ino, parent, name, name_key, kind, mtime_ns, ctime_ns, mode, remote_id)"
-                " VALUES (?, NULL, ?, ?, 'folder', 0, 0, ?, ?)",
-                (ino, name, name, mode, remote_id),
-            )
+            node_rows.insert_fixed(conn, ino, name=name, mode=mode, remote_id=remote_id)
 
 
 def _leads_to(lost: dict[Ino, object], start: Ino, ino: Ino) -> bool:

@@ -12,6 +12,7 @@ from sqlite3 import Connection
 from cmsfs.journal import ops
 from cmsfs.replica import naming, remote, tree
 from cmsfs.replica.nodes import Ino, Kind, Node, Remote
+from cmsfs.replica.rows import node_rows
 
 
 def take_in(conn: Connection, ino: Ino, answer: Remote) -> Node:
@@ -29,6 +30,6 @@ def take_in(conn: Connection, ino: Ino, answer: Remote) -> Node:
     # only a file can have.
     surplus = tree.insert(conn, None, answer.name, answer.kind, now_ns=answer.mtime_ns)
     remote.adopt(conn, surplus, answer)
-    conn.execute("UPDATE node SET sha1 = ?, size = ? WHERE ino = ?", (answer.sha1, answer.size, surplus))
+    node_rows.set_content(conn, surplus, sha1=answer.sha1, size=answer.size)
     ops.record(conn, surplus, ops.OpKind.TRASH, due_ns=ops.now_ns())
     return tree.get(conn, surplus)

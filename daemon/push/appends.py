@@ -31,6 +31,7 @@ from cmsfs.models import items
 from cmsfs.replica import cursor, naming, open_inodes, remote, tree
 from cmsfs.replica.changes import Change, What
 from cmsfs.replica.nodes import Content, Node, remote_from_item
+from cmsfs.replica.rows import node_rows
 from daemon.push import parts
 from daemon.push.kit import Copy, Kit
 
@@ -167,12 +168,10 @@ def _decide(
     base_size: int,
 ) -> list[Change]:
     """The copy has the appended bytes, to be sent; the file is the service's, with nothing of ours in it."""
-    conn.execute(
-        "UPDATE node SET sha1 = ?1, size = ?2, mtime_ns = ?3, ctime_ns = max(ctime_ns, ?3) WHERE ino = ?4",
-        (joined.sha1, joined.size, node.mtime_ns, copy.ino),
-    )
+    node_rows.set_content(conn, copy.ino, sha1=joined.sha1, size=joined.size)
+    node_rows.set_modified(conn, copy.ino, node.mtime_ns)
     ops.record(conn, copy.ino, ops.OpKind.UPLOAD, due_ns=ops.now_ns())
-    conn.execute("UPDATE node SET sha1 = base_sha1, size = ? WHERE ino = ?", (base_size, node.ino))
+    node_rows.show_base(conn, node.ino, size=base_size)
     parts.forget(conn, node.ino)
     queue.cancel(conn, task.op)
     changes = [Change(What.CONTENT, copy.ino), Change(What.CONTENT, node.ino)]

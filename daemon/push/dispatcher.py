@@ -24,6 +24,7 @@ from cmsfs.crashpoints import Point
 from cmsfs.journal import ops, queue
 from cmsfs.journal.ops import OpKind
 from cmsfs.replica.nodes import Ino, Node
+from cmsfs.replica.rows import op_rows
 from daemon.push import circles, describing, failures, folders, held, moves, removals, web_links
 from daemon.push.kit import INTERACTIVE_SECONDS, LONGEST_WAIT_SECONDS, Kit, wait_ns
 
@@ -142,8 +143,8 @@ class Push:
         """Try everything again that failed or is held; somebody may have mended the cause."""
 
         def txn(conn: Connection) -> None:
-            queue.release_held(conn, now_ns=ops.now_ns())
-            queue.end_waiting(conn, now_ns=ops.now_ns())
+            op_rows.release_held(conn, due_ns=ops.now_ns())
+            op_rows.end_waiting(conn, now_ns=ops.now_ns())
 
         await self._kit.db.write(txn)
         self._stuck = False
@@ -175,7 +176,7 @@ class Push:
         """Carry out operations for ever.  Cancelled, or failed: those under way are sent again by the next
         run."""
         self._running = self._large = 0
-        await self._kit.db.write(queue.none_runs)
+        await self._kit.db.write(op_rows.none_runs)
         send, receive = trio.open_memory_channel[_Job](0)
         async with trio.open_nursery() as nursery:
             async with receive:
@@ -201,7 +202,7 @@ class Push:
         soonest = queue.next_due(self._kit.db)
         if queue.next_due(self._kit.db, after_ns=ops.now_ns() + self._longest_ns) is not None:
             await self._kit.db.write(
-                lambda conn: queue.bound(conn, now_ns=ops.now_ns(), longest_ns=self._longest_ns)
+                lambda conn: op_rows.bound(conn, now_ns=ops.now_ns(), longest_ns=self._longest_ns)
             )
             log.warning("changes were recorded while the clock was ahead; they are sent now")
             soonest = queue.next_due(self._kit.db)
@@ -226,7 +227,7 @@ class Push:
             queue.retry(conn, op, not_before_ns=ops.now_ns() + wait_ns(op.attempts), error=UNFINISHED)
             self._dangling.remove(op)
         if self._hurried:
-            queue.end_settling(conn, now_ns=ops.now_ns())
+            op_rows.end_settling(conn, now_ns=ops.now_ns())
 
     async def _pass(self, send: "trio.MemorySendChannel[_Job]") -> int:
         """Go through what is due once, in order; how many were handed to a worker.
@@ -297,7 +298,7 @@ class Push:
         while True:
             await self._kit.health.changed()
             if self._kit.health.is_online:
-                await self._kit.db.write(lambda conn: queue.end_waiting(conn, now_ns=ops.now_ns()))
+                await self._kit.db.write(lambda conn: op_rows.end_waiting(conn, now_ns=ops.now_ns()))
                 self.wake()
 
     def _tell(self) -> None:

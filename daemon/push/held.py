@@ -23,6 +23,7 @@ from cmsfs.models import items
 from cmsfs.replica import cursor, facts, lineages, losses, open_inodes, remote, tree
 from cmsfs.replica.changes import Change, What
 from cmsfs.replica.nodes import Node, remote_from_item
+from cmsfs.replica.rows import node_rows
 from daemon import recovered
 from daemon.push import circles
 from daemon.push.kit import Kit
@@ -177,11 +178,11 @@ def _give_up(conn: Connection, node: Node, held: list[Op], theirs: items.Item | 
     if open_inodes.is_open(conn, node.ino):
         # Who has it open goes on with what was given up; it is nothing that is to be sent any more.
         fresh = lineages.part(conn, node, changes)
-        conn.execute("UPDATE node SET base_sha1 = sha1 WHERE ino = ?", (node.ino,))
+        node_rows.take_as_sent(conn, node.ino)
         node = fresh
     # As if nothing had happened here: what the service says is then taken for all of it.
     here = remote_from_item(theirs)
-    conn.execute("UPDATE node SET sha1 = base_sha1, etag = NULL WHERE ino = ? AND draft IS NULL", (node.ino,))
+    node_rows.go_back_to_base(conn, node.ino)
     if node.parent is None:
         tree.mark_unlisted(conn, node.ino)
     changes += remote.apply(conn, [here], generation=cursor.generation(conn))
@@ -198,7 +199,7 @@ def _leave(conn: Connection, node: Node) -> list[Change]:
     lineages.left(conn, node)
     tree.detach(conn, node.ino)
     if node.sha1 is not None:
-        conn.execute("UPDATE node SET sha1 = NULL WHERE ino = ?", (node.ino,))
+        node_rows.forget_content(conn, node.ino)
         sealing.release_content(conn, node.sha1)
     changes = [Change(What.GONE, node.ino, node.parent, node.name)]
     losses.tidy(conn, node.parent, changes)

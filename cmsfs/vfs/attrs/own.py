@@ -8,6 +8,7 @@ import errno
 from sqlite3 import Connection
 
 from cmsfs.replica.nodes import Ino
+from cmsfs.replica.rows import xattr_rows
 from cmsfs.sqlite import Database
 from cmsfs.vfs import oserrors
 
@@ -38,7 +39,7 @@ def check(name: str, value: bytes) -> None:
 
 def store(conn: Connection, ino: Ino, name: str, value: bytes) -> None:
     """Set an attribute.  Raises `OSError` (ENOSPC) when the node has too many."""
-    conn.execute("INSERT OR REPLACE INTO xattr(ino, name, value) VALUES (?, ?, ?)", (ino, name, value))
+    xattr_rows.put(conn, ino, name, value)
     row = conn.execute("SELECT sum(length(name) + length(value)) FROM xattr WHERE ino = ?", (ino,)).fetchone()
     if row[0] > MAX_BYTES:
         raise oserrors.oserror(errno.ENOSPC, name)
@@ -46,5 +47,5 @@ def store(conn: Connection, ino: Ino, name: str, value: bytes) -> None:
 
 def remove(conn: Connection, ino: Ino, name: str) -> None:
     """Remove an attribute.  Raises `OSError` (ENODATA) if there is none of that name."""
-    if not conn.execute("DELETE FROM xattr WHERE ino = ? AND name = ?", (ino, name)).rowcount:
+    if not xattr_rows.remove(conn, ino, name):
         raise oserrors.oserror(errno.ENODATA, name)

@@ -16,6 +16,7 @@ from cmsfs.journal import ops
 from cmsfs.replica import facts, tree
 from cmsfs.replica.facts import Described
 from cmsfs.replica.nodes import ROOT, Ino, Kind, Node
+from cmsfs.replica.rows import xattr_rows
 from cmsfs.vfs import oserrors
 from cmsfs.vfs.attrs import own, told
 
@@ -93,7 +94,7 @@ def record(conn: Connection, ino: Ino, wish: Described, *, due_ns: int) -> None:
     facts.describe(conn, ino, wish)
     names = (XDG_COMMENT,) if wish.description is not None else (XDG_TAGS,)
     for name in names:
-        conn.execute("DELETE FROM xattr WHERE ino = ? AND name = ?", (ino, name))
+        xattr_rows.remove(conn, ino, name)
     ops.record(conn, ino, ops.OpKind.DESCRIBE, due_ns=due_ns)
 
 

@@ -1,0 +1,1 @@
+"""Tables that several layers change, each in one module: nobody else writes to them."""
