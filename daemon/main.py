@@ -247,7 +247,7 @@ class Drive(Answers):
             *(db, client, self.incoming, self.health, arrived, self.absences),
             poll=self.pull.poll,
             fill=None if whole is not None else functools.partial(filled, lister),
-            full_seconds=settings.sweep_hours * 3600,
+            full_seconds=settings.full_compare_hours * 3600,
         )
         self.notices = Notices(
             *(settings, db, self.health, self.hub, lambda: self.pins.problem),
@@ -349,7 +349,7 @@ class Drive(Answers):
         agents.keep(self.watchdog.run, self.health, state.db, name="watchdog")
         agents.keep(self.server.serve, listener, name="control")
         agents.keep(upkeep.run, state.db, state.blocks, state.reserve, state.check_cache, name="upkeep")
-        agents.keep(upkeep.forget, state.db, self.settings.attributes_days, name="kept")
+        agents.keep(upkeep.forget, state.db, self.settings.attribute_retention_days, name="kept")
         agents.keep(upkeep.tidy, self.fs, self.hub, self._local_days, self._put_aside, name="tidy")
         if self.settings.metrics:
             agents.keep(metrics.serve, self.settings.metrics, self.status, name="metrics")

@@ -7,7 +7,8 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from cmsfs import config, searches
+from cmsfs import config
+from cmsfs.config import saved_searches
 from cmsfs.replica import cursor
 from cmsfs.replica.changes import Hub
 from cmsfs.replica.nodes import Node
@@ -38,12 +39,12 @@ def shown(
     thumbnails: Thumbnails | None = None,
 ) -> Composite:
     """The drive with all that it shows."""
-    saved = searches.Saved(settings.paths.searches, settings.account)
+    saved = saved_searches.Saved(settings.paths.searches, settings.account)
     finding = Finding(kit.db, kit.client, kit.hydrate, kit.health)
     hidden = [Hidden(".search", SearchFolder(finding, saved))]
     if settings.trash:
         trash = Trash(bin_, kit.blocks)
-        hidden.append(Hidden(settings.trash, trash, listed=settings.trash_listed))
+        hidden.append(Hidden(settings.trash, trash, listed=settings.list_trash))
         hidden.append(Hidden(f".Trash-{os.getuid()}", DesktopTrash(trash, _Shelf(kit.db))))
 
     async def check_read(node: Node) -> None:

@@ -2,24 +2,21 @@
 
 `pages()` gives every page as a name and its text: `cmsfs(1)`, one for each command and command of a command
 (`cmsfs-token-downscope(1)`), `cmsfsd(8)` and `cmsfs.toml(5)`.  Nothing is written twice: a command's page is
-made of its docstring and options, a setting's entry of its type, default and comment.
+made of its docstring and options, a setting's entry of its description in `cmsfs.config`.
 """
 
 import inspect
-import json
 import os
 import re
 import textwrap
-import typing
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from pathlib import Path
 
 import click
 
 import cmsfs
-from cmsfs import config
 from cmsfs.cli import main
+from cmsfs.config import descriptions
 from daemon import command as daemon_program
 
 EXIT_CODES = [
@@ -102,56 +99,15 @@ def settings_page() -> str:
         ),
         ".SH KEYS",
     ]
-    for name, kind, default, reason in settings():
-        lines += [".TP", f'.BR {escaped(name)} " ({escaped(kind)}; default: {escaped(default)})"']
-        lines.append(_line(reason))
+    for one in descriptions.everything():
+        if one.section:
+            lines.append(f".SS {escaped(one.section)}")
+        kind = f"{one.kind}, {one.unit}" if one.unit else one.kind
+        lines.append(".TP")
+        lines.append(f'.BR {escaped(one.name)} " ({escaped(kind)}; default: {escaped(one.shown_default)})"')
+        old = f" Its old name, which is still read: {', '.join(one.old_names)}." if one.old_names else ""
+        lines.append(_line(one.text + old))
     return _text([*lines, ".SH SEE ALSO", "cmsfs(1), cmsfsd(8)"])
-
-
-def settings() -> list[tuple[str, str, str, str]]:
-    """Key, type, default and reason of every setting; the reason is the comment at its place in the code."""
-    reasons = _reasons(inspect.getsource(config.Settings))
-    found = []
-    for name, field in config.Settings.model_fields.items():
-        default = json.dumps(field.default, default=str)
-        if field.default in (None, ""):
-            default = "none"
-        found.append((name, _kind(field.annotation), default, field.description or reasons.get(name, "")))
-    return found
-
-
-def _kind(annotation: object) -> str:
-    """A type in the words of somebody who writes TOML."""
-    if typing.get_origin(annotation) is typing.Literal:
-        return " or ".join(json.dumps(choice) for choice in typing.get_args(annotation))
-    if typing.get_origin(annotation) in (tuple, list):
-        return f"list of {_kind(typing.get_args(annotation)[0])}"
-    if others := [kind for kind in typing.get_args(annotation) if kind is not type(None)]:
-        return _kind(others[0])
-    known = {str: "text", Path: "path", int: "whole number", float: "number", bool: "true or false"}
-    return known.get(typing.cast(type, annotation), "value")
-
-
-def _reasons(source: str) -> dict[str, str]:
-    """The comment behind each field, or the one over it and those that follow it without a break."""
-    found: dict[str, str] = {}
-    above: list[str] = []
-    fresh = False
-    for line in source.splitlines():
-        text = line.strip()
-        if text.startswith("#"):
-            above = [*above, text.lstrip("# ")] if fresh else [text.lstrip("# ")]
-            fresh = True
-        elif field := re.match(r"(\w+): [^#]*(?:#\s*(.*))?$", text):
-            found[field[1]] = _sentence(field[2] or " ".join(above))
-            fresh = False
-        elif not text:
-            above, fresh = [], False
-    return found
-
-
-def _sentence(text: str) -> str:
-    return text and text[0].upper() + text[1:] + ("" if text.endswith((".", "!", "?")) else ".")
 
 
 # ---- groff ----

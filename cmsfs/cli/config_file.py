@@ -10,7 +10,6 @@ import stat
 import tempfile
 import tomllib
 from collections.abc import Mapping
-from importlib import resources
 from pathlib import Path
 
 import tomlkit
@@ -51,17 +50,15 @@ def _changed(text: str, account: str, values: Mapping[str, Value], path: Path) -
         raise errors.ConfigError(f"The configuration file {path} cannot be changed: {error}.") from None
     if not isinstance(table, items.Table | items.InlineTable):
         raise errors.ConfigError(f"{path}: `accounts` must be a table of tables.")
+    for old in config.OLD_NAMES.keys() & table.keys():
+        if config.OLD_NAMES[old] in values:
+            del table[old]
     for key, value in values.items():
         if value is None:
             table.pop(key, None)
         elif table.get(key) != value:
             table[key] = value
     return tomlkit.dumps(document)
-
-
-def example() -> str:
-    """The file with every setting, its default and its reason, commented out."""
-    return (resources.files("cmsfs") / "config.example.toml").read_text(encoding="utf-8")
 
 
 def problems(text: str) -> list[str]:
@@ -85,6 +82,20 @@ def problems(text: str) -> list[str]:
             except errors.ConfigError as error:
                 found.append(error.message)
     return found
+
+
+def old_names(text: str) -> list[str]:
+    """A sentence for each setting of a configuration that has another name now; it counts all the same."""
+    document = tomllib.loads(text)
+    tables = {"": document} | {
+        f"[accounts.{name}] ": table for name, table in document.get("accounts", {}).items()
+    }
+    return [
+        f"{where}{old} is now called {config.OLD_NAMES[old]}; the old name is still read."
+        for where, table in tables.items()
+        for old in table
+        if old in config.OLD_NAMES
+    ]
 
 
 def replace(path: Path, text: str) -> None:

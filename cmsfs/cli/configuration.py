@@ -15,8 +15,13 @@ import click
 from cmsfs import config as settings_of
 from cmsfs import environment, errors, output
 from cmsfs.cli import config_file, context
+from cmsfs.config import descriptions
 
 _EDITORS = ("sensible-editor", "editor", "nano", "vi")
+
+
+def _complete_key(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    return [name for name in settings_of.Settings.model_fields if name.startswith(incomplete)]
 
 
 @click.group()
@@ -31,12 +36,16 @@ def path() -> None:
 
 
 @config.command("show")
-@click.option("--all", "everything", is_flag=True, help="With what nobody has set.")
+@click.argument("key", required=False, shell_complete=_complete_key)
+@click.option("--all", "everything", is_flag=True, help="Include settings that have their default.")
 @output.json_option
 @context.pass_context
-def show(ctx: context.Context, *, everything: bool, as_json: bool) -> None:
-    """Show what holds for the account, and where each setting comes from."""
+def show(ctx: context.Context, key: str | None, *, everything: bool, as_json: bool) -> None:
+    """Show the settings of the account and where each comes from; with KEY, what that one means."""
     settings = ctx.settings()
+    if key is not None:
+        _show_one(settings, key, as_json=as_json)
+        return
     origins = settings_of.origins(settings.account)
     values = settings.model_dump(mode="json")
     chosen = {key: value for key, value in values.items() if everything or key in origins or key == "account"}
@@ -46,6 +55,25 @@ def show(ctx: context.Context, *, everything: bool, as_json: bool) -> None:
         return
     rows = [[key, _shown(value), origins.get(key, "default")] for key, value in chosen.items()]
     output.table(rows)
+
+
+def _show_one(settings: settings_of.Settings, key: str, *, as_json: bool) -> None:
+    key = settings_of.OLD_NAMES.get(key, key)
+    if key not in settings_of.Settings.model_fields:
+        near = settings_of.hint(key, settings_of.Settings.model_fields)
+        raise errors.UserError(f"There is no setting {key}{near or '.'}", exit_code=2)
+    about = descriptions.describe(key)
+    value = settings.model_dump(mode="json")[key]
+    origin = settings_of.origins(settings.account).get(key, "default")
+    if as_json:
+        found = {"value": value, "from": origin, "description": about.text, "type": about.kind}
+        output.document({key: found | {"unit": about.unit, "old_names": list(about.old_names)}})
+        return
+    output.table([[key, _shown(value), origin]])
+    output.say(about.text)
+    rows = [["type", about.kind], ["unit", about.unit], ["default", about.shown_default]]
+    rows.append(["old names", " ".join(about.old_names)])
+    output.table([row for row in rows if row[1]])
 
 
 def _shown(value: object) -> str:
@@ -71,6 +99,8 @@ def check() -> None:
         output.complain(problem)
     if found:
         sys.exit(2)
+    for renamed in [*config_file.old_names(text), *settings_of.old_variables()]:
+        output.note(renamed)
     output.say(f"{where} holds." if text else f"There is no {where}; the defaults hold.")
 
 
@@ -81,7 +111,7 @@ def edit() -> None:
     A file that is not there yet begins with every setting and its reason, all commented out.
     """
     where = settings_of.config_file()
-    before = where.read_text(encoding="utf-8") if where.exists() else config_file.example()
+    before = where.read_text(encoding="utf-8") if where.exists() else descriptions.example()
     with tempfile.TemporaryDirectory(prefix="cmsfs-config-") as folder:
         draft = Path(folder) / "config.toml"
         draft.write_text(before, encoding="utf-8")

@@ -9,12 +9,13 @@ used there.
 import click
 import trio
 
-from cmsfs import config, errors, output, searches
+from cmsfs import config, errors, output
 from cmsfs.auth import backend
 from cmsfs.cli import context, path_argument
 from cmsfs.client import remote_paths, search_names
 from cmsfs.client import search as client_search
 from cmsfs.client.session import Client
+from cmsfs.config import saved_searches
 from cmsfs.models import items, names, search_words
 from cmsfs.models import search as searching
 
@@ -61,7 +62,7 @@ def search(
     type:file, ext:pdf,odt, in:Legal/Contracts, owner:LOGIN, size:1M..10M, modified:2026-03, created:7d,
     content:name, metadata:TEMPLATE.FIELD=VALUE.
     """
-    kept = searches.Saved(ctx.settings().paths.searches, ctx.settings().account)
+    kept = saved_searches.Saved(ctx.settings().paths.searches, ctx.settings().account)
     if sum((save is not None, run is not None, saved, forget is not None)) > 1:
         raise click.UsageError("--save, --run, --saved and --forget do not go together.")
     if forget is not None:
@@ -81,7 +82,7 @@ def search(
         _show(found, total, long=long, as_json=as_json)
 
 
-def _kept(kept: searches.Saved, name: str | None, query: tuple[str, ...]) -> list[str]:
+def _kept(kept: saved_searches.Saved, name: str | None, query: tuple[str, ...]) -> list[str]:
     """The words that are kept under a name, as they were written; none without a name."""
     if name is None:
         return []
@@ -175,7 +176,7 @@ def _show(found: list[remote_paths.Found], total: int, *, long: bool, as_json: b
         output.note(f"{total - len(found):,} more were found; --limit shows more.")
 
 
-def _show_saved(kept: searches.Saved, *, as_json: bool) -> None:
+def _show_saved(kept: saved_searches.Saved, *, as_json: bool) -> None:
     queries = dict(sorted(kept.all().items()))
     if as_json:
         output.document(queries)

@@ -14,8 +14,9 @@ import re
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
-from cmsfs import config, errors, local_names
+from cmsfs import config, errors
 from cmsfs.client import search, session
+from cmsfs.config import local_patterns
 from cmsfs.models import items, names
 from cmsfs.models import search as searching
 
@@ -56,7 +57,7 @@ class RemotePaths:
         parts = [part for part in normal(path).split("/") if part]
         if parts:
             top = await self._top(parts[0])
-            if top is None and parts[0] == local_names.SHARED and len(parts) > 1:
+            if top is None and parts[0] == local_patterns.SHARED and len(parts) > 1:
                 parts = parts[1:]
                 top = await self._shared(parts[0])
             if (top := top or await self._shared(parts[0])) is None:

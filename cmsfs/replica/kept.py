@@ -1,8 +1,8 @@
 """Permission bits and programs' own attributes of items that are not here (any more), by the item's id.
 
 The service has no place for them: what was trashed and restored, or unshared and shared again, would be back
-without them once its row is gone.  They are kept for a time (`attributes_days`), and go to the row that the
-item gets when it is seen again.
+without them once its row is gone.  They are kept for a time (`attribute_retention_days`), and go to the row
+that the item gets when it is seen again.
 """
 
 import json

@@ -13,7 +13,7 @@ import time
 from dataclasses import asdict, dataclass
 from sqlite3 import Connection
 
-from cmsfs import local_names
+from cmsfs.config import local_patterns
 from cmsfs.models import names
 from cmsfs.replica import cursor, naming, tree
 from cmsfs.replica.changes import Change, What
@@ -21,7 +21,7 @@ from cmsfs.replica.nodes import ROOT, Ino, Kind, Node, Remote
 from cmsfs.replica.rows import node_rows
 from cmsfs.sqlite import Database
 
-NAME = local_names.SHARED
+NAME = local_patterns.SHARED
 # What it is called beside something of one's own that is called so.
 BESIDE = "from others"
 

@@ -13,8 +13,8 @@ import stat
 from collections.abc import Awaitable, Callable, Iterable
 from sqlite3 import Connection
 
-from cmsfs import local_names as names_here
 from cmsfs.cache.blocks import Blocks
+from cmsfs.config import local_patterns
 from cmsfs.journal import ops
 from cmsfs.journal.drafts import Drafts
 from cmsfs.journal.durability import GroupCommit
@@ -63,7 +63,7 @@ class Filesystem:
         account: Account,
         *,
         settle_seconds: float,
-        local_names: Iterable[str] = names_here.DEFAULT,
+        local_names: Iterable[str] = local_patterns.DEFAULT,
         confirm: Callable[[Ino], Awaitable[None]] | None = None,
         keep: Keep | None = None,
         watcher: Watcher | None = None,

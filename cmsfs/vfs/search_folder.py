@@ -16,7 +16,8 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from cmsfs import errors, searches
+from cmsfs import errors
+from cmsfs.config import saved_searches
 from cmsfs.models import search_words
 from cmsfs.vfs import oserrors
 from cmsfs.vfs.search_results import LINK_SECONDS, Finder, Memory, Results
@@ -33,7 +34,7 @@ _PAGE = 256
 
 
 class Saved(Protocol):
-    """The saved searches (`cmsfs.searches`)."""
+    """The saved searches (`config.saved_searches`)."""
 
     def all(self) -> Mapping[str, str]:
         """Queries by name.  Raises `UserError`."""
@@ -59,7 +60,7 @@ class SearchFolder(VirtualFolder):
         self._complaint = ""
 
     async def child(self, name: str) -> VirtualNode:
-        if not searches.is_ordinary(name):
+        if not saved_searches.is_ordinary(name):
             raise oserrors.oserror(errno.ENOENT, name)
         return self._folder(name, self._queries().get(name))
 
@@ -130,7 +131,7 @@ class QueryFolder(VirtualFolder):
         last = self._memory.last(self._query)
         if last is not None and last.age < LINK_SECONDS and (node := last.by_name.get(name)) is not None:
             return node
-        if not searches.is_ordinary(name) and (last is None or not last.is_whole):
+        if not saved_searches.is_ordinary(name) and (last is None or not last.is_whole):
             raise oserrors.oserror(errno.ENOENT, name)
         results = await self._memory.results(self._query)
         with self._memory.told(self._query):

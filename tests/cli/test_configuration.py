@@ -3,12 +3,12 @@
 import json
 import re
 import tomllib
-from importlib import resources
 
 import pytest
 
 from cmsfs import config
 from cmsfs.cli import config_file, main
+from cmsfs.config import descriptions
 
 
 @pytest.fixture
@@ -24,8 +24,8 @@ def written():
     return write
 
 
-def test_every_setting_is_documented_with_its_default():
-    text = (resources.files("cmsfs") / "config.example.toml").read_text(encoding="utf-8")
+def test_the_example_file_has_every_setting_with_its_default():
+    text = descriptions.example()
     found, remarked = {}, set()
     for line in text.splitlines():
         if match := re.fullmatch(r"# (\w+ = .*)", line):
@@ -35,11 +35,64 @@ def test_every_setting_is_documented_with_its_default():
             found |= values
             remarked |= set() if setting == match[1] else set(values)
     defaults = {name: field.default for name, field in config.Settings.model_fields.items()}
-    assert set(found) == set(defaults), "config.example.toml and the settings differ"
+    assert set(found) == set(defaults), "the example file and the settings differ"
     for name in found.keys() - remarked:
         value = defaults[name]
         assert found[name] == type(found[name])(value), name
     assert config_file.problems(text) == []
+
+
+def test_every_setting_is_described():
+    for one in descriptions.everything():
+        assert one.text[0].isalnum() or one.text[0] == "`", one.name
+        assert one.text.endswith("."), one.name
+        assert one.kind != "value" or one.name == "bandwidth", one.name
+    for old, name in config.OLD_NAMES.items():
+        assert old not in config.Settings.model_fields, "an old name cannot be another setting's"
+        assert old in descriptions.describe(name).old_names
+
+
+def test_a_renamed_setting_is_read_by_its_old_name(written, monkeypatch):
+    written("sweep_hours = 3\n[accounts.work]\nsweep_hours = 5\n[accounts.home]\nfull_compare_hours = 7\n")
+    assert config.load().full_compare_hours == 3
+    assert config.load("work").full_compare_hours == 5
+    assert config.load("home").full_compare_hours == 7
+    monkeypatch.setenv("CMSFS_SWEEP_HOURS", "9")
+    assert config.load("home").full_compare_hours == 9
+    assert config.origins("home")["full_compare_hours"] == "CMSFS_SWEEP_HOURS"
+    assert config.named_in_environment().count("CMSFS_SWEEP_HOURS") == 1
+    monkeypatch.setenv("CMSFS_FULL_COMPARE_HOURS", "11")
+    assert config.load("home").full_compare_hours == 11
+    assert config.unknown_variables() == []
+
+
+def test_check_names_a_renamed_setting(written, monkeypatch, capsys):
+    written("sweep_hours = 3\n[accounts.work]\ntrash_listed = true\n")
+    monkeypatch.setenv("CMSFS_ATTRIBUTES_DAYS", "9")
+    assert main.run(["config", "check"]) == 0
+    assert capsys.readouterr().err.splitlines() == [
+        "sweep_hours is now called full_compare_hours; the old name is still read.",
+        "[accounts.work] trash_listed is now called list_trash; the old name is still read.",
+        "CMSFS_ATTRIBUTES_DAYS is now called CMSFS_ATTRIBUTE_RETENTION_DAYS; the old name is still read.",
+    ]
+
+
+def test_update_replaces_an_old_name(written):
+    path = written("[accounts.work]\nsweep_hours = 3 # seldom\n")
+    config_file.update("work", {"full_compare_hours": 4.0})
+    assert "sweep_hours" not in path.read_text()
+    assert config.load("work").full_compare_hours == 4
+
+
+def test_show_of_one_setting_describes_it(written, capsys):
+    written("sweep_hours = 3\n")
+    assert main.run(["config", "show", "sweep_hours"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert re.fullmatch(r"full_compare_hours +3\.0 +file", lines[0])
+    assert lines[1] == descriptions.describe("full_compare_hours").text
+    assert re.fullmatch(r"unit +hours", lines[3])
+    assert main.run(["config", "show", "poll_second"]) == 2
+    assert "did you mean poll_seconds?" in capsys.readouterr().err
 
 
 def test_show_tells_where_a_setting_comes_from(written, monkeypatch, capsys):

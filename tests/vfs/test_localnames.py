@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from cmsfs import local_names
+from cmsfs.config import local_patterns
 from cmsfs.replica import tree
 from cmsfs.replica.nodes import ROOT
 from cmsfs.vfs import localnames
 from cmsfs.vfs.attributes import SetAttr
 from cmsfs.vfs.localnames import LocalNames
 
-NAMES = LocalNames(local_names.DEFAULT)
+NAMES = LocalNames(local_patterns.DEFAULT)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,155 @@
+"""From the configuration file and the environment to `Settings`, and what is wrong with them.
+
+Rule: a setting that was renamed is read by its old names, too, wherever it may stand.
+"""
+
+import difflib
+import os
+import tomllib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pydantic
+
+from cmsfs import errors
+from cmsfs.config.paths import config_file
+from cmsfs.config.settings import OLD_NAMES, Settings
+
+# Variables of the environment that are no settings.
+_VARIABLES = ("CMSFS_CONFIG", "CMSFS_DEBUG", "CMSFS_CRASH_PLAN", "CMSFS_PYTHON")
+
+
+def load(account: str | None = None, **overrides: Any) -> Settings:
+    """The settings of an account: defaults, the file's top level, its `[accounts.NAME]` table, `CMSFS_*`
+    of the environment, and `overrides` (None means not given), the later winning.
+
+    Raises `ConfigError`, naming the file and the key.
+    """
+    return resolved(_read(config_file()), account, **overrides)
+
+
+def resolved(document: Mapping[str, Any], account: str | None = None, **overrides: Any) -> Settings:
+    """As `load`, of a file that was read."""
+    path = config_file()
+    values = renamed(document)
+    accounts = values.pop("accounts", {})
+    name = account or os.environ.get("CMSFS_ACCOUNT") or values.get("account") or "default"
+    if not isinstance(accounts, dict) or not isinstance(accounts.get(name, {}), dict):
+        raise errors.ConfigError(f"{path}: `accounts` must be a table of tables.")
+    values |= renamed(accounts.get(name, {}))
+    values |= {field: os.environ[variable] for variable, field in _given_variables().items()}
+    values |= {key: value for key, value in overrides.items() if value is not None}
+    values["account"] = name
+    if not name or "/" in name or name.startswith("."):
+        raise errors.ConfigError(f"{name!r} cannot be the name of an account.")
+    return _validated(values, f"{path}: ")
+
+
+def origins(account: str) -> dict[str, str]:
+    """Where the settings of an account come from that are not defaults."""
+    values = renamed(_read(config_file()))
+    tables = values.pop("accounts", {})
+    found = dict.fromkeys(values, "file")
+    found |= dict.fromkeys(renamed(tables.get(account, {})), f"[accounts.{account}]")
+    return found | {field: variable for variable, field in _given_variables().items()}
+
+
+def renamed(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of one table by the names that they have now; a new name goes before its old one."""
+    found = {OLD_NAMES[key]: value for key, value in values.items() if key in OLD_NAMES}
+    return found | {key: value for key, value in values.items() if key not in OLD_NAMES}
+
+
+def _given_variables() -> dict[str, str]:
+    """The settings in the environment, by their variables; new names after old ones."""
+    fields = [*OLD_NAMES.items(), *((field, field) for field in Settings.model_fields)]
+    return {variable: field for name, field in fields if (variable := f"CMSFS_{name.upper()}") in os.environ}
+
+
+def unknown_variables() -> list[str]:
+    """A sentence for each `CMSFS_*` of the environment that means nothing."""
+    known = {f"CMSFS_{field.upper()}" for field in Settings.model_fields} | set(_VARIABLES)
+    known |= {f"CMSFS_{old.upper()}" for old in OLD_NAMES}
+    return [
+        f"There is no setting {name}{hint(name, known) or '.'}"
+        for name in sorted(os.environ)
+        if name.startswith("CMSFS_") and name not in known
+    ]
+
+
+def old_variables() -> list[str]:
+    """A sentence for each variable of the environment whose setting has another name now."""
+    return [
+        f"{variable} is now called CMSFS_{field.upper()}; the old name is still read."
+        for variable, field in _given_variables().items()
+        if variable != f"CMSFS_{field.upper()}"
+    ]
+
+
+def complaints(values: Mapping[str, Any]) -> list[str]:
+    """What is wrong with settings, each by its key."""
+    try:
+        Settings.model_validate(renamed(values))
+    except pydantic.ValidationError as error:
+        return [_said(one) for one in error.errors()]
+    return []
+
+
+def checked(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Single settings, as they would be read.  Raises `ConfigError`."""
+    found = _validated(renamed(values), "")
+    return {key: getattr(found, OLD_NAMES.get(key, key)) for key in values}
+
+
+def _validated(values: dict[str, Any], where: str) -> Settings:
+    try:
+        return Settings.model_validate(values)
+    except pydantic.ValidationError as error:
+        raise errors.ConfigError(where + _said(error.errors()[0])) from None
+
+
+def _said(first: Any) -> str:
+    key = ".".join(str(part) for part in first["loc"])
+    if first["type"] == "extra_forbidden":
+        near = hint(key, Settings.model_fields)
+        return f"there is no setting {key}{near or '.'}"
+    return f"{key}: {first['msg']}."
+
+
+def hint(given: str, known: Iterable[str]) -> str:
+    """The end of a sentence about an unknown word: the nearest one that is known, if any is near."""
+    near = difflib.get_close_matches(given, sorted(known), n=1)
+    return f"; did you mean {near[0]}?" if near else ""
+
+
+def default_account() -> str:
+    """The name of the account that is meant when none is named."""
+    named = os.environ.get("CMSFS_ACCOUNT") or _read(config_file()).get("account") or "default"
+    return str(named)
+
+
+def accounts() -> list[str]:
+    """The accounts that the configuration file has a table for."""
+    found = _read(config_file()).get("accounts", {})
+    return list(found) if isinstance(found, dict) else []
+
+
+def named_in_environment() -> list[str]:
+    """The `CMSFS_*` variables that are set here and that another process would not see.
+
+    The account is not among them: who asks has named it.
+    """
+    ours = {*_given_variables(), "CMSFS_CONFIG"}
+    return sorted(ours.intersection(os.environ) - {"CMSFS_ACCOUNT"})
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        if "CMSFS_CONFIG" in os.environ:
+            raise errors.ConfigError(f"The configuration file {path} does not exist.") from None
+        return {}
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise errors.ConfigError(f"The configuration file {path} cannot be read: {error}.") from None
