@@ -1,16 +1,11 @@
 """Two drives mounted on one account, over networks that fail: nothing that was acknowledged vanishes, and
 nothing is overwritten that its writer has not seen."""
 
-import contextlib
 import functools
 import importlib.util
 import json
-import os
 import random
-import signal
-import subprocess
 import sys
-import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -21,12 +16,12 @@ import h11
 import pytest
 import trio
 
-from cmsfs import config, errors, mounts
-from cmsfs.cli import daemonctl
-from cmsfs.models import control
+from cmsfs import mounts
 from cmsfs.service import access, demo, serve, store
-from cmsfs.service.store import Store
 from cmsfs.sqlite import Connection
+
+from . import ledger
+from .two_drives import ACCOUNTS, Two
 
 
 def _load(name: str, folder: Path) -> ModuleType:
@@ -39,19 +34,6 @@ def _load(name: str, folder: Path) -> ModuleType:
 
 
 faults = _load("faults", Path(__file__).parents[1])
-ledger = _load("ledger", Path(__file__).parent)
-
-NAMES = ["a.txt", "b.txt", "c.txt", "d.txt"]
-ACCOUNTS = ["one", "two"]
-
-# Files that are left open at a time.
-HELD = 6
-
-# How long a step waits for a daemon whose network has stalled; what it asked for goes on without it.
-STEP_SECONDS = 0.5
-
-# Each of these attempts is given up by the command line's side after a quarter of a minute.
-PATIENCE = 8
 
 
 class Careless(faults.Relay):  # type: ignore[misc]
@@ -61,217 +43,6 @@ class Careless(faults.Relay):  # type: ignore[misc]
         headers = [header for header in request.headers if header[0] != b"if-match"]
         asked = h11.Request(method=request.method, target=request.target, headers=headers)
         await super()._exchange(client, server, asked)
-
-
-class Two:
-    """The drives, and random programs at both.  Its methods block: call them from a thread."""
-
-    def __init__(self, folder: Path, service: Store) -> None:
-        self.tops = {account: folder / account for account in ACCOUNTS}
-        self.service = service
-        self.ledger = ledger.Ledger()
-        self.number = 0
-        self.held: list[int] = []
-
-    def cmsfs(self, *arguments: object) -> None:
-        done = subprocess.run(
-            [sys.executable, "-m", "cmsfs", *map(str, arguments)],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=90,
-            cwd="/",
-        )
-        assert done.returncode == 0, f"{arguments}: {done.stdout}{done.stderr}"
-
-    def mount(self) -> None:
-        for account, top in self.tops.items():
-            top.mkdir()
-            self.cmsfs("--account", account, "mount", top)
-
-    def ask(self, account: str, request: Any) -> None:
-        daemon = daemonctl.find_account(account)
-        assert daemon is not None
-        for _ in daemonctl.exchange(daemon.socket, request):
-            pass
-
-    def hint(self, account: str, request: Any) -> None:
-        """Ask, and hang up after a moment."""
-        end = time.monotonic() + STEP_SECONDS
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(daemonctl, "SILENCE_SECONDS", STEP_SECONDS)
-            for _ in daemonctl.exchange(config.Paths(account).socket, request):
-                if time.monotonic() > end:
-                    return
-
-    def insist(self, account: str, request: Any) -> None:
-        """Ask until there is an answer: a request that met a stall takes a minute."""
-        for attempt in range(PATIENCE):
-            try:
-                self.ask(account, request)
-                return
-            except errors.UserError:
-                if attempt == PATIENCE - 1:
-                    raise
-
-    def settle(self) -> None:
-        """Both have sent everything and heard everything."""
-        for _ in range(4):
-            for account in ACCOUNTS:
-                self.insist(account, control.Sync())
-            for account in ACCOUNTS:
-                self.insist(account, control.Poll())
-
-    # ---- programs --------------------------------------------------------------------------------
-
-    def text(self, account: str) -> bytes:
-        self.number += 1
-        return f"{account} {self.number}\n".encode() * (1 + self.number % 50)
-
-    def write(self, path: Path, data: bytes) -> None:
-        """Into the file: what was read through the same handle is what is overwritten."""
-        fd = os.open(path, os.O_RDWR)
-        try:
-            before = self.overwrite(fd, data)
-        except BaseException:
-            os.close(fd)
-            raise
-        os.close(fd)
-        self.ledger.wrote(data, over=ledger.sha1(before))
-        self.ledger.saw_and_replaced(before)
-
-    def overwrite(self, fd: int, data: bytes) -> bytes:
-        before = os.pread(fd, 1 << 20, 0)
-        os.ftruncate(fd, 0)
-        os.pwrite(fd, data, 0)
-        return before
-
-    def hold(self, path: Path) -> None:
-        """Open the file and leave it open, whatever becomes of it."""
-        self.held.append(os.open(path, os.O_RDWR))
-        if len(self.held) > HELD:
-            os.close(self.held.pop(0))
-
-    def write_held(self, fd: int, data: bytes) -> None:
-        """Into a file that was opened long ago, whichever it is by now."""
-        before = self.overwrite(fd, data)
-        os.fsync(fd)
-        self.ledger.wrote(data, over=ledger.sha1(before))
-        self.ledger.saw_and_replaced(before)
-
-    def giving_up(self, path: Path) -> None:
-        """The file at this path is about to be removed or replaced here: what is written to it then goes."""
-        found = path.stat() if path.exists() else None
-        for fd in list(self.held):
-            if found is not None and os.path.samestat(os.fstat(fd), found):
-                self.held.remove(fd)
-                os.close(fd)
-
-    def let_go(self) -> None:
-        while self.held:
-            with contextlib.suppress(OSError):  # its daemon may have been killed
-                os.close(self.held.pop())
-
-    def create(self, path: Path, data: bytes) -> None:
-        with path.open("xb") as file:
-            file.write(data)
-        # It may follow a file that was deleted here a moment ago.
-        self.ledger.wrote(data, over=ledger.ANY)
-
-    def save(self, path: Path, data: bytes) -> None:
-        before = path.read_bytes() if path.exists() else b""
-        temporary = path.with_name(f".goutputstream-{self.number}")
-        temporary.write_bytes(data)
-        self.ledger.wrote(data, over=ledger.ANY)
-        self.giving_up(path)
-        temporary.rename(path)
-        self.ledger.saw_and_replaced(before)
-
-    def rename(self, path: Path, target: Path) -> None:
-        before = target.read_bytes() if target.exists() else b""
-        moved = path.read_bytes()
-        if ledger.sha1(moved) in self.ledger.acknowledged:
-            self.ledger.put_anywhere(moved)
-        if path != target:
-            self.giving_up(target)
-        path.rename(target)
-        self.ledger.saw_and_replaced(before)
-
-    def unlink(self, path: Path) -> None:
-        before = path.read_bytes()
-        self.giving_up(path)
-        path.unlink()
-        self.ledger.saw_and_replaced(before)
-
-    def step(self, chance: random.Random) -> None:
-        account = chance.choice(ACCOUNTS)
-        path = self.tops[account] / chance.choice(NAMES)
-        act = chance.choices(
-            ["write", "save", "rename", "unlink", "hold", "held", "sync", "poll"],
-            weights=[40, 20, 8, 7, 10, 20, 12, 12],
-        )[0]
-        try:
-            match act:
-                case "write" if path.exists():
-                    self.write(path, self.text(account))
-                case "write":
-                    self.create(path, self.text(account))
-                case "save":
-                    self.save(path, self.text(account))
-                case "rename":
-                    self.rename(path, self.tops[account] / chance.choice(NAMES))
-                case "unlink":
-                    self.unlink(path)
-                case "hold":
-                    self.hold(path)
-                case "held" if self.held:
-                    self.write_held(chance.choice(self.held), self.text(account))
-                case "sync":
-                    self.hint(account, control.Sync())
-                case "poll":
-                    self.hint(account, control.Poll())
-        except (OSError, errors.UserError):
-            pass  # refused, or the network failed the call: nothing was acknowledged
-
-    def kill(self, account: str) -> None:
-        """The daemon is gone in the middle of whatever it did, and another one takes its place."""
-        daemon = daemonctl.find_account(account)
-        assert daemon is not None
-        os.kill(daemon.pid, signal.SIGKILL)
-        # Of the other drive too: which are whose nobody noted.
-        self.let_go()
-        self.cmsfs("--account", account, "mount", self.tops[account])
-
-    def story(self, seed: int, steps: int, *, kill_every: int = 0) -> None:
-        chance = random.Random(seed)
-        for number in range(1, steps + 1):
-            self.step(chance)
-            if kill_every and not number % kill_every:
-                self.kill(chance.choice(ACCOUNTS))
-        self.let_go()
-
-    # ---- the judgement ---------------------------------------------------------------------------
-
-    def chains(self) -> list[list[str]]:
-        rows = self.service.read("SELECT file, sha1 FROM version ORDER BY file, id")
-        found: dict[int, list[str]] = {}
-        for row in rows:
-            found.setdefault(row["file"], []).append(row["sha1"])
-        return list(found.values())
-
-    def judge(self) -> tuple[list[str], list[tuple[str, str]]]:
-        """What vanished, and what was overwritten unseen."""
-        chains = self.chains()
-        return self.ledger.vanished(sha1 for chain in chains for sha1 in chain), self.ledger.unseen(chains)
-
-    def check_same(self) -> None:
-        """Both drives show what the service has."""
-        rows = self.service.read("SELECT name, sha1 FROM item WHERE kind = 1 AND status = 0")
-        there = {row["name"]: row["sha1"] for row in rows}
-        for account, top in self.tops.items():
-            here = {path.name: ledger.sha1(path.read_bytes()) for path in top.iterdir()}
-            here = {name: sha1 for name, sha1 in here.items() if not name.startswith(".goutputstream-")}
-            assert here == there, account
 
 
 def _fill(conn: Connection) -> int:
@@ -293,7 +64,7 @@ async def starting(tmp_path: Path, private_folders: Path, watchdog: Any) -> Asyn
         nursery = await stack.enter_async_context(trio.open_nursery())
         url = await nursery.start(lambda task_status: serve.serve(service, port=0, task_status=task_status))
         port = int(url.rpartition(":")[2])
-        two = Two(tmp_path, service)
+        two = Two(tmp_path, private_folders, service)
 
         async def start(plan: Any, relay_class: Any = faults.Relay, *, poll_seconds: float = 1.0) -> Two:
             secret = private_folders / "secret"
@@ -359,6 +130,10 @@ async def test_the_ledger_finds_what_a_careless_client_does(starting: Any) -> No
     vanished, unseen = two.judge()
     assert vanished == []
     assert unseen == [(ledger.sha1(b"one\n"), ledger.sha1(b"other\n"))]
+    report = two.explained(list(unseen[0]))
+    assert "two: a.txt has <other; 6>, which is acknowledged" in report
+    for account in ACCOUNTS:
+        assert (two.trace.folder / "home/state/cmsfs" / account / "cmsfsd.log").exists()
     # What nobody has any more, and nobody gave up.
     two.ledger.wrote(b"acknowledged, and lost\n", over=None)
     assert two.judge()[0] == [ledger.sha1(b"acknowledged, and lost\n")]
@@ -374,9 +149,10 @@ async def run(starting: Any, *, seed: int, steps: int, every: int, stalls: bool,
     assert plan.faults > steps // 50, "the test proves little"
     assert len(two.ledger.acknowledged) > steps // 3
     vanished, unseen = two.judge()
-    assert vanished == [], seed
-    assert unseen == [], seed
+    assert vanished == [], f"seed {seed}: {two.explained(vanished)}"
+    assert unseen == [], f"seed {seed}: {two.explained([sha1 for pair in unseen for sha1 in pair])}"
     await trio.to_thread.run_sync(two.check_same)
+    two.trace.forget()
 
 
 async def test_two_drives_over_bad_networks_lose_nothing(starting: Any) -> None:
