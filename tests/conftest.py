@@ -43,6 +43,15 @@ hypothesis.settings.load_profile("cmsfs")
 _proxy = _load("proxy")
 _faults = _load("faults")
 _commands = _load("commands")
+_forked = _load("forked")
+
+
+def pytest_configure() -> None:
+    _forked.install()
+
+
+def pytest_unconfigure() -> None:
+    _forked.server.stop()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -1,0 +1,58 @@
+"""A forked program is the one that `python -m` starts: what it says, how it ends, what is seen of it."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+FORKED = [sys.executable, "-m", "cmsfs"]
+STARTED = [sys.executable, "-B", "-m", "cmsfs"]  # an option of Python's own
+
+
+@pytest.mark.parametrize("words", [["status", "--json"], ["nope"], ["config", "check"]])
+def test_says_and_ends_like_one_started_anew(words, tmp_path):
+    (tmp_path / "config.toml").write_text('log_level = "LOUD"\n')
+    env = os.environ | {"CMSFS_CONFIG": "config.toml"}
+    forked, started = (
+        subprocess.run([*command, *words], capture_output=True, text=True, cwd=tmp_path, env=env)
+        for command in (FORKED, STARTED)
+    )
+    assert forked.returncode != 0
+    assert (forked.returncode, forked.stdout, forked.stderr) == (
+        started.returncode,
+        started.stdout,
+        started.stderr,
+    )
+
+
+def test_reads_what_it_is_given_and_writes_into_one_pipe(tmp_path):
+    done = subprocess.run(
+        [*FORKED, "login", "http://127.0.0.1:1", "--yes"],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
+    assert done.returncode == 2
+    assert done.stdout.startswith(b"cmsfs: ")
+
+
+def test_its_environment_session_and_signals_are_its_own(tmp_path):
+    command = [*FORKED, "serve", "--data", tmp_path / "data", "--port", "0", "--json"]
+    env = os.environ | {"OF_THE_TEST": "yes"}
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=env, start_new_session=True
+    ) as process:
+        assert process.stdout
+        json.loads(b"".join(iter(process.stdout.readline, b"}\n")) + b"}")
+        assert b"OF_THE_TEST=yes" in Path(f"/proc/{process.pid}/environ").read_bytes().split(b"\0")
+        assert os.getsid(process.pid) == process.pid
+        assert process.poll() is None
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(timeout=0.01)
+        process.kill()
+        assert process.wait(timeout=20) == -signal.SIGKILL
+        assert not Path(f"/proc/{process.pid}").exists()
