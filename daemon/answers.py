@@ -1,4 +1,4 @@
-"""What the control socket may ask of the running drive, answered by its agents (`control.Agents`).
+"""What the control socket may ask of the running drive: a method for each request, declared by `answers`.
 
 Rule: nothing is decided here; each answer is an agent's.
 """
@@ -8,13 +8,15 @@ from pathlib import Path
 
 import trio
 
-from cmsfs import errors
+from cmsfs import errors, logs
 from cmsfs.fuse.notifier import Notifier
 from cmsfs.ground import Ground
+from cmsfs.journal import queue
 from cmsfs.models import control, insides
 from cmsfs.vfs.filesystem import Filesystem
 from daemon import conflicts, paths, recovered
 from daemon.absences import Absences
+from daemon.control import answers
 from daemon.ending import Ending
 from daemon.freeing import Freeing
 from daemon.health import Health
@@ -51,31 +53,42 @@ class Answers:
     _status: Status
     _recovered: Path
 
+    @answers(control.Ping)
     def pong(self) -> control.Pong:
         return self._status.pong()
 
+    @answers(control.GetStatus)
+    @answers(control.Watch, repeats=True)
     async def status(self) -> control.Status:
         return await self._status.whole()
 
-    async def sync(self) -> None:
+    @answers(control.Sync, tells_progress=True, ends_with_caller=True)
+    async def sync(self) -> control.Done:
         if self.health.is_paused:
             raise errors.UserError("The drive is paused; `cmsfs resume` lets it go on.")
         with self.push.hurrying():
             await self.push.retry_all()
             await self.push.drained()
         await self.notifier.heard()
+        done = self._uploaded()
+        waits = "Files that are open for writing follow when they are closed." if done.pending else ""
+        return done.model_copy(update={"message": waits or self.recovered()})
 
+    @answers(control.Poll, tells_progress=True)
     async def poll(self, *, full: bool) -> None:
         await (self.sweep.once(full=True) if full else self.pull.poll())
         await self.notifier.heard()
 
+    @answers(control.Retry)
     async def retry(self, path: str | None) -> None:
         await (self.push.retry_all() if path is None else self.push.retry(path))
 
+    @answers(control.Discard)
     async def discard(self, path: str) -> str:
         kept = await self.push.discard(path, self._recovered)
         return f"Its bytes are kept in {kept}." if kept else ""
 
+    @answers(control.GetConflicts)
     async def conflicts(self) -> control.Conflicts:
         copies = await conflicts.copies(self.state.db)
         found = recovered.waiting(self._recovered)
@@ -88,11 +101,13 @@ class Answers:
             offers=self.offering.told(),
         )
 
+    @answers(control.DecideOffers, tells_progress=True)
     async def decide_offers(self, words: list[str], accept: bool) -> control.Done:
         said = await self.offering.decide(words, accept=accept)
         await self.notifier.heard()
         return control.Done(message=said)
 
+    @answers(control.DecideMissing, tells_progress=True)
     async def decide_missing(self, remove: bool) -> control.Done:
         if not remove:
             return control.Done(message="" if await self.absences.reject() else "Nothing was asked.")
@@ -100,6 +115,7 @@ class Answers:
         await self.notifier.heard()
         return control.Done(message=f"{count:,} items were removed." if count else "Nothing was removed.")
 
+    @answers(control.DismissRecovered)
     def dismiss_recovered(self) -> str:
         count = recovered.dismiss(self._recovered)
         return f"{count} recovered files stay in {self._recovered}." if count else ""
@@ -112,18 +128,22 @@ class Answers:
             else ""
         )
 
+    @answers(control.Pin)
     async def pin(self, path: str) -> str:
         node = await paths.find(self.state.db, self.hydrate, path)
         return await self.pins.pin(node.ino)
 
+    @answers(control.Unpin)
     async def unpin(self, path: str) -> None:
         node = await paths.find(self.state.db, self.hydrate, path)
         await self.pins.unpin(node.ino)
 
+    @answers(control.Free, tells_progress=True)
     async def free(self, path: str, *, unpin: bool) -> control.Freed:
         node = await paths.find(self.state.db, self.hydrate, path)
         return await self._freeing.free(node.ino, unpin=unpin)
 
+    @answers(control.Adopt, tells_progress=True)
     async def adopt(self) -> control.Adopted:
         if self.ground is None:
             raise errors.UserError("The drive is not mounted yet.")
@@ -141,26 +161,42 @@ class Answers:
             raise errors.UserError("Not everything could be brought in; the log says why.")
         return control.Adopted.model_validate_json(done.stdout)
 
+    @answers(control.Pause)
     async def pause(self, seconds: float | None) -> None:
         await self.pausing.pause(seconds)
 
+    @answers(control.Resume)
     async def resume(self) -> None:
         await self.pausing.resume()
 
+    @answers(control.GetPathStatus)
     async def told_of(self, path: str) -> control.PathStatus:
         return self._status.of(await paths.find(self.state.db, self.hydrate, path))
 
     async def pinned(self) -> insides.Pinning:
         return await self.pins.progress()
 
-    def stop(self, request: control.Stop) -> str | None:
-        """Begin to end; the reason if that is not to be."""
-        _, opened = self.fs.inodes.totals()
-        if opened and not request.force:
-            what = "A file or folder is" if opened == 1 else f"{opened} files or folders are"
-            return f"{what} open on the drive at {self.mountpoint}; --force unmounts it all the same."
-        self.ending.ask(request)
-        return None
+    @answers(control.GetPins)
+    async def told_pins(self) -> control.Pins:
+        return control.Pins(pins=await self.pinned())
 
-    async def stopped(self) -> None:
+    @answers(control.SetLogLevel)
+    def set_log_level(self, level: str) -> None:
+        logs.set_level(level)
+
+    @answers(control.Stop, tells_progress=True)
+    async def stop(self, drain_seconds: float | None, force: bool) -> control.Done:
+        _, opened = self.fs.inodes.totals()
+        if opened and not force:
+            what = "A file or folder is" if opened == 1 else f"{opened} files or folders are"
+            raise errors.UserError(
+                f"{what} open on the drive at {self.mountpoint}; --force unmounts it all the same."
+            )
+        self.ending.ask(drain_seconds)
         await self.ending.done.wait()
+        return self._uploaded()
+
+    def _uploaded(self) -> control.Done:
+        counts = queue.counts(self.state.db)
+        pending = counts.get("ready", 0) + counts.get("running", 0)
+        return control.Done(pending=pending, held=counts.get("held", 0))

@@ -1,28 +1,30 @@
 """The server of the control socket: what `cmsfs status`, `sync` and `umount` ask.
 
-One request a connection, answers as `models.control` says.  Only this user may connect: the socket is
+One request a connection, answers as `models.control` says; which method answers it is declared there
+(`answers`), and looked up here.  Only this user may connect: the socket is
 0600 in a folder of 0700, and the kernel tells who is at the other end.
 
 Rule: nothing here reaches into the mount, and a caller that goes away or talks nonsense disturbs nobody.
 """
 
-import functools
+import inspect
 import logging
 import os
 import socket
 import struct
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Any, TypeVar
 
 import pydantic
 import trio
 
-from cmsfs import errors, logs
+from cmsfs import errors
 from cmsfs.auth.explain import explain
 from cmsfs.journal import queue
-from cmsfs.models import control, insides, waiting
+from cmsfs.models import control
 from cmsfs.replica import tree
 from cmsfs.sqlite import Database
 from daemon.health import Health
@@ -44,39 +46,50 @@ SEND_SECONDS = 10.0
 _UCRED = struct.Struct("iII")
 
 
-class Agents(Protocol):
-    """What can be asked of the running drive."""
+@dataclass(frozen=True, slots=True)
+class Command:
+    """How a request is answered: by a method that takes the request's fields."""
 
-    def pong(self) -> control.Pong: ...
-    async def status(self) -> control.Status: ...
-    async def sync(self) -> None: ...
-    async def poll(self, *, full: bool) -> None: ...
-    async def retry(self, path: str | None) -> None: ...
-    async def discard(self, path: str) -> str: ...
-    async def conflicts(self) -> control.Conflicts: ...
-    def dismiss_recovered(self) -> str: ...
-    def recovered(self) -> str: ...
-    async def pin(self, path: str) -> str: ...
-    async def unpin(self, path: str) -> None: ...
-    async def free(self, path: str, *, unpin: bool) -> control.Freed: ...
-    async def pinned(self) -> insides.Pinning: ...
-    async def decide_missing(self, remove: bool) -> control.Done: ...
-    async def decide_offers(self, words: list[str], accept: bool) -> control.Done: ...
-    async def told_of(self, path: str) -> control.PathStatus: ...
-    async def adopt(self) -> control.Adopted: ...
-    async def pause(self, seconds: float | None) -> None: ...
-    async def resume(self) -> None: ...
-    def stop(self, request: control.Stop) -> str | None: ...
-    async def stopped(self) -> None: ...
+    method: Callable[..., Any]
+    tells_progress: bool  # every moment, until the answer is there
+    ends_with_caller: bool  # and not only with the answer
+    repeats: bool  # answered again and again until the caller hangs up
+
+
+# All commands, by the requests that they answer.
+COMMANDS: dict[type[control.Request], Command] = {}
+
+Method = TypeVar("Method", bound=Callable[..., Any])
+
+
+def answers(
+    request: type[control.Request],
+    *,
+    tells_progress: bool = False,
+    ends_with_caller: bool = False,
+    repeats: bool = False,
+) -> Callable[[Method], Method]:
+    """Make a method of the drive the answer to a request.
+
+    It takes the request's fields as keywords and may be asynchronous.  What it returns is the last message: a
+    message of `models.control`, or for a `Done` nothing or what the person should know.
+    """
+
+    def declare(method: Method) -> Method:
+        assert request not in COMMANDS, f"{request.__name__} has an answer"
+        COMMANDS[request] = Command(method, tells_progress, ends_with_caller, repeats)
+        return method
+
+    return declare
 
 
 class Server:
     """Answers requests until cancelled."""
 
-    def __init__(self, db: Database, health: Health, agents: Agents) -> None:
+    def __init__(self, db: Database, health: Health, drive: object) -> None:
         self._db = db
         self._health = health
-        self._agents = agents
+        self._drive = drive
         self._talking = 0
         self._silent = trio.Event()
 
@@ -109,131 +122,48 @@ class Server:
         with trio.fail_after(REQUEST_SECONDS):
             line = await _line(stream)
         try:
-            await self._answer(stream, control.parse_request(line))
-        except pydantic.ValidationError:
-            await _say(stream, control.Failure(message="The daemon does not know this request."))
-        except errors.CmsfsError as error:
-            told = explain(error)
-            await _say(stream, control.Failure(message=told.message, exit_code=told.exit_code))
+            request = control.parse_request(line)
+        except pydantic.ValidationError as error:
+            await _say(stream, control.Failure(message=_refusal(error)))
+            return
+        await self._answer(stream, request)
 
-    async def _answer(self, stream: trio.SocketStream, request: pydantic.BaseModel) -> None:
-        match request:
-            case control.Ping():
-                await _say(stream, self._agents.pong())
-            case control.GetStatus():
-                await _say(stream, await self._agents.status())
-            case control.Poll():
-                await self._poll(stream, full=request.full)
-                await _say(stream, control.Done())
-            case control.Retry():
-                await self._agents.retry(request.path)
-                await _say(stream, control.Done())
-            case control.Discard():
-                await _say(stream, control.Done(message=await self._agents.discard(request.path)))
-            case control.GetConflicts():
-                await _say(stream, await self._agents.conflicts())
-            case control.DismissRecovered():
-                await _say(stream, control.Done(message=self._agents.dismiss_recovered()))
-            case waiting.DecideMissing():
-                # Of each the service is asked once more.
-                decide = functools.partial(self._agents.decide_missing, request.remove)
-                await self._told_until_answered(stream, decide)
-            case waiting.DecideOffers():
-                choose = functools.partial(self._agents.decide_offers, request.words, request.accept)
-                await self._told_until_answered(stream, choose)
-            case control.Pin():
-                await _say(stream, control.Done(message=await self._agents.pin(request.path)))
-            case control.Unpin():
-                await self._agents.unpin(request.path)
-                await _say(stream, control.Done())
-            case control.Free():
-                await self._free(stream, request)
-            case control.GetPins():
-                await _say(stream, control.Pins(pins=await self._agents.pinned()))
-            case control.Watch():
-                await self._watch(stream)
-            case control.GetPathStatus():
-                await _say(stream, await self._agents.told_of(request.path))
-            case control.Pause():
-                await self._agents.pause(request.seconds)
-                await _say(stream, control.Done())
-            case control.Resume():
-                await self._agents.resume()
-                await _say(stream, control.Done())
-            case control.SetLogLevel():
-                logs.set_level(request.level)
-                await _say(stream, control.Done())
-            case control.Adopt():
-                await self._told_until_answered(stream, self._agents.adopt)
-            case control.Sync():
-                await self._sync(stream)
-            case control.Stop():
-                await self._stop(stream, request)
-
-    async def _poll(self, stream: trio.SocketStream, *, full: bool) -> None:
-        failures: list[errors.CmsfsError] = []
-
-        async def compare() -> None:
-            try:
-                await self._agents.poll(full=full)
-            except errors.CmsfsError as error:
-                failures.append(error)
-
-        # A tree of a million items takes minutes, and so does a service that stalls: the caller hears that
-        # it goes on.
-        await self._tell_until(stream, compare)
-        if failures:
-            raise failures[0]
-
-    async def _free(self, stream: trio.SocketStream, request: control.Free) -> None:
-        # A hundred thousand files take seconds.
-        await self._told_until_answered(stream, lambda: self._agents.free(request.path, unpin=request.unpin))
-
-    async def _told_until_answered(
-        self, stream: trio.SocketStream, work: Callable[[], Awaitable[pydantic.BaseModel]]
-    ) -> None:
-        done: list[pydantic.BaseModel | errors.CmsfsError] = []
-
-        async def carry_out() -> None:
-            try:
-                done.append(await work())
-            except errors.CmsfsError as error:
-                done.append(error)
-
-        await self._tell_until(stream, carry_out)
-        if isinstance(done[0], errors.CmsfsError):
-            raise done[0]
-        await _say(stream, done[0])
-
-    async def _watch(self, stream: trio.SocketStream) -> None:
+    async def _answer(self, stream: trio.SocketStream, request: control.Request) -> None:
+        command = COMMANDS[type(request)]
+        if not (command.ends_with_caller or command.repeats):
+            await _say(stream, await self._carry_out(stream, command, request))
+            return
         async with trio.open_nursery() as nursery:
             nursery.start_soon(_cancel_at_end, stream, nursery.cancel_scope)
             while True:
-                await _say(stream, await self._agents.status())
+                await _say(stream, await self._carry_out(stream, command, request))
+                if not command.repeats:
+                    break
                 await trio.sleep(WATCH_SECONDS)
+            nursery.cancel_scope.cancel()
 
-    async def _sync(self, stream: trio.SocketStream) -> None:
-        with trio.CancelScope() as scope:
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(_cancel_at_end, stream, scope)
-                await self._tell_until(stream, self._agents.sync)
-                nursery.cancel_scope.cancel()
-        if scope.cancelled_caught:
-            return
-        counts = queue.counts(self._db)
-        pending = counts.get("ready", 0) + counts.get("running", 0)
-        message = "Files that are open for writing follow when they are closed." if pending else ""
-        message = message or self._agents.recovered()
-        await _say(stream, control.Done(pending=pending, held=counts.get("held", 0), message=message))
+    async def _carry_out(
+        self, stream: trio.SocketStream, command: Command, request: control.Request
+    ) -> pydantic.BaseModel:
+        """The last message, be it a failure."""
+        done: list[pydantic.BaseModel] = []
 
-    async def _stop(self, stream: trio.SocketStream, request: control.Stop) -> None:
-        if (reason := self._agents.stop(request)) is not None:
-            await _say(stream, control.Failure(message=reason))
-            return
-        await self._tell_until(stream, self._agents.stopped)
-        counts = queue.counts(self._db)
-        pending = counts.get("ready", 0) + counts.get("running", 0)
-        await _say(stream, control.Done(pending=pending, held=counts.get("held", 0)))
+        async def work() -> None:
+            fields = {name: getattr(request, name) for name in type(request).model_fields if name != "kind"}
+            try:
+                found = command.method(self._drive, **fields)
+                said = await found if inspect.isawaitable(found) else found
+                done.append(
+                    said if isinstance(said, pydantic.BaseModel) else control.Done(message=said or "")
+                )
+            except errors.CmsfsError as error:
+                told = explain(error)
+                done.append(control.Failure(message=told.message, exit_code=told.exit_code))
+
+        # A tree of a million items takes minutes, and so does a service that stalls: the caller hears that
+        # it goes on.
+        await (self._tell_until(stream, work) if command.tells_progress else work())
+        return done[0]
 
     async def _tell_until(self, stream: trio.SocketStream, work: Callable[[], Awaitable[None]]) -> None:
         """Tell of progress, every moment, until the work is done."""
@@ -263,6 +193,15 @@ class Server:
             return f"{self._health.state}: {self._health.reason}"
         failed = next((op for op in queue.failed(self._db) if op.state != "held"), None)
         return f"{tree.path(self._db, failed.ino)}: {failed.error}" if failed is not None else ""
+
+
+def _refusal(error: pydantic.ValidationError) -> str:
+    """Why a line is no request."""
+    first = error.errors(include_url=False)[0]
+    if first["type"] in ("union_tag_invalid", "union_tag_not_found", "json_invalid") or not first["loc"]:
+        return "The daemon does not know this request."
+    kind, *field = map(str, first["loc"])
+    return f"The daemon cannot read this request ({kind}): {'.'.join(field)}: {first['msg']}."
 
 
 async def _quietly(tell: Callable[[], Awaitable[None]]) -> None:

@@ -5,8 +5,6 @@ from collections.abc import Callable
 
 import trio
 
-from cmsfs.models import control
-
 
 class Ending:
     """One wish to stop, whoever has it first; a second one stops waiting for uploads."""
@@ -21,13 +19,13 @@ class Ending:
     def drain_seconds(self) -> float:
         return self._drain_seconds
 
-    def ask(self, request: control.Stop | None = None) -> None:
-        """Stop; uploads may take as long as the request says."""
+    def ask(self, drain_seconds: float | None = None) -> None:
+        """Stop; uploads may take so long, if it is said."""
         if self.wanted.is_set():
             self._impatient.set()
             return
-        if request is not None and request.drain_seconds is not None:
-            self._drain_seconds = request.drain_seconds
+        if drain_seconds is not None:
+            self._drain_seconds = drain_seconds
         self.wanted.set()
 
     async def impatient(self) -> None:

@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 import pydantic
 
@@ -25,6 +26,9 @@ SILENCE_SECONDS = 15.0
 
 # For so long a command that is done waits for the drive to show it.
 LOOK_SECONDS = 3.0
+
+
+Answer = TypeVar("Answer", bound=pydantic.BaseModel)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,12 +93,17 @@ def on_drive(daemon: Daemon, given: str) -> str:
     raise errors.UserError(f"{path} is not below {daemon.mountpoint}, where the drive is.")
 
 
-def carry_out(daemon: Daemon, request: pydantic.BaseModel) -> control.Done:
-    """Ask for something that is done at once.  Raises `UserError`."""
-    for answer in exchange(daemon.socket, request):
-        if isinstance(answer, control.Done):
-            return answer
+def ask(daemon: Daemon, request: control.Request, answer: type[Answer]) -> Answer:
+    """Ask for what is answered by one message of this class.  Raises `UserError`."""
+    for found in exchange(daemon.socket, request):
+        if isinstance(found, answer):
+            return found
     raise errors.UserError("The daemon answered something else.")
+
+
+def carry_out(daemon: Daemon, request: control.Request) -> control.Done:
+    """Ask for something to be done.  Raises `UserError`."""
+    return ask(daemon, request, control.Done)
 
 
 def have_looked(account: str | None, settings: config.Settings) -> None:
@@ -113,10 +122,7 @@ def have_looked(account: str | None, settings: config.Settings) -> None:
 
 def status(daemon: Daemon) -> control.Status:
     """What the daemon tells about itself.  Raises `UserError`."""
-    for answer in exchange(daemon.socket, control.GetStatus()):
-        if isinstance(answer, control.Status):
-            return answer
-    raise errors.UserError("The daemon did not answer with its status.")
+    return ask(daemon, control.GetStatus(), control.Status)
 
 
 def watching(daemon: Daemon) -> Iterator[control.Status]:
@@ -126,7 +132,7 @@ def watching(daemon: Daemon) -> Iterator[control.Status]:
             yield answer
 
 
-def exchange(path: Path, request: pydantic.BaseModel) -> Iterator[control.Answer]:
+def exchange(path: Path, request: control.Request) -> Iterator[control.Answer]:
     """Ask, and yield the answers as they come, the last one included.
 
     Raises `UserError` when the daemon refuses, hangs up early or falls silent, and the `OSError` of
@@ -139,7 +145,7 @@ def exchange(path: Path, request: pydantic.BaseModel) -> Iterator[control.Answer
     raise errors.UserError("The daemon ended before it had answered.")
 
 
-def _answers(path: Path, request: pydantic.BaseModel) -> Iterator[control.Answer]:
+def _answers(path: Path, request: control.Request) -> Iterator[control.Answer]:
     """All that comes until the connection ends."""
     with _connect(path) as connection:
         connection.settimeout(SILENCE_SECONDS)

@@ -25,9 +25,7 @@ def conflicts(ctx: context.Context, *, dismiss: bool, as_json: bool) -> None:
         done = daemonctl.carry_out(daemon, control.DismissRecovered())
         output.say(done.message or "There are no recovered files to dismiss.")
         return
-    found = next(iter(daemonctl.exchange(daemon.socket, control.GetConflicts())))
-    if not isinstance(found, control.Conflicts):
-        raise errors.UserError("The daemon answered something else.")
+    found = daemonctl.ask(daemon, control.GetConflicts(), control.Conflicts)
     if as_json:
         output.document(found.model_dump(mode="json", exclude={"kind"}))
         return

@@ -5,9 +5,9 @@ Rule: nothing here looks into the mount: the daemon is asked.
 
 import click
 
-from cmsfs import errors, output
+from cmsfs import output
 from cmsfs.cli import context, daemonctl
-from cmsfs.models import control, waiting
+from cmsfs.models import control
 
 
 @click.command()
@@ -25,12 +25,10 @@ def missing(ctx: context.Context, *, remove: bool, keep: bool, as_json: bool) ->
         raise click.UsageError("Say --remove or --keep, not both.")
     daemon = daemonctl.require(ctx.account, ctx.settings())
     if remove or keep:
-        done = daemonctl.carry_out(daemon, waiting.DecideMissing(remove=remove))
+        done = daemonctl.carry_out(daemon, control.DecideMissing(remove=remove))
         output.say(done.message or "It stays here.")
         return
-    found = next(iter(daemonctl.exchange(daemon.socket, control.GetConflicts())))
-    if not isinstance(found, control.Conflicts):
-        raise errors.UserError("The daemon answered something else.")
+    found = daemonctl.ask(daemon, control.GetConflicts(), control.Conflicts)
     if as_json:
         output.document(None if found.missing is None else found.missing.model_dump(mode="json"))
         return

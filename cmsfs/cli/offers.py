@@ -5,7 +5,7 @@ Rule: nothing here looks into the mount: the daemon is asked.
 
 import click
 
-from cmsfs import errors, output
+from cmsfs import output
 from cmsfs.cli import context, daemonctl
 from cmsfs.models import control, waiting
 
@@ -24,13 +24,11 @@ def shared(ctx: context.Context, *, accept: tuple[str, ...], decline: tuple[str,
     daemon = daemonctl.require(ctx.account, ctx.settings())
     for words, is_accepted in ((accept, True), (decline, False)):
         if words:
-            wish = waiting.DecideOffers(words=list(words), accept=is_accepted)
+            wish = control.DecideOffers(words=list(words), accept=is_accepted)
             output.say(daemonctl.carry_out(daemon, wish).message)
     if accept or decline:
         return
-    found = next(iter(daemonctl.exchange(daemon.socket, control.GetConflicts())))
-    if not isinstance(found, control.Conflicts):
-        raise errors.UserError("The daemon answered something else.")
+    found = daemonctl.ask(daemon, control.GetConflicts(), control.Conflicts)
     if as_json:
         output.document([one.model_dump(mode="json") for one in found.offers])
         return

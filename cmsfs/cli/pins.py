@@ -7,7 +7,7 @@ Rule: nothing here looks into the mount: the daemon is asked.
 
 import click
 
-from cmsfs import errors, output
+from cmsfs import output
 from cmsfs.cli import context, daemonctl
 from cmsfs.models import control, insides
 
@@ -48,9 +48,7 @@ def unpin(ctx: context.Context, paths: tuple[str, ...]) -> None:
 def pins(ctx: context.Context, *, as_json: bool) -> None:
     """List what is kept here, and how far that is."""
     daemon = daemonctl.require(ctx.account, ctx.settings())
-    found = next(iter(daemonctl.exchange(daemon.socket, control.GetPins())))
-    if not isinstance(found, control.Pins):
-        raise errors.UserError("The daemon answered something else.")
+    found = daemonctl.ask(daemon, control.GetPins(), control.Pins)
     if as_json:
         output.document({**found.pins.model_dump(mode="json"), "complete": found.pins.is_complete})
         return

@@ -54,10 +54,7 @@ def _items(daemon: daemonctl.Daemon, paths: tuple[str, ...], *, as_json: bool) -
 
 
 def _item(daemon: daemonctl.Daemon, path: str) -> control.PathStatus:
-    found = next(iter(daemonctl.exchange(daemon.socket, control.GetPathStatus(path=path))))
-    if not isinstance(found, control.PathStatus):
-        raise errors.UserError("The daemon answered something else.")
-    return found
+    return daemonctl.ask(daemon, control.GetPathStatus(path=path), control.PathStatus)
 
 
 def words(one: control.PathStatus) -> list[str]:

@@ -34,6 +34,8 @@ to N and closes it, `READY` and perhaps a note when the mount answers, or `ERROR
 Rule: fields may be added, none is renamed; either side ignores what it does not know.
 """
 
+import functools
+import operator
 from typing import Annotated, Any, Literal
 
 import pydantic
@@ -51,23 +53,27 @@ class _Message(pydantic.BaseModel):
 # -- requests ---------------------------------------------------------------------------------------
 
 
-class Ping(_Message):
+class Request(_Message):
+    """What may be asked: each class below, told apart by its `kind`.  `daemon/answers.py` answers them."""
+
+
+class Ping(Request):
     """Are you there, and which mount is it?"""
 
     kind: Literal["ping"] = "ping"
 
 
-class GetStatus(_Message):
+class GetStatus(Request):
     kind: Literal["status"] = "status"
 
 
-class Sync(_Message):
+class Sync(Request):
     """Upload everything now, without settle time, and say when it is done."""
 
     kind: Literal["sync"] = "sync"
 
 
-class Stop(_Message):
+class Stop(Request):
     """Unmount, upload what is left within the limit, and exit.
 
     A drive on which programs have files open answers `Failure` and goes on, unless `force`.
@@ -78,21 +84,21 @@ class Stop(_Message):
     force: bool = False
 
 
-class Poll(_Message):
+class Poll(Request):
     """Look for remote changes now; `full`: by comparing everything with the service."""
 
     kind: Literal["poll"] = "poll"
     full: bool = False
 
 
-class Retry(_Message):
+class Retry(Request):
     """Try again what the service has refused: of the item at `path`, or everything."""
 
     kind: Literal["retry"] = "retry"
     path: str | None = None  # below the mountpoint, as a status shows it
 
 
-class Discard(_Message):
+class Discard(Request):
     """Give up what the service has refused of the item at `path`.
 
     The item is then as the service has it; bytes that only this machine has are kept in a folder, which the
@@ -103,19 +109,19 @@ class Discard(_Message):
     path: str
 
 
-class GetConflicts(_Message):
+class GetConflicts(Request):
     """What waits for a person: conflict copies, and changes that the service refuses."""
 
     kind: Literal["conflicts"] = "conflicts"
 
 
-class DismissRecovered(_Message):
+class DismissRecovered(Request):
     """A person has seen what `GetConflicts` says was recovered: tell of it no more."""
 
     kind: Literal["dismiss-recovered"] = "dismiss-recovered"
 
 
-class Pin(_Message):
+class Pin(Request):
     """Keep the item at `path` here whole, with all that is below it.
 
     Refused if the disk would have less free than the settings want, as far as that is known.
@@ -125,14 +131,14 @@ class Pin(_Message):
     path: str
 
 
-class Unpin(_Message):
+class Unpin(Request):
     """Keep it no longer; its bytes stay in the cache for as long as there is room."""
 
     kind: Literal["unpin"] = "unpin"
     path: str
 
 
-class Free(_Message):
+class Free(Request):
     """Drop from this disk what is cached of the item at `path`, with all that is below it.
 
     What the service does not have yet, what is pinned and what is in use stays.  `unpin`: pins on it and on
@@ -144,55 +150,62 @@ class Free(_Message):
     unpin: bool = False
 
 
-class GetPins(_Message):
+class GetPins(Request):
     """What is kept here, and how far that is."""
 
     kind: Literal["pins"] = "pins"
 
 
-class Watch(_Message):
+class Watch(Request):
     """The status, again and again."""
 
     kind: Literal["watch"] = "watch"
 
 
-class GetPathStatus(_Message):
+class GetPathStatus(Request):
     """How the item at `path` stands."""
 
     kind: Literal["path"] = "path"
     path: str
 
 
-class Pause(_Message):
+class Pause(Request):
     """No traffic but what a program waits for, for so long, or until `Resume`."""
 
     kind: Literal["pause"] = "pause"
     seconds: float | None = None
 
 
-class Resume(_Message):
+class Resume(Request):
     kind: Literal["resume"] = "resume"
 
 
-class SetLogLevel(_Message):
+class SetLogLevel(Request):
     """How much is logged, until the daemon ends."""
 
     kind: Literal["log-level"] = "log-level"
     level: Literal["DEBUG", "INFO", "WARNING", "ERROR"]
 
 
-class Adopt(_Message):
+class Adopt(Request):
     """Bring into the drive what lies in the mountpoint below it."""
 
     kind: Literal["adopt"] = "adopt"
 
 
-Request = Annotated[
-    (Ping | GetStatus | Sync | Stop | Poll | Retry | Discard | GetConflicts | Pin | Unpin | GetPins)
-    | (Free | Watch | GetPathStatus | Pause | Resume | SetLogLevel | DismissRecovered | Adopt)
-    | (waiting.DecideMissing | waiting.DecideOffers),
-    pydantic.Field(discriminator="kind"),
-]
+class DecideOffers(Request):
+    """A person accepts these offers, named by their ids or names, or declines them."""
+
+    kind: Literal["offers"] = "offers"
+    words: list[str]
+    accept: bool
+
+
+class DecideMissing(Request):
+    """A person says whether what is missing at the service is to go here, too, or to stay for now."""
+
+    kind: Literal["missing"] = "missing"
+    remove: bool
 
 
 # -- answers ----------------------------------------------------------------------------------------
@@ -358,7 +371,10 @@ Answer = Annotated[
     pydantic.Field(discriminator="kind"),
 ]
 
-_requests: pydantic.TypeAdapter[pydantic.BaseModel] = pydantic.TypeAdapter(Request)
+_REQUESTS: Any = functools.reduce(operator.or_, Request.__subclasses__())
+_requests: pydantic.TypeAdapter[Any] = pydantic.TypeAdapter(
+    Annotated[_REQUESTS, pydantic.Field(discriminator="kind")]
+)
 _answers: pydantic.TypeAdapter[Any] = pydantic.TypeAdapter(Answer)
 
 
@@ -367,9 +383,10 @@ def encode(message: pydantic.BaseModel) -> bytes:
     return message.model_dump_json().encode() + b"\n"
 
 
-def parse_request(line: bytes) -> pydantic.BaseModel:
+def parse_request(line: bytes) -> Request:
     """The request in a line.  Raises `pydantic.ValidationError`."""
-    return _requests.validate_json(line)
+    request: Request = _requests.validate_json(line)
+    return request
 
 
 def parse_answer(line: bytes) -> Answer:

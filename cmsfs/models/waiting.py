@@ -1,9 +1,7 @@
-"""What waits for a person: parts of `models.control.Conflicts`, and what the person says.
+"""What waits for a person: parts of `models.control.Conflicts`.
 
 Rule: as there, fields may be added, none is renamed.
 """
-
-from typing import Literal
 
 import pydantic
 
@@ -44,18 +42,3 @@ class Offer(_Part):
     name: str
     owner: str
     declined: bool = False
-
-
-class DecideOffers(_Part):
-    """A person accepts these offers, named by their ids or names, or declines them."""
-
-    kind: Literal["offers"] = "offers"
-    words: list[str]
-    accept: bool
-
-
-class DecideMissing(_Part):
-    """A person says whether what is missing at the service is to go here, too, or to stay for now."""
-
-    kind: Literal["missing"] = "missing"
-    remove: bool

@@ -110,7 +110,7 @@ def test_what_is_missing_is_listed_and_decided(cmsfs, spoken_to):
     assert cmsfs("missing", "--remove").stdout == "1,234 items were removed.\n"
     assert cmsfs("missing", "--keep").stdout == "It stays here.\n"
     assert cmsfs("missing", "--keep", "--remove").returncode == 2
-    said = [one for one in daemon.requests if isinstance(one, waiting.DecideMissing)]
+    said = [one for one in daemon.requests if isinstance(one, control.DecideMissing)]
     assert [one.remove for one in said] == [True, False]
 
 
@@ -138,7 +138,7 @@ def test_what_others_share_is_listed_and_decided(cmsfs, spoken_to):
     assert [one["id"] for one in json.loads(cmsfs("shared", "--json").stdout)] == ["17", "18"]
     assert cmsfs("shared", "--accept", "Team").stdout == "Team is in /Shared with me/Team.\n"
     cmsfs("shared", "--decline", "17", "--decline", "18")
-    said = [one for one in daemon.requests if isinstance(one, waiting.DecideOffers)]
+    said = [one for one in daemon.requests if isinstance(one, control.DecideOffers)]
     assert [(one.words, one.accept) for one in said] == [(["Team"], True), (["17", "18"], False)]
 
 

@@ -1,5 +1,6 @@
 """The control socket: one request a connection, and callers that come and go."""
 
+import inspect
 import logging
 import os
 import stat
@@ -101,6 +102,35 @@ async def test_nonsense_is_answered_and_disturbs_nobody(path: Path, line: bytes)
             answer = control.parse_answer(await stream.receive_some())
     assert isinstance(answer, control.Failure)
     assert await ask(path, control.Ping())
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        (b'{"kind": "dance"}', "The daemon does not know this request."),
+        (b'{"kind": "pin"}', "The daemon cannot read this request (pin): path: Field required."),
+    ],
+)
+async def test_a_refused_request_gets_a_reason(path: Path, line: bytes, said: str) -> None:
+    stream = await trio.open_unix_socket(f"/proc/self/fd/{os.open(path.parent, os.O_PATH)}/{path.name}")
+    async with stream:
+        await stream.send_all(line + b"\n")
+        with trio.fail_after(5):
+            answer = control.parse_answer(await stream.receive_some())
+    assert isinstance(answer, control.Failure)
+    assert answer.message == said
+
+
+@pytest.mark.parametrize("request_", control.Request.__subclasses__())
+def test_each_request_has_a_command_that_takes_its_fields(request_: type[control.Request]) -> None:
+    taken = inspect.signature(server.COMMANDS[request_].method).parameters
+    assert list(taken)[1:] == [name for name in request_.model_fields if name != "kind"]
+
+
+async def test_a_sync_of_a_paused_drive_is_refused(path: Path, drive: Any) -> None:
+    await drive.agents.pause(None)
+    with pytest.raises(errors.UserError, match="The drive is paused"):
+        await ask(path, control.Sync())
 
 
 async def test_a_poll_brings_what_others_did(path: Path, drive: Any, other: Any) -> None:
