@@ -2,12 +2,12 @@
 
 import ast
 import errno
+import functools
 import os
 import re
 from pathlib import Path
 
 import click
-import pytest
 
 from cmsfs import mounts
 from cmsfs.cli import main
@@ -42,23 +42,33 @@ def _command(name: str) -> click.Command:
     return command
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=_name)
-def test_its_links_lead_somewhere(document: Path):
-    for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", document.read_text(encoding="utf-8")):
-        if "://" not in target:
-            assert (document.parent / target).exists(), target
+def _text(path: Path) -> str:
+    return path.read_text(encoding="utf-8")
 
 
+def test_links_lead_somewhere():
+    assert [
+        (_name(document), target)
+        for document in DOCUMENTS
+        for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", _text(document))
+        if "://" not in target and not (document.parent / target).exists()
+    ] == []
+
+
+@functools.cache
 def _anchors(document: Path) -> set[str]:
     """Its headings, as links write them."""
-    found = re.findall(r"^#+ (.+)$", document.read_text(encoding="utf-8"), flags=re.M)
+    found = re.findall(r"^#+ (.+)$", _text(document), flags=re.M)
     return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in found}
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=_name)
-def test_its_links_lead_to_headings(document: Path):
-    for target, anchor in re.findall(r"\]\(([^)#:]*)#([^)]+)\)", document.read_text(encoding="utf-8")):
-        assert anchor in _anchors(document.parent / target if target else document), (target, anchor)
+def test_links_lead_to_headings():
+    assert [
+        (_name(document), target, anchor)
+        for document in DOCUMENTS
+        for target, anchor in re.findall(r"\]\(([^)#:]*)#([^)]+)\)", _text(document))
+        if anchor not in _anchors(document.parent / target if target else document)
+    ] == []
 
 
 def test_what_the_troubleshooting_goes_by_is_said():
@@ -81,18 +91,21 @@ def test_the_readme_names_commands():
     assert len(_commands((ROOT / "README.md").read_text(encoding="utf-8"))) > 5
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=_name)
-def test_its_commands_exist(document: Path):
-    for name, option in _commands(document.read_text(encoding="utf-8")):
-        _exists(name, option)
+def test_commands_exist():
+    assert [
+        (_name(document), name, option)
+        for document in DOCUMENTS
+        for name, option in _commands(_text(document))
+        if not _exists(name, option)
+    ] == []
 
 
-def _exists(name: str, option: str) -> None:
-    assert name in main.COMMANDS
-    if option:
-        options = [param for param in _command(name).params if isinstance(param, click.Option)]
-        known = {word for param in options for word in (*param.opts, *param.secondary_opts)}
-        assert option.strip() in known, (name, option)
+def _exists(name: str, option: str) -> bool:
+    if name not in main.COMMANDS:
+        return False
+    options = [param for param in _command(name).params if isinstance(param, click.Option)]
+    known = {word for param in options for word in (*param.opts, *param.secondary_opts)}
+    return not option or option.strip() in known
 
 
 def test_the_readme_begins_with_the_two_commands():
