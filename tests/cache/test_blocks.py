@@ -10,7 +10,7 @@ import trio
 import trio.testing
 
 from cmsfs import errors, sqlite
-from cmsfs.cache import blocks, files
+from cmsfs.cache import blocks, files, rows
 from cmsfs.cache.blocks import BLOCK
 from tests.cache.conftest import Cache, MakeSample, OpenCache, no_threads, started
 
@@ -179,23 +179,28 @@ async def test_a_block_on_its_way_into_a_dropped_file_is_written_again(
 
 
 async def test_a_removal_on_its_way_to_the_table_counts_already(
-    open_cache: OpenCache, db: sqlite.Database, sample: MakeSample
+    open_cache: OpenCache, db: sqlite.Database, sample: MakeSample, folders: tuple[Path, Path]
 ) -> None:
-    content, busy = sample(BLOCK), threading.Event()
+    content, freed = sample(BLOCK), threading.Event()
+
+    def keep_the_table_busy(conn: sqlite.Connection) -> None:
+        assert freed.wait(10), "the eviction waited for the table"
+
     async with started(open_cache(limit_bytes=BLOCK)) as cache:
+        await cache.make_room(2 * BLOCK)  # asks the table what is pinned, which is then known for a minute
         await cache.put(content)
+        await cache.flush()
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(db.write, lambda conn: busy.wait(10))
+            nursery.start_soon(db.write, keep_the_table_busy)
             await trio.testing.wait_all_tasks_blocked()
             nursery.start_soon(cache.make_room, BLOCK)
-            while cache.is_complete(content.sha1):
-                await trio.lowlevel.checkpoint()
-            while cache._files.has_graves:  # the flush after the eviction removes the file first
+            while any(path.is_file() for path in folders[0].rglob("*")):  # removed before the row
                 await trio.lowlevel.checkpoint()
             await trio.testing.wait_all_tasks_blocked()
+            assert rows.find(db, content.sha1) is not None
             assert cache.absent(content) == [(0, 0)]
             assert cache.usage() == 0
-            busy.set()
+            freed.set()
         assert cache.absent(content) == [(0, 0)]
 
 
