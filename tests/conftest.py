@@ -4,6 +4,7 @@ import gc
 import importlib.util
 import logging
 import re
+import signal
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
@@ -12,9 +13,11 @@ from typing import Any
 
 import hypothesis
 import pytest
+import pytest_timeout  # type: ignore[import-untyped]
 
 from cmsfs import sqlite
 from cmsfs.replica import database
+from tests.patience import Patience
 
 XDG = {
     "XDG_CONFIG_HOME": "config",
@@ -56,6 +59,29 @@ def pytest_unconfigure() -> None:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--long", action="store_true", help="run the long tests too")
+
+
+def pytest_timeout_set_timer(item: Any, settings: Any) -> bool | None:
+    """The limit of a test counts what it could have done, not what others do on the machine."""
+    if settings.method != "signal":
+        return None
+    patience = Patience(settings.timeout)
+
+    def look(*_: object) -> None:
+        if left := patience.left():
+            signal.setitimer(signal.ITIMER_REAL, left)
+            return
+        sys.stderr.write(f"\n{item.nodeid}: {patience}\n")
+        pytest_timeout.timeout_sigalrm(item, settings)
+
+    def cancel() -> None:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+
+    item.cancel_timeout = cancel
+    signal.signal(signal.SIGALRM, look)
+    signal.setitimer(signal.ITIMER_REAL, settings.timeout)
+    return True
 
 
 def pytest_sessionfinish() -> None:

@@ -11,8 +11,7 @@ import signal
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -20,6 +19,7 @@ import pytest
 from cmsfs import config, errors, ground, mounts
 from cmsfs.cli import daemonctl
 from cmsfs.models import control, starting
+from tests.patience import until
 
 HANG_SECONDS = 60.0
 
@@ -90,13 +90,6 @@ def daemon(private_folders: Path, tmp_path: Path) -> Iterator[Daemon]:
     assert "Traceback" not in log, log
     assert " WARNING " not in log, log
     assert " ERROR " not in log, log
-
-
-def until(condition: Callable[[], object], seconds: float = 20.0) -> None:
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.02)
 
 
 def listed(folder: Path) -> list[str]:
@@ -367,9 +360,7 @@ def test_a_first_start_without_the_service_mounts_says_so_and_fills_when_it_come
     with pytest.raises(OSError, match="Network is down"):
         listed(daemon.mountpoint)
     served.start()
-    deadline = time.monotonic() + HANG_SECONDS
-    while state(daemon) != "online" and time.monotonic() < deadline:
-        os.sched_yield()
+    until(lambda: state(daemon) == "online", HANG_SECONDS)
     assert "Welcome.md" in listed(daemon.mountpoint)
     assert (daemon.mountpoint / "Welcome.md").read_text()
     assert daemon.end() == 0

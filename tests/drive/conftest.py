@@ -4,20 +4,24 @@ These tests are plain functions: what they do on the mount is what any program d
 another process.  A watchdog aborts the mount of a test that hangs.
 """
 
-import json
 import os
+import re
+import shutil
 import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from cmsfs import mounts
+from cmsfs import config, mounts
+from cmsfs.cli import daemonctl
+from cmsfs.models import control
+from tests.conftest import XDG
+from tests.patience import Patience, until
 
 from .served import api
 
@@ -28,10 +32,11 @@ LONG_SECONDS = 14400.0
 
 
 class Running:
-    """A drive on the embedded service, under the test's own folders."""
+    """A drive on the embedded service; `top` is where the test works."""
 
-    def __init__(self, mountpoint: Path, home: Path) -> None:
-        self.top = mountpoint
+    def __init__(self, mountpoint: Path, home: Path, top: Path | None = None) -> None:
+        self.mountpoint = mountpoint
+        self.top = top or mountpoint
         self.home = home
 
     def cmsfs(
@@ -51,26 +56,38 @@ class Running:
         return done
 
     def start(self) -> None:
-        self.cmsfs("demo", self.top)
+        self.cmsfs("demo", self.mountpoint)
 
     def stop(self) -> None:
-        self.cmsfs("umount", self.top)
+        self.cmsfs("umount", self.mountpoint)
+
+    def free(self) -> None:
+        """Whatever has happened, it is not mounted any more.  Raises AssertionError if that was hard."""
+        if mounts.find(self.mountpoint) is None and daemonctl.find_account("default") is None:
+            return
+        self.cmsfs("umount", self.mountpoint, "--force", check=False)
+        if mounts.find(self.mountpoint) is not None:
+            mounts.detach(self.mountpoint)
+            raise AssertionError("the drive could not be unmounted")
 
     def sync(self) -> None:
-        self.cmsfs("sync")
+        """As `cmsfs sync`, without a process for it."""
+        for answer in daemonctl.exchange(config.Paths("default").socket, control.Sync()):
+            if isinstance(answer, control.Done):
+                assert not answer.held, answer
 
     def status(self) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads(self.cmsfs("status", "--json").stdout)
-        return found
+        """As `cmsfs status --json`, without a process for it."""
+        daemon = daemonctl.find_account("default")
+        assert daemon is not None, "no daemon runs"
+        return daemonctl.status(daemon).model_dump(mode="json")
 
     def kill(self) -> None:
         """The daemon is gone in the middle of whatever it did."""
         pid = self.status()["pid"]
         os.kill(pid, signal.SIGKILL)
-        deadline = time.monotonic() + 10
-        while Path(f"/proc/{pid}/stat").exists() and time.monotonic() < deadline:
-            # Not our child: nobody tells us when it is gone.
-            os.sched_yield()
+        # Not our child: nobody tells us when it is gone.
+        until(lambda: not Path(f"/proc/{pid}/stat").exists(), 10, "the daemon lives")
 
     def sh(self, script: str, *, cwd: Path | None = None, timeout: float = 90) -> str:
         """What a shell script prints, run in the drive; it must succeed."""
@@ -90,22 +107,27 @@ class Running:
 @pytest.fixture
 def watchdog(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[threading.Event]:
     """Aborts the mounts under the test's folder when time is up: what hangs in one cannot be killed."""
-    fired = threading.Event()
+    fired, over = threading.Event(), threading.Event()
 
-    def fire() -> None:
+    patience = Patience(LONG_SECONDS if request.node.get_closest_marker("long") else WATCHDOG_SECONDS)
+
+    def watch() -> None:
+        while left := patience.left():
+            if over.wait(left):
+                return
         fired.set()
         for found in mounts.listing():
-            if found.is_drive and Path(found.mountpoint).is_relative_to(tmp_path):
+            if found.is_drive and any(Path(found.mountpoint).is_relative_to(one) for one in folders):
                 mounts.abort(found.connection)
 
+    folders = [tmp_path]
+    if "shared" in request.fixturenames:
+        folders.append(request.getfixturevalue("everyday").home)
     mounts.ensure_fusectl()
-    patience = LONG_SECONDS if request.node.get_closest_marker("long") else WATCHDOG_SECONDS
-    timer = threading.Timer(patience, fire)
-    timer.daemon = True
-    timer.start()
+    threading.Thread(target=watch, daemon=True).start()
     yield fired
-    timer.cancel()
-    assert not fired.is_set(), "the test hung, and its mount was aborted"
+    over.set()
+    assert not fired.is_set(), f"the test hung, and its mount was aborted after {patience}"
 
 
 @pytest.fixture
@@ -113,17 +135,81 @@ def stopped(tmp_path: Path, private_folders: Path, watchdog: threading.Event) ->
     """A drive that was never started."""
     running = Running(tmp_path / "drive", private_folders)
     yield running
-    running.cmsfs("umount", running.top, "--force", check=False)
-    if any(found.mountpoint == str(running.top) for found in mounts.listing()):
-        mounts.detach(running.top)
-        pytest.fail("the drive could not be unmounted")
+    running.free()
 
 
 @pytest.fixture
 def drive(stopped: Running) -> Running:
-    """A running drive with the sample enterprise."""
+    """A running drive with the sample enterprise, for this test alone."""
     stopped.start()
     return stopped
+
+
+@pytest.fixture(scope="session")
+def everyday(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """The drive behind `shared`; started by the first test."""
+    home = tmp_path_factory.mktemp("everyday")
+    running = Running(home / "drive", home)
+    for name in XDG.values():
+        (home / name).mkdir(mode=0o700)
+    yield running
+    with pytest.MonkeyPatch.context() as patch:
+        _live_in(home, patch)
+        running.free()
+
+
+@pytest.fixture
+def shared(
+    everyday: Running, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, watchdog: Any
+) -> Iterator[Running]:
+    """An empty folder of the test's own on a drive that many tests use, one after the other.
+
+    At the end everything must be at the service.  After a test that failed the next one has another drive.
+    """
+    _live_in(everyday.home, monkeypatch)
+    if mounts.find(everyday.mountpoint) is None:
+        everyday.start()
+    folder = everyday.mountpoint / re.sub(r"\W", "-", request.node.name)
+    folder.mkdir()
+    yield Running(everyday.mountpoint, everyday.home, folder)
+    failed = request.node.stash.get(FAILED, False)
+    try:
+        if not failed:
+            _check_settled(everyday)
+    except BaseException:
+        failed = True
+        raise
+    finally:
+        if failed:
+            everyday.free()
+            for name in ("state", "cache", "data"):
+                shutil.rmtree(everyday.home / name)
+                (everyday.home / name).mkdir(mode=0o700)
+
+
+def _check_settled(running: Running) -> None:
+    if mounts.find(running.mountpoint) is None:
+        running.start()
+    running.sync()
+    queue = running.status()["queue"]
+    assert (queue["waiting"], queue["running"], queue["held"]) == (0, 0, 0), queue
+
+
+def _live_in(home: Path, patch: pytest.MonkeyPatch) -> None:
+    patch.setenv("HOME", str(home))
+    for variable, name in XDG.items():
+        patch.setenv(variable, str(home / name))
+
+
+FAILED = pytest.StashKey[bool]()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
+    """Notes on a test that it has failed, for the fixtures that clean up after it."""
+    report = yield
+    item.stash[FAILED] = item.stash.get(FAILED, False) or report.failed  # type: ignore[attr-defined]
+    return report  # type: ignore[return-value]
 
 
 @pytest.fixture(scope="session")

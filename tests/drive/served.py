@@ -2,16 +2,16 @@
 
 import hashlib
 import json
-import os
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+
+from tests import patience
 
 SECONDS = 20.0
 
@@ -127,7 +127,4 @@ def api(stopped: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterat
 
 
 def until(what: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + SECONDS
-    while not what():
-        assert time.monotonic() < deadline, "the change was not seen"
-        os.sched_yield()
+    patience.until(what, SECONDS, "the change was not seen")

@@ -26,6 +26,7 @@ from cmsfs import config
 from cmsfs.auth import backend
 from cmsfs.client import multipart
 from cmsfs.models import base, uploads
+from tests.patience import until
 
 KIB = 1024
 MIB = 1024 * KIB
@@ -210,21 +211,15 @@ def whole(path: Path, faulty: Faulty) -> bool:
 def check_recovery(top: Path, faulty: Faulty) -> None:
     """Once nothing fails any more, every file is what it is."""
     faulty.broken = False
-    deadline = time.monotonic() + 60
     for name in faulty.ids:
-        while not whole(top / name, faulty):
-            assert time.monotonic() < deadline, f"{name} is not to be had"
-            os.sched_yield()
+        until(lambda name=name: whole(top / name, faulty), 60, f"{name} is not to be had")  # type: ignore[misc]
 
 
 def check_wrong_whole(top: Path, faulty: Faulty) -> None:
     """A large file of which a part comes wrong: nobody reads it to its end, and then it is had right."""
     faulty.upload(["f14"])
     path, data = top / "f14", faulty.versions["f14"][-1]
-    deadline = time.monotonic() + 20
-    while not path.exists():
-        assert time.monotonic() < deadline
-        os.sched_yield()
+    until(path.exists, 20)
     faulty.once = faulty._faults.Corrupt(100)
     with pytest.raises(OSError, match="Input/output error"), path.open("rb") as file:
         while file.read(KIB * 64):

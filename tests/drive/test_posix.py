@@ -93,36 +93,36 @@ with mmap.mmap(fd, 0) as mapped:
 """
 
 
-def test_several_processes_at_one_file(drive: Any) -> None:
-    log = drive.top / "log"
+def test_several_processes_at_one_file(shared: Any) -> None:
+    log = shared.top / "log"
     children(4, APPEND, log)
     lines = log.read_text().splitlines()
     assert sorted(lines) == sorted(f"{n} {line:04}" for n in range(4) for line in range(200))
     for n in range(4):
         assert [line for line in lines if line[0] == str(n)] == [f"{n} {line:04}" for line in range(200)]
 
-    (drive.top / "claims").mkdir()
-    assert sum(map(int, children(4, CLAIM, drive.top / "claims"))) == 100
+    (shared.top / "claims").mkdir()
+    assert sum(map(int, children(4, CLAIM, shared.top / "claims"))) == 100
 
     for kind in ("flock", "fcntl"):
-        counter = drive.top / kind
+        counter = shared.top / kind
         counter.write_text("0")
         children(4, COUNT, counter, kind)
         assert counter.read_text() == "400"
 
-    mapped = drive.top / "mapped"
+    mapped = shared.top / "mapped"
     mapped.write_bytes(bytes(4 * 8192))
     children(4, MAP, mapped)
     expected = b"".join(str(n).encode() * 8192 for n in range(4))
     assert mapped.read_bytes() == expected
-    drive.sync()
-    drive.stop()
-    drive.start()
+    shared.sync()
+    shared.stop()
+    shared.start()
     assert mapped.read_bytes() == expected
 
 
-def test_files_that_are_open_and_have_no_name_any_more(drive: Any) -> None:
-    top = drive.top
+def test_files_that_are_open_and_have_no_name_any_more(shared: Any) -> None:
+    top = shared.top
     (top / "f").write_bytes(b"old")
     with (top / "f").open("r+b", buffering=0) as file:
         (top / "f").unlink()
@@ -150,8 +150,8 @@ def test_files_that_are_open_and_have_no_name_any_more(drive: Any) -> None:
         assert mapped[:] == b"another"
 
 
-def test_holes_copies_and_what_is_refused(drive: Any) -> None:
-    sparse = drive.top / "sparse"
+def test_holes_copies_and_what_is_refused(shared: Any) -> None:
+    sparse = shared.top / "sparse"
     with sparse.open("w+b", buffering=0) as file:
         fd = file.fileno()
         os.pwrite(fd, b"end", 5_000_000)
@@ -159,18 +159,18 @@ def test_holes_copies_and_what_is_refused(drive: Any) -> None:
         assert os.lseek(fd, 5_000_001, os.SEEK_HOLE) == 5_000_003
         assert number_of(os.lseek, fd, 5_000_003, os.SEEK_DATA) == errno.ENXIO
         assert os.pread(fd, 10, 4_999_995) == b"\0" * 5 + b"end"
-        with (drive.top / "copy").open("w+b", buffering=0) as copy:
+        with (shared.top / "copy").open("w+b", buffering=0) as copy:
             done = 0
             while count := os.copy_file_range(fd, copy.fileno(), 5_000_003 - done, done, done):
                 done += count
         os.posix_fallocate(fd, 0, 6_000_000)
         assert os.fstat(fd).st_size == 6_000_000
-    assert (drive.top / "copy").read_bytes() == sparse.read_bytes()[:5_000_003]
-    assert number_of(os.open, drive.top, os.O_TMPFILE | os.O_RDWR) == errno.EOPNOTSUPP
-    assert number_of(os.link, sparse, drive.top / "hard") == errno.EPERM
-    assert number_of(os.mkfifo, drive.top / "pipe") == errno.EPERM
-    assert number_of(os.mknod, drive.top / "null", stat.S_IFCHR | 0o666, os.makedev(1, 3)) == errno.EPERM
-    assert number_of(os.mknod, drive.top / "plain", stat.S_IFREG | 0o600) == 0
+    assert (shared.top / "copy").read_bytes() == sparse.read_bytes()[:5_000_003]
+    assert number_of(os.open, shared.top, os.O_TMPFILE | os.O_RDWR) == errno.EOPNOTSUPP
+    assert number_of(os.link, sparse, shared.top / "hard") == errno.EPERM
+    assert number_of(os.mkfifo, shared.top / "pipe") == errno.EPERM
+    assert number_of(os.mknod, shared.top / "null", stat.S_IFCHR | 0o666, os.makedev(1, 3)) == errno.EPERM
+    assert number_of(os.mknod, shared.top / "plain", stat.S_IFREG | 0o600) == 0
     assert number_of(os.chown, sparse, os.getuid(), os.getgid()) == 0
     assert number_of(os.chown, sparse, 12345, -1) == errno.EPERM
     assert number_of(os.setxattr, sparse, "user.cms.id", b"1") == errno.ENOTSUP
@@ -178,7 +178,7 @@ def test_holes_copies_and_what_is_refused(drive: Any) -> None:
     assert number_of(os.setxattr, sparse, "user.x", b"1", os.XATTR_REPLACE) == errno.ENODATA
     assert number_of(os.setxattr, sparse, "user.x", b"1", os.XATTR_CREATE) == 0
     assert number_of(os.setxattr, sparse, "user.x", b"2", os.XATTR_CREATE) == errno.EEXIST
-    folder = os.open(drive.top, os.O_RDONLY | os.O_DIRECTORY)
+    folder = os.open(shared.top, os.O_RDONLY | os.O_DIRECTORY)
     os.fsync(folder)
     os.close(folder)
 
@@ -316,8 +316,8 @@ def test_names_as_the_service_and_as_linux_want_them(drive: Any, tmp_path: Path)
 
 
 @pytest.mark.parametrize("lock", [fcntl.flock, fcntl.lockf])
-def test_a_lock_ends_with_its_process(drive: Any, lock: Any) -> None:
-    path = drive.top / "f"
+def test_a_lock_ends_with_its_process(shared: Any, lock: Any) -> None:
+    path = shared.top / "f"
     path.write_text("x")
     kind = lock.__name__
     script = f"import fcntl, sys; f = open(sys.argv[1], 'r+'); fcntl.{kind}(f, fcntl.LOCK_EX)"

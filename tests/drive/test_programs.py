@@ -12,9 +12,9 @@ def needs(*programs: str) -> None:
     assert not missing, f"the test set-up lacks {missing}"
 
 
-def test_git_keeps_a_repository(drive: Any, sources: Path) -> None:
+def test_git_keeps_a_repository(shared: Any, sources: Path) -> None:
     needs("git")
-    drive.sh(
+    shared.sh(
         f"""
         mkdir repo; cd repo; git init -q .; git config user.name n; git config user.email e@example.com
         cp -r {sources}/json {sources}/email .; git add .; git commit -qm one
@@ -23,45 +23,45 @@ def test_git_keeps_a_repository(drive: Any, sources: Path) -> None:
         git checkout -q HEAD~1; git log --oneline
         """
     )
-    drive.sync()
-    drive.stop()
-    drive.start()
-    assert drive.sh("cd repo; git fsck --strict 2>&1; git diff --stat HEAD") == ""
-    drive.sh(f"diff -r {sources}/json repo/json")
+    shared.sync()
+    shared.stop()
+    shared.start()
+    assert shared.sh("cd repo; git fsck --strict 2>&1; git diff --stat HEAD") == ""
+    shared.sh(f"diff -r {sources}/json repo/json")
 
 
-def test_editors_and_sed_change_files_in_place(drive: Any) -> None:
+def test_editors_and_sed_change_files_in_place(shared: Any) -> None:
     needs("vim")
-    drive.sh("printf 'one\\ntwo\\n' > text; vim -es -u NONE -c '%s/one/ONE/' -c wq text; cat text")
-    drive.sync()
-    remote_id = drive.sh("getfattr --only-values -n user.cms.id text")
-    drive.sh("sed -i s/two/TWO/ text; sed -i 1d text")
-    assert drive.sh("cat text") == "TWO\n"
-    drive.sync()
-    assert drive.sh("getfattr --only-values -n user.cms.id text") == remote_id
-    assert drive.sh("getfattr --only-values -n user.cms.sync text") == "synced"
+    shared.sh("printf 'one\\ntwo\\n' > text; vim -es -u NONE -c '%s/one/ONE/' -c wq text; cat text")
+    shared.sync()
+    remote_id = shared.sh("getfattr --only-values -n user.cms.id text")
+    shared.sh("sed -i s/two/TWO/ text; sed -i 1d text")
+    assert shared.sh("cat text") == "TWO\n"
+    shared.sync()
+    assert shared.sh("getfattr --only-values -n user.cms.id text") == remote_id
+    assert shared.sh("getfattr --only-values -n user.cms.sync text") == "synced"
 
 
 def test_rsync_copies_both_ways_and_finds_nothing_to_do_the_second_time(
-    drive: Any, sources: Path, tmp_path: Path, same: Any
+    shared: Any, sources: Path, tmp_path: Path, same: Any
 ) -> None:
     needs("rsync")
-    drive.sh(f"rsync -a {sources}/ there/")
-    same(sources, drive.top / "there")
-    drive.sync()
-    again = drive.sh(f"rsync -ai --omit-dir-times {sources}/ there/")
+    shared.sh(f"rsync -a {sources}/ there/")
+    same(sources, shared.top / "there")
+    shared.sync()
+    again = shared.sh(f"rsync -ai --omit-dir-times {sources}/ there/")
     assert again == ""
-    drive.sh(f"rsync -a there/ {tmp_path}/back/")
+    shared.sh(f"rsync -a there/ {tmp_path}/back/")
     same(sources, tmp_path / "back")
 
 
-def test_tar_goes_round(drive: Any, sources: Path, same: Any) -> None:
-    drive.sh(f"tar -C {sources} -cf a.tar .; mkdir out; tar -C out -xf a.tar; tar -C out -df a.tar")
-    same(sources, drive.top / "out")
+def test_tar_goes_round(shared: Any, sources: Path, same: Any) -> None:
+    shared.sh(f"tar -C {sources} -cf a.tar .; mkdir out; tar -C out -xf a.tar; tar -C out -df a.tar")
+    same(sources, shared.top / "out")
 
 
 @pytest.mark.parametrize("mode", ["delete", "wal"])
-def test_sqlite_keeps_a_database_whole(drive: Any, mode: str) -> None:
+def test_sqlite_keeps_a_database_whole(shared: Any, mode: str) -> None:
     needs("sqlite3")
     script = f"""
     sqlite3 data.db 'PRAGMA journal_mode={mode}; CREATE TABLE t(a, b);'
@@ -70,18 +70,18 @@ def test_sqlite_keeps_a_database_whole(drive: Any, mode: str) -> None:
     done
     sqlite3 data.db 'PRAGMA integrity_check; SELECT count(*) FROM t;'
     """
-    assert drive.sh(script).splitlines()[-2:] == ["ok", "1000"]
-    drive.sync()
-    drive.stop()
-    drive.start()
-    assert drive.sh("sqlite3 data.db 'PRAGMA integrity_check; SELECT count(*) FROM t;'") == "ok\n1000\n"
+    assert shared.sh(script).splitlines()[-2:] == ["ok", "1000"]
+    shared.sync()
+    shared.stop()
+    shared.start()
+    assert shared.sh("sqlite3 data.db 'PRAGMA integrity_check; SELECT count(*) FROM t;'") == "ok\n1000\n"
 
 
-def test_a_thousand_files_are_removed_and_stay_removed(drive: Any) -> None:
-    drive.sh("mkdir d; cd d; for i in $(seq 300); do echo $i > f$i; done")
-    drive.sync()
-    drive.sh("rm -r d; mkdir d; echo new > d/f1")
-    drive.sync()
-    drive.stop()
-    drive.start()
-    assert drive.sh("ls d; cat d/f1") == "f1\nnew\n"
+def test_a_thousand_files_are_removed_and_stay_removed(shared: Any) -> None:
+    shared.sh("mkdir d; cd d; for i in $(seq 300); do echo $i > f$i; done")
+    shared.sync()
+    shared.sh("rm -r d; mkdir d; echo new > d/f1")
+    shared.sync()
+    shared.stop()
+    shared.start()
+    assert shared.sh("ls d; cat d/f1") == "f1\nnew\n"

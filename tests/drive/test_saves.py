@@ -47,14 +47,20 @@ class Service:
 
     def __init__(self, drive: Any) -> None:
         self._path = next(drive.home.rglob("service.db"))
+        self._top = drive.top.name
 
-    def folder(self, name: str) -> Remote:
+    def folder(self, path: str) -> Remote:
+        """What is in a folder, given by its path from the test's own."""
+        step = "SELECT id FROM item WHERE parent = ? AND name = ? AND kind <> 1 AND status = 0"
         sql = (
-            "SELECT i.name, i.id, i.status, i.size, (SELECT count(*) FROM version v WHERE v.file = i.id)"
-            " FROM item i JOIN item f ON f.id = i.parent WHERE f.name = ? AND i.kind = 1"
+            "SELECT name, id, status, size, (SELECT count(*) FROM version v WHERE v.file = item.id)"
+            " FROM item WHERE parent = ? AND kind = 1"
         )
         with closing(sqlite3.connect(f"file:{self._path}?mode=ro", uri=True)) as conn:
-            rows = conn.execute(sql, (name,)).fetchall()
+            (number,) = conn.execute("SELECT id FROM item WHERE name = ?", (self._top,)).fetchone()
+            for name in Path(path).parts:
+                (number,) = conn.execute(step, (number, name)).fetchone()
+            rows = conn.execute(sql, (number,)).fetchall()
         files = {name: (ino, versions, size) for name, ino, status, size, versions in rows if status == 0}
         return Remote(files, sorted(row[0] for row in rows if row[2] != 0))
 
@@ -156,67 +162,67 @@ PROGRAMS: dict[str, tuple[str, Save, set[str]]] = {
 }
 
 
-def test_every_program_that_is_here_saves_one_version(drive: Any) -> None:
+def test_every_program_that_is_here_saves_one_version(shared: Any) -> None:
     here = {name: (save, beside) for name, (tool, save, beside) in PROGRAMS.items() if shutil.which(tool)}
     assert len(here) > 15, "the test set-up lacks programs"
-    check_saves(drive, here)
+    check_saves(shared, here)
     # emacs and vim left backups, on this machine.
-    assert (drive.top / "vim, backup" / "document.txt~").read_text().startswith("the first")
+    assert (shared.top / "vim, backup" / "document.txt~").read_text().startswith("the first")
     if "emacs" in here:
-        assert (drive.top / "emacs" / "document.txt~").read_text().startswith("the first")
-    assert drive.status()["local"]["items"] >= 1
+        assert (shared.top / "emacs" / "document.txt~").read_text().startswith("the first")
+    assert shared.status()["local"]["items"] >= 1
 
 
-def test_every_recorded_save_is_one_version(drive: Any) -> None:
-    check_saves(drive, recorded.SAVES)
+def test_every_recorded_save_is_one_version(shared: Any) -> None:
+    check_saves(shared, recorded.SAVES)
 
 
-def test_git_writes_its_own_files_as_new_versions(drive: Any) -> None:
-    repo = drive.top / "repo"
+def test_git_writes_its_own_files_as_new_versions(shared: Any) -> None:
+    repo = shared.top / "repo"
     repo.mkdir()
     commit = sh('git add .; git -c user.name=n -c user.email=e@example.com commit -qm "$1"')
     sh("git init -q .; echo one > file; ln -s file link")(repo / "x")
     commit(repo / "first")
-    drive.sync()
-    service = Service(drive)
-    before = service.folder(".git").files
+    shared.sync()
+    service = Service(shared)
+    before = service.folder("repo/.git").files
     sh("echo two > file; touch other")(repo / "x")
     commit(repo / "second")
-    drive.sync()
-    after = service.folder(".git").files
+    shared.sync()
+    after = service.folder("repo/.git").files
     for name in ("HEAD", "config", "index", "COMMIT_EDITMSG"):
         assert after[name][0] == before[name][0], name
     assert after["index"][1] == before["index"][1] + 1
     assert after["config"][1] == before["config"][1]
     assert not [name for name in after if name.endswith(".lock")]
-    assert drive.sh("cd repo; git status --porcelain; git fsck --strict 2>&1") == ""
+    assert shared.sh("cd repo; git status --porcelain; git fsck --strict 2>&1") == ""
 
 
-def test_a_python_archive_that_is_appended_to_is_one_version(drive: Any) -> None:
-    with zipfile.ZipFile(drive.top / "a.zip", "w") as archive:
+def test_a_python_archive_that_is_appended_to_is_one_version(shared: Any) -> None:
+    with zipfile.ZipFile(shared.top / "a.zip", "w") as archive:
         archive.writestr("one", b"1" * 10000)
-    (drive.top / "zipped").mkdir()
-    (drive.top / "a.zip").rename(drive.top / "zipped" / "a.zip")
-    drive.sync()
-    before = Service(drive).folder("zipped").files["a.zip"]
-    with zipfile.ZipFile(drive.top / "zipped" / "a.zip", "a") as archive:
+    (shared.top / "zipped").mkdir()
+    (shared.top / "a.zip").rename(shared.top / "zipped" / "a.zip")
+    shared.sync()
+    before = Service(shared).folder("zipped").files["a.zip"]
+    with zipfile.ZipFile(shared.top / "zipped" / "a.zip", "a") as archive:
         archive.writestr("two", b"2" * 10000)
-    drive.sync()
-    after = Service(drive).folder("zipped").files["a.zip"]
+    shared.sync()
+    after = Service(shared).folder("zipped").files["a.zip"]
     assert (after[0], after[1]) == (before[0], before[1] + 1)
-    with zipfile.ZipFile(drive.top / "zipped" / "a.zip") as archive:
+    with zipfile.ZipFile(shared.top / "zipped" / "a.zip") as archive:
         assert archive.testzip() is None
         assert archive.namelist() == ["one", "two"]
 
 
 @pytest.mark.long
 @pytest.mark.timeout(600)
-def test_libreoffice_saves_one_version(drive: Any, tmp_path: Path) -> None:
+def test_libreoffice_saves_one_version(shared: Any, tmp_path: Path) -> None:
     office = shutil.which("soffice")
     python = "/usr/bin/python3"  # of the system, as LibreOffice's module is
     if office is None or subprocess.run([python, "-c", "import uno"], capture_output=True).returncode:
         pytest.skip("LibreOffice with its Python module (some 400 MB) is not installed here")
-    (drive.top / "letters").mkdir()
+    (shared.top / "letters").mkdir()
     profile = f"-env:UserInstallation=file://{tmp_path}/profile"
 
     def store() -> None:
@@ -227,7 +233,7 @@ def test_libreoffice_saves_one_version(drive: Any, tmp_path: Path) -> None:
                 script,
                 office,
                 profile,
-                drive.top / "letters/a.odt",
+                shared.top / "letters/a.odt",
             ],
             capture_output=True,
             text=True,
@@ -236,11 +242,11 @@ def test_libreoffice_saves_one_version(drive: Any, tmp_path: Path) -> None:
         assert done.returncode == 0, done.stdout + done.stderr
 
     store()
-    drive.sync()
-    service = Service(drive)
+    shared.sync()
+    service = Service(shared)
     before = service.folder("letters")
     store()
-    drive.sync()
+    shared.sync()
     after = service.folder("letters")
     assert list(after.files) == ["a.odt"]
     assert after.trashed == []

@@ -5,6 +5,7 @@ the loop that waits for them.
 """
 
 import importlib.util
+import os
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -67,7 +68,7 @@ def watchdog(tmp_path: Path, watchdog_process: Any) -> Iterator[Any]:
     watchdog_process.arm(seconds=WATCHDOG_SECONDS, under=tmp_path)
     yield watchdog_process
     if watchdog_process.disarm():
-        pytest.fail("the test hung, and its mounts were aborted")
+        pytest.fail(f"the test hung, and its mounts were aborted; the load is {os.getloadavg()[0]:.1f}")
 
 
 Outside = Callable[..., Awaitable[Any]]

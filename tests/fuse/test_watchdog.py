@@ -14,9 +14,8 @@ from cmsfs.fuse import mount, operations
 HUNG = """
 import os, runpy, sys, trio
 from pathlib import Path
-beside = Path(sys.argv[1])
-sys.path.insert(0, str(beside))
-import memory_drive, watchdog
+sys.path.insert(0, sys.argv[1])
+from tests.fuse import memory_drive, watchdog
 from cmsfs.fuse import mount, operations
 
 async def main(place):
@@ -58,10 +57,10 @@ async def test_a_loop_that_waits_for_its_own_mount_is_freed(fs, impatient, tmp_p
 
 def test_a_test_run_that_is_killed_while_it_waits_for_itself_leaves_nothing(tmp_path):
     """Killed, such a process cannot end: it waits in the kernel.  Its watchdog frees it, and unmounts."""
-    beside = Path(__file__).parent
+    root = Path(__file__).parents[2]
     place = tmp_path / "drive"
     with subprocess.Popen(
-        [sys.executable, "-c", HUNG, beside, place], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        [sys.executable, "-c", HUNG, root, place], stdout=subprocess.PIPE, stderr=subprocess.PIPE
     ) as process:
         assert process.stdout.readline() == b"mounted\n"
         process.kill()

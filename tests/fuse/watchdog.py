@@ -13,10 +13,12 @@ import os
 import select
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 from cmsfs import errors, mounts
+from tests.patience import Patience
+
+ROOT = Path(__file__).parents[2]
 
 
 class Watchdog:
@@ -24,11 +26,16 @@ class Watchdog:
 
     def __init__(self) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
+            [sys.executable, "-m", "tests.fuse.watchdog"],
+            cwd=ROOT,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            bufsize=1,
         )
 
     def arm(self, *, seconds: float, under: Path) -> None:
-        """From now on: after `seconds`, abort every drive mounted below `under`."""
+        """From now on: after `seconds` (`Patience`), abort every drive mounted below `under`."""
         self._say(f"arm {seconds} {under}")
 
     def watch(self, connection: int) -> None:
@@ -55,7 +62,7 @@ class Watchdog:
 
 class _Dog:
     def __init__(self) -> None:
-        self.end: float | None = None
+        self.patience: Patience | None = None
         self.under = Path("/nonexistent")
         self.watched: set[int] = set()
         self.fired = False
@@ -63,16 +70,18 @@ class _Dog:
     def run(self) -> None:
         rest = b""
         while True:
-            patience = None if self.end is None else max(0.0, self.end - time.monotonic())
-            if not select.select([0], [], [], patience)[0]:
+            left = None if self.patience is None else self.patience.left()
+            if left == 0:
                 self.fire()
+            elif not select.select([0], [], [], left)[0]:
+                continue
             elif not (data := os.read(0, 65536)):
                 break
             else:
                 *lines, rest = (rest + data).split(b"\n")
                 for line in lines:
                     self.obey(*os.fsdecode(line).split(" ", 2))
-        if self.end is not None:
+        if self.patience is not None:
             self.fire()
             for left in self._mounted():
                 _detach(left)
@@ -80,18 +89,18 @@ class _Dog:
     def obey(self, word: str, *words: str) -> None:
         match word, *words:
             case "arm", seconds, under:
-                self.end, self.under, self.fired = time.monotonic() + float(seconds), Path(under), False
+                self.patience, self.under, self.fired = Patience(float(seconds)), Path(under), False
             case "watch", connection:
                 self.watched.add(int(connection))
             case "ended", connection:
                 self.watched.discard(int(connection))
             case _:
-                self.end = None
+                self.patience = None
                 self.watched.clear()
                 os.write(1, b"fired\n" if self.fired else b"fine\n")
 
     def fire(self) -> None:
-        self.end, self.fired = None, True
+        self.patience, self.fired = None, True
         for connection in self.watched | {mount.connection for mount in self._mounted()}:
             mounts.abort(connection)
 
