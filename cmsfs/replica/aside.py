@@ -194,20 +194,19 @@ def give_back_all(conn: Connection, changes: list[Change]) -> None:
 
 
 def note_brought(conn: Connection, ino: Ino) -> None:
-    """News have brought the node to a name; if it has bytes that only we have, that is remembered a while."""
-    if unsent.has_bytes(conn, tree.get(conn, ino)):
-        conn.execute("CREATE TEMP TABLE IF NOT EXISTS brought(ino INTEGER PRIMARY KEY, at REAL NOT NULL)")
-        conn.execute("DELETE FROM brought WHERE at < ?", (time.monotonic() - MOMENT_SECONDS,))
-        conn.execute("INSERT OR REPLACE INTO brought VALUES (?, ?)", (ino, time.monotonic()))
+    """The node has got a name that the kernel may not know of yet; that is remembered a while."""
+    conn.execute("CREATE TEMP TABLE IF NOT EXISTS brought(ino INTEGER PRIMARY KEY, at REAL NOT NULL)")
+    conn.execute("DELETE FROM brought WHERE at < ?", (time.monotonic() - MOMENT_SECONDS,))
+    conn.execute("INSERT OR REPLACE INTO brought VALUES (?, ?)", (ino, time.monotonic()))
 
 
 def was_brought(conn: Connection, node: Node) -> bool:
-    """Whether somebody who removes or replaces what has this name may mean another file.
+    """Whether somebody who removes or replaces what has this name may mean another file, or none.
 
     Which file a program means the kernel does not tell, and it hears of a change a moment after it.
     """
     known = conn.execute("SELECT 1 FROM sqlite_temp_master WHERE name = 'brought'").fetchone()
-    if known is None or not unsent.has_bytes(conn, node):
+    if known is None:
         return False
     row = conn.execute("SELECT at FROM brought WHERE ino = ?", (node.ino,)).fetchone()
     return row is not None and time.monotonic() - row[0] < MOMENT_SECONDS

@@ -13,8 +13,9 @@ that are recorded it gets a name again (`give_name`).
     nothing, and another has it now    a conflict copy beside that one
     nothing: we may not see it         its own, as what it is (`losses`)
 
-Rule: a row of `lineage` says that news took the name.  An inode without a name and without a row was unlinked
-or replaced by a program of this machine, and its bytes go with its last handle.
+Rule: a row of `lineage` says that news took the name, or gave it one under which a program has met it that
+meant another file.  An inode without a name and without a row was unlinked or replaced by a program of this
+machine, and its bytes go with its last handle.
 """
 
 import time
@@ -121,6 +122,7 @@ def give_name(conn: Connection, ino: Ino, changes: list[Change]) -> None:
         name = aside.free_name(conn, parent, name)
     tree.place(conn, ino, parent, name)
     changes.append(Change(What.ENTRY, ino, parent, name))
+    aside.note_brought(conn, ino)
 
 
 def name_all(conn: Connection) -> int:

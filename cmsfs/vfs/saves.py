@@ -16,7 +16,7 @@ from sqlite3 import Connection
 
 from cmsfs.journal import ops
 from cmsfs.models import names
-from cmsfs.replica import aside, tree
+from cmsfs.replica import aside, lineages, open_inodes, tree, unsent
 from cmsfs.replica.nodes import Ino, Kind, Node
 from cmsfs.replica.rows import node_rows
 from cmsfs.vfs.localnames import LocalNames
@@ -97,9 +97,14 @@ def replace(conn: Connection, node: Node, target: Node, *, due_ns: int, was_born
 def stepped_aside(conn: Connection, target: Node) -> bool:
     """Before `target` is replaced or removed: whether it has stepped aside instead, as a conflict copy.
 
-    It does if news have just brought it to this name with bytes that only we have: nobody has seen it here.
+    It does if it has just come to this name with bytes that only we have: nobody has seen it here.  A file
+    that is merely open goes; but whoever has it open has not given it up, so what is written to it is kept.
     """
     if not aside.was_brought(conn, target):
+        return False
+    if not unsent.has_bytes(conn, target):
+        if not target.is_folder and open_inodes.is_open(conn, target.ino):
+            lineages.left(conn, target)
         return False
     # Of the new name nobody has asked yet, and the old one is the caller's: the kernel need not be told.
     name = aside.step(conn, target, [])

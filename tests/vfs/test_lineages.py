@@ -275,3 +275,59 @@ async def test_opening_waits_for_news_of_the_same_file(drive: Any) -> None:
     await drive.fs.release(fh)
     assert drive.names() == ["f"]
     assert await drive.read_file("f") == b"new bytes!"
+
+
+async def replaced(drive: Any, how: str, name: str) -> None:
+    """What a program does that has not heard yet whose name this is."""
+    if how == "removed":
+        await drive.fs.unlink(ROOT, name)
+    else:
+        await drive.write_file("new", b"new")
+        await drive.fs.rename(ROOT, "new", ROOT, name, 0)
+
+
+@pytest.mark.parametrize("how", ["removed", "replaced"])
+async def test_a_name_that_was_given_a_moment_ago_is_not_meant_by_a_program(drive: Any, how: str) -> None:
+    """The kernel remembers for a moment more that there is no such name."""
+    ino = await drive.remote_file(1, "f", b"one")
+    opened = await drive.fs.open(ino, os.O_RDWR)
+    await drive.gone(ino)
+    await drive.fs.write(opened.fh, 0, b"ONE")
+    await drive.fs.fsync(opened.fh)
+    assert drive.names() == ["f"]
+    await replaced(drive, how, "f")
+    assert await drive.read_file(*copies(drive)) == b"ONE"
+    await drive.fs.release(opened.fh)
+
+
+@pytest.mark.parametrize("how", ["removed", "replaced"])
+async def test_what_is_written_behind_news_of_its_name_is_not_meant_by_a_program(
+    drive: Any, how: str
+) -> None:
+    ino = await drive.remote_file(1, "f", b"one")
+    opened = await drive.fs.open(ino, os.O_RDWR)
+    await drive.remote_file(1, "g", b"one")
+    await drive.fs.write(opened.fh, 0, b"ONE")
+    await drive.fs.fsync(opened.fh)
+    await replaced(drive, how, "g")
+    assert await drive.read_file(*copies(drive)) == b"ONE"
+    await drive.fs.release(opened.fh)
+
+
+@pytest.mark.parametrize("how", ["removed", "replaced"])
+async def test_an_open_file_that_news_have_put_in_the_way_is_written_on_as_a_copy(
+    drive: Any, how: str
+) -> None:
+    ino = await drive.remote_file(1, "f", b"one")
+    opened = await drive.fs.open(ino, os.O_RDWR)
+    await drive.remote_file(1, "g", b"one")
+    await replaced(drive, how, "g")
+    await drive.fs.write(opened.fh, 0, b"ONE")
+    await drive.fs.fsync(opened.fh)
+    node = tree.find(drive.db, ino)
+    assert node.parent == ROOT
+    assert ("upload", f"/{node.name}") in drive.ops()
+    assert await drive.read_file(node.name) == b"ONE"
+    if how == "replaced":
+        assert await drive.read_file("g") == b"new"
+    await drive.fs.release(opened.fh)
