@@ -26,13 +26,11 @@ from cmsfs.service import (
     files,
     indexing,
     items,
-    legal_hold_assignments,
     legal_holds,
     metadata,
     metadata_templates,
     passwords,
     retention,
-    retention_assignments,
     samples,
     scopes,
     trash,
@@ -183,12 +181,12 @@ def _fill_administration(conn: Connection, owner: Row, *, now: int) -> None:
     template_row = read("SELECT * FROM metadata_template WHERE id = ?", template)[0]
     values = metadata_templates.checked(template_row, samples.VALUES)
     metadata.insert(conn, item(samples.DESCRIBED)["id"], template_row, values)
-    hold = legal_holds.insert(conn, enterprise, samples.HOLD, by=by, now=now)
+    hold = legal_holds.POLICIES.insert(conn, enterprise, samples.HOLD, by=by, now=now)
     held = item(samples.HELD)["id"]
-    legal_hold_assignments.assign(conn, hold, "folder", held, by=by, now=now)
-    policy = retention.insert(conn, enterprise, samples.RETENTION, by=by, now=now)
+    legal_holds.ASSIGNMENTS.assign(conn, hold, "folder", held, by=by, now=now)
+    policy = retention.POLICIES.insert(conn, enterprise, samples.RETENTION, by=by, now=now)
     retained = item(samples.RETAINED)["id"]
-    retention_assignments.assign(conn, policy, "folder", retained, by=by, now=now)
+    retention.ASSIGNMENTS.assign(conn, policy, "folder", retained, by=by, now=now)
     exempt = read("SELECT id FROM user WHERE login = 'cleo@example.com'")[0]["id"]
     exemptions.add(conn, enterprise, exempt, now=now)
 

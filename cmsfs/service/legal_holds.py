@@ -1,137 +1,81 @@
-"""Legal hold policies: listed, made, changed, released; what they are assigned to and hold is beside.
+"""Legal holds: what sets these policies and their assignments apart from others (`policies.py`).
 
 Deleting is answered at once and takes effect a little later: `active` becomes `releasing`, then `released`.
+A hold on a user covers what they own and what they made; `ownership` and `interactions` are one of the two.
 
-Rule: administrators only; a policy of another enterprise does not exist.
+Rule: nothing of a hold is ever removed from the tables: what was released says when.
 """
 
-from sqlite3 import Connection, IntegrityError, Row
-from typing import Any
+from collections.abc import Mapping, Sequence
+from sqlite3 import Connection, Row
+from typing import Any, get_args
 
-from starlette import responses
+from cmsfs.models import legal_holds as shapes
+from cmsfs.models import names
+from cmsfs.service import (
+    access,
+    fields,
+    markers,
+    operations,
+    policies,
+    policy_assignments,
+    problems,
+    protection,
+    store,
+)
+from cmsfs.service.kinds import Kind
 
-from cmsfs.models import legal_holds, names
-from cmsfs.models import paging as models_paging
-from cmsfs.service import access, fields, markers, operations, problems, protection, store
-from cmsfs.service.operations import Operation
-
-_MINI = ("id", "policy_name")
-
-_COUNTS = """
-  SELECT type, count(*) AS n FROM legal_hold_assignment WHERE policy = ? AND deleted_at IS NULL GROUP BY type
-"""
-
-
-async def list_policies(call: access.Call) -> responses.Response:
-    access.require_admin(call.caller)
-    params = call.request.query_params
-    limit, after = markers.read_limit(params), markers.read_marker(params)
-    prefix = names.name_key(params.get("policy_name", ""))
-    found = call.store.read(
-        "SELECT * FROM legal_hold_policy WHERE enterprise = ? AND id > ?"
-        " AND substr(name_key, 1, length(?3)) = ?3 ORDER BY id LIMIT ?",
-        *(call.caller.enterprise, after, prefix, limit + 1),
-    )
-    rows, marker = markers.cut(found, limit)
-    return access.answer(
-        markers.envelope([_shown(call, call.store.read, one) for one in rows], limit, marker)
-    )
+_MOMENTS = ("deleted_at", "filter_started_at", "filter_ended_at")
 
 
-async def create(call: access.Call) -> responses.Response:
-    access.require_admin(call.caller)
-    wish = await call.body(legal_holds.NewLegalHoldPolicy)
+class _Policies(policies.Policies[shapes.NewLegalHoldPolicy, shapes.UpdateLegalHoldPolicy]):
+    name = "legal_hold_policy"
+    path = "/legal_hold_policies"
+    assigned = "legal_hold_assignment"
+    in_force = "a.deleted_at IS NULL"
+    mini = ("id", "policy_name")
+    shape = shapes.LegalHoldPolicy
+    counts = shapes.AssignmentCounts
+    filters = (operations.Parameter("policy_name", "What the names begin with."),)
+    deleting = ("Release", 202)
+    new = shapes.NewLegalHoldPolicy
+    update = shapes.UpdateLegalHoldPolicy
 
-    def txn(conn: Connection) -> dict[str, Any]:
-        read = store.reader(conn)
-        number = insert(conn, call.caller.enterprise, wish, by=call.caller.id, now=call.store.now())
-        return _shown(call, read, get_policy(read, call.caller, str(number)))
+    def conditions(self, params: Mapping[str, str]) -> list[tuple[str, Any]]:
+        return [policies.begins("name_key", names.name_key(params.get("policy_name", "")))]
 
-    return access.answer(await call.store.write(txn), 201)
+    def columns(self, wish: shapes.NewLegalHoldPolicy) -> dict[str, Any]:
+        started, ended = wish.filter_started_at, wish.filter_ended_at
+        return {
+            "name": wish.policy_name,
+            "name_key": names.name_key(wish.policy_name),
+            "description": wish.description or "",
+            "is_ongoing": started is None,
+            "filter_started_at": None if started is None else fields.micros(started),
+            "filter_ended_at": None if ended is None else fields.micros(ended),
+        }
 
-
-def insert(
-    conn: Connection, enterprise: int, wish: legal_holds.NewLegalHoldPolicy, *, by: int, now: int
-) -> int:
-    """Make a policy, assigned to nothing; 409 if one in force has its name."""
-    started, ended = wish.filter_started_at, wish.filter_ended_at
-    try:
-        cursor = conn.execute(
-            "INSERT INTO legal_hold_policy (enterprise, name, name_key, description, is_ongoing,"
-            " filter_started_at, filter_ended_at, created_by, created_at, modified_at)"
-            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?9, ?9)",
-            (
-                *(enterprise, wish.policy_name, names.name_key(wish.policy_name), wish.description or ""),
-                started is None,
-                None if started is None else fields.micros(started),
-                None if ended is None else fields.micros(ended),
-                *(by, now),
-            ),
-        )
-    except IntegrityError:
-        raise _name_taken() from None
-    assert cursor.lastrowid is not None
-    return cursor.lastrowid
-
-
-async def get(call: access.Call) -> responses.Response:
-    access.require_admin(call.caller)
-    return access.answer(_shown(call, call.store.read, get_policy(call.store.read, call.caller, call.id)))
-
-
-async def update(call: access.Call) -> responses.Response:
-    access.require_admin(call.caller)
-    wish = await call.body(legal_holds.UpdateLegalHoldPolicy)
-
-    def txn(conn: Connection) -> dict[str, Any]:
-        read = store.reader(conn)
-        row = get_policy(read, call.caller, call.id)
-        columns: dict[str, Any] = {}
+    def changes(self, row: Row, wish: shapes.UpdateLegalHoldPolicy, now: int) -> dict[str, Any]:
+        given = {"name": wish.policy_name, "description": wish.description}
+        given["release_notes"] = wish.release_notes
         if wish.policy_name is not None:
-            columns |= {"name": wish.policy_name, "name_key": names.name_key(wish.policy_name)}
-        for name in ("description", "release_notes"):
-            if (text := getattr(wish, name)) is not None:
-                columns[name] = text
-        columns["modified_at"] = call.store.now()
-        parts = ", ".join(f"{name} = ?" for name in columns)
-        try:
-            conn.execute(f"UPDATE legal_hold_policy SET {parts} WHERE id = ?", (*columns.values(), row["id"]))
-        except IntegrityError:
-            raise _name_taken() from None
-        return _shown(call, read, get_policy(read, call.caller, call.id))
+            given["name_key"] = names.name_key(wish.policy_name)
+        return {name: text for name, text in given.items() if text is not None}
 
-    return access.answer(await call.store.write(txn))
+    def remove(self, conn: Connection, row: Row, now: int) -> None:
+        sql = "UPDATE legal_hold_policy SET deleted_at = ?1, modified_at = ?1 WHERE id = ?2"
+        conn.execute(f"{sql} AND deleted_at IS NULL", (now, row["id"]))
 
+    def details(self, row: Row, now: int) -> dict[str, Any]:
+        moments = {name: None if row[name] is None else fields.moment(row[name]) for name in _MOMENTS}
+        return moments | {
+            "release_notes": row["release_notes"],
+            "status": _status(row, now),
+            "is_ongoing": bool(row["is_ongoing"]),
+        }
 
-async def delete(call: access.Call) -> responses.Response:
-    access.require_admin(call.caller)
-
-    def txn(conn: Connection) -> None:
-        row = get_policy(store.reader(conn), call.caller, call.id)
-        now = call.store.now()
-        conn.execute(
-            "UPDATE legal_hold_policy SET deleted_at = ?1, modified_at = ?1"
-            " WHERE id = ?2 AND deleted_at IS NULL",
-            (now, row["id"]),
-        )
-
-    await call.store.write(txn)
-    return responses.Response(status_code=202)
-
-
-def get_policy(read: store.Read, caller: access.Caller, wire_id: str) -> Row:
-    """A policy of the caller's enterprise; 404 if there is none with this id."""
-    found = read(
-        "SELECT * FROM legal_hold_policy WHERE id = ? AND enterprise = ?",
-        *(access.parse_id(wire_id), caller.enterprise),
-    )
-    if not found:
-        raise problems.not_found("legal_hold_policy", wire_id)
-    return found[0]
-
-
-def _name_taken() -> problems.Refused:
-    return problems.Refused(409, "conflict", "A legal hold policy with this name exists already.")
+    def wire_id(self, call: access.Call, number: int) -> int | str:
+        return markers.number_id(call, number)
 
 
 def _status(row: Row, now: int) -> str:
@@ -140,61 +84,90 @@ def _status(row: Row, now: int) -> str:
     return "releasing" if row["deleted_at"] > now - protection.RELEASE_MICROS else "released"
 
 
-def _shown(call: access.Call, read: store.Read, row: Row) -> dict[str, Any]:
-    counts = dict.fromkeys(legal_holds.AssignmentCounts.model_fields, 0)
-    counts |= {one["type"]: one["n"] for one in read(_COUNTS, row["id"])}
-    user = read("SELECT * FROM user WHERE id = ?", row["created_by"])[0]
-    moments = ("created_at", "modified_at", "deleted_at", "filter_started_at", "filter_ended_at")
-    whole: dict[str, Any] = {
-        "type": "legal_hold_policy",
-        "id": markers.number_id(call, row["id"]),
-        "policy_name": row["name"],
-        "description": row["description"],
-        "release_notes": row["release_notes"],
-        "status": _status(row, call.store.now()),
-        "is_ongoing": bool(row["is_ongoing"]),
-        "assignment_counts": counts,
-        "created_by": fields.user_mini(user),
-    }
-    whole |= {name: None if row[name] is None else fields.moment(row[name]) for name in moments}
-    return markers.chosen(whole, _MINI, call.fields)
+class _Assignments(policy_assignments.Assignments[shapes.NewAssignment]):
+    path = "/legal_hold_policy_assignments"
+    listing = "GET /legal_hold_policy_assignments"
+    filters = (
+        operations.Parameter("policy_id", "The policy.", required=True),
+        operations.choice("assign_to_type", "What it is assigned to.", *get_args(shapes.AssignType)),
+        operations.Parameter("assign_to_id", "The id of that."),
+    )
+    select = "a.target AS shown, p.deleted_at AS policy_deleted_at"
+    mini = ("id",)
+    shape = shapes.Assignment
+    version_shape = shapes.VersionOnHold
+    closed = ("deleted_at", "released")
+    coverage = ("on hold", protection.HELD)
+    deleting_errors = (409,)
+    new = shapes.NewAssignment
+
+    def policy_id(self, call: access.Call) -> str:
+        if not (wire_id := call.request.query_params.get("policy_id")):
+            raise problems.invalid("policy_id", "is required", reason="missing_parameter")
+        return wire_id
+
+    def conditions(self, call: access.Call) -> list[tuple[str, Any]]:
+        params = call.request.query_params
+        found: list[tuple[str, Any]] = []
+        if kind := params.get("assign_to_type"):
+            found.append(("a.type = ?", kind))
+        if target := params.get("assign_to_id"):
+            number = call.caller.root if target == names.ROOT_ID else access.parse_id(target)
+            found.append(("a.target = ?", number))
+        return found
+
+    def target(self, read: store.Read, caller: access.Caller, wish: shapes.NewAssignment) -> dict[str, Any]:
+        kind, wire_id = wish.assign_to.type, wish.assign_to.id
+        found: Row | None
+        if kind in ("file", "folder"):
+            item_kind = Kind.FILE if kind == "file" else Kind.FOLDER
+            found = access.find_enterprise_item(read, caller, item_kind, wire_id)
+        elif kind == "file_version":
+            rows = read(
+                "SELECT v.* FROM version AS v JOIN item AS f ON f.id = v.file"
+                " JOIN user AS u ON u.id = f.owner WHERE v.id = ? AND u.enterprise = ?",
+                access.parse_id(wire_id),
+                caller.enterprise,
+            )
+            found = rows[0] if rows else None
+        else:
+            found = access.get_user(read, caller, wire_id)
+        if found is None:
+            raise problems.not_found(kind, wire_id)
+        return {"target": found["id"]}
+
+    def remove(self, conn: Connection, row: Row, now: int) -> None:
+        if row["deleted_at"] is not None:
+            raise problems.Refused(409, "conflict", "This assignment is being released already.")
+        conn.execute("UPDATE legal_hold_assignment SET deleted_at = ? WHERE id = ?", (now, row["id"]))
+
+    def details(self, call: access.Call, row: Row) -> dict[str, Any]:
+        policy_id = self.of.wire_id(call, row["policy"])
+        ended = row["deleted_at"] or row["policy_deleted_at"]
+        return {
+            "id": str(row["id"]),
+            "legal_hold_policy": {
+                "type": "legal_hold_policy",
+                "id": policy_id,
+                "policy_name": row["policy_name"],
+            },
+            "deleted_at": None if ended is None else fields.moment(ended),
+        }
+
+    def versions(self, read: store.Read, shaper: fields.Shaper, rows: Sequence[Row]) -> list[dict[str, Any]]:
+        return [
+            {
+                "type": "file_version",
+                "id": str(row["id"]),
+                "sha1": row["sha1"],
+                "name": row["name"],
+                "size": row["size"],
+                "created_at": fields.moment(row["created_at"]),
+                "file": {"type": "file", "id": str(row["file"])},
+            }
+            for row in rows
+        ]
 
 
-_PATH = "/legal_hold_policies"
-_SHOWN = legal_holds.LegalHoldPolicy
-_FIELDS = [operations.FIELDS]
-
-routes = [
-    Operation(
-        f"GET {_PATH}",
-        list_policies,
-        "List legal hold policies",
-        models_paging.MarkerPage[_SHOWN],
-        query=[
-            operations.Parameter("policy_name", "What the names begin with."),
-            *operations.MARKED,
-            *_FIELDS,
-        ],
-    ),
-    Operation(
-        f"POST {_PATH}",
-        create,
-        "Create legal hold policy",
-        _SHOWN,
-        status=201,
-        query=_FIELDS,
-        body=legal_holds.NewLegalHoldPolicy,
-        errors=(409,),
-    ),
-    Operation(f"GET {_PATH}/{{id}}", get, "Get legal hold policy", _SHOWN, query=_FIELDS),
-    Operation(
-        f"PUT {_PATH}/{{id}}",
-        update,
-        "Update legal hold policy",
-        _SHOWN,
-        query=_FIELDS,
-        body=legal_holds.UpdateLegalHoldPolicy,
-        errors=(409,),
-    ),
-    Operation(f"DELETE {_PATH}/{{id}}", delete, "Release legal hold policy", status=202),
-]
+POLICIES = _Policies()
+ASSIGNMENTS = _Assignments(POLICIES)

@@ -25,7 +25,7 @@ FOREVER = 2**62
 
 # The versions of an enterprise (v, of file f) with the assignments (a, of policy p) that hold them.  The
 # argument :now is in both.  A policy's dates bound what a user made or owned, and nothing else.
-_HELD = f"""
+HELD = f"""
   FROM version AS v JOIN item AS f ON f.id = v.file JOIN user AS u ON u.id = f.owner
     JOIN legal_hold_policy AS p ON p.enterprise = u.enterprise
     JOIN legal_hold_assignment AS a ON a.policy = p.id
@@ -62,7 +62,7 @@ _END = f"""
   CASE WHEN p.days IS NULL THEN {FOREVER} ELSE p.days * {DAY_MICROS} + coalesce(
     strftime('%s', json_extract(m.data, '$."' || a.start_key || '"')) * 1000000, v.created_at) END
 """
-_RETAINED = f"{_COVERED} AND {_END} > :now"
+RETAINED = f"{_COVERED} AND {_END} > :now"
 
 _LEFT = """
   SELECT a.id, v.id FROM {table} AS a JOIN version AS v JOIN item AS f ON f.id = v.file
@@ -99,8 +99,8 @@ def check_owner(conn: Connection, user: int, *, now: int) -> None:
 
 
 def _check(conn: Connection, where: str, **args: Any) -> None:
-    for covered, said in ((_HELD, "A legal hold"), (_RETAINED, "A retention policy")):
-        if conn.execute(f"SELECT 1 {covered} AND {where} LIMIT 1", args).fetchone():
+    for by, said in ((HELD, "A legal hold"), (RETAINED, "A retention policy")):
+        if conn.execute(f"SELECT 1 {by} AND {where} LIMIT 1", args).fetchone():
             raise problems.Refused(403, "forbidden_by_policy", f"{said} protects this from being deleted.")
 
 
@@ -153,25 +153,22 @@ def ends(read: Read, rows: Sequence[Row]) -> dict[int, int]:
     return {row["id"]: row["end"] for row in read(sql, versions) if row["end"] < FOREVER}
 
 
-def held(read: Read, assignment: int, *, current: bool, after: int, limit: int, now: int) -> list[Row]:
-    """The files whose current version an assignment holds; not `current`: its earlier versions."""
-    return _list(read, _HELD, assignment, current=current, after=after, limit=limit, now=now)
-
-
-def retained(read: Read, assignment: int, *, current: bool, after: int, limit: int, now: int) -> list[Row]:
-    """The files whose current version an assignment retains; not `current`: its earlier versions."""
-    return _list(read, _RETAINED, assignment, current=current, after=after, limit=limit, now=now)
-
-
-def _list(
-    read: Read, covered: str, assignment: int, *, current: bool, after: int, limit: int, now: int
+def covered(
+    read: Read, by: str, assignment: int, *, current: bool, after: int, limit: int, now: int
 ) -> list[Row]:
+    """The files whose current version an assignment covers; not `current`: its earlier versions.
+
+    `by` is HELD or RETAINED.
+    """
     chosen = "f.*" if current else "v.*"
     key = "f.id" if current else "v.id"
     which = "v.id = f.version" if current else "v.id != f.version"
     # Read functions number their arguments: the first is the moment.
-    sql = covered.replace(":now", "?1")
+    sql = by.replace(":now", "?1")
     return read(
         f"SELECT {chosen} {sql} AND {which} AND a.id = ?2 AND {key} > ?3 ORDER BY {key} LIMIT ?4",
-        *(now, assignment, after, limit),
+        now,
+        assignment,
+        after,
+        limit,
     )

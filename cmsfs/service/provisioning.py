@@ -28,13 +28,11 @@ from cmsfs.service import (
     events,
     exemptions,
     items,
-    legal_hold_assignments,
     legal_holds,
     metadata_templates,
     passwords,
     provision_file,
     retention,
-    retention_assignments,
     users,
 )
 from cmsfs.service.kinds import Kind
@@ -321,7 +319,9 @@ class _Provision:
                 filter_started_at=hold.filter_started_at,
                 filter_ended_at=hold.filter_ended_at,
             )
-            number = legal_holds.insert(self._conn, self._enterprise, shape, by=self._admin, now=self._now())
+            number = legal_holds.POLICIES.insert(
+                self._conn, self._enterprise, shape, by=self._admin, now=self._now()
+            )
             self._made += 1
         else:
             number = found["id"]
@@ -332,8 +332,8 @@ class _Provision:
             wanted = self._target(target, here)
             table = "legal_hold_assignment"
             if not self._has(table, policy=number, type=target.type, target=wanted, deleted_at=None):
-                legal_hold_assignments.assign(
-                    *(self._conn, number, target.type, wanted), by=self._admin, now=self._now()
+                legal_holds.ASSIGNMENTS.assign(
+                    self._conn, number, target.type, wanted, by=self._admin, now=self._now()
                 )
                 self._made += 1
 
@@ -348,7 +348,9 @@ class _Provision:
                 retention_type="modifiable" if policy.modifiable else "non_modifiable",
                 description=policy.description,
             )
-            number = retention.insert(self._conn, self._enterprise, shape, by=self._admin, now=self._now())
+            number = retention.POLICIES.insert(
+                self._conn, self._enterprise, shape, by=self._admin, now=self._now()
+            )
             self._made += 1
         else:
             number = found["id"]
@@ -360,8 +362,8 @@ class _Provision:
                 )
             wanted = self._target(target, here)
             if not self._has("retention_assignment", policy=number, type=target.type, target=wanted):
-                retention_assignments.assign(
-                    *(self._conn, number, target.type, wanted), by=self._admin, now=self._now()
+                retention.ASSIGNMENTS.assign(
+                    self._conn, number, target.type, wanted, by=self._admin, now=self._now()
                 )
                 self._made += 1
 

@@ -1,242 +1,230 @@
-"""Retention policies: listed, made, changed, retired, deleted.
+"""Retention: what sets these policies and their assignments apart from others (`policies.py`).
 
 A policy keeps what it is assigned to for a number of days from the upload, or without end.  One that is not
 modifiable can only be lengthened and retired; retired, it covers nothing new, and what it has stays until
-its time is over.
+its time is over.  It is assigned to a folder, to the enterprise or to a metadata template.  With a template,
+`filter_fields` narrows it to instances with one option, and `start_date_field` counts from a date of the
+instance in place of the upload.
 
-Rule: administrators only; what is over is disposed of by the sweeper, within the hour after `disposition_at`.
+Rule: assignments of a policy that is not modifiable cannot be deleted.  What is over is disposed of by the
+sweeper, within the hour after `disposition_at`.
 """
 
 import json
-from sqlite3 import Connection, IntegrityError, Row
+from collections.abc import Mapping, Sequence
+from sqlite3 import Connection, Row
 from typing import Any
 
-from starlette import responses
+from cmsfs.models import items
+from cmsfs.models import retention as shapes
+from cmsfs.service import (
+    access,
+    fields,
+    markers,
+    metadata_templates,
+    operations,
+    policies,
+    policy_assignments,
+    problems,
+    protection,
+    store,
+)
+from cmsfs.service.kinds import Kind
 
-from cmsfs.models import paging as models_paging
-from cmsfs.models import retention
-from cmsfs.service import access, fields, markers, operations, problems, store
-from cmsfs.service.operations import Operation
-
-_MINI = ("id", "policy_name", "retention_length", "disposition_action")
+# What nothing here looks at.
 _NOTICES = ("can_owner_extend_retention", "are_owners_notified", "custom_notification_recipients")
+# The public API's word for the start that is meant when none is named.
+_UPLOAD = "upload_date"
 
-_COUNTS = "SELECT type, count(*) AS n FROM retention_assignment WHERE policy = ? GROUP BY type"
 
-
-async def list_policies(call: access.Call) -> responses.Response:
-    access.require_admin(call.caller)
-    params = call.request.query_params
-    limit, after = markers.read_limit(params), markers.read_marker(params)
-    sql = "SELECT * FROM retention_policy WHERE enterprise = ? AND id > ?"
-    args: list[Any] = [call.caller.enterprise, after]
-    if prefix := params.get("policy_name"):
-        # Unlike holds, by the exact letters.
-        sql += " AND substr(name, 1, length(?3)) = ?3"
-        args.append(prefix)
-    if kind := params.get("policy_type"):
-        if kind not in ("finite", retention.INDEFINITE):
-            raise problems.invalid("policy_type", "must be finite or indefinite")
-        sql += f" AND days IS {'NOT ' if kind == 'finite' else ''}NULL"
-    if user := params.get("created_by_user_id"):
-        sql += f" AND created_by = ?{len(args) + 1}"
-        args.append(access.parse_id(user))
-    found = call.store.read(f"{sql} ORDER BY id LIMIT ?{len(args) + 1}", *args, limit + 1)
-    rows, marker = markers.cut(found, limit)
-    return access.answer(
-        markers.envelope([_shown(call, call.store.read, one) for one in rows], limit, marker)
+class _Policies(policies.Policies[shapes.NewRetentionPolicy, shapes.UpdateRetentionPolicy]):
+    name = "retention_policy"
+    path = "/retention_policies"
+    assigned = "retention_assignment"
+    mini = ("id", "policy_name", "retention_length", "disposition_action")
+    shape = shapes.RetentionPolicy
+    counts = shapes.AssignmentCounts
+    filters = (
+        operations.Parameter("policy_name", "What the names begin with."),
+        operations.choice("policy_type", "Of one type.", "finite", "indefinite"),
+        operations.Parameter("created_by_user_id", "Made by this user."),
     )
+    deleting = ("Delete", 204)
+    new = shapes.NewRetentionPolicy
+    update = shapes.UpdateRetentionPolicy
 
+    def conditions(self, params: Mapping[str, str]) -> list[tuple[str, Any]]:
+        # Unlike holds, by the exact letters.
+        found = [policies.begins("name", params.get("policy_name", ""))]
+        if kind := params.get("policy_type"):
+            if kind not in ("finite", shapes.INDEFINITE):
+                raise problems.invalid("policy_type", "must be finite or indefinite")
+            found.append(("(days IS NULL) = ?", kind == shapes.INDEFINITE))
+        if user := params.get("created_by_user_id"):
+            found.append(("created_by = ?", access.parse_id(user)))
+        return found
 
-async def create(call: access.Call) -> responses.Response:
-    access.require_admin(call.caller)
-    wish = await call.body(retention.NewRetentionPolicy)
+    def columns(self, wish: shapes.NewRetentionPolicy) -> dict[str, Any]:
+        return {
+            "name": wish.policy_name,
+            "description": wish.description or "",
+            "days": _days(wish.retention_length),
+            "disposition_action": wish.disposition_action,
+            "is_modifiable": wish.retention_type == "modifiable",
+            "details": _notices("{}", wish),
+        }
 
-    def txn(conn: Connection) -> dict[str, Any]:
-        read = store.reader(conn)
-        number = insert(conn, call.caller.enterprise, wish, by=call.caller.id, now=call.store.now())
-        return _shown(call, read, get_policy(read, call.caller, str(number)))
-
-    return access.answer(await call.store.write(txn), 201)
-
-
-def insert(
-    conn: Connection, enterprise: int, wish: retention.NewRetentionPolicy, *, by: int, now: int
-) -> int:
-    """Make a policy, assigned to nothing; 409 if its name is taken."""
-    try:
-        cursor = conn.execute(
-            "INSERT INTO retention_policy (enterprise, name, description, days, disposition_action,"
-            " is_modifiable, details, created_by, created_at, modified_at)"
-            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?9, ?9)",
-            (
-                *(enterprise, wish.policy_name, wish.description or "", _days(wish.retention_length)),
-                *(wish.disposition_action, wish.retention_type == "modifiable", _notices("{}", wish)),
-                *(by, now),
-            ),
-        )
-    except IntegrityError:
-        raise _name_taken() from None
-    assert cursor.lastrowid is not None
-    return cursor.lastrowid
-
-
-async def get(call: access.Call) -> responses.Response:
-    access.require_admin(call.caller)
-    return access.answer(_shown(call, call.store.read, get_policy(call.store.read, call.caller, call.id)))
-
-
-async def update(call: access.Call) -> responses.Response:
-    access.require_admin(call.caller)
-    wish = await call.body(retention.UpdateRetentionPolicy)
-
-    def txn(conn: Connection) -> dict[str, Any]:
-        read = store.reader(conn)
-        row = get_policy(read, call.caller, call.id)
-        now = call.store.now()
-        columns = _columns(row, wish) | {"modified_at": now}
+    def changes(self, row: Row, wish: shapes.UpdateRetentionPolicy, now: int) -> dict[str, Any]:
+        given = {
+            "name": wish.policy_name,
+            "description": wish.description,
+            "disposition_action": wish.disposition_action,
+            "is_modifiable": None if wish.retention_type is None else False,
+        }
+        columns: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+        if wish.retention_length is not None:
+            columns["days"] = _longer(row, _days(wish.retention_length))
+        if row["retired_at"] is not None and any(value != row[name] for name, value in columns.items()):
+            raise _forbidden("The policy is retired.")
         if wish.status == "retired" and row["retired_at"] is None:
             columns["retired_at"] = now
-        parts = ", ".join(f"{name} = ?" for name in columns)
-        try:
-            conn.execute(f"UPDATE retention_policy SET {parts} WHERE id = ?", (*columns.values(), row["id"]))
-        except IntegrityError:
-            raise _name_taken() from None
-        return _shown(call, read, get_policy(read, call.caller, call.id))
+        return columns | {"details": _notices(row["details"], wish)}
 
-    return access.answer(await call.store.write(txn))
-
-
-def _columns(row: Row, wish: retention.UpdateRetentionPolicy) -> dict[str, Any]:
-    """The columns that a wish sets; 403 for what may not be done to this policy."""
-    columns: dict[str, Any] = {"details": _notices(row["details"], wish)}
-    if wish.policy_name is not None:
-        columns["name"] = wish.policy_name
-    if wish.description is not None:
-        columns["description"] = wish.description
-    if wish.disposition_action is not None:
-        columns["disposition_action"] = wish.disposition_action
-    if wish.retention_type is not None:
-        columns["is_modifiable"] = False
-    if wish.retention_length is not None:
-        days = _days(wish.retention_length)
-        if (days is None) != (row["days"] is None):
-            raise problems.invalid("retention_length", "cannot make one type of policy into the other")
-        if not row["is_modifiable"] and days is not None and days < row["days"]:
-            raise forbidden("The policy cannot be modified: its length can only grow.")
-        columns["days"] = days
-    if row["retired_at"] is not None and any(
-        value != row[name] for name, value in columns.items() if name != "details"
-    ):
-        raise forbidden("The policy is retired.")
-    return columns
-
-
-async def delete(call: access.Call) -> responses.Response:
-    access.require_admin(call.caller)
-
-    def txn(conn: Connection) -> None:
-        row = get_policy(store.reader(conn), call.caller, call.id)
-        assigned = conn.execute(
-            "SELECT 1 FROM retention_assignment WHERE policy = ?", (row["id"],)
-        ).fetchone()
-        if assigned and not row["is_modifiable"]:
-            raise forbidden("The policy cannot be modified: what it is assigned to stays.")
+    def remove(self, conn: Connection, row: Row, now: int) -> None:
+        sql = "SELECT 1 FROM retention_assignment WHERE policy = ?"
+        if not row["is_modifiable"] and conn.execute(sql, (row["id"],)).fetchone():
+            raise _stays()
         conn.execute("DELETE FROM retention_policy WHERE id = ?", (row["id"],))
 
-    await call.store.write(txn)
-    return responses.Response(status_code=204)
-
-
-def get_policy(read: store.Read, caller: access.Caller, wire_id: str) -> Row:
-    """A policy of the caller's enterprise; 404 if there is none with this id."""
-    sql = "SELECT * FROM retention_policy WHERE id = ? AND enterprise = ?"
-    found = read(sql, access.parse_id(wire_id), caller.enterprise)
-    if not found:
-        raise problems.not_found("retention_policy", wire_id)
-    return found[0]
-
-
-def forbidden(said: str) -> problems.Refused:
-    return problems.Refused(403, "forbidden_by_policy", said)
-
-
-def _name_taken() -> problems.Refused:
-    return problems.Refused(409, "conflict", "A retention policy with this name exists already.")
+    def details(self, row: Row, now: int) -> dict[str, Any]:
+        known: dict[str, Any] = json.loads(row["details"])
+        return {
+            "policy_type": shapes.INDEFINITE if row["days"] is None else "finite",
+            "retention_length": shapes.INDEFINITE if row["days"] is None else str(row["days"]),
+            "retention_type": "modifiable" if row["is_modifiable"] else "non_modifiable",
+            "disposition_action": row["disposition_action"],
+            "status": "active" if row["retired_at"] is None else "retired",
+            "can_owner_extend_retention": False,
+            "are_owners_notified": False,
+            "custom_notification_recipients": [],
+        } | known
 
 
 def _days(length: int | str | None) -> int | None:
     return length if isinstance(length, int) else None
 
 
-def _notices(before: str, wish: retention.NewRetentionPolicy | retention.UpdateRetentionPolicy) -> str:
+def _longer(row: Row, days: int | None) -> int | None:
+    """The length that a policy may be given; 400 for another type, 403 for less than cannot be modified."""
+    if (days is None) != (row["days"] is None):
+        raise problems.invalid("retention_length", "cannot make one type of policy into the other")
+    if not row["is_modifiable"] and days is not None and days < row["days"]:
+        raise _forbidden("The policy cannot be modified: its length can only grow.")
+    return days
+
+
+def _notices(before: str, wish: shapes.NewRetentionPolicy | shapes.UpdateRetentionPolicy) -> str:
     given = {name: value for name, value in wish.model_dump(mode="json").items() if name in _NOTICES}
     known = json.loads(before) | {name: value for name, value in given.items() if value is not None}
     return json.dumps(known, ensure_ascii=False)
 
 
-def _shown(call: access.Call, read: store.Read, row: Row) -> dict[str, Any]:
-    counts = dict.fromkeys(retention.AssignmentCounts.model_fields, 0)
-    counts |= {one["type"]: one["n"] for one in read(_COUNTS, row["id"])}
-    user = read("SELECT * FROM user WHERE id = ?", row["created_by"])[0]
-    whole: dict[str, Any] = {
-        "type": "retention_policy",
-        "id": str(row["id"]),
-        "policy_name": row["name"],
-        "description": row["description"],
-        "policy_type": retention.INDEFINITE if row["days"] is None else "finite",
-        "retention_length": retention.INDEFINITE if row["days"] is None else str(row["days"]),
-        "retention_type": "modifiable" if row["is_modifiable"] else "non_modifiable",
-        "disposition_action": row["disposition_action"],
-        "status": "active" if row["retired_at"] is None else "retired",
-        "assignment_counts": counts,
-        "can_owner_extend_retention": False,
-        "are_owners_notified": False,
-        "custom_notification_recipients": [],
-        "created_by": fields.user_mini(user),
-        "created_at": fields.moment(row["created_at"]),
-        "modified_at": fields.moment(row["modified_at"]),
-    }
-    return markers.chosen(whole | json.loads(row["details"]), _MINI, call.fields)
+def _forbidden(said: str) -> problems.Refused:
+    return problems.Refused(403, "forbidden_by_policy", said)
 
 
-_PATH = "/retention_policies"
-_SHOWN = retention.RetentionPolicy
-_FIELDS = [operations.FIELDS]
+def _stays() -> problems.Refused:
+    return _forbidden("The policy cannot be modified: what it is assigned to stays.")
 
-routes = [
-    Operation(
-        f"GET {_PATH}",
-        list_policies,
-        "List retention policies",
-        models_paging.MarkerPage[_SHOWN],
-        query=[
-            operations.Parameter("policy_name", "What the names begin with."),
-            operations.choice("policy_type", "Of one type.", "finite", "indefinite"),
-            operations.Parameter("created_by_user_id", "Made by this user."),
-            *operations.MARKED,
-            *_FIELDS,
-        ],
-    ),
-    Operation(
-        f"POST {_PATH}",
-        create,
-        "Create a retention policy",
-        _SHOWN,
-        status=201,
-        query=_FIELDS,
-        body=retention.NewRetentionPolicy,
-        errors=(409,),
-    ),
-    Operation(f"GET {_PATH}/{{id}}", get, "Get a retention policy", _SHOWN, query=_FIELDS),
-    Operation(
-        f"PUT {_PATH}/{{id}}",
-        update,
-        "Change a retention policy",
-        _SHOWN,
-        query=_FIELDS,
-        body=retention.UpdateRetentionPolicy,
-        errors=(409,),
-    ),
-    Operation(f"DELETE {_PATH}/{{id}}", delete, "Delete a retention policy", status=204),
-]
+
+class _Assignments(policy_assignments.Assignments[shapes.NewAssignment]):
+    path = "/retention_policy_assignments"
+    listing = "GET /retention_policies/{id}/assignments"
+    filters = (operations.choice("type", "Of one type.", "enterprise", "folder", "metadata_template"),)
+    select = "p.days, p.disposition_action, p.is_modifiable, coalesce(t.uuid, a.target) AS shown"
+    join = "LEFT JOIN metadata_template AS t ON a.type = 'metadata_template' AND t.id = a.target"
+    mini = ("id", "retention_policy", "assigned_to")
+    shape = shapes.Assignment
+    version_shape = items.File
+    version_note = "Each as its file, with this version in it."
+    closed = ("retired_at", "retired")
+    coverage = ("under retention", protection.RETAINED)
+    new = shapes.NewAssignment
+
+    def policy_id(self, call: access.Call) -> str:
+        return call.id
+
+    def conditions(self, call: access.Call) -> list[tuple[str, Any]]:
+        kind = call.request.query_params.get("type")
+        return [("a.type = ?", kind)] if kind else []
+
+    def target(self, read: store.Read, caller: access.Caller, wish: shapes.NewAssignment) -> dict[str, Any]:
+        to = wish.assign_to
+        if to.type == "metadata_template":
+            return _instances(metadata_templates.get_by_id(read, caller, to.id or ""), wish)
+        if wish.filter_fields or wish.start_date_field not in (None, _UPLOAD):
+            raise problems.invalid("filter_fields", "needs a metadata template")
+        if to.type == "enterprise":
+            if to.id not in (None, "", str(caller.enterprise)):
+                raise problems.not_found("enterprise", str(to.id))
+            return {"target": caller.enterprise}
+        folder = access.find_enterprise_item(read, caller, Kind.FOLDER, to.id or "")
+        if folder is None:
+            raise problems.not_found("folder", to.id or "")
+        return {"target": folder["id"]}
+
+    def remove(self, conn: Connection, row: Row, now: int) -> None:
+        if not row["is_modifiable"]:
+            raise _stays()
+        conn.execute("DELETE FROM retention_assignment WHERE id = ?", (row["id"],))
+
+    def details(self, call: access.Call, row: Row) -> dict[str, Any]:
+        filters = [{"field": one["field"], "value": one["value"]} for one in json.loads(row["filters"])]
+        policy = {
+            "type": "retention_policy",
+            "id": self.of.wire_id(call, row["policy"]),
+            "policy_name": row["policy_name"],
+            "retention_length": shapes.INDEFINITE if row["days"] is None else row["days"],
+            "disposition_action": row["disposition_action"],
+        }
+        return {
+            "id": markers.number_id(call, row["id"]),
+            "retention_policy": policy,
+            "filter_fields": filters,
+            "start_date_field": row["start_field"] or _UPLOAD,
+        }
+
+    def versions(self, read: store.Read, shaper: fields.Shaper, rows: Sequence[Row]) -> list[dict[str, Any]]:
+        """Each as its file with this version in it."""
+        numbers = json.dumps([row["file"] for row in rows])
+        files = read("SELECT * FROM item WHERE id IN (SELECT value FROM json_each(?))", numbers)
+        by_id = {one["id"]: shaped for one, shaped in zip(files, shaper.items(files), strict=True)}
+        return [
+            by_id[row["file"]]
+            | {"file_version": {"type": "file_version", "id": str(row["id"]), "sha1": row["sha1"]}}
+            for row in rows
+        ]
+
+
+def _instances(template: Row, wish: shapes.NewAssignment) -> dict[str, Any]:
+    """A template as a target, and what its instances must say; 400 for what they cannot."""
+    by_id = {one["id"]: one for one in json.loads(template["fields"])}
+    filters = []
+    for one in wish.filter_fields or ():
+        options = {option["id"]: option["key"] for option in by_id.get(one.field, {}).get("options", ())}
+        if one.value not in options:
+            said = "must name a field of the template and one of its options"
+            raise problems.invalid("filter_fields", said)
+        key = by_id[one.field]["key"]
+        filters.append({"field": one.field, "value": one.value, "key": key, "text": options[one.value]})
+    found = {"target": template["id"], "filters": json.dumps(filters)}
+    if wish.start_date_field in (None, _UPLOAD):
+        return found
+    start = by_id.get(wish.start_date_field or "", {})
+    if start.get("type") != "date":
+        raise problems.invalid("start_date_field", "must be a date field of the template")
+    return found | {"start_field": wish.start_date_field, "start_key": start["key"]}
+
+
+POLICIES = _Policies()
+ASSIGNMENTS = _Assignments(POLICIES)
