@@ -124,7 +124,9 @@ async def _judge_scopes(request: requests.Request, caller: Caller) -> bytes | No
         allowed = data is not None and need.is_met_by_fields(caller.scopes, _names(data))
     if not allowed:
         raise problems.Refused(
-            *(403, "insufficient_scope", "The access token is not good for this operation."),
+            403,
+            "insufficient_scope",
+            "The access token is not good for this operation.",
             headers={"WWW-Authenticate": 'Bearer realm="Service", error="insufficient_scope"'},
         )
     return data
@@ -173,7 +175,8 @@ def _caller(store: Store, request: requests.Request) -> Caller:
     if header is None or caller.shared is not None:
         return caller
     shared = shared_links.resolve(
-        *(store.read, header),
+        store.read,
+        header,
         user=caller.id,
         enterprise=caller.enterprise,
         now=store.now(),

@@ -84,8 +84,15 @@ class _Line:
         user, by = self._scope.get("user_id", "-"), self._scope.get("acting_id")
         log.info(
             "method=%s path=%s status=%d ms=%.1f in=%d out=%d user=%s%s request=%s",
-            *(_method(self._scope), template(self._scope), self.status, took, self.taken, self.sent),
-            *(user, "" if by is None else f" by={by}", self._scope["request_id"]),
+            _method(self._scope),
+            template(self._scope),
+            self.status,
+            took,
+            self.taken,
+            self.sent,
+            user,
+            "" if by is None else f" by={by}",
+            self._scope["request_id"],
         )
 
 

@@ -83,7 +83,8 @@ def _verified(assertion: str, keys: list[str]) -> Claims:
     for key in keys:
         try:
             claims: Claims = jwt.decode(
-                *(assertion, key),
+                assertion,
+                key,
                 algorithms=list(ALGORITHMS),
                 options={"verify_aud": False, "verify_iat": False},
             )
@@ -138,7 +139,8 @@ def subject(store: Store, app: Any, kind: str, wire_id: str) -> int:
     if kind == "user":
         found = store.read(
             "SELECT id FROM user WHERE id = ? AND enterprise = ? AND status != 'inactive'",
-            *(number, app["enterprise"]),
+            number,
+            app["enterprise"],
         )
         if found:
             return int(found[0]["id"])

@@ -111,7 +111,9 @@ async def _act(
             user = visited.user["id"]
             code = await store.write(
                 lambda conn: codes.make(
-                    *(conn, wish.app["client_id"], user),
+                    conn,
+                    wish.app["client_id"],
+                    user,
                     redirect_uri=wish.redirect_uri,
                     granted=wish.granted,
                     challenge=wish.challenge,
@@ -150,7 +152,10 @@ def _page(request: requests.Request, wish: _Wish, visited: logins.Visit) -> resp
     else:
         said = [scopes.APPLICATION.get(one, one) for one in wish.scopes]
         response = pages.consent(
-            *(name, visited.user["login"] or visited.user["name"], said, proof),
+            app=name,
+            user=visited.user["login"] or visited.user["name"],
+            scopes=said,
+            proof=proof,
             redirect_uri=wish.redirect_uri,
             form_to=wish.origin,
         )

@@ -66,7 +66,9 @@ def of_token(store: Store, token: str, *, as_user: str | None = None) -> Caller:
     if "inactive" in (row["status"], user["status"]):
         raise problems.Unauthorized("The user of this access token is inactive.")
     caller = speaks_for(
-        *(user, row["app"], effective),
+        user,
+        row["app"],
+        effective,
         bound=row["bound"],
         actor=json.loads(row["actor"]) if row["actor"] else None,
     )
@@ -79,7 +81,7 @@ def of_token(store: Store, token: str, *, as_user: str | None = None) -> Caller:
         return caller
     # It shows the item for as long as the link does.
     shared = shared_links.find(
-        *(store.read, row["link"]), user=caller.id, enterprise=caller.enterprise, now=store.now()
+        store.read, row["link"], user=caller.id, enterprise=caller.enterprise, now=store.now()
     )
     return dataclasses.replace(caller, shared=shared)
 

@@ -39,7 +39,12 @@ def make(
         "INSERT INTO code (hash, app, user, redirect_uri, scopes, challenge, expires_at)"
         " VALUES (?, ?, ?, ?, ?, ?, ?)",
         (
-            *(access.hashed(secret), app, user, redirect_uri, granted, challenge),
+            access.hashed(secret),
+            app,
+            user,
+            redirect_uri,
+            granted,
+            challenge,
             now + LIFETIME_SECONDS * issuing.SECOND,
         ),
     )

@@ -69,7 +69,10 @@ async def of_item(kind: Kind, call: access.Call) -> responses.Response:
         rows = read(
             "SELECT * FROM collaboration WHERE item IN (SELECT value FROM json_each(?))"
             f" AND status != 'rejected' AND {_LIVING} AND (? OR user = ?) ORDER BY id",
-            *(json.dumps(tree_paths.line(item)), call.store.now(), shown, call.caller.id),
+            json.dumps(tree_paths.line(item)),
+            call.store.now(),
+            shown,
+            call.caller.id,
         )
         page, marker = markers.cut([row for row in rows if row["id"] > after], limit)
         entries = [shape(read, call, row) for row in page]
@@ -88,7 +91,8 @@ async def pending(call: access.Call) -> responses.Response:
         "SELECT c.* FROM collaboration AS c JOIN item ON item.id = c.item WHERE c.user = ?"
         " AND c.status = 'pending' AND item.status = 0 AND (c.expires_at IS NULL OR c.expires_at > ?)"
         " ORDER BY c.id",
-        *(call.caller.id, call.store.now()),
+        call.caller.id,
+        call.store.now(),
     )
     entries = [shape(call.store.read, call, row) for row in rows[offset : offset + limit]]
     return access.answer({"total_count": len(rows), "limit": limit, "offset": offset, "entries": entries})

@@ -96,7 +96,9 @@ async def list_of_file(call: access.Call) -> responses.Response:
         total = read("SELECT count(*) AS n FROM comment WHERE item = ?", row["id"])[0]["n"]
         found = read(
             f"{_SELECT} WHERE item = ? ORDER BY comment.id LIMIT ? OFFSET ?",
-            *(row["id"], page.limit, page.offset),
+            row["id"],
+            page.limit,
+            page.offset,
         )
         return {
             "total_count": total,

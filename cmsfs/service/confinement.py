@@ -94,7 +94,10 @@ def _allow(libc: ctypes.CDLL, ruleset: int, path: Path, rights: int) -> None:
             rights &= _EXECUTE | _READ | _WRITE | _TRUNCATE
         rule = _Beneath(rights, place)
         libc.syscall(
-            *(_ADD, ctypes.c_int(ruleset), ctypes.c_int(_PATH_BENEATH), ctypes.byref(rule)),
+            _ADD,
+            ctypes.c_int(ruleset),
+            ctypes.c_int(_PATH_BENEATH),
+            ctypes.byref(rule),
             ctypes.c_uint32(0),
         )
     finally:

@@ -133,7 +133,9 @@ def _fill(
     service = add_user(conn, enterprise, "cmsfs application", None, now=now)
     client_id = f"sample-{secrets.token_hex(8)}"
     clients.add(
-        *(conn, client_id, secret),
+        conn,
+        client_id,
+        secret,
         name="cmsfs",
         enterprise=enterprise,
         service_user=service["id"],

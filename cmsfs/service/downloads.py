@@ -52,7 +52,12 @@ def _address(call: access.Call, row: Row, version: Row) -> str:
     caller, url = call.caller, call.request.url
     link = None if caller.shared is None or caller.shared.is_own else caller.shared.word
     word = call.store.addresses.word(
-        *(_KIND, row["id"], version["id"], caller.id, caller.bound, link),
+        _KIND,
+        row["id"],
+        version["id"],
+        caller.id,
+        caller.bound,
+        link,
         ends=call.store.now() + LIFETIME_SECONDS * 1_000_000,
     )
     return f"{url.scheme}://{url.netloc}/d/{word}/download"
@@ -84,9 +89,7 @@ def _judged(opened: store.Store, file: int, user: int, bound: int | None, link: 
         raise problems.not_found("download", "")
     shared = None
     if link is not None:
-        shared = shared_links.find(
-            *(opened.read, link), user=user, enterprise=users[0]["enterprise"], now=now
-        )
+        shared = shared_links.find(opened.read, link, user=user, enterprise=users[0]["enterprise"], now=now)
     viewer = access_rights.User(user, bound, shared)
     if Right.DOWNLOAD not in access_rights.View(opened.read, viewer).rights(rows[0]):
         raise problems.not_found("download", "")

@@ -49,7 +49,9 @@ async def add(call: access.Call, row: Row, shaped: dict[str, Any]) -> None:
 
     def txn(conn: Connection) -> dict[str, Any]:
         return issuing.access_token(
-            *(conn, call.caller.client_id, call.caller.id),
+            conn,
+            call.caller.client_id,
+            call.caller.id,
             now=call.store.now(),
             granted=SCOPE,
             bound=row["id"],

@@ -126,7 +126,12 @@ async def get(call: access.Call) -> responses.Response:
             rows = read(
                 "SELECT * FROM event WHERE user = ? AND id > ? AND id <= ?"
                 " AND (? OR type IN (SELECT value FROM json_each(?))) ORDER BY id LIMIT ?",
-                *(call.caller.id, start, top, stream == "all", json.dumps(wanted), limit),
+                call.caller.id,
+                start,
+                top,
+                stream == "all",
+                json.dumps(wanted),
+                limit,
             )
         end = top
         if len(rows) == limit:

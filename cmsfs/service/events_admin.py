@@ -114,7 +114,14 @@ async def get(call: access.Call, stream: str) -> responses.Response:
         rows = read(
             "SELECT * FROM admin_event WHERE enterprise = ? AND id > ? AND id <= ? AND created_at >= ?"
             " AND created_at <= ? AND (? OR type IN (SELECT value FROM json_each(?))) ORDER BY id LIMIT ?",
-            *(call.caller.enterprise, start, top, first, last, not wanted, json.dumps(wanted), limit),
+            call.caller.enterprise,
+            start,
+            top,
+            first,
+            last,
+            not wanted,
+            json.dumps(wanted),
+            limit,
         )
         end = top
         if len(rows) == limit:

@@ -61,7 +61,9 @@ async def exchange(ask: clients.Ask) -> dict[str, Any]:
             if not assertions.use(conn, claims, now=now):
                 return None
         return issuing.access_token(
-            *(conn, caller.client_id, caller.id),
+            conn,
+            caller.client_id,
+            caller.id,
             now=now,
             granted=" ".join(wanted),
             bound=item["id"] if item else caller.bound,

@@ -5,7 +5,8 @@ Content is streamed a mebibyte at a time, read in threads.  Of ranges, `bytes=a-
 served; one that begins behind the end, and the suffix form, which the public API does not know, are
 416 `requested_page_out_of_range`; anything else is no range, and the whole content is sent.
 
-Rule: what is being read stays readable: a blob is never changed or removed while the service runs.
+Rule: what is being read stays readable: a blob is never changed, and one that the sweeper removes is still
+read to its end by whoever has it open.
 """
 
 import mimetypes
@@ -95,7 +96,10 @@ def duplicate(
 ) -> Row:
     """A new file with the bytes of a version and the properties of its file.  The name is free."""
     new = items.New(
-        *(Kind.FILE, name, version["size"], version["sha1"]),
+        kind=Kind.FILE,
+        name=name,
+        size=version["size"],
+        sha1=version["sha1"],
         description=row["description"],
         tags=row["tags"],
         content_created_at=row["content_created_at"],
@@ -170,7 +174,9 @@ def _range(header: str | None, size: int) -> tuple[int, int, int]:
     first, last = found.groups()
     if not first or int(first) >= size:
         raise problems.Refused(
-            *(416, "requested_page_out_of_range", "There are no such bytes."),
+            416,
+            "requested_page_out_of_range",
+            "There are no such bytes.",
             headers={"Content-Range": f"bytes */{size}"},
         )
     if last and int(last) < int(first):

@@ -112,7 +112,8 @@ class Copy:
             files.duplicate(conn, one, version, above, one["name"], by=self._by, now=now, event=None)
             return
         new = items.New(
-            *(Kind(one["kind"]), one["name"]),
+            Kind(one["kind"]),
+            one["name"],
             url=one["url"],
             description=one["description"],
             tags=one["tags"],

@@ -55,7 +55,14 @@ def access_token(
     conn.execute(
         _INSERT,
         (
-            *(access.hashed(secret), app, user, now, ends, granted, bound, family),
+            access.hashed(secret),
+            app,
+            user,
+            now,
+            ends,
+            granted,
+            bound,
+            family,
             None if source is None else source["hash"],
             json.dumps(actor) if actor else None,
             link,

@@ -94,7 +94,9 @@ def check_free(
     if found and found[0]["id"] != besides:
         holder = fields.Shaper(read, mini=True).item(found[0])
         raise problems.Refused(
-            *(409, "item_name_in_use", "Item with the same name already exists."),
+            409,
+            "item_name_in_use",
+            "Item with the same name already exists.",
             context_info={"conflicts": [holder] if as_list else holder},
         )
 

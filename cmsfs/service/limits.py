@@ -100,7 +100,9 @@ class Limits:
                 wait = max(wait, (1 - bucket.left) * rule.seconds / rule.calls)
         if wait:
             raise problems.Refused(
-                *(429, "rate_limit_exceeded", "Too many requests; try again later."),
+                429,
+                "rate_limit_exceeded",
+                "Too many requests; try again later.",
                 headers={"Retry-After": str(math.ceil(wait))},
             )
         for bucket in concerned:

@@ -61,7 +61,9 @@ def _take(who: Guesser | None, salt: str) -> None:
     wait = 0.0 if who is None else who.attempts.take(who.name, f"link:{salt}")
     if wait:
         raise problems.Refused(
-            *(429, "rate_limit_exceeded", "Too many wrong passwords; try again later."),
+            429,
+            "rate_limit_exceeded",
+            "Too many wrong passwords; try again later.",
             headers={"Retry-After": str(math.ceil(wait))},
         )
 

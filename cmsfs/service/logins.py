@@ -88,7 +88,8 @@ def visit(store: Store, request: requests.Request, door: Door = AUTHORIZE) -> Vi
     found = store.read(
         "SELECT user.* FROM login JOIN user ON user.id = login.user"
         " WHERE login.hash = ? AND login.expires_at > ? AND user.status != 'inactive'",
-        *(door.hashed(secret), store.now()),
+        door.hashed(secret),
+        store.now(),
     )
     return Visit(door, secret, found[0] if found else None, is_new=False)
 
@@ -123,7 +124,8 @@ def set_cookie(
     path: str = "",
 ) -> None:
     response.set_cookie(
-        *(door.name(request), secret),
+        door.name(request),
+        secret,
         max_age=door.lifetime_seconds,
         path=path or door.path,
         httponly=True,

@@ -48,7 +48,10 @@ def insert(conn: Connection, item: int, template: Row, data: dict[str, Any]) -> 
         conn.execute(
             "INSERT INTO metadata_instance (uuid, item, template, data, type_version) VALUES (?, ?, ?, ?, ?)",
             (
-                *(str(uuid.uuid4()), item, template["id"], json.dumps(data, ensure_ascii=False)),
+                str(uuid.uuid4()),
+                item,
+                template["id"],
+                json.dumps(data, ensure_ascii=False),
                 template["version"],
             ),
         )

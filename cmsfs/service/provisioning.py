@@ -175,7 +175,12 @@ class _Provision:
             raise self._wish.wrong("users", f"{user.login!r} is a user of another enterprise")
         if found is None:
             found = users.insert(
-                *(self._conn, self._enterprise, user.name, user.login), role=user.role, now=self._now()
+                self._conn,
+                enterprise=self._enterprise,
+                name=user.name,
+                login=user.login,
+                role=user.role,
+                now=self._now(),
             )
             self._set_user(found, user)
             self._made += 1
@@ -200,7 +205,9 @@ class _Provision:
             raise self._wish.wrong(f"{where}.client_id", f"{app.client_id!r} is an app of another enterprise")
         if found is None:
             clients.add(
-                *(self._conn, app.client_id, secret),
+                self._conn,
+                app.client_id,
+                secret,
                 name=app.name,
                 enterprise=self._enterprise,
                 service_user=self._service_user(app, where),
@@ -265,7 +272,9 @@ class _Provision:
         )
         details = {"role": role, "status": "accepted"}
         events.record(
-            *(self._conn, folder, words.COLLAB_ADD),
+            self._conn,
+            folder,
+            words.COLLAB_ADD,
             by=folder["owner"],
             now=now,
             details=details,

@@ -278,7 +278,7 @@ def _in_order(
     start = 0 if times.start is None else fields.micros(times.start)
     end = _LARGEST if times.end is None else fields.micros(times.end)
     sql = _SPAN.format(_STATUS[asked.trash_content])
-    found = read(sql, *(owner, start, end, SMALL_SPAN + 1))
+    found = read(sql, owner, start, end, SMALL_SPAN + 1)
     if found[0]["n"] <= SMALL_SPAN:
         return replace(place, index=index)
     return replace(place, index="item_modified", counted=replace(place, index=index))
@@ -343,7 +343,8 @@ def _add_filters(plan: Plan, asked: search.Query) -> None:
             "(item.modified_by IN (SELECT value FROM json_each(?)) OR EXISTS ("
             " SELECT 1 FROM (SELECT created_by FROM version WHERE file = item.id ORDER BY id DESC LIMIT 10)"
             " WHERE created_by IN (SELECT value FROM json_each(?))))",
-            *(users, users),
+            users,
+            users,
         )
 
 

@@ -132,7 +132,8 @@ async def unlock(request: requests.Request) -> responses.Response:
     ends = visit.store.now() + _OPEN_SECONDS * 1_000_000
     answer = responses.RedirectResponse(request.url.path, 303, {"Cache-Control": "no-store"})
     answer.set_cookie(
-        *(_cookie(visit.shared.word), visit.store.addresses.word(_KIND, _secret(visit.shared), ends=ends)),
+        _cookie(visit.shared.word),
+        visit.store.addresses.word(_KIND, _secret(visit.shared), ends=ends),
         max_age=_OPEN_SECONDS,
         path=f"/s/{visit.shared.word}",
         httponly=True,

@@ -4,7 +4,7 @@ Only the item that was deleted is in the trash; what is below a trashed folder i
 the folder comes back.  An item goes back to the folder it came from; another folder is taken only if that
 one is gone (removed, or in the trash itself).
 
-Rule: removing for good removes rows; their blobs go at the next start (see blobs.py).
+Rule: removing for good removes rows; the sweeper removes contents that no version has any more, an hour later.
 """
 
 from functools import partial
@@ -91,7 +91,8 @@ def _home(conn: Connection, call: access.Call, row: Row, wish: shapes.Restore) -
             access.require(read, call.caller, found, Right.UPLOAD)
             return found
     raise problems.Refused(
-        *(403, "access_denied_insufficient_permissions"),
+        403,
+        "access_denied_insufficient_permissions",
         "The original folder is gone, and no other folder was named that you may restore to.",
     )
 

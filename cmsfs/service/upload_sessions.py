@@ -25,6 +25,7 @@ from cmsfs.service import (
     paging,
     parts,
     problems,
+    quota,
     store,
     upload_parts,
     uploads,
@@ -104,7 +105,7 @@ def _missing(name: str, code: str) -> problems.Refused:
 async def _create(
     call: access.Call, size: int, name: str | None, *, folder: int | None, file: int | None, owner: int
 ) -> responses.Response:
-    uploads.judge_size(call.store.read, owner, size)
+    quota.check_upload(call.store.read, owner, size)
     number = secrets.token_hex(16).upper()
     await trio.to_thread.run_sync(call.store.parts.make, number)
     now = call.store.now()
@@ -257,7 +258,7 @@ def _judge(read: store.Read, call: access.Call, session: Row, wish: shapes.Commi
         target = uploads.judge_new(read, call, name, str(session["folder"]))
     else:
         target = uploads.judge_version(read, call, str(session["file"]), name)
-    uploads.judge_size(read, target["owner"], session["size"])
+    quota.check_upload(read, target["owner"], session["size"])
 
 
 async def _advance(call: access.Call, session: Row, assembly: parts.Assembly) -> bool:
@@ -276,14 +277,22 @@ def _store(
     name = given.name or session["name"]
     if session["file"] is None:
         return uploads.add_file(
-            *(conn, call, content, str(session["folder"]), name),
+            conn,
+            call=call,
+            content=content,
+            parent_id=str(session["folder"]),
+            name=name,
             content_created_at=given.content_created_at,
             content_modified_at=given.content_modified_at,
             description=given.description or "",
         )
     more: dict[str, Any] = {} if given.description is None else {"description": given.description}
     return uploads.add_content(
-        *(conn, call, content, str(session["file"]), name),
+        conn,
+        call=call,
+        content=content,
+        file_id=str(session["file"]),
+        name=name,
         content_modified_at=given.content_modified_at,
         **more,
     )

@@ -69,7 +69,11 @@ async def new_file(call: access.Call) -> responses.Response:
 
         def txn(conn: Connection) -> dict[str, Any]:
             row = add_file(
-                *(conn, call, content, wish.parent.id, wish.name),
+                conn,
+                call=call,
+                content=content,
+                parent_id=wish.parent.id,
+                name=wish.name,
                 content_created_at=wish.content_created_at,
                 content_modified_at=wish.content_modified_at,
             )
@@ -92,10 +96,13 @@ def add_file(
     """A new file with this content, judged once more inside the transaction."""
     read = store.reader(conn)
     parent = judge_new(read, call, name, parent_id)
-    judge_size(read, parent["owner"], content.size)
+    quota.check_upload(read, parent["owner"], content.size)
     now = call.store.now()
     new = items.New(
-        *(Kind.FILE, name, content.size, content.sha1),
+        kind=Kind.FILE,
+        name=name,
+        size=content.size,
+        sha1=content.sha1,
         description=description,
         content_created_at=_micros(content_created_at),
         content_modified_at=_micros(content_modified_at),
@@ -116,9 +123,8 @@ async def new_version(call: access.Call) -> responses.Response:
         content = await _keep(call, incoming)
 
         def txn(conn: Connection) -> dict[str, Any]:
-            row = add_content(
-                *(conn, call, content, call.id, wish.name), content_modified_at=wish.content_modified_at
-            )
+            modified = wish.content_modified_at
+            row = add_content(conn, call, content, call.id, wish.name, content_modified_at=modified)
             return result(store.reader(conn), call, row)
 
         return access.answer(await complete(call, await call.store.write(txn)), 200)
@@ -137,7 +143,7 @@ def add_content(
     """The file with this content as its next version, perhaps under another name, `more` columns with it."""
     read = store.reader(conn)
     row = judge_version(read, call, file_id, name)
-    judge_size(read, row["owner"], content.size)
+    quota.check_upload(read, row["owner"], content.size)
     now = call.store.now()
     columns = items.relocation(conn, call, row, parent_id=None, name=name)
     items.grow(conn, row["path"], content.size - row["size"])
@@ -164,14 +170,14 @@ async def preflight_new(call: access.Call) -> responses.Response:
         if wish.name is not None:
             items.check_free(call.store.read, parent["id"], wish.name)
         payer = parent["owner"]
-    judge_size(call.store.read, payer, wish.size or 0)
+    quota.check_upload(call.store.read, payer, wish.size or 0)
     return _welcome(call, "files/content")
 
 
 async def preflight_version(call: access.Call) -> responses.Response:
     wish = await call.body(uploads.Preflight)
     row = judge_version(call.store.read, call, call.id, wish.name)
-    judge_size(call.store.read, row["owner"], wish.size or 0)
+    quota.check_upload(call.store.read, row["owner"], wish.size or 0)
     return _welcome(call, f"files/{row['id']}/content")
 
 
@@ -205,15 +211,6 @@ def judge_version(read: store.Read, call: access.Call, file_id: str, name: str |
         items.check_name(name)
         items.check_free(read, row["parent"], name, besides=row["id"])
     return row
-
-
-def judge_size(read: store.Read, owner: int, size: int) -> None:
-    """403 unless a file of this size may be uploaded to what a user owns: the owner's limits count."""
-    user = read("SELECT max_upload_size FROM user WHERE id = ?", owner)[0]
-    if size > user["max_upload_size"]:
-        said = "The file is larger than this account may upload."
-        raise problems.Refused(403, "file_size_limit_exceeded", said)
-    quota.check_space(read, owner, size)
 
 
 async def _receive(
@@ -275,7 +272,7 @@ class _Form(Generic[A]):
             self._take_attributes(event)
         elif self._part is not _Part.OTHER and event is not None:
             await self._incoming.write(bytes(event))
-            judge_size(self._call.store.read, self._owner, self._incoming.size)
+            quota.check_upload(self._call.store.read, self._owner, self._incoming.size)
 
     async def _begin(self, part: multipart.MultipartSegment) -> None:
         """What the part that begins is, beside those that came before."""

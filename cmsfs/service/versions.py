@@ -25,8 +25,8 @@ from cmsfs.service import (
     paging,
     problems,
     protection,
+    quota,
     store,
-    uploads,
 )
 from cmsfs.service.kinds import Kind
 from cmsfs.service.operations import Operation
@@ -149,7 +149,7 @@ async def promote(call: access.Call) -> responses.Response:
         read = store.reader(conn)
         row = access.get_for_change(read, call, Kind.FILE, call.id, needed=Right.EDIT)
         old = files.find_version(read, row, wish.id)
-        uploads.judge_size(read, row["owner"], old["size"])
+        quota.check_upload(read, row["owner"], old["size"])
         now = call.store.now()
         items.grow(conn, row["path"], old["size"] - row["size"])
         columns = {"sha1": old["sha1"], "size": old["size"], "version_number": row["version_number"] + 1}

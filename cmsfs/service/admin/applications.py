@@ -74,7 +74,9 @@ async def create(desk: Desk, form: dict[str, str]) -> responses.Response:
         now = desk.store.now()
         service = users.insert(conn, desk.enterprise, wish.name[:50], None, now=now)
         clients.add(
-            *(conn, client_id, secret),
+            conn,
+            client_id,
+            secret,
             name=wish.name,
             enterprise=desk.enterprise,
             service_user=service["id"],
