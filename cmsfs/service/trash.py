@@ -4,7 +4,7 @@ Only the item that was deleted is in the trash; what is below a trashed folder i
 the folder comes back.  An item goes back to the folder it came from; another folder is taken only if that
 one is gone (removed, or in the trash itself).
 
-Rule: removing for good removes rows; the sweeper removes contents that no version has any more, an hour later.
+Rule: removing for good removes rows; contents that no version has any more go an hour later, by the sweeper.
 """
 
 from functools import partial
