@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from cmsfs.journal import unheard
 from cmsfs.models import entries, items, names
-from cmsfs.replica import changes, cursor, doubts, offers, remote, tree
+from cmsfs.replica import changes, cursor, doubts, offers, remote, tree, vanishing
 from cmsfs.replica.nodes import Kind, Remote, remote_from_item
 from cmsfs.sqlite import Database
 from daemon.misfits import BLAMED, Misfits
@@ -171,7 +171,7 @@ class Incoming:
             return []
         if node.parent is None and node.base_parent is None:
             return []
-        return remote.vanish(conn, node.ino, sequence=one.sequence or 0)
+        return vanishing.vanish(conn, node.ino, sequence=one.sequence or 0)
 
 
 def _applied(

@@ -23,7 +23,7 @@ from cmsfs.client.trash import Kind as Word
 from cmsfs.journal import ops, queue, unheard
 from cmsfs.models import items
 from cmsfs.models import search as searching
-from cmsfs.replica import naming, remote, shares, tree
+from cmsfs.replica import naming, shares, tree, vanishing
 from cmsfs.replica.changes import Change
 from cmsfs.replica.nodes import ROOT, Ino, Kind, Node, Remote, remote_from_item
 from cmsfs.replica.rows import op_rows
@@ -294,7 +294,7 @@ class Bin:
 
         def txn(conn: Connection) -> list[Change]:
             unheard.heard(conn, ino, node.remote_id)
-            return remote.vanish(conn, ino, sequence=sequence)
+            return vanishing.vanish(conn, ino, sequence=sequence)
 
         with trio.CancelScope(shield=True):
             self.kit.incoming.publish(await self.kit.db.write(txn))

@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterable
 from sqlite3 import Connection
 
-from cmsfs.replica import losses, remote, shares, tree
+from cmsfs.replica import losses, shares, tree, vanishing
 from cmsfs.replica.changes import Change
 from cmsfs.replica.nodes import ROOT, Ino, Kind
 
@@ -99,7 +99,7 @@ def remove(conn: Connection, inos: Iterable[Ino], generation: int) -> list[Chang
             continue
         top = shares.top(conn, ino)
         is_lost = top is not None and (losses.is_lost(top) or _is_unseen(conn, top.ino, generation))
-        remote.vanish_one(conn, node, changes, is_lost=is_lost)
+        vanishing.vanish_one(conn, node, changes, is_lost=is_lost)
     shares.tidy(conn, changes)
     return changes
 

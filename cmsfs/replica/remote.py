@@ -1,8 +1,8 @@
 """Applying what the service says to the tree.
 
-`apply` takes items of a listing or a change feed; `adopt` takes the answer to a change of ours;
-`vanish` takes a deletion.  All run inside a caller's transaction and return the changes to publish
-after its commit.
+`apply` takes items of a listing or a change feed, as the table in `merging` says; `adopt` takes the answer
+to a change of ours; deletions are `vanishing`.  All run inside a caller's transaction and return the changes
+to publish after its commit.
 
 Rule: local work that the service does not have yet always survives.  A node with a pending operation
 keeps what the operation is about (its bytes, its place, its times); only the base columns learn.
@@ -23,8 +23,7 @@ from cmsfs.replica import (
     kept,
     lineages,
     losses,
-    offers,
-    open_inodes,
+    merging,
     places,
     rings,
     shares,
@@ -33,13 +32,11 @@ from cmsfs.replica import (
     weblinks,
 )
 from cmsfs.replica.changes import Change, What
+from cmsfs.replica.merging import Verdict
 from cmsfs.replica.nodes import FILE_MODE, FOLDER_MODE, ROOT, Ino, Kind, Node, Remote, said_by
 from cmsfs.replica.rows import node_rows, op_rows
 
 ROOT_ID = arrivals.ROOT_ID
-
-_EXECUTE = 0o111
-
 
 # The `sequence` that a node had when the service was asked for its item by its id.
 Believed = Mapping[tuple[Kind, str], int]
@@ -88,59 +85,54 @@ def _apply_one(conn: Connection, remote: Remote, generation: int, changes: list[
     if remote.kind is Kind.FOLDER and remote.id == ROOT_ID:
         return
     node = tree.remote_at(conn, remote.kind, remote.id)
-    if node is None and offers.holds(conn, remote):
+    if node is not None and node.ino != ROOT:
+        conn.execute("UPDATE node SET seen = max(seen, ?) WHERE ino = ?", (generation, node.ino))
+        if losses.is_lost(node):
+            losses.regain(conn, node, remote.parent_id)
+    verdict = merging.decide(conn, node, remote)
+    if verdict is Verdict.IGNORE:
         return
-    if node is not None and node.ino == ROOT:
-        return  # wherever the folder is that the drive begins at, here it is the root
     if node is None:
         _appear(conn, remote, generation, changes)
-        return
-    conn.execute("UPDATE node SET seen = max(seen, ?) WHERE ino = ?", (generation, node.ino))
-    if losses.is_lost(node):
-        losses.regain(conn, node, remote.parent_id)
-    news = node.etag is None or remote.sequence != node.sequence or remote.etag != node.etag
-    if not news and places.is_in_place(conn, node, remote):
-        return
+    elif verdict is Verdict.ASIDE:
+        _leave_aside(conn, node, remote.sequence)
+    elif verdict is Verdict.BESIDE:
+        _appear_beside(conn, node, remote, generation, changes)
+    else:
+        _merge(conn, node, remote, verdict, changes)
+
+
+def _merge(conn: Connection, node: Node, remote: Remote, verdict: Verdict, changes: list[Change]) -> None:
+    """Bring the node to where the item is, and to what it is as far as the verdict says."""
+    if verdict in (Verdict.PART, Verdict.PART_DISARM):
+        node = lineages.part(conn, node, changes)
+    if verdict in (Verdict.DISARM, Verdict.PART_DISARM):
+        conn.execute("UPDATE node SET mode = mode & ~? WHERE ino = ?", (merging.EXECUTE, node.ino))
     pending = unsent.pending(conn, node.ino)
-    if "trash" in pending:
-        # Whether the deletion still holds is decided when it is sent, by the etag it started from.
-        if news:
-            _leave_aside(conn, node, remote.sequence)
-        return
-    if node.parent is None and offers.holds(conn, remote):
-        return
-    was_shown = node.is_folder and tree.was_shown(conn, node.ino)
-    if node.parent is None and (node.draft is not None or was_shown):
-        # It was deleted while open, and is written on by who has it open; what comes back is theirs.  And the
-        # kernel shows a folder that went as empty for good, for as long as somebody stands in it.
-        into = tree.remote_at(conn, Kind.FOLDER, remote.parent_id) if remote.parent_id is not None else None
-        if into is not None and not rings.is_open(conn, node.ino, into.ino, changes):
-            _leave_aside(conn, node, remote.sequence)
-            return
-        unsent.forget(conn, node.ino)
-        _appear(conn, remote, generation, changes)
-        if (theirs := tree.remote_at(conn, remote.kind, remote.id)) is not None:
-            lineages.succeed(conn, node.ino, theirs.ino)
-            if was_shown:
-                lineages.hand_down(conn, node.ino, theirs)
-                # What was in it came before it.
-                conn.execute("UPDATE node SET parent = ? WHERE parent = ?", (theirs.ino, node.ino))
-        return
-    if news and _has_other_bytes(conn, node, remote, pending):
-        is_program = node.kind is Kind.FILE and node.mode & _EXECUTE
-        if is_program and remote.changed_by is None and not remote.is_whole:
-            # Whose bytes they are decides whether they may be run: the item is asked about.
-            _leave_aside(conn, node, remote.sequence)
-            return
-        if open_inodes.is_open(conn, node.ino):
-            node = lineages.part(conn, node, changes)
-            pending = unsent.pending(conn, node.ino)
-        is_mine = remote.changed_by is not None and remote.changed_by == shares.rules(conn).me
-        if is_program and not is_mine:
-            conn.execute("UPDATE node SET mode = mode & ~? WHERE ino = ?", (_EXECUTE, node.ino))
-    if news:
+    if verdict is Verdict.KEEP:
+        _leave_aside(conn, node, remote.sequence)
+    elif verdict is not Verdict.PLACE:
         _update_content(conn, node, remote, pending, changes)
     _update_place(conn, node, remote, pending, changes)
+
+
+def _appear_beside(
+    conn: Connection, node: Node, remote: Remote, generation: int, changes: list[Change]
+) -> None:
+    """The item gets a node of its own; `node`, which had it and is in no folder, is only ours from now on."""
+    into = tree.remote_at(conn, Kind.FOLDER, remote.parent_id) if remote.parent_id is not None else None
+    if into is not None and not rings.is_open(conn, node.ino, into.ino, changes):
+        _leave_aside(conn, node, remote.sequence)
+        return
+    was_shown = node.is_folder and tree.was_shown(conn, node.ino)
+    unsent.forget(conn, node.ino)
+    _appear(conn, remote, generation, changes)
+    if (theirs := tree.remote_at(conn, remote.kind, remote.id)) is not None:
+        lineages.succeed(conn, node.ino, theirs.ino)
+        if was_shown:
+            lineages.hand_down(conn, node.ino, theirs)
+            # What was in it came before it.
+            conn.execute("UPDATE node SET parent = ? WHERE parent = ?", (theirs.ino, node.ino))
 
 
 def called(conn: Connection, ino: Ino, name: str) -> None:
@@ -150,38 +142,21 @@ def called(conn: Connection, ino: Ino, name: str) -> None:
     )
 
 
-def _has_other_bytes(conn: Connection, node: Node, remote: Remote, pending: set[str]) -> bool:
-    """Whether a reader of the node would get other bytes by this."""
-    if "upload" in pending or node.draft is not None:
-        return False  # it shows ours until that has been sent
-    if node.kind is Kind.LINK:
-        return weblinks.said(conn, node.ino) != said_by(remote)
-    return node.sha1 != remote.sha1
-
-
 def _update_content(
     conn: Connection, node: Node, remote: Remote, pending: set[str], changes: list[Change]
 ) -> None:
-    ours = "upload" in pending or node.draft is not None
+    """The node learns what the item is; bytes of ours stay, and are laid over the same ones as before."""
     is_link = node.kind is Kind.LINK
-    # A web link has no SHA-1: it is what it says.
-    same = remote.sha1 == node.base_sha1 and not (
-        is_link and weblinks.said(conn, node.ino) != said_by(remote)
-    )
-    if ours and not same:
-        # Both sides have new bytes: keep the version we started from, so that the upload is refused
-        # and the conflict is decided there, with both contents at hand.
-        _leave_aside(conn, node, remote.sequence)
-        return
+    same = is_link and weblinks.said(conn, node.ino) == said_by(remote) and remote.sha1 == node.base_sha1
     conn.execute(
         "UPDATE node SET etag = ?, sequence = ?, version = ?, base_sha1 = ?, item = ? WHERE ino = ?",
         (remote.etag, remote.sequence, remote.version, remote.sha1, remote.json, node.ino),
     )
-    if ours:
+    if "upload" in pending or node.draft is not None:
         # The bytes here are ours; whether somebody has locked it, say, is theirs.
         changes.append(Change(What.ATTRIBUTES, node.ino))
         return
-    if is_link and same:
+    if same:
         # Its time is that of what it says, and its bytes may be those that were written here.
         weblinks.restore(conn, node.ino)
         changes.append(Change(What.ATTRIBUTES, node.ino))
@@ -314,83 +289,6 @@ def adopt(conn: Connection, ino: Ino, remote: Remote) -> None:
             *(cursor.generation(conn), remote.kind, ino),
         ),
     )
-
-
-def vanish(conn: Connection, ino: Ino, *, sequence: int = 0) -> list[Change]:
-    """The service no longer has this node (or shows it to us); what it held that only we have stays.
-
-    `sequence` is that of the deletion, if it was told: what is older than it is ignored from now on.  A
-    folder with unsent work below becomes a folder of ours to be made again, and so does one into which
-    something is being moved that the service still has elsewhere.
-    """
-    changes: list[Change] = []
-    inos = tree.subtree(conn, ino)
-    elsewhere = _elsewhere(conn, inos)
-    is_lost = shares.is_shared_node(conn, tree.get(conn, ino)) or losses.is_lost(tree.get(conn, ino))
-    for below in reversed(inos):
-        if below not in elsewhere:
-            vanish_one(conn, tree.get(conn, below), changes, is_lost=is_lost)
-    conn.execute(
-        "UPDATE node SET sequence = max(sequence, ?) WHERE ino = ? AND remote_id IS NOT NULL", (sequence, ino)
-    )
-    shares.tidy(conn, changes)
-    return changes
-
-
-def _elsewhere(conn: Connection, subtree: list[Ino]) -> set[Ino]:
-    """Of a folder and all below it: what the service still has in other folders, with all below that."""
-    found: set[Ino] = set()
-    for ino in subtree[1:]:
-        node = tree.get(conn, ino)
-        if node.parent in found or _is_elsewhere(conn, node):
-            found.add(ino)
-    return found
-
-
-def _is_elsewhere(conn: Connection, node: Node) -> bool:
-    """Whether the service has the node in another folder than it is in here."""
-    if node.remote_id is None or node.parent is None or "move" not in unsent.pending(conn, node.ino):
-        return False
-    return tree.at_service(conn, node.parent).remote_id != node.base_parent
-
-
-def vanish_one(conn: Connection, node: Node, changes: list[Change], *, is_lost: bool = False) -> None:
-    """One node of those; what is below it comes first.  `is_lost`: with what others shared (`losses`)."""
-    if node.remote_id is None:
-        return
-    if node.is_folder:
-        _drop_symlinks(conn, node.ino, changes)
-    if unsent.has_bytes(conn, node) or (node.is_folder and tree.has_children(conn, node.ino)):
-        losses.keep(conn, node) if is_lost else unsent.make_anew(conn, node)
-        return
-    if is_lost:
-        losses.note_wipe(conn)
-    if node.base_parent == ROOT_ID:
-        offers.forget(conn, node.kind, node.remote_id)
-    op_rows.delete_all(conn, node.ino)
-    tree.mark_unlisted(conn, node.ino)
-    # The sequence stays: what went with its folder comes back with it, unchanged.
-    node_rows.leave_base_folder(conn, node.ino)
-    if node.parent is not None:
-        # Who has it open may go on writing.
-        lineages.left(conn, node, is_lost=is_lost)
-        tree.detach(conn, node.ino)
-        changes.append(Change(What.GONE, node.ino, node.parent, node.name))
-        aside.give_back(conn, node.parent, node.name, changes)
-
-
-def _drop_symlinks(conn: Connection, folder: Ino, changes: list[Change]) -> None:
-    """A folder that goes takes its symbolic links along, unless something else is left in it."""
-    rows = conn.execute("SELECT ino, name, kind FROM node WHERE parent = ?", (folder,)).fetchall()
-    if all(row["kind"] == Kind.SYMLINK for row in rows):
-        for row in rows:
-            tree.detach(conn, row["ino"])
-            changes.append(Change(What.GONE, row["ino"], folder, row["name"]))
-
-
-def entomb(conn: Connection, ino: Ino) -> None:
-    """The service deleted the node as we asked: a page that still shows it is older, and is ignored."""
-    conn.execute("UPDATE node SET sequence = sequence + 1, base_parent = NULL WHERE ino = ?", (ino,))
 
 
 def same_time(ours_ns: int, theirs_ns: int) -> bool:

@@ -8,7 +8,7 @@ import json
 from sqlite3 import Connection
 
 from cmsfs.models import entries, names
-from cmsfs.replica import aside, naming, offers, remote, shares, tree
+from cmsfs.replica import aside, naming, offers, remote, shares, tree, vanishing
 from cmsfs.replica.changes import Change
 from cmsfs.replica.nodes import ROOT, Node, Remote
 
@@ -58,7 +58,7 @@ def _ask(conn: Connection, before: shares.Rules, node: Node, found: Remote, chan
     if known is not None and (whose := json.loads(known).get("owned_by")):
         offer = offer.model_copy(update={"owner": str(whose.get("name") or whose.get("login") or "")})
     if state is offers.State.WAITING:
-        changes += remote.vanish(conn, node.ino)
+        changes += vanishing.vanish(conn, node.ino)
     offers.put(conn, offer)
 
 

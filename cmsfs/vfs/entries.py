@@ -15,7 +15,7 @@ from typing import TypeVar
 from cmsfs.journal import ops
 from cmsfs.journal.drafts import Drafts
 from cmsfs.journal.durability import GroupCommit
-from cmsfs.replica import remote, tree
+from cmsfs.replica import tree, vanishing
 from cmsfs.replica.nodes import ROOT, Ino, Kind, Node
 from cmsfs.sqlite import Database
 from cmsfs.vfs import localnames, naming, oserrors, renaming, saves, shelf, symlinks
@@ -158,7 +158,7 @@ class Entries:
             tree.detach(conn, node.ino)
             if gone is not None and (gone.ino, gone.remote_id) == (node.ino, node.remote_id):
                 ops.drop(conn, node.ino, *ops.OpKind)
-                remote.entomb(conn, node.ino)
+                vanishing.entomb(conn, node.ino)
             else:
                 saves.remove(conn, node, follower, due_ns=due)
             tree.touch(conn, parent, now)

@@ -17,7 +17,7 @@ from sqlite3 import Connection
 from cmsfs import errors
 from cmsfs.journal import ops, queue, unheard
 from cmsfs.models import items, names
-from cmsfs.replica import aside, cursor, lineages, losses, naming, remote, shares, tree, unsent
+from cmsfs.replica import aside, cursor, lineages, losses, naming, remote, shares, tree, unsent, vanishing
 from cmsfs.replica.changes import Change
 from cmsfs.replica.nodes import ROOT, Ino, Kind, Node, remote_from_item
 from cmsfs.sqlite import Database
@@ -167,7 +167,7 @@ async def _gone(kit: Kit, task: queue.Task, what: Node) -> None:
         # It may have left the tree while we asked.
         now = tree.find_at(conn, what.ino)
         if now is not None and now.remote_id == what.remote_id:
-            changes = remote.vanish(conn, what.ino)
+            changes = vanishing.vanish(conn, what.ino)
             now = tree.find_at(conn, what.ino)
         if now is not None and losses.is_lost(now):
             queue.hold(conn, task.op, error=losses.REASON)

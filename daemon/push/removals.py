@@ -13,7 +13,7 @@ from cmsfs import crashpoints, errors
 from cmsfs.crashpoints import Point
 from cmsfs.journal import queue, unheard
 from cmsfs.models import items
-from cmsfs.replica import cursor, remote, shares, tree, weblinks
+from cmsfs.replica import cursor, remote, shares, tree, vanishing, weblinks
 from cmsfs.replica.changes import Change
 from cmsfs.replica.nodes import Kind, Node, remote_from_item, said_by
 from daemon import leaving, roots
@@ -127,7 +127,7 @@ async def _look(kit: Kit, node: Node) -> items.Item | None:
 async def _done(kit: Kit, task: queue.Task) -> None:
     def txn(conn: Connection) -> None:
         if tree.get(conn, task.node.ino).remote_id == task.node.remote_id:
-            remote.entomb(conn, task.node.ino)
+            vanishing.entomb(conn, task.node.ino)
         unheard.heard(conn, task.node.ino, task.node.remote_id)
         queue.finish(conn, task.op)
 

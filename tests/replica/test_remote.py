@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cmsfs.models import items
-from cmsfs.replica import absent, cursor, doubts, remote, tree
+from cmsfs.replica import absent, cursor, doubts, remote, tree, vanishing
 from cmsfs.replica.changes import Change, What
 from cmsfs.replica.nodes import ROOT, Ino, Kind, Remote, remote_from_item
 from cmsfs.sqlite import Connection, Database
@@ -178,7 +178,7 @@ async def test_a_folder_that_a_listing_lacks_stays_while_something_newer_is_in_i
     folder = tree.find_child(db, ROOT, "d")
     assert folder is not None
     assert folder.remote_id == "1"
-    await db.write(lambda conn: remote.vanish(conn, folder.ino, sequence=2))
+    await db.write(lambda conn: vanishing.vanish(conn, folder.ino, sequence=2))
     assert names(db) == []
 
 
@@ -192,7 +192,7 @@ async def test_who_made_way_gets_the_name_back_when_it_is_free(db: Database, lea
     if leaves == "moved":
         changes = await apply(db, an_item("file", 4, "f", sequence=4))
     else:
-        changes = await db.write(lambda conn: remote.vanish(conn, holder.ino, sequence=4))
+        changes = await db.write(lambda conn: vanishing.vanish(conn, holder.ino, sequence=4))
     assert names(db, "/d") == ["F"]
     assert {"F", "F (id 2)"} <= {change.name for change in changes}
 
@@ -223,7 +223,7 @@ async def test_unsent_bytes_stay_when_the_file_is_moved_into_a_folder_that_is_go
     """The deletion was heard first."""
     await apply(db, an_item("folder", 1, "d"), an_item("file", 2, "f"), an_item("file", 3, "g"))
     inos = dict(db.rows("SELECT name, ino FROM node WHERE remote_id IS NOT NULL"))
-    await db.write(lambda conn: remote.vanish(conn, inos["d"], sequence=2))
+    await db.write(lambda conn: vanishing.vanish(conn, inos["d"], sequence=2))
     await db.write(
         lambda conn: conn.execute(
             "INSERT INTO op(ino, kind, not_before) VALUES (?, 'upload', 0)", (inos["f"],)
@@ -243,7 +243,7 @@ async def test_what_comes_before_the_folder_that_comes_back_is_in_it(db: Databas
     await apply(db, an_item("folder", 1, "d"), an_item("file", 2, "f", 1))
     found = tree.find_child(db, ROOT, "d")
     assert found is not None
-    await db.write(lambda conn: remote.vanish(conn, found.ino, sequence=2))
+    await db.write(lambda conn: vanishing.vanish(conn, found.ino, sequence=2))
     assert names(db) == []
     await apply(db, an_item("file", 2, "f", 1))
     await apply(db, an_item("folder", 1, "d", sequence=3))
@@ -257,7 +257,7 @@ async def test_a_page_older_than_our_deletion_does_not_bring_the_file_back(db: D
 
     def deleted(conn: Connection) -> None:
         tree.detach(conn, node.ino)
-        remote.entomb(conn, node.ino)
+        vanishing.entomb(conn, node.ino)
 
     await db.write(deleted)
     await apply(db, an_item("file", 7, "f", sequence=3))

@@ -14,7 +14,7 @@ from cmsfs.journal.drafts import Draft, Drafts
 from cmsfs.journal.durability import GroupCommit
 from cmsfs.journal.sealing import Sealer
 from cmsfs.models import items
-from cmsfs.replica import cursor, remote, tree
+from cmsfs.replica import cursor, remote, tree, vanishing
 from cmsfs.replica.nodes import ROOT, Content, Ino, Kind, Node, remote_from_item
 from cmsfs.reserve import Reserve
 from cmsfs.sqlite import Connection, Database
@@ -166,7 +166,7 @@ class Drive:
 
     async def gone(self, ino: Ino) -> None:
         """The service has deleted this, with all below it."""
-        await self.db.write(lambda conn: remote.vanish(conn, ino))
+        await self.db.write(lambda conn: vanishing.vanish(conn, ino))
 
     async def write_file(self, name: str, data: bytes, *, parent: Ino = ROOT) -> Ino:
         """What a program does to make a file."""
