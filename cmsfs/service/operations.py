@@ -7,12 +7,12 @@ them.  What the route says by itself is not said again: parameters of the path, 
 Rule: a query parameter, a body and a status that an operation knows stand in its line.
 """
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import pydantic
-from starlette import requests, responses, routing
+from starlette import routing
 
 from cmsfs.models import names, problems
 from cmsfs.service import access
@@ -95,8 +95,6 @@ VERSION = Parameter(
     {"type": "string", "enum": [names.VERSION]},
     "header",
 )
-
-Endpoint = Callable[[requests.Request], Awaitable[responses.Response]]
 
 
 class Operation(routing.Route):

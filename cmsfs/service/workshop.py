@@ -7,7 +7,6 @@ Rule: when the context is left the worker has ended.
 """
 
 import json
-import logging
 import os
 import sys
 from collections.abc import AsyncIterator
@@ -18,8 +17,6 @@ from typing import Any
 import trio
 
 from cmsfs.service import worker
-
-log = logging.getLogger(__name__)
 
 # The worker's own limit ends it before this.
 _DEADLINE = worker.JOB_SECONDS + 5
