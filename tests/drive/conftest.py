@@ -215,8 +215,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
 @pytest.fixture(scope="session")
 def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A real tree of files: packages of the standard library, nested, empty and large ones among them."""
-    packages = ["asyncio", "collections", "concurrent", "ctypes", "email", "encodings", "html", "http"]
-    packages += ["importlib", "json", "logging", "multiprocessing", "unittest", "urllib", "xml"]
+    packages = ["asyncio", "collections", "email", "html", "http", "json", "logging", "urllib", "xml"]
     library = Path(os.__file__).parent
     target = tmp_path_factory.mktemp("sources")
     for name in packages:

@@ -122,8 +122,8 @@ def run(drive: Any, *, seed: int, rounds: int, steps: int) -> Model:
     return model
 
 
-def test_every_read_is_what_was_written(drive: Any) -> None:
-    assert run(drive, seed=3, rounds=1, steps=40).done > 50
+def test_every_read_is_what_was_written(shared: Any) -> None:
+    assert run(shared, seed=3, rounds=1, steps=40).done > 50
 
 
 @pytest.mark.long

@@ -279,8 +279,8 @@ def tree(top: Path, *, local: bool = True) -> dict[str, Any]:
 
 
 @pytest.fixture
-def both(drive: Any, tmp_path: Path) -> type[Both]:
-    Both.drive, Both.host = drive, tmp_path / "host"
+def both(shared: Any, tmp_path: Path) -> type[Both]:
+    Both.drive, Both.host = shared, tmp_path / "host"
     Both.host.mkdir()
     Both.stories, Both.restarts, Both.calls, Both.good = [], 0, 0, 0
     return Both

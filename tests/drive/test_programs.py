@@ -77,8 +77,8 @@ def test_sqlite_keeps_a_database_whole(shared: Any, mode: str) -> None:
     assert shared.sh("sqlite3 data.db 'PRAGMA integrity_check; SELECT count(*) FROM t;'") == "ok\n1000\n"
 
 
-def test_a_thousand_files_are_removed_and_stay_removed(shared: Any) -> None:
-    shared.sh("mkdir d; cd d; for i in $(seq 300); do echo $i > f$i; done")
+def test_many_files_are_removed_and_stay_removed(shared: Any) -> None:
+    shared.sh("mkdir d; cd d; for i in $(seq 80); do echo $i > f$i; done")
     shared.sync()
     shared.sh("rm -r d; mkdir d; echo new > d/f1")
     shared.sync()

@@ -90,59 +90,61 @@ def test_programs_make_change_and_remove_web_links(drive: Any) -> None:
     ]
 
 
-def test_rsync_and_git_find_nothing_to_do(drive: Any, tmp_path: Path) -> None:
+def test_rsync_and_git_find_nothing_to_do(shared: Any, tmp_path: Path) -> None:
     source = tmp_path / "source"
     source.mkdir()
     (source / "unix.url").write_text(TEXT)
     (source / "windows.url").write_bytes(b"[InternetShortcut]\r\nURL=https://example.com/w\r\n")
     (source / "icon.url").write_bytes(b"[InternetShortcut]\r\nURL=https://example.com/i\r\nIconIndex=1\r\n")
     (source / "none.url").write_bytes(os.urandom(500))
-    target = drive.top / "copied"
+    target = shared.top / "copied"
     rsync = f"rsync -a --itemize-changes {source}/ {target}/"
-    assert ">f+++++++++ unix.url" in drive.sh(rsync)
+    assert ">f+++++++++ unix.url" in shared.sh(rsync)
     git = f"git --git-dir={tmp_path}/git --work-tree={target} -c user.name=A -c user.email=a@example.com "
-    drive.sh(f"git init -q --separate-git-dir={tmp_path}/git {tmp_path}/empty")
-    drive.sh(f"{git} add -A . ; {git} commit -q -m one", cwd=target)
-    drive.sync()
+    shared.sh(f"git init -q --separate-git-dir={tmp_path}/git {tmp_path}/empty")
+    shared.sh(f"{git} add -A . ; {git} commit -q -m one", cwd=target)
+    shared.sync()
     assert {path.name: kind(path) for path in target.iterdir()} == {
         "unix.url": "web_link",
         "windows.url": "web_link",
         "icon.url": "file",
         "none.url": "file",
     }
-    assert drive.sh(rsync) == ""
-    assert drive.sh(f"rsync -a --checksum --itemize-changes {source}/ {target}/") == ""
-    assert drive.sh(f"{git} status --porcelain", cwd=target) == ""
+    assert shared.sh(rsync) == ""
+    assert shared.sh(f"rsync -a --checksum --itemize-changes {source}/ {target}/") == ""
+    assert shared.sh(f"{git} status --porcelain", cwd=target) == ""
     # Nor after a restart.
-    drive.stop()
-    drive.start()
-    assert drive.sh(rsync) == ""
-    assert drive.sh(f"diff -r {source} {target}") == ""
+    shared.stop()
+    shared.start()
+    assert shared.sh(rsync) == ""
+    assert shared.sh(f"diff -r {source} {target}") == ""
 
 
 @pytest.mark.skipif(shutil.which("gio") is None, reason="no desktop here")
-def test_a_double_click_opens_the_address(drive: Any, tmp_path: Path) -> None:
-    site = drive.top / "my site.url"
+def test_a_double_click_opens_the_address(shared: Any, tmp_path: Path) -> None:
+    site = shared.top / "my site.url"
     site.write_text("[InternetShortcut]\nURL=https://example.com/?a=1&b=%20#c\n")
-    script = drive.top / "script.url"
+    script = shared.top / "script.url"
     script.write_text("[InternetShortcut]\nURL=javascript:alert(1)\n")
-    drive.sync()
+    shared.sync()
     heard = tmp_path / "heard"
-    programs = drive.home / "data" / "applications"
+    programs = shared.home / "data" / "applications"
     programs.mkdir(parents=True)
     entry = (Path(__file__).parents[2] / "packaging/desktop/cmsfs-weblink.desktop").read_text()
     assert "Exec=cmsfs open %f" in entry
     entry = entry.replace("Exec=cmsfs", f"Exec={sys.executable} -m cmsfs")
     (programs / "cmsfs-weblink.desktop").write_text(entry)
     (programs / "browser.desktop").write_text(BROWSER.format(heard=heard))
-    (drive.home / "config" / "mimeapps.list").write_text(
+    (shared.home / "config" / "mimeapps.list").write_text(
         "[Default Applications]\n"
         "application/x-mswinurl=cmsfs-weblink.desktop\n"
         "x-scheme-handler/https=browser.desktop\n"
     )
-    said = drive.sh("gio info -a standard::content-type 'my site.url'; xdg-mime query filetype 'my site.url'")
+    said = shared.sh(
+        "gio info -a standard::content-type 'my site.url'; xdg-mime query filetype 'my site.url'"
+    )
     assert said.count("application/x-mswinurl") == 2
-    drive.sh("gio open 'my site.url'")
+    shared.sh("gio open 'my site.url'")
     until(heard.exists, 60)
     assert heard.read_text() == "https://example.com/?a=1&b=%20#c"
     refused = subprocess.run(
