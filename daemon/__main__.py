@@ -1,6 +1,7 @@
 """`cmsfsd`, and `python -m daemon`: loads the program (`daemon.command`) and runs it."""
 
 import gc
+import sys
 
 
 def main() -> None:
@@ -8,6 +9,8 @@ def main() -> None:
     # Nothing of what is loaded is garbage, and a tenth of the time of a start went into finding that out.
     # After a crash whoever works on the drive waits for it.
     gc.disable()
+    # A command line of httpx's own, with libraries for tables and colours: without it, httpx does without.
+    sys.modules["httpx._main"] = None  # type: ignore[assignment]
     from daemon import command
 
     command.main()

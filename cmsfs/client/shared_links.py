@@ -3,7 +3,7 @@
 Rule: the terms that are not given stay as they are, or are the service's default for a new link.
 """
 
-from typing import Literal
+from typing import Any, Literal
 from urllib.parse import quote
 
 import pydantic
@@ -13,7 +13,7 @@ from cmsfs.client.files import living
 from cmsfs.client.retry import Repeat
 from cmsfs.client.search import FIELDS_PARAM
 from cmsfs.client.wire import Wire
-from cmsfs.models import items
+from cmsfs.models import base, items
 
 Kind = Literal["file", "folder", "web_link"]
 AnyItem = items.File | items.Folder | items.WebLink
@@ -27,8 +27,11 @@ _SHAPES: dict[str, type[AnyItem]] = {
 }
 
 
-class _Found(pydantic.RootModel[items.Item]):
+class _Found(pydantic.RootModel[Any]):
     """An item whose kind is not known before."""
+
+    model_config = base.DEFERRED
+    root: items.Item
 
 
 def header(url: str, password: str | None = None) -> dict[str, str]:

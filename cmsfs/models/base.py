@@ -111,11 +111,20 @@ NumberId = Annotated[str, pydantic.WithJsonSchema({"type": ["integer", "string"]
 NumberOrText = Annotated[str, pydantic.WithJsonSchema({"type": ["integer", "string"]})]
 
 
+# A validator is built when its first value comes: a process uses few of them, and building all was a large
+# part of a start.
+DEFERRED = pydantic.ConfigDict(defer_build=True)
+
+
 class Model(pydantic.BaseModel):
     """The base of every shape: ids sent as numbers are read as text, unknown fields are ignored."""
 
     model_config = pydantic.ConfigDict(
-        extra="ignore", populate_by_name=True, coerce_numbers_to_str=True, protected_namespaces=()
+        extra="ignore",
+        populate_by_name=True,
+        coerce_numbers_to_str=True,
+        protected_namespaces=(),
+        defer_build=True,
     )
 
     def body(self) -> dict[str, Any]:

@@ -41,13 +41,14 @@ from typing import Annotated, Any, Literal
 import pydantic
 
 from cmsfs.models import insides, waiting
+from cmsfs.models.base import DEFERRED
 
 # A status names the ops that a person may want to see; thousands of waiting ones are only counted.
 MAX_OPS = 50
 
 
 class _Message(pydantic.BaseModel):
-    model_config = pydantic.ConfigDict(extra="ignore", frozen=True)
+    model_config = pydantic.ConfigDict(extra="ignore", frozen=True, defer_build=True)
 
 
 # -- requests ---------------------------------------------------------------------------------------
@@ -373,9 +374,9 @@ Answer = Annotated[
 
 _REQUESTS: Any = functools.reduce(operator.or_, Request.__subclasses__())
 _requests: pydantic.TypeAdapter[Any] = pydantic.TypeAdapter(
-    Annotated[_REQUESTS, pydantic.Field(discriminator="kind")]
+    Annotated[_REQUESTS, pydantic.Field(discriminator="kind")], config=DEFERRED
 )
-_answers: pydantic.TypeAdapter[Any] = pydantic.TypeAdapter(Answer)
+_answers: pydantic.TypeAdapter[Any] = pydantic.TypeAdapter(Answer, config=DEFERRED)
 
 
 def encode(message: pydantic.BaseModel) -> bytes:

@@ -9,7 +9,7 @@ import pydantic
 
 
 class _Part(pydantic.BaseModel):
-    model_config = pydantic.ConfigDict(extra="ignore", frozen=True)
+    model_config = pydantic.ConfigDict(extra="ignore", frozen=True, defer_build=True)
 
 
 class Turns(_Part):

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 import pydantic
 
 from cmsfs.models.base import (
+    DEFERRED,
     Change,
     FileVersionMini,
     FolderMini,
@@ -208,7 +209,7 @@ class WebLink(_Item):
 
 Item = Annotated[File | Folder | WebLink, pydantic.Field(discriminator="type")]
 
-_ITEM: pydantic.TypeAdapter[File | Folder | WebLink] = pydantic.TypeAdapter(Item)
+_ITEM: pydantic.TypeAdapter[File | Folder | WebLink] = pydantic.TypeAdapter(Item, config=DEFERRED)
 
 
 def parse_item(obj: dict[str, Any]) -> File | Folder | WebLink:

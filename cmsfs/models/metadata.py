@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 import pydantic
 
-from cmsfs.models.base import Model, format_timestamp, parse_timestamp
+from cmsfs.models.base import DEFERRED, Model, format_timestamp, parse_timestamp
 
 # The template that classifies items, and its one field.
 CLASSIFICATION = "securityClassification-6VMVochwUWo"
@@ -92,7 +92,7 @@ class Template(Model):
 class Instance(pydantic.BaseModel):
     """The template's keys are in `model_extra`."""
 
-    model_config = pydantic.ConfigDict(extra="allow", populate_by_name=True)
+    model_config = pydantic.ConfigDict(extra="allow", populate_by_name=True, defer_build=True)
 
     id: str | None = pydantic.Field(None, alias="$id")
     type: str | None = pydantic.Field(None, alias="$type")
@@ -124,7 +124,7 @@ class Operation(Model):
     from_: str | None = pydantic.Field(None, alias="from")
 
 
-Patch = pydantic.TypeAdapter(list[Operation])
+Patch = pydantic.TypeAdapter(list[Operation], config=DEFERRED)
 NewInstance = pydantic.TypeAdapter(dict[str, Any])
 
 

@@ -88,28 +88,35 @@ class MetadataFilter(Model):
 class Query(Model):
     """The parameters of GET /search."""
 
-    # What is said below a parameter is in the description of the API, too.
-    model_config = pydantic.ConfigDict(use_attribute_docstrings=True)
+    # What is said of a parameter is in the description of the API, too.  No docstrings below them: for those
+    # pydantic reads and parses this file at every start.
 
-    query: str | None = None
-    """Words, "phrases", AND, OR, NOT; needed unless `mdfilters` is given."""
-    scope: Literal["user_content", "enterprise_content"] = "user_content"
-    """All content of the enterprise is for whom it is enabled."""
-    file_extensions: Words | None = None
-    """Without dots."""
-    created_at_range: Times | None = None
-    """Two RFC 3339 date-times; either may be left out."""
-    updated_at_range: Times | None = None
-    """Two RFC 3339 date-times; either may be left out."""
-    size_range: Sizes | None = None
-    """Two numbers of bytes, both included; either may be left out."""
+    query: str | None = pydantic.Field(
+        None, description='Words, "phrases", AND, OR, NOT; needed unless `mdfilters` is given.'
+    )
+    scope: Literal["user_content", "enterprise_content"] = pydantic.Field(
+        "user_content", description="All content of the enterprise is for whom it is enabled."
+    )
+    file_extensions: Words | None = pydantic.Field(None, description="Without dots.")
+    created_at_range: Times | None = pydantic.Field(
+        None, description="Two RFC 3339 date-times; either may be left out."
+    )
+    updated_at_range: Times | None = pydantic.Field(
+        None, description="Two RFC 3339 date-times; either may be left out."
+    )
+    size_range: Sizes | None = pydantic.Field(
+        None, description="Two numbers of bytes, both included; either may be left out."
+    )
     owner_user_ids: Words | None = None
-    recent_updater_user_ids: Words | None = None
-    """Whoever made one of the last 10 versions."""
-    ancestor_folder_ids: Words | None = None
-    """Below these folders; 404 if one is not there."""
-    content_types: Annotated[list[ContentType], pydantic.BeforeValidator(_list)] | None = None
-    """Which parts of an item the query is matched against."""
+    recent_updater_user_ids: Words | None = pydantic.Field(
+        None, description="Whoever made one of the last 10 versions."
+    )
+    ancestor_folder_ids: Words | None = pydantic.Field(
+        None, description="Below these folders; 404 if one is not there."
+    )
+    content_types: Annotated[list[ContentType], pydantic.BeforeValidator(_list)] | None = pydantic.Field(
+        None, description="Which parts of an item the query is matched against."
+    )
     type: Literal["file", "folder", "web_link"] | None = None
     trash_content: Literal["non_trashed_only", "trashed_only", "all_items"] = "non_trashed_only"
     mdfilters: (
@@ -121,17 +128,21 @@ class Query(Model):
         | None
     ) = None
     sort: Literal["relevance", "modified_at"] = "relevance"
-    direction: Annotated[Literal["DESC", "ASC"], pydantic.BeforeValidator(_upper)] = "DESC"
-    """Of `modified_at`; relevance always falls."""
+    direction: Annotated[Literal["DESC", "ASC"], pydantic.BeforeValidator(_upper)] = pydantic.Field(
+        "DESC", description="Of `modified_at`; relevance always falls."
+    )
     limit: int = pydantic.Field(DEFAULT_LIMIT, ge=1)  # above the maximum: lowered by the service
     offset: int = pydantic.Field(0, ge=0, le=MAX_OFFSET)
     fields: Words | None = None
-    deleted_user_ids: Words | None = None
-    """Whoever put the item in the trash; needs `trash_content` = `trashed_only`."""
-    deleted_at_range: Times | None = None
-    """When it was put in the trash; needs `trash_content` = `trashed_only`."""
-    include_recent_shared_links: bool = False
-    """Answer in the form that says how an item was reached."""
+    deleted_user_ids: Words | None = pydantic.Field(
+        None, description="Whoever put the item in the trash; needs `trash_content` = `trashed_only`."
+    )
+    deleted_at_range: Times | None = pydantic.Field(
+        None, description="When it was put in the trash; needs `trash_content` = `trashed_only`."
+    )
+    include_recent_shared_links: bool = pydantic.Field(
+        False, description="Answer in the form that says how an item was reached."
+    )
 
     def params(self) -> dict[str, str]:
         """The query string's parameters: those that were set, lists comma-joined."""

@@ -7,7 +7,7 @@ import pydantic
 
 
 class _Part(pydantic.BaseModel):
-    model_config = pydantic.ConfigDict(extra="ignore", frozen=True)
+    model_config = pydantic.ConfigDict(extra="ignore", frozen=True, defer_build=True)
 
 
 class Copy(_Part):
