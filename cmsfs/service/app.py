@@ -119,22 +119,22 @@ API_GROUPS = [
     Group(
         "legal_holds",
         "Legal hold policies: list, create, change and release them.",
-        legal_holds.POLICIES.routes(),
+        legal_holds.routes,
     ),
     Group(
         "legal_hold_assignments",
         "What a legal hold is assigned to, and the files and versions on hold by it.",
-        legal_holds.ASSIGNMENTS.routes(),
+        legal_holds.assignment_routes,
     ),
     Group(
         "retention",
         "Retention policies: list, create, change, retire and delete them.",
-        retention.POLICIES.routes(),
+        retention.routes,
     ),
     Group(
         "retention_assignments",
         "What a retention policy is assigned to, and the files under it.",
-        retention.ASSIGNMENTS.routes(),
+        retention.assignment_routes,
     ),
     Group(
         "metadata_templates",

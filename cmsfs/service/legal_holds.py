@@ -171,3 +171,6 @@ class _Assignments(policy_assignments.Assignments[shapes.NewAssignment]):
 
 POLICIES = _Policies()
 ASSIGNMENTS = _Assignments(POLICIES)
+
+routes = POLICIES.routes()
+assignment_routes = ASSIGNMENTS.routes()

@@ -228,3 +228,6 @@ def _instances(template: Row, wish: shapes.NewAssignment) -> dict[str, Any]:
 
 POLICIES = _Policies()
 ASSIGNMENTS = _Assignments(POLICIES)
+
+routes = POLICIES.routes()
+assignment_routes = ASSIGNMENTS.routes()
