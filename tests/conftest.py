@@ -175,6 +175,12 @@ def commands() -> Any:
     return _commands
 
 
+@pytest.fixture(scope="session")
+def program() -> Callable[[str], str]:
+    """`program("cmsfs")`: the line of a shell script that becomes this program of ours."""
+    return _forked.script
+
+
 @pytest.fixture
 async def db(tmp_path: Path) -> AsyncIterator[sqlite.Database]:
     """An empty replica."""

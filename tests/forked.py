@@ -3,13 +3,18 @@
 `install()` has `subprocess` do that for `[sys.executable, "-m", "cmsfs", ...]` and the daemon's programs,
 in the tests and in what they start.  With any other option of Python (`-B`, say), or where Python's own
 variables are set otherwise, a program is started as ever.
+
+`script(module)` is that for a shell: this file as a program that starts one, passes signals on to it and
+ends like it.
 """
 
 import json
 import os
 import resource
 import select
+import shlex
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -148,8 +153,13 @@ class Popen(_Plain):  # type: ignore[type-arg]
     def _internal_poll(self, *rest: Any, **named: Any) -> int | None:
         if self._ended == -1:
             return super()._internal_poll(*rest, **named)  # type: ignore[misc, no-any-return]
-        with suppress(subprocess.TimeoutExpired):
-            self._wait(0)
+        # Somebody who waits without an end must not keep others from asking, or from sending a signal.
+        if self.returncode is None and self._waitpid_lock.acquire(blocking=False):  # type: ignore[attr-defined]
+            try:
+                with suppress(subprocess.TimeoutExpired):
+                    self._end(0)
+            finally:
+                self._waitpid_lock.release()  # type: ignore[attr-defined]
         return self.returncode
 
     def _wait(self, timeout: float | None) -> int | None:
@@ -157,11 +167,14 @@ class Popen(_Plain):  # type: ignore[type-arg]
             return super()._wait(timeout)  # type: ignore[misc, no-any-return]
         with self._waitpid_lock:  # type: ignore[attr-defined]
             if self.returncode is None:
-                if (code := self._line(timeout)) is None:
-                    raise subprocess.TimeoutExpired(self.args, timeout or 0)
-                self.returncode = code
-                os.close(self._ended)
+                self._end(timeout)
         return self.returncode
+
+    def _end(self, timeout: float | None) -> None:
+        if (code := self._line(timeout)) is None:
+            raise subprocess.TimeoutExpired(self.args, timeout or 0)
+        self.returncode = code
+        os.close(self._ended)
 
     def __del__(self, *rest: Any, **named: Any) -> None:
         if self._ended != -1 and self.returncode is None:
@@ -196,3 +209,26 @@ def _umask() -> int:
 def install() -> None:
     """From now on programs are forked if they can be."""
     subprocess.Popen = Popen  # type: ignore[misc]
+
+
+def script(module: str) -> str:
+    """The line of a shell script that becomes this program, with the script's arguments."""
+    words = [sys.executable, "-I", "-S", __file__, server.path(), module]
+    return f'exec {shlex.join(words)} "$@"'
+
+
+def _stand_in_for(path: str, module: str, *arguments: str) -> None:
+    global server
+    server = Server(path)
+    process = Popen([sys.executable, "-m", module, *arguments])
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda number, _: process.send_signal(number))
+    code = process.wait()
+    if code < 0:
+        signal.signal(-code, signal.SIG_DFL)
+        os.kill(os.getpid(), -code)
+    sys.exit(code)
+
+
+if __name__ == "__main__":
+    _stand_in_for(*sys.argv[1:])

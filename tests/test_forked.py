@@ -56,3 +56,17 @@ def test_its_environment_session_and_signals_are_its_own(tmp_path):
         process.kill()
         assert process.wait(timeout=20) == -signal.SIGKILL
         assert not Path(f"/proc/{process.pid}").exists()
+
+
+def test_a_script_passes_its_signal_on(program, tmp_path):
+    script = tmp_path / "serve"
+    script.write_text(f"#!/bin/sh\n{program('cmsfs')}\n")
+    script.chmod(0o755)
+    command = [script, "serve", "--data", tmp_path / "data", "--port", "0", "--json"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout and process.stderr
+        for _ in iter(process.stdout.readline, "}\n"):
+            pass
+        process.terminate()
+        assert process.wait(timeout=30) == 0
+        assert "stopping" in process.stderr.read()

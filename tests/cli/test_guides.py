@@ -153,12 +153,12 @@ class Shell:
 
 
 @pytest.fixture
-def programs(tmp_path: Path) -> Path:
+def programs(tmp_path: Path, program: Callable[[str], str]) -> Path:
     """A folder of programs: `cmsfs`, and a desktop's that opens things."""
     folder = tmp_path / "bin"
     folder.mkdir()
     scripts = {
-        "cmsfs": f'exec {sys.executable} -m cmsfs "$@"',
+        "cmsfs": program("cmsfs"),
         "gio": "exit 1",
         "xdg-open": 'echo "$@" >> opened',
     }
