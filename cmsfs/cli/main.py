@@ -20,58 +20,7 @@ import click
 import cmsfs
 from cmsfs import environment, failures, output
 from cmsfs.cli import context
-
-# Where each command lives.
-COMMANDS = {
-    "adopt": "adopting",
-    "config": "configuration",
-    "conflicts": "held",
-    "demo": "drive",
-    "discard": "held",
-    "doctor": "doctor",
-    "exemptions": "exemptions",
-    "fsck": "fsck",
-    "free": "freeing",
-    "get": "files",
-    "holds": "holds",
-    "link": "web_links",
-    "lock": "lock",
-    "log-level": "quiet",
-    "login": "login",
-    "logout": "login",
-    "missing": "missing",
-    "mount": "drive",
-    "open": "opening",
-    "pause": "quiet",
-    "pin": "pins",
-    "pins": "pins",
-    "put": "files",
-    "resume": "quiet",
-    "retention": "retention",
-    "retry": "held",
-    "search": "searching",
-    "serve": "serve",
-    "share": "sharing",
-    "shared": "offers",
-    "status": "status",
-    "sync": "drive",
-    "templates": "templates",
-    "text": "text",
-    "token": "token",
-    "trash": "trash",
-    "umount": "drive",
-    "unlock": "lock",
-    "unpin": "pins",
-    "users": "users",
-    "versions": "versions",
-    "whoami": "login",
-}
-
-# Other words for a command, which the help does not list.
-ALIASES = {"find": "search"}
-
-# What would hide a builtin of Python, or a module, under its own name.
-FUNCTIONS = {"open": "open_command", "versions": "versions_command"}
+from cmsfs.cli.command_table import ALIASES, COMMANDS, FUNCTIONS, GROUPS
 
 
 class Commands(click.Group):
@@ -82,12 +31,19 @@ class Commands(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         cmd_name = ALIASES.get(cmd_name, cmd_name)
-        if cmd_name not in COMMANDS:
+        if (entry := COMMANDS.get(cmd_name)) is None:
             return None
-        module = importlib.import_module(f"cmsfs.cli.{COMMANDS[cmd_name]}")
+        module = importlib.import_module(f"cmsfs.cli.{entry.module}")
         command = getattr(module, FUNCTIONS.get(cmd_name, cmd_name.replace("-", "_")))
         assert isinstance(command, click.Command)
+        command.short_help = entry.summary
         return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        # From the table: the modules need not be loaded for it.
+        for group, commands in GROUPS.items():
+            with formatter.section(group):
+                formatter.write_dl([(name, entry.summary) for name, entry in commands.items()])
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})

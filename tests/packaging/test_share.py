@@ -10,7 +10,7 @@ import click
 import pytest
 
 from cmsfs import config
-from cmsfs.cli import main
+from cmsfs.cli import command_table, main
 
 ROOT = Path(__file__).parents[2]
 
@@ -114,7 +114,7 @@ def test_bash_completes_commands_and_options(share: Path, programs: Path) -> Non
     """
     found = [part.split() for part in run(["bash", "-ec", script], programs).split("-\n")]
     assert found[:2] == [["mount"], ["--force"]]
-    assert sorted(found[2]) == sorted(main.COMMANDS)
+    assert sorted(found[2]) == sorted(command_table.COMMANDS)
     assert sorted(found[3]) == ["empty", "list", "purge", "restore"]
 
 
@@ -161,7 +161,7 @@ def test_the_desktops_entries_hold(share: Path) -> None:
         assert (done.returncode, done.stdout) == (0, "")
         command = next(line for line in entry.read_text().splitlines() if line.startswith("Exec=")).split()
         assert command[0] == "Exec=cmsfs"
-        assert command[1] in main.COMMANDS
+        assert command[1] in command_table.COMMANDS
     data = next((share / "metainfo").iterdir())
     done = subprocess.run(["appstreamcli", "validate", "--no-net", data], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout
