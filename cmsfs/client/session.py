@@ -13,7 +13,6 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-import httpcore
 import httpx
 
 import cmsfs
@@ -88,11 +87,6 @@ class Endpoints:
         return cls(base_url=f"{url}/2.0", upload_url=f"{url}/api/2.0", auth_url=url)
 
 
-# A download of a GiB costs half the processor time when it is read in pieces of this size (0.48 s, with
-# httpcore's own 64 KiB 0.85 s).
-httpcore.AsyncHTTP11Connection.READ_NUM_BYTES = 256 * 1024
-
-
 class Client:
     """The service's capabilities.  `counters`: requests by kind (search, upload, download, token, other)."""
 
@@ -147,7 +141,7 @@ async def open_client(
     )
     own = {httpx.URL(url).host for url in endpoints.addresses}
     _keep_alive(http)
-    _look(http, hosts.Hosts(own))
+    _connect(http, hosts.Hosts(own))
     async with http:
         yield Client(
             wire.Wire(
@@ -174,12 +168,16 @@ def _keep_alive(http: httpx.AsyncClient) -> None:
             transport._pool._socket_options = KEEP_ALIVE
 
 
-def _look(http: httpx.AsyncClient, own: hosts.Hosts) -> None:
-    """Have connections looked at by where they have come to.  Those to a proxy are not: it is the
-    administrator's, and looks names up by itself."""
-    if isinstance(http._transport, httpx.AsyncHTTPTransport):
-        pool = http._transport._pool
-        pool._network_backend = connecting.Outward(pool._network_backend, own)
+def _connect(http: httpx.AsyncClient, own: hosts.Hosts) -> None:
+    """Have connections read in large pieces, and looked at by where they have come to.  Those to a proxy are
+    not looked at: it is the administrator's, and looks names up by itself."""
+    for transport in (http._transport, *http._mounts.values()):
+        if isinstance(transport, httpx.AsyncHTTPTransport):
+            pool = transport._pool
+            backend = connecting.InLargePieces(pool._network_backend)
+            pool._network_backend = (
+                connecting.Outward(backend, own) if transport is http._transport else backend
+            )
 
 
 def tls(ca_file: Path | None) -> ssl.SSLContext:
