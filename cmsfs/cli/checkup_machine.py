@@ -87,8 +87,10 @@ def _limits() -> Check:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != resource.RLIM_INFINITY and soft < FILES:
         return Check(
-            *("limits", "warning", f"A process may have {soft} files open; the drive can use {FILES}."),
-            f"ulimit -n {FILES if hard == resource.RLIM_INFINITY else min(hard, FILES)}",
+            name="limits",
+            state="warning",
+            said=f"A process may have {soft} files open; the drive can use {FILES}.",
+            remedy=f"ulimit -n {FILES if hard == resource.RLIM_INFINITY else min(hard, FILES)}",
         )
     return Check("limits", "ok", f"{soft} open files")
 
@@ -104,8 +106,10 @@ def _sharing(settings: config.Settings) -> Check:
         lines = []
     if "user_allow_other" not in [line.strip() for line in lines]:
         return Check(
-            *("sharing", "failed", f"allow_other is set, which {FUSE_CONF} does not permit."),
-            f"echo user_allow_other | sudo tee -a {FUSE_CONF}",
+            name="sharing",
+            state="failed",
+            said=f"allow_other is set, which {FUSE_CONF} does not permit.",
+            remedy=f"echo user_allow_other | sudo tee -a {FUSE_CONF}",
         )
     return Check("sharing", "ok", "others may see the drive")
 
@@ -129,21 +133,27 @@ def _permissions(settings: config.Settings) -> Check:
         found = folder.stat()
         if found.st_uid != os.geteuid():
             return Check(
-                *("permissions", "failed", f"{folder} belongs to another user."),
-                f"sudo chown -R {os.geteuid()} {shlex.quote(str(folder))}",
+                name="permissions",
+                state="failed",
+                said=f"{folder} belongs to another user.",
+                remedy=f"sudo chown -R {os.geteuid()} {shlex.quote(str(folder))}",
             )
         if found.st_mode & 0o077 and folder != paths.runtime.parent:
             return Check(
-                *("permissions", "failed", f"Others can look into {folder}."),
-                f"chmod 700 {shlex.quote(str(folder))}",
+                name="permissions",
+                state="failed",
+                said=f"Others can look into {folder}.",
+                remedy=f"chmod 700 {shlex.quote(str(folder))}",
             )
     secrets = [settings.client_secret_file, settings.app_file, config.Paths(settings.account).token]
     for path in filter(None, secrets):
         real = path.expanduser()
         if real.exists() and real.stat().st_mode & 0o077:
             return Check(
-                *("permissions", "failed", f"Others can read the secret in {real}."),
-                f"chmod 600 {shlex.quote(str(real))}",
+                name="permissions",
+                state="failed",
+                said=f"Others can read the secret in {real}.",
+                remedy=f"chmod 600 {shlex.quote(str(real))}",
             )
     return Check("permissions", "ok", "only you can read what is kept here")
 
@@ -154,8 +164,10 @@ def _mountpoint(settings: config.Settings) -> Check:
     if mount is not None:
         if not mount.is_drive:
             return Check(
-                *("mountpoint", "failed", f"{where} has another file system ({mount.fstype}) mounted on it."),
-                "choose another mountpoint in the configuration",
+                name="mountpoint",
+                state="failed",
+                said=f"{where} has another file system ({mount.fstype}) mounted on it.",
+                remedy="choose another mountpoint in the configuration",
             )
         return _covered(settings, where)
     if not where.exists():
@@ -164,8 +176,10 @@ def _mountpoint(settings: config.Settings) -> Check:
         return Check("mountpoint", "failed", f"{where} is no folder.", "choose another mountpoint")
     if any(where.iterdir()):
         return Check(
-            *("mountpoint", "warning", f"{where} is not empty, and a drive hides what is in it."),
-            "empty it, or `cmsfs mount` and `cmsfs adopt`, or choose another mountpoint",
+            name="mountpoint",
+            state="warning",
+            said=f"{where} is not empty, and a drive hides what is in it.",
+            remedy="empty it, or `cmsfs mount` and `cmsfs adopt`, or choose another mountpoint",
         )
     return Check("mountpoint", "ok", f"{where} is free")
 
@@ -189,12 +203,10 @@ def _disk(settings: config.Settings) -> Check:
         free = found.f_bavail * found.f_frsize
         if free < settings.keep_free_bytes:
             return Check(
-                *(
-                    "disk",
-                    "warning",
-                    f"{output.size(free)} are free for the {what}, {there}: nothing is cached.",
-                ),
-                "make room, or set keep_free_bytes lower",
+                name="disk",
+                state="warning",
+                said=f"{output.size(free)} are free for the {what}, {there}: nothing is cached.",
+                remedy="make room, or set keep_free_bytes lower",
             )
         if found.f_files and not found.f_favail:
             return Check("disk", "failed", f"{there} can have no more files (inodes).", "delete some files")
@@ -208,14 +220,18 @@ def _daemon(settings: config.Settings) -> Check:
         return Check("daemon", "skipped", "no drive of this account is mounted")
     if daemon.version != cmsfs.__version__:
         return Check(
-            *("daemon", "warning", f"The daemon is {daemon.version}, this command {cmsfs.__version__}."),
-            "cmsfs umount, then cmsfs mount",
+            name="daemon",
+            state="warning",
+            said=f"The daemon is {daemon.version}, this command {cmsfs.__version__}.",
+            remedy="cmsfs umount, then cmsfs mount",
         )
     found = daemonctl.status(daemon)
     if found.queue.held:
         return Check(
-            *("daemon", "warning", f"{output.plural(found.queue.held, 'change')} cannot be uploaded."),
-            "cmsfs conflicts",
+            name="daemon",
+            state="warning",
+            said=f"{output.plural(found.queue.held, 'change')} cannot be uploaded.",
+            remedy="cmsfs conflicts",
         )
     if found.health.state not in ("online", "starting"):
         return Check(

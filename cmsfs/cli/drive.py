@@ -97,11 +97,7 @@ def mount(
     as_unit = not foreground and not narrowed and _as_unit(settings, mountpoint, wanted=enable or systemd)
     # A folder named here must exist, since a typing mistake would make one; the configured one is made.
     _mount(
-        *(settings, mountpoint),
-        create=mountpoint is None,
-        sample=False,
-        foreground=foreground,
-        as_unit=as_unit,
+        settings, mountpoint, create=mountpoint is None, sample=False, foreground=foreground, as_unit=as_unit
     )
     if enable:
         units.enable(settings.account)

@@ -107,7 +107,7 @@ class Files:
         url = f"{self._url}/{file_id}/content"
         # A version's bytes never change.
         answer = self._wire.stream(
-            *(url,), kind="download", params=params, headers=headers, lasting=version is not None
+            url, kind="download", params=params, headers=headers, lasting=version is not None
         )
         async with answer as (head, body):
             yield _content(head, body, first, last)
