@@ -150,8 +150,12 @@ class Answers:
         # A process of its own: who writes to the mount from here waits for this very process.
         done = await trio.run_process(
             [
-                *(sys.executable, "-I" if sys.flags.isolated else "-P", "-m", "daemon.adopting"),
-                *(str(self.ground.fd), str(self.mountpoint)),
+                sys.executable,
+                "-I" if sys.flags.isolated else "-P",
+                "-m",
+                "daemon.adopting",
+                str(self.ground.fd),
+                str(self.mountpoint),
             ],
             pass_fds=[self.ground.fd],
             capture_stdout=True,

@@ -165,7 +165,8 @@ class EventFeed:
         doubted = [item for item in found if (Kind(item.type), item.id) in unsure]
         doubted = [item for item in doubted if item.type == "folder" and not await self._is_mine(item)]
         await self._apply(
-            *(found, gone),
+            found,
+            gone,
             position=page.next_stream_position,
             empty=empty,
             doubted=[one.id for one in doubted],

@@ -40,8 +40,15 @@ _NEW = frozenset({events.CREATE, events.UPLOAD})
 _NEEDED = {
     Kind.FOLDER: ("name", "parent", "etag", "sequence_id", "item_status", "modified_at"),
     Kind.FILE: (
-        *("name", "parent", "etag", "sequence_id", "item_status", "modified_at"),
-        *("sha1", "size", "file_version"),
+        "name",
+        "parent",
+        "etag",
+        "sequence_id",
+        "item_status",
+        "modified_at",
+        "sha1",
+        "size",
+        "file_version",
     ),
     Kind.LINK: ("name", "parent", "etag", "sequence_id", "item_status", "modified_at", "url"),
 }

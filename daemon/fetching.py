@@ -120,7 +120,7 @@ class Fetching:
                 pieces: list[bytes] = []
                 held, wanted = 0, self._first_piece(run)
                 async with self._client.files.content(
-                    *(run.remote_id,), first=start, last=start + run.nbytes - 1, version=content.version
+                    run.remote_id, first=start, last=start + run.nbytes - 1, version=content.version
                 ) as chunks:
                     work.answered, heard = True, trio.current_time()
                     async for chunk in chunks:

@@ -182,7 +182,9 @@ class SearchLister:
         parts = [windows.Window(kind=kind) for kind in windows.KINDS]
         found = await self._windows.enumerate(
             # More than fits into a window is files, for the most part.
-            *(query, axis, take),
+            query,
+            axis,
+            take,
             within=parts,
             attempts=windows.ATTEMPTS,
             large=[windows.Window(kind="file")],

@@ -72,7 +72,9 @@ async def _recovered(
     last = await recovery.begin(db)
     drafts = Drafts(db, places.drafts)
     blocks = Blocks(
-        *(db, places.blocks, places.drafts),
+        db=db,
+        root=places.blocks,
+        dirty_root=places.drafts,
         limit_bytes=settings.cache_bytes,
         keep_free_bytes=_keep_free(settings, reserve),
     )

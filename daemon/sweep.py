@@ -212,7 +212,7 @@ class Sweep:
                     waiting += halves
                     continue
             found = await self._windows.window(
-                *(self._query, windows.CREATED, window, take), attempts=windows.ATTEMPTS
+                query=self._query, axis=windows.CREATED, window=window, take=take, attempts=windows.ATTEMPTS
             )
             if not isinstance(found, windows.Found):
                 waiting += found

@@ -148,7 +148,12 @@ class Whole:
             if window == windows.Window(kind=window.kind):
                 plan.total += first.total_count
             found = await self._windows.window(
-                *(self._query, windows.CREATED, window, take), attempts=windows.ATTEMPTS, first=first
+                query=self._query,
+                axis=windows.CREATED,
+                window=window,
+                take=take,
+                attempts=windows.ATTEMPTS,
+                first=first,
             )
         plan.windows.pop()
         if isinstance(found, windows.Found):

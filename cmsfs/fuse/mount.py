@@ -153,9 +153,7 @@ async def mounted(
     await trio.to_thread.run_sync(mounts.ensure_fusectl)
     ground = _ground(place, memo)
     try:
-        _init(
-            *(operations, place), fsname=fsname, allow_other=allow_other, read_only=read_only, noexec=noexec
-        )
+        _init(operations, place, fsname=fsname, allow_other=allow_other, read_only=read_only, noexec=noexec)
     except BaseException:
         ground.give_back()
         ground.close()

@@ -109,6 +109,9 @@ def is_anothers(db: Database, ino: Ino, folder: str, name: str, sha1: str | None
     found = db.row(
         "SELECT 1 FROM unheard u JOIN op o ON o.ino = u.ino WHERE u.remote_id IS NULL AND u.folder = ?"
         " AND u.name_key = ? AND u.sha1 = ? AND u.ino <> ? AND o.state <> 'held' LIMIT 1",
-        *(folder, names.name_key(name), sha1, ino),
+        folder,
+        names.name_key(name),
+        sha1,
+        ino,
     )
     return found is not None

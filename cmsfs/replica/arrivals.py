@@ -163,10 +163,26 @@ def _insert(
         base_key = key if name == one.name else names.name_key(one.name)
         rows.append(
             (
-                *(number, folders[one.parent_id or ""], name, key, one.kind.value, one.size),
-                *(one.mtime_ns, one.mtime_ns, FOLDER_MODE if one.kind is Kind.FOLDER else FILE_MODE),
-                *(one.sha1, one.id, one.etag, one.version, one.sha1, one.parent_id, one.name, base_key),
-                *(one.sequence, one.json, generation),
+                number,
+                folders[one.parent_id or ""],
+                name,
+                key,
+                one.kind.value,
+                one.size,
+                one.mtime_ns,
+                one.mtime_ns,
+                FOLDER_MODE if one.kind is Kind.FOLDER else FILE_MODE,
+                one.sha1,
+                one.id,
+                one.etag,
+                one.version,
+                one.sha1,
+                one.parent_id,
+                one.name,
+                base_key,
+                one.sequence,
+                one.json,
+                generation,
             )
         )
     done = at = 0

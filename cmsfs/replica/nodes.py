@@ -143,7 +143,16 @@ def _user_id(user: object) -> str | None:
 
 # Fields of an item that have a column of their own.
 _IN_COLUMNS = {
-    *("type", "id", "name", "parent", "etag", "sequence_id", "item_status", "sha1", "file_version", "size"),
+    "type",
+    "id",
+    "name",
+    "parent",
+    "etag",
+    "sequence_id",
+    "item_status",
+    "sha1",
+    "file_version",
+    "size",
     "trashed_at",
 }
 

@@ -244,8 +244,19 @@ def _appear(conn: Connection, remote: Remote, generation: int, changes: list[Cha
         "UPDATE node SET size = ?, sha1 = ?, remote_id = ?, etag = ?, sequence = ?, version = ?, "
         " base_sha1 = ?, base_parent = ?, base_name = ?, base_key = ?, item = ?, seen = ? WHERE ino = ?",
         (
-            *(remote.size, remote.sha1, remote.id, remote.etag, remote.sequence, remote.version, remote.sha1),
-            *(remote.parent_id, remote.name, names.name_key(remote.name), remote.json, generation, ino),
+            remote.size,
+            remote.sha1,
+            remote.id,
+            remote.etag,
+            remote.sequence,
+            remote.version,
+            remote.sha1,
+            remote.parent_id,
+            remote.name,
+            names.name_key(remote.name),
+            remote.json,
+            generation,
+            ino,
         ),
     )
     kept.give_back(conn, [ino])
@@ -283,10 +294,19 @@ def adopt(conn: Connection, ino: Ino, remote: Remote) -> None:
         " base_parent = ?6, base_name = ?7, base_key = ?8, item = ?9, seen = ?10, kind = ?11, local = 0"
         " WHERE ino = ?12",
         (
-            *(remote.id, remote.etag, remote.sequence, remote.version, remote.sha1),
-            *(remote.parent_id, remote.name, names.name_key(remote.name), remote.json),
+            remote.id,
+            remote.etag,
+            remote.sequence,
+            remote.version,
+            remote.sha1,
+            remote.parent_id,
+            remote.name,
+            names.name_key(remote.name),
+            remote.json,
             # A listing that began earlier has not seen it and must not remove it.
-            *(cursor.generation(conn), remote.kind, ino),
+            cursor.generation(conn),
+            remote.kind,
+            ino,
         ),
     )
 

@@ -77,8 +77,17 @@ def _remote(node: Node, owner: str | None) -> Remote:
     assert node.remote_id is not None
     assert node.base_name is not None
     return Remote(
-        *(node.kind, node.remote_id, node.base_name, node.base_parent, "", node.etag, node.sequence),
-        *(node.version, node.base_sha1, node.size, node.mtime_ns),
+        kind=node.kind,
+        id=node.remote_id,
+        name=node.base_name,
+        parent_id=node.base_parent,
+        parent_name="",
+        etag=node.etag,
+        sequence=node.sequence,
+        version=node.version,
+        sha1=node.base_sha1,
+        size=node.size,
+        mtime_ns=node.mtime_ns,
         trashed=False,
         item=entries.Entry(
             type=node.kind.value,

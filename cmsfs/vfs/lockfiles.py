@@ -44,7 +44,9 @@ def document(db: Database, parent: Ino, name: str) -> Node | None:
         return found
     rows = db.rows(
         "SELECT ino FROM node WHERE parent = ? AND kind = 'file' AND NOT local AND substr(name, ?) = ?",
-        *(parent, _REPLACED + 1, rest),
+        parent,
+        _REPLACED + 1,
+        rest,
     )
     # Of two that differ in their first two characters nobody can tell.
     return tree.find(db, rows[0]["ino"]) if len(rows) == 1 else None

@@ -43,27 +43,43 @@ LOCAL = frozenset({SYNC, PINNED, CACHED})
 # Fields of an item that its row has, or that come with every listing; all others are asked for.
 KEPT = frozenset(
     {
-        *(
-            "id",
-            "type",
-            "name",
-            "parent",
-            "etag",
-            "sequence_id",
-            "item_status",
-            "sha1",
-            "file_version",
-            "size",
-        ),
-        *("created_at", "modified_at", "content_modified_at", "url", "owned_by", "description", "tags"),
-        *("classification", "lock", "expires_at", "disposition_at"),
+        "id",
+        "type",
+        "name",
+        "parent",
+        "etag",
+        "sequence_id",
+        "item_status",
+        "sha1",
+        "file_version",
+        "size",
+        "created_at",
+        "modified_at",
+        "content_modified_at",
+        "url",
+        "owned_by",
+        "description",
+        "tags",
+        "classification",
+        "lock",
+        "expires_at",
+        "disposition_at",
     }
 )
 
 # What a listing shows, where there is something to show; and metadata that is known, and programs' own.
 GLANCE = (
-    *("owner", "description", "tags", "classification", "lock", "shared_link", "watermark"),
-    *("expires_at", "hold", "retention", "retention.until"),
+    "owner",
+    "description",
+    "tags",
+    "classification",
+    "lock",
+    "shared_link",
+    "watermark",
+    "expires_at",
+    "hold",
+    "retention",
+    "retention.until",
 )
 
 _PLACES = {field.name: field.place.partition(".")[0] for field in told.FIELDS}

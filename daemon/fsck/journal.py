@@ -51,7 +51,8 @@ def check(conn: Connection, report: Report) -> None:
         if above in lost and not _leads_to(lost, above, ino) and _is_folder(conn, above):
             continue
         report.add(
-            *("tree", f"{row['name']!r} is in no folder."),
+            "tree",
+            f"{row['name']!r} is in no folder.",
             "It is shown in the drive's root, until the service says where it belongs.",
         )
         if report.repair:
@@ -62,7 +63,8 @@ def check(conn: Connection, report: Report) -> None:
             op_rows.delete(conn, row["seq"])
     for row in conn.execute(_DRAFTLESS).fetchall():
         report.add(
-            *("drafts", f"What was written to {row['name']!r} has no description any more."),
+            "drafts",
+            f"What was written to {row['name']!r} has no description any more.",
             "The bytes are set aside; the file shows what it was before.",
             lost=True,
         )
@@ -89,7 +91,8 @@ def check_drafts(conn: Connection, drafts: Path, report: Report) -> None:
         there = path.stat().st_size if path.exists() else 0
         if (row["held"] or 0) > there:
             report.add(
-                *("drafts", f"Of what was written to {row['name']!r}, {row['held'] - there} bytes are gone."),
+                "drafts",
+                f"Of what was written to {row['name']!r}, {row['held'] - there} bytes are gone.",
                 "What is left is kept and sent.",
                 lost=True,
             )

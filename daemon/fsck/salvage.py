@@ -32,7 +32,8 @@ def check(place: Place, report: Report) -> bool:
         return True
     said = "; ".join(complaints[:_MOST_COMPLAINTS])
     report.add(
-        *("database", f"The database is damaged: {said}."),
+        "database",
+        f"The database is damaged: {said}.",
         f"What can be read goes into a new one; the damaged one is kept in {place.recovered}.",
     )
     if not report.repair:
@@ -50,7 +51,8 @@ def restore(conn: sqlite3.Connection, place: Place, report: Report) -> None:
     found = restoring.restore(conn, place.drafts, manifest.read(place.drafts))
     for one in found:
         report.add(
-            *("drafts", f"What was written to {one.path!r} had lost its place."),
+            "drafts",
+            f"What was written to {one.path!r} had lost its place.",
             "It is there again, and is uploaded with the next mount.",
         )
 

@@ -26,7 +26,8 @@ class Circles:
     def circles(self, before: Op, after: Op | None, *, now_ns: int) -> bool:
         """Whether this one has come back too often; `after`: as it is by now, None if it has ended."""
         same = after is not None and (after.state, after.attempts, after.revision) == (
-            *("ready", before.attempts),
+            "ready",
+            before.attempts,
             before.revision,
         )
         if not same or after is None or after.not_before > now_ns:

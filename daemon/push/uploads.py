@@ -187,13 +187,20 @@ async def _send(kit: Kit, task: queue.Task, node: Node, path: Path, target: Targ
     if 0 < kit.profile.parts_from_bytes <= node.size:
         source = multipart.FileSource(path)
         return await parts.send(
-            *(kit, node.ino, target, source), sha1=node.sha1, content_modified_at=time, progress=progress
+            kit=kit,
+            ino=node.ino,
+            target=target,
+            source=source,
+            sha1=node.sha1,
+            content_modified_at=time,
+            progress=progress,
         )
     whole = multipart.FileSource(path) if node.size else multipart.BytesSource(b"")
     with kit.health.request("upload"):
         if isinstance(target, NewVersion):
             return await kit.client.uploads.new_version(
-                *(target.base.item, whole),
+                target.base.item,
+                whole,
                 sha1=node.sha1,
                 etag=target.base.etag,
                 content_modified_at=time,

@@ -86,7 +86,7 @@ async def _create(kit: Kit, task: queue.Task, node: Node, data: bytes, shortcut:
         try:
             async with _making(kit, node, shortcut, task.parent.remote_id, name):
                 answer = await kit.client.web_links.create(
-                    *(shortcut.url, task.parent.remote_id), name=name, description=shortcut.description
+                    shortcut.url, task.parent.remote_id, name=name, description=shortcut.description
                 )
         except errors.Conflict as error:
             theirs = await conflicts.holder(kit, error)
