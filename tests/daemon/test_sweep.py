@@ -8,7 +8,7 @@ import trio
 
 from cmsfs import config
 from cmsfs.replica import cursor
-from cmsfs.service import items as rows
+from cmsfs.service import tree_paths
 from daemon import sweep
 
 
@@ -52,7 +52,7 @@ async def test_a_move_that_leaves_no_trace_is_found_by_the_full_sweep(drive: Any
     def silently(conn: Any) -> None:
         folder = conn.execute("SELECT * FROM item WHERE id = ?", (int(two),)).fetchone()
         sql = "UPDATE item SET parent = ?, path = ? WHERE id = ?"
-        conn.execute(sql, (int(two), rows.below(folder)[0], int(moved)))
+        conn.execute(sql, (int(two), tree_paths.below(folder)[0], int(moved)))
 
     await other.store.write(silently)
     await drive.poll()
