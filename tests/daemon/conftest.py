@@ -31,6 +31,7 @@ from cmsfs.sqlite import Connection
 from daemon import main
 from daemon import state as disk
 from daemon.budget import Budget
+from tests.patience import crowding
 
 from . import asking
 from .network import Network
@@ -177,11 +178,11 @@ class Drive:
 
     async def sync(self) -> None:
         """What `cmsfs sync` does."""
-        with trio.fail_after(20):
+        with trio.fail_after(20 * crowding()):
             await self.agents.sync()
 
     async def poll(self) -> None:
-        with trio.fail_after(20):
+        with trio.fail_after(20 * crowding()):
             await self.agents.pull.poll()
 
 

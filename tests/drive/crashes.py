@@ -26,6 +26,7 @@ from cmsfs.auth import backend
 from cmsfs.cli import daemonctl
 from cmsfs.client.search import EVERYTHING
 from cmsfs.models import control, search, starting
+from tests.patience import Patience
 
 WRITER = Path(__file__).with_name("crash_writer.py")
 DISK = Path(__file__).with_name("forgetful_disk.py")
@@ -183,9 +184,9 @@ class Rounds:
         self._await(lambda: self._count('["ack"') >= count)
 
     def _await(self, condition: Callable[[], bool]) -> None:
-        end = time.monotonic() + WAIT_SECONDS
+        patience = Patience(WAIT_SECONDS)
         while not condition():
-            assert time.monotonic() < end, self.log.read_text()[-3000:]
+            assert patience.left(), f"{patience}\n{self.log.read_text()[-3000:]}"
             assert self._refused() == [], self.log.read_text()[-3000:]
             time.sleep(0.01)
 
