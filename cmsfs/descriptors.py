@@ -36,7 +36,7 @@ def raise_limit() -> int:
         try:
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
         except (OSError, ValueError) as error:
-            log.info("no more than %d files may be open: %s", soft, error)
+            log.info("the open file limit is %d: %s", soft, error)
     return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
 
 

@@ -62,14 +62,14 @@ class Ground:
         try:
             os.fchmod(self.fd, BARRED)
         except OSError as error:
-            log.warning("the mountpoint stays writable when nothing is mounted on it: %s", error)
+            log.warning("the unmounted mountpoint cannot be made read-only: %s", error)
 
     def give_back(self) -> None:
         """Nothing is mounted on it any more: its own mode again."""
         try:
             os.fchmod(self.fd, self._mode)
         except OSError as error:
-            log.warning("the mountpoint keeps the mode %o: %s", BARRED, error)
+            log.warning("the mode %o of the mountpoint cannot be restored: %s", BARRED, error)
             return
         self._note(None)
 
@@ -142,4 +142,4 @@ def _write(memo: Path, said: _Memo) -> None:
         new.replace(memo)
     except OSError as error:
         # A full disk: the drive is worth more than the mode of a folder.
-        log.warning("the mode of the mountpoint is not remembered: %s", error)
+        log.warning("the mode of the mountpoint cannot be saved: %s", error)

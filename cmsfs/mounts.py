@@ -135,7 +135,7 @@ def clean_stale(path: Path) -> bool:
     # A drive can have been mounted over a dead one.
     while (mount := find(path)) is not None:
         _refuse_unless_stale(mount)
-        log.info("a drive whose process is dead is taken off its mountpoint")
+        log.info("cleaning up the mount of a dead drive")
         detach(path)
         cleaned = True
     return cleaned
@@ -151,11 +151,9 @@ def _refuse_unless_stale(mount: Mount) -> None:
         case errno.ENOTCONN:
             return
         case errno.ETIMEDOUT:
-            raise _bad(
-                f"{path} has a drive on it that does not answer; `fusermount3 -u -z {path}` removes it."
-            )
+            raise _bad(f"{path} has a drive that is not responding; `fusermount3 -u -z {path}` unmounts it.")
         case _:
-            raise _bad(f"{path} has a drive mounted on it already.")
+            raise _bad(f"{path} already has a drive mounted on it.")
 
 
 def prepare(path: Path, *, create: bool = False, over: bool = False) -> Path:
@@ -179,7 +177,7 @@ def prepare(path: Path, *, create: bool = False, over: bool = False) -> Path:
     if os.geteuid() not in (0, found.st_uid):
         raise _bad(f"The mountpoint {path} belongs to another user.")
     if not os.access(path, os.R_OK | os.X_OK):
-        raise _bad(f"The mountpoint {path} cannot be looked into by this user.")
+        raise _bad(f"The mountpoint {path} cannot be read by this user.")
     if not over and any(path.iterdir()):
         raise _bad(f"The mountpoint {path} is not empty, and the drive would hide what is in it.")
     return path
@@ -193,7 +191,7 @@ def _make(path: Path) -> None:
     except FileNotFoundError:
         raise _bad(f"The mountpoint {path} cannot be made: {path.parent} does not exist.") from None
     except OSError as error:
-        raise _bad(f"The mountpoint {path} cannot be made: {error.strerror}.") from None
+        raise _bad(f"The mountpoint {path} cannot be created: {error.strerror}.") from None
 
 
 def require_fuse() -> None:

@@ -64,9 +64,9 @@ class Reserve:
             try:
                 os.truncate(self._file, 0)
             except OSError as error:
-                log.warning("the room that was set aside cannot be used: %s", error)
+                log.warning("the reserved disk space cannot be released: %s", error)
             else:
-                log.warning("the disk of %s is full; what was set aside is used to go on", self.folder)
+                log.warning("the disk of %s is full; using the reserved space to continue", self.folder)
             self._held = self._allocated()
 
     def restore(self) -> None:
@@ -82,7 +82,7 @@ class Reserve:
                     os.close(fd)
             except OSError as error:
                 # EFBIG: files may not be that large here.  Without it, writers still stop before the floor.
-                log.info("no room can be set aside in %s: %s", self.folder, error)
+                log.info("no disk space can be reserved in %s: %s", self.folder, error)
             self._held = self._allocated()
 
     def _free(self) -> int:

@@ -65,7 +65,7 @@ async def fetched(
     try:
         await _get(client, health, Kind.FOLDER, tree.root_id(db))
     except errors.NotFound as error:
-        said = "the service does not know the root of the drive, either"
+        said = "the service does not find the drive's root folder, either"
         raise errors.ServerError(404, error.code, said) from error
     try:
         return await _get(client, health, kind, item_id)
@@ -119,12 +119,12 @@ class Absences:
     async def _ask(self, tops: Sequence[Ino], count: int) -> int:
         living, _ = await self._sorted(tops[:: max(1, len(tops) // SAMPLE)])
         if living:
-            log.warning("a listing did not show %d items that the service has; nothing is removed", count)
+            log.warning("a listing omitted %d items that the service still has; nothing was removed", count)
             return await self._incoming.commit(living)
         if await self._db.write(lambda conn: missing.ask(conn, tops)):
             log.warning(
-                "%d items are not at the service any more: nothing is removed before you say so;"
-                " `cmsfs missing` lists them",
+                "%d items are missing at the service; nothing is removed without confirmation: see `cmsfs "
+                "missing`",
                 count,
             )
         return 0
@@ -210,7 +210,7 @@ class Absences:
             self._incoming.publish(changes)
             removed += len(changes)
         await self._db.write(lambda conn: cursor.drop(conn, cursor.MISSING))
-        log.info("what was missing at the service was removed, as a person said: %d changes", removed)
+        log.info("removed the items missing at the service, as the user confirmed: %d changes", removed)
         return removed
 
     async def reject(self) -> bool:

@@ -130,9 +130,9 @@ class Account:
     def _refusal(self, user: users.User) -> str | None:
         """Why nothing may be changed with this account."""
         if self._read_only:
-            return "The settings say so (read_only)."
+            return "The configuration sets read_only."
         if user.status == "cannot_delete_edit_upload":
-            return "An administrator has made the account one that only reads."
+            return "An administrator has restricted this account to read-only access."
         return None
 
     async def run(self) -> None:

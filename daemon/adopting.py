@@ -46,7 +46,7 @@ def _bring(path: Path, target: Path, told: Told) -> None:
         elif stat.S_ISREG(mode):
             _bring_file(path, target, told)
         else:
-            told.failed.append(f"{path.name}: it is neither file nor folder")
+            told.failed.append(f"{path.name}: it is neither a file nor a folder")
     except OSError as error:
         told.failed.append(f"{path.name}: {error.strerror}")
 
@@ -105,7 +105,7 @@ def _bring_file(path: Path, target: Path, told: Told) -> None:
         found = path.stat()
         os.utime(target, ns=(found.st_atime_ns, found.st_mtime_ns))
         if not filecmp.cmp(path, target, shallow=False):
-            raise OSError(errno.EBUSY, "it is being changed")
+            raise OSError(errno.EBUSY, "it is being written to")
     except BaseException:
         target.unlink(missing_ok=True)
         raise

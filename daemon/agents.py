@@ -51,7 +51,7 @@ async def _kept(work: Callable[..., Awaitable[object]], args: tuple[Any, ...], n
         except Exception:
             if trio.current_time() - began > LONGEST_REST_SECONDS:
                 rest = FIRST_REST_SECONDS
-            log.exception("a bug in %s; it begins again in %.0f s", name, rest)
+            log.exception("unexpected error in %s; restarting it in %.0f s", name, rest)
         else:
             return
         await trio.sleep(rest)
@@ -62,4 +62,4 @@ async def _once(work: Callable[..., Awaitable[object]], args: tuple[Any, ...]) -
     try:
         await work(*args)
     except Exception:
-        log.exception("a bug in the background")
+        log.exception("unexpected error in a background task")

@@ -65,7 +65,7 @@ class Answers:
     @answers(control.Sync, tells_progress=True, ends_with_caller=True)
     async def sync(self) -> control.Done:
         if self.health.is_paused:
-            raise errors.UserError("The drive is paused; `cmsfs resume` lets it go on.")
+            raise errors.UserError("Sync is paused; `cmsfs resume` resumes it.")
         with self.push.hurrying():
             await self.push.retry_all()
             await self.push.drained()
@@ -110,7 +110,7 @@ class Answers:
     @answers(control.DecideMissing, tells_progress=True)
     async def decide_missing(self, remove: bool) -> control.Done:
         if not remove:
-            return control.Done(message="" if await self.absences.reject() else "Nothing was asked.")
+            return control.Done(message="" if await self.absences.reject() else "There is nothing to decide.")
         count = await self.absences.confirm()
         await self.notifier.heard()
         return control.Done(message=f"{count:,} items were removed." if count else "Nothing was removed.")
@@ -118,7 +118,7 @@ class Answers:
     @answers(control.DismissRecovered)
     def dismiss_recovered(self) -> str:
         count = recovered.dismiss(self._recovered)
-        return f"{count} recovered files stay in {self._recovered}." if count else ""
+        return f"{count} recovered files are kept in {self._recovered}." if count else ""
 
     def recovered(self) -> str:
         count = len(recovered.waiting(self._recovered))
@@ -162,7 +162,7 @@ class Answers:
             check=False,
         )
         if done.returncode:
-            raise errors.UserError("Not everything could be brought in; the log says why.")
+            raise errors.UserError("Some items could not be moved into the drive; see the log.")
         return control.Adopted.model_validate_json(done.stdout)
 
     @answers(control.Pause)

@@ -75,7 +75,7 @@ class Claims:
                 item = await self._client.locks.lock(item_id, expires_at=ends)
         except errors.RemoteError as error:
             name = self._name(item_id)
-            log.info("%s could not be locked at the service, and is worked on without: %s", name, error)
+            log.info("%s could not be locked at the service; continuing without a lock: %s", name, error)
             return False
         await self._incoming.apply([item])
         return True
@@ -86,7 +86,9 @@ class Claims:
                 item = await self._client.locks.unlock(item_id)
         except errors.RemoteError as error:
             name = self._name(item_id)
-            log.info("%s stays locked at the service for an hour at most: %s", name, error)
+            log.info(
+                "%s could not be unlocked at the service; its lock expires within an hour: %s", name, error
+            )
             return
         await self._incoming.apply([item])
 

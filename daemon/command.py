@@ -53,12 +53,12 @@ class Starter:
 @click.option("--account", help="The account to mount (default: the configuration's).")
 @click.option("--profile", help="How the service is reached (default: the configuration's).")
 @click.option("--mountpoint", type=Path, help="Where to mount (default: the configuration's).")
-@click.option("--folder", help="The folder of the service that is to be the drive's root.")
+@click.option("--folder", help="The service's folder to mount as the drive's root.")
 @click.option("--read-only", is_flag=True, help="With a token that can only read.")
-@click.option("--ttl", "ttl_seconds", type=float, metavar="SECONDS", help="Only for so long.")
-@click.option("--sample", is_flag=True, help="Put the sample enterprise into the embedded service.")
-@click.option("--log-format", type=click.Choice(["text", "json"]), help="How a line of the log looks.")
-@click.option("--ready-fd", type=int, help="A descriptor to write READY, or ERROR and the reason, to.")
+@click.option("--ttl", "ttl_seconds", type=float, metavar="SECONDS", help="Expire after this time.")
+@click.option("--sample", is_flag=True, help="Create the sample enterprise in the embedded service.")
+@click.option("--log-format", type=click.Choice(["text", "json"]), help="Log format.")
+@click.option("--ready-fd", type=int, help="File descriptor that receives READY, or ERROR and the reason.")
 @click.version_option(cmsfs.__version__)
 def main(
     account: str | None,
@@ -105,7 +105,7 @@ def main(
     except Exception as error:
         told = failures.explain(error)
         if _is_bug(error):
-            log.exception("ended by a bug")
+            log.exception("exiting after an unexpected error")
         starter.failed(told)
         click.echo(f"cmsfsd: {told.message}", err=True)
         sys.exit(told.exit_code)

@@ -110,7 +110,7 @@ class Server:
         except (trio.BrokenResourceError, trio.ClosedResourceError, trio.TooSlowError):
             pass  # the caller went away
         except Exception:
-            log.exception("a bug in answering a command")
+            log.exception("unexpected error while handling a command")
         finally:
             self._talking -= 1
             self._silent.set()

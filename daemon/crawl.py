@@ -84,7 +84,7 @@ class Crawl:
                         try:
                             await self._below(folder)
                         except (errors.RemoteError, OSError) as error:
-                            log.info("what is below an opened folder could not be listed: %s", error)
+                            log.info("the subfolders of an opened folder could not be listed: %s", error)
                     self._fetching = None
                     if self._giving_way.cancelled_caught and folder not in self._opened:
                         self._opened.insert(0, folder)
@@ -107,7 +107,7 @@ class Crawl:
                 try:
                     await self.once()
                 except (errors.RemoteError, OSError) as error:
-                    log.info("the listing of everything was interrupted: %s", error)
+                    log.info("the full listing was interrupted: %s", error)
                     pause = PAUSE_SECONDS if self._health.may_work else 0.0
                 await trio.sleep(pause)
 

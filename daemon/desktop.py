@@ -49,10 +49,10 @@ async def show(summary: str, body: str, *, replaces: int = 0, urgency: str = "no
                 reply = await router.send_and_get_reply(message)
     # Whatever a bus, or what claims to be one, may do: the library has no root of its exceptions.
     except Exception as error:
-        log.info("the desktop shows no notification: %r", error)
+        log.info("desktop notifications are unavailable: %r", error)
         return None
     if reply.header.message_type is MessageType.error:
-        log.info("the desktop refuses a notification: %s", reply.body)
+        log.info("the desktop rejected a notification: %s", reply.body)
         return None
     return int(reply.body[0])
 

@@ -68,7 +68,7 @@ class Doubts:
             try:
                 await self.settle()
             except errors.RemoteError as error:
-                log.info("what was left aside could not be asked about: %s", error)
+                log.info("items with deferred updates could not be queried: %s", error)
 
     async def settle(self) -> None:
         """Settle those that can be, now.  Raises `RemoteError`."""
@@ -101,9 +101,7 @@ class Doubts:
                 item = await absences.fetched(self._client, self._health, one.kind, one.id, db=self._db)
             except errors.ProtocolError as error:
                 # It stays a doubt; the others are not to wait for it.
-                self._incoming.misfits.note(
-                    one.kind, one.id, f"the service's answer is not understood: {error}"
-                )
+                self._incoming.misfits.note(one.kind, one.id, f"the service's response is malformed: {error}")
                 unread.add(one)
                 return
             if item is None:
@@ -117,7 +115,7 @@ class Doubts:
         made = await self._incoming.commit(here, gone, settled=settled, believed=believed)
         self._arrived.list_soon(new)
         if asked:
-            log.debug("%d items were in doubt, %d changes", len(asked), made)
+            log.debug("checked %d items with deferred updates: %d changes", len(asked), made)
         self._note_remaining(found)
 
     def _note_remaining(self, found: list[Doubt]) -> None:

@@ -88,7 +88,7 @@ class EventFeed:
         """Read the stream to its end."""
         anew = self._is_old()
         if anew:
-            log.info("the last events were read too long ago; everything is compared instead")
+            log.info("the event position is too old; comparing the whole tree instead")
             await self._begin_anew(missed=True)
         while True:
             before = self._here()
@@ -98,13 +98,15 @@ class EventFeed:
             except (errors.BadRequest, errors.Gone) as error:
                 if anew:
                     # It refuses the very position that it has just given: asking on would only repeat that.
-                    raise errors.ProtocolError(f"the service refuses its own position: {error}") from error
-                log.info("the service does not know the position in its events: %s", error)
+                    raise errors.ProtocolError(
+                        f"the service rejects the event position that it issued: {error}"
+                    ) from error
+                log.info("the service does not recognize the event position: %s", error)
                 anew = True
                 await self._begin_anew(missed=True)
                 continue
             if not anew and _is_behind(page.next_stream_position, before):
-                log.info("the service's events begin anew; everything is compared instead")
+                log.info("the service's event stream was reset; comparing the whole tree instead")
                 anew = True
                 await self._begin_anew(missed=True)
                 continue
@@ -203,7 +205,7 @@ class EventFeed:
                 item = await absences.fetched(self._client, self._health, *one.key, db=self._db)
             except errors.ProtocolError as error:
                 # Whatever it is, the others are not to wait for it.
-                self._incoming.misfits.note(*one.key, f"the service's answer is not understood: {error}")
+                self._incoming.misfits.note(*one.key, f"the service's response is malformed: {error}")
                 unread.append(one)
                 return
             if item is None:
@@ -277,7 +279,7 @@ class EventFeed:
                         self._client, self._health, Kind.FOLDER, folder_id, db=self._db
                     )
                 except errors.ProtocolError as error:
-                    self._incoming.misfits.note(Kind.FOLDER, folder_id, f"it is not understood: {error}")
+                    self._incoming.misfits.note(Kind.FOLDER, folder_id, f"it is malformed: {error}")
                     continue
                 if item is None:
                     gone.append(Gone(Kind.FOLDER, folder_id))

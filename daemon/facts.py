@@ -97,7 +97,7 @@ class Facts:
                 try:
                     await ask()
                 except errors.RemoteError as error:
-                    log.info("an item's facts could not be learned: %s", error)
+                    log.info("an item's details could not be read: %s", error)
                 finally:
                     del self._asking[key]
                     done.set()
@@ -168,7 +168,7 @@ class Facts:
             try:
                 await self._templates.judge(place, text)
             except errors.RemoteError as error:
-                log.info("a template could not be learned: %s", error)
+                log.info("a metadata template could not be read: %s", error)
 
     async def set_metadata(self, node: Node, place: Place, text: str | None) -> None:
         """As `ports.Facts.set_metadata`."""

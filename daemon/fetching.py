@@ -96,7 +96,7 @@ class Fetching:
                 wait = self._wait(failure, work, fruitless)
                 if wait is None or trio.current_time() + wait > began + self._network_seconds:
                     raise
-                log.info("a download goes on at block %d of %d: %s", run.first, run.last + 1, failure)
+                log.info("resuming a download at block %d of %d: %s", run.first, run.last + 1, failure)
                 await trio.sleep(wait)
 
     def _wait(self, failure: errors.RemoteError, work: Work, fruitless: int) -> float | None:
@@ -140,7 +140,7 @@ class Fetching:
                         pieces, held = [bytes(data[usable:])] if held > usable else [], held - usable
                         wanted = max(1, min(max(wanted * 2, BLOCK), WRITE_BYTES, run.nbytes))
                 return
-            raise errors.RemoteTimeout(f"no byte came for {patience:g} s")
+            raise errors.RemoteTimeout(f"no data received for {patience:g} s")
 
     @staticmethod
     def _first_piece(run: Run) -> int:

@@ -76,7 +76,7 @@ class Finding:
         with self._health.request("search"):
             known = await search_names.find_user(self._client, who)
         if known is None:
-            raise _absent(f"user {who}; owner: takes a login, a whole name, an id or me")
+            raise _absent(f"user {who}; owner: takes a login, a full name, an ID or me")
         return known
 
     async def _metadata(self, asked: search_metadata.Asked) -> search.MetadataFilter:

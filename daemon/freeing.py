@@ -46,9 +46,9 @@ class Freeing:
         """
         path, above = tree.path(self._db, ino), pins.holder(self._db, ino)
         if above is not None and above != ino:
-            raise errors.UserError(f"{path} is kept since {tree.path(self._db, above)} is pinned.")
+            raise errors.UserError(f"{path} is pinned by {tree.path(self._db, above)}.")
         if above == ino and not unpin:
-            raise errors.UserError(f"{path} is pinned; `cmsfs free --unpin` ends that as well.")
+            raise errors.UserError(f"{path} is pinned; `cmsfs free --unpin` unpins it, too.")
         if unpin:
             await self._keeper.unpin_below(ino)
         # A round that has looked before the pins ended must not mark anything afterwards.
@@ -59,7 +59,7 @@ class Freeing:
                 await self._db.write(lambda conn, batch=batch: _unmark(conn, batch))  # type: ignore[misc]
             self._blocks.pins_changed()
             freed = await self._drop(found)
-        log.info("%d bytes of %d files were freed", freed.bytes, freed.files)
+        log.info("freed %d bytes of %d files", freed.bytes, freed.files)
         return freed
 
     async def _drop(self, found: freeing.Found) -> control.Freed:

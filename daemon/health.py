@@ -187,7 +187,7 @@ class Health:
             state, reason = State.READ_ONLY, refusal
         self.reason = reason
         if state is not self.state:
-            log.info("the drive is %s now, was %s: %s", state, self.state, reason or "all is well")
+            log.info("the drive is now %s (was %s): %s", state, self.state, reason or "no problems")
             self.state, self.since = state, datetime.now(UTC)
         elif not tell:
             return

@@ -22,7 +22,7 @@ class History:
         Raises `RemoteError`; `Offline` at once while the service is out of reach.
         """
         if not self._health.can_ask:
-            raise errors.Offline("The service is out of reach.")
+            raise errors.Offline("The service cannot be reached.")
         return [
             _version(one)
             for one in await self._client.versions.past(file_id)

@@ -59,7 +59,7 @@ class Holding:
             try:
                 await self._hold(None)
             except OSError as error:
-                log.info("bytes that a file here consists of cannot be had now: %s", error)
+                log.info("downloading the unmodified parts of a changed file failed: %s", error)
                 with trio.move_on_after(RETRY_SECONDS):
                     await self._health.changed()
             else:
@@ -92,7 +92,7 @@ class Holding:
             if error.errno != errno.ESTALE:
                 raise
             self._lost.add(content.sha1)
-            log.warning("the service does not have the bytes of a backup any more: %s", error)
+            log.warning("the service no longer has the contents of a backup: %s", error)
         finally:
             self._blocks.close(content.sha1)
 

@@ -50,7 +50,7 @@ PINNED_RUNS = 4
 # What has brought bytes so recently goes on, whatever is said of the connection.
 SILENT_SECONDS = 2.0
 
-STOPPING = "the agent is stopping"
+STOPPING = "the daemon is shutting down"
 
 # What came wrong is told for so long, and of so many contents.
 WRONG_SECONDS = 3600.0
@@ -145,7 +145,7 @@ class Hydrate:
         except OSError as failure:
             error = failure
         except Exception:
-            log.exception("a bug in a listing")
+            log.exception("unexpected error in a listing")
             error = oserrors.oserror(errno.EIO)
         finally:
             del self._listings[folder]
@@ -248,7 +248,7 @@ class Hydrate:
     def _start(self, content: Content, run: list[int], work: Work) -> list[Demand]:
         if content.remote_id is None:
             # Bytes made here that are no longer here: nobody else has them.
-            raise oserrors.oserror(errno.EIO, f"content {content.sha1} is nowhere")
+            raise oserrors.oserror(errno.EIO, f"content {content.sha1} is neither cached nor at the service")
         demands = {index: Demand(work) for index in run}
         for index, demand in demands.items():
             self._fetches[content.sha1, index] = demand
@@ -275,7 +275,7 @@ class Hydrate:
             if scope.cancelled_caught:
                 self._health.check()
         except errors.IntegrityError as failure:
-            log.error("the service delivered bytes that are not those of their SHA-1: %s", failure)
+            log.error("a download does not match its SHA-1: %s", failure)
             self._note_wrong(content.sha1)
             error = oserrors.to_oserror(failure)
             # Of what came in parts, some may have been read already, and the kernel keeps pages of them.
@@ -287,7 +287,7 @@ class Hydrate:
         except OSError as failure:
             error = failure
         except Exception:
-            log.exception("a bug in fetching blocks")
+            log.exception("unexpected error in a download")
             error = oserrors.oserror(errno.EIO)
         finally:
             del self._under_way[scope]
@@ -326,7 +326,7 @@ class Hydrate:
         if isinstance(failure, errors.NotFound):
             # The name is there and can be opened; it is the version of this handle that is not.
             return oserrors.oserror(errno.ESTALE, str(failure))
-        log.info("blocks of %s could not be fetched: %s", content.sha1, failure)
+        log.info("blocks of %s could not be downloaded: %s", content.sha1, failure)
         return oserrors.to_oserror(failure)
 
 

@@ -119,7 +119,7 @@ class Incoming:
 
         made = await self._db.write(txn)
         for one in left_out:
-            self.misfits.note(one.kind, one.id, "taking it in fails, as the log says")
+            self.misfits.note(one.kind, one.id, "it could not be applied; see the log")
         self.publish(made)
         return len(made)
 
@@ -185,7 +185,7 @@ def _applied(
     try:
         return take(conn, remotes)
     except BLAMED:
-        log.exception("a bug in taking in what the service tells; it is taken in one by one")
+        log.exception("unexpected error while applying a page of remote changes; applying them one by one")
         conn.execute("ROLLBACK TO page")
     made: list[changes.Change] = []
     for one in remotes:

@@ -23,7 +23,7 @@ def single_instance(lock: Path, *, account: str) -> Iterator[None]:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise errors.UserError(
-                f"The drive of the account {account!r} is running already{_by_whom(fd)}.",
+                f"The drive of the account {account!r} is already running{_by_whom(fd)}.",
                 exit_code=ALREADY_RUNNING,
             ) from None
         os.ftruncate(fd, 0)

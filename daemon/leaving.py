@@ -20,10 +20,8 @@ from cmsfs.replica.nodes import Kind, Node
 from cmsfs.replica.rows import node_rows
 from daemon.health import Health
 
-NOT_OWN = (
-    "it is not shared with this account by itself (with a group, perhaps), so it cannot be left here: ask who"
-    " shares it"
-)
+NOT_OWN = "it is not shared with this account directly (perhaps with a group), so you cannot leave it: "
+"ask its owner"
 
 _WORDS: dict[Kind, Literal["file", "folder"]] = {Kind.FILE: "file", Kind.FOLDER: "folder"}
 

@@ -158,7 +158,7 @@ class SearchLister:
             generation, first = await self._begun(query)
         else:
             # A tree in which somebody works all the time is never still: what was seen is the listing.
-            log.info("a listing was never still; deletions in it are left to the change feed")
+            log.info("items changed during the listing; its deletions are left to the change feed")
         await self._conclude(folder, listing, complete=found.stable and found.whole)
         log.info("listed %d items, generation %d", found.items, listing.generation)
 

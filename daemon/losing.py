@@ -34,7 +34,7 @@ async def still_shown(db: Database, client: Client, health: Health, gone: Sequen
                 found.append(item)
     except (errors.NotFound, errors.Forbidden, errors.BadRequest) as error:
         # A service that lists no single folders: the next comparison finds what there is.
-        log.info("what others share could not be listed: %s", error)
+        log.info("shared items could not be listed: %s", error)
         return []
     return await db.query(lambda conn: [item for item in found if _is_below(conn, item, tops)])
 

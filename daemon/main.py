@@ -121,7 +121,7 @@ async def run(
             drive.start(agents, listener)
             await drive.serve(settings, create=create, ready=functools.partial(ready, note))
         nursery.cancel_scope.cancel()
-    log.info("ended in good order")
+    log.info("shut down cleanly")
 
 
 class Drive(Answers):
@@ -305,8 +305,8 @@ class Drive(Answers):
             self.health.suspect()
         if not reason:
             return ""
-        log.info("starting without the service: %s", reason)
-        shows = "What is known here is shown" if known else "Nothing is known here yet; the drive fills"
+        log.info("starting offline: %s", reason)
+        shows = "The cached tree is shown" if known else "The tree is not known yet and appears"
         return f"{reason} {shows} {'until' if known else 'when'} it answers."
 
     def _patience(self, known: bool) -> float:

@@ -39,4 +39,4 @@ async def write(db: Database, drafts: Path) -> None:
     try:
         await trio.to_thread.run_sync(manifest.write, drafts, found)
     except OSError as error:
-        log.info("the manifest of unsent files cannot be written: %s", error)
+        log.info("the manifest of pending uploads cannot be written: %s", error)

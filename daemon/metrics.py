@@ -33,7 +33,7 @@ async def serve(where: str, status: Callable[[], Awaitable[control.Status]]) -> 
     try:
         listeners = await _listen(where)
     except (OSError, errors.ConfigError) as error:
-        log.error("the figures cannot be served at %s: %s", where, error)
+        log.error("metrics cannot be served at %s: %s", where, error)
         return
 
     async def talk(stream: trio.SocketStream) -> None:
@@ -57,7 +57,9 @@ async def _listen(where: str) -> list[trio.SocketListener]:
     host, _, port = where.rpartition(":")
     host = host.strip("[]") or "127.0.0.1"
     if host not in LOOPBACK or not port.isdigit():
-        raise errors.ConfigError("metrics is a port of this machine, 127.0.0.1:9464, or a socket's path")
+        raise errors.ConfigError(
+            "metrics takes a local address such as 127.0.0.1:9464, or the path of a socket"
+        )
     return await trio.open_tcp_listeners(int(port), host=host)
 
 
@@ -110,15 +112,17 @@ def _lines(status: control.Status) -> Iterator[str]:
     changes = {"waiting": queue.waiting, "running": queue.running, "held": queue.held}
     waiting = {f'{{state="{state}"}}': float(count) for state, count in changes.items()}
     requests = {f'{{purpose="{kind}"}}': float(count) for kind, count in sorted(status.requests.items())}
-    yield from figure("connection", "gauge", "1 for the state that the connection is in.", states)
-    yield from figure("changes", "gauge", "Changes that the service does not have yet.", waiting)
-    yield from figure("unsent_bytes", "gauge", "Bytes that are to be uploaded.", {"": queue.bytes_pending})
+    yield from figure("connection", "gauge", "1 for the current connection state.", states)
+    yield from figure("changes", "gauge", "Changes pending upload.", waiting)
+    yield from figure("unsent_bytes", "gauge", "Bytes pending upload.", {"": queue.bytes_pending})
     yield from figure("cache_bytes", "gauge", "Bytes in the cache.", {"": cache.used_bytes})
-    yield from figure("cache_limit_bytes", "gauge", "What the cache may hold.", {"": cache.limit_bytes})
-    yield from figure("items", "gauge", "Items that are known here.", {"": status.listing.items})
+    yield from figure("cache_limit_bytes", "gauge", "Size limit of the cache.", {"": cache.limit_bytes})
+    yield from figure("items", "gauge", "Items in the local tree.", {"": status.listing.items})
     yield from figure("requests_total", "counter", "Requests to the service, by purpose.", requests)
     if status.last_poll is not None:
         last = {"": status.last_poll.timestamp()}
-        yield from figure("last_poll_timestamp_seconds", "gauge", "When changes were looked for.", last)
+        yield from figure(
+            "last_poll_timestamp_seconds", "gauge", "Time of the last poll for remote changes.", last
+        )
     began = {"": status.started.timestamp()}
-    yield from figure("start_timestamp_seconds", "gauge", "When the daemon started.", began)
+    yield from figure("start_timestamp_seconds", "gauge", "Start time of the daemon.", began)

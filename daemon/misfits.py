@@ -50,7 +50,7 @@ class Misfits:
         """An item is set aside.  Told once, until it is another reason."""
         key = (str(kind), item_id[:100])
         if self._known.get(key) != reason:
-            log.warning("the %s %s of the service is left out here: %s", key[0], ascii(key[1]), reason)
+            log.warning("skipping the %s %s of the service: %s", key[0], ascii(key[1]), reason)
         self._known[key] = reason
         while len(self._known) > REMEMBERED:
             self._known.popitem(last=False)
@@ -69,7 +69,7 @@ def _problem(one: Remote) -> str | None:
         return f"its name has {len(one.name)} characters"
     for text in (one.id, one.name, one.parent_id, one.etag, one.version, one.sha1):
         if text is not None and not _is_text(text):
-            return "its name or one of its ids is no text"
+            return "its name or one of its IDs is not valid text"
     return None
 
 

@@ -132,8 +132,8 @@ class Notices:
             return None
         more = f" and {self._conflicts - 1} more" if self._conflicts > 1 else ""
         return Trouble(
-            "Two changes of one file",
-            f"Yours is kept as {self._conflict}{more}. `cmsfs conflicts` lists all.",
+            "Conflicting edits",
+            f"Your version is kept as {self._conflict}{more}. `cmsfs conflicts` lists all.",
             count=self._conflicts,
         )
 
@@ -144,7 +144,7 @@ class Notices:
         op = next(op for op in queue.listed(self._db, 1))
         return Trouble(
             "A change cannot be uploaded" if count == 1 else f"{count} changes cannot be uploaded",
-            f"{tree.path(self._db, op.ino)}: {op.error} It is kept here; `cmsfs conflicts` says what to do.",
+            f"{tree.path(self._db, op.ino)}: {op.error} It is kept locally; see `cmsfs conflicts`.",
             count=count,
         )
 
@@ -153,7 +153,7 @@ class Notices:
         if not count:
             return None
         return Trouble(
-            "What you deleted is back" if count == 1 else f"{count} deleted things are back",
+            "A deletion was rejected" if count == 1 else f"{count} deletions were rejected",
             last,
             count=count,
         )
@@ -168,8 +168,9 @@ class Notices:
         if (question := missing.asked(self._db)) is None:
             return None
         return Trouble(
-            "Much is missing at the service",
-            f"{question.count:,} items are not there any more. They are here for now: `cmsfs missing`.",
+            "Many items are missing at the service",
+            f"{question.count:,} items are missing there. They are kept locally until you decide: `cmsfs "
+            "missing`.",
             count=question.count,
             urgency="critical",
         )
@@ -180,19 +181,19 @@ class Notices:
         account = self._settings.account
         return Trouble(
             "The login does not work any more",
-            f"{self._health.reason} What you change is kept here meanwhile (account {account}).",
+            f"{self._health.reason} Your changes are kept locally until then (account {account}).",
             urgency="critical",
         )
 
     def _find_full_disk(self) -> Trouble | None:
         if problem := self._problem():
-            return Trouble("Not everything that is pinned fits", problem)
+            return Trouble("Not enough space for pinned items", problem)
         found = os.statvfs(self._settings.paths.state)
         left = found.f_bavail * found.f_frsize
         if left >= self._settings.keep_free_bytes * (1 + NEARLY):
             return None
         return Trouble(
             "The disk is nearly full",
-            f"{left / 1e9:.1f} GB are free where the drive keeps what is not uploaded yet.",
+            f"{left / 1e9:.1f} GB are free on the disk that holds pending uploads.",
             urgency="critical",
         )

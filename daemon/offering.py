@@ -63,10 +63,10 @@ class Offering:
         name = word.rstrip("/").rpartition("/")[2]
         found = [one for one in known if one.id == word] or [one for one in known if one.name == name]
         if not found:
-            raise errors.UserError(f"Nobody offers {word}; `cmsfs shared` lists what there is.")
+            raise errors.UserError(f"There is no shared item {word}; `cmsfs shared` lists them.")
         if len(found) > 1:
             ids = ", ".join(one.id for one in found)
-            raise errors.UserError(f"Several are called {name}: say which, by its id ({ids}).")
+            raise errors.UserError(f"Several shared items are named {name}; choose one by its ID ({ids}).")
         return found[0]
 
     async def _decline(self, one: offers.Offer) -> str:
@@ -77,7 +77,7 @@ class Offering:
         item = await fetched(self._client, self._health, one.kind, one.id)
         if item is None:
             await self._db.write(lambda conn: offers.forget(conn, one.kind, one.id))
-            return f"{one.name} is not shared any more."
+            return f"{one.name} is no longer shared."
         await self._db.write(lambda conn: _decide(conn, one, offers.State.ACCEPTED))
 
         def note(conn: Connection) -> None:
@@ -89,7 +89,7 @@ class Offering:
         await self._incoming.commit([item], note=note)
         node = tree.find_remote(self._db, one.kind, one.id)
         if node is None or node.parent is None:
-            return f"{one.name} is accepted, and comes with the next look at the service."
+            return f"{one.name} is accepted and appears after the next sync."
         if node.kind is Kind.FOLDER:
             self._hydrate.list_soon(node.ino)
         return f"{one.name} is in {tree.path(self._db, node.ino)}."

@@ -74,10 +74,10 @@ class Pausing:
         if self._until is None:
             self._health.resume()
         elif self._until == math.inf:
-            self._health.pause("`cmsfs resume` lets it go on.")
+            self._health.pause("Use `cmsfs resume` to resume.")
         else:
             end = datetime.fromtimestamp(self._until).astimezone()
-            self._health.pause(f"It goes on at {end:%H:%M}, or after `cmsfs resume`.")
+            self._health.pause(f"Resumes at {end:%H:%M}, or with `cmsfs resume`.")
 
 
 def _parsed(value: str | None) -> float | None:

@@ -28,7 +28,7 @@ async def wipe(db: Database, rights: Rights, mountpoint: Path) -> int:
     unwanted = [one.file for one in kept if not _is_shown(db, rights, one)]
     await trio.to_thread.run_sync(_remove, unwanted)
     if unwanted:
-        log.info("%d small pictures of what may no longer be read were removed", len(unwanted))
+        log.info("removed %d thumbnails of items that may no longer be read", len(unwanted))
     return len(unwanted)
 
 
@@ -49,4 +49,4 @@ def _remove(files: list[Path]) -> None:
         try:
             file.unlink(missing_ok=True)
         except OSError as error:
-            log.warning("a small picture of what may no longer be read is still here: %s", error)
+            log.warning("a thumbnail of an item that may no longer be read could not be removed: %s", error)

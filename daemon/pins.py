@@ -86,13 +86,13 @@ class Pins:
             raise errors.UserError("Only files and folders can be pinned.")
         path = tree.path(self._db, ino)
         if pins.holder(self._db, ino) == ino:
-            return f"{path} is pinned already."
+            return f"{path} is already pinned."
         missing = await self._db.query(lambda conn: pins.missing_below(conn, ino))
         room = await self._blocks.room_for_pinned()
         if missing > room:
             raise errors.UserError(f"{path} does not fit: {_short_of(missing, room)}")
         await self._db.write(lambda conn: pins.add(conn, ino, at=int(time.time())), durable=True)
-        log.info("an item was pinned, %d bytes are to be fetched", missing)
+        log.info("an item was pinned; %d bytes to download", missing)
         self.wake()
         return ""
 
@@ -102,14 +102,14 @@ class Pins:
             path, above = tree.path(self._db, ino), pins.holder(self._db, ino)
             if above is None:
                 raise errors.UserError(f"{path} is not pinned.")
-            raise errors.UserError(f"{path} is kept since {tree.path(self._db, above)} is pinned.")
-        log.info("an item is pinned no longer")
+            raise errors.UserError(f"{path} is pinned by {tree.path(self._db, above)}.")
+        log.info("an item was unpinned")
         self._unpinned()
 
     async def unpin_below(self, ino: Ino) -> None:
         """Keep neither it nor anything below it any longer; what is pinned above it still holds."""
         if count := await self._db.write(lambda conn: pins.remove_below(conn, ino), durable=True):
-            log.info("%d items are pinned no longer", count)
+            log.info("%d items were unpinned", count)
             self._unpinned()
 
     def _unpinned(self) -> None:
@@ -180,9 +180,9 @@ class Pins:
                 if await self.once():
                     wait = AGAIN_SECONDS
             except OSError as error:
-                log.info("what is pinned could not be looked after: %s", error)
+                log.info("pinned items could not be updated: %s", error)
             except Exception:
-                log.exception("a bug in looking after what is pinned")
+                log.exception("unexpected error while updating pinned items")
             with trio.move_on_after(wait):
                 await self._news.wait()
             await trio.sleep(max(FLURRY_SECONDS, self._cost * COST_SHARE))
@@ -235,7 +235,7 @@ class Pins:
         """Say it before the disk is full; what fits is fetched all the same."""
         room = await self._blocks.room_for_pinned()
         if survey.wanted_bytes > room:
-            self._trouble(f"What is pinned does not fit: {_short_of(survey.wanted_bytes, room)}")
+            self._trouble(f"Not enough space for pinned items: {_short_of(survey.wanted_bytes, room)}")
         else:
             self.problem = ""
 
@@ -259,7 +259,7 @@ class Pins:
             try:
                 await self._hydrate.keep(wanted.content)
             except OSError as error:
-                log.info("a pinned content could not be fetched: %s", error)
+                log.info("a pinned file could not be downloaded: %s", error)
                 no_room |= error.errno == errno.ENOSPC
                 return
             finally:
@@ -272,7 +272,7 @@ class Pins:
         with self._round:
             await parallel.each(survey.wanted, one, tasks=PINNED)
         if no_room:
-            self._trouble("What is pinned does not fit: the disk has no more room to spare.")
+            self._trouble("Not enough space for pinned items: the disk is full.")
         return left == 0
 
 
@@ -296,10 +296,7 @@ def _mark(conn: Connection, batch: Sequence[tuple[str, int | None]]) -> None:
 
 
 def _short_of(missing: int, room: int) -> str:
-    return (
-        f"{_size(missing)} are to be fetched, and there is room for {_size(room)}"
-        " (keep_free_bytes of the settings is left free)."
-    )
+    return f"{_size(missing)} to download, {_size(room)} available (keep_free_bytes stays free)."
 
 
 def _size(count: int) -> str:

@@ -122,9 +122,9 @@ class Pull:
                 await self._rest(self._interval())
                 continue
             except errors.RemoteError as error:
-                log.info("remote changes could not be looked for: %s", error)
+                log.info("polling for remote changes failed: %s", error)
                 rest = self.governor.stood_still(
-                    f"Remote changes cannot be looked for: {explain(error).message}"
+                    f"Polling for remote changes fails: {explain(error).message}"
                 )
                 await self._rest(max(self._interval(), rest), least=rest)
                 continue
@@ -165,7 +165,7 @@ class Pull:
             try:
                 heard = await self._feed.news()
             except errors.RemoteError as error:
-                log.info("the service could not be waited at for changes: %s", error)
+                log.info("the long poll for changes failed: %s", error)
                 failed = True
             scope.cancel()
 
@@ -177,7 +177,7 @@ class Pull:
                 nursery.cancel_scope.cancel()
         if heard and brought == self._brought and began - self._heard_at < STORM_SECONDS:
             # It tells of news again and again, and there are none.
-            rest = self.governor.stood_still("The service tells of changes and then shows none.")
+            rest = self.governor.stood_still("The service announces changes but then returns none.")
         else:
             rest = 0.0
             if not failed:

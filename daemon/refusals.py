@@ -72,8 +72,8 @@ class Refusals:
         self._returned += 1
         folder = self._folder(node)
         place = tree.path(self._db, folder).rstrip("/") if folder is not None else ""
-        self._told = f"{place}/{node.name}: {reason} It is where it was."
-        log.warning("a deletion was refused, what was deleted is back: %s", reason)
+        self._told = f"{place}/{node.name}: {reason} It has been restored."
+        log.warning("the service rejected a deletion; the item is restored: %s", reason)
 
     async def is_left(self, node: Node) -> bool:
         """As `ports.Removals.is_left`."""

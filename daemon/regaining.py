@@ -58,7 +58,7 @@ class Regaining:
             try:
                 await self.once()
             except errors.RemoteError as error:
-                log.info("what waits for others could not be asked about: %s", error)
+                log.info("changes waiting for access could not be checked: %s", error)
 
     async def once(self) -> int:
         """One round; how many operations go on.  Raises `RemoteError`."""
@@ -74,7 +74,7 @@ class Regaining:
 
             await self._kit.db.write(txn)
             self._push.wake()
-            log.info("%d changes that were refused go on", len(going))
+            log.info("retrying %d rejected changes", len(going))
         return len(going)
 
     async def _look_for_lost(self) -> None:

@@ -161,7 +161,7 @@ class Rights:
                 asking.set()
                 await self._sweep(node, told[1])
         except errors.RemoteError as error:
-            log.info("the rights on %s could not be learned: %s", node.name, error)
+            log.info("the permissions on %s could not be read: %s", node.name, error)
         finally:
             asking.set()
             del self._asking[node.ino]

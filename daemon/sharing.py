@@ -53,7 +53,7 @@ class Sharing:
         waiting = [one for one in offers.undecided(self._db) if one.state is offers.State.WAITING]
         for one in waiting:
             if (one.kind, one.id) not in self._offered:
-                self._say(f"{one.owner} shares {one.name}: `cmsfs shared` shows it, if you want it.")
+                self._say(f"{one.owner} shares {one.name}: Accept it with `cmsfs shared`.")
         self._offered = {(one.kind, one.id) for one in waiting}
         return self.count, " ".join(self._said[-NAMED:])
 

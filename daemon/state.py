@@ -83,7 +83,7 @@ async def _recovered(
     if is_lost:
         for path in found.orphans:
             path.rename(places.recovered / path.name)
-    log.info("%d changes are to be sent; the last run ended %s", due, "well" if last.clean else "badly")
+    log.info("%d pending changes; the last run ended %s", due, "well" if last.clean else "badly")
     return State(db, blocks, drafts, reserve, check_cache=not (last.clean or last.same_boot))
 
 
@@ -99,7 +99,7 @@ async def _restore(db: sqlite.Database, places: config.Paths) -> None:
     found = await db.write(lambda conn: restoring.restore(conn, places.drafts, known), durable=True)
     if found:
         log.warning(
-            "the database of this drive was lost; %d files that were never uploaded are back in their places",
+            "the local database was lost; restored %d files that were never uploaded",
             len(found),
         )
 
@@ -107,6 +107,6 @@ async def _restore(db: sqlite.Database, places: config.Paths) -> None:
 def _damaged(places: config.Paths, error: Exception) -> errors.UserError:
     log.error("the database cannot be read: %s", error)
     return errors.UserError(
-        f"{places.replica_db} is damaged; `cmsfs fsck --repair` makes it anew from what can be read, and puts"
-        " what was never uploaded back in its place."
+        f"{places.replica_db} is damaged; `cmsfs fsck --repair` rebuilds it from readable data and "
+        "restores files that were never uploaded."
     )

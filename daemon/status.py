@@ -195,7 +195,7 @@ class Status:
             insides.Stalled(name=one.name, seconds=one.seconds, reason=one.reason) for one in found if one
         ]
         if tired := self.tired():
-            reason = f"{tired[0].error} `cmsfs conflicts` shows which, `cmsfs discard` gives one up."
+            reason = f"{tired[0].error} `cmsfs conflicts` lists them, `cmsfs discard` discards one."
             stalled.append(insides.Stalled(name=f"the upload of {tired[0].path}", reason=reason))
         return insides.Troubles(
             stalled=stalled,

@@ -138,10 +138,10 @@ def _test(place: Place, value: Any) -> metadata.Operation:
 
 
 def _refused(place: Place, why: str) -> OSError:
-    log.warning("metadata %s cannot be set so: %s", ".".join(place), why)
+    log.warning("metadata %s cannot be set to this value: %s", ".".join(place), why)
     return Refused(place, why)
 
 
 def _overtaken(place: Place) -> OSError:
-    log.warning("metadata %s was changed by somebody else meanwhile; look at it again", ".".join(place))
+    log.warning("metadata %s was changed by someone else in the meantime; read it again", ".".join(place))
     return oserrors.oserror(errno.ESTALE, place.field)

@@ -137,9 +137,9 @@ class Thumbnails:
                 else:
                     await self._keep(above, photo, small, shop)
         except (errors.CmsfsError, OSError, ValueError) as error:
-            log.info("there is no small picture of %s: %s", photo.name, error)
+            log.info("no thumbnail of %s: %s", photo.name, error)
         except workshop.Failed as error:
-            log.info("the small picture of %s is of no use: %s", photo.name, error)
+            log.info("the thumbnail of %s is unusable: %s", photo.name, error)
             self._has_none(photo.sha1)
         finally:
             limiter.release_on_behalf_of(photo.ino)

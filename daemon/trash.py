@@ -95,7 +95,7 @@ class _Searched:
         self._offset += page.limit or len(page.entries)
         self._ended = self._offset >= page.total_count or self._offset > searching.MAX_OFFSET
         if self._ended and self._offset < page.total_count:
-            log.warning("the trash has more items than a search can show; the oldest are not in the folder")
+            log.warning("the trash has more items than a search can return; the oldest are not shown")
         return [remote_from_item(item) for item in page.entries]
 
 
@@ -153,7 +153,9 @@ class Bin:
     async def restore(self, item: Remote, parent: Ino, name: str) -> Ino:
         self.kit.health.check()
         if item.kind is not Kind.LINK and not self.is_whole:
-            log.warning("this service can restore web links only; restore files and folders on its pages")
+            log.warning(
+                "this service's API restores web links only; restore files and folders on its web pages"
+            )
             raise oserrors.oserror(errno.EOPNOTSUPP, name)
         folder = await self._folder(parent)
         wanted, shown = trash.drive_name(item, name)
@@ -174,7 +176,7 @@ class Bin:
             # Wherever it is now, there it is to be seen.
             with trio.CancelScope(shield=True):
                 await self._arrived(answer, None)
-            log.warning("this is back in the folder that it came from, and could not be moved from there")
+            log.warning("it was restored to its original folder, and could not be moved from there")
             raise
         return await self._arrived(moved, folder)
 
@@ -184,7 +186,7 @@ class Bin:
         if folder is None:
             raise oserrors.oserror(errno.ENOENT)
         if folder.local:
-            log.warning("this folder lives on this machine only: restore to another one, and copy from there")
+            log.warning("this folder is local only: restore to another folder and copy from there")
             raise oserrors.oserror(errno.EPERM, folder.name)
         await self.account.learn_rights(folder)
         permissions.check(folder, self.account.rights(folder), Right.WRITE)
@@ -193,7 +195,7 @@ class Bin:
             await self.push.confirm(ino, seconds=SEND_SECONDS)
             folder = tree.find(self.kit.db, ino)
         if folder is None or folder.remote_id is None:
-            raise oserrors.oserror(errno.EBUSY, "the folder is not at the service yet")
+            raise oserrors.oserror(errno.EBUSY, "the folder is not uploaded yet")
         return folder
 
     async def _back(self, item: Remote, folder: Node, wanted: str) -> Remote:
@@ -251,7 +253,7 @@ class Bin:
         if node.is_folder and node.parent is not None:
             self.kit.hydrate.list_soon(node.ino)
         if folder is not None and node.parent != folder.ino:
-            raise oserrors.oserror(errno.EBUSY, "what was restored was moved in the same moment")
+            raise oserrors.oserror(errno.EBUSY, "the restored item was moved at the same time")
         return node.ino
 
     def _only_home(self, home: Node | None) -> OSError:
@@ -263,7 +265,10 @@ class Bin:
         self.kit.health.check()
         self._check_changes(tree.find(self.kit.db, ROOT))
         if not self.is_whole:
-            log.warning("this service removes nothing for good by itself; do it on its pages, or wait")
+            log.warning(
+                "this service's API cannot delete permanently; use its web pages, or wait for the trash "
+                "to expire"
+            )
             raise oserrors.oserror(errno.EOPNOTSUPP, item.name)
         with self.kit.health.request("purge"):
             await self.kit.client.trash.purge(_WORDS[item.kind], item.id)
@@ -283,7 +288,7 @@ class Bin:
         await self.account.learn_rights(node)
         permissions.check(node, self.account.rights(node), Right.LEAVE if is_left else Right.DELETE)
         if node.local:
-            log.warning("this lives on this machine only, and no trash takes it; `rm` deletes it")
+            log.warning("this is local only and cannot go to the trash; delete it with `rm`")
             raise oserrors.oserror(errno.EPERM, name)
         self.kit.health.check()
         node = await self._sent(node)
@@ -306,7 +311,7 @@ class Bin:
             await leaving.leave(self.kit.client, self.kit.health, node, me)
         except errors.NotFound:
             pass  # it is not shared with us any more
-        log.info("%s is not here any more; who shares it has it as it was", node.name)
+        log.info("%s is no longer shown; its owner still has it, unchanged", node.name)
 
     async def _sent(self, node: Node) -> Node:
         """The node, once the service has it with all that is below it.  Raises `OSError` (EBUSY)."""
@@ -320,11 +325,9 @@ class Bin:
         with self.push.hurrying():
             await self.push.until(is_sent, seconds=SEND_SECONDS)
         if "local" in why:
-            log.warning("files of this machine only are in there; delete them first, or use `rm -r`")
+            log.warning("it contains local-only files; delete them first, or use `rm -r`")
         elif why:
-            log.warning(
-                "not all of this is at the service yet; try again when `cmsfs status` shows that it is"
-            )
+            log.warning("it has pending uploads; try again when `cmsfs status` shows none")
         now = tree.find(self.kit.db, node.ino)
         if why or now is None or now.remote_id is None or now.parent != node.parent:
             raise oserrors.oserror(errno.EBUSY, ", ".join(sorted(why)))
@@ -351,7 +354,7 @@ class Bin:
             except errors.PreconditionFailed:
                 theirs = await self.kit.client.files.get(node.remote_id)
                 if theirs.sha1 != node.base_sha1 or attempt == ATTEMPTS - 1:
-                    log.warning("this was changed at the service a moment ago; look at it again first")
+                    log.warning("it was just changed at the service; check it again first")
                     raise
                 etag = theirs.etag
 

@@ -42,11 +42,13 @@ async def tidy(fs: Filesystem, hub: Hub, days: int, keep: Callable[[Node], Await
         try:
             if changes := await fs.tidy(days=days, keep=keep):
                 log.info(
-                    "%d local files and folders, untouched for %d days, are put aside", len(changes), days
+                    "moved %d local-only files and folders, untouched for %d days, to the recovered files",
+                    len(changes),
+                    days,
                 )
                 hub.publish(changes)
         except Exception:
-            log.exception("local files could not be tidied up")
+            log.exception("local-only files could not be cleaned up")
         await trio.sleep(TIDY_SECONDS)
 
 
@@ -56,7 +58,7 @@ async def forget(db: Database, days: int) -> None:
         try:
             await db.write(lambda conn: kept.forget(conn, days=days))
         except Exception:
-            log.exception("what was kept of items that are gone could not be forgotten")
+            log.exception("details of removed items could not be deleted")
         await trio.sleep(FORGET_SECONDS)
 
 
@@ -78,7 +80,7 @@ async def _flush(blocks: Blocks, reserve: Reserve) -> None:
             await blocks.trim()
             await trio.to_thread.run_sync(reserve.restore)
         except Exception:
-            log.exception("what is cached could not be written down, or made less")
+            log.exception("the cache index could not be saved, or the cache not be trimmed")
 
 
 async def _release(db: Database, blocks: Blocks) -> None:

@@ -30,7 +30,7 @@ class Watchdog:
 
     def stopping(self, seconds: float) -> None:
         """We are on our way out, which may take so long."""
-        notify.tell(STOPPING=1, STATUS="uploading what is left", EXTEND_TIMEOUT_USEC=int(seconds * 10**6))
+        notify.tell(STOPPING=1, STATUS="uploading pending changes", EXTEND_TIMEOUT_USEC=int(seconds * 10**6))
 
     async def run(self, health: Health, db: Database) -> None:
         """Keep the manager informed, for ever; returns at once if nobody listens."""

@@ -114,7 +114,7 @@ class Whole:
         if text is None:
             return None
         plan = Plan.model_validate_json(text)
-        log.info("going on with the listing of everything: %d windows are left", len(plan.windows))
+        log.info("resuming the full listing: %d windows left", len(plan.windows))
         return plan
 
     async def _begun(self) -> Plan:
@@ -179,7 +179,7 @@ class Whole:
                 cursor.put(conn, cursor.SWEPT_AT, str(now))
 
         await self._db.write(txn)
-        log.info("listed everything: %d items, generation %d", plan.items, plan.generation)
+        log.info("full listing complete: %d items, generation %d", plan.items, plan.generation)
 
     async def _unseen(self, plan: Plan) -> list[tuple[int, datetime | None]]:
         """The nodes that no window showed, and when they were made at the service."""

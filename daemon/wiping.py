@@ -78,7 +78,7 @@ class Wiping:
             await self._blocks.flush()  # removes the files
         await picture_wiping.wipe(self._db, self._rights, self._mountpoint)
         if wanted:
-            log.info("%d contents that may no longer be read were wiped", len(wanted) - len(left))
+            log.info("wiped %d cached files that may no longer be read", len(wanted) - len(left))
         if left:
             return False
         await self._db.write(lambda conn: _done(conn, noted))

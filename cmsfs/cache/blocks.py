@@ -197,7 +197,7 @@ class Blocks:
         if content.dirty:
             raise OSError(errno.EIO, f"the local content {content.sha1} is damaged") from error
         if not content.dropped:
-            log.info("the cached file of %s is damaged (%s); it is fetched again", content.sha1, error)
+            log.info("the cached file of %s is corrupt (%s); downloading it again", content.sha1, error)
             self._contents.drop(content)
 
     # Checking
@@ -218,7 +218,7 @@ class Blocks:
                 try:
                     await self.verify(last)
                 except (errors.IntegrityError, OSError) as error:
-                    log.error("content %s was not uploaded yet and is damaged here: %s", last, error)
+                    log.error("content %s is corrupt and was never uploaded: %s", last, error)
         await self.flush()
 
     async def _check(self, content: contents.Content) -> None:
@@ -243,7 +243,7 @@ class Blocks:
         elif content.dirty:
             raise errors.IntegrityError("a local content is damaged", expected=content.sha1, actual=actual)
         else:
-            log.info("the cached file of %s is damaged; it is fetched again", content.sha1)
+            log.info("the cached file of %s is corrupt; downloading it again", content.sha1)
             self._contents.drop(content)
 
     async def _hash(self, content: contents.Content) -> str:

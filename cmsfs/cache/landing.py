@@ -113,7 +113,7 @@ class Landing:
         except OSError as error:
             if nothing_here or not files.is_damage(error):
                 raise
-            log.info("the cached file of %s is damaged (%s); it is fetched again", content.sha1, error)
+            log.info("the cached file of %s is corrupt (%s); downloading it again", content.sha1, error)
             self._contents.drop(content)
             return
         if content.dropped:

@@ -56,7 +56,7 @@ def _fuse() -> Check:
     try:
         version = importlib.metadata.version("pyfuse3")
     except importlib.metadata.PackageNotFoundError:
-        return Check("fuse", "failed", "pyfuse3 is not installed.", "install cmsfs anew")
+        return Check("fuse", "failed", "pyfuse3 is not installed.", "reinstall cmsfs")
     return Check("fuse", "ok", f"{mounts.DEVICE} can be used, pyfuse3 {version}")
 
 

@@ -26,12 +26,12 @@ def _complete_key(ctx: click.Context, param: click.Parameter, incomplete: str) -
 
 @click.group()
 def config() -> None:
-    """The configuration file: where it is, what holds, what is wrong with it."""
+    """Show, edit and check the configuration file."""
 
 
 @config.command("path")
 def path() -> None:
-    """Print where the file is."""
+    """Print the path of the file."""
     output.say(str(settings_of.config_file()))
 
 
@@ -86,7 +86,7 @@ def _shown(value: object) -> str:
 
 @config.command("check")
 def check() -> None:
-    """Say what is wrong with the file and with the variables of the environment; all of it."""
+    """Check the file and the environment variables, and report every error."""
     where = settings_of.config_file()
     try:
         text = where.read_text(encoding="utf-8")
@@ -106,9 +106,9 @@ def check() -> None:
 
 @config.command("edit")
 def edit() -> None:
-    """Open the file in an editor ($VISUAL, $EDITOR), and take what was written if it holds.
+    """Open the file in an editor ($VISUAL, $EDITOR), and save the result if it is valid.
 
-    A file that is not there yet begins with every setting and its reason, all commented out.
+    A new file starts with every setting explained and commented out.
     """
     where = settings_of.config_file()
     before = where.read_text(encoding="utf-8") if where.exists() else descriptions.example()
@@ -125,12 +125,12 @@ def edit() -> None:
             for problem in found:
                 output.complain(problem)
             if not sys.stdin.isatty() or not click.confirm("Edit it again?", default=True, err=True):
-                raise errors.UserError("The file does not hold; nothing was changed.", exit_code=2)
+                raise errors.UserError("The file is not valid; nothing was changed.", exit_code=2)
     if text == before and where.exists():
         output.say("Nothing was changed.")
         return
     config_file.replace(where.resolve(), text)
-    output.say(f"{where} is changed; a drive that is mounted takes it with the next mount.")
+    output.say(f"{where} saved; a mounted drive uses it from the next mount on.")
 
 
 def _editor() -> list[str]:

@@ -70,7 +70,9 @@ def find_for(account: str | None, settings: config.Settings) -> Daemon | None:
     others = running()
     if len(others) > 1:
         names = ", ".join(sorted(other.account for other in others))
-        raise errors.UserError(f"Several drives are mounted; say which with --account: {names}.", exit_code=2)
+        raise errors.UserError(
+            f"Several drives are mounted; choose one with --account: {names}.", exit_code=2
+        )
     return others[0] if others else None
 
 
@@ -142,7 +144,7 @@ def exchange(path: Path, request: control.Request) -> Iterator[control.Answer]:
         yield answer
         if not isinstance(answer, control.Progress):
             return
-    raise errors.UserError("The daemon ended before it had answered.")
+    raise errors.UserError("The daemon exited before it responded.")
 
 
 def _answers(path: Path, request: control.Request) -> Iterator[control.Answer]:
@@ -158,9 +160,9 @@ def _answers(path: Path, request: control.Request) -> Iterator[control.Answer]:
                         raise errors.UserError(answer.message, exit_code=answer.exit_code)
                     yield answer
         except TimeoutError:
-            raise errors.UserError("The daemon is running but does not answer.") from None
+            raise errors.UserError("The daemon is running but not responding.") from None
         except pydantic.ValidationError:
-            raise errors.UserError("The daemon answers in another language; is it an older one?") from None
+            raise errors.UserError("The daemon speaks another protocol; is it an older version?") from None
         except (BrokenPipeError, ConnectionResetError):
             pass
 

@@ -22,14 +22,14 @@ _MARKS = {"ok": "ok", "warning": "WARN", "failed": "FAIL", "skipped": "-"}
     "--bundle",
     "bundle_to",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="Write a report without secrets into this file (zip), for somebody who helps.",
+    help="Write a support bundle (zip, without secrets) to this file.",
 )
 @output.json_option
 @context.pass_context
 def doctor(ctx: context.Context, *, bundle_to: Path | None, as_json: bool) -> None:
-    """Check this machine, the configuration, the login and the way to the service.
+    """Diagnose problems with this machine, the configuration, the login and the connection.
 
-    Exit code 1 if something does not work; warnings alone are no failure.
+    Exit code 1 if something does not work; warnings alone do not count as failures.
     """
     try:
         settings = ctx.settings()
@@ -45,7 +45,7 @@ def doctor(ctx: context.Context, *, bundle_to: Path | None, as_json: bool) -> No
             _show(check)
     if bundle_to is not None:
         bundle.write(bundle_to, settings, checks)
-        output.note(f"The report is in {bundle_to}; look into it before you send it.")
+        output.note(f"The support bundle is in {bundle_to}; review it before you send it.")
     _end(checks, as_json=as_json, shown=True)
 
 

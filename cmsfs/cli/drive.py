@@ -35,8 +35,7 @@ _foreground = click.option("--foreground", is_flag=True, help="Stay in the foreg
 def demo(ctx: context.Context, mountpoint: Path | None, *, foreground: bool) -> None:
     """Mount a drive on the embedded service with a small sample enterprise (default: ~/cmsfs).
 
-    The folder is made if it does not exist.  What you change is kept over `cmsfs umount` and the next
-    `cmsfs demo`.
+    The folder is created if necessary.  Your changes persist across `cmsfs umount` and the next `cmsfs demo`.
     """
     settings = ctx.settings()
     if not config.profile(settings).embedded:
@@ -58,15 +57,15 @@ def demo(ctx: context.Context, mountpoint: Path | None, *, foreground: bool) -> 
 @click.command()
 @_mountpoint
 @_foreground
-@click.option("--folder", metavar="REMOTE", help="Only this folder of the service, as the drive's root.")
+@click.option("--folder", metavar="REMOTE", help="Mount only this folder of the service.")
 @click.option("--read-only", is_flag=True, help="With a token that can only read.")
-@click.option("--ttl", type=durations.Duration(), help="Only for so long: 45m, 8h, 2d.")
+@click.option("--ttl", type=durations.Duration(), help="Expire after this time: 45m, 8h, 2d.")
 @click.option(
     "--systemd/--no-systemd",
     default=None,
-    help="Run the drive as the unit cmsfs@ACCOUNT of your systemd, or not (default: where that is possible).",
+    help="Run as the systemd user unit cmsfs@ACCOUNT (default: if possible).",
 )
-@click.option("--enable", is_flag=True, help="Mount it at every login, too (implies --systemd).")
+@click.option("--enable", is_flag=True, help="Also mount it at every login (implies --systemd).")
 @context.pass_context
 def mount(
     ctx: context.Context,
@@ -81,16 +80,17 @@ def mount(
 ) -> None:
     """Mount the drive of the configured account.
 
-    With --folder, --read-only or --ttl the drive works with a token that the service has cut down to just
-    that; it has a state of its own and can be mounted beside the whole drive, at another place.
+    With --folder, --read-only or --ttl the drive uses a downscoped token that permits nothing else; it has
+    its own local state and can be mounted alongside the full drive, on another folder.
 
-    As a unit it is started again should it fail, and its log is in the journal; `cmsfs umount` stops it,
-    and `systemctl --user disable cmsfs@ACCOUNT` ends its being there at every login.
+    As a systemd unit it restarts after a failure and logs to the journal; `cmsfs umount` stops it, and
+    `systemctl --user disable cmsfs@ACCOUNT` stops mounting it at login.
     """
     narrowed = folder is not None or read_only or ttl is not None
     if (enable or systemd) and (foreground or systemd is False or narrowed):
         raise click.UsageError(
-            "--enable and --systemd go with none of --foreground, --no-systemd, --folder, --read-only, --ttl."
+            "--enable and --systemd cannot be combined with --foreground, --no-systemd, --folder, "
+            "--read-only or --ttl."
         )
     settings = ctx.settings(folder=folder, read_only=read_only or None, ttl_seconds=ttl)
     config.profile(settings)  # a profile that does not hold is told at once, not from the daemon's log
@@ -122,7 +122,7 @@ def _as_unit(settings: config.Settings, named: Path | None, *, wanted: bool | No
     if refusal:
         raise errors.UserError(refusal, exit_code=2)
     if written := units.ensure():
-        output.note(f"The unit is written to {written}.")
+        output.note(f"Installed the systemd unit {written}.")
     return True
 
 
@@ -177,23 +177,23 @@ def _start_unit(settings: config.Settings) -> str:
 
 @click.command()
 @_mountpoint
-@click.option("--force", is_flag=True, help="Unmount even while programs have files open.")
-@click.option("--drain", type=click.FloatRange(min=0), metavar="SECONDS", help="Wait so long for uploads.")
-@click.option("--dead", is_flag=True, help="Only take away a mount whose daemon has died.")
+@click.option("--force", is_flag=True, help="Unmount even if programs have files open.")
+@click.option("--drain", type=click.FloatRange(min=0), metavar="SECONDS", help="Wait this long for uploads.")
+@click.option("--dead", is_flag=True, help="Only clean up a mount whose daemon has died.")
 @context.pass_context
 def umount(
     ctx: context.Context, mountpoint: Path | None, *, force: bool, drain: float | None, dead: bool
 ) -> None:
-    """Upload what is left, within a limit, and unmount the drive.
+    """Upload pending changes, up to a time limit, and unmount the drive.
 
-    What could not be uploaded in time is kept and goes after the next mount.
+    Changes that are still pending are kept and uploaded after the next mount.
     """
     settings = ctx.settings()
     if dead:
         # The folder stays barred: a daemon that is started again mounts on it, and takes its mode back.
         where = mounts.located(mountpoint or settings.mountpoint)
         if mounts.find(where) is not None and mounts.clean_stale(where):
-            output.say(f"The dead mount at {where} is removed.")
+            output.say(f"Removed the dead mount at {where}.")
         return
     if mountpoint is None:
         daemon = daemonctl.find_for(ctx.account, settings)
@@ -213,12 +213,14 @@ def _stop(daemon: daemonctl.Daemon, *, force: bool, drain: float | None) -> None
     with progress.changes() as bar:
         done = _last(daemon, control.Stop(force=force, drain_seconds=drain), bar)
     if not daemonctl.await_exit(daemon, seconds=EXIT_SECONDS):
-        raise errors.UserError(f"The drive is unmounted but its daemon (process {daemon.pid}) does not end.")
+        raise errors.UserError(
+            f"The drive is unmounted, but its daemon (process {daemon.pid}) is still running."
+        )
     output.say(f"The drive at {daemon.mountpoint} is unmounted.")
     if done.pending:
         output.note(f"{output.plural(done.pending, 'change')} will be uploaded after the next mount.")
     if done.held:
-        output.note(f"{output.plural(done.held, 'change')} cannot be uploaded and stay here.")
+        output.note(f"{output.plural(done.held, 'change')} cannot be uploaded; kept locally.")
 
 
 def _detach(where: Path) -> None:
@@ -233,18 +235,18 @@ def _detach(where: Path) -> None:
             exit_code=mounts.BAD_MOUNTPOINT,
         )
     mounts.detach(where)
-    output.say(f"The mount at {where} is removed; no daemon of yours answered for it.")
+    output.say(f"Removed the mount at {where}; it had no running daemon of yours.")
 
 
 @click.command()
-@click.option("--timeout", type=click.FloatRange(min=0), metavar="SECONDS", help="Give up after this.")
-@click.option("--full", is_flag=True, help="Then compare everything with the service.")
+@click.option("--timeout", type=click.FloatRange(min=0), metavar="SECONDS", help="Give up after this time.")
+@click.option("--full", is_flag=True, help="Then compare the whole tree with the service.")
 @output.json_option
 @context.pass_context
 def sync(ctx: context.Context, *, timeout: float | None, full: bool, as_json: bool) -> None:
-    """Wait until every change is uploaded.
+    """Wait until all changes are uploaded.
 
-    With --full, the drive is then compared with the service item by item, for what nothing tells it of.
+    With --full, the drive is then compared with the service item by item, to catch changes without an event.
     """
     daemon = daemonctl.find_for(ctx.account, ctx.settings())
     if daemon is None:
@@ -262,7 +264,7 @@ def sync(ctx: context.Context, *, timeout: float | None, full: bool, as_json: bo
             f"{output.plural(done.held, 'change')} cannot be uploaded{example}.", exit_code=HELD
         )
     if done.pending:
-        output.note(done.message or f"{output.plural(done.pending, 'change')} came in the meantime.")
+        output.note(done.message or f"{output.plural(done.pending, 'change')} arrived in the meantime.")
     elif not as_json:
         output.say("Everything is uploaded.")
     if done.message and not done.pending:
@@ -291,4 +293,4 @@ def _last(
                     )
             case _:
                 break
-    raise errors.UserError("The daemon answered something else.")
+    raise errors.UserError("Unexpected response from the daemon.")

@@ -21,5 +21,5 @@ class Duration(click.ParamType[float]):
             text += "s"
         seconds = sum(float(number) * _SECONDS[unit] for number, unit in _PART.findall(text))
         if _PART.sub("", text) or not seconds:
-            self.fail(f"{value!r} is no span of time: 90s, 45m, 1h30m, 2d.", param, ctx)
+            self.fail(f"{value!r} is not a duration, such as 90s, 45m, 1h30m or 2d.", param, ctx)
         return seconds

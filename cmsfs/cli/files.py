@@ -22,13 +22,13 @@ from cmsfs.models import base, items, uploads
 @click.command()
 @click.argument("remote", type=path_argument.PATH)
 @click.argument("local", required=False, type=click.Path(path_type=Path))
-@click.option("--force", is_flag=True, help="Replace a local file that exists.")
+@click.option("--force", is_flag=True, help="Overwrite an existing local file.")
 @output.json_option
 @context.pass_context
 def get(ctx: context.Context, remote: str, local: Path | None, *, force: bool, as_json: bool) -> None:
     """Download the file REMOTE, for example /Documents/a.txt, to LOCAL ("-" for standard output)."""
     if str(local) == "-" and as_json:
-        raise click.UsageError("--json and the file itself cannot both go to standard output.")
+        raise click.UsageError("--json and the file cannot both be written to standard output.")
     item, target = trio.run(_get, ctx, remote, local, force)
     if as_json:
         output.document(remote_paths.as_json(item) | {"local": str(target)})
@@ -66,7 +66,7 @@ def _target(name: str, local: Path | None, *, force: bool) -> Path | None:
     if not target.parent.is_dir():
         raise errors.UserError(f"There is no folder {target.parent}.")
     if target.exists() and not force:
-        raise errors.UserError(f"{target} exists already; --force replaces it.")
+        raise errors.UserError(f"{target} already exists; --force overwrites it.")
     return target
 
 
@@ -76,9 +76,9 @@ def _target(name: str, local: Path | None, *, force: bool) -> Path | None:
 @output.json_option
 @context.pass_context
 def put(ctx: context.Context, local: Path, remote: str, *, as_json: bool) -> None:
-    """Upload the file LOCAL as REMOTE: a folder to put it into, or the path it is to have.
+    """Upload the file LOCAL to REMOTE: a folder, or the path of the new file.
 
-    A file that is there already gets a new version.
+    An existing file gets a new version.
     """
     if not local.is_file():
         raise errors.UserError(f"{local} is not a file." if local.exists() else f"{local} does not exist.")
@@ -102,7 +102,7 @@ async def _put(ctx: context.Context, local: Path, remote: str) -> tuple[str, ite
         elif remote.endswith("/"):
             raise errors.UserError(f"There is no folder {path} on the service.")
         if there is not None and not isinstance(there, items.File):
-            raise errors.UserError(f"{path} is there already and not a file.")
+            raise errors.UserError(f"{path} already exists and is not a file.")
         folder, _, name = path.rpartition("/")
         parent = await paths.get_folder(folder)
         with progress.transfer(name, local.stat().st_size) as bar:

@@ -13,14 +13,14 @@ from cmsfs.models import control
 
 
 @click.command()
-@click.option("--unpin", is_flag=True, help="End what keeps them here as well: pins on them, and below them.")
+@click.option("--unpin", is_flag=True, help="Unpin them and everything below them, too.")
 @output.json_option
 @click.argument("paths", nargs=-1, required=True, metavar="PATH...")
 @context.pass_context
 def free(ctx: context.Context, paths: tuple[str, ...], *, unpin: bool, as_json: bool) -> None:
-    """Free up space: files and folders leave this disk, and are fetched again when they are read.
+    """Free up space: evict downloaded contents, which are downloaded again on the next read.
 
-    What the service does not have yet stays, and so does what is pinned, or open.
+    Files that are pending upload, pinned or open are kept.
     """
     daemon = daemonctl.require(ctx.account, ctx.settings())
     found = []
@@ -38,7 +38,7 @@ def _ask(daemon: daemonctl.Daemon, request: control.Free) -> control.Freed:
     for answer in daemonctl.exchange(daemon.socket, request):
         if isinstance(answer, control.Freed):
             return answer
-    raise errors.UserError("The daemon answered something else.")
+    raise errors.UserError("Unexpected response from the daemon.")
 
 
 def in_words(freed: control.Freed) -> str:
@@ -47,9 +47,9 @@ def in_words(freed: control.Freed) -> str:
     if freed.bytes:
         text = f"{output.size(freed.bytes)} freed, {output.plural(freed.files, 'file')} online only."
     reasons = [
-        ("not at the service", freed.unsent),
+        ("pending upload", freed.unsent),
         ("pinned", freed.pinned),
         ("in use", freed.in_use),
     ]
     stays = [f"{count:,} {reason}" for reason, count in reasons if count]
-    return f"{text} Kept here: {', '.join(stays)}." if stays else text
+    return f"{text} Kept: {', '.join(stays)}." if stays else text

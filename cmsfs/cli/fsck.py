@@ -13,14 +13,14 @@ from cmsfs.cli import context
 
 
 @click.command()
-@click.option("--repair", is_flag=True, help="Repair what is found; nothing that only this disk has is lost.")
-@click.option("--quick", is_flag=True, help="Do not read all that is cached.")
+@click.option("--repair", is_flag=True, help="Repair errors; data that exists only locally is never lost.")
+@click.option("--quick", is_flag=True, help="Skip verifying cached contents.")
 @output.json_option
 @context.pass_context
 def fsck(ctx: context.Context, *, repair: bool, quick: bool, as_json: bool) -> None:
-    """Check what is kept on this disk: tree, changes to be sent, drafts, cache.
+    """Check the local state: tree, pending changes, drafts and cache.
 
-    The drive must not be mounted.  Exit code 1: something was found and not repaired.
+    The drive must not be mounted.  Exit code 1: errors were found and not repaired.
     """
     settings = ctx.settings()
     command = [sys.executable, "-P", "-m", "daemon.fsck", "--account", settings.account]

@@ -14,12 +14,12 @@ from cmsfs.models import control, waiting
 
 @click.command()
 @click.option(
-    "--dismiss-recovered", "dismiss", is_flag=True, help="Stop listing the recovered files; they stay."
+    "--dismiss-recovered", "dismiss", is_flag=True, help="Stop listing the recovered files (they are kept)."
 )
 @output.json_option
 @context.pass_context
 def conflicts(ctx: context.Context, *, dismiss: bool, as_json: bool) -> None:
-    """List what waits for you: conflict copies, changes that the service refuses, and recovered files."""
+    """List items needing attention: conflict copies, rejected changes, recovered files."""
     daemon = daemonctl.require(ctx.account, ctx.settings())
     if dismiss:
         done = daemonctl.carry_out(daemon, control.DismissRecovered())
@@ -32,72 +32,71 @@ def conflicts(ctx: context.Context, *, dismiss: bool, as_json: bool) -> None:
     waits = (found.copies, found.held, found.stuck, found.recovered)
     offered = sum(not one.declined for one in found.offers)
     if not any(waits) and not offered and found.missing is None:
-        output.say("Nothing waits for you.")
+        output.say("Nothing needs your attention.")
     if found.missing is not None:
         output.say(
-            f"{output.plural(found.missing.items, 'item')} missing at the service;"
-            f" `{output.command()} missing` asks what to do."
+            f"{output.plural(found.missing.items, 'item')} missing at the service; decide with "
+            f"`{output.command()} missing`."
         )
     if offered:
         output.say(
-            f"{output.plural(offered, 'item')} that others share, and you have not accepted:"
-            f" `{output.command()} shared` lists them."
+            f"{output.plural(offered, 'item')} shared with you and not accepted yet; `{output.command()} "
+            "shared` lists them."
         )
     if found.copies:
-        output.say("Conflict copies; keep what you want, and delete the rest:")
+        output.say("Conflict copies (keep what you want and delete the rest):")
         rows = [[copy.path, output.ago(copy.modified), _beside(copy)] for copy in found.copies]
         output.table(rows, indent="  ")
     if found.held:
         output.say(
-            f"{output.plural(len(found.held), 'change')} that the service refuses:"
-            f" `{output.command()} retry PATH` tries one again,"
-            f" `{output.command()} discard PATH` gives it up."
+            f"{output.plural(len(found.held), 'change')} rejected by the service (`{output.command()} "
+            f"retry PATH` tries one again, `{output.command()} discard PATH` discards it):"
         )
         output.table([[op.path, op.kind, op.error] for op in found.held], indent="  ")
     if found.stuck:
         output.say(
-            f"{output.plural(len(found.stuck), 'change')} that get nowhere and go on being tried;"
-            f" `{output.command()} discard PATH` gives one up."
+            f"{output.plural(len(found.stuck), 'change')} failing repeatedly, still retrying "
+            f"(`{output.command()} discard PATH` discards one):"
         )
         output.table([[op.path, op.kind, op.error] for op in found.stuck], indent="  ")
     if found.recovered:
         output.say(
-            f"{output.plural(len(found.recovered), 'file')} recovered without a place on the drive; move them"
-            f" where you want them, or `{output.command()} conflicts --dismiss-recovered`:"
+            f"{output.plural(len(found.recovered), 'file')} recovered, with no place on the drive; move "
+            f"them, or run `{output.command()} conflicts --dismiss-recovered`:"
         )
         rows = [[one.path, output.size(one.bytes), output.ago(one.modified)] for one in found.recovered]
         output.table(rows, indent="  ")
 
 
 def _beside(copy: waiting.Copy) -> str:
-    return f"beside {copy.original}" if copy.original else "the other one is gone"
+    return f"beside {copy.original}" if copy.original else "the original is gone"
 
 
 @click.command()
 @click.argument("path", required=False)
 @context.pass_context
 def retry(ctx: context.Context, path: str | None) -> None:
-    """Try again what the service has refused: of the item at PATH, or everything."""
+    """Retry rejected changes: those of the item at PATH, or all."""
     daemon = daemonctl.require(ctx.account, ctx.settings())
     daemonctl.carry_out(
         daemon, control.Retry(path=None if path is None else daemonctl.on_drive(daemon, path))
     )
-    output.say("It is tried again; `cmsfs status` shows how it goes.")
+    output.say("Retrying; `cmsfs status` shows the progress.")
 
 
 @click.command()
 @click.argument("path")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @context.pass_context
 def discard(ctx: context.Context, path: str, *, yes: bool) -> None:
-    """Give up a change that the service refuses; the item is then as the service has it.
+    """Discard a rejected change; the item reverts to its state at the service.
 
-    A new file leaves the drive, a new version gives way to the one before, a rename or a deletion is
-    undone.  Bytes that only this machine has are kept in a folder outside the drive.
+    A new file is removed from the drive, a new version reverts to the previous one, a rename or deletion is
+    undone.  Contents that exist only locally are kept in a folder outside the drive.
     """
     daemon = daemonctl.require(ctx.account, ctx.settings())
     found = daemonctl.on_drive(daemon, path)
-    if not yes and not output.asked(f"Give up the change of {found}?"):
-        raise errors.UserError("Nothing was given up.")
+    if not yes and not output.asked(f"Discard the change of {found}?"):
+        raise errors.UserError("Nothing was discarded.")
     done = daemonctl.carry_out(daemon, control.Discard(path=found))
-    output.say(f"The change of {found} is given up. {done.message}".rstrip())
+    output.say(f"Discarded the change of {found}. {done.message}".rstrip())

@@ -38,16 +38,16 @@ def list_(
 
 @holds.command("edit")
 @click.argument("policy")
-@click.option("--name", "policy_name", metavar="TEXT", help="Call it this.")
+@click.option("--name", "policy_name", metavar="TEXT", help="New name.")
 @click.option("--description", metavar="TEXT")
-@click.option("--release-notes", metavar="TEXT", help="Why it is, or will be, released.")
+@click.option("--release-notes", metavar="TEXT", help="Why the hold is released.")
 @output.json_option
 @context.pass_context
 def edit(ctx: context.Context, /, policy: str, *, as_json: bool, **changes: str | None) -> None:
-    """Change POLICY, given by its id or its whole name.  What is not named stays as it is."""
+    """Change POLICY, given by its id or full name.  Options not given leave their fields unchanged."""
     given = {key: value for key, value in changes.items() if value is not None}
     if not given:
-        raise click.UsageError("Say what is to change: --name, --description or --release-notes.")
+        raise click.UsageError("Nothing to change: give --name, --description or --release-notes.")
     if (given.get("policy_name") or "x").strip() == "":
         raise click.UsageError("--name must not be empty.")
 

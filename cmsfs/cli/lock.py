@@ -21,15 +21,15 @@ from cmsfs.models import items
 @click.command()
 @click.argument("remote", type=path_argument.PATH)
 @click.option(
-    "--for", "seconds", type=durations.Duration(), help="Let the lock end by itself, for example after 8h."
+    "--for", "seconds", type=durations.Duration(), help="Expire the lock after this time, for example 8h."
 )
-@click.option("--no-download", is_flag=True, help="Nobody else can read the file, either.")
+@click.option("--no-download", is_flag=True, help="Prevent others from downloading the file, too.")
 @output.json_option
 @context.pass_context
 def lock(
     ctx: context.Context, remote: str, *, seconds: float | None, no_download: bool, as_json: bool
 ) -> None:
-    """Lock the file REMOTE, for example /Documents/a.txt: nobody else can change it until `unlock`."""
+    """Lock the file REMOTE, for example /Documents/a.txt, against changes by others until `unlock`."""
     done = trio.run(_lock, ctx, remote, seconds, no_download)
     daemonctl.have_looked(ctx.account, ctx.settings())
     _tell(remote, done, as_json=as_json)
@@ -40,7 +40,7 @@ def lock(
 @output.json_option
 @context.pass_context
 def unlock(ctx: context.Context, remote: str, *, as_json: bool) -> None:
-    """Take the lock of the file REMOTE away."""
+    """Unlock the file REMOTE."""
     done = trio.run(_unlock, ctx, remote)
     daemonctl.have_looked(ctx.account, ctx.settings())
     _tell(remote, done, as_json=as_json)

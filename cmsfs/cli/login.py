@@ -52,16 +52,20 @@ class _Way:
 
 @click.command()
 @click.argument("service", required=False)
-@click.option("--no-browser", is_flag=True, help="Print the address, and read what the browser ended at.")
-@click.option("--client-id", metavar="ID", help="The application to log in as.")
-@click.option("--client-secret-file", type=_file, help="A file with its secret; else it is asked for.")
-@click.option("--app", type=_file, help="The application as a JSON file, in place of these two.")
+@click.option(
+    "--no-browser", is_flag=True, help="Print the URL, and read the redirect URL that the browser ends at."
+)
+@click.option("--client-id", metavar="ID", help="Client ID of the OAuth application.")
+@click.option("--client-secret-file", type=_file, help="File with its client secret (default: prompt).")
+@click.option("--app", type=_file, help="The application's JSON file, instead of these two.")
 @click.option("--client-credentials", type=_file, help="For servers: an application's JSON file.")
 @click.option("--jwt", type=_file, help="For servers: an application's JSON file with its private key.")
 @click.option("--user", metavar="ID", help="For servers: the user to speak for (default: the file's).")
-@click.option("--ca-file", type=_file, help="Authorities (PEM) to trust beside the system's.")
-@click.option("--yes", is_flag=True, help="Do not ask whether who has logged in is you (for scripts).")
-@click.option("--port", type=click.IntRange(1, 65535), help="Port that the browser comes back to.")
+@click.option(
+    "--ca-file", type=_file, help="Additional CA certificates (PEM) to trust, such as a private CA."
+)
+@click.option("--yes", is_flag=True, help="Do not ask to confirm the user who logged in (for scripts).")
+@click.option("--port", type=click.IntRange(1, 65535), help="Local port for the OAuth redirect.")
 @click.option(
     "--token-store",
     type=click.Choice(["auto", "keyring", "file"]),
@@ -85,21 +89,21 @@ def login(
     yes: bool,
     token_store: str,
 ) -> None:
-    """Log in to SERVICE, and remember it as the account.
+    """Log in to SERVICE and save it as the account.
 
-    SERVICE is the address of a `cmsfs serve`, a profile (embedded, server, specification, box), or an account
-    of the configuration; without it the account logs in anew.  `cmsfs --account NAME login ...` makes an
+    SERVICE is the URL of a `cmsfs serve`, a profile (embedded, server, specification, box), or an account of
+    the configuration; without it the account logs in again.  `cmsfs --account NAME login ...` creates an
     account of that name.
     """
     if client_credentials and jwt:
-        raise click.UsageError("--client-credentials and --jwt exclude each other.")
+        raise click.UsageError("--client-credentials and --jwt are mutually exclusive.")
     account, values = _target(ctx, service)
     if ca_file is not None:
         values["ca_file"] = str(ca_file.expanduser().absolute())
     settings = _settings(ctx, account, values)
     if config.profile(settings).embedded:
         config_file.update(account, _only(values))
-        output.say("The embedded service needs no login: `cmsfs demo` fills and mounts it.")
+        output.say("The embedded service needs no login; `cmsfs demo` sets it up and mounts it.")
         return
     if (file := client_credentials or jwt) is not None:
         values |= _as_server(settings, file, user, kind="jwt" if jwt else "client_credentials")
@@ -113,15 +117,15 @@ def login(
         before = _known(config.load(account), settings)
         if before is None and not _can_ask(way):
             raise errors.UserError(
-                "A first login asks whether who has logged in is you, and there is no terminal: "
-                "say --yes to go without.",
+                "The first login asks to confirm the user, and there is no terminal; --yes skips the "
+                "question.",
                 exit_code=2,
             )
         me, keep = trio.run(_as_person, settings, chosen, way, before)
         if token_store == "auto":
             # What was found now is meant later, when the session is another one.
             values["token_store"] = "keyring" if isinstance(keep, keeping.KeyringKeep) else "file"
-        output.note(f"The tokens are in {keep.title}.")
+        output.note(f"Tokens are stored in {keep.title}.")
     path = config_file.update(account, _only(values))
     output.say(f"Logged in to {_host(settings)} as {_named(me)}, account {account} in {path}.")
 
@@ -153,7 +157,7 @@ def _target(ctx: context.Context, service: str | None) -> tuple[str, dict[str, A
         return _target(replace(ctx, account=service), None)
     known = [*config.profile_names(), *config.accounts()]
     raise errors.UserError(
-        f"{service!r} is no address (https://...), profile or account{config.hint(service, known) or '.'}",
+        f"{service!r} is not a URL (https://...), profile or account{config.hint(service, known) or '.'}",
         exit_code=2,
     )
 
@@ -165,10 +169,12 @@ def _address(url: str) -> str:
     except ValueError:
         whole = False
     if not whole or parts.path.strip("/") or parts.query or parts.fragment or "@" in parts.netloc:
-        raise errors.UserError(f"{url} is no address of a service: https://files.example.com.", exit_code=2)
+        raise errors.UserError(
+            f"{url} is not the URL of a service, such as https://files.example.com.", exit_code=2
+        )
     if parts.scheme == "http" and parts.hostname not in LOOPBACK:
         raise errors.UserError(
-            f"{url} is without TLS: whoever is on the way could read the tokens; use https://.", exit_code=2
+            f"{url} does not use TLS, so the tokens could be intercepted; use https://.", exit_code=2
         )
     return f"{parts.scheme}://{parts.netloc}"
 
@@ -189,7 +195,7 @@ def _as_server(settings: config.Settings, file: Path, user: str | None, *, kind:
     who = user or app.user_id
     subject = ("user", who) if who else ("enterprise", app.enterprise_id)
     if not subject[1]:
-        raise errors.UserError(f"{file} names no user or enterprise; say whom with --user ID.", exit_code=2)
+        raise errors.UserError(f"{file} names no user or enterprise; choose one with --user ID.", exit_code=2)
     return {
         "login": kind,
         "app_file": str(file.expanduser().absolute()),
@@ -212,10 +218,10 @@ def _application(way: _Way, settings: config.Settings) -> apps.App:
         return apps.App(kept.client_id, kept.client_secret)
     if way.client_id is None and not sys.stdin.isatty():
         raise errors.UserError(
-            "Which application logs in?  Say it with --app FILE, or --client-id and --client-secret-file.",
+            "No OAuth application given; use --app FILE, or --client-id and --client-secret-file.",
             exit_code=2,
         )
-    client_id = way.client_id or click.prompt("Client id of the application", err=True)
+    client_id = way.client_id or click.prompt("Client ID of the application", err=True)
     if way.client_secret_file is not None:
         return apps.App(client_id, backend.secret(way.client_secret_file))
     if not sys.stdin.isatty():
@@ -258,7 +264,9 @@ async def _as_person(
     async with session.open_client(endpoints, ca_file=settings.ca_file) as client:
         token = await _consented(settings, app, way, client)
         if token.refresh_token is None:
-            raise errors.UserError("The service gives no refresh token: the login would end within an hour.")
+            raise errors.UserError(
+                "The service issued no refresh token, so the login would expire within an hour."
+            )
         me = await backend.user_of(settings, token)
         if not await _is_right(way, settings, me, before):
             with suppress(errors.RemoteError):
@@ -266,8 +274,8 @@ async def _as_person(
                     app.client_id, pydantic.SecretStr(app.client_secret), token.refresh_token
                 )
             raise errors.UserError(
-                f"{_named(me)} is not who was meant: nothing is kept. Somebody else may have answered in the "
-                "browser; log in again.",
+                f"{_named(me)} was not confirmed, so no tokens were saved. Someone else may have answered "
+                "in the browser; log in again.",
                 exit_code=6,
             )
         keep = await refreshing.blocking(lambda: keeping.open_keep(settings))
@@ -292,15 +300,15 @@ async def _consented(
             where = f"http://127.0.0.1:{holder.getsockname()[1]}{consent.PATH}"
             asked = consent.Consent(authorize_url, app.client_id, where)
             output.note(
-                f"Open this address in a browser:\n\n  {asked.url}\n\nAt the end it comes to a page that "
-                "cannot be reached; copy its address from the browser, at once: it holds for half a minute."
+                f"Open this address in a browser:\n\n  {asked.url}\n\nIt ends at a page that cannot be "
+                "reached; copy its URL from the browser right away: it expires in 30 seconds."
             )
             pasted = await trio.to_thread.run_sync(lambda: click.prompt("That address", err=True))
             return await asked.redeem(client, asked.code_pasted(pasted), app.client_secret)
     async with consent.listening(way.port) as listener:
         asked = consent.Consent(authorize_url, app.client_id, listener.redirect_uri)
         opened = await trio.to_thread.run_sync(webbrowser.open, listener.start_url)
-        said = "The browser asks for access" if opened else "No browser could be opened"
+        said = "Waiting for the browser" if opened else "Could not open a browser"
         output.note(f"{said}; the address is\n\n  {listener.start_url}\n")
         return await asked.redeem(client, await listener.code(asked), app.client_secret)
 
@@ -311,24 +319,23 @@ async def _ask_who(settings: config.Settings) -> users.User:
 
 
 @click.command()
-@click.option("--forget", is_flag=True, help="Forget the tokens even if the service cannot be told.")
+@click.option("--forget", is_flag=True, help="Delete the local tokens even if they cannot be revoked.")
 @context.pass_context
 def logout(ctx: context.Context, *, forget: bool) -> None:
-    """End the account's login: the service ends its tokens, and they are removed here.
+    """Log out: revoke the account's tokens and delete them locally.
 
-    The configuration and what the drive keeps on this disk stay.
+    The configuration and the drive's local state are kept.
     """
     settings = ctx.settings()
     if settings.login != "person":
         raise errors.UserError(
-            f"The account {settings.account!r} uses an application's own credentials, which logging out does "
-            "not end."
+            f"The account {settings.account!r} uses application credentials, so there is no login to end."
         )
     keep = keeping.open_keep(settings)
     ended = trio.run(_log_out, settings, keep, forget)
-    output.say("Logged out." if ended else "Nobody was logged in.")
+    output.say("Logged out." if ended else "Not logged in.")
     if daemonctl.find_account(settings.account):
-        output.note("The drive is still mounted, and shows what is on this disk; `cmsfs umount` ends it.")
+        output.note("The drive is still mounted with its local contents; `cmsfs umount` unmounts it.")
 
 
 async def _log_out(settings: config.Settings, keep: keeping.Keep, forget: bool) -> bool:
@@ -357,8 +364,8 @@ async def _revoke(settings: config.Settings, login: keeping.Kept, *, forget: boo
         except errors.RemoteError:
             if not forget:
                 raise errors.UserError(
-                    "The service cannot be reached to end the tokens; `cmsfs logout --forget` only forgets "
-                    "them here.",
+                    "The service cannot be reached to revoke the tokens; `cmsfs logout --forget` only "
+                    "deletes them locally.",
                     exit_code=5,
                 ) from None
 
@@ -367,7 +374,7 @@ async def _revoke(settings: config.Settings, login: keeping.Kept, *, forget: boo
 @output.json_option
 @context.pass_context
 def whoami(ctx: context.Context, *, as_json: bool) -> None:
-    """Show who the account is at its service."""
+    """Show the account's user."""
     settings = ctx.settings()
     me = trio.run(_ask_who, settings)
     if as_json:

@@ -48,12 +48,12 @@ class Commands(click.Group):
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(cmsfs.__version__, prog_name="cmsfs")
-@click.option("--account", metavar="NAME", help="The account of the configuration to work with.")
+@click.option("--account", metavar="NAME", help="The account to use (default: the configuration's).")
 @click.pass_context
 def cli(ctx: click.Context, account: str | None) -> None:
-    """A drive on a cloud content-management service.
+    """Mount a cloud content-management service as a folder, and work with it.
 
-    `cmsfs demo` mounts one on a service of its own, with a small sample enterprise in it.
+    `cmsfs demo` mounts a sample enterprise on the built-in service.
     """
     ctx.obj = context.Context(account)
 

@@ -11,18 +11,18 @@ from cmsfs.models import control
 
 
 @click.command()
-@click.option("--remove", is_flag=True, help="It was removed rightly: remove it here.")
-@click.option("--keep", is_flag=True, help="It should be there: keep it here, and ask again in a day.")
+@click.option("--remove", is_flag=True, help="Confirm the removal and remove the items locally.")
+@click.option("--keep", is_flag=True, help="Keep the items locally, and ask again in a day.")
 @output.json_option
 @context.pass_context
 def missing(ctx: context.Context, *, remove: bool, keep: bool, as_json: bool) -> None:
-    """Show what the service does not have any more, and say whether it is to go here, too.
+    """List items missing at the service, and decide whether to remove them locally.
 
-    A comparison with the service that finds much missing removes nothing by itself.  Whoever keeps the
-    service may be able to bring it back; then it is here as it was.
+    When a comparison finds many items missing, nothing is removed without confirmation.  The service's
+    administrator may be able to restore them; then they reappear unchanged.
     """
     if remove and keep:
-        raise click.UsageError("Say --remove or --keep, not both.")
+        raise click.UsageError("--remove and --keep are mutually exclusive.")
     daemon = daemonctl.require(ctx.account, ctx.settings())
     if remove or keep:
         done = daemonctl.carry_out(daemon, control.DecideMissing(remove=remove))
@@ -36,11 +36,11 @@ def missing(ctx: context.Context, *, remove: bool, keep: bool, as_json: bool) ->
         output.say("Nothing is missing at the service.")
         return
     output.say(
-        f"{output.plural(found.missing.items, 'item')} the service does not have any more, as found"
-        f" {output.ago(found.missing.asked)}:"
+        f"{output.plural(found.missing.items, 'item')} missing at the service, as of "
+        f"{output.ago(found.missing.asked)}:"
     )
     output.table([[path] for path in found.missing.paths], indent="  ")
     output.say(
-        f"`{output.command()} missing --remove` removes them here as well;"
-        f" `{output.command()} missing --keep` keeps them for now."
+        f"`{output.command()} missing --remove` removes them locally; `{output.command()} missing --keep` "
+        "keeps them for now."
     )

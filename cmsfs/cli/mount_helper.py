@@ -98,7 +98,7 @@ def _take(call: Call, option: str, *, sloppy: bool) -> None:
     elif option not in _OTHERS and not option.startswith(_PREFIXES) and not sloppy:
         names = [*known, *_OTHERS, "setuid", "config"]
         near = difflib.get_close_matches(name, names, n=1)
-        meant = f"; do you mean {near[0]}?" if near else "; cmsfs.toml(5) lists the settings."
+        meant = f"; did you mean {near[0]}?" if near else "; cmsfs.toml(5) lists the settings."
         raise _wrong(f"The option {option!r} is not known{meant}")
 
 
@@ -142,7 +142,7 @@ def _become(user: str) -> None:
             os.setgid(person.pw_gid)
             os.setuid(person.pw_uid)
         except PermissionError:
-            raise _wrong(f"Only root mounts for another user, here {user}.") from None
+            raise _wrong(f"Only root can mount for another user ({user}).") from None
     environment.move_home(person.pw_name, Path(person.pw_dir))
     os.umask(0o077)
     os.chdir("/")

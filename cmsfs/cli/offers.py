@@ -11,15 +11,22 @@ from cmsfs.models import control, waiting
 
 
 @click.command()
-@click.option("--accept", multiple=True, metavar="ITEM", help="Show it in `Shared with me` (id or name).")
-@click.option("--decline", multiple=True, metavar="ITEM", help="Do not show it, and tell of it no more.")
+@click.option(
+    "--accept",
+    multiple=True,
+    metavar="ITEM",
+    help="Accept the item (ID or name): show it in `Shared with me`.",
+)
+@click.option(
+    "--decline", multiple=True, metavar="ITEM", help="Decline the item: hide it, without further reminders."
+)
 @output.json_option
 @context.pass_context
 def shared(ctx: context.Context, *, accept: tuple[str, ...], decline: tuple[str, ...], as_json: bool) -> None:
-    """Show what others share and you have not accepted, and say what of it you want.
+    """List shared items that you have not accepted, and accept or decline them.
 
-    With `shared = "ask"` in the settings nothing that others share is on the drive before you accept it.
-    What you declined can be accepted later; what is shared anew is asked about again.
+    With `shared = "ask"` in the settings, shared items appear on the drive only once accepted.  Declined
+    items can be accepted later; items that are shared again are offered again.
     """
     daemon = daemonctl.require(ctx.account, ctx.settings())
     for words, is_accepted in ((accept, True), (decline, False)):
@@ -33,10 +40,10 @@ def shared(ctx: context.Context, *, accept: tuple[str, ...], decline: tuple[str,
         output.document([one.model_dump(mode="json") for one in found.offers])
         return
     if not found.offers:
-        output.say("Nothing that others share waits for you.")
+        output.say("No shared items are waiting to be accepted.")
         return
     output.table([_row(one) for one in found.offers])
-    output.say(f"`{output.command()} shared --accept ITEM` shows one, `--decline ITEM` does not.")
+    output.say(f"`{output.command()} shared --accept ITEM` accepts one, `--decline ITEM` declines it.")
 
 
 def _row(one: waiting.Offer) -> list[str]:

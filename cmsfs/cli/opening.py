@@ -28,9 +28,9 @@ OPENERS = (("gio", "open"), ("xdg-open",))
 @click.argument("path", required=False, type=Path)
 @context.pass_context
 def open_command(ctx: context.Context, path: Path | None) -> None:
-    """Open the drive in the file manager, mounting it if need be; or PATH, a file or folder of it.
+    """Open the drive, or PATH on it, in the file manager; mount it if necessary.
 
-    A web link (a file *.url) opens its address in the browser.
+    A web link (a *.url file) opens in the browser.
     """
     try:
         _open(ctx, path)
@@ -67,7 +67,7 @@ def address(link: Path) -> str:
     except ValueError:
         parts = urlsplit("")
     if parts.scheme.lower() not in ("http", "https") or not parts.netloc:
-        raise errors.UserError(f"{link} does not lead to the web, and is not opened.")
+        raise errors.UserError(f"{link} is not a web URL and was not opened.")
     return found
 
 
@@ -78,7 +78,7 @@ def _hand_over(target: str) -> None:
             done = subprocess.run([program, *opener[1:], target], stdin=subprocess.DEVNULL, check=False)
             if done.returncode == 0:
                 return
-    raise errors.UserError(f"There is no desktop to open {target} with.")
+    raise errors.UserError(f"No desktop found to open {target}.")
 
 
 def _notify(sentence: str) -> None:

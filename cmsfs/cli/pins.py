@@ -18,45 +18,47 @@ _paths = click.argument("paths", nargs=-1, required=True, metavar="PATH...")
 @_paths
 @context.pass_context
 def pin(ctx: context.Context, paths: tuple[str, ...]) -> None:
-    """Keep files and folders here, whole, with all that is below them, now and later.
+    """Make files and folders available offline, with everything below them, now and in future.
 
-    They can be read without the service, and are not subject to the cache's limit.  What would leave the disk
-    with less free space than the settings want is refused.
+    Pinned items do not count against the cache limit.  A pin that would leave less free disk space than
+    configured (`keep_free_bytes`) is refused.
     """
     daemon = daemonctl.require(ctx.account, ctx.settings())
     for given in paths:
         path = daemonctl.on_drive(daemon, given)
         done = daemonctl.carry_out(daemon, control.Pin(path=path))
-        output.say(done.message or f"{path} is kept here; `{output.command()} pins` shows how far it is.")
+        output.say(done.message or f"{path} is pinned; `{output.command()} pins` shows the progress.")
 
 
 @click.command()
 @_paths
 @context.pass_context
 def unpin(ctx: context.Context, paths: tuple[str, ...]) -> None:
-    """Keep files and folders here no longer; what has been fetched goes when room is needed."""
+    """Unpin files and folders; downloaded contents are evicted when space is needed."""
     daemon = daemonctl.require(ctx.account, ctx.settings())
     for given in paths:
         path = daemonctl.on_drive(daemon, given)
         daemonctl.carry_out(daemon, control.Unpin(path=path))
-        output.say(f"{path} is pinned no longer.")
+        output.say(f"{path} is no longer pinned.")
 
 
 @click.command()
 @output.json_option
 @context.pass_context
 def pins(ctx: context.Context, *, as_json: bool) -> None:
-    """List what is kept here, and how far that is."""
+    """List pinned items and their download progress."""
     daemon = daemonctl.require(ctx.account, ctx.settings())
     found = daemonctl.ask(daemon, control.GetPins(), control.Pins)
     if as_json:
         output.document({**found.pins.model_dump(mode="json"), "complete": found.pins.is_complete})
         return
     if not found.pins.items:
-        output.say(f"Nothing is pinned; `{output.command()} pin PATH` keeps a file or folder here.")
+        output.say(
+            f"Nothing is pinned; `{output.command()} pin PATH` makes a file or folder available offline."
+        )
     output.table([[one.path, how_far(one)] for one in found.pins.items])
     if found.pins.listing:
-        output.say("What is below them is still being listed: there may be more.")
+        output.say("Folders are still being listed; totals may grow.")
     if found.pins.problem:
         output.note(found.pins.problem)
 

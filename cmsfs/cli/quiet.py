@@ -14,13 +14,17 @@ from cmsfs.models import control
 
 @click.command()
 @click.option(
-    "--for", "seconds", type=durations.Duration(), metavar="TIME", help="Go on by itself after 30m, 1h, 2d."
+    "--for",
+    "seconds",
+    type=durations.Duration(),
+    metavar="TIME",
+    help="Resume automatically after 30m, 1h, 2d.",
 )
 @context.pass_context
 def pause(ctx: context.Context, seconds: float | None) -> None:
-    """Send and fetch nothing but what a program waits for.
+    """Pause sync: transfer only what a program is waiting for.
 
-    Changes are kept and go when the pause ends; a pause outlives a restart.
+    Changes are queued and uploaded after the pause; a pause survives a restart.
     """
     daemon = daemonctl.require(ctx.account, ctx.settings())
     daemonctl.carry_out(daemon, control.Pause(seconds=seconds))
@@ -30,17 +34,17 @@ def pause(ctx: context.Context, seconds: float | None) -> None:
 @click.command()
 @context.pass_context
 def resume(ctx: context.Context) -> None:
-    """End a pause."""
+    """Resume sync after a pause."""
     daemon = daemonctl.require(ctx.account, ctx.settings())
     daemonctl.carry_out(daemon, control.Resume())
-    output.say("It goes on.")
+    output.say("Sync resumed.")
 
 
 @click.command("log-level")
 @click.argument("level", type=click.Choice(["DEBUG", "INFO", "WARNING", "ERROR"], case_sensitive=False))
 @context.pass_context
 def log_level(ctx: context.Context, level: Literal["DEBUG", "INFO", "WARNING", "ERROR"]) -> None:
-    """Have the daemon log more or less, until it ends."""
+    """Change the log level of the running daemon, until it exits."""
     daemon = daemonctl.require(ctx.account, ctx.settings())
     daemonctl.carry_out(daemon, control.SetLogLevel(level=level))
-    output.say(f"The daemon logs {level} and above.")
+    output.say(f"Log level set to {level}.")

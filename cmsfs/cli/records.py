@@ -25,20 +25,20 @@ COUNTED = 200
 def _split(ctx: click.Context, param: click.Parameter, value: str | None) -> tuple[str, ...]:
     names = tuple(name.strip() for name in (value or "").split(",") if name.strip())
     if value is not None and not names:
-        raise click.BadParameter("name at least one field.", ctx, param)
+        raise click.BadParameter("give at least one field.", ctx, param)
     return names
 
 
 def fields_option(example: str) -> Callable[[F], F]:
     """Give a command the option `--fields` (parameter `fields`, a tuple of dotted names), with an example."""
     return click.option(
-        "--fields", metavar="NAMES", callback=_split, help=f"Show these, comma-separated: {example}."
+        "--fields", metavar="NAMES", callback=_split, help=f"Fields to show, comma-separated: {example}."
     )
 
 
 def limit_option(command: F) -> F:
     """Give a command the option `--limit` (parameter `limit`, None for all)."""
-    return click.option("--limit", type=click.IntRange(min=1), help="At most so many; all without it.")(
+    return click.option("--limit", type=click.IntRange(min=1), help="Maximum number of rows (default: all).")(
         command
     )
 
@@ -108,7 +108,7 @@ def _check(
         models = {type(record) for record in found}
         known = {info.alias or key for model in models for key, info in model.model_fields.items()}
         if found and first not in known and not any(first in one for one in documents):
-            raise errors.UserError(f"There is no field {first!r}; there are {', '.join(sorted(known))}.")
+            raise errors.UserError(f"There is no field {first!r}; available are {', '.join(sorted(known))}.")
 
 
 def _chosen(document: dict[str, Any], fields: Sequence[str]) -> dict[str, Any]:

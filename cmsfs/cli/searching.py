@@ -24,22 +24,28 @@ TYPES = {"file": "file", "folder": "folder", "link": "web_link"}
 
 @click.command()
 @click.argument("query", nargs=-1)
-@click.option("--type", "kind", type=click.Choice(list(TYPES)), help="Only these; as type: in the query.")
+@click.option(
+    "--type", "kind", type=click.Choice(list(TYPES)), help="Filter by type, like type: in the query."
+)
 @click.option(
     "--in",
     "folder",
     type=path_argument.PATH,
     metavar="REMOTE",
-    help="Only below this folder; as in: in the query.",
+    help="Search below this folder, like in: in the query.",
 )
-@click.option("--limit", type=click.IntRange(min=1), default=50, show_default=True, help="At most so many.")
-@click.option("-l", "--long", is_flag=True, help="Show kind, size and time, too.")
 @click.option(
-    "--save", metavar="NAME", help="Do not search: keep QUERY, which the drive shows as .search/NAME."
+    "--limit", type=click.IntRange(min=1), default=50, show_default=True, help="Maximum number of results."
 )
-@click.option("--run", metavar="NAME", help="Search for what is kept under this name, instead of QUERY.")
-@click.option("--saved", is_flag=True, help="List the searches that are kept.")
-@click.option("--forget", metavar="NAME", help="Keep a search no longer.")
+@click.option("-l", "--long", is_flag=True, help="Show type, size and time, too.")
+@click.option(
+    "--save",
+    metavar="NAME",
+    help="Save QUERY under a name instead of searching; the drive shows it as .search/NAME.",
+)
+@click.option("--run", metavar="NAME", help="Run a saved search instead of QUERY.")
+@click.option("--saved", is_flag=True, help="List saved searches.")
+@click.option("--forget", metavar="NAME", help="Delete a saved search.")
 @output.json_option
 @context.pass_context
 def search(
@@ -56,19 +62,19 @@ def search(
     forget: str | None,
     as_json: bool,
 ) -> None:
-    """Search names, descriptions and contents, and print the paths of what is found.
+    """Search names, descriptions and contents, and print the paths of matches.
 
-    QUERY is in the service's language: words, "phrases", AND, OR, NOT; and filters, which all have to hold:
+    QUERY consists of words, "phrases", AND, OR, NOT, and filters, which must all match:
     type:file, ext:pdf,odt, in:Legal/Contracts, owner:LOGIN, size:1M..10M, modified:2026-03, created:7d,
     content:name, metadata:TEMPLATE.FIELD=VALUE.
     """
     kept = saved_searches.Saved(ctx.settings().paths.searches, ctx.settings().account)
     if sum((save is not None, run is not None, saved, forget is not None)) > 1:
-        raise click.UsageError("--save, --run, --saved and --forget do not go together.")
+        raise click.UsageError("--save, --run, --saved and --forget are mutually exclusive.")
     if forget is not None:
         if not kept.remove(forget):
-            raise errors.UserError(f"No search is kept as {forget!r}.")
-        output.say(f"{forget} is kept no longer.")
+            raise errors.UserError(f"There is no saved search {forget!r}.")
+        output.say(f"Deleted the saved search {forget}.")
     elif saved:
         _show_saved(kept, as_json=as_json)
     else:
@@ -76,7 +82,7 @@ def search(
         wanted = search_words.parse(words)
         if save is not None:
             kept.save(save, words)
-            output.say(f"Kept; on a drive its matches are in .search/{save}.")
+            output.say(f"Saved; a drive shows its matches in .search/{save}.")
             return
         found, total = trio.run(_search, ctx, wanted, limit)
         _show(found, total, long=long, as_json=as_json)
@@ -87,10 +93,10 @@ def _kept(kept: saved_searches.Saved, name: str | None, query: tuple[str, ...]) 
     if name is None:
         return []
     if query:
-        raise click.UsageError("--run searches for what is kept; it takes --type and --in, but no QUERY.")
+        raise click.UsageError("--run takes no QUERY, only --type and --in.")
     if (found := kept.all().get(name)) is None:
         raise errors.UserError(
-            f"No search is kept as {name!r}; `{output.command()} search --saved` lists what is kept."
+            f"There is no saved search {name!r}; `{output.command()} search --saved` lists them."
         )
     return [found]
 
@@ -157,7 +163,7 @@ async def _query(client: Client, settings: config.Settings, wanted: search_words
 
 async def _owner(client: Client, who: str) -> str:
     if (found := await search_names.find_user(client, who)) is None:
-        raise errors.UserError(f"There is no user {who}; owner: takes a login, a whole name, an id or me.")
+        raise errors.UserError(f"There is no user {who}; owner: takes a login, a full name, an ID or me.")
     return found
 
 
@@ -171,9 +177,9 @@ def _show(found: list[remote_paths.Found], total: int, *, long: bool, as_json: b
         for item in found:
             output.say(remote_paths.path_of(item))
     if not found:
-        output.note("Nothing was found.")
+        output.note("No matches.")
     elif total > len(found):
-        output.note(f"{total - len(found):,} more were found; --limit shows more.")
+        output.note(f"{total - len(found):,} more matches; --limit shows more.")
 
 
 def _show_saved(kept: saved_searches.Saved, *, as_json: bool) -> None:
@@ -183,7 +189,7 @@ def _show_saved(kept: saved_searches.Saved, *, as_json: bool) -> None:
     elif queries:
         output.table([[name, query] for name, query in queries.items()])
     else:
-        output.note(f"No search is kept; `{output.command()} search --save NAME QUERY` keeps one.")
+        output.note(f"There are no saved searches; `{output.command()} search --save NAME QUERY` saves one.")
 
 
 def _row(item: remote_paths.Found) -> list[str]:

@@ -30,10 +30,8 @@ DEFAULT_PORT = 8472
 _STOP_AT_LAST = serving.STOP_SECONDS + 2
 
 
-_IN_CLEAR = (
-    "Without a certificate tokens and files go to {host} in clear: give --tls-cert and --tls-key, or say "
-    "--insecure if a proxy on the way makes it safe."
-)
+_IN_CLEAR = "Without TLS, tokens and files are sent to {host} in plain text: give --tls-cert and "
+"--tls-key, or --insecure behind a TLS proxy."
 
 # How many users a line names; --json names them all.
 _SHOWN = 10
@@ -53,26 +51,26 @@ class _Options:
 
 
 @click.command()
-@click.option("--data", type=click.Path(path_type=Path), help="Folder of the data (default: the demo's).")
-@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen at.")
+@click.option("--data", type=click.Path(path_type=Path), help="Data folder (default: the demo's).")
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option(
     "--port",
     type=click.IntRange(0, 65535),
     default=DEFAULT_PORT,
     show_default=True,
-    help="Port to listen at; 0 takes a free one.",
+    help="Port to listen on; 0 picks a free one.",
 )
 @click.option("--tls-cert", type=click.Path(path_type=Path), help="Certificate chain (PEM), for HTTPS.")
 @click.option("--tls-key", type=click.Path(path_type=Path), help="Its private key (PEM).")
 @click.option(
     "--enterprise-file",
     type=click.Path(path_type=Path),
-    help="TOML file of users, apps, templates, holds...: what is missing is made, in place of the sample.",
+    help="TOML file of users, apps, templates, holds...; missing ones are created, instead of the sample.",
 )
-@click.option("--insecure", is_flag=True, help="Without a certificate at an address of the network, too.")
-@click.option("--public-url", help="Where clients find it behind a proxy: https://files.example.com.")
-@click.option("--rate-limits", is_flag=True, help="Refuse users who ask too much, as the public API does.")
-@click.option("--log-format", type=click.Choice(["text", "json"]), help="How a line of the log looks.")
+@click.option("--insecure", is_flag=True, help="Allow plain HTTP on a network address.")
+@click.option("--public-url", help="Public URL behind a proxy, such as https://files.example.com.")
+@click.option("--rate-limits", is_flag=True, help="Enforce rate limits like those of the public API.")
+@click.option("--log-format", type=click.Choice(["text", "json"]), help="Log format.")
 @output.json_option
 @context.pass_context
 def serve(
@@ -90,13 +88,13 @@ def serve(
     log_format: str | None,
     as_json: bool,
 ) -> None:
-    """Serve the embedded service over HTTP until interrupted.
+    """Run the built-in service as an HTTP server until interrupted.
 
-    Without --enterprise-file it has a sample enterprise.  The first Ctrl-C lets what is being answered end,
-    for ten seconds at most; the second ends it at once.
+    Without --enterprise-file it serves a sample enterprise.  The first Ctrl-C shuts down gracefully (requests
+    get up to ten seconds to finish); the second stops immediately.
     """
     if bool(tls_cert) != bool(tls_key):
-        raise click.UsageError("--tls-cert and --tls-key go together.")
+        raise click.UsageError("--tls-cert and --tls-key must be given together.")
     if not (tls_cert or insecure or _is_loopback(host)):
         raise errors.UserError(_IN_CLEAR.format(host=host), exit_code=2)
     for file in (tls_cert, tls_key):
@@ -140,7 +138,7 @@ def _origin(url: str | None) -> str | None:
     except ValueError:
         is_origin = False
     if not is_origin or parts.path.strip("/") or parts.query or parts.fragment or "@" in parts.netloc:
-        said = "--public-url is a scheme and a host, with a port if need be: https://files.example.com."
+        said = "--public-url takes a scheme, a host and optionally a port: https://files.example.com."
         raise errors.UserError(said, exit_code=2)
     return f"{parts.scheme}://{parts.netloc}"
 
@@ -189,10 +187,10 @@ async def _heed(signals: AsyncIterator[int], stop: trio.Event) -> None:
     await anext(signals)
     stop.set()
     notify.tell(STOPPING=1)
-    log.info("stopping; another signal ends it at once")
+    log.info("shutting down; another signal stops immediately")
     with trio.move_on_after(_STOP_AT_LAST):
         os._exit(128 + await anext(signals))
-    log.warning("a client takes nothing of its answer: it is cut off")
+    log.warning("a client does not read its response; closing the connection")
     os._exit(0)
 
 

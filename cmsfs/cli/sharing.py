@@ -21,9 +21,9 @@ from cmsfs.models import items
 @output.json_option
 @context.pass_context
 def share(ctx: context.Context, remote: str, *, as_json: bool) -> None:
-    """Print the shared link of REMOTE, for example /Documents/a.txt; it is made if there is none.
+    """Print the shared link of REMOTE, for example /Documents/a.txt; create one if necessary.
 
-    Who can open it is what the service has as its default.
+    New links have the service's default access level.
     """
     shared = trio.run(_share, ctx, remote)
     if as_json:

@@ -79,7 +79,7 @@ def start(settings: config.Settings, mountpoint: Path, *, sample: bool) -> str:
     if exit_code:
         _end(child)
         raise errors.UserError(
-            sentence or f"The daemon ended before the drive was ready; see {paths.log}.", exit_code=exit_code
+            sentence or f"The daemon exited before the drive was ready; see {paths.log}.", exit_code=exit_code
         )
     # The daemon outlives this command, which is not its keeper: no warning about a child still running.
     child.returncode = 0
@@ -98,7 +98,7 @@ def folder(mountpoint: Path, *, create: bool) -> Iterator[None]:
             pass
         except OSError as error:
             raise errors.UserError(
-                f"The mountpoint {mountpoint} cannot be made: {error.strerror}.",
+                f"The mountpoint {mountpoint} cannot be created: {error.strerror}.",
                 exit_code=mounts.BAD_MOUNTPOINT,
             ) from None
     try:

@@ -12,14 +12,14 @@ from cmsfs.models import control
 
 @click.command()
 @click.argument("paths", nargs=-1, metavar="[PATH]...")
-@click.option("--watch", is_flag=True, help="Go on showing it, until Ctrl-C.")
+@click.option("--watch", is_flag=True, help="Keep updating until Ctrl-C.")
 @output.json_option
 @context.pass_context
 def status(ctx: context.Context, paths: tuple[str, ...], *, watch: bool, as_json: bool) -> None:
-    """Show the drive's state, or how the items at PATH stand.
+    """Show the status of the drive, or the sync status of items.
 
-    Of the drive: connection, changes on their way, what is kept here, cache, requests.  Of an item: whether
-    the service has it as it is here, whether it is pinned, and how much of it is on this machine.
+    For the drive: connection, pending uploads, pinned items, cache, requests.  For an item: whether it is
+    synced, whether it is pinned, and how much of it is downloaded.
     """
     daemon = daemonctl.find_for(ctx.account, ctx.settings())
     if daemon is None:
@@ -28,7 +28,7 @@ def status(ctx: context.Context, paths: tuple[str, ...], *, watch: bool, as_json
         raise errors.UserError("No drive is mounted; `cmsfs mount` mounts one.")
     if paths:
         if watch:
-            raise click.UsageError("--watch shows the whole drive; leave out the paths.")
+            raise click.UsageError("--watch shows the whole drive and takes no paths.")
         _items(daemon, paths, as_json=as_json)
     elif watch and as_json:
         for found in daemonctl.watching(daemon):
@@ -69,5 +69,5 @@ def words(one: control.PathStatus) -> list[str]:
     elif one.type == "file" and one.cached_bytes < one.size:
         said.append(f"{100 * one.cached_bytes // one.size} % of {output.size(one.size)} here")
     elif one.type == "file":
-        said.append(f"{output.size(one.size)}, all here")
+        said.append(f"{output.size(one.size)}, downloaded")
     return said

@@ -23,7 +23,7 @@ def rows(status: control.Status) -> list[list[str]]:
     """The figures, by name."""
     cache = status.cache
     requests = ", ".join(f"{kind} {count:,}" for kind, count in sorted(status.requests.items()))
-    looked = f"for remote changes {output.ago(status.last_poll)}" if status.last_poll else "not yet"
+    looked = f"{output.ago(status.last_poll)}" if status.last_poll else "not yet"
     waiting = _waiting(status.budget)
     return [
         ["service", f"{status.profile}, account {status.account}"],
@@ -40,8 +40,8 @@ def rows(status: control.Status) -> list[list[str]]:
         *([["missing", _missing(status.missing)]] if status.missing else []),
         *([["shared", _offers(status.offers)]] if status.offers else []),
         ["requests", requests or "none"],
-        *([["turns", waiting]] if waiting else []),
-        ["looked", looked],
+        *([["scheduler", waiting]] if waiting else []),
+        ["last poll", looked],
         ["daemon", f"process {status.pid}, {status.version}, started {output.ago(status.started)}"],
     ]
 
@@ -49,9 +49,9 @@ def rows(status: control.Status) -> list[list[str]]:
 def _waiting(budget: insides.Budget) -> str:
     parts = []
     if budget.held_up_seconds:
-        parts.append(f"the service wants to be left alone for {budget.held_up_seconds:.0f} s")
+        parts.append(f"rate-limited; retrying in {budget.held_up_seconds:.0f} s")
     for name, turns in budget.queues.items():
-        parts.append(f"{name} {turns.running:,} under way, {turns.waiting:,} waiting")
+        parts.append(f"{name} {turns.running:,} running, {turns.waiting:,} queued")
     return "; ".join(parts)
 
 
@@ -83,7 +83,7 @@ def summary(status: control.Status) -> str:
     if status.health.state not in ("online", "starting"):
         return status.health.state
     if status.disk:
-        return "too little room on this machine's disk"
+        return "low disk space"
     if status.queue.pending:
         return "uploading"
     return "up to date" if status.health.state == "online" else "starting"
@@ -105,47 +105,46 @@ def changes(queue: control.Queue) -> str:
 
 def _recovered(count: int) -> str:
     files = output.plural(count, "file")
-    return f"{files} without a place on the drive; `{output.command()} conflicts` lists them"
+    return f"{files} with no place on the drive; `{output.command()} conflicts` lists them"
 
 
 def _offers(count: int) -> str:
     items = output.plural(count, "item")
-    return f"{items} that others share, and you have not accepted; `{output.command()} shared` lists them"
+    return f"{items} shared with you and not accepted yet; `{output.command()} shared` lists them"
 
 
 def _missing(count: int) -> str:
     items = output.plural(count, "item")
-    return f"{items} that the service does not have any more; `{output.command()} missing` asks what to do"
+    return f"{items} missing at the service; decide with `{output.command()} missing`"
 
 
 def _local(local: insides.Local) -> list[list[str]]:
     if not local.items:
         return []
-    return [
-        ["local", f"{output.plural(local.items, 'item')} on this machine only, {output.size(local.bytes)}"]
-    ]
+    return [["local", f"{output.plural(local.items, 'item')} local only, {output.size(local.bytes)}"]]
 
 
 def _hidden(hidden: insides.Hidden) -> list[list[str]]:
     if not hidden.items:
         return []
     named = ", ".join(hidden.names) + (", ..." if hidden.items > len(hidden.names) else "")
-    told = f"{output.plural(hidden.items, 'item')} below the drive, saved while it was not mounted ({named})"
-    return [["hidden", f"{told}: `cmsfs adopt` brings them in"]]
+    told = f"{output.plural(hidden.items, 'item')} hidden below the mount, saved while the drive was not "
+    f"mounted ({named})"
+    return [["hidden", f"{told}; `cmsfs adopt` moves them into the drive"]]
 
 
 def _troubles(troubles: insides.Troubles) -> list[list[str]]:
     found = [["stuck", f"{one.name}{_lasted(one.seconds)}: {one.reason}"] for one in troubles.stalled]
     found += [
         [
-            "came wrong",
-            f"{path}: other bytes than the service says it has, which were thrown away; read it again",
+            "corrupt",
+            f"{path}: the download does not match its SHA-1 and was discarded; read the file again",
         ]
         for path in troubles.came_wrong
     ]
-    found += [["left out", line] for line in troubles.left_out]
+    found += [["skipped", line] for line in troubles.left_out]
     if (rest := troubles.left_out_items - len(troubles.left_out)) > 0:
-        found.append(["left out", f"{output.plural(rest, 'item')} more; the log says which"])
+        found.append(["skipped", f"{output.plural(rest, 'item')} more; see the log"])
     return found
 
 

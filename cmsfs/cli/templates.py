@@ -59,7 +59,7 @@ def list_(
 @output.json_option
 @context.pass_context
 def show(ctx: context.Context, key: str, *, scope: client_metadata.Scope, as_json: bool) -> None:
-    """Show the template KEY: what it is and the fields it has."""
+    """Show the template KEY and its fields."""
 
     async def work() -> metadata.Template:
         async with backend.open_backend(ctx.settings()) as client:
@@ -77,11 +77,11 @@ def show(ctx: context.Context, key: str, *, scope: client_metadata.Scope, as_jso
 @templates.command("remove")
 @click.argument("key")
 @_scope
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @output.json_option
 @context.pass_context
 def remove(ctx: context.Context, key: str, *, scope: client_metadata.Scope, yes: bool, as_json: bool) -> None:
-    """Remove the template KEY and every instance of it, for good."""
+    """Permanently delete the template KEY and all its instances."""
 
     async def work() -> int:
         async with backend.open_backend(ctx.settings()) as client:
@@ -91,7 +91,7 @@ def remove(ctx: context.Context, key: str, *, scope: client_metadata.Scope, yes:
                 told = (
                     f"{template.display_name or key} is on {output.plural(count, 'item')} that you can see."
                 )
-                output.note(f"{told} Its values there go with it, and nothing brings them back.")
+                output.note(f"{told} Its values are deleted permanently.")
                 # A thread: the question may stay open for as long as a lunch.
                 await trio.to_thread.run_sync(_confirm, key)
             await client.metadata.delete_template(key, scope)
@@ -101,12 +101,12 @@ def remove(ctx: context.Context, key: str, *, scope: client_metadata.Scope, yes:
     if as_json:
         output.document({"templateKey": key, "scope": scope, "instances": count})
     else:
-        output.say(f"{key} is removed, and its values from {output.plural(count, 'item')}.")
+        output.say(f"Deleted {key} and its values on {output.plural(count, 'item')}.")
 
 
 def _confirm(key: str) -> None:
     if not output.asked(f"Remove {key}?"):
-        raise errors.UserError("Nothing is removed.")
+        raise errors.UserError("Nothing was deleted.")
 
 
 async def _instances(client: session.Client, key: str, scope: client_metadata.Scope) -> int:

@@ -25,12 +25,12 @@ MAX_BYTES = 256 * 1024 * 1024
     type=click.FloatRange(min=0),
     default=60,
     show_default=True,
-    help="Seconds that the service may take to read the document.",
+    help="Seconds to wait for the text extraction.",
 )
 @output.json_option
 @context.pass_context
 def text(ctx: context.Context, path: str, *, wait: float, as_json: bool) -> None:
-    """Print the text of the document PATH: of the service, or below the mountpoint of a drive."""
+    """Print the extracted text of the document PATH (at the service, or on a mounted drive)."""
     remote = _on_service(ctx, path)
     found, words = trio.run(_text, ctx, remote, wait)
     if as_json:
@@ -54,11 +54,10 @@ def _on_service(ctx: context.Context, path: str) -> str:
         return remote  # the drive does not know it; the service may
     for answer in answers:
         if isinstance(answer, control.PathStatus) and answer.sync == "local":
-            raise errors.UserError(f"{remote} is on this machine only, and the service never reads it.")
+            raise errors.UserError(f"{remote} exists only locally, so the service cannot extract its text.")
         if isinstance(answer, control.PathStatus) and answer.sync != "synced":
             raise errors.UserError(
-                f"{remote} is not uploaded as it is here ({answer.sync});"
-                f" `{output.command()} sync` uploads it."
+                f"{remote} has unsynced changes ({answer.sync}); `{output.command()} sync` uploads them."
             )
     return remote
 
@@ -75,8 +74,8 @@ async def _text(ctx: context.Context, remote: str, wait: float) -> tuple[items.F
             words = await client.representations.read(found.id, representations.TEXT, limit=MAX_BYTES)
         if deadline.cancelled_caught:
             raise errors.UserError(
-                f"The service has not read {name} within {wait:g} s; --wait gives it more."
+                f"The text of {name} was not extracted within {wait:g} s; --wait sets a longer limit."
             )
         if words is None:
-            raise errors.UserError(f"The service has no text of {name}: it reads documents that hold words.")
+            raise errors.UserError(f"No text could be extracted from {name}.")
         return found, words.decode("utf-8", "replace")

@@ -12,13 +12,15 @@ from cmsfs.models import items, tokens
 
 @click.group()
 def token() -> None:
-    """Tokens for other programs."""
+    """Create tokens for other programs."""
 
 
 @token.command("downscope")
 @click.argument("scope", nargs=-1, required=True)
-@click.option("--resource", metavar="REMOTE", help="Only for this file or folder and what is below it.")
-@click.option("--shared-link", metavar="URL", help="Only for what this link shows.")
+@click.option(
+    "--resource", metavar="REMOTE", help="Restrict it to this file, or this folder and everything below."
+)
+@click.option("--shared-link", metavar="URL", help="Restrict it to the item of this shared link.")
 @output.json_option
 @context.pass_context
 def downscope(
@@ -29,13 +31,13 @@ def downscope(
     shared_link: str | None,
     as_json: bool,
 ) -> None:
-    """Print a token that can do no more than SCOPE, for example item_download.
+    """Print a token restricted to SCOPE, for example item_download.
 
-    It ends when the account's own token ends, within about an hour.  Standard output holds the token and
-    nothing else; whoever reads it can act with it.
+    It expires with the account's own access token, within about an hour.  Standard output contains only the
+    token; anyone who has it can use it.
     """
     if resource is not None and shared_link is not None:
-        raise click.UsageError("--resource and --shared-link exclude each other.")
+        raise click.UsageError("--resource and --shared-link are mutually exclusive.")
 
     async def work() -> tokens.Token:
         settings = ctx.settings()

@@ -94,7 +94,7 @@ async def write(
                 progress(done)
     if said.sha1 and digest.hexdigest() != said.sha1:
         raise errors.IntegrityError(
-            f"{file.name} arrived damaged", expected=said.sha1, actual=digest.hexdigest()
+            f"the download of {file.name} is corrupt", expected=said.sha1, actual=digest.hexdigest()
         )
 
 
@@ -103,7 +103,7 @@ def _link(temporary: Path, target: Path) -> None:
     try:
         target.hardlink_to(temporary)
     except FileExistsError:
-        raise errors.UserError(f"{target} exists already; --force replaces it.") from None
+        raise errors.UserError(f"{target} already exists; --force overwrites it.") from None
 
 
 def _umask() -> int:

@@ -42,9 +42,9 @@ class Trashed:
 
 @click.group()
 def trash() -> None:
-    """The trash: list it, restore from it, remove for good.
+    """List, restore and permanently delete items in the trash.
 
-    What is in it is shown in the folder `.trash` of the drive, too, and comes back by moving it out.
+    The drive also shows the trash as the folder `.trash`; moving an item out restores it.
     """
 
 
@@ -52,7 +52,7 @@ def trash() -> None:
 @output.json_option
 @context.pass_context
 def list_(ctx: context.Context, *, as_json: bool) -> None:
-    """List what is in the trash, what was deleted last first."""
+    """List items in the trash, the most recently deleted first."""
 
     async def work() -> list[Trashed]:
         settings = ctx.settings()
@@ -70,19 +70,19 @@ def list_(ctx: context.Context, *, as_json: bool) -> None:
 
 @trash.command("restore")
 @click.argument("names", nargs=-1, required=True, metavar="ITEM...")
-@click.option("--name", metavar="NAME", help="Under this name; of one item.")
-@click.option("--to", metavar="REMOTE", help="Into this folder, for example /Documents.")
+@click.option("--name", metavar="NAME", help="Restore under this name (one item only).")
+@click.option("--to", metavar="REMOTE", help="Restore into this folder, for example /Documents.")
 @output.json_option
 @context.pass_context
 def restore(
     ctx: context.Context, names: tuple[str, ...], *, name: str | None, to: str | None, as_json: bool
 ) -> None:
-    """Bring items back to where they were: ITEM is a name, the path that it had, or an id.
+    """Restore items to their original location: ITEM is a name, the original path, or an ID.
 
-    An item whose folder is gone goes to the folder named with --to.
+    An item whose folder is gone is restored to the folder given by --to.
     """
     if name is not None and len(names) > 1:
-        raise click.UsageError("--name goes with one item.")
+        raise click.UsageError("--name takes exactly one item.")
 
     async def work() -> list[tuple[remote_paths.Found, str]]:
         settings = ctx.settings()
@@ -101,25 +101,25 @@ def restore(
     if as_json:
         output.document([{**_dump(item), "path": path} for item, path in restored])
     for _, path in restored if not as_json else []:
-        output.say(f"{path} is back.")
+        output.say(f"Restored {path}.")
 
 
 @trash.command("purge")
 @click.argument("names", nargs=-1, required=True, metavar="ITEM...")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @output.json_option
 @context.pass_context
 def purge(ctx: context.Context, names: tuple[str, ...], *, yes: bool, as_json: bool) -> None:
-    """Remove items of the trash for good: ITEM is a name, the path that it had, or an id."""
+    """Permanently delete items from the trash: ITEM is a name, the original path, or an ID."""
     _remove(ctx, names, yes=yes, as_json=as_json)
 
 
 @trash.command("empty")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @output.json_option
 @context.pass_context
 def empty(ctx: context.Context, *, yes: bool, as_json: bool) -> None:
-    """Remove all that is in the trash for good; what a hold or a retention protects stays."""
+    """Empty the trash: permanently delete everything that no hold or retention policy protects."""
     _remove(ctx, None, yes=yes, as_json=as_json)
 
 
@@ -129,7 +129,7 @@ def _remove(ctx: context.Context, names: Sequence[str] | None, *, yes: bool, as_
     async def work() -> list[Trashed]:
         settings = ctx.settings()
         if not config.profile(settings).trash:
-            raise errors.UserError("This service removes nothing for good by itself; its own pages do.")
+            raise errors.UserError("This service's API cannot delete permanently; use its web pages.")
         async with backend.open_backend(settings) as client:
             known = await _placed(client, await _found(client, settings))
             chosen = known if names is None else [_chosen(known, one) for one in names]
@@ -146,7 +146,7 @@ def _remove(ctx: context.Context, names: Sequence[str] | None, *, yes: bool, as_
         output.say("The trash is empty.")
     elif gone:
         what = gone[0].path if len(gone) == 1 else output.plural(len(gone), "item")
-        output.say(f"{what} {'is' if len(gone) == 1 else 'are'} removed for good.")
+        output.say(f"{what} {'was' if len(gone) == 1 else 'were'} permanently deleted.")
     for one, reason in refused:
         output.complain(f"{one.said} stays: {reason}")
     if refused:
@@ -158,8 +158,8 @@ def _confirm(chosen: Sequence[Trashed]) -> None:
         output.note(one.said)
     if len(chosen) > 20:
         output.note(f"and {len(chosen) - 20:,} more")
-    if not click.confirm("Remove for good? Nothing brings this back", err=True):
-        raise errors.UserError("Nothing is removed.")
+    if not click.confirm("Delete permanently? This cannot be undone", err=True):
+        raise errors.UserError("Nothing was deleted.")
 
 
 async def _purge(
@@ -241,7 +241,7 @@ def _chosen(known: Sequence[Trashed], given: str) -> Trashed:
             ids = ", ".join(one.item.id for one in found)
             raise errors.UserError(f"{given} could be several items; name one by its id: {ids}.", exit_code=2)
     raise errors.UserError(
-        f"There is no {given} in the trash; `{output.command()} trash list` shows what is."
+        f"There is no {given} in the trash; `{output.command()} trash list` lists its items."
     )
 
 
@@ -259,7 +259,9 @@ async def _restore(
         if isinstance(item, items.WebLink):
             back = await client.web_links.restore(item.id, name=name, parent_id=wished)
         elif not profile.trash:
-            raise errors.UserError("This service restores web links only; its own pages restore the rest.")
+            raise errors.UserError(
+                "This service's API restores web links only; use its web pages for other items."
+            )
         else:
             back = await client.trash.restore(item.type, item.id, name=name, parent_id=wished)
     except errors.Conflict:
@@ -267,16 +269,16 @@ async def _restore(
             f"{one.said} cannot be restored: its name is taken there; choose another with --name."
         ) from None
     except errors.NotFound:
-        raise errors.UserError(f"{one.said} is not in the trash any more.") from None
+        raise errors.UserError(f"{one.said} is no longer in the trash.") from None
     except errors.Forbidden as error:
-        remedy = "" if target else "; --to names another folder, if the one that it was in is gone"
+        remedy = "" if target else "; if its folder is gone, choose another with --to"
         reason = (error.message or error.code).rstrip(".")
         raise errors.UserError(f"{one.said} cannot be restored: {reason}{remedy}.") from None
     if target is None or (back.parent is not None and back.parent.id == target.id):
         return back
     if not profile.trash:
         where = await _path(client, back)
-        raise errors.UserError(f"It is back at {where}: the folder that it was in is there, and comes first.")
+        raise errors.UserError(f"Restored to {where}: its original folder exists and takes precedence.")
     return await _move(client, back, target.id)
 
 

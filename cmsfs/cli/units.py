@@ -44,19 +44,19 @@ def _stands(byte: int, *, first: bool) -> bool:
 def refusal(settings: config.Settings, mountpoint: Path) -> str:
     """Why the drive cannot run as a unit, in one sentence; empty if it can."""
     if not environment.user_manager().exists():
-        return "There is no service manager of this user (systemd) here."
+        return "No systemd user manager is running here."
     if named := config.named_in_environment():
-        return f"A unit does not see {named[0]} of this shell; the configuration file is the place for it."
+        return f"A systemd unit does not see {named[0]} of this shell; put it into the configuration file."
     configured = config.load(settings.account)
     if mountpoint != mounts.located(configured.mountpoint):
-        return f"The unit mounts at {configured.mountpoint}, as the configuration says."
+        return f"The systemd unit mounts at the configured {configured.mountpoint} only."
     shown = _systemctl("show-environment")
     if shown.returncode:
-        return "The service manager of this user does not answer."
+        return "The systemd user manager is not responding."
     theirs = dict(line.partition("=")[::2] for line in shown.stdout.splitlines())
     for folder in _FOLDERS:
         if (ours := environment.variable(folder) or "") != theirs.get(folder, ""):
-            return f"The service manager has another {folder} than this shell ({ours or 'none'})."
+            return f"The systemd user manager has a different {folder} from this shell ({ours or 'none'})."
     return ""
 
 
@@ -74,7 +74,7 @@ def ensure() -> Path | None:
         return None
     source = _source()
     if source is None:
-        raise errors.UserError("This installation brings no unit for systemd; use one of the packages.")
+        raise errors.UserError("This installation has no systemd units; use one of the packages.")
     target = environment.user_units() / TEMPLATE
     scripts = Path(sys.executable).parent
     text = source.read_text(encoding="utf-8").replace("/usr/bin/cmsfs", str(scripts / "cmsfs"))

@@ -17,7 +17,7 @@ COLUMNS = ("id", "name", "login", "role", "status", "space_used")
 
 @click.group()
 def users() -> None:
-    """Users of the enterprise: list, show, create."""
+    """List, show and create users of the enterprise."""
 
 
 @users.command("list")
@@ -27,7 +27,7 @@ def users() -> None:
     type=click.Choice(["all", "managed", "external"]),
     default="all",
     show_default=True,
-    help="Of the enterprise, or of others who work with it.",
+    help="Managed users, or external collaborators.",
 )
 @records.limit_option
 @records.fields_option("id,enterprise.name")
@@ -42,9 +42,9 @@ def list_(
     fields: tuple[str, ...],
     as_json: bool,
 ) -> None:
-    """List users; with TERM those whose name or login begins with it.
+    """List users; with TERM only those whose name or login starts with it.
 
-    External users are found by their whole login only.
+    External users are found only by their full login.
     """
 
     async def work() -> list[shapes.User]:
@@ -61,7 +61,7 @@ def list_(
 @output.json_option
 @context.pass_context
 def show(ctx: context.Context, user: str, *, fields: tuple[str, ...], as_json: bool) -> None:
-    """Show a user: an id, a whole login, or `me`."""
+    """Show a user, given by an ID, a full login, or `me`."""
 
     async def work() -> shapes.User:
         async with backend.open_backend(ctx.settings()) as client:
@@ -98,13 +98,13 @@ def _space(ctx: click.Context, param: click.Parameter, value: str | None) -> int
     units = {"": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
     number = value.rstrip("kMGTB")
     if not number.isascii() or not number.isdigit() or value[len(number) :] not in units:
-        raise click.BadParameter("give bytes, 10GB or the like, or unlimited.", ctx, param)
+        raise click.BadParameter("give a size such as 10GB, or unlimited.", ctx, param)
     return int(number) * units[value[len(number) :]]
 
 
 @users.command("create")
 @click.argument("name")
-@click.option("--login", metavar="EMAIL", help="The address to log in with; an app user has none.")
+@click.option("--login", metavar="EMAIL", help="Login (email address); app users have none.")
 @click.option("--role", type=click.Choice(["coadmin", "user"]))
 @click.option(
     "--status", type=click.Choice(["active", "inactive", "cannot_delete_edit", "cannot_delete_edit_upload"])
@@ -131,7 +131,7 @@ def _space(ctx: click.Context, param: click.Parameter, value: str | None) -> int
     "is_platform_access_only",
     flag_value=True,
     default=None,
-    help="Known to an application only.",
+    help="Create an app user, without a login.",
 )
 @records.fields_option("id,enterprise.name")
 @output.json_option

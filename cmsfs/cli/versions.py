@@ -27,7 +27,7 @@ from cmsfs.models import items, versions
     "--output",
     "local",
     type=click.Path(path_type=Path, dir_okay=False),
-    help='The file that --get writes, which must not exist; "-", the default, is standard output.',
+    help='Output file of --get, which must not exist (default: "-", standard output).',
 )
 @output.json_option
 @context.pass_context
@@ -40,11 +40,11 @@ def versions_command(
     local: Path | None,
     as_json: bool,
 ) -> None:
-    """List the versions of the file REMOTE, the newest first."""
+    """List, download or restore versions of the file REMOTE."""
     if wanted is None and local is not None:
-        raise click.UsageError("--output goes with --get.")
+        raise click.UsageError("--output requires --get.")
     if wanted is not None and (restore is not None or as_json):
-        raise click.UsageError("--get goes with neither --restore nor --json.")
+        raise click.UsageError("--get cannot be combined with --restore or --json.")
     if wanted is not None:
         trio.run(_fetch, ctx, remote, wanted, local)
         return
@@ -54,7 +54,7 @@ def versions_command(
         if as_json:
             output.document(made.model_dump(mode="json"))
         else:
-            output.say(f"Version {restore} is the current one again, as version {made.id}.")
+            output.say(f"Version {restore} was restored as the current version, {made.id}.")
         return
     current, past = trio.run(_versions, ctx, remote)
     if as_json:
@@ -75,7 +75,7 @@ async def _restore(ctx: context.Context, remote: str, version_id: str) -> versio
         found = await _file(client, ctx, remote)
         current, past = await _all(client, found)
         if version_id == current.id:
-            raise errors.UserError(f"Version {version_id} is the current one already.")
+            raise errors.UserError(f"Version {version_id} is already the current version.")
         version = _named(version_id, past)
         if version.trashed_at is not None:
             await client.versions.restore(found.id, version_id)

@@ -27,14 +27,14 @@ SUFFIX = ".url"
 def link(
     ctx: context.Context, url: str, path: str, *, description: str | None, replace: bool, as_json: bool
 ) -> None:
-    """Make a web link to URL at PATH: a folder of the service, or the path that it is to have.
+    """Create a web link to URL at PATH: a folder, or the path of the new link.
 
-    In a folder it is called as its address.  (`cmsfs share` makes a link to a file or folder.)
+    In a folder it is named after its URL.  (`cmsfs share` creates a shared link to a file or folder.)
     """
     if not models.is_address(url):
-        raise errors.UserError(f"{url} is no address of the web; web links begin with http:// or https://.")
+        raise errors.UserError(f"{url} is not a web URL; web links start with http:// or https://.")
     if description is not None and len(description) > models.MAX_DESCRIPTION:
-        raise errors.UserError(f"A description has up to {models.MAX_DESCRIPTION} characters.")
+        raise errors.UserError(f"A description has at most {models.MAX_DESCRIPTION} characters.")
     where, made = trio.run(_link, ctx, url, path, description, replace)
     daemonctl.have_looked(ctx.account, ctx.settings())
     if as_json:
@@ -58,7 +58,7 @@ async def _link(
             made = await _change(client, there, path, url, description, replace=replace)
             return path, made
         if there is not None:
-            raise errors.UserError(f"{path} is there already and not a web link.")
+            raise errors.UserError(f"{path} already exists and is not a web link.")
         if wanted.endswith("/"):
             raise errors.UserError(f"There is no folder {path} on the service.")
         folder, _, name = path.rpartition("/")
@@ -88,5 +88,5 @@ async def _change(
     replace: bool,
 ) -> items.WebLink:
     if not replace:
-        raise errors.UserError(f"{path} is a web link already; --replace gives it this address.")
+        raise errors.UserError(f"{path} is already a web link; --replace changes its URL.")
     return await client.web_links.update(there.id, url=url, description=description, etag=there.etag)

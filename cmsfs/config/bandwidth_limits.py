@@ -21,13 +21,13 @@ def _rate(value: object) -> object:
         return 0
     found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kmg]?i?)", text)
     if found is None or found[2] not in _UNITS:
-        raise ValueError(f"{value!r} is no rate; say for example 2MB/s, 500kB/s, or none")
+        raise ValueError(f"{value!r} is not a rate such as 2MB/s or 500kB/s, or none")
     return int(float(found[1]) * _UNITS[found[2]])
 
 
 def _fast_enough(rate: int) -> int:
     if 0 < rate < SLOWEST:
-        raise ValueError(f"a limit is {SLOWEST // 1000} kB/s at least")
+        raise ValueError(f"a limit must be at least {SLOWEST // 1000} kB/s")
     return rate
 
 

@@ -53,7 +53,7 @@ def quiet(fn: Callable[P, Awaitable[None]]) -> Callable[P, Coroutine[Any, Any, N
             try:
                 await fn(*args, **kwargs)
             except Exception:
-                log.exception("a request that has no answer failed")
+                log.exception("a request without a reply failed")
 
     return wrapped
 
@@ -74,5 +74,5 @@ def _number(error: Exception) -> int:
     if number is not None and number in errno.errorcode:
         log.debug("answered %s", errno.errorcode[number])
         return number
-    log.error("a bug in a handler; its caller gets EIO", exc_info=error)
+    log.error("unexpected error in a handler; the caller gets EIO", exc_info=error)
     return errno.EIO

@@ -109,7 +109,7 @@ class Mounted:
             with trio.move_on_after(deadline):
                 await self.unmounted.wait()
         if not self.unmounted.is_set():
-            log.error("requests did not end within %s seconds; the connection is aborted", deadline)
+            log.error("requests did not finish within %s seconds; aborting the FUSE connection", deadline)
             await trio.to_thread.run_sync(self.abort)
             self._serving.cancel()
             await self.unmounted.wait()
@@ -119,7 +119,7 @@ class Mounted:
         # A notification may wait in the kernel for a request that nobody answers any more.
         await trio.to_thread.run_sync(self.abort)
         if not await trio.to_thread.run_sync(partial(kernel.session.closing, timeout=5.0)):
-            log.error("a notification does not end; the session is closed under it")
+            log.error("a kernel notification hangs; closing the session")
         pyfuse3.close(unmount=self.is_attached)
         self.ground.give_back()
         self.ground.close()
@@ -200,7 +200,7 @@ async def _answered(drive: Mounted) -> None:
         # In a thread: from the loop it would wait for itself.
         await trio.to_thread.run_sync(os.stat, drive.mountpoint, abandon_on_cancel=True)
         return
-    raise errors.UserError(f"The drive at {drive.mountpoint} does not answer.", exit_code=mounts.NO_FUSE)
+    raise errors.UserError(f"The drive at {drive.mountpoint} is not responding.", exit_code=mounts.NO_FUSE)
 
 
 def _init(
@@ -234,7 +234,7 @@ def _reason(printed: str) -> str:
         if part in printed:
             return meaning
     lines = [line.strip() for line in printed.splitlines() if line.strip()]
-    return lines[-1].rstrip(".") if lines else "libfuse gives no reason"
+    return lines[-1].rstrip(".") if lines else "no reason given by libfuse"
 
 
 @contextmanager

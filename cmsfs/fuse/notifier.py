@@ -158,7 +158,7 @@ class Notifier:
             return
         level = logging.DEBUG if number in self._complained else logging.WARNING
         self._complained.add(number)
-        log.log(level, "the kernel refused a notification: %s", error)
+        log.log(level, "the kernel rejected a notification: %s", error)
 
 
 def _key(change: Change) -> _Key:

@@ -76,7 +76,7 @@ class GroupCommit:
             except Exception:
                 # Never ever later: what a program closes in the meantime is waiting, too.
                 if not failures % TELL_EVERY:
-                    log.exception("what was written cannot be made durable; it is tried again and again")
+                    log.exception("writing to disk fails (fsync); retrying")
                 failures += 1
             else:
                 failures = 0

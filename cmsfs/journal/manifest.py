@@ -174,5 +174,5 @@ def read(root: Path) -> Manifest:
     except FileNotFoundError:
         return Manifest()
     except (OSError, ValueError):
-        log.warning("%s cannot be read; what it named is kept without names", root / NAME)
+        log.warning("%s cannot be read; the files listed in it are kept without their names", root / NAME)
         return Manifest()

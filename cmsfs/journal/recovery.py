@@ -158,7 +158,7 @@ def _sort_files(root: Path, recovered: Path, keep: set[str]) -> None:
             path.unlink()
         else:
             path.rename(recovered / path.name)
-            log.info("moved a draft that nothing refers to into %s", recovered)
+            log.info("moved an orphaned draft to %s", recovered)
     for path in root.iterdir():
         # Still two names: the draft is alive, so its turning into content was never committed.
         if path.suffix == ".sealed" or (path.suffix == "" and path.stat().st_nlink > 1):

@@ -122,7 +122,7 @@ class Sealer:
         except OSError as error:
             if self._blocks.doubts(base.sha1) != doubts:
                 raise
-            log.info("the whole of %s cannot be had: %s", base.sha1, error)
+            log.info("%s cannot be downloaded completely: %s", base.sha1, error)
 
     async def _commit(self, draft: Draft, sha1: str) -> None:
         size = draft.size

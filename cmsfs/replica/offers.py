@@ -72,7 +72,7 @@ def put(conn: Connection, offer: Offer) -> None:
 
 
 def forget(conn: Connection, kind: Kind, item_id: str) -> None:
-    """The item is not shared any more."""
+    """The item is no longer shared."""
     cursor.drop(conn, _key(kind, item_id))
 
 

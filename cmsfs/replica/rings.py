@@ -51,9 +51,7 @@ def take_back(conn: Connection, node: Node, changes: list[Change]) -> bool:
     if node.parent is not None:
         changes.append(Change(What.ENTRY, node.ino, node.parent, node.name))
     changes.append(Change(What.ENTRY, node.ino, home.ino, name))
-    log.warning(
-        "a folder that was moved here is back where it was: its new place was moved into it elsewhere"
-    )
+    log.warning("a local folder move was undone: its destination was moved into it remotely")
     return True
 
 

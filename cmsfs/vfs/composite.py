@@ -156,7 +156,7 @@ class Composite:
             return _as(ino, await self._fs.setattr(real, changes, fh))
         node = self._node(real)
         if not isinstance(node, VirtualFile) or not node.is_writable:
-            raise oserrors.oserror(errno.EPERM, "this is shown by the drive, not kept in it")
+            raise oserrors.oserror(errno.EPERM, "this is a virtual item, which cannot be changed")
         if changes.size is not None:
             await asked(node.truncate(changes.size))
         return node.attributes(ino)
@@ -336,7 +336,7 @@ class Composite:
 
     def _check_not_hidden(self, parent: Ino, name: str) -> None:
         if parent == ROOT and name in self._hidden:
-            raise oserrors.oserror(errno.EPERM, f"{name} belongs to the drive")
+            raise oserrors.oserror(errno.EPERM, f"{name} is reserved by the drive")
 
     async def _check_no_view(self, parent: Ino, name: str) -> None:
         """Raise PermissionError (EPERM) where the drive shows something of this name that nobody has made."""

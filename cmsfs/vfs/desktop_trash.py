@@ -206,7 +206,7 @@ class _Files(VirtualFolder):
                 n for n, one in self._records.by_name.items() if one.kind and not await self._is_there(one)
             ]
         except (errors.CmsfsError, OSError) as error:
-            log.info("the desktop's trash is shown as it was last known: %s", error)
+            log.info("showing the last known state of the desktop's trash: %s", error)
             return
         for name in gone:
             await self._records.forget(name)
@@ -258,7 +258,9 @@ class _Files(VirtualFolder):
     async def remove(self, name: str, *, folder: bool) -> None:
         self._get(name)
         await self._records.forget(name)
-        log.info("the desktop's trash was emptied of an item, which the service's trash keeps: see `.trash`")
+        log.info(
+            "an item was removed from the desktop's trash; the service's trash still has it, see `.trash`"
+        )
 
 
 class DesktopTrash(VirtualFolder):

@@ -134,7 +134,7 @@ class Files:
         """
         if ino not in self._asked_for and lineages.has_left(self._db, ino):
             self._asked_for.add(ino)
-            raise oserrors.oserror(errno.ESTALE, f"ino {ino} has lost its name to a change elsewhere")
+            raise oserrors.oserror(errno.ESTALE, f"ino {ino} lost its name to a remote change")
 
     def _new_file(self, node: Node) -> OpenFile:
         draft = self._drafts.find(node.draft) if node.draft is not None else None
@@ -202,7 +202,9 @@ class Files:
         doubts = self._blocks.doubts(content.sha1)
         if handle.doubts not in (None, doubts):
             # The program has bytes that were wrong: it must not come to the end as if all were well.
-            raise oserrors.oserror(errno.EIO, f"content {content.sha1} came wrong; open the file again")
+            raise oserrors.oserror(
+                errno.EIO, f"content {content.sha1} does not match its SHA-1; open the file again"
+            )
         data = await self._read_content(content, offset, size)
         if handle.doubts is None:
             handle.doubts = doubts

@@ -164,7 +164,7 @@ class Filesystem:
         """Change size, permission bits or times; owner and group can only be set to what they are."""
         node = self._node(ino)
         if changes.uid not in (None, os.getuid()) or changes.gid not in (None, os.getgid()):
-            raise oserrors.oserror(errno.EPERM, "the owner of all files is who mounted the drive")
+            raise oserrors.oserror(errno.EPERM, "all files belong to the user who mounted the drive")
         self._check_writable(node)
         if changes.size is not None:
             if node.is_folder:
@@ -207,7 +207,7 @@ class Filesystem:
 
     def _check_writable(self, node: Node) -> None:
         if self._account.is_read_only:
-            raise oserrors.oserror(errno.EROFS, f"{node.name}: `cmsfs status` says why nothing may change")
+            raise oserrors.oserror(errno.EROFS, f"{node.name}: read-only; see `cmsfs status`")
 
     def _attributes(self, node: Node) -> Attributes:
         timeout = TIMEOUT_SECONDS if self._account.is_online else OFFLINE_TIMEOUT_SECONDS

@@ -21,17 +21,17 @@ def check(parent: Ino, name: str) -> None:
         check_length(name)
     except OSError:
         log.warning(
-            "a name of %d bytes is too long for a file system; choose a shorter one", len(name.encode())
+            "a name of %d bytes is too long for the file system; choose a shorter one", len(name.encode())
         )
         raise
     # The desktop's own trash folders would be uploaded with all that is thrown away; programs that may not
     # make them delete for good instead, which on this drive means into the service's trash.
     if is_reserved(name, at_root=parent == ROOT):
-        log.info("such a name is the drive's own; choose another one")
+        log.info("this name is reserved by the drive; choose another one")
         raise oserrors.oserror(errno.EPERM, name)
     problem = names.name_problem(name)
     if problem is not None:
-        log.warning("the service does not take such a name (%s); choose another one", problem)
+        log.warning("the service rejects this name (%s); choose another one", problem)
         raise oserrors.oserror(errno.EINVAL, name)
 
 
@@ -44,5 +44,5 @@ def check_length(name: str) -> None:
 def told_clash(name: str, holder: str) -> OSError:
     """The error for a name that is taken, with a log line if it is taken by one of other case."""
     if name != holder:
-        log.warning("the service does not tell upper from lower case in names; one of that name exists")
+        log.warning("names are case-insensitive on this service; an item with this name exists")
     return oserrors.oserror(errno.EEXIST, name)

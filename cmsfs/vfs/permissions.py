@@ -69,4 +69,4 @@ def check(node: Node, rights: Right, needed: Right, reason: str | None = None) -
         log.info("%s cannot be changed: %s", node.name, reason)
         raise oserrors.oserror(errno.EACCES, f"{node.name}: {reason}")
     missing = ", ".join(str(right.name).lower() for right in needed & ~rights)
-    raise oserrors.oserror(errno.EACCES, f"{node.name}: the service does not allow to {missing}")
+    raise oserrors.oserror(errno.EACCES, f"{node.name}: the service does not permit you to {missing}")

@@ -50,7 +50,7 @@ class Room:
             self._reserve.check(nbytes)
         except OSError:
             self._tell(
-                "the disk of %s is full, so nothing new is taken: make room there", self._reserve.folder
+                "the disk of %s is full, so writes are refused: free up space there", self._reserve.folder
             )
             raise
 
@@ -63,7 +63,7 @@ class Room:
             return
         largest = self._account.largest_file()
         if largest is not None and end > largest:
-            self._tell("the service takes files of up to %d bytes; a write beyond that is refused", largest)
+            self._tell("the service's maximum file size is %d bytes; larger writes are refused", largest)
             raise oserrors.oserror(errno.EFBIG)
         left = self._count()
         if left is None:
@@ -71,7 +71,9 @@ class Room:
         if end - size > left:
             self._counted_at = -COUNT_SECONDS
             self._account.doubt_space()
-            self._tell("the account is full: %d bytes are left; make room at the service", max(0, left))
+            self._tell(
+                "the account's quota is exhausted (%d bytes left); free up space at the service", max(0, left)
+            )
             raise oserrors.oserror(errno.EDQUOT)
         self._left = left - (end - size)
 

@@ -108,7 +108,9 @@ def stepped_aside(conn: Connection, target: Node) -> bool:
         return False
     # Of the new name nobody has asked yet, and the old one is the caller's: the kernel need not be told.
     name = aside.step(conn, target, [])
-    log.info("a file had come to the name %r a moment ago; its unsent bytes are in %r", target.name, name)
+    log.info(
+        "a file had just been moved to the name %r; its pending changes are kept in %r", target.name, name
+    )
     return True
 
 

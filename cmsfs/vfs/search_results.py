@@ -88,7 +88,7 @@ class Told(VirtualFile):
         super().__init__(("search cut", query), mtime_ns=0)
         self.name = f"(first {shown} of {total} matches)"
         said = (
-            f"{total} items match this search, and {shown} of them are shown.\n"
+            f"{total} items match this search; {shown} are shown.\n"
             "Other words, or filters such as in:FOLDER and type:file, find fewer.\n"
         )
         self._text = said.encode()
@@ -251,4 +251,4 @@ class Memory:
         self._complained[query, reason] = None
         while len(self._complained) > REMEMBERED:
             self._complained.popitem(last=False)
-        log.warning("the search %r cannot be made: %s", query, reason)
+        log.warning("the search %r failed: %s", query, reason)

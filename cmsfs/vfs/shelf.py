@@ -16,8 +16,8 @@ from cmsfs.vfs.localnames import LocalNames
 
 log = logging.getLogger(__name__)
 
-NOTHING = "nothing can be put among what others share: put it into one of the folders there"
-STAYS = "what others share stays where it is: copy it"
+NOTHING = "items cannot be created among shared items: use one of the shared folders"
+STAYS = "shared items cannot be moved: copy them"
 
 
 def check_making(folder: Node, name: str, kind: Kind, local_names: LocalNames, *, is_save: bool) -> None:
@@ -28,7 +28,7 @@ def check_making(folder: Node, name: str, kind: Kind, local_names: LocalNames, *
 
 def check_removal(node: Node) -> None:
     if node.is_shelf:
-        raise _refusal("the folder belongs to the drive")
+        raise _refusal("the folder is reserved by the drive")
 
 
 def check_rename(

@@ -183,7 +183,7 @@ class Trash(VirtualFolder):
         item = await self.find(name)
         if (item.kind is Kind.FOLDER) is not folder:
             raise oserrors.oserror(errno.ENOTDIR if folder else errno.EISDIR, name)
-        with self._told("be removed for good"):
+        with self._told("be permanently deleted"):
             await self._bin.purge(item)
         self._left(item)
 
@@ -215,7 +215,7 @@ class Trash(VirtualFolder):
         None: somebody else shares it, and has it still.
         """
         try:
-            with self._told("be put into the trash"):
+            with self._told("be moved to the trash"):
                 key = await self._bin.put(parent, name)
         finally:
             self.changed()
@@ -236,14 +236,14 @@ class Trash(VirtualFolder):
             yield
         except errors.Forbidden as error:
             reason = error.message or error.code
-            log.warning("the service does not let this %s: %s", what, reason)
+            log.warning("the service does not permit this to %s: %s", what, reason)
             number = errno.EPERM if error.code == POLICY else errno.EACCES
             raise oserrors.oserror(number, reason) from error
         except errors.Conflict as error:
             log.warning("this cannot %s: the name is taken there; move it under another one", what)
             raise oserrors.oserror(errno.EEXIST, str(error)) from error
         except errors.NotFound as error:
-            log.warning("this cannot %s: it is not in the trash any more, or not there any more", what)
+            log.warning("this cannot %s: it is no longer in the trash", what)
             self.changed()
             raise oserrors.oserror(errno.ENOENT, str(error)) from error
 

@@ -54,7 +54,7 @@ class Names:
             self._give(item_key, name)
 
     def left(self, item_key: Key) -> None:
-        """An item is not in the trash any more."""
+        """An item is no longer in the trash."""
         self._deleted.pop(item_key, None)
         if (name := self._of.pop(item_key, None)) is not None:
             del self._holders[name]

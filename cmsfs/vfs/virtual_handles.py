@@ -79,7 +79,7 @@ class VirtualHandles:
 
     async def open(self, node: VirtualFile, flags: int) -> Opened:
         if flags & _WRITING and not node.is_writable:
-            raise oserrors.oserror(errno.EACCES, "this can only be read")
+            raise oserrors.oserror(errno.EACCES, "this is read-only")
         if flags & os.O_TRUNC:
             await asked(node.truncate(0))
         data = await asked(node.open())

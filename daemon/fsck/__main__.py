@@ -22,9 +22,9 @@ from daemon.fsck.findings import Place, Report
 
 
 @click.command()
-@click.option("--account", help="The account, or the part of it that a narrowed drive is.")
-@click.option("--repair", is_flag=True, help="Repair what is found.")
-@click.option("--quick", is_flag=True, help="Do not read what is cached.")
+@click.option("--account", help="The account, or the folder of a restricted drive.")
+@click.option("--repair", is_flag=True, help="Repair the errors found.")
+@click.option("--quick", is_flag=True, help="Skip verifying cached contents.")
 @output.json_option
 def fsck(account: str | None, *, repair: bool, quick: bool, as_json: bool) -> None:
     """Check the local state of an account."""
@@ -94,13 +94,13 @@ def _show(report: Report, kept: Path) -> None:
         output.say(f"    {'done: ' if report.repair else ''}{one.remedy}")
     count = output.plural(len(report.findings), "finding")
     if not report.findings:
-        output.say("The local state is as it should be.")
+        output.say("The local state is consistent.")
     elif report.repair:
         output.say(f"{count}, repaired.")
     else:
-        output.say(f"{count}; `cmsfs fsck --repair` does what is said below each.")
+        output.say(f"{count}; `cmsfs fsck --repair` carries out the remedy below each.")
     if files := recovered.waiting(kept):
-        output.say(f"{output.plural(len(files), 'file')} without a place on the drive in {kept}.")
+        output.say(f"{output.plural(len(files), 'file')} with no place on the drive, kept in {kept}.")
 
 
 if __name__ == "__main__":

@@ -30,7 +30,7 @@ def check(conn: Connection, place: Place, report: Report, *, hashes: bool) -> No
             wrong[said] += 1
     for said, count in wrong.items():
         contents = "A cached content" if count == 1 else f"{count} cached contents"
-        report.add("cache", f"{contents}: {said}.", "Fetched again when needed.")
+        report.add("cache", f"{contents}: {said}.", "It is downloaded again when needed.")
     for path in sorted(place.drafts.glob("*")):
         if _SHA1.fullmatch(path.name) and path.name not in known and path.stat().st_nlink == 1:
             _orphan(path, place, report)
@@ -62,9 +62,9 @@ def _clean(conn: Connection, row: Row, place: Place, *, repair: bool, hashes: bo
             return ""
         said = "the file is missing"
     elif path.stat().st_size != row["size"]:
-        said = "the file has another size"
+        said = "the file has the wrong size"
     elif hashes and row["bitmap"] is None and files.hash_file(path) != row["sha1"]:
-        said = "the file holds other bytes"
+        said = "the file has the wrong contents"
     else:
         return ""
     if repair:
@@ -80,9 +80,9 @@ def _dirty(conn: Connection, row: Row, place: Place, report: Report, *, hashes: 
         return
     name = _name(conn, row["sha1"])
     if not path.exists():
-        said, remedy = f"The bytes of {name} are gone and were never sent.", "Its upload is held."
+        said, remedy = f"The contents of {name} are lost and were never uploaded.", "Its upload is held."
     elif path.stat().st_size != row["size"] or (hashes and files.hash_file(path) != row["sha1"]):
-        said = f"The bytes of {name}, never sent, are damaged."
+        said = f"The contents of {name}, not uploaded yet, are damaged."
         remedy = f"Its upload is held; a copy is in {place.recovered}."
     else:
         return

@@ -58,7 +58,7 @@ def check(conn: Connection, report: Report) -> None:
         if report.repair:
             _to_root(conn, ino, row["name"])
     for row in conn.execute(_OPS_OF_NOTHING).fetchall():
-        report.add("journal", f"A change ({row['kind']}) belongs to nothing.", "It is dropped.")
+        report.add("journal", f"A pending change ({row['kind']}) belongs to no item.", "It is dropped.")
         if report.repair:
             op_rows.delete(conn, row["seq"])
     for row in conn.execute(_DRAFTLESS).fetchall():
@@ -71,11 +71,15 @@ def check(conn: Connection, report: Report) -> None:
         if report.repair:
             node_rows.forget_draft(conn, row["draft"])
     for sql, kind, said in (
-        (_UNSENT, ops.OpKind.UPLOAD, "The bytes of {!r} are not at the service, and nothing sends them."),
-        (_UNMADE, ops.OpKind.MKDIR, "The folder {!r} is not at the service, and nothing makes it there."),
+        (_UNSENT, ops.OpKind.UPLOAD, "The bytes of {!r} are not at the service, and no upload is pending."),
+        (
+            _UNMADE,
+            ops.OpKind.MKDIR,
+            "The folder {!r} is not at the service, and no change is pending to create it.",
+        ),
     ):
         for row in conn.execute(sql).fetchall():
-            report.add("journal", said.format(row["name"]), "It is sent with the next mount.")
+            report.add("journal", said.format(row["name"]), "It is uploaded after the next mount.")
             if report.repair:
                 ops.record(conn, row["ino"], kind, due_ns=0)
 

@@ -22,7 +22,11 @@ def check(place: Place, report: Report) -> bool:
     """Whether there is a database to look into further."""
     if not place.database.exists():
         if any(place.drafts.glob("*")):
-            report.add("database", "The database is missing.", "It is made anew; drafts are set aside.")
+            report.add(
+                "database",
+                "The database is missing.",
+                "It is recreated; drafts are moved to recovered files.",
+            )
             if report.repair:
                 _make(place.database)
                 return True

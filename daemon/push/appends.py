@@ -81,7 +81,7 @@ async def go_on(kit: Kit, task: queue.Task, node: Node, path: Path, theirs: item
     try:
         end = await _join(kit, task, node, path, theirs, copy, held, base)
     except OSError as error:
-        log.warning("what was appended cannot be put into the conflict copy: %s", error)
+        log.warning("appended data cannot be moved to the conflict copy: %s", error)
         return False
     finally:
         kit.blocks.close(copy.sha1)
@@ -137,7 +137,7 @@ async def _join(
         kit.appending.pop(node.ino, None)
         kit.copies[theirs.id] = Copy(copy.ino, copy.parent, copy.name, sha1)
         kit.incoming.publish(changes)
-        log.info("what was appended to a file that others append to went on in its conflict copy")
+        log.info("data appended to a file that others also append to was moved to its conflict copy")
         assert node.sha1 is not None
         # Until this is on the disk, those bytes are: the power may fail, and the question be open again.
         await kit.commit.sync(None)

@@ -11,7 +11,7 @@ from cmsfs.journal.ops import Op
 # Looks that may bring nothing.
 FREE_ROUNDS = 3
 
-REASON = "It is looked at again and again and does not get on"
+REASON = "Retrying makes no progress"
 
 # What has failed so often has been tried for a minute, and may be given up by who does not want to wait.
 TIRED_ATTEMPTS = 6

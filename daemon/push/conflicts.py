@@ -28,7 +28,7 @@ from daemon.push.kit import Kit, again, has_moved
 log = logging.getLogger(__name__)
 
 NAME_IN_USE = "item_name_in_use"
-KEPT_BOTH = "The name is taken at the service; both are kept."
+KEPT_BOTH = "The name is taken at the service; both items are kept."
 
 # A holder that cannot be looked at is usually gone the next time.
 UNTOLD_ATTEMPTS = 2
@@ -93,7 +93,7 @@ async def keep_both(kit: Kit, task: queue.Task, theirs: items.Item | None, *, an
         return changes
 
     kit.incoming.publish(await kit.db.write(txn))
-    log.info("the service has something else under a name of ours; both are kept")
+    log.info("another item has the same name at the service; both are kept")
 
 
 async def _steps_beside(kit: Kit, task: queue.Task, link: items.WebLink) -> bool:
@@ -112,7 +112,7 @@ async def _steps_beside(kit: Kit, task: queue.Task, link: items.WebLink) -> bool
         return remote.apply(conn, [remote_from_item(answer)], generation=cursor.generation(conn))
 
     kit.incoming.publish(await kit.db.write(txn))
-    log.info("a web link got its whole name at the service, where something of ours has the short one")
+    log.info("a web link keeps its full name, because a local item has the short one")
     return True
 
 
@@ -176,4 +176,4 @@ async def _gone(kit: Kit, task: queue.Task, what: Node) -> None:
         return changes
 
     kit.incoming.publish(await kit.db.write(txn))
-    log.info("the service has deleted what a change of ours was about")
+    log.info("an item with pending changes was deleted at the service")

@@ -47,14 +47,14 @@ async def copy(kit: Kit, node: Node, target: NewFile) -> items.File | None:
                 source.remote_id, parent_id=target.folder_id, name=target.name, version=source.version
             )
     except _REFUSALS as error:
-        log.debug("the service does not copy: %s", error)
+        log.debug("server-side copy failed: %s", error)
         return None
     try:
         if made.sha1 == node.sha1 and await _is_bare(kit, made.id):
             return made
     except _REFUSALS as error:
-        log.debug("a copy cannot be looked at: %s", error)
-    log.info("the service copied something else than these bytes; they are sent instead")
+        log.debug("a server-side copy cannot be checked: %s", error)
+    log.info("a server-side copy has other contents; uploading instead")
     await _remove(kit, made.id)
     return None
 
@@ -84,4 +84,4 @@ async def _remove(kit: Kit, file_id: str) -> None:
     try:
         await kit.client.trash.purge("file", file_id)
     except _REFUSALS as error:
-        log.warning("a wrong copy stays in the service's trash: %s", error)
+        log.warning("a wrong server-side copy remains in the trash: %s", error)

@@ -41,7 +41,7 @@ PERFORM: dict[OpKind, Perform] = {
     OpKind.TRASH: removals.trash,
 }
 
-UNFINISHED = "The change could not be finished here; the log says why."
+UNFINISHED = "The change could not be completed locally; see the log."
 
 # The wall clock may be set back, and times of operations are on it: look at least this often.
 LONGEST_SLEEP_SECONDS = 60.0
@@ -117,12 +117,14 @@ class Push:
             with self.hurrying(), trio.fail_after(seconds):
                 while states := queue.unconfirmed(self._kit.db, ino):
                     if "held" in states:
-                        log.warning("fsync: the service refuses the file; `cmsfs conflicts` says why")
+                        log.warning("fsync: the service rejected the file; see `cmsfs conflicts`")
                         raise OSError(errno.EIO, os.strerror(errno.EIO))
                     with trio.move_on_after(1):
                         await self._moved.wait()
         except trio.TooSlowError:
-            log.warning("fsync: the service does not have the file after %g s; it is sent later", seconds)
+            log.warning(
+                "fsync: the file is not uploaded after %g s; the upload continues in the background", seconds
+            )
             raise OSError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT)) from None
         finally:
             self._kit.confirming[ino] -= 1
@@ -204,7 +206,7 @@ class Push:
             await self._kit.db.write(
                 lambda conn: op_rows.bound(conn, now_ns=ops.now_ns(), longest_ns=self._longest_ns)
             )
-            log.warning("changes were recorded while the clock was ahead; they are sent now")
+            log.warning("changes were recorded while the clock was ahead; uploading them now")
             soonest = queue.next_due(self._kit.db)
         # While everything rests, as during a copy of many files, there is nothing to go through.
         if soonest is not None and soonest <= ops.now_ns():
@@ -326,7 +328,7 @@ class Push:
             except (errors.CmsfsError, OSError) as error:
                 await self._failed(job.task.op, error)
         except Exception:
-            log.exception("a bug in carrying out an operation; it is tried again")
+            log.exception("unexpected error in an operation; it will be retried")
             self._dangling.append(job.task.op)
 
     async def _rest_if_circling(self, op: ops.Op) -> None:
@@ -337,7 +339,7 @@ class Push:
             await self._kit.db.write(
                 lambda conn: queue.retry(conn, op, not_before_ns=not_before, error=f"{circles.REASON}.")
             )
-            log.info("a change does not get on; it rests")
+            log.info("a change makes no progress; backing off")
 
     async def _failed(self, op: ops.Op, error: errors.CmsfsError | OSError) -> None:
         if isinstance(error, errors.ApiError) and error.code == failures.FULL:
@@ -347,7 +349,7 @@ class Push:
         if delay is None:
             await self._kit.db.write(lambda conn: queue.hold(conn, op, error=verdict.reason))
             log.warning(
-                "the service refuses a change, which is kept here; `cmsfs conflicts` shows which: %s",
+                "the service rejected a change, which is kept locally; see `cmsfs conflicts`: %s",
                 verdict.reason,
             )
             return
@@ -355,7 +357,7 @@ class Push:
         await self._kit.db.write(
             lambda conn: queue.retry(conn, op, not_before_ns=not_before, error=verdict.reason)
         )
-        log.info("a change could not be sent, it is tried again in %.0f s: %s", delay / 10**9, verdict.reason)
+        log.info("a change could not be uploaded; retrying in %.0f s: %s", delay / 10**9, verdict.reason)
 
 
 def _is_large(node: Node) -> bool:

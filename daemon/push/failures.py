@@ -13,7 +13,7 @@ from daemon.push.kit import wait_ns
 # What a person can do about a refusal, by its code.
 FULL = "storage_limit_exceeded"
 REMEDIES = {
-    FULL: "Make room at the service",
+    FULL: "Free up space at the service",
     "file_size_limit_exceeded": "Split the file or ask for a larger plan",
     "forbidden_by_policy": "Ask who administers the policy",
     "access_denied_item_locked": "Wait until the file is unlocked",
@@ -25,12 +25,10 @@ EMPTIED = (
     "The web link has been emptied. Write an address into it, as URL=https://..., or delete it; or take the "
     "old one back with `cmsfs discard`."
 )
-LOST_BASE = (
-    "It was written over bytes that were not fetched in time, and that the service gives out no more. "
-    "What was written is kept here; `cmsfs retry` asks for the rest again, `cmsfs discard` puts what there "
-    "is among the recovered files."
-)
-ANY_REMEDY = "Mend the cause"
+LOST_BASE = "It was modified before it was fully downloaded, and the service no longer has the rest. Your "
+"changes are kept locally; `cmsfs retry` asks for the rest again, `cmsfs discard` moves what there is to "
+"the recovered files."
+ANY_REMEDY = "Fix the cause"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +42,7 @@ class Verdict:
 def judge(error: Exception, attempts: int) -> Verdict:
     """What to do after this error, the `attempts` before it not counted."""
     if isinstance(error, errors.MissingBlocks):
-        return Verdict(None, "Its bytes are no longer on this disk.")
+        return Verdict(None, "Its contents are no longer on this disk.")
     if isinstance(error, errors.LostBase):
         return Verdict(None, LOST_BASE)
     if isinstance(error, errors.Emptied):
@@ -61,7 +59,7 @@ def judge(error: Exception, attempts: int) -> Verdict:
     if not _is_final(error):
         return Verdict(wait_ns(attempts), reason)
     remedy = REMEDIES.get(getattr(error, "code", ""), ANY_REMEDY)
-    return Verdict(None, f"{reason} {remedy}; then `cmsfs retry`, or give it up with `cmsfs discard`.")
+    return Verdict(None, f"{reason} {remedy}, then run `cmsfs retry`; or discard it with `cmsfs discard`.")
 
 
 def _is_final(error: errors.RemoteError) -> bool:

@@ -30,8 +30,8 @@ from daemon.push.kit import Kit
 
 log = logging.getLogger(__name__)
 
-WRITTEN_AGAIN = "The file has been written again, and that is on its way."
-UNDER_WAY = "It is being sent at this moment; try again when `cmsfs status` says how that ended."
+WRITTEN_AGAIN = "The file has been changed again, and that upload is pending."
+UNDER_WAY = "It is being uploaded right now; try again when `cmsfs status` shows the result."
 
 # Beside a file of which not all bytes could be kept: which ones those are.
 MISSING = ".missing"
@@ -41,7 +41,7 @@ async def retry(kit: Kit, path: str) -> None:
     """Try again what failed of the item at a path.  Raises `UserError` if nothing did."""
     found = [op for op in queue.failed(kit.db) if tree.path(kit.db, op.ino) == path]
     if not found:
-        raise errors.UserError(f"No change of {path} waits to be tried again.")
+        raise errors.UserError(f"No rejected change of {path} to retry.")
 
     def txn(conn: Connection) -> None:
         for op in found:
@@ -62,7 +62,7 @@ async def discard(kit: Kit, path: str, folder: Path) -> Path | None:
         if (op.state == "held" or circles.is_tired(op)) and tree.path(kit.db, op.ino) == path
     ]
     if not held:
-        raise errors.UserError(f"No change of {path} is held; `cmsfs conflicts` lists those that are.")
+        raise errors.UserError(f"No change of {path} was rejected; `cmsfs conflicts` lists rejected changes.")
     node = tree.find(kit.db, held[0].ino)
     if node is None:
         raise errors.UserError(f"{path} is gone.")
@@ -88,7 +88,7 @@ async def discard(kit: Kit, path: str, folder: Path) -> Path | None:
         await kit.blocks.settle_clean(node.sha1)
     if kept is not None:
         recovered.mark_seen(folder, kept.name, f"{kept.name}{MISSING}")
-    log.info("a change that the service refuses was given up by a person")
+    log.info("the user discarded a rejected change")
     return kept
 
 
@@ -110,7 +110,9 @@ async def put_aside(kit: Kit, node: Node, folder: Path) -> bool:
     try:
         return await _keep(kit, node, folder) is not None
     except (errors.CmsfsError, OSError) as error:
-        log.info("a file of this machine only stays, since its bytes cannot be put aside: %s", error)
+        log.info(
+            "a local-only file stays, because its contents cannot be moved to the recovered files: %s", error
+        )
         return False
 
 
@@ -137,7 +139,7 @@ async def _keep_draft(kit: Kit, node: Node, draft_id: int, folder: Path) -> Path
         target = _second_name(draft.path, folder, node.name)
         os.truncate(target, draft.size)
         if holes:
-            lines = [f"{target.name}: these bytes were never here, and are zeros there:"]
+            lines = [f"{target.name}: these bytes were never downloaded and are zeros there:"]
             lines += [f"{start} to {end - 1}" for start, end in holes]
             target.with_name(f"{target.name}{MISSING}").write_text("\n".join(lines) + "\n", encoding="utf-8")
         return target
@@ -167,7 +169,7 @@ def _second_name(source: Path, folder: Path, name: str) -> Path:
 
 def _give_up(conn: Connection, node: Node, held: list[Op], theirs: items.Item | None) -> list[Change]:
     if node.is_folder and node.remote_id is None and tree.has_children(conn, node.ino):
-        raise errors.UserError("The folder is not empty: discard or move what is in it first.")
+        raise errors.UserError("The folder is not empty: discard or move its contents first.")
     for op in held:
         queue.cancel(conn, op)
         if op.kind is OpKind.DESCRIBE:

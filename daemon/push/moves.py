@@ -152,4 +152,4 @@ async def step_aside(kit: Kit, task: queue.Task) -> None:
         return changes
 
     kit.incoming.publish(await kit.db.write(txn))
-    log.info("an item stepped aside, so that others can exchange their names")
+    log.info("an item got a temporary name, so that others can swap theirs")

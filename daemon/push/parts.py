@@ -93,7 +93,7 @@ async def _resumed(kit: Kit, ino: int, target: Target, sha1: str) -> tuple[shape
     except (errors.NotFound, errors.Gone):
         await _forget(kit, ino)
         return None
-    log.info("an upload goes on where it stopped")
+    log.info("resuming an upload")
     return session, begun_for
 
 
@@ -150,7 +150,7 @@ async def give_up(kit: Kit, ino: int) -> None:
     try:
         await kit.client.upload_sessions.abort(shapes.Session.model_validate_json(row["session"]).id)
     except errors.RemoteError as error:
-        log.debug("an upload session could not be ended, and expires by itself: %s", error)
+        log.debug("an upload session could not be aborted; it expires by itself: %s", error)
 
 
 async def _forget(kit: Kit, ino: int) -> None:

@@ -86,7 +86,7 @@ async def _find_out(kit: Kit, sent: Sent) -> None:
 
     await kit.db.write(txn)
     if is_ours:
-        log.info("an item of ours had come into being unheard; it is taken over")
+        log.info("found an item created by an earlier request whose response was lost; adopting it")
     elif theirs is not None:
         # Pages that showed it were not believed while it might have been ours.
         await kit.incoming.apply([theirs])

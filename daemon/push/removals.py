@@ -154,7 +154,7 @@ async def _return(kit: Kit, task: queue.Task, theirs: items.Item) -> None:
         return remote.apply(conn, [remote_from_item(theirs)], generation=cursor.generation(conn))
 
     kit.incoming.publish(await kit.db.write(txn))
-    log.info("what was deleted here comes back")
+    log.info("a rejected deletion is undone")
     back = tree.find_remote(kit.db, task.node.kind, task.node.remote_id or "")
     if back is not None and back.is_folder:
         kit.hydrate.list_soon(back.ino)

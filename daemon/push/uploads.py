@@ -69,7 +69,7 @@ async def upload(kit: Kit, task: queue.Task) -> None:
         kit.superseded[node.ino] += 1
         await parts.give_up(kit, node.ino)
         await kit.db.write(lambda conn: queue.give_back(conn, task.op, not_before_ns=0))
-        log.info("an upload is given up, since the file has newer bytes")
+        log.info("canceling an upload, because the file has newer contents")
     finally:
         kit.sent.pop(task.op.seq, None)
         kit.blocks.close(node.sha1)
@@ -238,7 +238,7 @@ async def _name_in_use(kit: Kit, task: queue.Task, node: Node, error: errors.Con
         and _is_ours(kit, node, theirs)
         and conflicts.may_be_ours(kit.db, node.ino, theirs)
     ):
-        log.info("a file of ours was at the service already; it is taken over")
+        log.info("found an earlier upload whose response was lost; adopting it")
         await _done(kit, task, node, theirs, found=True)
         return
     if isinstance(theirs, items.File) and conflicts.is_leaving(kit, task, node, theirs):

@@ -118,7 +118,7 @@ async def _name_in_use(
         and said_by(remote_from_item(theirs)) == shortcut
         and conflicts.may_be_ours(kit.db, node.ino, theirs)
     ):
-        log.info("a web link of ours was at the service already; it is taken over")
+        log.info("found an earlier web link whose response was lost; adopting it")
         await _done(kit, task, node, theirs, data)
     elif theirs is not None and conflicts.is_leaving(kit, task, node, theirs):
         await kit.db.write(lambda conn: again(conn, task.op, "An earlier item is in the way."))
@@ -200,9 +200,7 @@ async def _become_file(kit: Kit, task: queue.Task, node: Node) -> None:
         queue.give_back(conn, task.op, not_before_ns=0)
 
     await kit.db.write(txn)
-    log.info(
-        "a web link was written over with something else: it goes into the trash, a file takes its place"
-    )
+    log.info("a web link was overwritten with other contents: moving it to the trash and uploading a file")
 
 
 async def _unchanged(kit: Kit, task: queue.Task, node: Node, data: bytes) -> None:

@@ -196,7 +196,10 @@ class CmsfsColumn(GObject.GObject, Nautilus.ColumnProvider):
     def get_columns(self):
         return [
             Nautilus.Column(
-                name="Cmsfs::state", attribute="cmsfs_state", label="Cloud", description="State on the drive"
+                name="Cmsfs::state",
+                attribute="cmsfs_state",
+                label="Cloud",
+                description="Sync status on the cloud drive",
             )
         ]
 
@@ -259,7 +262,7 @@ def _run(drive, path, action, *options, done=None):
     def pinged(pong):
         account = (pong or {}).get("account")
         if not account:
-            _notify("The drive does not answer.")
+            _notify("The drive is not responding.")
             return
         command = ["cmsfs", "--account", account, action, *options, path]
         flags = Gio.SubprocessFlags.STDOUT_PIPE | Gio.SubprocessFlags.STDERR_PIPE
@@ -275,7 +278,9 @@ def _run(drive, path, action, *options, done=None):
         if not process.get_successful():
             _notify(complaint.strip())
         elif action == "share":
-            _notify("The shared link is in the clipboard." if _copied(out.strip()) else out.strip())
+            _notify(
+                "The shared link has been copied to the clipboard." if _copied(out.strip()) else out.strip()
+            )
         else:
             _notify(out.strip())
         if done:
@@ -288,7 +293,7 @@ def _show(folder):
     """Have the file manager show a folder; nothing is asked of the folder here."""
     program = Gio.AppInfo.get_default_for_type("inode/directory", True)
     if program is None:
-        _notify(f"There is no file manager to show {folder} with.")
+        _notify(f"No file manager found to open {folder}.")
         return
     program.launch_uris_async([GLib.filename_to_uri(folder)], None, None, _shown)
 

@@ -12,12 +12,12 @@ import re
 STATES = {
     # What is shown first when several hold: emblem, the word for the column.  The emblems are ours: those of
     # the desktop's theme are too few to tell all of this apart, and newer themes have none of them.
-    "held": ("emblem-cmsfs-held", "Held: the service refused it"),
+    "held": ("emblem-cmsfs-held", "Rejected by the service"),
     "conflict": ("emblem-cmsfs-conflict", "Conflict copy"),
-    "syncing": ("emblem-cmsfs-syncing", "Being uploaded"),
-    "pinned": ("emblem-cmsfs-pinned", "Kept offline"),
+    "syncing": ("emblem-cmsfs-syncing", "Uploading"),
+    "pinned": ("emblem-cmsfs-pinned", "Available offline"),
     "online": ("emblem-cmsfs-online", "Online only"),
-    "local": ("", "On this machine only"),
+    "local": ("", "Only on this computer"),
     "synced": ("emblem-cmsfs-synced", "Synced"),
 }
 
@@ -102,7 +102,7 @@ def menu(told):
         entries.append(("free", "Free Up Space"))
     # Who is pinned through a folder above is let go there.
     if any(not each.get("pinned") for each in known):
-        entries.append(("pin", "Keep Offline"))
+        entries.append(("pin", "Make Available Offline"))
     if len(known) == 1 and known[0].get("sync") != "local":
         entries.append(("share", "Copy Shared Link"))
         if known[0].get("type") == "file":

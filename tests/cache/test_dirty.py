@@ -194,7 +194,7 @@ async def test_a_flipped_bit_in_the_only_copy_is_told_after_a_power_cut(
     expect_log: object,
 ) -> None:
     assert callable(expect_log)
-    expect_log("not uploaded yet and is damaged")
+    expect_log("is corrupt and was never uploaded")
     content = sample(100)
     async with started(open_cache()) as first:
         await first.adopt(db, content, tmp_path / "draft")

@@ -181,7 +181,7 @@ def test_a_template_goes_with_its_instances_when_that_is_meant(run, capsys, monk
     monkeypatch.setattr("click.confirm", lambda *args, **options: False)
     said = run.refused("templates", "remove", "project")
     assert f"on {before} item" in said
-    assert said.endswith("cmsfs: Nothing is removed.\n")
+    assert said.endswith("cmsfs: Nothing was deleted.\n")
     assert _ask(_carriers) == before
     removed = run.json("templates", "remove", "project", "--yes")
     assert removed == {"templateKey": "project", "scope": "enterprise", "instances": before}
@@ -191,7 +191,7 @@ def test_a_template_goes_with_its_instances_when_that_is_meant(run, capsys, monk
 def test_a_template_without_instances_says_none(run):
     wish = metadata.NewTemplate(scope="enterprise", display_name="Empty")
     _ask(lambda client: client.metadata.create_template(wish))
-    assert run("templates", "remove", "empty", "--yes") == "empty is removed, and its values from 0 items.\n"
+    assert run("templates", "remove", "empty", "--yes") == "Deleted empty and its values on 0 items.\n"
 
 
 def test_an_exemption_is_shown(run):

@@ -83,7 +83,7 @@ def test_of_several_drives_one_must_be_named(spoken_to, capsys):
     spoken_to(account="one")
     spoken_to(account="two")
     assert main.run(["status"]) == 2
-    assert "say which with --account: one, two." in capsys.readouterr().err
+    assert "choose one with --account: one, two." in capsys.readouterr().err
 
 
 def test_a_named_account_is_not_replaced_by_another(spoken_to):
@@ -126,7 +126,7 @@ def test_a_refusal_is_told_with_its_exit_code(spoken_to, capsys):
 def test_a_daemon_that_ends_midway_is_told(spoken_to, capsys):
     spoken_to(lambda request: [control.Progress(pending=3)])
     assert main.run(["sync"]) == 1
-    assert capsys.readouterr().err == "cmsfs: The daemon ended before it had answered.\n"
+    assert capsys.readouterr().err == "cmsfs: The daemon exited before it responded.\n"
 
 
 def test_a_daemon_that_speaks_otherwise_is_told(spoken_to, capsys):

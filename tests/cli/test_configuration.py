@@ -173,5 +173,5 @@ def test_edit_refuses_what_does_not_hold(tmp_path, monkeypatch, written, cmsfs):
     _editor(tmp_path, monkeypatch, 'echo "cache_byte = 5" >> "$1"')
     done = cmsfs("config", "edit")
     assert done.returncode == 2
-    assert done.stderr.splitlines()[-1] == "cmsfs: The file does not hold; nothing was changed."
+    assert done.stderr.splitlines()[-1] == "cmsfs: The file is not valid; nothing was changed."
     assert path.read_text() == "cache_bytes = 1 # mine\n"

@@ -88,14 +88,14 @@ def test_damage_of_the_local_state_is_found(sample):
 
 def test_fsck_finds_repairs_and_says_so(cmsfs):
     done = cmsfs("fsck")
-    assert (done.returncode, done.stdout) == (0, "The local state is as it should be.\n")
+    assert (done.returncode, done.stdout) == (0, "The local state is consistent.\n")
     paths = config.Paths("default")
     paths.ensure()
     paths.replica_db.write_bytes(b"no database" * 100)
     done = cmsfs("fsck")
     assert done.returncode == 1
     assert done.stdout.startswith("database: The database is damaged: file is not a database.\n    What can")
-    assert done.stdout.endswith("1 finding; `cmsfs fsck --repair` does what is said below each.\n")
+    assert done.stdout.endswith("1 finding; `cmsfs fsck --repair` carries out the remedy below each.\n")
     done = cmsfs("fsck", "--repair", "--json")
     assert (done.returncode, len(json.loads(done.stdout)["findings"])) == (0, 1)
     assert cmsfs("fsck", "--quick").returncode == 0

@@ -82,7 +82,7 @@ def test_a_dead_mount_is_removed_by_umount(cmsfs, mountpoint):
     _kill()
     done = cmsfs("umount", mountpoint)
     assert done.returncode == 0
-    assert done.stdout == f"The mount at {mountpoint} is removed; no daemon of yours answered for it.\n"
+    assert done.stdout == f"Removed the mount at {mountpoint}; it had no running daemon of yours.\n"
     assert mounts.find(mountpoint) is None
 
 
@@ -97,7 +97,7 @@ def test_a_drive_in_use_is_not_unmounted_unless_forced(cmsfs, mountpoint, leftov
     assert reader.stdout.readline() == b"\n"
     done = cmsfs("umount", mountpoint)
     assert done.returncode == 1
-    assert done.stderr.endswith(f" open on the drive at {mountpoint}; --force unmounts it all the same.\n")
+    assert done.stderr.endswith(f" open on the drive at {mountpoint}; --force unmounts it anyway.\n")
     assert "Welcome.md" in _names(mountpoint)
     done = cmsfs("umount", "--force", mountpoint)
     assert done.returncode == 0

@@ -80,7 +80,7 @@ def test_get_replaces_a_local_file_only_when_told(here, capsys):
     assert main.run(["put", "a.txt", "/"]) == 0
     (here / "a.txt").write_text("local")
     assert main.run(["get", "/a.txt"]) == 1
-    assert "a.txt exists already; --force replaces it." in capsys.readouterr().err
+    assert "a.txt already exists; --force overwrites it." in capsys.readouterr().err
     assert (here / "a.txt").read_text() == "local"
     assert main.run(["get", "--force", "/a.txt"]) == 0
     assert (here / "a.txt").read_text() == "remote"

@@ -22,7 +22,7 @@ def test_it_tells_how_much_was_freed_and_what_stays(cmsfs, spoken_to):
     done = cmsfs("free", "--unpin", "/mnt/drive/kept", "/here", "/none")
     assert done.stdout == (
         "/kept: 34.5 MB freed, 1,200 files online only.\n"
-        "/here: nothing to free. Kept here: 1 not at the service, 2 pinned, 3 in use.\n"
+        "/here: nothing to free. Kept: 1 pending upload, 2 pinned, 3 in use.\n"
         "/none: nothing to free.\n"
     )
     assert done.returncode == 0

@@ -18,7 +18,7 @@ def answering(request):
         case control.GetConflicts():
             return [control.Conflicts(copies=[COPY], held=[HELD])]
         case control.Retry(path="/none"):
-            return [control.Failure(message="No change of /none waits to be tried again.")]
+            return [control.Failure(message="No rejected change of /none to retry.")]
         case control.Discard():
             return [control.Done(message="Its bytes are kept in /home/ada/recovered/b.bin.")]
         case _:
@@ -45,7 +45,7 @@ def test_recovered_files_are_listed_until_dismissed(cmsfs, spoken_to):
         lambda request: [
             control.Conflicts(recovered=[kept])
             if isinstance(request, control.GetConflicts)
-            else control.Done(message="1 recovered files stay in /home/ada/recovered.")
+            else control.Done(message="1 recovered files are kept in /home/ada/recovered.")
         ]
     )
     done = cmsfs("conflicts")
@@ -57,7 +57,7 @@ def test_recovered_files_are_listed_until_dismissed(cmsfs, spoken_to):
 
 def test_no_conflicts_is_said(cmsfs, spoken_to):
     spoken_to(lambda request: [control.Conflicts()])
-    assert cmsfs("conflicts").stdout == "Nothing waits for you.\n"
+    assert cmsfs("conflicts").stdout == "Nothing needs your attention.\n"
 
 
 def test_a_path_is_one_of_the_machine_or_one_of_the_drive(cmsfs, spoken_to):
@@ -71,7 +71,7 @@ def test_a_path_is_one_of_the_machine_or_one_of_the_drive(cmsfs, spoken_to):
     assert done.returncode == 1
     assert "is not below /mnt/drive" in done.stderr
     done = cmsfs("retry", "/none")
-    assert (done.returncode, done.stderr) == (1, "cmsfs: No change of /none waits to be tried again.\n")
+    assert (done.returncode, done.stderr) == (1, "cmsfs: No rejected change of /none to retry.\n")
 
 
 def test_discard_asks_first_and_tells_where_the_bytes_are(cmsfs, spoken_to):
@@ -82,7 +82,7 @@ def test_discard_asks_first_and_tells_where_the_bytes_are(cmsfs, spoken_to):
     done = cmsfs("discard", "--yes", "/b.bin")
     assert done.returncode == 0
     assert done.stdout == (
-        "The change of /b.bin is given up. Its bytes are kept in /home/ada/recovered/b.bin.\n"
+        "Discarded the change of /b.bin. Its bytes are kept in /home/ada/recovered/b.bin.\n"
     )
 
 
@@ -108,7 +108,7 @@ def test_what_is_missing_is_listed_and_decided(cmsfs, spoken_to):
     assert "--remove" in done.stdout
     assert json.loads(cmsfs("missing", "--json").stdout)["items"] == 1234
     assert cmsfs("missing", "--remove").stdout == "1,234 items were removed.\n"
-    assert cmsfs("missing", "--keep").stdout == "It stays here.\n"
+    assert cmsfs("missing", "--keep").stdout == "Kept locally.\n"
     assert cmsfs("missing", "--keep", "--remove").returncode == 2
     said = [one for one in daemon.requests if isinstance(one, control.DecideMissing)]
     assert [one.remove for one in said] == [True, False]
@@ -131,7 +131,7 @@ def test_what_others_share_is_listed_and_decided(cmsfs, spoken_to):
             else control.Done(message="Team is in /Shared with me/Team.")
         ]
     )
-    assert "1 item that others share, and you have not accepted" in cmsfs("conflicts").stdout
+    assert "1 item shared with you and not accepted yet" in cmsfs("conflicts").stdout
     lines = cmsfs("shared").stdout.splitlines()
     assert lines[0].split() == ["17", "folder", "Team", "from", "Ben"]
     assert lines[1].split()[-1] == "declined"
@@ -144,4 +144,4 @@ def test_what_others_share_is_listed_and_decided(cmsfs, spoken_to):
 
 def test_nothing_offered_is_said(cmsfs, spoken_to):
     spoken_to(lambda request: [control.Conflicts()])
-    assert cmsfs("shared").stdout == "Nothing that others share waits for you.\n"
+    assert cmsfs("shared").stdout == "No shared items are waiting to be accepted.\n"

@@ -47,7 +47,7 @@ def test_tokens_are_kept_in_the_keyring_and_nowhere_else(session, server, person
     login = f"cmsfs login {server.url} --yes --app {shlex.quote(str(app))}"
     done = session(UNLOCKED, login, "cmsfs whoami")
     assert done.returncode == 0, done.stderr
-    assert "The tokens are in the keyring of the session." in done.stderr
+    assert "Tokens are stored in the keyring of the session." in done.stderr
     assert done.stdout.splitlines()[-1].startswith("Ben Sample <ben@example.com>")
     assert not config.Paths("default").token.exists()
     assert config.load().token_store == "keyring"

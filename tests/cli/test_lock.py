@@ -22,7 +22,7 @@ def test_a_file_is_locked_and_unlocked(cmsfs):
     [
         (["lock", "/"], 1, "only files can be locked"),
         (["lock", "/nothing"], 1, "There is no /nothing on the service."),
-        (["lock", "/Welcome.md", "--for", "soon"], 2, "no span of time"),
+        (["lock", "/Welcome.md", "--for", "soon"], 2, "not a duration"),
         (["unlock", "/nothing"], 1, "There is no /nothing on the service."),
     ],
 )

@@ -65,7 +65,7 @@ def test_login_whoami_and_logout(cmsfs, server, person, app):
     done = cmsfs("whoami")
     assert done.returncode == 6
     assert done.stderr == "cmsfs: Nobody is logged in to this account: `cmsfs login` does that.\n"
-    assert cmsfs("logout").stdout == "Nobody was logged in.\n"
+    assert cmsfs("logout").stdout == "Not logged in.\n"
 
 
 def test_a_login_goes_on_by_refreshing(cmsfs, server, person, app):
@@ -120,7 +120,7 @@ def test_a_first_login_asks_whether_it_is_you_before_anything_is_kept(cmsfs, ser
     )
     done = cmsfs("login")
     assert done.returncode == 6
-    assert "is not who was meant" in done.stderr
+    assert "was not confirmed" in done.stderr
     assert _tokens().refresh_token == kept.refresh_token
 
 
@@ -241,9 +241,9 @@ def test_a_key_of_a_server(cmsfs, serving, tmp_path):
     ("words", "said"),
     [
         (["http://files.example.com"], "without TLS"),
-        (["https://files.example.com/2.0"], "no address of a service"),
+        (["https://files.example.com/2.0"], "not the URL of a service"),
         (["bxo"], "did you mean box?"),
-        (["https://files.example.com"], "Which application logs in?"),
+        (["https://files.example.com"], "No OAuth application given"),
         (["https://files.example.com", "--app", "/nowhere"], "No such file"),
     ],
 )

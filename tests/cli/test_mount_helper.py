@@ -35,7 +35,7 @@ def test_settings_are_options_and_the_rest_is_left_to_mount() -> None:
         (["work"], "usage: "),
         (["work", "/mnt", "-o"], "usage: "),
         (["work", "/mnt", "--help"], "--help is not known"),
-        (["work", "/mnt", "-o", "poll_second=3"], "do you mean poll_seconds?"),
+        (["work", "/mnt", "-o", "poll_second=3"], "did you mean poll_seconds?"),
         (["work", "/mnt", "-o", "mountpoint=/x"], "'mountpoint=/x' is not known"),
         (["work", "/mnt", "-o", "poll_seconds"], "'poll_seconds' is not known"),
         (["work", "/mnt", "-o", "frobnicate"], "cmsfs.toml(5) lists"),

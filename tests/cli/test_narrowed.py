@@ -68,4 +68,4 @@ def test_what_is_no_folder_or_no_time_is_said(cmsfs, mountpoint, server, account
     assert done.stderr == "cmsfs: /Welcome.md is not a folder.\n"
     done = cmsfs("mount", mountpoint, "--ttl", "soon")
     assert done.returncode == 2
-    assert "is no span of time" in done.stderr
+    assert "is not a duration" in done.stderr

@@ -25,7 +25,7 @@ def test_several_paths_are_pinned_and_unpinned(cmsfs, spoken_to):
     done = cmsfs("pin", "/mnt/drive/photos", "/a.txt")
     assert done.returncode == 0
     assert "/photos is kept here" in done.stdout
-    assert cmsfs("unpin", "/photos").stdout == "/photos is pinned no longer.\n"
+    assert cmsfs("unpin", "/photos").stdout == "/photos is no longer pinned.\n"
     asked = [(request.kind, request.path) for request in daemon.requests if request.kind != "ping"]
     assert asked == [("pin", "/photos"), ("pin", "/a.txt"), ("unpin", "/photos")]
     done = cmsfs("pin", "/large")

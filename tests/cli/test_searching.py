@@ -49,12 +49,12 @@ def test_the_limit_is_held_and_told(world: None, capsys: pytest.CaptureFixture[s
     assert main.run(["search", "--limit", "2", "NOT", "qwertzuiop"]) == 0
     out, err = capsys.readouterr()
     assert len(out.splitlines()) == 2
-    assert "more were found; --limit shows more." in err
+    assert "more matches; --limit shows more." in err
 
 
 def test_find_is_another_word_for_it(sample: None, capsys: pytest.CaptureFixture[str]):
     assert main.run(["find", "qwertzuiop"]) == 0
-    assert capsys.readouterr() == ("", "Nothing was found.\n")
+    assert capsys.readouterr() == ("", "No matches.\n")
 
 
 @pytest.mark.parametrize(
@@ -69,8 +69,8 @@ def test_find_is_another_word_for_it(sample: None, capsys: pytest.CaptureFixture
         (["x", "--save", "a", "--saved"], 2, "do not go together"),
         (["x", "--save", ".hidden"], 2, "cannot name a search"),
         (["x", "--save", "a/b"], 2, "cannot name a search"),
-        (["--forget", "nothing"], 1, "No search is kept as 'nothing'."),
-        (["--run", "nothing"], 1, "No search is kept as 'nothing';"),
+        (["--forget", "nothing"], 1, "There is no saved search 'nothing'."),
+        (["--run", "nothing"], 1, "There is no saved search 'nothing';"),
         (["x", "--run", "nothing"], 2, "but no QUERY"),
         (["--run", "a", "--forget", "a"], 2, "do not go together"),
     ],

@@ -79,7 +79,7 @@ def test_a_certificate_that_is_none_is_told(tmp_path, cmsfs):
 def test_a_certificate_needs_its_key(tmp_path, cmsfs):
     done = cmsfs("serve", "--data", tmp_path / "data", "--tls-cert", tmp_path / "cert.pem")
     assert done.returncode == 2
-    assert "--tls-cert and --tls-key go together." in done.stderr
+    assert "--tls-cert and --tls-key must be given together." in done.stderr
 
 
 def test_data_that_cannot_be_kept_is_told(tmp_path, cmsfs):
@@ -130,7 +130,7 @@ def test_a_mistake_in_an_enterprise_file_is_told(tmp_path, cmsfs):
 def test_a_public_url_is_an_origin(tmp_path, cmsfs, url):
     done = cmsfs("serve", "--data", tmp_path / "data", "--public-url", url)
     assert done.returncode == 2
-    assert done.stderr.startswith("cmsfs: --public-url is a scheme and a host")
+    assert done.stderr.startswith("cmsfs: --public-url takes a scheme, a host")
     assert done.stderr.count("\n") == 1
 
 
@@ -171,7 +171,7 @@ def test_a_second_signal_ends_it_at_once(server):
 def test_beyond_this_machine_it_wants_a_certificate(tmp_path, cmsfs, host):
     done = cmsfs("serve", "--data", tmp_path / "data", "--host", host)
     assert done.returncode == 2
-    assert done.stderr.startswith(f"cmsfs: Without a certificate tokens and files go to {host} in clear")
+    assert done.stderr.startswith(f"cmsfs: Without TLS, tokens and files are sent to {host} in plain text")
     assert done.stderr.count("\n") == 1
     assert not (tmp_path / "data").exists()
 

@@ -16,7 +16,7 @@ FULL = control.Status(
     pid=1,
     version="0.1.0",
     started=NOW,
-    health=control.Health(state="paused", since=NOW, reason="It goes on at 13:00."),
+    health=control.Health(state="paused", since=NOW, reason="Resumes at 13:00."),
     queue=control.Queue(
         running=1,
         bytes_pending=100,
@@ -53,9 +53,9 @@ def test_the_status_shows_what_is_kept_and_whose_turn_it_is(cmsfs, spoken_to):
     spoken_to(answering)
     shown = cmsfs("status").stdout
     assert "/mnt/drive: paused" in shown
-    assert "It goes on at 13:00." in shown
+    assert "Resumes at 13:00." in shown
     assert "1 of 4 files, 10 B of 40 B" in shown
-    assert "left alone for 3 s; pin 2 under way, 7 waiting" in shown
+    assert "retrying in 3 s; pin 2 running, 7 queued" in shown
     assert "came wrong  /film.mkv: other bytes than the service says" in shown
 
 
@@ -106,7 +106,7 @@ def test_what_has_an_end_has_a_bar():
 def test_a_pause_may_have_an_end(cmsfs, spoken_to, given, seconds):
     daemon = spoken_to(answering)
     done = cmsfs("pause", "--for", given)
-    assert done.stdout == "Paused. It goes on at 13:00.\n"
+    assert done.stdout == "Paused. Resumes at 13:00.\n"
     assert [r.seconds for r in daemon.requests if isinstance(r, control.Pause)] == [seconds]
 
 
@@ -115,12 +115,12 @@ def test_what_is_no_time_is_refused(cmsfs, spoken_to, given):
     spoken_to(answering)
     done = cmsfs("pause", "--for", given)
     assert done.returncode == 2
-    assert "is no span of time" in done.stderr
+    assert "is not a duration" in done.stderr
 
 
 def test_resume_and_log_level(cmsfs, spoken_to):
     daemon = spoken_to(answering)
-    assert cmsfs("resume").stdout == "It goes on.\n"
-    assert cmsfs("log-level", "debug").stdout == "The daemon logs DEBUG and above.\n"
+    assert cmsfs("resume").stdout == "Sync resumed.\n"
+    assert cmsfs("log-level", "debug").stdout == "Log level set to DEBUG.\n"
     assert [r.kind for r in daemon.requests if r.kind not in ("ping",)] == ["resume", "log-level"]
     assert cmsfs("log-level", "loud").returncode == 2

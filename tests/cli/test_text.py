@@ -35,7 +35,7 @@ def test_the_words_of_a_document_are_printed(put, capsys):
     [
         ("/nothing.html", "There is no /nothing.html on the service."),
         ("/", "/ is not a file; only files have text."),
-        ("/picture.bin", "The service has no text of /picture.bin"),
+        ("/picture.bin", "No text could be extracted from /picture.bin"),
     ],
 )
 def test_what_has_no_text_is_told(put, capsys, path: str, said: str):
@@ -48,10 +48,10 @@ def test_a_broken_document_has_no_text(put, capsys, expect_log):
     expect_log("there is no extracted_text of the content")
     put("broken.pdf", b"%PDF-1.4 and no more")
     assert main.run(["text", "/broken.pdf"]) == 1
-    assert "The service has no text of /broken.pdf" in capsys.readouterr().err
+    assert "No text could be extracted from /broken.pdf" in capsys.readouterr().err
 
 
 def test_the_wait_has_an_end(put, capsys):
     put("page.html", b"<html><body>words</body></html>")
     assert main.run(["text", "--wait", "0", "/page.html"]) == 1
-    assert "has not read /page.html within 0 s" in capsys.readouterr().err
+    assert "text of /page.html was not extracted within 0 s" in capsys.readouterr().err

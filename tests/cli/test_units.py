@@ -72,7 +72,7 @@ def test_a_command_line_like_the_unit_is_one(manager: Path) -> None:
 
 def test_without_a_manager_there_is_no_unit(private_folders: Path) -> None:
     settings = config.load()
-    assert "no service manager" in units.refusal(settings, mounts.located(settings.mountpoint))
+    assert "No systemd user manager" in units.refusal(settings, mounts.located(settings.mountpoint))
 
 
 def test_another_mountpoint_or_surroundings_are_none(manager: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -108,7 +108,7 @@ def test_mount_says_why_it_cannot_be_a_unit(cmsfs: Callable[..., subprocess.Comp
     done = cmsfs("mount", "--systemd")
     assert (done.returncode, done.stderr) == (
         2,
-        "cmsfs: There is no service manager of this user (systemd) here.\n",
+        "cmsfs: No systemd user manager is running here.\n",
     )
     assert cmsfs("mount", "--enable", "--foreground").returncode == 2
 
@@ -127,7 +127,7 @@ def test_a_dead_mount_alone_is_taken_away(
     assert daemon
     os.kill(daemon.pid, signal.SIGKILL)
     assert daemonctl.await_exit(daemon, seconds=10)
-    assert cmsfs("umount", "--dead", mountpoint).stdout == f"The dead mount at {mountpoint} is removed.\n"
+    assert cmsfs("umount", "--dead", mountpoint).stdout == f"Removed the dead mount at {mountpoint}.\n"
     assert mounts.find(mountpoint) is None
 
 

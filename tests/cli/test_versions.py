@@ -44,7 +44,7 @@ def test_an_old_version_is_fetched_and_brought_back(cmsfs, tmp_path):
     [
         (["--restore", "999"], 1, "has no version 999"),
         (["--get", "999"], 1, "has no version 999"),
-        (["--output", "x"], 2, "--output goes with --get"),
+        (["--output", "x"], 2, "--output requires --get"),
         (["--get", "1", "--json"], 2, "neither"),
     ],
 )

@@ -30,7 +30,7 @@ def test_another_address_takes_asking(cmsfs):
     first = json.loads(cmsfs("link", URL, "/site", "--json").stdout)
     refused = cmsfs("link", "https://other.example/", "/site.url")
     assert refused.returncode == 1
-    assert refused.stderr == "cmsfs: /site.url is a web link already; --replace gives it this address.\n"
+    assert refused.stderr == "cmsfs: /site.url is already a web link; --replace changes its URL.\n"
     done = cmsfs("link", "https://other.example/", "/site.url", "--replace", "--json")
     changed = json.loads(done.stdout)
     assert (changed["id"], changed["url"]) == (first["id"], "https://other.example/")
@@ -39,12 +39,12 @@ def test_another_address_takes_asking(cmsfs):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["javascript:alert(1)", "/x"], "javascript:alert(1) is no address of the web"),
-        (["file:///etc/passwd"], "is no address of the web"),
-        (["example.com"], "web links begin with http:// or https://"),
+        (["javascript:alert(1)", "/x"], "javascript:alert(1) is not a web URL"),
+        (["file:///etc/passwd"], "is not a web URL"),
+        (["example.com"], "web links start with http:// or https://"),
         ([URL, "/nowhere/x"], "There is no /nowhere on the service."),
         ([URL, "/nowhere/"], "There is no folder /nowhere on the service."),
-        ([URL, "/Welcome.md"], "/Welcome.md is there already and not a web link."),
+        ([URL, "/Welcome.md"], "/Welcome.md already exists and is not a web link."),
         ([URL, "/x", "--description", "d" * 257], "up to 256 characters"),
     ],
 )

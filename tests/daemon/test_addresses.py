@@ -95,7 +95,7 @@ async def test_what_is_no_address_of_the_web_is_refused(
     drive: Any, other: Any, expect_log: Any, bad: str | bytes
 ) -> None:
     ino = await made(drive, other)
-    expect_log("a.url can lead to addresses of the web only")
+    expect_log("a.url can only be a web URL")
     assert await set_to(drive, ino, bad) == "EINVAL"
     assert drive.ops() == []
 

@@ -16,7 +16,7 @@ async def agents(nursery):
 
 
 async def test_what_fails_is_begun_again_ever_later(agents, autojump_clock, expect_log, caplog):
-    expect_log("a bug in the work; it begins again in")
+    expect_log("unexpected error in the work; restarting it in")
     begun = []
     done = trio.Event()
 
@@ -36,7 +36,7 @@ async def test_what_fails_is_begun_again_ever_later(agents, autojump_clock, expe
 
 
 async def test_what_ran_long_before_it_failed_does_not_rest_long(agents, autojump_clock, expect_log):
-    expect_log("a bug in the work")
+    expect_log("unexpected error in the work")
     begun = []
     done = trio.Event()
 
@@ -55,7 +55,7 @@ async def test_what_ran_long_before_it_failed_does_not_rest_long(agents, autojum
 
 
 async def test_a_group_of_failures_is_a_failure(agents, autojump_clock, expect_log):
-    expect_log("a bug in the work")
+    expect_log("unexpected error in the work")
     begun = []
     done = trio.Event()
 
@@ -84,7 +84,7 @@ async def test_what_returns_is_over(agents, autojump_clock, nursery):
 
 
 async def test_an_errand_that_fails_ends_alone(agents, autojump_clock, nursery, expect_log):
-    expect_log("a bug in the background")
+    expect_log("unexpected error in a background task")
     agents.start_soon(_fail, name="errand")
     await trio.sleep(1000)
     assert not nursery.child_tasks

@@ -217,7 +217,7 @@ async def test_a_restart_loses_no_line(starting: Any, other: Any, network: Any, 
 
 
 async def test_a_copy_that_cannot_be_written_makes_another(log: Log, drive: Any, expect_log: Any) -> None:
-    expect_log("what was appended cannot be put into the conflict copy")
+    expect_log("appended data cannot be moved to the conflict copy")
     await log.clash()
     seen = log.theirs
     held = drive.agents.state.drafts.root

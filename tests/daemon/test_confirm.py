@@ -43,7 +43,7 @@ async def test_names_of_a_folder_are_at_the_service_after_its_fsync(drive: Any, 
 async def test_a_service_out_of_reach_is_a_timeout_and_loses_nothing(
     drive: Any, other: Any, network: Any, expect_log: Any
 ) -> None:
-    expect_log("does not have the file after 3 s")
+    expect_log("the file is not uploaded after 3 s")
     opened, _ = await drive.fs.create(1, "f", 0o644, os.O_WRONLY)
     await drive.fs.write(opened.fh, 0, b"x")
     network.is_down = True

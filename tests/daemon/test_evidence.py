@@ -105,7 +105,7 @@ async def test_what_a_short_listing_leaves_out_stays(drive: Any, other: Any, net
 
 
 async def test_where_much_is_gone_a_person_is_asked(drive: Any, other: Any, expect_log: Any) -> None:
-    expect_log("2[01] items are not at the service any more")
+    expect_log("2[01] items are missing at the service")
     made = [await other.file(f"f{number:02}", b"x") for number in range(21)]
     assert len(await drive.names()) == 21
     await drive.poll()
@@ -133,7 +133,7 @@ async def test_where_much_is_gone_a_person_is_asked(drive: Any, other: Any, expe
 
 @pytest.mark.parametrize("settings", ["embedded"], indirect=True)
 async def test_a_question_ends_when_what_was_missing_is_back(drive: Any, other: Any, expect_log: Any) -> None:
-    expect_log("16 items are not at the service any more")
+    expect_log("16 items are missing at the service")
     docs = await other.folder("docs")
     for number in range(15):
         await other.file(f"f{number:02}", b"x", parent=docs)

@@ -105,7 +105,7 @@ async def test_what_the_service_does_not_have_is_never_dropped(drive: Any, other
 async def test_what_waits_to_be_sent_is_never_dropped_even_where_another_file_has_its_bytes(
     drive: Any, other: Any, service: Any, expect_log: Any
 ) -> None:
-    expect_log("the service refuses a change")
+    expect_log("the service rejected a change")
     await fill(drive, other, "sent", "version")
     await service.write(lambda conn: conn.execute("UPDATE user SET space_amount = 10"))
     await drive.write("d/new", b"new" * 1000)
@@ -158,7 +158,7 @@ async def test_what_is_pinned_stays_unless_its_pin_ends_by_the_same_call(drive: 
     # What a folder above keeps is let go there.
     await pinned(drive, "/d")
     for unpin in (False, True):
-        with pytest.raises(errors.UserError, match="/d/a is kept since /d is pinned"):
+        with pytest.raises(errors.UserError, match="/d/a is pinned by /d"):
             await drive.agents.free("/d/a", unpin=unpin)
     assert (await drive.agents.free("/d", unpin=True)).bytes == 2 * SIZE
     assert folder

@@ -158,7 +158,7 @@ async def test_systemd_hears_of_ready_state_life_and_end(
         "STATUS=online",
         "STATUS=online, 2 changes to upload, 1 held",
     ]
-    assert heard[-1] == "STOPPING=1\nSTATUS=uploading what is left\nEXTEND_TIMEOUT_USEC=20000000"
+    assert heard[-1] == "STOPPING=1\nSTATUS=uploading pending changes\nEXTEND_TIMEOUT_USEC=20000000"
 
 
 async def test_without_systemd_nothing_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:

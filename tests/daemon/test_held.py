@@ -19,7 +19,7 @@ async def quota(service: Any, size: int) -> None:
 @pytest.fixture
 async def refused(drive: Any, service: Any, expect_log: Any) -> Any:
     """A drive with a new file `large` and a new version of `old` that the quota refuses."""
-    expect_log("the service refuses a change")
+    expect_log("the service rejected a change")
     await drive.write("old", b"old")
     await drive.sync()
     await quota(service, 10)

@@ -157,7 +157,7 @@ async def test_offline_is_told_at_once(drive: Any, other: Any, network: Any) -> 
 async def test_wrong_bytes_are_an_error_and_never_read(
     drive: Any, other: Any, service: Any, expect_log: Any
 ) -> None:
-    expect_log("bytes that are not those of their SHA-1")
+    expect_log("a download does not match its SHA-1")
     content = await content_of(drive, other, b"right bytes")
     blob = next(path for path in (service.root / "blobs").glob("*/*") if path.name == content.sha1)
     blob.chmod(0o600)
@@ -212,7 +212,7 @@ async def test_downloads_that_bring_nothing_again_and_again_are_an_error(
 async def test_a_file_of_one_request_is_never_read_unchecked(
     drive: Any, other: Any, network: Any, expect_log: Any, size: int
 ) -> None:
-    expect_log("bytes that are not those of their SHA-1")
+    expect_log("a download does not match its SHA-1")
     data = os.urandom(size)
     content = await content_of(drive, other, data)
     network.break_body(size // 2, flip=True)
@@ -226,7 +226,7 @@ async def test_a_file_of_one_request_is_never_read_unchecked(
 async def test_a_large_file_that_came_wrong_is_dropped_when_it_is_whole(
     drive: Any, other: Any, network: Any, expect_log: Any
 ) -> None:
-    expect_log("bytes that are not those of their SHA-1")
+    expect_log("a download does not match its SHA-1")
     data = os.urandom(20 * BLOCK)
     content = await content_of(drive, other, data)
     network.break_body(BLOCK + 7, flip=True)
@@ -286,7 +286,7 @@ async def test_of_a_small_file_that_did_not_come_whole_nothing_is_kept(
 async def test_who_has_read_of_a_large_file_that_came_wrong_does_not_come_to_its_end(
     drive: Any, other: Any, network: Any, expect_log: Any
 ) -> None:
-    expect_log("bytes that are not those of their SHA-1")
+    expect_log("a download does not match its SHA-1")
     data = os.urandom(20 * BLOCK)
     await content_of(drive, other, data)
     network.break_body(7, flip=True)
@@ -318,7 +318,7 @@ async def test_who_has_read_of_a_large_file_that_came_wrong_does_not_come_to_its
 async def test_a_base_that_came_wrong_never_goes_into_what_is_uploaded(
     drive: Any, other: Any, network: Any, expect_log: Any
 ) -> None:
-    expect_log("bytes that are not those of their SHA-1")
+    expect_log("a download does not match its SHA-1")
     data = os.urandom(80 * BLOCK)
     await content_of(drive, other, data)
     network.break_body(BLOCK + 7, flip=True)

@@ -107,7 +107,7 @@ async def test_what_is_shared_otherwise_cannot_be_left(
         return httpx.Response(200, json={"entries": [shown | {"item": {"type": "file", "id": item}}]})
 
     network.instead = group
-    log_watch.expected += ["plan.txt cannot be left: .* ask who shares it", "put into the trash: .* ask who"]
+    log_watch.expected += ["plan.txt cannot be left: .* ask its owner", "put into the trash: .* ask who"]
     for call in (drive.unlink(f"{SHELF}/plan.txt"), _throw(drive, f"{SHELF}/plan.txt", ".trash")):
         assert await attempt(call) == "EACCES"
     assert await drive.names(SHELF) == ["plan.txt"]

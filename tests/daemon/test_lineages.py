@@ -173,7 +173,7 @@ BIG = bytes(range(256)) * 2048
 @pytest.fixture
 async def lost(drive: Any, other: Any, network: Any, expect_log: Any) -> Any:
     """A drive with an append to a file that was never here, and was deleted before that was sent."""
-    expect_log("the service refuses a change")
+    expect_log("the service rejected a change")
     number = await other.file("big", BIG)
     await drive.poll()
     await drive.agents.hydrate.listing(1)

@@ -91,7 +91,7 @@ async def test_repair_puts_unsent_files_back(left: Any, starting: Any, other: An
 async def test_a_start_without_its_database_puts_unsent_files_back(
     left: Any, starting: Any, other: Any, expect_log: Any
 ) -> None:
-    expect_log("the database of this drive was lost")
+    expect_log("the local database was lost")
     lose(left.paths)
     await all_is_back(starting, other)
 

@@ -90,7 +90,7 @@ async def test_a_conflict_is_told_by_the_name_of_the_copy(
     await drive.write("f.txt", b"ours")
     await drive.sync()
     await agent.look()
-    assert shown.summaries == ["Two changes of one file"]
+    assert shown.summaries == ["Conflicting edits"]
     assert "f (conflicted copy of" in shown.shown[0][1]
 
 
@@ -106,7 +106,7 @@ async def test_conflicts_of_others_and_of_listings_are_not_ours_to_tell(
 async def test_what_is_refused_is_told_with_the_remedy_and_not_too_often(
     agent: Notices, drive: Any, other: Any, shown: Desktop, service: Any, user: int, expect_log: Any
 ) -> None:
-    expect_log("the service refuses a change")
+    expect_log("the service rejected a change")
     await service.write(lambda conn: conn.execute("UPDATE user SET space_amount = 1 WHERE id = ?", (user,)))
     await drive.write("large", b"x" * 1000)
     with trio.fail_after(20):
@@ -123,7 +123,7 @@ async def test_a_disk_that_is_nearly_full_and_pins_that_do_not_fit(drive: Any, s
     agents = drive.agents
     await Notices(settings, drive.db, agents.health, agents.hub, lambda: "", shown).look()
     await Notices(settings, drive.db, agents.health, agents.hub, lambda: "Too much.", shown).look()
-    assert shown.summaries == ["The disk is nearly full", "Not everything that is pinned fits"]
+    assert shown.summaries == ["The disk is nearly full", "Not enough space for pinned items"]
 
 
 async def test_they_can_be_switched_off(drive: Any, shown: Desktop) -> None:

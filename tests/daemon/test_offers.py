@@ -103,7 +103,7 @@ async def test_what_is_declined_is_not_shown_and_not_told(
         await share(ben, "folder", folder, "viewer", user)
         await drive.poll()
         assert _waiting(drive) == [("Club", "Ben Tester")]
-        said = "Ben Tester shares Club: `cmsfs shared` shows it, if you want it."
+        said = "Ben Tester shares Club: Accept it with `cmsfs shared`."
         assert drive.agents.sharing.told() == (1, said)
         await _decide(drive, "Club", accept=False)
         assert "is in" in await _decide(drive, "Club")
@@ -155,7 +155,7 @@ async def test_what_is_not_shared_any_more_cannot_be_accepted(
     async with starting() as drive:
         await drive.names()
         await ben.client.collaborations.delete(given)
-        assert await _decide(drive, folder) == "Team is not shared any more."
+        assert await _decide(drive, folder) == "Team is no longer shared."
         assert await drive.names() == []
         assert _waiting(drive) == []
         with pytest.raises(errors.UserError, match="Nobody offers Team"):

@@ -53,7 +53,7 @@ async def test_a_file_is_changed_on_a_full_disk(drive: Any, other: Any) -> None:
 async def test_wrong_bytes_are_found_on_their_way(
     drive: Any, other: Any, network: Any, expect_log: Any
 ) -> None:
-    expect_log("not those of their SHA-1")
+    expect_log("does not match its SHA-1")
     number = await other.file("f", os.urandom(3 * 1024 * 1024))
     await drive.names()
     ino = await drive.ino("f")

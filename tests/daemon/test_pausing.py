@@ -42,7 +42,7 @@ async def test_a_pause_outlives_a_restart(starting: Any) -> None:
     async with starting() as drive:
         assert drive.agents.health.is_paused
         told = (await drive.agents.status()).health
-        assert "It goes on at" in told.reason
+        assert "Resumes at" in told.reason
         assert 3500 < told.paused_until.timestamp() - time.time() <= 3600
         await drive.agents.resume()
     async with starting() as drive:

@@ -117,7 +117,7 @@ async def test_what_is_not_pinned_any_more_may_be_evicted(drive: Any, other: Any
 async def test_a_damaged_download_is_fetched_again(
     drive: Any, other: Any, network: Any, expect_log: Any
 ) -> None:
-    expect_log("bytes that are not those of their SHA-1")
+    expect_log("a download does not match its SHA-1")
     data = os.urandom(50_000)
     await other.file("f", data)
     await drive.names()
@@ -239,8 +239,8 @@ async def test_words_for_what_cannot_be_done(drive: Any, other: Any) -> None:
     with pytest.raises(errors.UserError, match=r"/kept is not pinned"):
         await drive.agents.unpin("/kept")
     await drive.agents.pin("/kept")
-    assert await drive.agents.pin("/kept") == "/kept is pinned already."
-    with pytest.raises(errors.UserError, match=r"/kept/f is kept since /kept is pinned"):
+    assert await drive.agents.pin("/kept") == "/kept is already pinned."
+    with pytest.raises(errors.UserError, match=r"/kept/f is pinned by /kept"):
         await drive.agents.unpin("/kept/f")
 
 
@@ -265,7 +265,7 @@ class TestALittleDisk:
         folder = await other.folder("kept")
         await drive.agents.pin("/kept")
         await until_complete(drive)
-        expect_log("What is pinned does not fit")
+        expect_log("Not enough space for pinned items")
         await other.file("f", b"x" * 1000, parent=folder)
         await drive.poll()
         assert not await drive.agents.pins.once()

@@ -355,7 +355,7 @@ def test_a_first_start_without_the_service_mounts_says_so_and_fills_when_it_come
     exit_code, note = daemon.attempt(**environment)
     assert exit_code == 0
     assert "cannot be reached" in note
-    assert "Nothing is known here yet" in note
+    assert "The tree is not known yet" in note
     assert os.statvfs(daemon.mountpoint).f_blocks > 0
     with pytest.raises(OSError, match="Network is down"):
         listed(daemon.mountpoint)

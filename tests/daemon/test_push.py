@@ -237,7 +237,7 @@ async def test_a_rename_taken_back_while_it_is_on_its_way(drive: Any, other: Any
 async def test_a_refused_change_is_held_and_stands_in_nobodys_way(
     drive: Any, other: Any, service: Any, user: int, expect_log: Any
 ) -> None:
-    expect_log("the service refuses a change")
+    expect_log("the service rejected a change")
     await service.write(lambda conn: conn.execute("UPDATE user SET space_amount = 10"))
     await drive.write("large", b"x" * 100)
     await drive.write("small", b"x")

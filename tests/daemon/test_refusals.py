@@ -44,7 +44,7 @@ class Strict(httpx.AsyncBaseTransport):
 async def test_a_refused_deletion_is_back_at_once(
     drive: Any, other: Any, stranger: int, settings: config.Settings, expect_log: Any
 ) -> None:
-    expect_log("what was deleted is back")
+    expect_log("the item is restored")
     folder = await other.folder("d")
     number = await other.file("f", b"kept", folder)
     await drive.names("d")
@@ -67,13 +67,13 @@ async def test_a_refused_deletion_is_back_at_once(
         returned=agents.refusals.returned,
     )
     await notices.look()
-    assert told and told[0].startswith("What you deleted is back. /d/f: The service does not allow this: ")
+    assert told and told[0].startswith("A deletion was rejected. /d/f: The service does not allow this: ")
 
 
 async def test_after_a_refusal_the_next_attempt_is_refused_at_once(
     drive: Any, other: Any, network: Any, expect_log: Any
 ) -> None:
-    expect_log("what was deleted is back")
+    expect_log("the item is restored")
     expect_log("cannot be deleted: The service does not allow this: A hold says no")
     folder = await other.folder("d")
     for name in ("f", "g", "h"):
@@ -182,7 +182,7 @@ async def test_a_service_that_does_not_answer_leaves_it_to_the_journal(
 async def test_a_file_that_was_renamed_over_and_cannot_go_comes_back_beside_the_other(
     drive: Any, other: Any, stranger: int, expect_log: Any
 ) -> None:
-    expect_log("what was deleted is back")
+    expect_log("the item is restored")
     number = await other.file("a", b"theirs")
     await other.file("b", b"moved")
     await drive.names()

@@ -56,7 +56,7 @@ class TestReturns:
         nursery: trio.Nursery,
         expect_log: Any,
     ) -> None:
-        expect_log("the service refuses a change")
+        expect_log("the service rejected a change")
         nursery.start_soon(drive.agents.regaining.run)
         await listed(drive)
         network.is_down = True
@@ -85,7 +85,7 @@ class TestReturns:
         network: Any,
         expect_log: Any,
     ) -> None:
-        expect_log("the service refuses a change")
+        expect_log("the service rejected a change")
         await listed(drive)
         await room(service, ben.user, 10)
         await drive.write(f"{TEAM}/plan", b"my larger plan")
@@ -125,7 +125,7 @@ class TestReturns:
     async def test_ones_own_is_not_asked_about(
         self, drive: conftest.Drive, service: Any, user: int, network: Any, expect_log: Any
     ) -> None:
-        expect_log("the service refuses a change")
+        expect_log("the service rejected a change")
         await room(service, user, 1)
         await drive.write("mine", b"large")
         await drive.sync()

@@ -19,7 +19,7 @@ def settings(request: Any) -> config.Settings:
 async def test_folders_that_were_moved_into_each_other(
     drive: Any, other: Any, network: Any, expect_log: Any, is_heard_first: bool, deleted: bool
 ) -> None:
-    expect_log("back where it was")
+    expect_log("local folder move was undone")
     old = await other.folder("old")
     p, q = await other.folder("P"), await other.folder("Q", old)
     await other.file("p", b"p", parent=p)
@@ -58,7 +58,7 @@ async def test_folders_that_were_moved_into_each_other(
 async def test_what_is_in_a_folder_whose_move_is_refused_is_sent(
     drive: Any, other: Any, expect_log: Any, network: Any
 ) -> None:
-    expect_log("the service refuses a change")
+    expect_log("the service rejected a change")
     await other.folder("P")
     await other.folder("Q")
     await drive.names()

@@ -151,7 +151,7 @@ async def test_a_position_that_is_always_refused_is_asked_about_ever_more_seldom
     network._inner = forged = Forging(network._inner, "/events", edit)
     for _ in range(3):
         before = forged.asked
-        with pytest.raises(errors.ProtocolError, match="refuses its own position"):
+        with pytest.raises(errors.ProtocolError, match="rejects the event position that it issued"):
             await drive.poll()
         assert forged.asked - before <= 3
 

@@ -156,7 +156,7 @@ async def test_what_somebody_else_restored_or_purged_is_not_there(
     assert sorted(await bin_.names()) == ["a", "b"]
     for item in [item async for item in other.client.trash.items()]:
         await (other.client.trash.restore if item.name == "a" else other.client.trash.purge)("file", item.id)
-    expect_log("it is not in the trash any more")
+    expect_log("it is no longer in the trash")
     with fails(errno.ENOENT):
         await bin_.out("a", "x")
     with fails(errno.ENOENT):
@@ -195,7 +195,7 @@ async def test_a_folder_with_bytes_that_nobody_else_has_is_refused(
 ):
     await other.folder("docs")
     await drive.write("docs/notes.tmp", b"a local one")
-    expect_log("files of this machine only are in there")
+    expect_log("it contains local-only files")
     with fails(errno.EBUSY):
         await bin_.take("docs", "docs")
     assert await drive.read("docs/notes.tmp") == b"a local one"
@@ -230,7 +230,7 @@ async def test_a_file_that_is_being_written_stays(
     monkeypatch.setattr(trash, "SEND_SECONDS", 0.3)
     opened, _ = await drive.fs.create(await drive.ino("docs"), "open.txt", 0o644, 1)
     await drive.fs.write(opened.fh, 0, b"half")
-    expect_log("not all of this is at the service yet")
+    expect_log("it has pending uploads")
     with fails(errno.EBUSY):
         await bin_.take("docs", "docs")
     await drive.fs.release(opened.fh)
@@ -312,7 +312,7 @@ class TestOfTheSpecification:
     ):
         await other.client.files.delete(await other.file("a"))
         expect_log("web links only")
-        expect_log("removes nothing for good")
+        expect_log("cannot delete permanently")
         with fails(errno.EOPNOTSUPP):
             await bin_.out("a", "a")
         with fails(errno.EOPNOTSUPP):

@@ -262,7 +262,7 @@ async def test_a_web_link_with_something_else_in_it_is_a_file(drive: Any, other:
 async def test_an_emptied_web_link_is_held_until_something_is_in_it(
     drive: Any, other: Any, expect_log: Callable[[str], None]
 ) -> None:
-    expect_log("the service refuses a change")
+    expect_log("the service rejected a change")
     await drive.write("a.url", TEXT)
     await drive.sync()
     ino = await drive.ino("a.url")
@@ -278,7 +278,7 @@ async def test_an_emptied_web_link_is_held_until_something_is_in_it(
 async def test_giving_up_an_emptied_one_brings_it_back(
     drive: Any, other: Any, expect_log: Callable[[str], None]
 ) -> None:
-    expect_log("the service refuses a change")
+    expect_log("the service rejected a change")
     await drive.write("a.url", WINDOWS)
     await drive.sync()
     ino = await drive.ino("a.url")

@@ -31,8 +31,9 @@ def test_attributes_with_ordinary_tools(drive: Any, tmp_path: Path) -> None:
     assert value(drive, plan, field + "phase") == "plan"
     assert "No such attribute" in failing(drive, f"getfattr -n user.cms.{field}lead '{plan}'")
     assert "Invalid argument" in failing(drive, f"setfattr -n user.cms.{field}phase -v over '{plan}'")
-    assert "metadata enterprise.project.phase cannot be set so: it must be one of plan, build" in log_of(
-        drive
+    assert (
+        "metadata enterprise.project.phase cannot be set to this value: it must be one of plan, build"
+        in log_of(drive)
     )
     glance = drive.sh(f"getfattr -d '{plan}'")
     assert f'user.cms.{field}phase="plan"' in glance

@@ -82,7 +82,7 @@ def test_searches_with_ordinary_tools(drive: Any, tmp_path: Path) -> None:
     (top / "Harbour/new.txt").write_text("new")
     (top / "Harbour/.~lock.new.txt#").write_text("mine")
     for name, why in (
-        ("new.txt", "is not uploaded as it is here (waiting)"),
+        ("new.txt", "has unsynced changes (waiting)"),
         (".~lock.new.txt#", "is on this machine"),
     ):
         refused = drive.cmsfs("text", top / "Harbour" / name, check=False)

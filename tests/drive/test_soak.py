@@ -33,7 +33,7 @@ WORKERS = 4
 FAULTS = 0.04
 
 # What a drive that meets such faults has to say.
-EXPLAINED = [r"the service delivered bytes that are not those"]
+EXPLAINED = [r"a download does not match its SHA-1"]
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(SECONDS + 900)]
 

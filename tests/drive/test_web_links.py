@@ -151,4 +151,4 @@ def test_a_double_click_opens_the_address(shared: Any, tmp_path: Path) -> None:
         [sys.executable, "-m", "cmsfs", "open", str(script)], capture_output=True, text=True, timeout=60
     )
     assert refused.returncode == 1
-    assert "does not lead to the web" in refused.stderr
+    assert "is not a web URL" in refused.stderr

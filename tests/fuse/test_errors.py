@@ -34,7 +34,7 @@ async def test_an_oserror_becomes_its_number_quietly():
     [ValueError("x"), OSError("no number"), socket.gaierror(-2, "x"), ExceptionGroup("x", [OSError(2)])],
 )
 async def test_anything_else_is_an_input_output_error_with_a_traceback(caplog, expect_log, bug):
-    expect_log("a bug in a handler")
+    expect_log("unexpected error in a handler")
     assert await _raised(bug) == errno.EIO
     (record,) = caplog.records
     assert record.levelno == logging.ERROR
@@ -57,7 +57,7 @@ async def test_cancellation_is_not_an_error():
 
 
 async def test_what_nobody_waits_for_raises_nothing(expect_log):
-    expect_log("no answer failed")
+    expect_log("without a reply failed")
 
     @handler.quiet
     async def release(self, fh):
@@ -67,7 +67,7 @@ async def test_what_nobody_waits_for_raises_nothing(expect_log):
 
 
 async def test_a_bug_in_a_handler_costs_one_call_and_not_the_mount(fs, top, outside, outcome, expect_log):
-    expect_log("a bug in a handler")
+    expect_log("unexpected error in a handler")
     fs.put("a", b"fine")
     for op, call in {
         "lookup": (os.stat, top / "a"),
@@ -87,7 +87,7 @@ async def test_a_bug_in_a_handler_costs_one_call_and_not_the_mount(fs, top, outs
 
 @pytest.mark.parametrize("op", ["release", "releasedir", "forget"])
 async def test_a_bug_where_nobody_waits_costs_nothing(fs, top, outside, expect_log, op):
-    expect_log("no answer failed")
+    expect_log("without a reply failed")
     fs.put("a", b"fine")
     fs.failing[op] = ZeroDivisionError("a bug")
     await outside(os.listdir, top)

@@ -124,7 +124,7 @@ async def test_a_stop_does_not_wait_for_ever_for_an_open_file(fs, mounting, outs
 async def test_a_handler_that_never_ends_is_cut_off_at_the_deadline(
     fs, mounting, outcome, nursery, expect_log
 ):
-    expect_log("requests did not end within")
+    expect_log("requests did not finish within")
     fs.put("a", b"x")
     fs.waiting["read"] = trio.Event()
     ends = []
@@ -228,7 +228,7 @@ async def test_without_the_device_the_reason_is_told(fs, tmp_path, monkeypatch):
         ),
         ("fusermount3: option allow_other only allowed if 'user_allow_other' is set\n", "user_allow_other"),
         ("first\nfuse: something new.\n", "fuse: something new"),
-        ("", "libfuse gives no reason"),
+        ("", "no reason given by libfuse"),
     ],
 )
 def test_what_libfuse_prints_becomes_one_clause(printed, said):

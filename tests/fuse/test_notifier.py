@@ -157,7 +157,7 @@ async def test_a_read_that_waits_does_not_hold_up_news_of_its_file(fs, top, told
 async def test_a_mount_closes_though_a_notification_waits_for_a_caller(
     fs, mounting, hub, outcome, nursery, expect_log
 ):
-    expect_log("requests did not end")
+    expect_log("requests did not finish")
     known = fs.put("known")
     fs.put("slow", b"x")
     tells = notifier.Notifier(hub, fs)

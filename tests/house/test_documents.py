@@ -108,10 +108,14 @@ def _exists(name: str, option: str) -> bool:
     return not option or option.strip() in known
 
 
-def test_the_readme_begins_with_the_two_commands():
-    top = (ROOT / "README.md").read_text(encoding="utf-8")[:1500]
-    assert "./packaging/run" in top
-    assert "./packaging/test" in top
+def test_the_readme_goes_from_what_it_is_to_how_it_is_developed():
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    order = [
+        *("file-manager.svg", "pipx install", "cmsfs login", "cmsfs mount --enable", "GUIDE.md"),
+        *("./packaging/run ~/cmsfs", "./packaging/run --stop", "./packaging/test"),
+    ]
+    assert [text.find(part) for part in order] == sorted(text.find(part) for part in order)
+    assert all(part in text for part in order)
 
 
 def test_every_command_says_what_it_does():

@@ -223,7 +223,7 @@ def test_a_first_day(
     assert office.text("/plan.txt").endswith("second without a network\n")
     assert office.text("/on-the-train/news.txt") == office.text("/old-news.txt") == "news\n"
     assert office.text("/news.txt") == ""
-    assert ada.sh("cmsfs conflicts").stdout == "Nothing waits for you.\n"
+    assert ada.sh("cmsfs conflicts").stdout == "Nothing needs your attention.\n"
 
     # Others of the machine, and the secrets.
     workstation.sh("useradd -m -s /bin/bash bob")

@@ -46,7 +46,7 @@ async def test_what_is_on_its_way_counts(drive: Any, expect_log: Any) -> None:
 
 
 async def test_a_file_larger_than_the_plan_allows_is_refused(drive: Any, expect_log: Any) -> None:
-    expect_log("takes files of up to 1000 bytes")
+    expect_log("maximum file size is 1000 bytes")
     drive.shelf.largest = 1000
     opened, made = await drive.fs.create(1, "f", 0o644, os.O_WRONLY)
     await drive.fs.write(opened.fh, 0, b"x" * 1000)
@@ -66,7 +66,7 @@ async def test_an_unlimited_account_refuses_nothing(drive: Any) -> None:
 async def test_on_a_full_disk_nothing_is_added_and_everything_can_be_removed(
     drive: Any, expect_log: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    expect_log("make room there")
+    expect_log("free up space there")
     ino = await drive.write_file("f", b"first")
     await drive.write_file("g", b"second")
     opened = await drive.fs.open(ino, os.O_RDWR)

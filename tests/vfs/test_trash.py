@@ -113,7 +113,7 @@ async def test_each_refusal_has_its_number_and_a_line(
     expect_log("be restored|cannot be restored")
     with pytest.raises(OSError, check=lambda error: error.errno == number):
         await folder.move_out("a.txt", ROOT, "a.txt", 0)
-    expect_log("be removed for good")
+    expect_log("be permanently deleted")
     with pytest.raises(OSError, check=lambda error: error.errno == number):
         await folder.remove("a.txt", folder=False)
     assert service.purged == []

@@ -116,6 +116,6 @@ def _parsed(node: Node, value: bytes) -> str:
     except UnicodeDecodeError:
         url = ""
     if not web_links.is_address(url):
-        log.warning("%s can lead to addresses of the web only (https://…, http://…)", node.name)
+        log.warning("%s can only be a web URL (https://…, http://…)", node.name)
         raise oserrors.oserror(errno.EINVAL, node.name)
     return url

@@ -73,13 +73,13 @@ def parsed(word: str, value: bytes) -> Described:
         raise oserrors.oserror(errno.EINVAL, word) from None
     if word == DESCRIPTION:
         if len(text) > MAX_DESCRIPTION:
-            log.warning("a description has %d characters at most", MAX_DESCRIPTION)
+            log.warning("a description has at most %d characters", MAX_DESCRIPTION)
             raise oserrors.oserror(errno.EINVAL, word)
         return Described(description=text)
     found = [one.strip() for one in text.replace("\n", ",").split(",")]
     tags = list(dict.fromkeys(one for one in found if one))
     if len(tags) > MAX_TAGS:
-        log.warning("an item has %d tags at most", MAX_TAGS)
+        log.warning("an item has at most %d tags", MAX_TAGS)
         raise oserrors.oserror(errno.EINVAL, word)
     return Described(tags=tags)
 

@@ -36,5 +36,5 @@ def cached(blocks: Blocks, node: Node) -> int | None:
 def truth(value: bytes) -> bool:
     """What a program means with the value of a switch.  Raises `OSError` (EINVAL)."""
     if value.strip(b"\0\n ") not in (b"0", b"1"):
-        raise oserrors.oserror(errno.EINVAL, "only 0 and 1 can be set")
+        raise oserrors.oserror(errno.EINVAL, "the value must be 0 or 1")
     return b"1" in value

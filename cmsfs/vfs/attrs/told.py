@@ -128,7 +128,7 @@ NAMES = frozenset(field.name for field in FIELDS)
 
 # Fields of items that have no attribute, and why.
 WITHOUT = {
-    "expiring_embed_link": "it is made by asking, and lets whoever has it see the file",
+    "expiring_embed_link": "created on demand; it gives access to the file",
     "item_collection": "it is what `ls` shows",
     "metadata": "see `user.cms.metadata`, below",
 }
