@@ -101,7 +101,7 @@ def check() -> None:
         sys.exit(2)
     for renamed in [*config_file.old_names(text), *settings_of.old_variables()]:
         output.note(renamed)
-    output.say(f"{where} holds." if text else f"There is no {where}; the defaults hold.")
+    output.say(f"{where} holds." if text else f"There is no {where}; using the defaults.")
 
 
 @config.command("edit")

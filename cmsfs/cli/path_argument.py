@@ -34,7 +34,7 @@ class _Path(click.ParamType):  # type: ignore[type-arg]  # older releases have n
         if daemon is None or daemon.socket != config.Paths(daemon.account).socket:
             return value
         if daemon.account != account:
-            raise errors.UserError(f"{given} is on the drive of {daemon.account}, and {account} is meant.")
+            raise errors.UserError(f"{given} is on the drive of account {daemon.account}, not {account}.")
         end = "/" if value.endswith("/") else ""
         return daemonctl.on_drive(daemon, str(given)).removesuffix("/") + end or "/"
 

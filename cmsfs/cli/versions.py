@@ -21,8 +21,8 @@ from cmsfs.models import items, versions
 
 @click.command("versions")
 @click.argument("remote", type=path_argument.PATH)
-@click.option("--restore", metavar="ID", help="Make this version the current one again, as a new version.")
-@click.option("--get", "wanted", metavar="ID", help="Fetch this version instead of listing them.")
+@click.option("--restore", metavar="ID", help="Restore this version: make a copy of it the current version.")
+@click.option("--get", "wanted", metavar="ID", help="Download this version.")
 @click.option(
     "--output",
     "local",

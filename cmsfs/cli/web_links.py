@@ -20,8 +20,8 @@ SUFFIX = ".url"
 @click.command()
 @click.argument("url")
 @click.argument("path", required=False, default="/", type=path_argument.PATH)
-@click.option("--description", metavar="TEXT", help="What it is about, up to 256 characters.")
-@click.option("--replace", is_flag=True, help="Give a web link that is there already this address.")
+@click.option("--description", metavar="TEXT", help="Description, up to 256 characters.")
+@click.option("--replace", is_flag=True, help="Replace the URL of an existing web link.")
 @output.json_option
 @context.pass_context
 def link(
