@@ -132,7 +132,7 @@ def test_a_daemon_that_ends_midway_is_told(spoken_to, capsys):
 def test_a_daemon_that_speaks_otherwise_is_told(spoken_to, capsys):
     spoken_to(lambda request: [b'{"kind": "song"}\n'])
     assert main.run(["sync"]) == 1
-    assert "is it an older one?" in capsys.readouterr().err
+    assert "is it an older version?" in capsys.readouterr().err
 
 
 def test_umount_waits_until_the_process_is_gone(spoken_to, capsys):

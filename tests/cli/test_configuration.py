@@ -140,7 +140,7 @@ def test_check_says_all_of_it_at_once(written, monkeypatch, capsys):
 
 def test_check_of_what_holds(written, capsys):
     assert main.run(["config", "check"]) == 0
-    assert "the defaults hold" in capsys.readouterr().out
+    assert "using the defaults" in capsys.readouterr().out
     path = written("cache_bytes = 1\n")
     assert main.run(["config", "check"]) == 0
     assert capsys.readouterr().out == f"{path} holds.\n"

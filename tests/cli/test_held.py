@@ -51,7 +51,7 @@ def test_recovered_files_are_listed_until_dismissed(cmsfs, spoken_to):
     done = cmsfs("conflicts")
     assert "/home/ada/recovered/plan.txt" in done.stdout
     assert "--dismiss-recovered" in done.stdout
-    assert "stay in /home/ada/recovered" in cmsfs("conflicts", "--dismiss-recovered").stdout
+    assert "are kept in /home/ada/recovered" in cmsfs("conflicts", "--dismiss-recovered").stdout
     assert any(isinstance(one, control.DismissRecovered) for one in daemon.requests)
 
 

@@ -99,11 +99,11 @@ def test_a_first_login_asks_whether_it_is_you_before_anything_is_kept(cmsfs, ser
     words = ("login", server.url, "--app", app, "--token-store", "file")
     done = cmsfs(*words)
     assert (done.returncode, done.stdout) == (2, "")
-    assert "say --yes" in done.stderr
+    assert "--yes skips the question" in done.stderr
     done = _on_a_terminal("n", *words)
     assert done.returncode == 6
     assert "as Ben Sample <ben@example.com>, user " in done.stderr and "Is this you?" in done.stderr
-    assert done.stderr.endswith("Somebody else may have answered in the browser; log in again.\n")
+    assert done.stderr.endswith("Someone else may have answered in the browser; log in again.\n")
     assert not config.config_file().exists()
     assert not config.Paths("default").token.exists()
     with closing(sqlite3.connect(server.data / "service.db", timeout=20)) as db:
@@ -195,7 +195,7 @@ def test_client_credentials_of_a_server(cmsfs, server, app):
     assert cmsfs("whoami", "--json").returncode == 0
     done = cmsfs("logout")
     assert done.returncode == 1
-    assert "application's own credentials" in done.stderr
+    assert "application credentials" in done.stderr
 
 
 def test_a_key_of_a_server(cmsfs, serving, tmp_path):

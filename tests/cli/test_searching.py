@@ -71,7 +71,7 @@ def test_find_is_another_word_for_it(sample: None, capsys: pytest.CaptureFixture
         (["x", "--save", "a/b"], 2, "cannot name a search"),
         (["--forget", "nothing"], 1, "There is no saved search 'nothing'."),
         (["--run", "nothing"], 1, "There is no saved search 'nothing';"),
-        (["x", "--run", "nothing"], 2, "but no QUERY"),
+        (["x", "--run", "nothing"], 2, "takes no QUERY"),
         (["--run", "a", "--forget", "a"], 2, "do not go together"),
     ],
 )

@@ -56,7 +56,7 @@ def test_the_status_shows_what_is_kept_and_whose_turn_it_is(cmsfs, spoken_to):
     assert "Resumes at 13:00." in shown
     assert "1 of 4 files, 10 B of 40 B" in shown
     assert "retrying in 3 s; pin 2 running, 7 queued" in shown
-    assert "came wrong  /film.mkv: other bytes than the service says" in shown
+    assert "corrupt     /film.mkv: the download does not match its SHA-1" in shown
 
 
 def test_items_are_told_one_by_one(cmsfs, spoken_to):
@@ -66,7 +66,7 @@ def test_items_are_told_one_by_one(cmsfs, spoken_to):
         "/far   synced, online only, 2.0 kB",
         "/half  synced, 50 % of 2.0 kB here",
         "/p     synced, pinned",
-        "/p/c   waiting, conflict copy, pinned with /p, 10 B, all here",
+        "/p/c   waiting, conflict copy, pinned with /p, 10 B, downloaded",
     ]
     found = json.loads(cmsfs("status", "--json", "/p/c").stdout)
     assert [found[0]["sync"], found[0]["conflict"], found[0]["cached_bytes"]] == ["waiting", True, 10]

@@ -57,4 +57,4 @@ def test_what_cannot_be_done_is_said(cmsfs, arguments, code, said):
 def test_the_current_version_is_not_brought_back(cmsfs):
     current = json.loads(cmsfs("versions", "/Welcome.md", "--json").stdout)[0]["id"]
     done = cmsfs("versions", "/Welcome.md", "--restore", current)
-    assert (done.returncode, "current one already" in done.stderr) == (1, True)
+    assert (done.returncode, "already the current version" in done.stderr) == (1, True)

@@ -260,6 +260,6 @@ async def test_content_without_its_row_is_set_aside(state: Any, settings: Any) -
 async def test_a_mounted_drive_is_left_alone(state: Any, settings: Any) -> None:
     with (
         instance.single_instance(settings.paths.lock, account="default"),
-        pytest.raises(errors.UserError, match="running already"),
+        pytest.raises(errors.UserError, match="already running"),
     ):
         await check(settings, repair=True)

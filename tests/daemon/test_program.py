@@ -177,7 +177,7 @@ def test_a_second_daemon_of_the_account_says_so(daemon: Daemon, tmp_path: Path) 
     (tmp_path / "other").mkdir()
     second = Daemon(tmp_path / "other", tmp_path / "log2")
     exit_code, sentence = second.attempt()
-    assert (exit_code, "running already" in sentence) == (8, True)
+    assert (exit_code, "already running" in sentence) == (8, True)
     assert second.process is not None
     assert second.process.wait(timeout=HANG_SECONDS) == 8
     assert first is not None

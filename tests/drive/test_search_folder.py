@@ -83,7 +83,7 @@ def test_searches_with_ordinary_tools(drive: Any, tmp_path: Path) -> None:
     (top / "Harbour/.~lock.new.txt#").write_text("mine")
     for name, why in (
         ("new.txt", "has unsynced changes (waiting)"),
-        (".~lock.new.txt#", "is on this machine"),
+        (".~lock.new.txt#", "exists only locally"),
     ):
         refused = drive.cmsfs("text", top / "Harbour" / name, check=False)
         assert (refused.returncode, refused.stdout) == (1, "")

@@ -186,7 +186,7 @@ async def test_a_missing_folder_is_made_only_on_request_and_only_the_last(fs, tm
 
 
 async def test_two_drives_do_not_share_a_folder(fs, drive):
-    assert "has a drive mounted on it already" in (await _refused(fs, drive.mountpoint)).message
+    assert "already has a drive mounted on it" in (await _refused(fs, drive.mountpoint)).message
 
 
 async def test_a_symlink_is_followed_to_its_folder(fs, tmp_path, mounting, outside):

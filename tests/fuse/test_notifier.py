@@ -228,7 +228,7 @@ async def test_changes_that_wait_collapse(fs, hub):
 
 
 async def test_a_refusal_of_the_kernel_is_told_once(fs, hub, caplog, expect_log, monkeypatch, nursery):
-    expect_log("refused a notification")
+    expect_log("rejected a notification")
 
     def refuse(*args, **kwargs):
         raise OSError(errno.EPERM, "refused")

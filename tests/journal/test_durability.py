@@ -52,7 +52,7 @@ async def test_a_failing_disk_does_not_slow_down_the_groups(
 ) -> None:
     import trio
 
-    expect_log("fsync); retrying")
+    expect_log("writing to disk fails")
     draft = await desk.new("f", b"x")
     commit = GroupCommit(desk.db, desk.root)
     synced, tries = trio.Event(), []

@@ -15,7 +15,7 @@ from cmsfs.vfs.attributes import SetAttr
 async def test_a_write_beyond_the_quota_is_refused_and_what_was_written_stays(
     drive: Any, expect_log: Any
 ) -> None:
-    expect_log("the account is full")
+    expect_log("quota is exhausted")
     drive.shelf.account_space = (1000, 400)
     opened, made = await drive.fs.create(1, "f", 0o644, os.O_RDWR)
     await drive.fs.write(opened.fh, 0, b"x" * 500)
@@ -32,7 +32,7 @@ async def test_a_write_beyond_the_quota_is_refused_and_what_was_written_stays(
 
 
 async def test_what_is_on_its_way_counts(drive: Any, expect_log: Any) -> None:
-    expect_log("the account is full")
+    expect_log("quota is exhausted")
     drive.shelf.account_space = (1000, 0)
     for name in ("a", "b"):
         opened, _ = await drive.fs.create(1, name, 0o644, os.O_WRONLY)
