@@ -14,7 +14,7 @@ FIGURES = HERE / "reads.tsv"
 PLOT = HERE.parents[1] / "packaging" / "pictures" / "reads.svg"
 
 WIDTH = 960
-LABELS = 400  # where the bars begin
+LABELS = 330  # where the bars begin
 LONGEST = 420
 ROW = 58
 TOP = 62

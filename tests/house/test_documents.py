@@ -111,7 +111,7 @@ def _exists(name: str, option: str) -> bool:
 def test_the_readme_goes_from_what_it_is_to_how_it_is_developed():
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     order = [
-        *("file-manager.svg", "pipx install", "cmsfs login", "cmsfs mount --enable", "GUIDE.md"),
+        *("file-manager.svg", "reads.svg", "pipx install", "cmsfs login", "cmsfs mount --enable", "GUIDE.md"),
         *("./packaging/run ~/cmsfs", "./packaging/run --stop", "./packaging/test"),
     ]
     assert [text.find(part) for part in order] == sorted(text.find(part) for part in order)
