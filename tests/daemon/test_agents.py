@@ -106,7 +106,7 @@ async def _fail():
 async def test_a_drive_goes_on_when_one_of_its_agents_fails(
     starting, other, settings, nursery, monkeypatch, expect_log
 ):
-    expect_log("a bug in crawl")
+    expect_log("unexpected error in crawl")
     failed = trio.Event()
 
     async def fail():

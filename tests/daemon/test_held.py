@@ -43,7 +43,7 @@ async def test_one_is_tried_again(refused: Any, other: Any, service: Any) -> Non
     await refused.agents.push.drained()
     assert await other.read("large") == b"x" * 100
     assert [op[2] for op in refused.ops()] == ["/old"]
-    with pytest.raises(errors.UserError, match="No change of /large"):
+    with pytest.raises(errors.UserError, match="No rejected change of /large"):
         await refused.agents.retry("/large")
 
 
@@ -70,7 +70,7 @@ async def test_a_version_that_is_given_up_gives_way_to_the_one_before(refused: A
 async def test_what_is_not_held_is_not_given_up(drive: Any) -> None:
     await drive.write("f", b"x")
     await drive.sync()
-    with pytest.raises(errors.UserError, match="No change of /f is held"):
+    with pytest.raises(errors.UserError, match="No change of /f was rejected"):
         await drive.agents.discard("/f")
 
 

@@ -158,7 +158,7 @@ async def test_what_is_not_shared_any_more_cannot_be_accepted(
         assert await _decide(drive, folder) == "Team is no longer shared."
         assert await drive.names() == []
         assert _waiting(drive) == []
-        with pytest.raises(errors.UserError, match="Nobody offers Team"):
+        with pytest.raises(errors.UserError, match="There is no shared item Team"):
             await _decide(drive, "Team")
 
 
