@@ -71,7 +71,7 @@ class Answers:
             await self.push.drained()
         await self.notifier.heard()
         done = self._uploaded()
-        waits = "Files that are open for writing follow when they are closed." if done.pending else ""
+        waits = "Files open for writing are uploaded after they are closed." if done.pending else ""
         return done.model_copy(update={"message": waits or self.recovered()})
 
     @answers(control.Poll, tells_progress=True)
@@ -194,7 +194,7 @@ class Answers:
         if opened and not force:
             what = "A file or folder is" if opened == 1 else f"{opened} files or folders are"
             raise errors.UserError(
-                f"{what} open on the drive at {self.mountpoint}; --force unmounts it all the same."
+                f"{what} open on the drive at {self.mountpoint}; --force unmounts it anyway."
             )
         self.ending.ask(drain_seconds)
         await self.ending.done.wait()

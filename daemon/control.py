@@ -199,7 +199,7 @@ def _refusal(error: pydantic.ValidationError) -> str:
     """Why a line is no request."""
     first = error.errors(include_url=False)[0]
     if first["type"] in ("union_tag_invalid", "union_tag_not_found", "json_invalid") or not first["loc"]:
-        return "The daemon does not know this request."
+        return "The daemon does not support this request."
     kind, *field = map(str, first["loc"])
     return f"The daemon cannot read this request ({kind}): {'.'.join(field)}: {first['msg']}."
 

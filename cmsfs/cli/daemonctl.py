@@ -100,7 +100,7 @@ def ask(daemon: Daemon, request: control.Request, answer: type[Answer]) -> Answe
     for found in exchange(daemon.socket, request):
         if isinstance(found, answer):
             return found
-    raise errors.UserError("The daemon answered something else.")
+    raise errors.UserError("Unexpected response from the daemon.")
 
 
 def carry_out(daemon: Daemon, request: control.Request) -> control.Done:

@@ -26,7 +26,7 @@ def missing(ctx: context.Context, *, remove: bool, keep: bool, as_json: bool) ->
     daemon = daemonctl.require(ctx.account, ctx.settings())
     if remove or keep:
         done = daemonctl.carry_out(daemon, control.DecideMissing(remove=remove))
-        output.say(done.message or "It stays here.")
+        output.say(done.message or "Kept locally.")
         return
     found = daemonctl.ask(daemon, control.GetConflicts(), control.Conflicts)
     if as_json:

@@ -107,7 +107,7 @@ async def test_nonsense_is_answered_and_disturbs_nobody(path: Path, line: bytes)
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        (b'{"kind": "dance"}', "The daemon does not know this request."),
+        (b'{"kind": "dance"}', "The daemon does not support this request."),
         (b'{"kind": "pin"}', "The daemon cannot read this request (pin): path: Field required."),
     ],
 )
