@@ -129,7 +129,7 @@ def test_each_request_has_a_command_that_takes_its_fields(request_: type[control
 
 async def test_a_sync_of_a_paused_drive_is_refused(path: Path, drive: Any) -> None:
     await drive.agents.pause(None)
-    with pytest.raises(errors.UserError, match="The drive is paused"):
+    with pytest.raises(errors.UserError, match="Sync is paused"):
         await ask(path, control.Sync())
 
 
