@@ -45,7 +45,7 @@ def check(conn: Connection, place: Place, report: Report, *, hashes: bool) -> No
 def _orphan(path: Path, place: Place, report: Report) -> None:
     report.add(
         "drafts",
-        f"Bytes that were written here ({path.name[:12]}) belong to no file any more.",
+        f"Bytes that were written here ({path.name[:12]}) no longer belong to any file.",
         f"They are kept in {place.recovered}.",
     )
     if report.repair:

@@ -53,7 +53,7 @@ def check(conn: Connection, report: Report) -> None:
         report.add(
             "tree",
             f"{row['name']!r} is in no folder.",
-            "It is shown in the drive's root, until the service says where it belongs.",
+            "It is shown in the drive's root until its location at the service is known.",
         )
         if report.repair:
             _to_root(conn, ino, row["name"])
@@ -64,8 +64,8 @@ def check(conn: Connection, report: Report) -> None:
     for row in conn.execute(_DRAFTLESS).fetchall():
         report.add(
             "drafts",
-            f"What was written to {row['name']!r} has no description any more.",
-            "The bytes are set aside; the file shows what it was before.",
+            f"The local changes to {row['name']!r} have lost their record.",
+            "They are moved to recovered files; the file reverts to its previous contents.",
             lost=True,
         )
         if report.repair:
@@ -97,7 +97,7 @@ def check_drafts(conn: Connection, drafts: Path, report: Report) -> None:
             report.add(
                 "drafts",
                 f"Of what was written to {row['name']!r}, {row['held'] - there} bytes are gone.",
-                "What is left is kept and sent.",
+                "The rest is kept and uploaded.",
                 lost=True,
             )
 

@@ -38,7 +38,7 @@ def check(place: Place, report: Report) -> bool:
     report.add(
         "database",
         f"The database is damaged: {said}.",
-        f"What can be read goes into a new one; the damaged one is kept in {place.recovered}.",
+        f"Readable data is copied into a new one; the damaged one is kept in {place.recovered}.",
     )
     if not report.repair:
         return False
@@ -57,7 +57,7 @@ def restore(conn: sqlite3.Connection, place: Place, report: Report) -> None:
         report.add(
             "drafts",
             f"What was written to {one.path!r} had lost its place.",
-            "It is there again, and is uploaded with the next mount.",
+            "It is back in place, and is uploaded after the next mount.",
         )
 
 
