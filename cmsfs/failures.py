@@ -9,7 +9,7 @@ Rule: a bug is called a bug; it never looks like a mistake of the person.
 import click
 
 from cmsfs import errors
-from cmsfs.auth import explain as service_failures
+from cmsfs.auth import user_messages as service_failures
 
 INTERRUPTED = 130  # 128 + SIGINT, as shells have it
 

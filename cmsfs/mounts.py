@@ -20,7 +20,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from cmsfs import errors, ground
+from cmsfs import errors, mountpoint_guard
 
 log = logging.getLogger(__name__)
 
@@ -185,7 +185,7 @@ def prepare(path: Path, *, create: bool = False, over: bool = False) -> Path:
 
 def _make(path: Path) -> None:
     try:
-        path.mkdir(mode=ground.BARRED, exist_ok=True)
+        path.mkdir(mode=mountpoint_guard.BARRED, exist_ok=True)
     except FileExistsError:
         return  # something that is not a folder, which `prepare` says better
     except FileNotFoundError:

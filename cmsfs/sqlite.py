@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 
 import trio
 
-from cmsfs import environment, errors
+from cmsfs import errors, process_env
 
 T = TypeVar("T")
 
@@ -244,7 +244,7 @@ async def open_database(
     `upgrades` has, for each older version, what makes the next one of it; all of it runs in one transaction.
     Raises `UserError` if the file is not a database or has a format that no upgrade leads on from.
     """
-    environment.private_folder(path.parent)
+    process_env.private_folder(path.parent)
     if not path.exists():
         path.touch(mode=0o600)
     reader, writer = await trio.to_thread.run_sync(_prepare, path, schema, version, upgrades or {})

@@ -13,9 +13,9 @@ import click
 import trio
 
 import cmsfs
-from cmsfs import config, crashpoints, descriptors, environment, errors, failures, garbage, logs, notify
-from cmsfs.models import starting
-from daemon import main as program
+from cmsfs import config, crashpoints, errors, failures, fd_limits, gc_tuning, logs, process_env, sd_notify
+from cmsfs.ipc import ready as starting
+from daemon import app as program
 
 # How long a thread that wants the interpreter's lock waits for it: the loop and the thread that writes to the
 # tree hand it to one another many times for each page of a listing.  The default is 5 ms.
@@ -35,7 +35,7 @@ class Starter:
 
     def failed(self, told: errors.UserError) -> None:
         self._tell(starting.error_line(told.message, told.exit_code))
-        notify.tell(STATUS=told.message)
+        sd_notify.tell(STATUS=told.message)
 
     def _tell(self, line: str) -> None:
         fd, self._fd = self._fd, None
@@ -85,7 +85,7 @@ def main(
             read_only=read_only or None,
             ttl_seconds=ttl_seconds,
         )
-        environment.leave_no_core()
+        process_env.leave_no_core()
         logs.configure(settings.log_level, form=log_format or settings.log_format)
         crashpoints.arm(config.crash_plan())
         run = functools.partial(
@@ -97,9 +97,9 @@ def main(
             sample=sample,
             ready=starter.ready,
         )
-        descriptors.raise_limit()
-        descriptors.keep_spare()
-        garbage.settle()
+        fd_limits.raise_limit()
+        fd_limits.keep_spare()
+        gc_tuning.settle()
         sys.setswitchinterval(SWITCH_SECONDS)
         trio.run(run)
     except Exception as error:

@@ -15,7 +15,7 @@ from pathlib import Path
 import trio
 
 from cmsfs import errors
-from cmsfs.models import control
+from cmsfs.ipc import control
 
 log = logging.getLogger(__name__)
 
@@ -28,7 +28,7 @@ _STATES = ("starting", "online", "offline", "unauthorised", "degraded")
 _TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
-async def serve(where: str, status: Callable[[], Awaitable[control.Status]]) -> None:
+async def serve(where: str, status: Callable[[], Awaitable[control.DriveStatus]]) -> None:
     """Answer for ever.  A place that cannot be listened on is logged: the drive does without."""
     try:
         listeners = await _listen(where)
@@ -79,7 +79,7 @@ def _listen_unix(path: Path) -> trio.SocketListener:
     return trio.SocketListener(trio.socket.from_stdlib_socket(listener))
 
 
-async def _answer(stream: trio.SocketStream, status: Callable[[], Awaitable[control.Status]]) -> None:
+async def _answer(stream: trio.SocketStream, status: Callable[[], Awaitable[control.DriveStatus]]) -> None:
     head = bytearray()
     while b"\r\n\r\n" not in head and len(head) < _MAX_HEAD:
         if not (chunk := await stream.receive_some()):
@@ -95,12 +95,12 @@ async def _answer(stream: trio.SocketStream, status: Callable[[], Awaitable[cont
     await stream.send_all(f"HTTP/1.1 {line}\r\n{headers}".encode() + data)
 
 
-def text(status: control.Status) -> str:
+def text(status: control.DriveStatus) -> str:
     """The figures in Prometheus' text format."""
     return "".join(f"{line}\n" for line in _lines(status))
 
 
-def _lines(status: control.Status) -> Iterator[str]:
+def _lines(status: control.DriveStatus) -> Iterator[str]:
     def figure(name: str, kind: str, said: str, values: dict[str, float]) -> Iterator[str]:
         yield f"# HELP cmsfs_{name} {said}"
         yield f"# TYPE cmsfs_{name} {kind}"

@@ -1,14 +1,12 @@
 """What every test gets: private folders, no unannounced warning, nothing left open."""
 
 import gc
-import importlib.util
 import logging
 import re
 import signal
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import hypothesis
@@ -17,7 +15,11 @@ import pytest_timeout  # type: ignore[import-untyped]
 
 from cmsfs import sqlite
 from cmsfs.replica import database
-from tests.patience import Patience
+from tests.support import documents as _commands
+from tests.support import faults as _faults
+from tests.support import forked as _forked
+from tests.support import proxy as _proxy
+from tests.support.patience import Patience
 
 XDG = {
     "XDG_CONFIG_HOME": "config",
@@ -28,25 +30,11 @@ XDG = {
 }
 
 
-def _load(name: str) -> ModuleType:
-    """A module beside this file, which `--import-mode=importlib` does not put on the path."""
-    spec = importlib.util.spec_from_file_location(name, Path(__file__).with_name(f"{name}.py"))
-    assert spec and spec.loader
-    module = sys.modules[name] = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 # A machine that does much else at once is slow, which is no fault of the example it works on.
 hypothesis.settings.register_profile(
     "cmsfs", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
 )
 hypothesis.settings.load_profile("cmsfs")
-
-_proxy = _load("proxy")
-_faults = _load("faults")
-_commands = _load("commands")
-_forked = _load("forked")
 
 
 def pytest_configure() -> None:

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from cmsfs import config, environment
+from cmsfs import config, process_env
 from cmsfs.fuse import convert
-from cmsfs.vfs.attributes import Attributes, SetAttr
+from cmsfs.vfs.tree.attributes import Attributes, SetAttr
 
 GET_DUMPABLE, SET_DUMPABLE = 3, 4
 
@@ -33,7 +33,7 @@ def test_a_mount_for_another_user_has_nothing_of_roots_session(
     }
     environ = dict(roots)
     monkeypatch.setattr(os, "environ", environ)
-    environment.move_home("ada", tmp_path)
+    process_env.move_home("ada", tmp_path)
     environ.pop("XDG_RUNTIME_DIR", None)
     assert environ == {
         "PATH": "/usr/bin",
@@ -49,7 +49,7 @@ def test_the_memory_of_a_process_with_a_token_is_its_own() -> None:
     libc = ctypes.CDLL(None)
     before = libc.prctl(GET_DUMPABLE, 0, 0, 0, 0)
     try:
-        environment.keep_to_itself()
+        process_env.keep_to_itself()
         assert libc.prctl(GET_DUMPABLE, 0, 0, 0, 0) == 0
         # It finds its own descriptors still, which long paths of sockets need.
         assert list(Path("/proc/self/fd").iterdir())
@@ -57,7 +57,7 @@ def test_the_memory_of_a_process_with_a_token_is_its_own() -> None:
         libc.prctl(SET_DUMPABLE, before, 0, 0, 0)
 
 
-@pytest.mark.parametrize("module", ["cmsfs.cli.main", "cmsfs.cli.mount_helper"])
+@pytest.mark.parametrize("module", ["cmsfs.cli.main", "cmsfs.cli.mount.mount_helper"])
 def test_the_commands_begin_so(module: str) -> None:
     code = (
         f"import atexit, ctypes, sys, {module} as program\n"

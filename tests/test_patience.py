@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from tests.patience import Patience
+from tests.support.patience import Patience
 
 
 def test_a_second_counts_less_on_a_crowded_machine(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,7 @@ from cmsfs import errors
 
 
 @dataclass(frozen=True, slots=True)
-class Key:
+class SigningKey:
     """What an application signs its assertions with."""
 
     key_id: str
@@ -24,17 +24,17 @@ class Key:
 
 
 @dataclass(frozen=True, slots=True)
-class App:
+class Application:
     """An application."""
 
     client_id: str
     client_secret: str = field(repr=False)
     user_id: str = ""
     enterprise_id: str = ""
-    key: Key | None = None
+    key: SigningKey | None = None
 
 
-def read(path: Path) -> App:
+def read(path: Path) -> Application:
     """The application of a file.  Raises `ConfigError`, naming the file and what is missing."""
     try:
         document = json.loads(path.expanduser().read_text(encoding="utf-8"))
@@ -46,14 +46,14 @@ def read(path: Path) -> App:
         raise errors.ConfigError(f"The application's file {path} is no JSON object.")
     nested = document.get("boxAppSettings")
     if isinstance(nested, dict):
-        return App(
+        return Application(
             client_id=_text(path, nested, "clientID"),
             client_secret=_text(path, nested, "clientSecret"),
             user_id=_text(path, document, "userID", optional=True),
             enterprise_id=_text(path, document, "enterpriseID", optional=True),
             key=_key(path, nested),
         )
-    return App(
+    return Application(
         client_id=_text(path, document, "client_id"),
         client_secret=_text(path, document, "client_secret"),
         user_id=_text(path, document, "user_id", optional=True),
@@ -61,11 +61,11 @@ def read(path: Path) -> App:
     )
 
 
-def _key(path: Path, settings: dict[str, Any]) -> Key | None:
+def _key(path: Path, settings: dict[str, Any]) -> SigningKey | None:
     found = settings.get("appAuth")
     if not isinstance(found, dict) or not found.get("privateKey"):
         return None
-    return Key(
+    return SigningKey(
         key_id=_text(path, found, "publicKeyID"),
         pem=_text(path, found, "privateKey"),
         passphrase=_text(path, found, "passphrase", optional=True) or None,

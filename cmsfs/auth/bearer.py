@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 import httpx
 import trio
 
-from cmsfs.models.tokens import Token
+from cmsfs.models.enterprise.tokens import Token
 
 Fetch = Callable[[], Awaitable[Token]]
 

@@ -9,7 +9,7 @@ import trio
 
 from cmsfs import errors
 from cmsfs.auth.bearer import Fetch
-from cmsfs.models.tokens import Token
+from cmsfs.models.enterprise.tokens import Token
 
 
 class Deadline:

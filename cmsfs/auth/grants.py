@@ -10,7 +10,7 @@ from cmsfs import errors
 from cmsfs.auth import apps
 from cmsfs.auth.bearer import Fetch
 from cmsfs.client import session
-from cmsfs.models import tokens
+from cmsfs.models.enterprise import tokens
 
 # Services take a minute at most, and clocks differ.
 ASSERTION_SECONDS = 45
@@ -42,7 +42,7 @@ def client_credentials(
 
 def assertions(
     client: session.Client,
-    app: apps.App,
+    app: apps.Application,
     audience: str,
     subject_type: Literal["user", "enterprise"],
     subject_id: str,

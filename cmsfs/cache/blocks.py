@@ -18,7 +18,17 @@ from pathlib import Path
 import trio
 
 from cmsfs import errors, sqlite
-from cmsfs.cache import bitmap, contents, dirty, eviction, files, landing, passing, recovery, rows
+from cmsfs.cache import (
+    bitmap,
+    block_writer,
+    content_files,
+    content_index,
+    content_table,
+    eviction,
+    local_contents,
+    recovery,
+)
+from cmsfs.cache import pass_through as passing
 
 log = logging.getLogger(__name__)
 
@@ -30,10 +40,10 @@ LOOP_READ_BYTES = 1024 * 1024
 # The kernel has written data out by itself after so long (30 s, and 5 s for the journal).
 SYNC_SECONDS = 60
 
-EMPTY_SHA1 = files.sha1_of(b"")
+EMPTY_SHA1 = content_files.sha1_of(b"")
 
 
-class Blocks:
+class BlockCache:
     """Every content on this disk.  `recover` comes before all else, `aclose` last."""
 
     def __init__(
@@ -47,14 +57,14 @@ class Blocks:
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._db = db
-        self._files = files.Files(root, dirty_root)
-        self._contents = contents.Contents(db, self._files, clock=clock)
-        self._dirty = dirty.Dirty(db, self._contents, self._files)
-        self._landing = landing.Landing(self._contents, self._files)
-        self._room = eviction.Room(
+        self._files = content_files.ContentFiles(root, dirty_root)
+        self._contents = content_index.ContentIndex(db, self._files, clock=clock)
+        self._dirty = local_contents.LocalContents(db, self._contents, self._files)
+        self._landing = block_writer.BlockWriter(self._contents, self._files)
+        self._room = eviction.Evictor(
             db, self._contents, self._files, limit_bytes=limit_bytes, keep_free_bytes=keep_free_bytes
         )
-        self._passing = passing.Passing()
+        self._passing = passing.PassThrough()
         self._written: OrderedDict[str, float] = OrderedDict()
 
     # What is here
@@ -70,7 +80,7 @@ class Blocks:
         runs = bitmap.missing(content.bits, first, min(last, bitmap.blocks(content.size) - 1))
         return self._passing.without(sha1, runs) if readable else runs
 
-    def pass_through(self, sha1: str, size: int, first: int, data: files.Bytes) -> None:
+    def pass_through(self, sha1: str, size: int, first: int, data: content_files.Bytes) -> None:
         """As `write_blocks`, of what is to be read and not kept: in memory, until others need the place."""
         try:
             self._passing.put(sha1, size, first, data)
@@ -167,20 +177,20 @@ class Blocks:
                 if not content.dropped or content.verified:
                     return data
 
-    async def _read(self, content: contents.Content, offset: int, count: int) -> bytearray:
+    async def _read(self, content: content_index.CachedContent, offset: int, count: int) -> bytearray:
         # atomic: no await from the caller's look at the bitmap to here; then the descriptor is ours.
         file = content.file
         fd = self._files.borrow(file, size=content.size, writable=not content.complete)
         try:
-            if count <= LOOP_READ_BYTES and (data := files.read_now(fd, offset, count)) is not None:
+            if count <= LOOP_READ_BYTES and (data := content_files.read_now(fd, offset, count)) is not None:
                 return data
-            return await trio.to_thread.run_sync(files.read, fd, offset, count)
+            return await trio.to_thread.run_sync(content_files.read, fd, offset, count)
         finally:
             self._files.give_back(file)
 
-    async def _read_passing(self, content: contents.Content, offset: int, count: int) -> bytes:
+    async def _read_passing(self, content: content_index.CachedContent, offset: int, count: int) -> bytes:
         """Of blocks some of which are in memory only.  Raises `MissingBlocks` if one goes meanwhile."""
-        parts: list[files.Bytes] = []
+        parts: list[content_files.Bytes] = []
         end = offset + count
         for index in range(offset // BLOCK, (end - 1) // BLOCK + 1):
             start, stop = max(offset, index * BLOCK), min(end, (index + 1) * BLOCK)
@@ -190,9 +200,9 @@ class Blocks:
             parts.append(self._passing.get(content.sha1, index, start - index * BLOCK, stop - index * BLOCK))
         return b"".join(parts)
 
-    def _damaged(self, content: contents.Content, error: OSError) -> None:
+    def _damaged(self, content: content_index.CachedContent, error: OSError) -> None:
         """Drop what can be fetched again; anything else is the caller's to hear."""
-        if not files.is_damage(error):
+        if not content_files.is_damage(error):
             raise error
         if content.dirty:
             raise OSError(errno.EIO, f"the local content {content.sha1} is damaged") from error
@@ -213,7 +223,7 @@ class Blocks:
     async def verify_all(self) -> None:
         """Check everything that was not checked since a power cut; background work."""
         last = ""
-        while names := rows.unverified(self._db, 100, after=last):
+        while names := content_table.unverified(self._db, 100, after=last):
             for last in names:
                 try:
                     await self.verify(last)
@@ -221,7 +231,7 @@ class Blocks:
                     log.error("content %s is corrupt and was never uploaded: %s", last, error)
         await self.flush()
 
-    async def _check(self, content: contents.Content) -> None:
+    async def _check(self, content: content_index.CachedContent) -> None:
         """Hash the whole file once for all who wait; the caller looks again at what that gave."""
         if content.checking is not None:
             await content.checking.wait()
@@ -246,22 +256,22 @@ class Blocks:
             log.info("the cached file of %s is corrupt; downloading it again", content.sha1)
             self._contents.drop(content)
 
-    async def _hash(self, content: contents.Content) -> str:
+    async def _hash(self, content: content_index.CachedContent) -> str:
         file = content.file
         fd = self._files.borrow(file, size=content.size, writable=not content.complete)
         try:
-            return await trio.to_thread.run_sync(files.hash_open, fd)
+            return await trio.to_thread.run_sync(content_files.hash_open, fd)
         finally:
             self._files.give_back(file)
 
     @staticmethod
     async def hash_of(path: Path) -> str:
         """The SHA-1 of any file."""
-        return await trio.to_thread.run_sync(files.hash_file, path)
+        return await trio.to_thread.run_sync(content_files.hash_file, path)
 
     # Writing
 
-    async def write_blocks(self, sha1: str, size: int, first: int, data: files.Bytes) -> None:
+    async def write_blocks(self, sha1: str, size: int, first: int, data: content_files.Bytes) -> None:
         """Take in fetched blocks from `first` on, whole ones; those that are here already stay as they are.
 
         Raises `IntegrityError`, and forgets the content, if nothing is missing any more and the whole does
@@ -322,7 +332,7 @@ class Blocks:
     @staticmethod
     def record_dirty(conn: sqlite.Connection, sha1: str, size: int) -> None:
         """The row of an adopted content; for the caller's transaction."""
-        rows.record_dirty(conn, sha1, size)
+        content_table.record_dirty(conn, sha1, size)
 
     def disown_dirty(self, sha1: str) -> None:
         """Undo `adopt_dirty` when the transaction with its row failed; the file is removed.
@@ -334,7 +344,7 @@ class Blocks:
     @staticmethod
     def mark_clean(conn: sqlite.Connection, sha1: str) -> None:
         """No op needs to send this content any more; for the caller's transaction."""
-        rows.mark_clean(conn, sha1)
+        content_table.mark_clean(conn, sha1)
 
     async def settle_clean(self, sha1: str) -> None:
         """After the transaction with `mark_clean`: the file moves to the cache, where it may be evicted."""
@@ -357,16 +367,16 @@ class Blocks:
     @staticmethod
     def pin(conn: sqlite.Connection, sha1: str, size: int) -> None:
         """Keep a content from eviction, also one still to be fetched; for the caller's transaction."""
-        rows.pin(conn, sha1, size)
+        content_table.pin(conn, sha1, size)
 
     @staticmethod
     def unpin(conn: sqlite.Connection, sha1: str) -> None:
         """Undo `pin`; for the caller's transaction."""
-        rows.unpin(conn, sha1)
+        content_table.unpin(conn, sha1)
 
     # Beginning and end
 
-    async def recover(self, *, clean_shutdown: bool, same_boot: bool) -> recovery.Recovered:
+    async def recover(self, *, clean_shutdown: bool, same_boot: bool) -> recovery.RecoveryReport:
         """Make files and rows agree, before anything else is asked of the cache."""
         found, used = await recovery.recover(
             self._db, self._files, distrust=not clean_shutdown and not same_boot
@@ -383,14 +393,6 @@ class Blocks:
         try:
             await self.flush()
             paths = [path for sha1 in self._written if (path := self._contents.file_of(sha1)) is not None]
-            await trio.to_thread.run_sync(_sync_all, paths)
+            await trio.to_thread.run_sync(content_files.sync_all, paths)
         finally:
             self._files.close()
-
-
-def _sync_all(paths: list[Path]) -> None:
-    for path in paths:
-        try:
-            files.sync(path)
-        except FileNotFoundError:
-            pass  # evicted meanwhile

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 import trio
 
 from cmsfs import sqlite
-from cmsfs.cache import contents, files, rows
+from cmsfs.cache import content_files, content_index, content_table
 
 # 2 GiB of the default 20: room for the next quarter of an hour of browsing.
 LOW_MARK = 0.9
@@ -68,14 +68,14 @@ class Reservation:
         self.left -= nbytes
 
 
-class Room:
+class Evictor:
     """Keeps the cache below its limit and the disk above its floor."""
 
     def __init__(
         self,
         db: sqlite.Database,
-        known: contents.Contents,
-        store: files.Files,
+        known: content_index.ContentIndex,
+        store: content_files.ContentFiles,
         *,
         limit_bytes: int,
         keep_free_bytes: int,
@@ -128,7 +128,7 @@ class Room:
     def evict(self, sha1: str) -> int | None:
         """Evict one content now; the bytes of it that were here, or None if it is to stay."""
         # atomic: no await from the look at the row until the content is dropped.
-        row, content = rows.find(self._db, sha1), self._contents.find(sha1)
+        row, content = content_table.find(self._db, sha1), self._contents.find(sha1)
         if content is None:
             return 0
         if self._contents.in_use(content) or (row is not None and (row.dirty or row.pinned)):
@@ -144,7 +144,7 @@ class Room:
     async def for_pinned(self) -> int:
         """The bytes that pinned contents may still take up: what is free above the floor, and what of the
         cache could be evicted."""
-        self._pinned = await self._db.query(rows.pinned_bytes)
+        self._pinned = await self._db.query(content_table.pinned_bytes)
         free = self._free() - self._keep_free
         return max(free + max(self._contents.used - self._pinned, 0), 0)
 
@@ -172,7 +172,7 @@ class Room:
             # Pinned contents were asked for one by one; they do not use up the room of the others.
             if trio.current_time() - self._pinned_at > PINNED_SECONDS:
                 await self._contents.flush()
-                self._pinned = await self._db.query(rows.pinned_bytes)
+                self._pinned = await self._db.query(content_table.pinned_bytes)
                 self._pinned_at = trio.current_time()
             used -= min(self._pinned, self._contents.used)
         return goal(used=used, limit=self._limit, free=self._free(), keep_free=self._keep_free, nbytes=nbytes)
@@ -186,7 +186,7 @@ class Room:
         freed, after = 0, (0, "")
         while freed < wanted:
             # atomic: no await from reading a page of rows until its contents are dropped.
-            page = rows.evictable(self._db, PAGE, after=after)
+            page = content_table.evictable(self._db, PAGE, after=after)
             for row in page:
                 content = self._contents.find(row.sha1)
                 if content is not None and not self._contents.in_use(content):
@@ -208,7 +208,7 @@ class Room:
                 return
             if content.complete or content.dirty or content.busy or not content.cached_bytes:
                 continue
-            row = rows.find(self._db, content.sha1)
+            row = content_table.find(self._db, content.sha1)
             if row is None or not (row.pinned or row.dirty):
                 freed += content.cached_bytes
                 self._contents.drop(content)

@@ -22,7 +22,7 @@ REFILL_AT = 0.5
 NEAR_BYTES = 1024 * 1024
 
 
-class Window:
+class ReadaheadWindow:
     """What has been asked for ahead of one reader."""
 
     def __init__(self, *, max_blocks: int = MAX_BLOCKS) -> None:

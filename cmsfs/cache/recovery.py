@@ -12,13 +12,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from cmsfs import sqlite
-from cmsfs.cache import bitmap, dirty, files, rows
+from cmsfs.cache import bitmap, content_files, content_table, local_contents
 
 _SHA1 = re.compile(r"[0-9a-f]{40}")
 
 
 @dataclass(frozen=True, slots=True)
-class Recovered:
+class RecoveryReport:
     """What was found.  `lost`, `damaged` and `orphans` concern bytes that only this disk has."""
 
     lost: list[str] = field(default_factory=list)  # dirty contents without a file
@@ -36,14 +36,16 @@ class Recovered:
 class _Plan:
     """The changes to the table, collected while the folders are walked."""
 
-    def __init__(self, found: Recovered) -> None:
+    def __init__(self, found: RecoveryReport) -> None:
         self.found = found
         self.remove: list[str] = []
-        self.save: list[rows.Saved] = []
+        self.save: list[content_table.ContentRow] = []
         self.used = 0
 
 
-async def recover(db: sqlite.Database, store: files.Files, *, distrust: bool) -> tuple[Recovered, int]:
+async def recover(
+    db: sqlite.Database, store: content_files.ContentFiles, *, distrust: bool
+) -> tuple[RecoveryReport, int]:
     """Make rows and files agree; what was found, and the bytes that cached contents take up.
 
     With `distrust` (an unclean stop, and another boot since) the bytes in the files may not be what
@@ -51,21 +53,23 @@ async def recover(db: sqlite.Database, store: files.Files, *, distrust: bool) ->
     """
 
     def examine(conn: sqlite.Connection) -> _Plan:
-        return _examine(rows.everything(conn), store, distrust=distrust)
+        return _examine(content_table.everything(conn), store, distrust=distrust)
 
     plan = await db.query(examine)
 
     def txn(conn: sqlite.Connection) -> None:
-        rows.remove(conn, plan.remove)
-        rows.save(conn, plan.save)
+        content_table.remove(conn, plan.remove)
+        content_table.save(conn, plan.save)
 
     if plan.remove or plan.save:
         await db.write(txn)
     return plan.found, plan.used
 
 
-def _examine(table: list[rows.Saved], store: files.Files, *, distrust: bool) -> _Plan:
-    plan = _Plan(Recovered())
+def _examine(
+    table: list[content_table.ContentRow], store: content_files.ContentFiles, *, distrust: bool
+) -> _Plan:
+    plan = _Plan(RecoveryReport())
     cached = _cached_files(store.root)
     drafted = {path.name: path for path in store.dirty_root.iterdir() if _SHA1.fullmatch(path.name)}
     for row in table:
@@ -79,7 +83,7 @@ def _examine(table: list[rows.Saved], store: files.Files, *, distrust: bool) -> 
             continue
         if draft is not None and _is_whole(draft, row.size):
             # Uploaded and not settled, or adopted and not recorded: both times the bytes are whole.
-            dirty.move_across(draft, store.cached(row.sha1), store.new_copy())
+            local_contents.move_across(draft, store.cached(row.sha1), store.new_copy())
             plan.found.settled.append(row.sha1)
             row = _changed(row, bits=None, verified=row.verified)
             plan.save.append(row)
@@ -94,11 +98,16 @@ def _examine(table: list[rows.Saved], store: files.Files, *, distrust: bool) -> 
 
 
 def _examine_dirty(
-    row: rows.Saved, plan: _Plan, store: files.Files, *, draft: Path | None, file: Path | None
+    row: content_table.ContentRow,
+    plan: _Plan,
+    store: content_files.ContentFiles,
+    *,
+    draft: Path | None,
+    file: Path | None,
 ) -> None:
     if draft is None and file is not None and file.stat().st_size == row.size:
         draft = store.dirty(row.sha1)
-        dirty.move_across(file, draft, store.dirty_root / f"{row.sha1}.copy")
+        local_contents.move_across(file, draft, store.dirty_root / f"{row.sha1}.copy")
         file = None
     if draft is None and row.size:
         plan.found.lost.append(row.sha1)
@@ -114,7 +123,7 @@ def _is_whole(draft: Path, size: int) -> bool:
     return found.st_size == size and found.st_nlink == 1
 
 
-def _examine_clean(row: rows.Saved, plan: _Plan, file: Path | None, *, distrust: bool) -> None:
+def _examine_clean(row: content_table.ContentRow, plan: _Plan, file: Path | None, *, distrust: bool) -> None:
     here = bitmap.present_bytes(row.bits, row.size)
     sound = row.bits is None or bitmap.fits(row.bits, row.size)
     if file is None and (not row.size or (row.pinned and sound and not here)):
@@ -141,12 +150,14 @@ def _examine_clean(row: rows.Saved, plan: _Plan, file: Path | None, *, distrust:
 def _cached_files(root: Path) -> dict[str, Path]:
     found: dict[str, Path] = {}
     for entry in root.iterdir():
-        if files.is_left_over(entry.name):
+        if content_files.is_left_over(entry.name):
             entry.unlink()
         elif entry.is_dir():
             found |= {path.name: path for path in entry.iterdir() if _SHA1.fullmatch(path.name)}
     return found
 
 
-def _changed(row: rows.Saved, *, bits: bytes | None, verified: bool) -> rows.Saved:
-    return rows.Saved(row.sha1, row.size, bits, verified, row.dirty, row.pinned, row.used_at)
+def _changed(
+    row: content_table.ContentRow, *, bits: bytes | None, verified: bool
+) -> content_table.ContentRow:
+    return content_table.ContentRow(row.sha1, row.size, bits, verified, row.dirty, row.pinned, row.used_at)

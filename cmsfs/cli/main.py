@@ -18,9 +18,9 @@ from collections.abc import Sequence
 import click
 
 import cmsfs
-from cmsfs import environment, failures, output
-from cmsfs.cli import context
-from cmsfs.cli.command_table import ALIASES, COMMANDS, FUNCTIONS, GROUPS
+from cmsfs import failures, output, process_env
+from cmsfs.cli.support import context
+from cmsfs.cli.support.command_table import ALIASES, COMMANDS, FUNCTIONS, GROUPS
 
 
 class Commands(click.Group):
@@ -33,7 +33,7 @@ class Commands(click.Group):
         cmd_name = ALIASES.get(cmd_name, cmd_name)
         if (entry := COMMANDS.get(cmd_name)) is None:
             return None
-        module = importlib.import_module(f"cmsfs.cli.{entry.module}")
+        module = importlib.import_module(f"cmsfs.cli.commands.{entry.module}")
         command = getattr(module, FUNCTIONS.get(cmd_name, cmd_name.replace("-", "_")))
         assert isinstance(command, click.Command)
         command.short_help = entry.summary
@@ -81,5 +81,5 @@ def run(args: Sequence[str] | None = None) -> int:
 
 def main() -> None:
     """The entry point of the `cmsfs` script."""
-    environment.keep_to_itself()  # many a command has a token
+    process_env.keep_to_itself()  # many a command has a token
     sys.exit(run())

@@ -15,10 +15,12 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
 from cmsfs import config, errors
-from cmsfs.client import search, session
+from cmsfs.client import session
+from cmsfs.client.content import search
 from cmsfs.config import local_patterns
-from cmsfs.models import items, names
-from cmsfs.models import search as searching
+from cmsfs.models import wire_names
+from cmsfs.models.content import items
+from cmsfs.models.content import search as searching
 
 ROOT_ID = "0"
 FIELDS = ["name", "parent", "size", "sha1", "etag", "modified_at", "url", "owned_by"]
@@ -90,9 +92,9 @@ class RemotePaths:
 
     async def _in_root(self, name: str) -> list[Found]:
         """What the service shows in the root under this name, in whatever case: others may use any."""
-        key = names.name_key(name)
+        key = wire_names.name_key(name)
         async with aclosing(self._children(items.Folder(id=ROOT_ID, name=""), name)) as children:
-            return [item async for item in children if item.name and names.name_key(item.name) == key]
+            return [item async for item in children if item.name and wire_names.name_key(item.name) == key]
 
     async def _is_own(self, item: Found) -> bool:
         if item.owned_by is None:
@@ -102,13 +104,13 @@ class RemotePaths:
         return item.owned_by.id == self._me
 
     async def _child(self, folder: items.Folder, name: str) -> Found | None:
-        key = names.name_key(name)
+        key = wire_names.name_key(name)
         alike = None
         async with aclosing(self._children(folder, name)) as children:
             async for item in children:
                 if item.name == name:
                     return item
-                if item.name and names.name_key(item.name) == key:
+                if item.name and wire_names.name_key(item.name) == key:
                     alike = item
         return alike
 

@@ -17,34 +17,24 @@ import httpx
 
 import cmsfs
 from cmsfs import errors
-from cmsfs.client import (
-    bandwidth,
-    collaborations,
-    connecting,
+from cmsfs.client.content import (
     events,
-    exemptions,
-    facts,
     files,
     folders,
-    hosts,
-    legal_holds,
+    item_details,
     locks,
     metadata,
-    pacing,
     representations,
-    retention,
-    retry,
     search,
     shared_links,
-    tokens,
     trash,
     upload_sessions,
     uploads,
-    users,
     versions,
     web_links,
-    wire,
 )
+from cmsfs.client.enterprise import collaborations, exemptions, legal_holds, retention, tokens, users
+from cmsfs.client.transport import bandwidth, connections, hosts, rate_gate, retry, wire
 
 Counters = wire.Counters
 
@@ -70,7 +60,7 @@ KEEP_ALIVE = [
 
 
 @dataclass(frozen=True, slots=True)
-class Endpoints:
+class ServiceEndpoints:
     """Where a service is: JSON calls, uploads, tokens.  No trailing slashes."""
 
     base_url: str
@@ -82,7 +72,7 @@ class Endpoints:
         return (self.base_url, self.upload_url, self.auth_url)
 
     @classmethod
-    def of_server(cls, url: str) -> "Endpoints":
+    def of_server(cls, url: str) -> "ServiceEndpoints":
         """The three addresses on one server of ours."""
         return cls(base_url=f"{url}/2.0", upload_url=f"{url}/api/2.0", auth_url=url)
 
@@ -90,34 +80,34 @@ class Endpoints:
 class Client:
     """The service's capabilities.  `counters`: requests by kind (search, upload, download, token, other)."""
 
-    def __init__(self, wire: wire.Wire, endpoints: Endpoints) -> None:
+    def __init__(self, wire: wire.Wire, endpoints: ServiceEndpoints) -> None:
         base = endpoints.base_url
         self.counters = wire.counters
-        self.search = search.Search(wire, base)
-        self.uploads = uploads.Uploads(wire, endpoints.upload_url, base)
-        self.upload_sessions = upload_sessions.UploadSessions(wire, endpoints.upload_url)
-        self.files = files.Files(wire, base)
-        self.facts = facts.Facts(wire, base)
-        self.representations = representations.Representations(wire, base)
-        self.folders = folders.Folders(wire, base)
-        self.web_links = web_links.WebLinks(wire, base)
-        self.trash = trash.Trash(wire, base)
-        self.locks = locks.Locks(wire, base)
-        self.collaborations = collaborations.Collaborations(wire, base)
-        self.shared_links = shared_links.SharedLinks(wire, base)
-        self.versions = versions.Versions(wire, base)
-        self.events = events.Events(wire, base)
-        self.users = users.Users(wire, base)
-        self.legal_holds = legal_holds.LegalHolds(wire, base)
-        self.retention = retention.Retention(wire, base)
-        self.metadata = metadata.Metadata(wire, base)
-        self.exemptions = exemptions.Exemptions(wire, base)
-        self.tokens = tokens.Tokens(wire, endpoints.auth_url)
+        self.search = search.SearchApi(wire, base)
+        self.uploads = uploads.UploadsApi(wire, endpoints.upload_url, base)
+        self.upload_sessions = upload_sessions.UploadSessionsApi(wire, endpoints.upload_url)
+        self.files = files.FilesApi(wire, base)
+        self.facts = item_details.ItemDetailsApi(wire, base)
+        self.representations = representations.RepresentationsApi(wire, base)
+        self.folders = folders.FoldersApi(wire, base)
+        self.web_links = web_links.WebLinksApi(wire, base)
+        self.trash = trash.TrashApi(wire, base)
+        self.locks = locks.LocksApi(wire, base)
+        self.collaborations = collaborations.CollaborationsApi(wire, base)
+        self.shared_links = shared_links.SharedLinksApi(wire, base)
+        self.versions = versions.VersionsApi(wire, base)
+        self.events = events.EventsApi(wire, base)
+        self.users = users.UsersApi(wire, base)
+        self.legal_holds = legal_holds.LegalHoldsApi(wire, base)
+        self.retention = retention.RetentionApi(wire, base)
+        self.metadata = metadata.MetadataApi(wire, base)
+        self.exemptions = exemptions.ExemptionsApi(wire, base)
+        self.tokens = tokens.TokensApi(wire, endpoints.auth_url)
 
 
 @asynccontextmanager
 async def open_client(
-    endpoints: Endpoints,
+    endpoints: ServiceEndpoints,
     *,
     auth: httpx.Auth | None = None,
     transport: httpx.AsyncBaseTransport | None = None,
@@ -125,7 +115,7 @@ async def open_client(
     timeout: httpx.Timeout = TIMEOUT,
     policy: retry.Policy | None = None,
     counters: Counters | None = None,
-    pace: pacing.Pacing | None = None,
+    pace: rate_gate.RateGate | None = None,
     flow: bandwidth.Flow | None = None,
 ) -> AsyncIterator[Client]:
     """A client for as long as the block lasts.  `ca_file` is trusted beside the system's authorities.
@@ -149,7 +139,7 @@ async def open_client(
                 auth=auth,
                 policy=policy or retry.Policy(),
                 counters=Counters() if counters is None else counters,
-                pace=pace or pacing.Unpaced(),
+                pace=pace or rate_gate.Unpaced(),
                 flow=flow,
                 in_process=transport is not None,
                 own=own,
@@ -174,9 +164,9 @@ def _connect(http: httpx.AsyncClient, own: hosts.Hosts) -> None:
     for transport in (http._transport, *http._mounts.values()):
         if isinstance(transport, httpx.AsyncHTTPTransport):
             pool = transport._pool
-            backend = connecting.InLargePieces(pool._network_backend)
+            backend = connections.InLargePieces(pool._network_backend)
             pool._network_backend = (
-                connecting.Outward(backend, own) if transport is http._transport else backend
+                connections.Outward(backend, own) if transport is http._transport else backend
             )
 
 

@@ -8,7 +8,7 @@ import pydantic
 
 _UNITS = {"": 1, "k": 1000, "m": 10**6, "g": 10**9, "ki": 1024, "mi": 1024**2, "gi": 1024**3}
 
-# Slower than this, and a stream of many would look dead (client/bandwidth.py).
+# Slower than this, and a stream of many would look dead (client/transport/bandwidth.py).
 SLOWEST = 32_000
 
 

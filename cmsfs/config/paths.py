@@ -8,7 +8,7 @@ from pathlib import Path
 
 import platformdirs
 
-from cmsfs import environment
+from cmsfs import process_env
 
 APP = "cmsfs"
 
@@ -34,7 +34,7 @@ class Paths:
 
     def ensure(self) -> None:
         for folder in (self.state, self.cache, self.runtime, self.drafts, self.recovered, self.blocks):
-            environment.private_folder(folder)
+            process_env.private_folder(folder)
 
 
 def _runtime_path() -> Path:

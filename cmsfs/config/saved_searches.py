@@ -38,7 +38,7 @@ def is_ordinary(name: str) -> bool:
     return not name.startswith(".") and name.lower() not in NEVER
 
 
-class Saved:
+class SavedSearches:
     """The saved searches of one account."""
 
     def __init__(self, path: Path, account: str) -> None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import pyfuse3
 
-from cmsfs.vfs import attributes
+from cmsfs.vfs.tree import attributes
 
 # What programs take as the size of a good read or write.  The kernel asks us for 128 KiB at a time; with
 # the default of 4 KiB, buffered writers send 4 KiB requests, which are ten times slower.
@@ -76,7 +76,7 @@ def absent() -> pyfuse3.EntryAttributes:
     return result
 
 
-def file_info(opened: attributes.Opened) -> pyfuse3.FileInfo:
+def file_info(opened: attributes.OpenResult) -> pyfuse3.FileInfo:
     """The kernel's view of an open file; `keep_cache` is always set, for pyfuse3's default is True."""
     return pyfuse3.FileInfo(fh=opened.fh, keep_cache=opened.keep_cache, direct_io=opened.direct_io)
 

@@ -1,6 +1,6 @@
 """What the handlers ask of the file system.
 
-`cmsfs.vfs.filesystem` offers it; `operations` is written against these signatures and nothing more.
+`cmsfs.vfs.tree.filesystem` offers it; `operations` is written against these signatures and nothing more.
 
 Rule: inode numbers and text names go in, values of `vfs.attributes` come out, and every error is an
 `OSError` whose errno is the answer.
@@ -9,10 +9,10 @@ Rule: inode numbers and text names go in, values of `vfs.attributes` come out, a
 from typing import Protocol
 
 from cmsfs.replica.nodes import Ino
-from cmsfs.vfs.attributes import Attributes, DirEntry, Opened, SetAttr, Statfs
+from cmsfs.vfs.tree.attributes import Attributes, DirEntry, OpenResult, SetAttr, Statfs
 
 
-class Drive(Protocol):
+class FilesystemPort(Protocol):
     """The file system behind a mount.  `lookup`, `create`, `mkdir`, `symlink`, `mknod` and `link` raise the
     lookup count of the node they return by one; `counted` does so for a line of a listing that was sent."""
 
@@ -29,8 +29,10 @@ class Drive(Protocol):
     def releasedir(self, fh: int) -> None: ...
     async def fsyncdir(self, fh: int) -> None: ...
 
-    async def open(self, ino: Ino, flags: int) -> Opened: ...
-    async def create(self, parent: Ino, name: str, mode: int, flags: int) -> tuple[Opened, Attributes]: ...
+    async def open(self, ino: Ino, flags: int) -> OpenResult: ...
+    async def create(
+        self, parent: Ino, name: str, mode: int, flags: int
+    ) -> tuple[OpenResult, Attributes]: ...
     async def read(self, fh: int, offset: int, size: int) -> bytes | bytearray: ...
     async def write(self, fh: int, offset: int, data: bytes) -> int: ...
     async def flush(self, fh: int) -> None: ...

@@ -14,7 +14,7 @@ import pyfuse3
 from cmsfs.replica.nodes import Ino
 
 
-class Session:
+class KernelSession:
     """The one session of this process, safe to call into at any time; without a mount a call does nothing."""
 
     def __init__(self) -> None:
@@ -47,4 +47,4 @@ class Session:
                 pyfuse3.invalidate_entry(parent, name, deleted)
 
 
-session = Session()
+session = KernelSession()

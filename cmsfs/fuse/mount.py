@@ -24,7 +24,7 @@ import trio
 from cmsfs import errors, mounts
 from cmsfs.fuse import kernel
 from cmsfs.fuse.operations import Operations
-from cmsfs.ground import Ground
+from cmsfs.mountpoint_guard import MountpointGuard
 
 log = logging.getLogger(__name__)
 
@@ -61,7 +61,7 @@ _REASONS = (
 class Mounted:
     """A drive that the kernel knows: where it is, which connection serves it, and when it is gone."""
 
-    def __init__(self, mountpoint: Path, connection: int, ground: Ground) -> None:
+    def __init__(self, mountpoint: Path, connection: int, ground: MountpointGuard) -> None:
         self.mountpoint = mountpoint
         self.ground = ground
         self.connection = connection
@@ -179,10 +179,10 @@ async def mounted(
             await drive.close()
 
 
-def _ground(place: Path, memo: Path | None) -> Ground:
+def _ground(place: Path, memo: Path | None) -> MountpointGuard:
     """The folder below, ready to be mounted on.  Raises `UserError`."""
     try:
-        ground = Ground(place, memo)
+        ground = MountpointGuard(place, memo)
     except OSError as error:
         message = f"The mountpoint {place} cannot be used: {error.strerror}."
         raise errors.UserError(message, exit_code=mounts.BAD_MOUNTPOINT) from None

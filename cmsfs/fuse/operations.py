@@ -3,7 +3,7 @@
 Every handler decodes what the kernel sent, asks the file system, and encodes its answer; `handler.py` says
 what becomes of errors.
 
-Rule: what an operation means stands in `cmsfs.vfs.filesystem`; GOTCHAS.md beside this file says what the
+Rule: what an operation means stands in `cmsfs.vfs.tree.filesystem`; GOTCHAS.md beside this file says what the
 kernel makes of an answer.
 """
 
@@ -14,11 +14,11 @@ from collections.abc import Sequence
 import pyfuse3
 
 from cmsfs.fuse import convert
-from cmsfs.fuse.drive import Drive
+from cmsfs.fuse.drive import FilesystemPort
 from cmsfs.fuse.handler import handler, quiet
 from cmsfs.replica.nodes import Ino
-from cmsfs.vfs import oserrors
-from cmsfs.vfs.copying import Copying
+from cmsfs.vfs import errno_map
+from cmsfs.vfs.heuristics.copy_detector import CopyDetector
 
 # The one namespace of extended attributes that the drive has.
 _USER = b"user."
@@ -36,10 +36,14 @@ class Operations(pyfuse3.Operations):
     enable_acl = False
 
     def __init__(
-        self, drive: Drive, *, owner: convert.Owner | None = None, copying: Copying | None = None
+        self,
+        drive: FilesystemPort,
+        *,
+        owner: convert.Owner | None = None,
+        copying: CopyDetector | None = None,
     ) -> None:
         super().__init__()
-        self._copying = copying or Copying()
+        self._copying = copying or CopyDetector()
         self._drive = drive
         self._folders: dict[int, Ino] = {}  # open ones, by their handles
         self._owner = owner or convert.owner()
@@ -50,7 +54,7 @@ class Operations(pyfuse3.Operations):
     async def lookup(self, parent: Ino, name: bytes, ctx: pyfuse3.RequestContext) -> pyfuse3.EntryAttributes:
         try:
             return convert.entry(await self._drive.lookup(parent, convert.known_name(name)), self._owner)
-        except oserrors.Fleeting:
+        except errno_map.Fleeting:
             raise
         except FileNotFoundError:
             return convert.absent()

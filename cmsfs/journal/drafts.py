@@ -26,8 +26,8 @@ import trio
 from cmsfs import crashpoints
 from cmsfs.crashpoints import Point
 from cmsfs.journal import draft_rows
+from cmsfs.journal.draft_files import DraftFiles
 from cmsfs.journal.extents import Extents
-from cmsfs.journal.opened import Opened
 from cmsfs.replica import tree
 from cmsfs.replica.nodes import Content, Ino
 from cmsfs.replica.rows import node_rows
@@ -51,7 +51,7 @@ class Draft:
         base: tuple[str, int] | None,
         busy: set[Ino] | None = None,
         commit: Commit | None = None,
-        opened: Opened | None = None,
+        opened: DraftFiles | None = None,
     ) -> None:
         self._busy = set() if busy is None else busy
         self._commit = commit
@@ -75,7 +75,7 @@ class Draft:
         # its sealing has failed, so that it is written on.  Whoever has waited looks again.
         self.replaced = trio.Event()
         self.content: tuple[str, int] | None = None
-        self._opened = opened if opened is not None else Opened()
+        self._opened = opened if opened is not None else DraftFiles()
         self._file = self._opened.file(path)
         self._recorded = -1
         # Up to where the row says that the file holds bytes.
@@ -270,7 +270,7 @@ class Drafts:
         self.root = root
         # Whoever uses a draft keeps it in memory; all others are as their rows say.
         self._live: WeakValueDictionary[int, Draft] = WeakValueDictionary()
-        self._opened = Opened()
+        self._opened = DraftFiles()
         self._commit: Commit = functools.partial(db.write, durable=True)
         # Nodes whose drafts are open for writing; read from other threads too, which a set allows.
         self.busy: set[Ino] = set()

@@ -38,7 +38,7 @@ class _Model(pydantic.BaseModel):
     model_config = pydantic.ConfigDict(extra="ignore", frozen=True)
 
 
-class Folder(_Model):
+class ManifestFolder(_Model):
     """A folder on the way to a file; `remote_id` None: it was made here and the service has it not yet."""
 
     name: str
@@ -56,7 +56,7 @@ class Overlay(_Model):
     extents: str
 
 
-class Known(_Model):
+class ManifestBase(_Model):
     """The version of the service's item that the bytes started from."""
 
     remote_id: str
@@ -69,16 +69,16 @@ class Known(_Model):
     sequence: int
 
 
-class Entry(_Model):
+class ManifestEntry(_Model):
     """A file whose bytes are here only."""
 
-    folders: list[Folder]  # from the root on
+    folders: list[ManifestFolder]  # from the root on
     name: str
     mtime_ns: int
     mode: int = FILE_MODE
     local: bool = False
     size: int
-    known: Known | None = None  # None: a new file
+    known: ManifestBase | None = None  # None: a new file
     overlay: Overlay | None = None  # None: the file is whole, and called by its SHA-1
 
     @property
@@ -90,13 +90,13 @@ class Manifest(_Model):
     """All of them, by the names of their files in the drafts folder."""
 
     root_id: str = "0"  # of the folder of the service that the drive begins at
-    entries: dict[str, Entry] = {}
+    entries: dict[str, ManifestEntry] = {}
 
 
 def collect(conn: Connection) -> Manifest:
     """What has not been sent, as the database says.  A read for a thread: it looks at every such file."""
-    known: dict[Ino, list[Folder]] = {ROOT: []}
-    entries: dict[str, Entry] = {}
+    known: dict[Ino, list[ManifestFolder]] = {ROOT: []}
+    entries: dict[str, ManifestEntry] = {}
     for row in conn.execute(_UNSENT).fetchall():
         folders = _folders(conn, row["parent"], known)
         if folders is None or (row["draft"] is None and not row["size"]):
@@ -108,7 +108,7 @@ def collect(conn: Connection) -> Manifest:
     return Manifest(root_id=root["remote_id"], entries=entries)
 
 
-def _entry(row: Row, folders: list[Folder]) -> Entry:
+def _entry(row: Row, folders: list[ManifestFolder]) -> ManifestEntry:
     overlay = known = None
     if row["draft"] is not None:
         overlay = Overlay(
@@ -119,7 +119,7 @@ def _entry(row: Row, folders: list[Folder]) -> Entry:
             extents=row["extents"],
         )
     if row["remote_id"] is not None:
-        known = Known(
+        known = ManifestBase(
             remote_id=row["remote_id"],
             kind=row["kind"],
             etag=row["etag"],
@@ -129,7 +129,7 @@ def _entry(row: Row, folders: list[Folder]) -> Entry:
             name=row["base_name"],
             sequence=row["sequence"],
         )
-    return Entry(
+    return ManifestEntry(
         folders=folders,
         name=row["name"],
         mtime_ns=row["mtime_ns"],
@@ -141,7 +141,9 @@ def _entry(row: Row, folders: list[Folder]) -> Entry:
     )
 
 
-def _folders(conn: Connection, ino: Ino, known: dict[Ino, list[Folder]]) -> list[Folder] | None:
+def _folders(
+    conn: Connection, ino: Ino, known: dict[Ino, list[ManifestFolder]]
+) -> list[ManifestFolder] | None:
     """The folders from the root to this one; None if it hangs nowhere."""
     if (found := known.get(ino)) is not None:
         return found
@@ -151,7 +153,7 @@ def _folders(conn: Connection, ino: Ino, known: dict[Ino, list[Folder]]) -> list
     above = _folders(conn, row["parent"], known)
     if above is None:
         return None
-    folder = Folder(name=row["name"], remote_id=row["remote_id"], is_shelf=row["local"] == 2)
+    folder = ManifestFolder(name=row["name"], remote_id=row["remote_id"], is_shelf=row["local"] == 2)
     known[ino] = [*above, folder]
     return known[ino]
 

@@ -12,9 +12,9 @@ import time
 from dataclasses import dataclass
 from sqlite3 import Connection
 
-from cmsfs.journal import unheard
-from cmsfs.replica import facts, naming, tree
-from cmsfs.replica.nodes import Ino, Kind, Node
+from cmsfs.journal import in_flight
+from cmsfs.replica import item_details, naming, tree
+from cmsfs.replica.nodes import Ino, Node, NodeKind
 from cmsfs.replica.rows import node_rows, op_rows, unheard_rows
 
 
@@ -70,7 +70,7 @@ def drop(conn: Connection, ino: Ino, *kinds: OpKind) -> None:
 def is_unborn(conn: Connection, node: Node) -> bool:
     """Whether the service has never heard of the node, is not hearing of it right now, and cannot have heard
     of it unheard."""
-    if node.remote_id is not None or unheard.is_pending(conn, node.ino):
+    if node.remote_id is not None or in_flight.is_pending(conn, node.ino):
         return False
     return "running" not in pending(conn, node.ino).values()
 
@@ -98,7 +98,7 @@ def is_at_base(conn: Connection, node: Node) -> bool:
 def record_touch(conn: Connection, ino: Ino, *, due_ns: int) -> None:
     """A file's modification time was set: an upload that is due carries it, otherwise it is sent alone."""
     node = tree.get(conn, ino)
-    if node.kind is Kind.FILE and OpKind.UPLOAD not in pending(conn, ino):
+    if node.kind is NodeKind.FILE and OpKind.UPLOAD not in pending(conn, ino):
         record(conn, ino, OpKind.TOUCH, due_ns=due_ns)
 
 
@@ -120,7 +120,7 @@ def hand_over(conn: Connection, old: Ino, new: Ino) -> None:
     """
     node_rows.hand_over_item(conn, old, new)
     drop(conn, old, *OpKind)
-    if facts.follow(conn, old, new):
+    if item_details.follow(conn, old, new):
         record(conn, new, OpKind.DESCRIBE, due_ns=now_ns())
     # What was sent to the item without an answer was sent from here, whoever stands for it now.
     unheard_rows.hand_on_versions(conn, old, new)

@@ -16,10 +16,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from sqlite3 import Connection, Row
 
-from cmsfs.journal import unheard
+from cmsfs.journal import in_flight
 from cmsfs.journal.ops import COLUMNS, Op, OpKind
-from cmsfs.models import names
-from cmsfs.replica import naming, rings, tree
+from cmsfs.models import wire_names
+from cmsfs.replica import naming, tree
+from cmsfs.replica.merge import move_cycles
 from cmsfs.replica.nodes import Ino, Node
 from cmsfs.replica.rows import op_rows
 from cmsfs.sqlite import Database
@@ -164,7 +165,7 @@ def _is_pointless(conn: Connection, op: Op, node: Node) -> bool:
         # Without an id there is nothing to act on, and no upload that would bring one, or has brought one.
         if node.remote_id is not None or _has(conn, node.ino, *_MAKES):
             return False
-        return op.kind in _SAYS or not unheard.is_pending(conn, node.ino)
+        return op.kind in _SAYS or not in_flight.is_pending(conn, node.ino)
     if op.kind is OpKind.MOVE:
         return node.parent is None or (node.remote_id is None and not _has(conn, node.ino, *_MAKES))
     return node.parent is None
@@ -186,7 +187,7 @@ def _waits_for(conn: Connection, op: Op, node: Node) -> Ino | None:
         return parent.ino
     if op.kind is OpKind.UPLOAD and node.remote_id is not None:
         return None
-    return rings.moving_above(conn, parent) or _holder_of(conn, node, parent)
+    return move_cycles.moving_above(conn, parent) or _holder_of(conn, node, parent)
 
 
 def _running(conn: Connection, ino: Ino) -> bool:
@@ -201,7 +202,7 @@ def _has(conn: Connection, ino: Ino, *kinds: OpKind) -> bool:
 
 def _holder_of(conn: Connection, node: Node, parent: Node) -> Ino | None:
     """Another node that has our name at the service and is about to give it up."""
-    key = names.name_key(naming.remote_name(node))
+    key = wire_names.name_key(naming.remote_name(node))
     row = conn.execute(
         "SELECT n.ino FROM node n JOIN op o ON o.ino = n.ino WHERE n.base_parent = ? AND n.base_key = ?"
         " AND n.ino <> ? AND o.kind IN ('move', 'trash') AND o.state <> 'held' LIMIT 1",

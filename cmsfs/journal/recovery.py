@@ -24,7 +24,8 @@ import trio
 from cmsfs.journal import draft_rows, ops
 from cmsfs.journal.drafts import Drafts
 from cmsfs.journal.extents import Extents
-from cmsfs.replica import cursor, lineages, tree
+from cmsfs.replica import kv_store, tree
+from cmsfs.replica.merge import lineages
 from cmsfs.replica.rows import node_rows, op_rows
 from cmsfs.sqlite import Database
 
@@ -48,12 +49,12 @@ async def begin(db: Database) -> LastRun:
     boot_id = _boot_id()
 
     def txn(conn: Connection) -> None:
-        cursor.put(conn, cursor.CLEAN, "0")
-        cursor.put(conn, cursor.BOOT_ID, boot_id)
+        kv_store.put(conn, kv_store.CLEAN, "0")
+        kv_store.put(conn, kv_store.BOOT_ID, boot_id)
 
     last = LastRun(
-        clean=cursor.get(db, cursor.CLEAN) != "0",
-        same_boot=cursor.get(db, cursor.BOOT_ID) in (None, boot_id),
+        clean=kv_store.get(db, kv_store.CLEAN) != "0",
+        same_boot=kv_store.get(db, kv_store.BOOT_ID) in (None, boot_id),
     )
     await db.write(txn, durable=True)
     return last
@@ -61,7 +62,7 @@ async def begin(db: Database) -> LastRun:
 
 async def end(db: Database) -> None:
     """Note an orderly end."""
-    await db.write(lambda conn: cursor.put(conn, cursor.CLEAN, "1"), durable=True)
+    await db.write(lambda conn: kv_store.put(conn, kv_store.CLEAN, "1"), durable=True)
 
 
 async def recover(db: Database, drafts: Drafts, recovered: Path) -> int:

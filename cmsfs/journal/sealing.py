@@ -17,11 +17,11 @@ from sqlite3 import Connection
 import trio
 
 from cmsfs import crashpoints
-from cmsfs.cache import bitmap, reading
-from cmsfs.cache.blocks import Blocks
+from cmsfs.cache import bitmap, read_through
+from cmsfs.cache.blocks import BlockCache
 from cmsfs.crashpoints import Point
 from cmsfs.journal.drafts import Draft, Drafts
-from cmsfs.journal.durability import GroupCommit
+from cmsfs.journal.group_commit import GroupCommit
 from cmsfs.replica.nodes import Content
 from cmsfs.replica.rows import node_rows
 from cmsfs.sqlite import Database
@@ -51,7 +51,12 @@ class Sealer:
     """Turns drafts into content."""
 
     def __init__(
-        self, db: Database, drafts: Drafts, blocks: Blocks, fetcher: reading.Fetcher, commit: GroupCommit
+        self,
+        db: Database,
+        drafts: Drafts,
+        blocks: BlockCache,
+        fetcher: read_through.Fetcher,
+        commit: GroupCommit,
     ) -> None:
         self._db = db
         self._group = commit
@@ -104,7 +109,7 @@ class Sealer:
             while holes := draft.holes():
                 start, end = holes[0]
                 end = min(end, start + PIECE)
-                data = await reading.read(self._blocks, self._fetcher, base, start, end - start)
+                data = await read_through.read(self._blocks, self._fetcher, base, start, end - start)
                 await draft.fill(start, data)
         finally:
             self._blocks.close(base.sha1)
@@ -174,7 +179,7 @@ def release_content(conn: Connection, sha1: str) -> bool:
     """Let content be evicted if no node still has to upload it; whether it may be now."""
     if is_unsent(conn, sha1):
         return False
-    Blocks.mark_clean(conn, sha1)
+    BlockCache.mark_clean(conn, sha1)
     return True
 
 

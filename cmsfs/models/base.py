@@ -105,8 +105,9 @@ Size = Annotated[int, pydantic.BeforeValidator(_whole)]
 #
 # The specification shows the ids of legal hold policies and of retention assignments as integers, the public
 # API gives strings, and of its clients the strict ones take nothing else.  Decided: integers, but strings for
-# a request with `box-version` or `x-box-ua`, which only clients of the public API send (`markers.number_id`).
-# A client of the specification knows neither header, and one that reads liberally, as ours, does not care.
+# a request with `box-version` or `x-box-ua`, which only clients of the public API send
+# (`marker_pagination.number_id`). A client of the specification knows neither header, and one that reads
+# liberally, as ours, does not care.
 NumberId = Annotated[str, pydantic.WithJsonSchema({"type": ["integer", "string"]})]
 NumberOrText = Annotated[str, pydantic.WithJsonSchema({"type": ["integer", "string"]})]
 

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Iterator
 from datetime import date
 from pathlib import PurePosixPath
 
-from cmsfs.models import names
-from cmsfs.replica.nodes import Kind, Node
+from cmsfs.models import wire_names
+from cmsfs.replica.nodes import Node, NodeKind
 
 # ext4, and with it every program, knows names of at most 255 bytes.
 MAX_BYTES = 255
@@ -48,7 +48,7 @@ def is_reserved(name: str, *, at_root: bool, also: Iterable[str] = ()) -> bool:
 
 
 def file_name(
-    kind: Kind, name: str, *, at_root: bool = False, foreign: bool = False, reserved: Iterable[str] = ()
+    kind: NodeKind, name: str, *, at_root: bool = False, foreign: bool = False, reserved: Iterable[str] = ()
 ) -> str:
     """The name in a folder here of an item that the service calls `name`; always the same for the same name.
 
@@ -57,7 +57,7 @@ def file_name(
     `remote_name` knows the whole one again.  So has one that is reserved (`at_root`: in the drive's root,
     where `reserved` are further ones), and of what others share (`foreign`) one that controls programs.
     """
-    if kind is Kind.LINK and not name.endswith(LINK_SUFFIX):
+    if kind is NodeKind.LINK and not name.endswith(LINK_SUFFIX):
         name += LINK_SUFFIX
     possible = _IMPOSSIBLE.sub("_", name)
     is_good = possible == name and len(name.encode()) <= MAX_BYTES and name not in (".", "..")
@@ -93,7 +93,7 @@ def remote_name(node: Node) -> str:
     addition."""
     if node.base_name is not None and node.remote_id is not None and is_shown_as(node):
         return node.base_name
-    return node.name.removesuffix(LINK_SUFFIX) if node.kind is Kind.LINK else node.name
+    return node.name.removesuffix(LINK_SUFFIX) if node.kind is NodeKind.LINK else node.name
 
 
 def is_shown_as(node: Node) -> bool:
@@ -101,14 +101,14 @@ def is_shown_as(node: Node) -> bool:
     assert node.base_name is not None
     assert node.remote_id is not None
     if node.name == node.base_name:
-        return node.kind is not Kind.LINK or node.name.endswith(LINK_SUFFIX)
+        return node.kind is not NodeKind.LINK or node.name.endswith(LINK_SUFFIX)
     usual = {
         file_name(node.kind, node.base_name, at_root=at_root, foreign=foreign)
         for at_root, foreign in ((False, False), (True, False), (True, True))
     } | {_tagged(node.base_name)}
     return any(
         node.name == name
-        or (node.kind is Kind.LINK and node.name == link_beside(name, node.remote_id))
+        or (node.kind is NodeKind.LINK and node.name == link_beside(name, node.remote_id))
         or node.name in itertools.islice(additions(name, node.remote_id), 3)
         for name in usual
     )
@@ -122,7 +122,7 @@ def link_beside(name: str, remote_id: str | None) -> str:
 def link_name(name: str) -> str | None:
     """The service's name for a web link that is called `name` here; None if no web link can be."""
     stem = name.removesuffix(LINK_SUFFIX)
-    if stem == name or names.name_problem(stem) is not None or file_name(Kind.LINK, stem) != name:
+    if stem == name or wire_names.name_problem(stem) is not None or file_name(NodeKind.LINK, stem) != name:
         return None
     return stem
 

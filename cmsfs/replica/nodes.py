@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 import pydantic
 
-from cmsfs.models import entries, items
-from cmsfs.replica import weblinks
+from cmsfs.models.content import entries, items
+from cmsfs.replica import url_files
 
 Ino = int
 
@@ -24,7 +24,7 @@ FOLDER_MODE = 0o755
 FILE_MODE = 0o644
 
 
-class Kind(enum.StrEnum):
+class NodeKind(enum.StrEnum):
     """What a node is; the values are the service's type names, but for symbolic links, which it has not."""
 
     FILE = "file"
@@ -33,7 +33,7 @@ class Kind(enum.StrEnum):
     SYMLINK = "symlink"
 
 
-KINDS = {kind.value: kind for kind in Kind}
+KINDS = {kind.value: kind for kind in NodeKind}
 
 
 # Node and Remote are tuples and no dataclasses: they are made by the ten thousand, and a frozen dataclass of
@@ -46,7 +46,7 @@ class Node(NamedTuple):
     ino: Ino
     parent: Ino | None
     name: str
-    kind: Kind
+    kind: NodeKind
     size: int
     mtime_ns: int
     ctime_ns: int
@@ -65,7 +65,7 @@ class Node(NamedTuple):
 
     @property
     def is_folder(self) -> bool:
-        return self.kind is Kind.FOLDER
+        return self.kind is NodeKind.FOLDER
 
     @property
     def is_shelf(self) -> bool:
@@ -99,7 +99,7 @@ class Content:
 class Remote(NamedTuple):
     """An item as the service describes it."""
 
-    kind: Kind
+    kind: NodeKind
     id: str
     name: str
     parent_id: str | None
@@ -195,19 +195,19 @@ def remote_from_item(item: items.Item | entries.Entry) -> Remote:
     )
 
 
-def _size(item: items.Item | entries.Entry, kind: Kind) -> int:
-    if kind is Kind.LINK:
-        return len(weblinks.text(*_said(item)))
-    return int(getattr(item, "size", 0) or 0) if kind is Kind.FILE else 0
+def _size(item: items.Item | entries.Entry, kind: NodeKind) -> int:
+    if kind is NodeKind.LINK:
+        return len(url_files.text(*_said(item)))
+    return int(getattr(item, "size", 0) or 0) if kind is NodeKind.FILE else 0
 
 
-def said_by(link: Remote) -> weblinks.Shortcut:
+def said_by(link: Remote) -> url_files.Shortcut:
     """What a web link says."""
     return _said(link.item)
 
 
-def _said(item: items.Item | entries.Entry) -> weblinks.Shortcut:
-    return weblinks.Shortcut(getattr(item, "url", None) or "", getattr(item, "description", None) or "")
+def _said(item: items.Item | entries.Entry) -> url_files.Shortcut:
+    return url_files.Shortcut(getattr(item, "url", None) or "", getattr(item, "description", None) or "")
 
 
 def _number(text: str | None) -> int:

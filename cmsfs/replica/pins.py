@@ -1,7 +1,7 @@
 """What is kept here whole: the pinned items, and what keeping them takes.
 
-A pin is on an item and holds for all that is below it, now and later.  `daemon.pins` does the work; it asks
-`survey` what there is to do, and marks contents with `cache.rows`.
+A pin is on an item and holds for all that is below it, now and later.  `daemon.fetch.pins` does the work;
+it asks `survey` what there is to do, and marks contents with `cache.rows`.
 
 Rule: a survey walks every pinned tree (some 20 ms for 5,000 files); it is a read for a thread.
 """
@@ -50,7 +50,7 @@ class Tree:
 
 
 @dataclass(slots=True)
-class Wanted:
+class WantedContent:
     """A content that is not here, or was not checked; how often which pinned tree has it."""
 
     content: Content
@@ -62,7 +62,7 @@ class Survey:
     """What there is to do."""
 
     trees: list[Tree]
-    wanted: list[Wanted]
+    wanted: list[WantedContent]
     unlisted: list[Ino]  # folders of which not everything is known yet, those above first
     mark: list[tuple[str, int]]  # contents (SHA-1, size) to be kept from eviction
     release: list[str]  # contents that are kept from eviction and need not be any more
@@ -123,7 +123,7 @@ def holder(db: Database, ino: Ino) -> Ino | None:
 def survey(conn: Connection) -> Survey:
     """Look at everything that is pinned."""
     trees: list[Tree] = []
-    wanted: dict[str, Wanted] = {}
+    wanted: dict[str, WantedContent] = {}
     mark: dict[str, int] = {}
     keep: set[str] = set()
     unlisted: dict[Ino, None] = {}
@@ -152,14 +152,14 @@ def look(conn: Connection, ino: Ino) -> Tree:
 
 def missing_below(conn: Connection, ino: Ino) -> int:
     """The bytes that would have to be fetched to keep an item, as far as what is below it is known."""
-    wanted: dict[str, Wanted] = {}
+    wanted: dict[str, WantedContent] = {}
     tree = Tree(ino)
     for row in conn.execute(_FILES, (ino,)):
         _look(row, tree, wanted)
     return sum(one.content.size for one in wanted.values())
 
 
-def _look(row: Row, tree: Tree, wanted: dict[str, Wanted]) -> None:
+def _look(row: Row, tree: Tree, wanted: dict[str, WantedContent]) -> None:
     tree.files += 1
     tree.bytes += row["size"]
     if row["known"] and row["whole"]:
@@ -167,7 +167,7 @@ def _look(row: Row, tree: Tree, wanted: dict[str, Wanted]) -> None:
         tree.bytes_here += row["size"]
     elif row["sha1"] == row["base_sha1"] and row["remote_id"] is not None:
         content = Content(row["sha1"], row["size"], row["remote_id"], row["version"])
-        wanted.setdefault(row["sha1"], Wanted(content)).trees.append(tree)
+        wanted.setdefault(row["sha1"], WantedContent(content)).trees.append(tree)
 
 
 def _marked(conn: Connection) -> Iterator[str]:

@@ -39,7 +39,7 @@ CREATE TABLE node (
   sequence     INTEGER NOT NULL DEFAULT 0,
   item         TEXT,        -- what the service said of it and has no column here (JSON): shown, not interpreted
   seen         INTEGER NOT NULL DEFAULT 0,  -- generation of the last listing that contained it
-  -- 1: lives on this machine only, and never has an op (vfs/localnames.py); 2: so does replica/shares.py's folder.
+  -- 1: lives on this machine only, and never has an op (vfs/heuristics/local_files.py); 2: so does replica/sharing/shares.py's folder.
   local        INTEGER NOT NULL DEFAULT 0
 );
 CREATE UNIQUE INDEX node_place ON node(parent, name_key) WHERE parent IS NOT NULL;
@@ -57,14 +57,14 @@ CREATE INDEX node_conflict ON node(mtime_ns)
 CREATE INDEX node_locked ON node(ino) WHERE instr(item, '"lock":') > 0;
 CREATE INDEX node_surplus ON node(base_sha1) WHERE parent IS NULL AND base_parent IS NOT NULL;
 
--- Nodes that news took from their place, and from where (replica/lineages.py): what a program that has one open
+-- Nodes that news took from their place, and from where (replica/merge/lineages.py): what a program that has one open
 -- writes to it is nowhere else.  A detached node without a row was removed or replaced by a program here.
 CREATE TABLE lineage (
   ino          INTEGER PRIMARY KEY REFERENCES node(ino) ON DELETE CASCADE,
   parent       INTEGER,                       -- the folder it was in, which may have gone, too
   name         TEXT NOT NULL,
   successor    INTEGER,                       -- the node that has its item by now; NULL: none on the drive
-  -- 1: the service has it, and does not show it to us any more (replica/losses.py).
+  -- 1: the service has it, and does not show it to us any more (replica/sharing/lost_access.py).
   lost         INTEGER NOT NULL DEFAULT 0
 );
 CREATE INDEX lineage_parent ON lineage(parent);
@@ -159,7 +159,7 @@ CREATE TABLE upload (
   session      TEXT NOT NULL                  -- JSON: the session as the service described it
 );
 
--- Uploads and new folders without an answer yet: the service may have them (journal/unheard.py).
+-- Uploads and new folders without an answer yet: the service may have them (journal/in_flight.py).
 CREATE TABLE unheard (
   ino          INTEGER NOT NULL REFERENCES node(ino) ON DELETE CASCADE,
   sha1         TEXT NOT NULL,                 -- of the bytes; of a folder: 'folder ' and when (_ns) it was asked for
@@ -172,7 +172,7 @@ CREATE INDEX unheard_ino ON unheard(ino);
 CREATE INDEX unheard_item ON unheard(remote_id) WHERE remote_id IS NOT NULL;
 
 -- Items of which something is known that was left aside, since work of ours was under way: they are asked
--- about when that has ended (replica/doubts.py).
+-- about when that has ended (replica/merge/deferred_updates.py).
 CREATE TABLE doubt (
   kind         TEXT NOT NULL,
   remote_id    TEXT NOT NULL,
@@ -189,7 +189,7 @@ CREATE TABLE pin (
   pinned_at    INTEGER NOT NULL
 );
 
--- What was asked about single items, beside what comes with listings (daemon/facts.py).
+-- What was asked about single items, beside what comes with listings (daemon/content/item_details.py).
 CREATE TABLE fact (
   ino          INTEGER NOT NULL REFERENCES node(ino) ON DELETE CASCADE,
   kind         TEXT NOT NULL CHECK (kind IN ('item', 'metadata')),
@@ -226,7 +226,7 @@ CREATE TABLE wished (
 ) WITHOUT ROWID;
 
 -- Permission bits, programs' own attributes and pins of items that are not here any more, by their ids: they are
--- back with the item (replica/kept.py).
+-- back with the item (replica/local_attributes.py).
 CREATE TABLE kept (
   kind         TEXT NOT NULL,
   remote_id    TEXT NOT NULL,

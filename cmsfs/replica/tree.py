@@ -11,9 +11,9 @@ import json
 from collections.abc import Iterable
 from sqlite3 import Connection
 
-from cmsfs.models import names
-from cmsfs.replica import kept
-from cmsfs.replica.nodes import COLUMNS, FILE_MODE, FOLDER_MODE, ROOT, Ino, Kind, Node, node_from_row
+from cmsfs.models import wire_names
+from cmsfs.replica import local_attributes
+from cmsfs.replica.nodes import COLUMNS, FILE_MODE, FOLDER_MODE, ROOT, Ino, Node, NodeKind, node_from_row
 from cmsfs.sqlite import Database
 
 _FIND = f"SELECT {COLUMNS} FROM node WHERE ino = ?"
@@ -63,17 +63,17 @@ def begin_at(conn: Connection, remote_id: str) -> None:
 
 def find_child(db: Database, parent: Ino, name: str) -> Node | None:
     """The child of exactly this name.  Use `find_clash` to ask whether a name is free."""
-    row = db.row(_FIND_CHILD, parent, names.name_key(name))
+    row = db.row(_FIND_CHILD, parent, wire_names.name_key(name))
     return node_from_row(row) if row and row["name"] == name else None
 
 
 def find_clash(db: Database, parent: Ino, name: str) -> Node | None:
     """The child that holds this name or one that differs only in case: the service allows one of them."""
-    row = db.row(_FIND_CHILD, parent, names.name_key(name))
+    row = db.row(_FIND_CHILD, parent, wire_names.name_key(name))
     return node_from_row(row) if row else None
 
 
-def find_remote(db: Database, kind: Kind, remote_id: str) -> Node | None:
+def find_remote(db: Database, kind: NodeKind, remote_id: str) -> Node | None:
     row = db.row(_FIND_REMOTE, kind, remote_id)
     return node_from_row(row) if row else None
 
@@ -86,7 +86,7 @@ def children(db: Database, parent: Ino, *, after: Ino = 0, upto: Ino = _LAST, li
 
 def children_by_name(db: Database, parent: Ino, *, after: str = "", limit: int = 256) -> list[Node]:
     """Up to `limit` children behind a name, in the order of their names whatever their case."""
-    key = names.name_key(after) if after else ""
+    key = wire_names.name_key(after) if after else ""
     return [node_from_row(row) for row in db.rows(_CHILDREN_BY_NAME, parent, key, limit)]
 
 
@@ -173,11 +173,11 @@ def at_service(conn: Connection, ino: Ino) -> Node:
 
 def child_at(conn: Connection, parent: Ino, name: str) -> Node | None:
     """The child that holds this name or one that differs only in case, as this transaction sees it."""
-    row = conn.execute(_FIND_CHILD, (parent, names.name_key(name))).fetchone()
+    row = conn.execute(_FIND_CHILD, (parent, wire_names.name_key(name))).fetchone()
     return node_from_row(row) if row else None
 
 
-def remote_at(conn: Connection, kind: Kind, remote_id: str) -> Node | None:
+def remote_at(conn: Connection, kind: NodeKind, remote_id: str) -> Node | None:
     row = conn.execute(_FIND_REMOTE, (kind, remote_id)).fetchone()
     return node_from_row(row) if row else None
 
@@ -186,7 +186,7 @@ def insert(
     conn: Connection,
     parent: Ino | None,
     name: str,
-    kind: Kind,
+    kind: NodeKind,
     *,
     now_ns: int,
     mode: int | None = None,
@@ -194,11 +194,11 @@ def insert(
 ) -> Ino:
     """A new node; its place must be free.  `local`: the service will never hear of it."""
     if mode is None:
-        mode = FOLDER_MODE if kind is Kind.FOLDER else FILE_MODE
+        mode = FOLDER_MODE if kind is NodeKind.FOLDER else FILE_MODE
     cursor = conn.execute(
         "INSERT INTO node(parent, name, name_key, kind, mtime_ns, ctime_ns, mode, local)"
         " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-        (parent, name, names.name_key(name), kind, now_ns, now_ns, mode, local),
+        (parent, name, wire_names.name_key(name), kind, now_ns, now_ns, mode, local),
     )
     assert cursor.lastrowid is not None
     return cursor.lastrowid
@@ -208,7 +208,7 @@ def place(conn: Connection, ino: Ino, parent: Ino, name: str) -> None:
     """Put a node at a place, which must be free."""
     conn.execute(
         "UPDATE node SET parent = ?, name = ?, name_key = ? WHERE ino = ?",
-        (parent, name, names.name_key(name), ino),
+        (parent, name, wire_names.name_key(name), ino),
     )
     # From here on it is gone only if somebody takes it away again.
     conn.execute("DELETE FROM lineage WHERE ino = ?", (ino,))
@@ -254,7 +254,7 @@ def mark_all_listed(conn: Connection, remote_ids: Iterable[str], *, at: int) -> 
     )
 
 
-def note_seen(conn: Connection, kind: Kind, remote_id: str, generation: int) -> None:
+def note_seen(conn: Connection, kind: NodeKind, remote_id: str, generation: int) -> None:
     """A listing of this generation has shown the item, whatever it says of it."""
     conn.execute(
         "UPDATE node SET seen = max(seen, ?) WHERE kind = ? AND remote_id = ?", (generation, kind, remote_id)
@@ -290,7 +290,7 @@ def count_unlisted(db: Database, ino: Ino) -> int:
 
 def is_listed_below(conn: Connection, ino: Ino) -> bool:
     """Whether the folder and all folders below it are known; walks all of them: a read for a thread."""
-    folders = json.dumps(subtree(conn, ino, kind=Kind.FOLDER))
+    folders = json.dumps(subtree(conn, ino, kind=NodeKind.FOLDER))
     sql = "SELECT count(*) FROM listing WHERE listed_at >= 0 AND ino IN (SELECT value FROM json_each(?))"
     return bool(conn.execute(sql, (folders,)).fetchone()[0] == len(json.loads(folders)))
 
@@ -309,7 +309,7 @@ def mark_unlisted_below(conn: Connection, ino: Ino) -> None:
     """There may be something in this folder, or anywhere below it, that is not known here."""
     conn.execute(
         "DELETE FROM listing WHERE ino IN (SELECT value FROM json_each(?))",
-        (json.dumps(subtree(conn, ino, kind=Kind.FOLDER)),),
+        (json.dumps(subtree(conn, ino, kind=NodeKind.FOLDER)),),
     )
 
 
@@ -318,7 +318,7 @@ def mark_all_unlisted(conn: Connection) -> None:
     conn.execute("DELETE FROM listing")
 
 
-def subtree(conn: Connection, ino: Ino, *, kind: Kind | None = None) -> list[Ino]:
+def subtree(conn: Connection, ino: Ino, *, kind: NodeKind | None = None) -> list[Ino]:
     """The node and all below it (of one kind, if given), ancestors before descendants."""
     rows = conn.execute(
         "WITH RECURSIVE below(ino, kind, depth) AS ("
@@ -349,7 +349,7 @@ def was_shown(conn: Connection, ino: Ino) -> bool:
 
 def discard(conn: Connection, ino: Ino) -> bool:
     """Delete the row of a detached node that no operation needs, nor one that was in it; whether it went."""
-    kept.keep(conn, ino)
+    local_attributes.keep(conn, ino)
     cursor = conn.execute(
         "DELETE FROM node WHERE ino = ?1 AND parent IS NULL AND ino > 2 AND draft IS NULL"
         " AND NOT EXISTS (SELECT 1 FROM op WHERE op.ino = ?1)"
@@ -358,7 +358,7 @@ def discard(conn: Connection, ino: Ino) -> bool:
         (ino,),
     )
     if not cursor.rowcount:
-        kept.drop(conn, ino)
+        local_attributes.drop(conn, ino)
     return cursor.rowcount > 0
 
 

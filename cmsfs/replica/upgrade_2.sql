@@ -23,7 +23,7 @@ CREATE INDEX node_conflict ON node(mtime_ns)
 
 CREATE INDEX node_locked ON node(ino) WHERE instr(item, '"lock":') > 0;
 
--- What was asked about single items, beside what comes with listings (daemon/facts.py).
+-- What was asked about single items, beside what comes with listings (daemon/content/item_details.py).
 CREATE TABLE fact (
   ino          INTEGER NOT NULL REFERENCES node(ino) ON DELETE CASCADE,
   kind         TEXT NOT NULL CHECK (kind IN ('item', 'metadata')),

@@ -1,7 +1,7 @@
 -- From format 5 to 6.
 
 -- Permission bits, programs' own attributes and pins of items that are not here any more, by their ids: they are
--- back with the item (replica/kept.py).
+-- back with the item (replica/local_attributes.py).
 CREATE TABLE kept (
   kind         TEXT NOT NULL,
   remote_id    TEXT NOT NULL,

@@ -19,7 +19,7 @@ import pydantic_core
 import trio
 from starlette import exceptions, requests, responses, types
 
-from cmsfs.models import names
+from cmsfs.models import wire_names
 
 log = logging.getLogger(__name__)
 
@@ -61,7 +61,7 @@ class OAuthRefused(Exception):
         self.headers = dict(headers or {})
 
 
-class Unauthorized(Exception):
+class UnauthorizedResponse(Exception):
     """No token, or a dead one.  The answer has an empty body; the reason stands in a header."""
 
     def __init__(self, description: str | None = None) -> None:
@@ -128,7 +128,7 @@ def _translate(error: Exception, request_id: str) -> responses.Response:
         case OAuthRefused():
             body = {"error": error.error, "error_description": error.description}
             return _json(body, error.status, {"Cache-Control": "no-store"} | error.headers)
-        case Unauthorized():
+        case UnauthorizedResponse():
             challenge = 'Bearer realm="Service"'
             if error.description:
                 challenge += f', error="invalid_token", error_description="{error.description}"'
@@ -204,9 +204,9 @@ class Edge:
 
 
 def _check_version(scope: types.Scope) -> None:
-    wanted = [value for name, value in scope["headers"] if name == names.VERSION_HEADER.encode()]
-    if wanted and wanted != [names.VERSION.encode()]:
-        said = f"Supported API versions: [{names.VERSION}]."
+    wanted = [value for name, value in scope["headers"] if name == wire_names.VERSION_HEADER.encode()]
+    if wanted and wanted != [wire_names.VERSION.encode()]:
+        said = f"Supported API versions: [{wire_names.VERSION}]."
         raise Refused(400, "invalid_api_version", said)
 
 

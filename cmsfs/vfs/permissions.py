@@ -1,7 +1,7 @@
 """What the service allows this account, as mode bits and as errors.
 
-`Right` is what the drive asks about; the agent above knows which rights there are (`ports.Account`).  What
-was made here and is not at the service yet is ours.
+`Right` is what the drive asks about; the agent above knows which rights there are (`ports.AccountPort`).
+What was made here and is not at the service yet is ours.
 
 Rule: a missing right shows before work is lost: at `open`, `create`, `rename`, `unlink`, not at an upload
 that is refused later.  What is not known is allowed; the service has the last word.
@@ -13,12 +13,12 @@ import logging
 import os
 
 from cmsfs.replica.nodes import Node
-from cmsfs.vfs import oserrors
+from cmsfs.vfs import errno_map
 
 log = logging.getLogger(__name__)
 
 
-class Right(enum.Flag):
+class NodeRight(enum.Flag):
     """What may be done with a node."""
 
     READ = enum.auto()  # its bytes
@@ -28,38 +28,38 @@ class Right(enum.Flag):
     LEAVE = enum.auto()  # have it shown here no more, where somebody else shares it: everybody may
 
 
-NONE = Right(0)
+NONE = NodeRight(0)
 ALL = ~NONE
 
 _READ_BITS = 0o444
 _WRITE_BITS = 0o222
 
 
-def needed(flags: int) -> Right:
+def needed(flags: int) -> NodeRight:
     """The rights that opening a file with these flags needs."""
-    cutting = Right.WRITE if flags & os.O_TRUNC else NONE
+    cutting = NodeRight.WRITE if flags & os.O_TRUNC else NONE
     if flags & os.O_WRONLY:
-        return Right.WRITE
-    return Right.READ | Right.WRITE if flags & os.O_RDWR else Right.READ | cutting
+        return NodeRight.WRITE
+    return NodeRight.READ | NodeRight.WRITE if flags & os.O_RDWR else NodeRight.READ | cutting
 
 
-def _kept(node: Node) -> Right:
+def _kept(node: Node) -> NodeRight:
     """What nobody can take away: one's own bytes that the service does not have can be read here."""
     is_unsent = node.draft is not None or (node.sha1 is not None and node.sha1 != node.base_sha1)
-    return Right.READ if is_unsent and not node.is_folder else NONE
+    return NodeRight.READ if is_unsent and not node.is_folder else NONE
 
 
-def mode(node: Node, rights: Right) -> int:
+def mode(node: Node, rights: NodeRight) -> int:
     """The node's permission bits, less those that the service would not honour."""
     bits, rights = node.mode, rights | _kept(node)
-    if Right.READ not in rights and not node.is_folder:
+    if NodeRight.READ not in rights and not node.is_folder:
         bits &= ~_READ_BITS
-    if Right.WRITE not in rights:
+    if NodeRight.WRITE not in rights:
         bits &= ~_WRITE_BITS
     return bits
 
 
-def check(node: Node, rights: Right, needed: Right, reason: str | None = None) -> None:
+def check(node: Node, rights: NodeRight, needed: NodeRight, reason: str | None = None) -> None:
     """Raise PermissionError (EACCES) unless all that is needed is allowed; `reason` is what stands against
     it, where it is not the account's role."""
     if needed in rights | _kept(node):
@@ -67,6 +67,6 @@ def check(node: Node, rights: Right, needed: Right, reason: str | None = None) -
     if reason is not None:
         # Who meets this error cannot see why: the role is told by the permission bits, this is not.
         log.info("%s cannot be changed: %s", node.name, reason)
-        raise oserrors.oserror(errno.EACCES, f"{node.name}: {reason}")
+        raise errno_map.oserror(errno.EACCES, f"{node.name}: {reason}")
     missing = ", ".join(str(right.name).lower() for right in needed & ~rights)
-    raise oserrors.oserror(errno.EACCES, f"{node.name}: the service does not permit you to {missing}")
+    raise errno_map.oserror(errno.EACCES, f"{node.name}: the service does not permit you to {missing}")

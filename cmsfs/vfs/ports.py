@@ -5,13 +5,13 @@ The running agent (`daemon`) implements these; the vfs never knows a client.
 
 from typing import Protocol
 
-from cmsfs.replica.facts import About
+from cmsfs.replica.item_details import DetailSubject
 from cmsfs.replica.nodes import Content, Ino, Node
-from cmsfs.vfs.attrs.instances import Place
-from cmsfs.vfs.permissions import Right
+from cmsfs.vfs.metadata_values import ValuePlace
+from cmsfs.vfs.permissions import NodeRight
 
 
-class Hydrator(Protocol):
+class HydratorPort(Protocol):
     """Brings what is missing here from the service."""
 
     async def listing(self, folder: Ino) -> None:
@@ -27,7 +27,7 @@ class Hydrator(Protocol):
         """A file is being read from its beginning, its neighbours may be next; never waits, never fails."""
 
 
-class Keep(Protocol):
+class PinsPort(Protocol):
     """Whoever keeps items here whole."""
 
     async def __call__(self, ino: Ino, *, pinned: bool) -> None:
@@ -41,7 +41,7 @@ class Wakeable(Protocol):
         """The journal has work, or a file that was busy no longer is."""
 
 
-class Account(Protocol):
+class AccountPort(Protocol):
     """What the agent knows of the account and the connection."""
 
     @property
@@ -52,7 +52,7 @@ class Account(Protocol):
     def is_read_only(self) -> bool:
         """Whether nothing at all may be changed with this account."""
 
-    def rights(self, node: Node) -> Right:
+    def rights(self, node: Node) -> NodeRight:
         """What the service allows with a node; all while that is unknown."""
 
     def reason(self, node: Node) -> str | None:
@@ -71,10 +71,10 @@ class Account(Protocol):
         """Ask the service soon: a write is refused for what may have changed."""
 
 
-class Facts(Protocol):
+class ItemDetailsPort(Protocol):
     """Whoever asks the service about single items."""
 
-    async def learn(self, node: Node, about: About) -> None:
+    async def learn(self, node: Node, about: DetailSubject) -> None:
         """Return once this is known of an item, as new as it has to be, or an older answer cannot be renewed.
 
         `OSError` when nothing is known of it and nothing can be: ENETDOWN, ETIMEDOUT.
@@ -83,10 +83,10 @@ class Facts(Protocol):
     async def learn_policies(self) -> None:
         """Return once what policies are assigned to is known, or cannot be in time; never fails."""
 
-    async def judge_metadata(self, place: Place, text: str) -> None:
+    async def judge_metadata(self, place: ValuePlace, text: str) -> None:
         """`OSError` (EINVAL) if the template does not allow this value; nothing while that is unknown."""
 
-    async def set_metadata(self, node: Node, place: Place, text: str | None) -> None:
+    async def set_metadata(self, node: Node, place: ValuePlace, text: str | None) -> None:
         """Set a value of the metadata of an item that the service has; None takes it away.
 
         `OSError`: EINVAL for what the template does not allow, ENODATA without a value, ESTALE if somebody
@@ -94,7 +94,7 @@ class Facts(Protocol):
         """
 
 
-class Removals(Protocol):
+class DeleteGuardPort(Protocol):
     """Whoever knows which deletions the service may refuse, and which are none."""
 
     async def is_left(self, node: Node) -> bool:

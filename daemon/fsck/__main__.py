@@ -16,9 +16,10 @@ import trio
 
 from cmsfs import config, errors, logs, output
 from cmsfs.replica import database
-from daemon import instance, recovered, state
+from daemon import instance_lock, local_state
 from daemon.fsck import contents, journal, salvage
-from daemon.fsck.findings import Place, Report
+from daemon.fsck.findings import Report, StatePaths
+from daemon.push import recovered_files
 
 
 @click.command()
@@ -38,7 +39,7 @@ def fsck(account: str | None, *, repair: bool, quick: bool, as_json: bool) -> No
     if as_json:
         found = {"repaired": repair, "findings": [asdict(one) for one in report.findings]}
         output.document(
-            found | {"recovered": [one.path for one in recovered.waiting(settings.paths.recovered)]}
+            found | {"recovered": [one.path for one in recovered_files.waiting(settings.paths.recovered)]}
         )
     else:
         _show(report, settings.paths.recovered)
@@ -48,10 +49,10 @@ def fsck(account: str | None, *, repair: bool, quick: bool, as_json: bool) -> No
 def run(settings: config.Settings, *, repair: bool, quick: bool = False) -> Report:
     """Check, and repair if so asked; all that was found.  Raises `UserError` if the drive is mounted."""
     report = Report(repair)
-    place = Place.of(settings.paths)
+    place = StatePaths.of(settings.paths)
     if not settings.paths.state.exists():
         return report
-    with instance.single_instance(settings.paths.lock, account=settings.place):
+    with instance_lock.single_instance(settings.paths.lock, account=settings.place):
         if salvage.check(place, report):
             _look(place, report, quick=quick)
         if repair and report.findings:
@@ -61,7 +62,7 @@ def run(settings: config.Settings, *, repair: bool, quick: bool = False) -> Repo
     return report
 
 
-def _look(place: Place, report: Report, *, quick: bool) -> None:
+def _look(place: StatePaths, report: Report, *, quick: bool) -> None:
     with contextlib.closing(sqlite3.connect(place.database, isolation_level=None)) as conn:
         conn.row_factory = sqlite3.Row
         (version,) = conn.execute("PRAGMA user_version").fetchone()
@@ -84,7 +85,7 @@ def _look(place: Place, report: Report, *, quick: bool) -> None:
 
 
 async def _start(settings: config.Settings) -> None:
-    async with state.open_state(settings):
+    async with local_state.open_state(settings):
         pass
 
 
@@ -99,7 +100,7 @@ def _show(report: Report, kept: Path) -> None:
         output.say(f"{count}, repaired.")
     else:
         output.say(f"{count}; `cmsfs fsck --repair` carries out the remedy below each.")
-    if files := recovered.waiting(kept):
+    if files := recovered_files.waiting(kept):
         output.say(f"{output.plural(len(files), 'file')} with no place on the drive, kept in {kept}.")
 
 

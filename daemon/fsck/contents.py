@@ -11,15 +11,15 @@ from collections import Counter
 from pathlib import Path
 from sqlite3 import Connection, Row
 
-from cmsfs.cache import bitmap, files
-from cmsfs.cache import rows as content_rows
+from cmsfs.cache import bitmap, content_files
+from cmsfs.cache import content_table as content_rows
 from cmsfs.replica.rows import op_rows
-from daemon.fsck.findings import Place, Report
+from daemon.fsck.findings import Report, StatePaths
 
 _SHA1 = re.compile(r"[0-9a-f]{40}")
 
 
-def check(conn: Connection, place: Place, report: Report, *, hashes: bool) -> None:
+def check(conn: Connection, place: StatePaths, report: Report, *, hashes: bool) -> None:
     """Everything about contents.  `hashes`: read all of them, too."""
     known = {row["sha1"]: row for row in conn.execute("SELECT * FROM content").fetchall()}
     wrong: Counter[str] = Counter()
@@ -42,7 +42,7 @@ def check(conn: Connection, place: Place, report: Report, *, hashes: bool) -> No
             _orphan(path, place, report)
 
 
-def _orphan(path: Path, place: Place, report: Report) -> None:
+def _orphan(path: Path, place: StatePaths, report: Report) -> None:
     report.add(
         "drafts",
         f"Bytes that were written here ({path.name[:12]}) no longer belong to any file.",
@@ -52,7 +52,7 @@ def _orphan(path: Path, place: Place, report: Report) -> None:
         place.aside(path, path.name)
 
 
-def _clean(conn: Connection, row: Row, place: Place, *, repair: bool, hashes: bool) -> str:
+def _clean(conn: Connection, row: Row, place: StatePaths, *, repair: bool, hashes: bool) -> str:
     """What is wrong with a content that the service has too, "" if nothing; `repair` drops it then."""
     path = place.blocks / row["sha1"][:2] / row["sha1"]
     here = bitmap.present_bytes(row["bitmap"], row["size"])
@@ -63,7 +63,7 @@ def _clean(conn: Connection, row: Row, place: Place, *, repair: bool, hashes: bo
         said = "the file is missing"
     elif path.stat().st_size != row["size"]:
         said = "the file has the wrong size"
-    elif hashes and row["bitmap"] is None and files.hash_file(path) != row["sha1"]:
+    elif hashes and row["bitmap"] is None and content_files.hash_file(path) != row["sha1"]:
         said = "the file has the wrong contents"
     else:
         return ""
@@ -73,7 +73,7 @@ def _clean(conn: Connection, row: Row, place: Place, *, repair: bool, hashes: bo
     return said
 
 
-def _dirty(conn: Connection, row: Row, place: Place, report: Report, *, hashes: bool) -> None:
+def _dirty(conn: Connection, row: Row, place: StatePaths, report: Report, *, hashes: bool) -> None:
     path = place.drafts / row["sha1"]
     cached = place.blocks / row["sha1"][:2] / row["sha1"]
     if not row["size"] or (not path.exists() and cached.exists()):
@@ -81,7 +81,7 @@ def _dirty(conn: Connection, row: Row, place: Place, report: Report, *, hashes: 
     name = _name(conn, row["sha1"])
     if not path.exists():
         said, remedy = f"The contents of {name} are lost and were never uploaded.", "Its upload is held."
-    elif path.stat().st_size != row["size"] or (hashes and files.hash_file(path) != row["sha1"]):
+    elif path.stat().st_size != row["size"] or (hashes and content_files.hash_file(path) != row["sha1"]):
         said = f"The contents of {name}, not uploaded yet, are damaged."
         remedy = f"Its upload is held; a copy is in {place.recovered}."
     else:
@@ -93,7 +93,7 @@ def _dirty(conn: Connection, row: Row, place: Place, report: Report, *, hashes: 
         op_rows.hold_uploads_of(conn, row["sha1"], error="the bytes were damaged on this disk")
 
 
-def _copy_aside(path: Path, place: Place, name: str) -> None:
+def _copy_aside(path: Path, place: StatePaths, name: str) -> None:
     place.recovered.mkdir(parents=True, exist_ok=True, mode=0o700)
     target = place.recovered / name
     if not target.exists():

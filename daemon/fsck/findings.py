@@ -35,7 +35,7 @@ class Report:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class StatePaths:
     """Where the state is."""
 
     database: Path
@@ -44,7 +44,7 @@ class Place:
     blocks: Path
 
     @classmethod
-    def of(cls, paths: config.Paths) -> "Place":
+    def of(cls, paths: config.Paths) -> "StatePaths":
         return cls(paths.replica_db, paths.drafts, paths.recovered, paths.blocks)
 
     def aside(self, path: Path, name: str) -> Path:

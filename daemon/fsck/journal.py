@@ -7,8 +7,8 @@ from pathlib import Path
 from sqlite3 import Connection
 
 from cmsfs.journal import ops
-from cmsfs.models import names
-from cmsfs.replica import cursor, naming, tree
+from cmsfs.models import wire_names
+from cmsfs.replica import kv_store, naming, tree
 from cmsfs.replica.nodes import ROOT, TRASH, Ino
 from cmsfs.replica.rows import node_rows, op_rows
 from daemon.fsck.findings import Report
@@ -105,12 +105,12 @@ def check_drafts(conn: Connection, drafts: Path, report: Report) -> None:
 def relist(conn: Connection) -> None:
     """Have everything listed anew with the next mount: what was repaired finds its place again."""
     tree.mark_all_unlisted(conn)
-    for key in (cursor.CHANGES_SINCE, cursor.DELETED_SINCE, cursor.CRAWL):
-        cursor.drop(conn, key)
+    for key in (kv_store.CHANGES_SINCE, kv_store.DELETED_SINCE, kv_store.CRAWL):
+        kv_store.drop(conn, key)
 
 
 def _roots(conn: Connection, report: Report) -> None:
-    for ino, name, mode, remote_id in ((ROOT, "", 0o755, names.ROOT_ID), (TRASH, ".trash", 0o700, None)):
+    for ino, name, mode, remote_id in ((ROOT, "", 0o755, wire_names.ROOT_ID), (TRASH, ".trash", 0o700, None)):
         if conn.execute("SELECT 1 FROM node WHERE ino = ?", (ino,)).fetchone() is not None:
             continue
         report.add(

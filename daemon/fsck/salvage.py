@@ -10,15 +10,15 @@ import sqlite3
 import time
 from pathlib import Path
 
-from cmsfs.journal import manifest, restoring
+from cmsfs.journal import draft_restore, manifest
 from cmsfs.replica import database
-from daemon.fsck.findings import Place, Report
+from daemon.fsck.findings import Report, StatePaths
 
 # An integrity check names every bad page; a person needs the first.
 _MOST_COMPLAINTS = 5
 
 
-def check(place: Place, report: Report) -> bool:
+def check(place: StatePaths, report: Report) -> bool:
     """Whether there is a database to look into further."""
     if not place.database.exists():
         if any(place.drafts.glob("*")):
@@ -48,11 +48,11 @@ def check(place: Place, report: Report) -> bool:
     return True
 
 
-def restore(conn: sqlite3.Connection, place: Place, report: Report) -> None:
+def restore(conn: sqlite3.Connection, place: StatePaths, report: Report) -> None:
     """Give drafts that the database has forgotten the places that the manifest names."""
     if not any(one.area == "database" for one in report.findings):
         return
-    found = restoring.restore(conn, place.drafts, manifest.read(place.drafts))
+    found = draft_restore.restore(conn, place.drafts, manifest.read(place.drafts))
     for one in found:
         report.add(
             "drafts",
@@ -73,7 +73,7 @@ def _complaints(path: Path) -> list[str]:
     return [] if tables[0] else ["it has no tables"]
 
 
-def _keep(place: Place) -> Path:
+def _keep(place: StatePaths) -> Path:
     """A copy of the database with its log; where it is."""
     place.recovered.mkdir(parents=True, exist_ok=True, mode=0o700)
     stem = f"{place.database.name}.damaged-{time.strftime('%Y%m%d-%H%M%S')}"

@@ -15,15 +15,19 @@ import logging
 from sqlite3 import Connection
 
 from cmsfs import errors
-from cmsfs.journal import ops, queue, unheard
-from cmsfs.models import items, names
-from cmsfs.replica import aside, cursor, lineages, losses, naming, remote, shares, tree, unsent, vanishing
+from cmsfs.journal import in_flight, ops, queue
+from cmsfs.models import wire_names
+from cmsfs.models.content import items
+from cmsfs.replica import kv_store, naming, tree
 from cmsfs.replica.changes import Change
-from cmsfs.replica.nodes import ROOT, Ino, Kind, Node, remote_from_item
+from cmsfs.replica.merge import apply_remote, deletions, lineages, name_conflicts, pending_ops
+from cmsfs.replica.nodes import ROOT, Ino, Node, NodeKind, remote_from_item
+from cmsfs.replica.sharing import lost_access, shares
 from cmsfs.sqlite import Database
-from daemon import losing, roots
-from daemon.incoming import Gone
-from daemon.push.kit import Kit, again, has_moved
+from daemon.account import access_loss
+from daemon.core import root_check
+from daemon.core.remote_updates import RemovedItem
+from daemon.push.context import PushContext, again, has_moved
 
 log = logging.getLogger(__name__)
 
@@ -34,7 +38,7 @@ KEPT_BOTH = "The name is taken at the service; both items are kept."
 UNTOLD_ATTEMPTS = 2
 
 
-async def holder(kit: Kit, error: errors.Conflict) -> items.Item | None:
+async def holder(kit: PushContext, error: errors.Conflict) -> items.Item | None:
     """Who has the name that was refused to us; None if that is not told, or the holder is gone again.
 
     Raises `error` itself if it is about something else.
@@ -43,52 +47,56 @@ async def holder(kit: Kit, error: errors.Conflict) -> items.Item | None:
         raise error
     told = error.conflict or {}
     try:
-        return await kit.get(Kind(str(told.get("type"))), str(told["id"]))
+        return await kit.get(NodeKind(str(told.get("type"))), str(told["id"]))
     except (ValueError, KeyError, errors.NotFound):
         return None
 
 
 def may_be_ours(db: Database, ino: Ino, item: items.Item) -> bool:
     """Whether no other node stands for the item.  A poll may have found it for ours meanwhile."""
-    node = tree.find_remote(db, Kind(item.type), item.id)
+    node = tree.find_remote(db, NodeKind(item.type), item.id)
     return node is None or node.ino == ino
 
 
-def is_leaving(kit: Kit, task: queue.Task, node: Node, theirs: items.Item) -> bool:
+def is_leaving(kit: PushContext, task: queue.Task, node: Node, theirs: items.Item) -> bool:
     """Whether what is in the way came from here too, and an operation of its own will take it away."""
     folder = task.parent.remote_id if task.parent is not None else None
     name = naming.remote_name(node)
-    if isinstance(theirs, items.File) and unheard.is_anothers(
+    if isinstance(theirs, items.File) and in_flight.is_anothers(
         kit.db, node.ino, folder or "", name, theirs.sha1
     ):
         return True
-    holder = tree.find_remote(kit.db, Kind(theirs.type), theirs.id)
+    holder = tree.find_remote(kit.db, NodeKind(theirs.type), theirs.id)
     if holder is None or holder.ino == node.ino:
         return False
     leaving = (ops.OpKind.MOVE, ops.OpKind.TRASH)
     return any(op.kind in leaving and op.state != "held" for op in queue.states(kit.db, holder.ino))
 
 
-async def keep_both(kit: Kit, task: queue.Task, theirs: items.Item | None, *, anew: bool = False) -> None:
+async def keep_both(
+    kit: PushContext, task: queue.Task, theirs: items.Item | None, *, anew: bool = False
+) -> None:
     """Theirs keeps its name; ours takes another one and is sent again, `anew` as an item of its own."""
     if isinstance(theirs, items.WebLink) and not anew and await _steps_beside(kit, task, theirs):
         return
 
     def txn(conn: Connection) -> list[Change]:
         if anew:
-            unsent.forget(conn, task.node.ino)
+            pending_ops.forget(conn, task.node.ino)
         changes: list[Change] = []
         if theirs is not None:
-            changes += remote.apply(conn, [remote_from_item(theirs)], generation=cursor.generation(conn))
+            changes += apply_remote.apply(
+                conn, [remote_from_item(theirs)], generation=kv_store.generation(conn)
+            )
         node = tree.get(conn, task.node.ino)
         if anew and theirs is not None:
-            lineages.hand_down(conn, node.ino, tree.remote_at(conn, Kind(theirs.type), theirs.id))
+            lineages.hand_down(conn, node.ino, tree.remote_at(conn, NodeKind(theirs.type), theirs.id))
         is_itself = theirs is not None and node.remote_id == theirs.id and node.kind == theirs.type
         stays = node.parent is not None and not has_moved(conn, task.node)
         if stays and not is_itself and _is_in_the_way(theirs, node, task):
-            aside.step(conn, node, changes)
+            name_conflicts.step(conn, node, changes)
             if node.parent is not None:
-                aside.give_back(conn, node.parent, node.name, changes, at_once=True)
+                name_conflicts.give_back(conn, node.parent, node.name, changes, at_once=True)
         again(conn, task.op, KEPT_BOTH)
         return changes
 
@@ -96,10 +104,10 @@ async def keep_both(kit: Kit, task: queue.Task, theirs: items.Item | None, *, an
     log.info("another item has the same name at the service; both are kept")
 
 
-async def _steps_beside(kit: Kit, task: queue.Task, link: items.WebLink) -> bool:
+async def _steps_beside(kit: PushContext, task: queue.Task, link: items.WebLink) -> bool:
     """Whether a web link gave way: it is `notes.url` beside our `notes` here, and is called so there, too."""
-    shown = naming.file_name(Kind.LINK, link.name or "")
-    if link.name == shown or names.name_key(task.node.name) == names.name_key(shown):
+    shown = naming.file_name(NodeKind.LINK, link.name or "")
+    if link.name == shown or wire_names.name_key(task.node.name) == wire_names.name_key(shown):
         return False
     try:
         with kit.health.request("move"):
@@ -109,7 +117,7 @@ async def _steps_beside(kit: Kit, task: queue.Task, link: items.WebLink) -> bool
 
     def txn(conn: Connection) -> list[Change]:
         again(conn, task.op, KEPT_BOTH)
-        return remote.apply(conn, [remote_from_item(answer)], generation=cursor.generation(conn))
+        return apply_remote.apply(conn, [remote_from_item(answer)], generation=kv_store.generation(conn))
 
     kit.incoming.publish(await kit.db.write(txn))
     log.info("a web link keeps its full name, because a local item has the short one")
@@ -122,17 +130,17 @@ def _is_in_the_way(theirs: items.Item | None, node: Node, task: queue.Task) -> b
         # Gone when we looked; or a service that does not tell who it is, and goes on refusing.
         return task.op.attempts > UNTOLD_ATTEMPTS
     where = theirs.parent.id if theirs.parent else None
-    called = names.name_key(naming.remote_name(node))
+    called = wire_names.name_key(naming.remote_name(node))
     folder = task.parent.remote_id if task.parent is not None else None
-    return (where, names.name_key(theirs.name or "")) == (folder, called)
+    return (where, wire_names.name_key(theirs.name or "")) == (folder, called)
 
 
-async def missing(kit: Kit, task: queue.Task, error: errors.NotFound) -> None:
+async def missing(kit: PushContext, task: queue.Task, error: errors.NotFound) -> None:
     """The service does not know the item, or the folder that it should go to: find out which, and follow.
 
     Raises `error` if it knows both, `RootGone` where it is the drive's own folder that has gone.
     """
-    await roots.check(kit.db, kit.client, kit.health)
+    await root_check.check(kit.db, kit.client, kit.health)
     node, parent = task.node, task.parent
     top = await kit.db.query(lambda conn: shares.top(conn, node.ino))
     if top is not None and await _is_gone(kit, top):
@@ -146,7 +154,7 @@ async def missing(kit: Kit, task: queue.Task, error: errors.NotFound) -> None:
         raise error
 
 
-async def _is_gone(kit: Kit, node: Node) -> bool:
+async def _is_gone(kit: PushContext, node: Node) -> bool:
     if node.remote_id is None or node.ino == ROOT:
         return False
     try:
@@ -156,21 +164,21 @@ async def _is_gone(kit: Kit, node: Node) -> bool:
     return False
 
 
-async def _gone(kit: Kit, task: queue.Task, what: Node) -> None:
+async def _gone(kit: PushContext, task: queue.Task, what: Node) -> None:
     """The service has deleted `what`: so it goes here, but for what only we have, which is made anew."""
     assert what.remote_id is not None
-    gone = [Gone(what.kind, what.remote_id)]
-    await kit.incoming.apply(await losing.still_shown(kit.db, kit.client, kit.health, gone))
+    gone = [RemovedItem(what.kind, what.remote_id)]
+    await kit.incoming.apply(await access_loss.still_shown(kit.db, kit.client, kit.health, gone))
 
     def txn(conn: Connection) -> list[Change]:
         changes: list[Change] = []
         # It may have left the tree while we asked.
         now = tree.find_at(conn, what.ino)
         if now is not None and now.remote_id == what.remote_id:
-            changes = vanishing.vanish(conn, what.ino)
+            changes = deletions.vanish(conn, what.ino)
             now = tree.find_at(conn, what.ino)
-        if now is not None and losses.is_lost(now):
-            queue.hold(conn, task.op, error=losses.REASON)
+        if now is not None and lost_access.is_lost(now):
+            queue.hold(conn, task.op, error=lost_access.REASON)
         else:
             again(conn, task.op, "It was deleted at the service.")
         return changes

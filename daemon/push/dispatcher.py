@@ -19,26 +19,27 @@ from sqlite3 import Connection
 import trio
 
 from cmsfs import crashpoints, errors, logs
-from cmsfs.client.errors import LONGEST_RETRY_AFTER
+from cmsfs.client.transport.errors import LONGEST_RETRY_AFTER
 from cmsfs.crashpoints import Point
 from cmsfs.journal import ops, queue
 from cmsfs.journal.ops import OpKind
 from cmsfs.replica.nodes import Ino, Node
 from cmsfs.replica.rows import op_rows
-from daemon.push import circles, describing, failures, folders, held, moves, removals, web_links
-from daemon.push.kit import INTERACTIVE_SECONDS, LONGEST_WAIT_SECONDS, Kit, wait_ns
+from daemon.push import error_policy, loop_detector, rejected
+from daemon.push.context import INTERACTIVE_SECONDS, LONGEST_WAIT_SECONDS, PushContext, wait_ns
+from daemon.push.operations import deletes, describe, folders, moves, web_links
 
 log = logging.getLogger(__name__)
 
-Perform = Callable[[Kit, queue.Task], Awaitable[None]]
+Perform = Callable[[PushContext, queue.Task], Awaitable[None]]
 
 PERFORM: dict[OpKind, Perform] = {
     OpKind.MKDIR: folders.mkdir,
     OpKind.UPLOAD: web_links.upload,
     OpKind.MOVE: moves.move,
     OpKind.TOUCH: moves.touch,
-    OpKind.DESCRIBE: describing.describe,
-    OpKind.TRASH: removals.trash,
+    OpKind.DESCRIBE: describe.describe,
+    OpKind.TRASH: deletes.trash,
 }
 
 UNFINISHED = "The change could not be completed locally; see the log."
@@ -67,10 +68,10 @@ class _Job:
     perform: Perform
 
 
-class Push:
+class Dispatcher:
     """Carries out the journal.  `wake` after every change of it."""
 
-    def __init__(self, kit: Kit, *, workers: int) -> None:
+    def __init__(self, kit: PushContext, *, workers: int) -> None:
         self._kit = kit
         self._workers = workers
         self._wanted = trio.Event()
@@ -82,7 +83,7 @@ class Push:
         self._stuck = False
         # No operation waits longer: not for a service that asks for it, nor to settle.
         self._longest_ns = int((LONGEST_RETRY_AFTER + kit.settle_seconds + LONGEST_WAIT_SECONDS) * 10**9)
-        self._circles = circles.Circles()
+        self._circles = loop_detector.LoopDetector()
         # Operations whose end could not be written down (a full disk); they are made ready again.
         self._dangling: list[ops.Op] = []
 
@@ -154,13 +155,13 @@ class Push:
 
     async def retry(self, path: str) -> None:
         """Try again what failed of one item.  Raises `UserError` if nothing did."""
-        await held.retry(self._kit, path)
+        await rejected.retry(self._kit, path)
         self._stuck = False
         self.wake()
 
     async def discard(self, path: str, recovered: Path) -> Path | None:
         """Give up what is held of one item; where its bytes are kept.  Raises `UserError`."""
-        kept = await held.discard(self._kit, path, recovered)
+        kept = await rejected.discard(self._kit, path, recovered)
         self.wake()
         return kept
 
@@ -337,14 +338,14 @@ class Push:
         if self._circles.circles(op, after, now_ns=ops.now_ns()):
             not_before = ops.now_ns() + wait_ns(op.attempts)
             await self._kit.db.write(
-                lambda conn: queue.retry(conn, op, not_before_ns=not_before, error=f"{circles.REASON}.")
+                lambda conn: queue.retry(conn, op, not_before_ns=not_before, error=f"{loop_detector.REASON}.")
             )
             log.info("a change makes no progress; backing off")
 
     async def _failed(self, op: ops.Op, error: errors.CmsfsError | OSError) -> None:
-        if isinstance(error, errors.ApiError) and error.code == failures.FULL:
+        if isinstance(error, errors.ApiError) and error.code == error_policy.FULL:
             self._kit.full()
-        verdict = failures.judge(error, op.attempts)
+        verdict = error_policy.judge(error, op.attempts)
         delay = verdict.wait_ns
         if delay is None:
             await self._kit.db.write(lambda conn: queue.hold(conn, op, error=verdict.reason))

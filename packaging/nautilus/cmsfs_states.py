@@ -1,7 +1,7 @@
 """What the file manager shows of a drive and asks its daemon, without the file manager.
 
 Plain functions over the control socket's JSON lines, for `cmsfs_nautilus.py` and for tests.  It runs in the
-system's Python, so nothing of cmsfs is imported here; what is spoken is described in cmsfs/models/control.py.
+system's Python, so nothing of cmsfs is imported here; what is spoken is described in cmsfs/ipc/control.py.
 
 Rule: nothing here waits or touches the drive: mounts are read from the kernel's list.
 """

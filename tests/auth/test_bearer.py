@@ -7,8 +7,9 @@ import trio.testing
 
 from cmsfs import errors
 from cmsfs.auth import bearer, grants
-from cmsfs.client import retry, session
-from cmsfs.models import tokens
+from cmsfs.client import session
+from cmsfs.client.transport import retry
+from cmsfs.models.enterprise import tokens
 
 URL = "https://service.test"
 
@@ -49,7 +50,7 @@ class Service(httpx.AsyncBaseTransport):
 
 def client_of(service, source):
     return session.open_client(
-        session.Endpoints.of_server(URL),
+        session.ServiceEndpoints.of_server(URL),
         transport=service,
         auth=bearer.BearerAuth(source),
         policy=retry.Policy(attempts=1, connect_attempts=1),
@@ -165,7 +166,7 @@ async def test_client_credentials_are_a_source_of_tokens():
             forms.append((await request.aread()).decode())
             return httpx.Response(200, json={"access_token": "t", "expires_in": 60})
 
-    async with session.open_client(session.Endpoints.of_server(URL), transport=Endpoint()) as client:
+    async with session.open_client(session.ServiceEndpoints.of_server(URL), transport=Endpoint()) as client:
         fetch = grants.client_credentials(client, "c", "hush", "enterprise", "11")
         assert (await fetch()).access_token.get_secret_value() == "t"
     assert "box_subject_type=enterprise" in forms[0]
@@ -176,7 +177,7 @@ async def test_the_token_is_not_shown():
     source = Source()
     auth = bearer.BearerAuth(source)
     async with session.open_client(
-        session.Endpoints.of_server(URL), transport=Service(), auth=auth
+        session.ServiceEndpoints.of_server(URL), transport=Service(), auth=auth
     ) as client:
         await client.users.me()
     assert "t1" not in repr(auth)

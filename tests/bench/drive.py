@@ -113,19 +113,19 @@ def stats(paths: list[str]) -> None:
 async def load_service(entries: int) -> None:
     """Give the service a folder of many small files, by its own upload operation."""
     from cmsfs import config
-    from cmsfs.auth import backend
-    from cmsfs.client import multipart
-    from cmsfs.models import uploads
+    from cmsfs.auth import connect
+    from cmsfs.client.transport import multipart
+    from cmsfs.models.content import uploads
 
     settings = config.load("demo", profile="embedded")
-    async with backend.open_backend(settings, sample=True) as client:
+    async with connect.open_backend(settings, sample=True) as client:
         folder = await client.folders.create("many", "0")
         numbers = iter(range(entries))
 
         async def worker() -> None:
             for number in numbers:
                 data = f"small file {number}\n".encode()
-                attributes = uploads.Attributes.model_validate(
+                attributes = uploads.UploadAttributes.model_validate(
                     {"name": f"entry{number:05}.txt", "parent": {"id": folder.id}}
                 )
                 sha1 = hashlib.sha1(data, usedforsecurity=False).hexdigest()

@@ -1,9 +1,9 @@
 """How fast the tree becomes known over a distance: `python tests/bench/listing.py`.
 
-A service in its own process (`cmsfs serve`), a link with a round trip of 40 ms before it (`tests/proxy.py`, a
-process too), a drive on it.  Beside each figure stands the same work done by the plainest tool over the same
-link: one request for each folder, one after the other, on one connection.  Figures are of this machine and
-this moment; the ratios compare.  Nothing here asserts anything.
+A service in its own process (`cmsfs serve`), a link with a round trip of 40 ms before it
+(`tests/support/proxy.py`, a process too), a drive on it.  Beside each figure stands the same work done by
+the plainest tool over the same link: one request for each folder, one after the other, on one connection.
+Figures are of this machine and this moment; the ratios compare.  Nothing here asserts anything.
 
 `--items N` builds and lists a tree of so many (a million take some minutes to make; what was made is kept
 below TMPDIR for the next run); the default leaves that part out.  `--whole-only` does nothing else.
@@ -25,7 +25,7 @@ import httpx
 import loading
 import trio
 
-from cmsfs.service import store
+from cmsfs.service.storage import store
 
 ROOT = Path(__file__).resolve().parents[2]
 

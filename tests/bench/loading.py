@@ -7,8 +7,10 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from cmsfs.service import demo, items, store
-from cmsfs.service.kinds import Kind
+from cmsfs.service.content import items
+from cmsfs.service.provisioning import demo
+from cmsfs.service.storage import store
+from cmsfs.service.storage.kinds import ItemKind
 from cmsfs.sqlite import Connection
 
 EMPTY = "da39a3ee5e6b4b0d3255bfef95601890afd80709"
@@ -49,7 +51,7 @@ async def fill(data: Path, trees: list[Tree]) -> dict[str, str]:
 def _top(tree: Tree, user: int, now: int) -> Callable[[Connection], None]:
     def txn(conn: Connection) -> None:
         owner = conn.execute("SELECT * FROM user WHERE id = ?", (user,)).fetchone()
-        new = items.New(Kind.FOLDER, tree.name)
+        new = items.New(ItemKind.FOLDER, tree.name)
         row = items.insert(conn, items.find(conn, owner["root"]), new, by=user, now=now)
         tree.ids.append(str(row["id"]))
 
@@ -64,11 +66,11 @@ def _some(tree: Tree, user: int, now: int, first: int) -> Callable[[Connection],
         for number in range(first, min(first + _AT_ONCE, max(tree.folders, 1))):
             folder, at = above, now + number * 10**6
             if tree.folders:
-                new = items.New(Kind.FOLDER, f"folder {number:05}")
+                new = items.New(ItemKind.FOLDER, f"folder {number:05}")
                 folder = items.insert(conn, above, new, by=user, now=at, event=None)
                 tree.ids.append(str(folder["id"]))
             for one in range(tree.files):
-                new = items.New(Kind.FILE, f"document {one:05}.txt", 0, EMPTY)
+                new = items.New(ItemKind.FILE, f"document {one:05}.txt", 0, EMPTY)
                 items.insert(conn, folder, new, by=user, now=at + one, event=None)
 
     return txn

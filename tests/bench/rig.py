@@ -205,11 +205,11 @@ def touch_memory(megabytes: int) -> None:
 async def _fill(bench: Bench, files: list[tuple[str, str, int]]) -> None:
     """Upload files of random bytes: (folder path, name, size)."""
     from cmsfs import config
-    from cmsfs.auth import backend
-    from cmsfs.client import multipart
-    from cmsfs.models import uploads
+    from cmsfs.auth import connect
+    from cmsfs.client.transport import multipart
+    from cmsfs.models.content import uploads
 
-    async with backend.open_backend(config.load("bench")) as client:
+    async with connect.open_backend(config.load("bench")) as client:
         folders = {"": "0"}
         for path in sorted({folder for folder, _, _ in files}):
             parts = [part for part in path.split("/") if part]
@@ -222,7 +222,7 @@ async def _fill(bench: Bench, files: list[tuple[str, str, int]]) -> None:
         async def worker() -> None:
             for folder, name, size in work:
                 data = random.randbytes(min(size, MIB)) * max(1, size // MIB)
-                attributes = uploads.Attributes.model_validate(
+                attributes = uploads.UploadAttributes.model_validate(
                     {"name": name, "parent": {"id": folders[folder]}}
                 )
                 sha1 = hashlib.sha1(data, usedforsecurity=False).hexdigest()

@@ -24,8 +24,8 @@ import httpx
 import service_store
 import trio
 
-from cmsfs.client.search import EVERYTHING, FIELDS
-from cmsfs.service import store
+from cmsfs.client.content.search import EVERYTHING, FIELDS
+from cmsfs.service.storage import store
 
 MIB = 1024 * 1024
 FIELDS_PARAM = ",".join(FIELDS)

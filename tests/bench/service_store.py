@@ -15,8 +15,14 @@ from pathlib import Path
 from sqlite3 import Connection, Row
 from typing import TypeVar
 
-from cmsfs.service import clients, demo, events, files, indexing, items, scopes, store
-from cmsfs.service.kinds import Kind
+from cmsfs.service.access import scopes
+from cmsfs.service.content import files, items
+from cmsfs.service.events import events
+from cmsfs.service.oauth import clients
+from cmsfs.service.provisioning import demo
+from cmsfs.service.renditions import indexing
+from cmsfs.service.storage import store
+from cmsfs.service.storage.kinds import ItemKind
 
 RARE, COMMON = "zanzibar", "report"
 
@@ -93,7 +99,7 @@ class _Tree:
     def _folder(self, path: str, conn: Connection) -> None:
         above, _, name = path.rpartition("/")
         parent = self._folders[above] if above else items.find(conn, self._owner["root"])
-        self._folders[path] = self._insert(conn, parent, items.New(Kind.FOLDER, name))
+        self._folders[path] = self._insert(conn, parent, items.New(ItemKind.FOLDER, name))
 
     def _file(self, path: str, number: int, conn: Connection) -> None:
         words = self._random.choices(_WORDS, k=2)
@@ -101,7 +107,7 @@ class _Tree:
             words.append(COMMON)
         if number % 100_000 == 77:
             words.append(RARE)
-        new = items.New(Kind.FILE, f"{' '.join(words)} {number}.txt", len(_TEXT), self._sha1)
+        new = items.New(ItemKind.FILE, f"{' '.join(words)} {number}.txt", len(_TEXT), self._sha1)
         row = self._insert(conn, self._folders[path], new)
         row = files.add_version(conn, row, by=self._owner["id"], now=row["created_at"], event=None)
         if number % 10 == 5:

@@ -5,7 +5,7 @@ import re
 import httpx
 import pytest
 
-from .conftest import Browser
+from tests.browser.conftest import Browser
 
 
 def token(browser: Browser, client_id: str, secret: str) -> httpx.Response:

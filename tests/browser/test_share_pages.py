@@ -3,7 +3,7 @@
 import httpx
 import pytest
 
-from .conftest import Browser
+from tests.browser.conftest import Browser
 
 
 class _Owner:

@@ -39,7 +39,7 @@ class Sample:
         return bitmap.blocks(self.size)
 
 
-class Cache(blocks.Blocks):
+class Cache(blocks.BlockCache):
     """The cache, and what a test does with it again and again."""
 
     async def put(self, sample: Sample, *indices: int) -> None:

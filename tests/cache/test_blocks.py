@@ -10,7 +10,7 @@ import trio
 import trio.testing
 
 from cmsfs import errors, sqlite
-from cmsfs.cache import blocks, files, rows
+from cmsfs.cache import blocks, content_files, content_table
 from cmsfs.cache.blocks import BLOCK
 from tests.cache.conftest import Cache, MakeSample, OpenCache, no_threads, started
 
@@ -197,7 +197,7 @@ async def test_a_removal_on_its_way_to_the_table_counts_already(
             while any(path.is_file() for path in folders[0].rglob("*")):  # removed before the row
                 await trio.lowlevel.checkpoint()
             await trio.testing.wait_all_tasks_blocked()
-            assert rows.find(db, content.sha1) is not None
+            assert content_table.find(db, content.sha1) is not None
             assert cache.absent(content) == [(0, 0)]
             assert cache.usage() == 0
             freed.set()
@@ -372,9 +372,9 @@ def test_bytes_that_are_not_in_the_page_cache_are_not_waited_for(tmp_path: Path)
     place.write_bytes(os.urandom(4 * BLOCK))
     fd = os.open(place, os.O_RDONLY)
     try:
-        assert files.read_now(fd, 0, 4096) in (None, place.read_bytes()[:4096])
-        assert files.read_now(fd, 4 * BLOCK - 5, 10) is None
+        assert content_files.read_now(fd, 0, 4096) in (None, place.read_bytes()[:4096])
+        assert content_files.read_now(fd, 4 * BLOCK - 5, 10) is None
         with pytest.raises(OSError, match="ends too early"):
-            files.read(fd, 4 * BLOCK - 5, 10)
+            content_files.read(fd, 4 * BLOCK - 5, 10)
     finally:
         os.close(fd)

@@ -10,7 +10,7 @@ KIB = 1024
 
 
 def scan(
-    window: readahead.Window, size: int, step: int, start: int = 0, end: int | None = None
+    window: readahead.ReadaheadWindow, size: int, step: int, start: int = 0, end: int | None = None
 ) -> list[tuple[int, int, int]]:
     """Read from `start` to the end; (block being read, first, last) of each prefetch."""
     asked = []
@@ -22,11 +22,11 @@ def scan(
 
 
 def test_the_first_read_fetches_nothing_ahead() -> None:
-    assert readahead.Window().advance(0, 128 * KIB, 100 * BLOCK) is None
+    assert readahead.ReadaheadWindow().advance(0, 128 * KIB, 100 * BLOCK) is None
 
 
 def test_a_sequential_reader_gets_windows_that_double_and_are_refilled_when_half_used() -> None:
-    asked = scan(readahead.Window(), 1000 * BLOCK, 128 * KIB)
+    asked = scan(readahead.ReadaheadWindow(), 1000 * BLOCK, 128 * KIB)
     first = readahead.MIN_BLOCKS
     assert asked[0] == (1, 2, 1 + first)
     assert [last - at for at, _, last in asked[:3]] == [first, 2 * first, 4 * first]
@@ -41,7 +41,7 @@ def test_a_scan_asks_for_every_later_block_once_and_before_it_is_read(
 ) -> None:
     start = data.draw(st.integers(0, size // 2))
     step = max(step, size // 400)
-    asked = scan(readahead.Window(), size, step, start)
+    asked = scan(readahead.ReadaheadWindow(), size, step, start)
     ahead = [block for _, first, last in asked for block in range(first, last + 1)]
     assert len(ahead) == len(set(ahead))
     assert ahead == sorted(ahead)
@@ -61,7 +61,7 @@ def test_a_scan_asks_for_every_later_block_once_and_before_it_is_read(
 def test_whatever_is_read_the_answer_is_within_the_content_and_the_window(
     reads: list[tuple[int, int]], size: int
 ) -> None:
-    window = readahead.Window()
+    window = readahead.ReadaheadWindow()
     for offset, length in reads:
         found = window.advance(offset, length, size)
         assert 0 <= window.blocks <= readahead.MAX_BLOCKS
@@ -72,7 +72,7 @@ def test_whatever_is_read_the_answer_is_within_the_content_and_the_window(
 
 
 def test_a_far_seek_starts_over() -> None:
-    window = readahead.Window()
+    window = readahead.ReadaheadWindow()
     scan(window, 40 * BLOCK, 128 * KIB)
     size = 1000 * BLOCK
     assert window.advance(500 * BLOCK, 128 * KIB, size) is None
@@ -81,13 +81,13 @@ def test_a_far_seek_starts_over() -> None:
 
 
 def test_random_reads_fetch_nothing_ahead() -> None:
-    window = readahead.Window()
+    window = readahead.ReadaheadWindow()
     size = 100_000 * BLOCK
     assert all(window.advance((i * 35_711 % 100_000) * BLOCK, 4 * KIB, size) is None for i in range(200))
 
 
 def test_reads_out_of_order_and_small_skips_are_no_seek() -> None:
-    window, size, step = readahead.Window(), 2000 * BLOCK, 128 * KIB
+    window, size, step = readahead.ReadaheadWindow(), 2000 * BLOCK, 128 * KIB
     for base in range(0, 400 * BLOCK, 4 * step):
         for part in (0, 2, 1, 3):  # as the kernel sends them
             window.advance(base + part * step, step, size)
@@ -97,14 +97,14 @@ def test_reads_out_of_order_and_small_skips_are_no_seek() -> None:
 
 
 def test_a_skip_into_what_was_asked_for_is_no_seek() -> None:
-    window, size = readahead.Window(), 2000 * BLOCK
+    window, size = readahead.ReadaheadWindow(), 2000 * BLOCK
     scan(window, size, 128 * KIB, end=600 * BLOCK)
     assert window.advance(720 * BLOCK, 128 * KIB, size) is not None
     assert window.blocks == readahead.MAX_BLOCKS
 
 
 def test_a_read_past_the_end_changes_nothing() -> None:
-    window = readahead.Window()
+    window = readahead.ReadaheadWindow()
     assert window.advance(5, 10, 0) is None
     assert window.advance(10, 0, 100) is None
     assert window.blocks == 0

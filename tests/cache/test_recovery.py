@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from cmsfs import errors, sqlite
-from cmsfs.cache import rows
+from cmsfs.cache import content_table
 from cmsfs.cache.blocks import BLOCK
 from tests.cache.conftest import Cache, MakeSample, OpenCache, started
 
@@ -123,7 +123,7 @@ async def test_a_file_of_one_name_that_was_not_recorded_is_one_of_the_cache(
     first = open_cache()
     await first.recover(clean_shutdown=True, same_boot=True)
     for one in (content, never):
-        await db.write(lambda conn, one=one: rows.expect(conn, one.sha1, one.size))
+        await db.write(lambda conn, one=one: content_table.expect(conn, one.sha1, one.size))
     (tmp_path / "joined").write_bytes(content.data)
     await first.adopt_dirty(content.sha1, content.size, tmp_path / "joined")
     first.abandon()  # before the transaction

@@ -18,8 +18,9 @@ import pytest
 import trio
 
 from cmsfs import config, errors, mounts
-from cmsfs.models import control
-from cmsfs.service import demo, store
+from cmsfs.ipc import control
+from cmsfs.service.provisioning import demo
+from cmsfs.service.storage import store
 
 Answers = Callable[[pydantic.BaseModel], list[pydantic.BaseModel | bytes]]
 
@@ -168,7 +169,7 @@ def person(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> C
     def sit(action: str = "grant", login: str = "ben@example.com") -> None:
         password = tmp_path / "password"
         password.write_text(server.credentials["passwords"][login])  # type: ignore[index]
-        script = Path(__file__).with_name("person.py")
+        script = Path(__file__).parents[0] / "support" / "browser_person.py"
         program = tmp_path / "browser"
         program.write_text(f'#!/bin/sh\nexec {sys.executable} {script} "$1" {login} {password} {action}\n')
         program.chmod(0o700)

@@ -6,7 +6,8 @@ import httpx
 import pytest
 from starlette.requests import Request
 
-from cmsfs.client import embedded, session
+from cmsfs.client import session
+from cmsfs.client.transport import embedded
 
 
 def asgi(handler):
@@ -45,7 +46,7 @@ async def connect(nursery):
 
         async def make(handler=None, *, transport=None, **options):
             transport = transport or embedded.EmbeddedTransport(asgi(handler), nursery)
-            endpoints = session.Endpoints.of_server("http://service.test")
+            endpoints = session.ServiceEndpoints.of_server("http://service.test")
             opened = session.open_client(endpoints, transport=transport, **options)
             return await stack.enter_async_context(opened)
 

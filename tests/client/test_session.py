@@ -11,7 +11,7 @@ import cmsfs
 from cmsfs import errors
 from cmsfs.auth import bearer
 from cmsfs.client import session
-from cmsfs.models import tokens
+from cmsfs.models.enterprise import tokens
 
 
 async def test_every_request_says_who_asks(connect):
@@ -45,7 +45,7 @@ async def test_authorities_that_cannot_be_read_are_a_matter_of_configuration(tmp
     nonsense.write_text("no certificate")
     for path in (tmp_path / "none.pem", nonsense):
         with pytest.raises(errors.ConfigError, match=str(path)):
-            async with session.open_client(session.Endpoints.of_server("https://x"), ca_file=path):
+            async with session.open_client(session.ServiceEndpoints.of_server("https://x"), ca_file=path):
                 pass
 
 
@@ -54,7 +54,7 @@ def test_tls_is_never_older_than_1_2():
 
 
 async def test_nobody_listening_is_offline():
-    async with session.open_client(session.Endpoints.of_server("http://127.0.0.1:9")) as client:
+    async with session.open_client(session.ServiceEndpoints.of_server("http://127.0.0.1:9")) as client:
         with pytest.raises(errors.Offline):
             await client.users.me()
 
@@ -64,7 +64,7 @@ async def test_secrets_and_tokens_go_to_no_other_machine_without_tls(host):
     async def fetch():
         return tokens.Token(access_token=pydantic.SecretStr("t"), expires_in=60)
 
-    at = session.Endpoints.of_server(f"http://{host}:9")
+    at = session.ServiceEndpoints.of_server(f"http://{host}:9")
     grant = tokens.RefreshToken(
         client_id="c", client_secret=pydantic.SecretStr("s"), refresh_token=pydantic.SecretStr("r")
     )
@@ -89,7 +89,7 @@ async def test_the_kernel_looks_after_silent_connections(nursery):
     (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
     nursery.start_soon(trio.serve_listeners, serve, [listener])
     url = f"http://127.0.0.1:{listener.socket.getsockname()[1]}"
-    async with session.open_client(session.Endpoints.of_server(url)) as client:
+    async with session.open_client(session.ServiceEndpoints.of_server(url)) as client:
         http = client.tokens._wire._http
         response = await http.send(http.build_request("GET", url), stream=True)
         found = response.extensions["network_stream"].get_extra_info("socket")

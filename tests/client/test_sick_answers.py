@@ -11,8 +11,9 @@ import trio
 
 from cmsfs import errors
 from cmsfs.auth import bearer
-from cmsfs.client import bodies, hosts, retry, session
-from cmsfs.models import tokens
+from cmsfs.client import session
+from cmsfs.client.transport import bodies, hosts, retry
+from cmsfs.models.enterprise import tokens
 
 ONCE = retry.Policy(attempts=1, connect_attempts=1)
 GRANT = tokens.RefreshToken(
@@ -167,7 +168,7 @@ async def test_a_redirection_into_this_machine_is_not_followed(nursery):
     nursery.start_soon(trio.serve_listeners, serve, [outside])
     nursery.start_soon(trio.serve_listeners, steal, [inside])
     url = f"http://127.0.0.1:{outside.socket.getsockname()[1]}"
-    async with session.open_client(session.Endpoints.of_server(url), policy=ONCE) as client:
+    async with session.open_client(session.ServiceEndpoints.of_server(url), policy=ONCE) as client:
         with pytest.raises(errors.ProtocolError, match="into this machine"):
             async with client.files.content("1"):
                 pass
@@ -205,7 +206,7 @@ async def test_a_name_that_leads_into_this_machine_is_not_asked(nursery):
     nursery.start_soon(trio.serve_listeners, steal, [inside])
     trio.socket.set_custom_hostname_resolver(Names())
     url = f"http://127.0.0.1:{outside.socket.getsockname()[1]}"
-    async with session.open_client(session.Endpoints.of_server(url), policy=ONCE) as client:
+    async with session.open_client(session.ServiceEndpoints.of_server(url), policy=ONCE) as client:
         with pytest.raises(errors.ProtocolError, match="into this machine"):
             async with client.files.content("1"):
                 pass

@@ -11,19 +11,21 @@ import httpx
 import pytest
 
 from cmsfs.auth import bearer, grants
-from cmsfs.client import embedded, session
-from cmsfs.client.multipart import BytesSource
-from cmsfs.models import uploads
+from cmsfs.client import session
+from cmsfs.client.transport import embedded
+from cmsfs.client.transport.multipart import BytesSource
 from cmsfs.models.base import Reference
-from cmsfs.service import app, demo, serve
-from cmsfs.service import store as stores
+from cmsfs.models.content import uploads
+from cmsfs.service.provisioning import demo
+from cmsfs.service.server import app, serve
+from cmsfs.service.storage import store as stores
 
 
 @dataclass(frozen=True)
 class Way:
     """How the service is reached in this run."""
 
-    endpoints: session.Endpoints
+    endpoints: session.ServiceEndpoints
     transport: httpx.AsyncBaseTransport | None
 
 
@@ -42,9 +44,9 @@ async def credentials(store):
 async def way(request, store, nursery):
     if request.param == "embedded":
         transport = embedded.EmbeddedTransport(app.build(store), nursery)
-        return Way(session.Endpoints.of_server("http://service.test"), transport)
+        return Way(session.ServiceEndpoints.of_server("http://service.test"), transport)
     url = await nursery.start(lambda task_status: serve.serve(store, port=0, task_status=task_status))
-    return Way(session.Endpoints.of_server(url), None)
+    return Way(session.ServiceEndpoints.of_server(url), None)
 
 
 @pytest.fixture
@@ -71,7 +73,7 @@ async def upload(client):
     """`await upload(name, data, parent="0")`: a new file."""
 
     async def send(name, data=b"content", parent="0", **times):
-        wish = uploads.Attributes(name=name, parent=Reference(id=parent), **times)
+        wish = uploads.UploadAttributes(name=name, parent=Reference(id=parent), **times)
         sha1 = hashlib.sha1(data).hexdigest()
         return await client.uploads.new_file(wish, BytesSource(data), sha1=sha1)
 

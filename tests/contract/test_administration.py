@@ -3,7 +3,8 @@
 import pytest
 
 from cmsfs import errors
-from cmsfs.models import legal_holds, metadata, retention, search, users
+from cmsfs.models.content import metadata, search
+from cmsfs.models.enterprise import legal_holds, retention, users
 
 
 async def test_users(client, credentials):
@@ -46,7 +47,7 @@ async def test_a_retention(client):
         policy_name="Year", policy_type="finite", retention_length=5, disposition_action="remove_retention"
     )
     made = await client.retention.create(wish)
-    assigned = await client.retention.assign(made.id, retention.AssignTo(type="enterprise"))
+    assigned = await client.retention.assign(made.id, retention.RetentionAssignTo(type="enterprise"))
     assert (assigned.retention_policy.retention_length, assigned.assigned_to.type) == ("5", "enterprise")
 
 

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import pytest
 
 from cmsfs import errors
-from cmsfs.models import collaborations
+from cmsfs.models.enterprise import collaborations
 
 
 async def test_from_invitation_to_end(client, upload):

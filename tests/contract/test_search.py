@@ -3,8 +3,8 @@
 import pytest
 
 from cmsfs import errors
-from cmsfs.client.search import EVERYTHING
-from cmsfs.models.search import Query
+from cmsfs.client.content.search import EVERYTHING
+from cmsfs.models.content.search import Query
 
 
 async def found(client, **wanted):

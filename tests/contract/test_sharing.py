@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 import pytest
 
 from cmsfs import errors
-from cmsfs.client.multipart import BytesSource
-from cmsfs.models import items
+from cmsfs.client.transport.multipart import BytesSource
+from cmsfs.models.content import items
 
 
 async def test_back_to_an_old_version(client, upload):

@@ -8,8 +8,9 @@ import pytest
 import trio
 
 from cmsfs import errors
-from cmsfs.client import retry, session
-from cmsfs.service import serve
+from cmsfs.client import session
+from cmsfs.client.transport import retry
+from cmsfs.service.server import serve
 
 
 @pytest.fixture(scope="module")
@@ -50,14 +51,14 @@ async def url(store, nursery, certificate):
 
 async def test_a_service_whose_authority_is_given_is_trusted(url, certificate):
     assert url.startswith("https://")
-    endpoints = session.Endpoints.of_server(url)
+    endpoints = session.ServiceEndpoints.of_server(url)
     async with session.open_client(endpoints, ca_file=certificate[0]) as client:
         with pytest.raises(errors.Unauthorized):
             await client.users.me()
 
 
 async def test_an_unknown_certificate_is_not_taken_for_a_broken_network(url):
-    endpoints = session.Endpoints.of_server(url)
+    endpoints = session.ServiceEndpoints.of_server(url)
     policy = retry.Policy(first_wait=1000)  # a repeat would be noticed
     async with session.open_client(endpoints, policy=policy) as client:
         with trio.fail_after(30), pytest.raises(errors.ProtocolError, match="certificate is not accepted"):

@@ -8,12 +8,13 @@ import pytest
 import trio
 
 from cmsfs import errors
-from cmsfs.auth import bearer, grants, keeping, refreshing
+from cmsfs.auth import bearer, grants, token_refresh, token_store
 from cmsfs.client import session
-from cmsfs.client.multipart import PIECE, BytesSource
-from cmsfs.models import tokens, uploads
+from cmsfs.client.transport.multipart import PIECE, BytesSource
 from cmsfs.models.base import Reference
-from cmsfs.service import issuing
+from cmsfs.models.content import uploads
+from cmsfs.models.enterprise import tokens
+from cmsfs.service.oauth import access_tokens
 
 
 def grant(credentials, **changes):
@@ -89,7 +90,7 @@ async def test_an_upload_with_a_dead_token_is_sent_again(way, anonymous, credent
         way.endpoints, transport=way.transport, auth=bearer.BearerAuth(fetch)
     ) as client:
         made = await client.uploads.new_file(
-            uploads.Attributes(name="a", parent=Reference(id="0")),
+            uploads.UploadAttributes(name="a", parent=Reference(id="0")),
             BytesSource(data),
             sha1=hashlib.sha1(data).hexdigest(),
         )
@@ -108,13 +109,13 @@ async def test_a_persons_consent_goes_on_by_refreshing_until_it_is_revoked(
 ):
     def consent(conn):
         app, user = credentials.client_id, int(credentials.user_id)
-        family = issuing.begin_family(conn, app, user, granted=None, now=store.now())
-        return issuing.pair(conn, family, now=store.now())["refresh_token"]
+        family = access_tokens.begin_family(conn, app, user, granted=None, now=store.now())
+        return access_tokens.pair(conn, family, now=store.now())["refresh_token"]
 
-    keep = keeping.FileKeep(tmp_path / "token")
+    keep = token_store.FileTokenStore(tmp_path / "token")
     first = await store.write(consent)
-    keep.write(keeping.Kept(credentials.client_id, credentials.client_secret, first, "", 0))
-    fetch = refreshing.kept(anonymous, keep, tmp_path / "lock")
+    keep.write(token_store.StoredLogin(credentials.client_id, credentials.client_secret, first, "", 0))
+    fetch = token_refresh.kept(anonymous, keep, tmp_path / "lock")
     seen = {first}
     # Each time the token is asked for again it counts as refused.
     assert (await fetch()).access_token != (await fetch()).access_token

@@ -6,9 +6,9 @@ import pytest
 
 from cmsfs import errors
 from cmsfs.client import session as sessions
-from cmsfs.client.multipart import BytesSource, FileSource
-from cmsfs.models import upload_sessions as shapes
-from cmsfs.service import upload_sessions
+from cmsfs.client.transport.multipart import BytesSource, FileSource
+from cmsfs.models.content import upload_sessions as shapes
+from cmsfs.service.uploads import upload_sessions
 
 PART = 1000
 DATA = bytes(range(256)) * 40

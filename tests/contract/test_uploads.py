@@ -7,9 +7,9 @@ import httpx
 import pytest
 
 from cmsfs import errors
-from cmsfs.client.multipart import PIECE, BytesSource, FileSource, SourceChanged
-from cmsfs.models import uploads
+from cmsfs.client.transport.multipart import PIECE, BytesSource, FileSource, SourceChanged
 from cmsfs.models.base import Reference
+from cmsfs.models.content import uploads
 
 WHEN = datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=UTC)
 
@@ -36,7 +36,7 @@ async def test_a_file_of_the_disk_is_streamed(client, tmp_path):
     data = bytes(range(251)) * 80_000
     path = tmp_path / "large"
     path.write_bytes(data)
-    wish = uploads.Attributes(name="large", parent=Reference(id="0"))
+    wish = uploads.UploadAttributes(name="large", parent=Reference(id="0"))
     heard = []
     made = await client.uploads.new_file(wish, FileSource(path), sha1=sha1(data), progress=heard.append)
     assert heard[-1] == made.size == len(data)
@@ -92,7 +92,7 @@ class Endless:
 async def test_a_large_upload_that_is_refused_hears_why_before_it_has_sent_all(client, upload):
     await upload("a.txt")
     heard = []
-    wish = uploads.Attributes(name="a.txt", parent=Reference(id="0"))
+    wish = uploads.UploadAttributes(name="a.txt", parent=Reference(id="0"))
     with pytest.raises(errors.Conflict):
         await client.uploads.new_file(wish, Endless(), sha1="0" * 40, progress=heard.append)
     assert heard[-1] < Endless.size / 2
@@ -113,7 +113,7 @@ async def test_a_folder_that_is_not_there_is_not_found(upload):
 
 
 async def test_damaged_bytes_are_not_kept(client):
-    wish = uploads.Attributes(name="a.txt", parent=Reference(id="0"))
+    wish = uploads.UploadAttributes(name="a.txt", parent=Reference(id="0"))
     with pytest.raises(errors.IntegrityError):
         await client.uploads.new_file(wish, BytesSource(b"damaged"), sha1=sha1(b"whole"))
     assert "a.txt" not in [item.name async for item in client.folders.items("0")]
@@ -124,7 +124,7 @@ async def test_a_body_that_breaks_off_leaves_no_file(client, tmp_path):
     path.write_bytes(bytes(5 * PIECE))
     source = FileSource(path)
     path.write_bytes(bytes(2 * PIECE))
-    wish = uploads.Attributes(name="a.txt", parent=Reference(id="0"))
+    wish = uploads.UploadAttributes(name="a.txt", parent=Reference(id="0"))
     with pytest.raises(SourceChanged):
         await client.uploads.new_file(wish, source, sha1=sha1(bytes(5 * PIECE)))
     assert "a.txt" not in [item.name async for item in client.folders.items("0")]

@@ -1,7 +1,7 @@
 """A whole drive but for the kernel, on an embedded service, with a network that the test can cut.
 
 `service` is the service with one empty account, `other` is somebody else's program working in the same
-account, `drive` is ours: every agent of `daemon.main`, built by it, started by the test as far as it needs.
+account, `drive` is ours: every agent of `daemon.app`, built by it, started by the test as far as it needs.
 """
 
 import errno
@@ -19,22 +19,26 @@ import trio
 
 from cmsfs import config
 from cmsfs.auth import bearer, grants
-from cmsfs.client import embedded, multipart, retry, session
-from cmsfs.client.search import EVERYTHING
-from cmsfs.models import base, items, metadata, search, uploads
+from cmsfs.client import session
+from cmsfs.client.content.search import EVERYTHING
+from cmsfs.client.transport import embedded, multipart, retry
+from cmsfs.models import base
+from cmsfs.models.content import items, metadata, search, uploads
 from cmsfs.replica import tree
 from cmsfs.replica.changes import Change
 from cmsfs.replica.nodes import ROOT, Ino, Node
-from cmsfs.service import access, app, demo, store
-from cmsfs.service.store import Store
+from cmsfs.service.access import calls
+from cmsfs.service.provisioning import demo
+from cmsfs.service.server import app
+from cmsfs.service.storage import store
+from cmsfs.service.storage.store import Store
 from cmsfs.sqlite import Connection
-from daemon import main
-from daemon import state as disk
-from daemon.budget import Budget
-from tests.patience import crowding
-
-from . import asking
-from .network import Network
+from daemon import app as main
+from daemon import local_state as disk
+from daemon.core.request_scheduler import RequestScheduler
+from tests.support import errno_probe
+from tests.support.network import Network
+from tests.support.patience import crowding
 
 
 class Remote:
@@ -49,7 +53,7 @@ class Remote:
         return (await self.client.folders.create(name, parent)).id
 
     async def file(self, name: str, data: bytes = b"", parent: str = "0") -> str:
-        attributes = uploads.Attributes(name=name, parent=base.Reference(id=parent))
+        attributes = uploads.UploadAttributes(name=name, parent=base.Reference(id=parent))
         return (await self.client.uploads.new_file(attributes, _source(data), sha1=_sha1(data))).id
 
     async def write(self, file_id: str, data: bytes) -> None:
@@ -88,9 +92,9 @@ class Remote:
 
 
 class Drive:
-    """Our side: `agents` is what `daemon.main` built; calls are those of programs."""
+    """Our side: `agents` is what `daemon.app` built; calls are those of programs."""
 
-    def __init__(self, agents: main.Drive) -> None:
+    def __init__(self, agents: main.Agent) -> None:
         self.agents = agents
         self.fs = agents.fs
         self.db = agents.state.db
@@ -199,16 +203,16 @@ def _fill(conn: Connection) -> int:
     user = demo.add_user(conn, enterprise, "Ada Tester", "ada@example.com", role="admin", now=1)
     conn.execute(
         "INSERT INTO app (client_id, secret_hash, name, enterprise, service_user) VALUES (?, ?, ?, ?, ?)",
-        ("tests", access.hashed("secret"), "tests", enterprise, user["id"]),
+        ("tests", calls.hashed("secret"), "tests", enterprise, user["id"]),
     )
     return int(user["id"])
 
 
 @asynccontextmanager
 async def _client(
-    transport: httpx.AsyncBaseTransport, user: int, pace: Budget | None = None
+    transport: httpx.AsyncBaseTransport, user: int, pace: RequestScheduler | None = None
 ) -> AsyncIterator[session.Client]:
-    endpoints = session.Endpoints.of_server(asking.URL)
+    endpoints = session.ServiceEndpoints.of_server(errno_probe.URL)
     # No waiting inside the client: what is repeated, and when, is the agents' story here.
     policy = retry.Policy(attempts=2, connect_attempts=1, first_wait=0.0)
     async with session.open_client(endpoints, transport=transport) as anonymous:
@@ -232,7 +236,7 @@ async def service(tmp_path: Path) -> AsyncIterator[Store]:
 async def user(service: Store, request: pytest.FixtureRequest) -> int:
     user = await service.write(_fill)
     if request.node.get_closest_marker("administers"):
-        await asking.may_administer(service)
+        await errno_probe.may_administer(service)
     return user
 
 
@@ -270,7 +274,7 @@ async def other(service: Store, user: int, nursery: trio.Nursery) -> AsyncIterat
 @pytest.fixture
 async def project(other: Remote) -> metadata.Template:
     """A template with a field of each type."""
-    return await asking.make_project(other)
+    return await errno_probe.make_project(other)
 
 
 @pytest.fixture
@@ -298,13 +302,13 @@ def starting(network: Network, user: int, settings: config.Settings, tmp_path: P
     ) -> AsyncIterator[Drive]:
         wanted = settings.model_copy(update=others)
         wanted.paths.ensure()
-        pace = Budget(config.profile(wanted).limits) if paced else None
+        pace = RequestScheduler(config.profile(wanted).limits) if paced else None
         async with (
             _client(network, user, pace) as client,
             disk.open_state(wanted) as state,
             trio.open_nursery() as nursery,
         ):
-            built = main.Drive(wanted, tmp_path / "mnt", state, client, nursery, pace)
+            built = main.Agent(wanted, tmp_path / "mnt", state, client, nursery, pace)
             await built.contact()
             nursery.start_soon(built.notifier.run)
             push = functools.partial(built.account.once_known, built.push.run)

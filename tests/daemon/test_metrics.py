@@ -8,23 +8,25 @@ from datetime import UTC, datetime
 import pytest
 import trio
 
-from cmsfs.models import control
+from cmsfs.ipc import control
 from daemon import metrics
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 
 
 def status():
-    op = control.Op(seq=1, kind="upload", path="/Private/plan.txt", state="held", attempts=1, error="no")
-    return control.Status(
+    op = control.PendingChange(
+        seq=1, kind="upload", path="/Private/plan.txt", state="held", attempts=1, error="no"
+    )
+    return control.DriveStatus(
         account="work",
         profile="p",
         mountpoint="/mnt/drive",
         pid=1,
         version="1",
         started=NOW,
-        health=control.Health(state="offline", since=NOW, reason="cut"),
-        queue=control.Queue(waiting=3, running=1, held=1, bytes_pending=12345678901, ops=[op]),
+        health=control.HealthStatus(state="offline", since=NOW, reason="cut"),
+        queue=control.QueueStatus(waiting=3, running=1, held=1, bytes_pending=12345678901, ops=[op]),
         requests={"read": 7, "upload": 2},
         last_poll=NOW,
     )

@@ -16,10 +16,10 @@ from pathlib import Path
 
 import pytest
 
-from cmsfs import config, errors, ground, mounts
-from cmsfs.cli import daemonctl
-from cmsfs.models import control, starting
-from tests.patience import until
+from cmsfs import config, errors, mountpoint_guard, mounts
+from cmsfs.cli.support import daemonctl
+from cmsfs.ipc import control, ready
+from tests.support.patience import until
 
 HANG_SECONDS = 60.0
 
@@ -54,7 +54,7 @@ class Daemon:
         os.close(writer)
         with os.fdopen(reader, "rb") as told:
             line = told.readline().decode()
-        return starting.parse_ready_line(line)
+        return ready.parse_ready_line(line)
 
     def end(self, number: int = signal.SIGTERM) -> int:
         assert self.process is not None
@@ -121,7 +121,7 @@ def test_what_is_written_is_there_after_a_restart_and_without_local_state(daemon
     daemon.start()
     assert (work / "file").read_bytes() == data
     status = daemon.ask(control.GetStatus())[0]
-    assert isinstance(status, control.Status)
+    assert isinstance(status, control.DriveStatus)
     assert status.queue.pending == 0
     assert status.requests.get("listing", 0) == 0
     assert daemon.end() == 0
@@ -219,7 +219,7 @@ def test_what_was_saved_while_the_drive_was_away_is_told_and_brought_in(daemon: 
     daemon.process.kill()
     daemon.process.wait(timeout=HANG_SECONDS)
     mounts.detach(daemon.mountpoint)
-    assert daemon.mountpoint.stat().st_mode & 0o777 == ground.BARRED
+    assert daemon.mountpoint.stat().st_mode & 0o777 == mountpoint_guard.BARRED
     # Some programs run as root.
     (daemon.mountpoint / "deep").mkdir()
     (daemon.mountpoint / "deep" / "letter").write_text("mine")
@@ -369,5 +369,5 @@ def test_a_first_start_without_the_service_mounts_says_so_and_fills_when_it_come
 def state(daemon: Daemon) -> str:
     """How the daemon gets on with the service."""
     status = daemon.ask(control.GetStatus())[-1]
-    assert isinstance(status, control.Status)
+    assert isinstance(status, control.DriveStatus)
     return status.health.state

@@ -18,12 +18,11 @@ from typing import Any
 import pytest
 
 from cmsfs import config, mounts
-from cmsfs.cli import daemonctl
-from cmsfs.models import control
+from cmsfs.cli.support import daemonctl
+from cmsfs.ipc import control
 from tests.conftest import XDG
-from tests.patience import Patience, until
-
-from .served import api
+from tests.support.patience import Patience, until
+from tests.support.served import api
 
 __all__ = ["api"]  # a fixture of this folder
 

@@ -4,7 +4,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from cmsfs.service import samples
+from cmsfs.service.provisioning import samples
 
 
 def failing(drive: Any, script: str) -> str:

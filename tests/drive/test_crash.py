@@ -1,33 +1,19 @@
 """What was acknowledged is there after the daemon was killed: at random moments, and between any two steps
 of keeping a change; here, and at the service after the drain."""
 
-import importlib.util
 import random
-import sys
 import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
 
 from cmsfs.crashpoints import Point
+from tests.support import crash_rounds
 
-
-def _load(name: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(name, Path(__file__).with_name(f"{name}.py"))
-    assert spec is not None
-    assert spec.loader is not None
-    module = sys.modules[name] = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-crashes = _load("crashes")
-
-# Those of keeping tokens are passed by tests/auth/test_refreshing.py.
+# Those of keeping tokens are passed by tests/auth/test_token_refresh.py.
 POINTS = [point for point in Point if not point.startswith("tokens")]
 
 # These need a file that goes in parts.
@@ -39,7 +25,7 @@ OFTEN = {point for point in POINTS if point.startswith(("close", "group", "seal"
 
 @pytest.fixture
 def rounds(tmp_path: Path, private_folders: Path) -> Iterator[Any]:
-    made = crashes.Rounds(tmp_path, seed=random.randrange(10**9))
+    made = crash_rounds.Rounds(tmp_path, seed=random.randrange(10**9))
     watchdog = threading.Timer(7000, made.free)
     watchdog.daemon = True
     watchdog.start()
@@ -85,7 +71,7 @@ def lie(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def disk(tmp_path: Path, lie: str, rounds: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    made = crashes.Disk(tmp_path, lie=lie)
+    made = crash_rounds.Disk(tmp_path, lie=lie)
     for variable, name in (("XDG_STATE_HOME", "state"), ("XDG_CACHE_HOME", "cache")):
         monkeypatch.setenv(variable, str(made.mountpoint / name))
     yield made
@@ -103,7 +89,7 @@ def cut_the_power(rounds: Any, disk: Any, count: int) -> None:
         rounds.write("--fsync")
         rounds.await_acknowledged(rounds.random.randrange(20, 60))
         # Long enough for some of what was only closed to be promised too.
-        crashes.wait_until(began + crashes.DURABLE_AFTER + 2 * rounds.random.random())
+        crash_rounds.wait_until(began + crash_rounds.DURABLE_AFTER + 2 * rounds.random.random())
         cut_at = time.monotonic()
         disk.cut(rounds.random.randrange(10**9))
         rounds.kill()

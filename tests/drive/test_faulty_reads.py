@@ -23,10 +23,11 @@ import pytest
 import trio
 
 from cmsfs import config
-from cmsfs.auth import backend
-from cmsfs.client import multipart
-from cmsfs.models import base, uploads
-from tests.patience import until
+from cmsfs.auth import connect
+from cmsfs.client.transport import multipart
+from cmsfs.models import base
+from cmsfs.models.content import uploads
+from tests.support.patience import until
 
 KIB = 1024
 MIB = 1024 * KIB
@@ -122,7 +123,7 @@ class Faulty:
         """A new version of each, past the relay."""
 
         async def run() -> None:
-            async with backend.open_backend(config.load()) as client:
+            async with connect.open_backend(config.load()) as client:
                 for name in names:
                     size = SIZES[int(name[1:]) % len(SIZES)]
                     data = self.dice.randbytes(size)
@@ -131,7 +132,7 @@ class Faulty:
                     if name in self.ids:
                         await client.uploads.new_version(self.ids[name], source, sha1=sha1)
                     else:
-                        wish = uploads.Attributes(name=name, parent=base.Reference(id="0"))
+                        wish = uploads.UploadAttributes(name=name, parent=base.Reference(id="0"))
                         self.ids[name] = (await client.uploads.new_file(wish, source, sha1=sha1)).id
 
         with pytest.MonkeyPatch.context() as patch:

@@ -3,7 +3,6 @@ restart when there is room."""
 
 import errno
 import hashlib
-import importlib.util
 import json
 import os
 import random
@@ -13,24 +12,13 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
 
+from tests.support import crash_rounds
+
 PIECE = 300_000
-
-
-def _load(name: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(name, Path(__file__).with_name(f"{name}.py"))
-    assert spec is not None
-    assert spec.loader is not None
-    module = sys.modules[name] = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-crashes = _load("crashes")
 
 
 @pytest.fixture
@@ -49,7 +37,7 @@ def small_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path
 
 @pytest.fixture
 def rounds(small_disk: Path, tmp_path: Path, private_folders: Path) -> Iterator[Any]:
-    made = crashes.Rounds(tmp_path, seed=1)
+    made = crash_rounds.Rounds(tmp_path, seed=1)
     made.settle_seconds = 3600
     yield made
     made.free()
@@ -87,7 +75,9 @@ def test_a_full_disk_is_told_and_loses_nothing(rounds: Any, small_disk: Path) ->
         if path.name not in first:
             path.unlink()  # the one that was refused half-way
     rounds.sync()
-    found = {f"writer0/{name}": crashes.digest_of(rounds.mountpoint / "writer0" / name) for name in first}
+    found = {
+        f"writer0/{name}": crash_rounds.digest_of(rounds.mountpoint / "writer0" / name) for name in first
+    }
     rounds.check_service(found)
     assert os.statvfs(small_disk).f_bavail * 4096 > 10_000_000
     rounds.end()
@@ -143,7 +133,7 @@ def test_a_disk_that_the_drive_has_filled_is_emptied_by_it(rounds: Any, small_di
     rounds.kill()
     rounds.start()
     assert "full" in status()["disk"][0]
-    found = {f"writer0/{name}": crashes.digest_of(folder / name) for name in first}
+    found = {f"writer0/{name}": crash_rounds.digest_of(folder / name) for name in first}
     assert found == {
         f"writer0/{name}": hashlib.sha1(data, usedforsecurity=False).hexdigest()
         for name, data in first.items()
@@ -175,7 +165,7 @@ def test_a_limit_on_the_size_of_files_stops_large_files_only(rounds: Any, small_
     for number in range(20):
         (folder / f"f{number}").write_bytes(b"%d" % number)
         (folder / f"f{number}").rename(folder / f"g{number}")
-    found = {f"writer0/g{number}": crashes.digest_of(folder / f"g{number}") for number in range(20)}
+    found = {f"writer0/g{number}": crash_rounds.digest_of(folder / f"g{number}") for number in range(20)}
     rounds.sync()
     rounds.check_service(found)
     rounds.end()

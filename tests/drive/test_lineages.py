@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from cmsfs.replica.naming import CONFLICT_MARK
-
-from .served import Api, until
+from tests.support.served import Api, until
 
 OLD = bytes(range(256)) * 40_000  # 10 MB
 SHORT = b"short " * 1000

@@ -3,7 +3,6 @@ all that the service has no place for, over restarts."""
 
 import errno
 import fcntl
-import importlib.util
 import mmap
 import os
 import shutil
@@ -19,13 +18,7 @@ from typing import Any
 
 import pytest
 
-_spec = importlib.util.spec_from_file_location(
-    "recorded_saves", Path(__file__).with_name("recorded_saves.py")
-)
-assert _spec is not None
-assert _spec.loader is not None
-recorded_saves = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(recorded_saves)
+from tests.support import recorded_saves
 
 
 def children(count: int, script: str, *arguments: object) -> list[str]:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from .served import SECONDS, Api, until
+from tests.support.served import SECONDS, Api, until
 
 IN_DELETE_SELF = 0x400
 

@@ -5,33 +5,20 @@ All programs of a group work side by side in folders of their own on one drive, 
 moments and a drive takes seconds to start.
 """
 
-import importlib.util
 import os
 import shutil
 import sqlite3
 import subprocess
-import sys
 import zipfile
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
 
-
-def _load(name: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(name, Path(__file__).with_name(f"{name}.py"))
-    assert spec is not None
-    assert spec.loader is not None
-    module = sys.modules[name] = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-recorded = _load("recorded_saves")
+from tests.support import recorded_saves as recorded
 
 
 @dataclass(frozen=True)
@@ -226,7 +213,7 @@ def test_libreoffice_saves_one_version(shared: Any, tmp_path: Path) -> None:
     profile = f"-env:UserInstallation=file://{tmp_path}/profile"
 
     def store() -> None:
-        script = Path(__file__).with_name("libreoffice_save.py")
+        script = Path(__file__).parents[0] / "support" / "libreoffice_save.py"
         done = subprocess.run(
             [
                 python,

@@ -21,9 +21,10 @@ import pytest
 import trio
 
 from cmsfs import config
-from cmsfs.auth import backend
-from cmsfs.client import multipart
-from cmsfs.models import base, uploads
+from cmsfs.auth import connect
+from cmsfs.client.transport import multipart
+from cmsfs.models import base
+from cmsfs.models.content import uploads
 
 SECONDS = float(os.environ.get("CMSFS_SOAK_SECONDS", "1800"))
 WARM_SECONDS = min(60.0, SECONDS / 4)
@@ -139,7 +140,7 @@ class Other:
         dice = random.Random(9)
         ids: dict[str, str] = {}
         end = trio.current_time() + self._seconds
-        async with backend.open_backend(config.load(**self._settings)) as client:
+        async with connect.open_backend(config.load(**self._settings)) as client:
             folder = (await client.folders.create("elsewhere", "0")).id
             while trio.current_time() < end:
                 name, data = f"r{dice.randrange(40):02}", dice.randbytes(dice.choice([5, 5000, 300_000]))
@@ -151,7 +152,7 @@ class Other:
                     await client.uploads.new_version(ids[name], source, sha1=sha1)
                     self.files[name] = data
                 else:
-                    wish = uploads.Attributes(name=name, parent=base.Reference(id=folder))
+                    wish = uploads.UploadAttributes(name=name, parent=base.Reference(id=folder))
                     ids[name] = (await client.uploads.new_file(wish, source, sha1=sha1)).id
                     self.files[name] = data
                 await trio.sleep(dice.random() * 0.5)
@@ -163,7 +164,7 @@ def use(stopped: Any, tmp_path: Path, seconds: float, stage: str) -> list[dict[s
     for number in range(WORKERS):
         report = tmp_path / f"report-{stage}-{number}"
         arguments = [stopped.top / f"{stage}{number}", str(seconds), str(number), report]
-        script = Path(__file__).with_name("soak_worker.py")
+        script = Path(__file__).parents[0] / "support" / "soak_worker.py"
         process = subprocess.Popen([sys.executable, script, *arguments], stderr=subprocess.PIPE, text=True)
         workers.append((process, report))
     found = []

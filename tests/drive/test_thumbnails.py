@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from daemon import desktop_thumbnails
+from daemon.desktop import thumbnail_cache
 
 SECONDS = 60.0
 
@@ -43,7 +43,7 @@ def test_a_folder_of_photos_is_opened_without_a_download(
 
     for name in names:
         path = stopped.top / name
-        uri = desktop_thumbnails.uri(path)
+        uri = thumbnail_cache.uri(path)
         for size, pixels in (("normal", 128), ("large", 256)):
             picture = cache / size / (hashlib.md5(uri.encode()).hexdigest() + ".png")
             assert picture.stat().st_mode & 0o777 == 0o600
@@ -64,7 +64,7 @@ def test_a_folder_of_photos_is_opened_without_a_download(
     # A photo that was replaced gets another picture.
     (stopped.top / "red.jpg").write_bytes(_photo("yellow"))
     stopped.sync()
-    old = desktop_thumbnails.place(cache, "normal", desktop_thumbnails.uri(stopped.top / "red.jpg"))
+    old = thumbnail_cache.place(cache, "normal", thumbnail_cache.uri(stopped.top / "red.jpg"))
     while not _is_yellow(old) and time.monotonic() < deadline:
         list(stopped.top.iterdir())
     assert _is_yellow(old)
@@ -84,4 +84,4 @@ def test_addresses_are_those_of_the_desktop() -> None:
     glib.g_filename_to_uri.restype = ctypes.c_char_p
     for path in ["/a/b c.jpg", "/" + "".join(map(chr, range(33, 127))), '/é/ü;#?%[]{}|\\^`"<>.png']:
         wanted = glib.g_filename_to_uri(path.encode(), None, None)
-        assert desktop_thumbnails.uri(Path(path)) == wanted.decode()
+        assert thumbnail_cache.uri(Path(path)) == wanted.decode()

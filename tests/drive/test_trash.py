@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from cmsfs.cli import daemonctl
-from cmsfs.models import control
+from cmsfs.cli.support import daemonctl
+from cmsfs.ipc import control
 
 LINK = "Links/Tide table.url"
 

@@ -2,14 +2,11 @@
 nothing is overwritten that its writer has not seen."""
 
 import functools
-import importlib.util
 import json
 import random
-import sys
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import h11
@@ -17,23 +14,13 @@ import pytest
 import trio
 
 from cmsfs import mounts
-from cmsfs.service import access, demo, serve, store
+from cmsfs.service.access import calls
+from cmsfs.service.provisioning import demo
+from cmsfs.service.server import serve
+from cmsfs.service.storage import store
 from cmsfs.sqlite import Connection
-
-from . import ledger
-from .two_drives import ACCOUNTS, Two
-
-
-def _load(name: str, folder: Path) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(name, folder / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = sys.modules[name] = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-faults = _load("faults", Path(__file__).parents[1])
+from tests.support import faults, ledger
+from tests.support.two_drives import ACCOUNTS, Two
 
 
 class Careless(faults.Relay):  # type: ignore[misc]
@@ -50,7 +37,7 @@ def _fill(conn: Connection) -> int:
     user = demo.add_user(conn, enterprise, "Ada Tester", "ada@example.com", role="admin", now=1)
     conn.execute(
         "INSERT INTO app (client_id, secret_hash, name, enterprise, service_user) VALUES (?, ?, ?, ?, ?)",
-        ("tests", access.hashed("secret"), "tests", enterprise, user["id"]),
+        ("tests", calls.hashed("secret"), "tests", enterprise, user["id"]),
     )
     return int(user["id"])
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.patience import until
+from tests.support.patience import until
 
 TEXT = "[InternetShortcut]\nURL=https://example.com/a\n"
 

@@ -4,14 +4,11 @@ A test's own calls on a mount go through `outside`, into a thread: from the even
 the loop that waits for them.
 """
 
-import importlib.util
 import os
-import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -20,23 +17,13 @@ import trio
 from cmsfs import mounts
 from cmsfs.fuse import mount, notifier, operations
 from cmsfs.replica import changes
+from tests.support import fuse_watchdog, memory_drive
 
 # A test with a mount takes a fraction of a second; whatever takes this long waits for itself.
 WATCHDOG_SECONDS = 30.0
 
 
-def _load(name: str) -> ModuleType:
-    """A module beside this file, which `--import-mode=importlib` does not put on the path."""
-    path = Path(__file__).with_name(f"{name}.py")
-    spec = importlib.util.spec_from_file_location(name, path)
-    assert spec and spec.loader
-    module = sys.modules[name] = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-memory_drive = _load("memory_drive")
-Watchdog = _load("watchdog").Watchdog
+Watchdog = fuse_watchdog.Watchdog
 
 
 def _drives_under(folder: Path) -> list[mounts.Mount]:

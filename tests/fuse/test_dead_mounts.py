@@ -12,7 +12,7 @@ import pytest
 
 from cmsfs import errors, mounts
 
-PROGRAM = Path(__file__).with_name("memory_drive.py")
+PROGRAM = Path(__file__).parents[0] / "support" / "memory_drive.py"
 
 
 @pytest.fixture
@@ -67,7 +67,7 @@ def test_a_drive_that_hangs_is_told_of_and_nobody_hangs_with_it(served, tmp_path
     monkeypatch.setattr(mounts, "PATIENCE", 0.1)
     served.send_signal(signal.SIGSTOP)
     assert mounts.answer(tmp_path / "drive") == errno.ETIMEDOUT
-    with pytest.raises(errors.UserError, match="does not answer"):
+    with pytest.raises(errors.UserError, match="is not responding"):
         mounts.clean_stale(tmp_path / "drive")
     mounts.detach(tmp_path / "drive")
     served.send_signal(signal.SIGCONT)

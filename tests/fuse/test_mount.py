@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from cmsfs import errors, ground, mounts
+from cmsfs import errors, mountpoint_guard, mounts
 from cmsfs.fuse import mount, operations
 
 ACCOUNT = "nobody"
@@ -294,29 +294,29 @@ async def test_nobody_writes_into_the_folder_while_nothing_is_mounted_on_it(fs, 
     (tmp_path / "drive").mkdir(mode=0o750)
     memo = tmp_path / "memo"
     async with mounting(fs, memo=memo) as drive:
-        assert stat.S_IMODE(os.fstat(drive.ground.fd).st_mode) == ground.BARRED
-        assert ground.was_left(memo)
+        assert stat.S_IMODE(os.fstat(drive.ground.fd).st_mode) == mountpoint_guard.BARRED
+        assert mountpoint_guard.was_left(memo)
     assert _mode(tmp_path / "drive") == 0o750
-    assert not ground.was_left(memo)
+    assert not mountpoint_guard.was_left(memo)
 
 
 async def test_a_folder_that_we_made_is_writable_for_nobody(fs, tmp_path, mounting):
     async with mounting(fs):
         pass
-    assert _mode(tmp_path / "drive") == ground.BARRED
+    assert _mode(tmp_path / "drive") == mountpoint_guard.BARRED
     async with mounting(fs):
         pass
-    assert _mode(tmp_path / "drive") == ground.BARRED
+    assert _mode(tmp_path / "drive") == mountpoint_guard.BARRED
 
 
 async def test_the_folder_has_its_own_mode_again_also_after_a_crash(fs, tmp_path, mounting):
     folder, memo = tmp_path / "drive", tmp_path / "memo"
     folder.mkdir(mode=0o750)
-    died = ground.Ground(folder, memo)
+    died = mountpoint_guard.MountpointGuard(folder, memo)
     died.open_up()
     died.bar()
     died.close()
-    assert _mode(folder) == ground.BARRED
+    assert _mode(folder) == mountpoint_guard.BARRED
     async with mounting(fs, memo=memo):
         pass
     assert _mode(folder) == 0o750
@@ -326,12 +326,12 @@ async def test_the_folder_has_its_own_mode_again_also_after_a_crash(fs, tmp_path
 async def test_a_folder_that_a_dead_drive_left_is_given_back(fs, tmp_path, mounting, by):
     folder, memo = tmp_path / "old", tmp_path / "memo"
     folder.mkdir(mode=0o750)
-    died = ground.Ground(folder, memo)
+    died = mountpoint_guard.MountpointGuard(folder, memo)
     died.open_up()
     died.bar()
     died.close()
     if by == "umount":
-        ground.restore(memo)
+        mountpoint_guard.restore(memo)
     else:
         async with mounting(fs, memo=memo):
             pass

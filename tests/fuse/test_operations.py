@@ -12,7 +12,7 @@ import pytest
 import trio
 
 from cmsfs.fuse import mount, operations
-from cmsfs.vfs import copying
+from cmsfs.vfs.heuristics import copy_detector
 
 libc = ctypes.CDLL(None, use_errno=True)
 
@@ -241,7 +241,7 @@ async def test_a_file_can_be_mapped_shared(fs, top):
 
 
 async def test_who_writes_a_file_with_another_open_copies_that(fs, tmp_path, outside, watchdog):
-    noted = copying.Copying()
+    noted = copy_detector.CopyDetector()
     handlers = operations.Operations(fs, copying=noted)
     async with mount.mounted(handlers, tmp_path / "drive", create=True, linger=0.2, deadline=5.0) as drive:
         watchdog.watch(drive.connection)

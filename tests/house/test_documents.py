@@ -10,7 +10,8 @@ from pathlib import Path
 import click
 
 from cmsfs import mounts
-from cmsfs.cli import command_table, main
+from cmsfs.cli import main
+from cmsfs.cli.support import command_table
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = sorted(

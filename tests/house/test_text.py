@@ -64,12 +64,12 @@ def test_only_the_configuration_and_the_entry_points_read_the_environment():
     allowed = {
         "cmsfs/config/loading.py",
         "cmsfs/config/paths.py",
-        "cmsfs/environment.py",
+        "cmsfs/process_env.py",
         "cmsfs/logs.py",  # JOURNAL_STREAM says how a line looks
         "cmsfs/cli/main.py",  # CMSFS_DEBUG, when the configuration itself may be what fails
         "cmsfs/mounts.py",  # hands its own on to a helper
-        "cmsfs/service/workshop.py",  # hands the little that the worker needs on to it
-        "cmsfs/notify.py",  # NOTIFY_SOCKET is systemd's
+        "cmsfs/service/worker/worker_client.py",  # hands the little that the worker needs on to it
+        "cmsfs/sd_notify.py",  # NOTIFY_SOCKET is systemd's
     }
     readers = {_name(p) for p in SOURCES if re.search(r"os\.(environ|getenv)", _text(p))}
     assert readers - allowed == set()

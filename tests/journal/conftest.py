@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from cmsfs.cache.blocks import Blocks
+from cmsfs.cache.blocks import BlockCache
 from cmsfs.journal import ops, recovery
 from cmsfs.journal.drafts import Draft, Drafts
-from cmsfs.journal.durability import GroupCommit
+from cmsfs.journal.group_commit import GroupCommit
 from cmsfs.journal.sealing import Sealer
 from cmsfs.replica import tree
-from cmsfs.replica.nodes import ROOT, Content, Ino, Kind
+from cmsfs.replica.nodes import ROOT, Content, Ino, NodeKind
 from cmsfs.sqlite import Connection, Database
 
 
@@ -33,14 +33,14 @@ class Desk:
         self.recovered = root / "recovered"
         for folder in (self.root, self.recovered):
             folder.mkdir(exist_ok=True)
-        self.blocks = Blocks(db, root / "blocks", self.root, limit_bytes=1 << 30, keep_free_bytes=1 << 20)
+        self.blocks = BlockCache(db, root / "blocks", self.root, limit_bytes=1 << 30, keep_free_bytes=1 << 20)
         self.drafts = Drafts(db, self.root)
         self.commit = GroupCommit(db, self.root)
         self.sealer = Sealer(db, self.drafts, self.blocks, Nowhere(), self.commit)
 
     async def new(self, name: str, data: bytes, *, base: tuple[str, int] | None = None) -> Draft:
         def txn(conn: Connection) -> tuple[Ino, int]:
-            ino = tree.insert(conn, ROOT, name, Kind.FILE, now_ns=0)
+            ino = tree.insert(conn, ROOT, name, NodeKind.FILE, now_ns=0)
             ops.record(conn, ino, ops.OpKind.UPLOAD, due_ns=0)
             return ino, Drafts.insert(conn, ino, base)
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from cmsfs.journal.drafts import Draft, Drafts
 from cmsfs.journal.extents import Extents
 from cmsfs.replica import tree
-from cmsfs.replica.nodes import ROOT, Ino, Kind
+from cmsfs.replica.nodes import ROOT, Ino, NodeKind
 from cmsfs.sqlite import Connection
 
 WRITE = st.tuples(st.just("write"), st.integers(0, 40), st.binary(min_size=1, max_size=20))
@@ -181,7 +181,7 @@ async def test_a_write_that_the_disk_cuts_short_counts_as_far_as_it_went(
 
 async def test_a_draft_is_one_for_all_who_find_it(desk: Any) -> None:
     def txn(conn: Connection) -> tuple[Ino, int]:
-        ino = tree.insert(conn, ROOT, "f", Kind.FILE, now_ns=0)
+        ino = tree.insert(conn, ROOT, "f", NodeKind.FILE, now_ns=0)
         return ino, Drafts.insert(conn, ino, None)
 
     ino, draft_id = await desk.db.write(txn)

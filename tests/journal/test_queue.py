@@ -6,8 +6,9 @@ import pytest
 
 from cmsfs.journal import ops, queue
 from cmsfs.journal.ops import OpKind
-from cmsfs.replica import remote, tree
-from cmsfs.replica.nodes import ROOT, Ino, Kind
+from cmsfs.replica import tree
+from cmsfs.replica.merge import apply_remote
+from cmsfs.replica.nodes import ROOT, Ino, NodeKind
 from cmsfs.sqlite import Connection, Database
 
 
@@ -22,7 +23,7 @@ class Journal:
         self.db = db
         self._ids = iter(range(100, 10**6))
 
-    async def known(self, name: str, parent: Ino = ROOT, kind: Kind = Kind.FILE) -> Ino:
+    async def known(self, name: str, parent: Ino = ROOT, kind: NodeKind = NodeKind.FILE) -> Ino:
         """A node that the service has."""
 
         def txn(conn: Connection) -> Ino:
@@ -32,12 +33,12 @@ class Journal:
 
         return await self.db.write(txn)
 
-    async def new(self, name: str, parent: Ino = ROOT, kind: Kind = Kind.FILE) -> Ino:
+    async def new(self, name: str, parent: Ino = ROOT, kind: NodeKind = NodeKind.FILE) -> Ino:
         """A node that the service is still to hear of."""
 
         def txn(conn: Connection) -> Ino:
             ino = tree.insert(conn, parent, name, kind, now_ns=0)
-            ops.record(conn, ino, OpKind.MKDIR if kind is Kind.FOLDER else OpKind.UPLOAD, due_ns=0)
+            ops.record(conn, ino, OpKind.MKDIR if kind is NodeKind.FOLDER else OpKind.UPLOAD, due_ns=0)
             return ino
 
         return await self.db.write(txn)
@@ -99,9 +100,9 @@ def journal(db: Database) -> Journal:
 
 
 async def test_folders_come_before_what_is_in_them(journal: Journal) -> None:
-    outer = await journal.new("outer", kind=Kind.FOLDER)
+    outer = await journal.new("outer", kind=NodeKind.FOLDER)
     file = await journal.new("file", ROOT)
-    inner = await journal.new("inner", outer, kind=Kind.FOLDER)
+    inner = await journal.new("inner", outer, kind=NodeKind.FOLDER)
     await journal.move(file, inner, "file")
     assert await journal.send_all() == [("mkdir", "outer"), ("mkdir", "inner"), ("upload", "file")]
 
@@ -114,7 +115,7 @@ async def test_a_name_is_free_before_it_is_taken(journal: Journal) -> None:
 
 
 async def test_a_folder_is_deleted_after_what_was_in_it(journal: Journal) -> None:
-    folder = await journal.known("d", kind=Kind.FOLDER)
+    folder = await journal.known("d", kind=NodeKind.FOLDER)
     kept, lost = await journal.known("kept", folder), await journal.known("lost", folder)
     # The folder's deletion has been due for longer than that of its content.
     await journal.remove(folder)
@@ -158,7 +159,7 @@ async def test_a_deleted_file_whose_bytes_a_new_one_of_its_name_needs_steps_asid
     assert (task.op.kind, task.node.ino) == (ops.OpKind.TRASH, old)
 
     def aside(conn: Connection) -> None:
-        remote.called(conn, old, "t")
+        apply_remote.called(conn, old, "t")
         queue.give_back(conn, task.op, not_before_ns=0)
 
     await journal.db.write(aside)
@@ -167,8 +168,8 @@ async def test_a_deleted_file_whose_bytes_a_new_one_of_its_name_needs_steps_asid
 
 
 async def test_folders_exchanged_in_depth_do_not_close_a_ring(journal: Journal) -> None:
-    outer = await journal.known("outer", kind=Kind.FOLDER)
-    inner = await journal.known("inner", outer, kind=Kind.FOLDER)
+    outer = await journal.known("outer", kind=NodeKind.FOLDER)
+    inner = await journal.known("inner", outer, kind=NodeKind.FOLDER)
     await journal.move(inner, ROOT, "inner")
     await journal.move(outer, inner, "outer")
     assert await journal.send_all() == [("move", "inner"), ("move", "outer")]

@@ -7,7 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cmsfs.models import base, items, names, paging, problems, search, tokens, uploads, users, web_links
+from cmsfs.models import base, paging, problems, wire_names
+from cmsfs.models.content import items, search, uploads, web_links
+from cmsfs.models.enterprise import tokens, users
 
 moments = st.datetimes(
     min_value=datetime(1, 1, 3), max_value=datetime(9999, 12, 29), timezones=st.just(UTC)
@@ -63,18 +65,18 @@ def test_what_is_no_moment(text):
     ("a", "b"), [("A", "a"), ("STRASSE", "straße"), ("É", "e\u0301"), ("ΣΑΣ", "σας"), ("ﬁ", "FI")]
 )
 def test_names_that_clash(a, b):
-    assert names.name_key(a) == names.name_key(b)
+    assert wire_names.name_key(a) == wire_names.name_key(b)
 
 
 @pytest.mark.parametrize(("a", "b"), [("a", "b"), ("a", "a "), ("é", "e"), ("a.txt", "a_txt")])
 def test_names_that_do_not(a, b):
-    assert names.name_key(a) != names.name_key(b)
+    assert wire_names.name_key(a) != wire_names.name_key(b)
 
 
 @given(st.text(max_size=300))
 def test_a_name_is_good_or_has_one_of_two_problems(name):
-    problem = names.name_problem(name)
-    assert problem in (None, names.NAME_INVALID, names.NAME_TOO_LONG)
+    problem = wire_names.name_problem(name)
+    assert problem in (None, wire_names.NAME_INVALID, wire_names.NAME_TOO_LONG)
     if problem is None:
         assert 0 < len(name) <= 255
         assert not set(name) & {"/", "\\", "\0", "\n", "\x7f", "\x80", "\x9b", "\x9f", "\u2028", "\u2029"}
@@ -83,7 +85,7 @@ def test_a_name_is_good_or_has_one_of_two_problems(name):
 
 @pytest.mark.parametrize("character", ["\x1b", "\x80", "\x85", "\x9b", "\x9f", "\u2028", "\u2029", "\ud800"])
 def test_what_controls_a_terminal_or_ends_a_line_is_in_no_name(character):
-    assert names.name_problem(f"a{character}b") == names.NAME_INVALID
+    assert wire_names.name_problem(f"a{character}b") == wire_names.NAME_INVALID
     with pytest.raises(pydantic.ValidationError):
         users.NewUser.model_validate({"name": f"Ada{character}", "login": "ada@example.com"})
 
@@ -116,7 +118,7 @@ def test_what_is_no_size(sent):
 def test_only_what_was_set_is_sent():
     change = items.UpdateItem(name="x", content_modified_at=datetime(2024, 1, 1, tzinfo=UTC))
     assert change.body() == {"name": "x", "content_modified_at": "2024-01-01T00:00:00+00:00"}
-    attributes = uploads.Attributes(name="x", parent=base.Reference(id="0"))
+    attributes = uploads.UploadAttributes(name="x", parent=base.Reference(id="0"))
     assert attributes.body() == {"name": "x", "parent": {"id": "0"}}
     assert web_links.RestoreWebLink().body() == {}
 

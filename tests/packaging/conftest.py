@@ -5,18 +5,15 @@ of it.  CMSFS_TEST_DEB names a package that is built already.  All is skipped, w
 machine cannot do that.
 """
 
-import importlib.util
 import os
 import shlex
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -68,15 +65,6 @@ def run(*command: object, check: bool = True, seconds: float = 300) -> subproces
     if check:
         assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
     return done
-
-
-def _load(name: str) -> ModuleType:
-    """A module beside this file, which `--import-mode=importlib` does not put on the path."""
-    spec = importlib.util.spec_from_file_location(name, Path(__file__).with_name(f"{name}.py"))
-    assert spec and spec.loader
-    module = sys.modules[name] = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 class Machine:
@@ -364,7 +352,9 @@ def screen(workstation: Machine, tmp_path_factory: pytest.TempPathFactory) -> An
 def _screen(machine: Machine, tmp_path_factory: pytest.TempPathFactory) -> Any:
     ada = Person(machine, "ada", 9000, lingers=False)
     folder = os.environ.get("CMSFS_TEST_PICTURES") or tmp_path_factory.mktemp("pictures")
-    return _load("screen").Screen(ada, Path(folder))
+    from tests.support import screen
+
+    return screen.Screen(ada, Path(folder))
 
 
 @pytest.fixture(scope="session")
@@ -376,7 +366,9 @@ def files(desktop: Path, package: Path, tmp_path_factory: pytest.TempPathFactory
         screen.log_in()
         screen.person.serve()
         screen.person.sh("cmsfs mount --enable")
-        yield _load("files").Files(screen, until)
+        from tests.support import file_manager
+
+        yield file_manager.Files(screen, until)
         screen.log_out()
 
 

@@ -9,8 +9,8 @@ from types import ModuleType
 
 import pytest
 
-from cmsfs.models import control
-from cmsfs.vfs import versions
+from cmsfs.ipc import control
+from cmsfs.vfs.virtual import versions
 
 PACKAGING = Path(__file__).parents[2] / "packaging"
 FOLDER = PACKAGING / "nautilus"

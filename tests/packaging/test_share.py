@@ -10,7 +10,8 @@ import click
 import pytest
 
 from cmsfs import config
-from cmsfs.cli import command_table, main
+from cmsfs.cli import main
+from cmsfs.cli.support import command_table
 
 ROOT = Path(__file__).parents[2]
 

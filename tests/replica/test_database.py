@@ -107,7 +107,7 @@ async def test_changes_recorded_by_an_older_version_are_still_there(
         upgraded = await db.query(shape)
         # What an older version did not know can be kept now.
         await db.write(
-            lambda conn: tree.insert(conn, nodes.ROOT, "link", nodes.Kind.SYMLINK, now_ns=1, local=True)
+            lambda conn: tree.insert(conn, nodes.ROOT, "link", nodes.NodeKind.SYMLINK, now_ns=1, local=True)
         )
         # And be sent.
         insert = "INSERT INTO op(ino, kind, not_before) VALUES (?, 'describe', 0)"

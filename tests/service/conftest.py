@@ -12,11 +12,14 @@ import pytest
 import trio
 from box_sdk_gen import BaseUrls, BoxCCGAuth, BoxClient, CCGConfig
 
-from cmsfs.models import upload_sessions
-from cmsfs.service import app, clients, demo, issuing, passwords, scopes, serve, store
-from cmsfs.service import upload_sessions as sessions
-
-from . import described
+from cmsfs.models.content import upload_sessions
+from cmsfs.service.access import scopes
+from cmsfs.service.oauth import access_tokens, clients, passwords
+from cmsfs.service.provisioning import demo
+from cmsfs.service.server import app, serve
+from cmsfs.service.storage import store
+from cmsfs.service.uploads import upload_sessions as sessions
+from tests.support import openapi_check
 
 SECRET = "a secret of the tests"
 PASSWORD = "the password of uwe"
@@ -38,7 +41,7 @@ class Api:
         self.http = httpx.AsyncClient(
             transport=httpx.ASGITransport(app.build(service, "http://service.test")),
             base_url="http://service.test/2.0",
-            event_hooks={"response": [described.check]},
+            event_hooks={"response": [openapi_check.check]},
             follow_redirects=True,  # a download is one
         )
 
@@ -272,7 +275,7 @@ class People:
             enterprise = other if login.endswith("@elsewhere.example") else 1
             name = login.partition("@")[0].title()
             row = demo.add_user(conn, enterprise, name, login, now=now)
-            return row["id"], issuing.access_token(conn, "tests", row["id"], now=now)["access_token"]
+            return row["id"], access_tokens.access_token(conn, "tests", row["id"], now=now)["access_token"]
 
         number, token = await service.write(txn)
         caller = Api(service, number)

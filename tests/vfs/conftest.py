@@ -9,23 +9,24 @@ from pathlib import Path
 import pytest
 import trio
 
-from cmsfs.cache.blocks import BLOCK, Blocks
+from cmsfs.cache.blocks import BLOCK, BlockCache
+from cmsfs.disk_reserve import DiskReserve
 from cmsfs.journal.drafts import Draft, Drafts
-from cmsfs.journal.durability import GroupCommit
+from cmsfs.journal.group_commit import GroupCommit
 from cmsfs.journal.sealing import Sealer
-from cmsfs.models import items
-from cmsfs.replica import cursor, remote, tree, vanishing
-from cmsfs.replica.nodes import ROOT, Content, Ino, Kind, Node, remote_from_item
-from cmsfs.reserve import Reserve
+from cmsfs.models.content import items
+from cmsfs.replica import kv_store, tree
+from cmsfs.replica.merge import apply_remote, deletions
+from cmsfs.replica.nodes import ROOT, Content, Ino, Node, NodeKind, remote_from_item
 from cmsfs.sqlite import Connection, Database
 from cmsfs.vfs import permissions
-from cmsfs.vfs.filesystem import Filesystem
+from cmsfs.vfs.tree.filesystem import Filesystem
 
 
 class Shelf:
     """Answers the ports of the vfs: bytes by SHA-1, and a count of what was asked for."""
 
-    def __init__(self, db: Database, blocks: Blocks) -> None:
+    def __init__(self, db: Database, blocks: BlockCache) -> None:
         self._db = db
         self._blocks = blocks
         self.bytes: dict[str, bytes] = {}
@@ -60,7 +61,7 @@ class Shelf:
     def wake(self) -> None:
         self.woken += 1
 
-    def rights(self, node: Node) -> permissions.Right:
+    def rights(self, node: Node) -> permissions.NodeRight:
         return permissions.ALL
 
     def reason(self, node: Node) -> str | None:
@@ -85,13 +86,13 @@ class Drive:
     def __init__(self, db: Database, root: Path) -> None:
         self.db = db
         (root / "drafts").mkdir()
-        self.blocks = Blocks(
+        self.blocks = BlockCache(
             db, root / "blocks", root / "drafts", limit_bytes=1 << 30, keep_free_bytes=1 << 20
         )
         self.drafts = Drafts(db, root / "drafts")
         self.commit = GroupCommit(db, root / "drafts")
         self.shelf = Shelf(db, self.blocks)
-        self.reserve = Reserve(root)
+        self.reserve = DiskReserve(root)
         self.fs = Filesystem(
             *(db, self.blocks, self.drafts, self.commit, self.shelf, self.shelf, self.shelf),
             settle_seconds=0,
@@ -124,7 +125,7 @@ class Drive:
         item = self._item(number, name, data, parent)
 
         def txn(conn: Connection) -> Ino:
-            remote.apply(conn, [remote_from_item(item)], generation=cursor.generation(conn))
+            apply_remote.apply(conn, [remote_from_item(item)], generation=kv_store.generation(conn))
             node = tree.remote_at(conn, remote_from_item(item).kind, str(number))
             assert node is not None
             return node.ino
@@ -136,7 +137,7 @@ class Drive:
         answer = remote_from_item(self._item(number, tree.path(self.db, ino)[1:], data, 0))
 
         def txn(conn: Connection) -> None:
-            remote.adopt(conn, ino, answer)
+            apply_remote.adopt(conn, ino, answer)
             conn.execute("DELETE FROM op WHERE ino = ?", (ino,))
 
         await self.db.write(txn)
@@ -156,8 +157,8 @@ class Drive:
         )
 
         def txn(conn: Connection) -> Ino:
-            remote.apply(conn, [remote_from_item(item)], generation=cursor.generation(conn))
-            node = tree.remote_at(conn, Kind.FOLDER, str(number))
+            apply_remote.apply(conn, [remote_from_item(item)], generation=kv_store.generation(conn))
+            node = tree.remote_at(conn, NodeKind.FOLDER, str(number))
             assert node is not None
             tree.mark_listed(conn, node.ino, at=0)
             return node.ino
@@ -166,7 +167,7 @@ class Drive:
 
     async def gone(self, ino: Ino) -> None:
         """The service has deleted this, with all below it."""
-        await self.db.write(lambda conn: vanishing.vanish(conn, ino))
+        await self.db.write(lambda conn: deletions.vanish(conn, ino))
 
     async def write_file(self, name: str, data: bytes, *, parent: Ino = ROOT) -> Ino:
         """What a program does to make a file."""

@@ -1,11 +1,11 @@
 """The table `node`, for the layers above: what they change of a row beside its place.
 
-Places are `cmsfs.replica.tree`, and what the service says is `cmsfs.replica.remote`.
+Places are `cmsfs.replica.tree`, and what the service says is `cmsfs.replica.merge.apply_remote`.
 """
 
 from sqlite3 import Connection
 
-from cmsfs.models import names
+from cmsfs.models import wire_names
 from cmsfs.replica.nodes import Ino
 
 # ---- content -----------------------------------------------------------------------------------
@@ -123,7 +123,7 @@ def set_item(
             base_sha1,
             base_parent,
             base_name,
-            names.name_key(base_name or ""),
+            wire_names.name_key(base_name or ""),
             sequence,
             ino,
         ),

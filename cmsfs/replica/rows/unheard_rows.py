@@ -1,8 +1,8 @@
-"""The table `unheard`: what was sent and has no answer yet; `cmsfs.journal.unheard` says why."""
+"""The table `unheard`: what was sent and has no answer yet; `cmsfs.journal.in_flight` says why."""
 
 from sqlite3 import Connection
 
-from cmsfs.models import names
+from cmsfs.models import wire_names
 from cmsfs.replica.nodes import Ino
 
 
@@ -12,7 +12,7 @@ def insert(
     """This is about to be sent for the node: as a version of an item, or as a new one in a folder."""
     conn.execute(
         "INSERT INTO unheard(ino, sha1, remote_id, folder, name, name_key) VALUES (?, ?, ?, ?, ?, ?)",
-        (ino, sha1, remote_id, folder, name, names.name_key(name) if name is not None else None),
+        (ino, sha1, remote_id, folder, name, wire_names.name_key(name) if name is not None else None),
     )
 
 

@@ -14,10 +14,12 @@ import pydantic
 from starlette import responses
 
 from cmsfs import errors
-from cmsfs.models import apps
-from cmsfs.service import access, clients, scopes, users
+from cmsfs.models.enterprise import apps
+from cmsfs.service.access import calls, scopes
 from cmsfs.service.admin import desk as desks
 from cmsfs.service.admin.desk import Desk
+from cmsfs.service.oauth import clients
+from cmsfs.service.users import users
 
 PAGE = 50
 
@@ -103,7 +105,7 @@ async def renew(desk: Desk, form: dict[str, str]) -> responses.Response:
         lambda conn: (
             conn.execute(
                 "UPDATE app SET secret_hash = ? WHERE client_id = ? AND enterprise = ?",
-                (access.hashed(secret), client_id, desk.enterprise),
+                (calls.hashed(secret), client_id, desk.enterprise),
             ).rowcount
         )
     )

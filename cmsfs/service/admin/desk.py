@@ -16,9 +16,12 @@ import pydantic
 from starlette import requests, responses
 
 from cmsfs import errors
-from cmsfs.service import access, callers, logins, pages, problems, scopes
+from cmsfs.service import problems
+from cmsfs.service.access import callers, calls, scopes
 from cmsfs.service.admin import notices
-from cmsfs.service.store import Store
+from cmsfs.service.api import pages
+from cmsfs.service.oauth import browser_sessions
+from cmsfs.service.storage.store import Store
 
 _TABS = (
     ("", "Overview"),
@@ -32,9 +35,9 @@ _TABS = (
 )
 
 
-def address(visited: logins.Visit) -> str:
+def address(visited: browser_sessions.Visit) -> str:
     """Where the pages of a browser that has logged in are."""
-    return f"{logins.ADMIN.path}/at/{visited.place}"
+    return f"{browser_sessions.ADMIN.path}/at/{visited.place}"
 
 
 class Mistake(Exception):
@@ -48,10 +51,10 @@ class Desk:
     request: requests.Request
     store: Store
     user: Row
-    visit: logins.Visit
+    visit: browser_sessions.Visit
 
     @property
-    def caller(self) -> access.Caller:
+    def caller(self) -> calls.Caller:
         return callers.speaks_for(self.user, "", scopes.expand(scopes.APPLICATION))
 
     @property
@@ -82,7 +85,7 @@ class Desk:
             "app": self.request.app,
         }
         data = b"{}" if body is None else json.dumps(body).encode()
-        call = access.Call(requests.Request(scope), self.store, self.caller, data)
+        call = calls.Call(requests.Request(scope), self.store, self.caller, data)
         try:
             answer = await self.request.app.operations[line].handler(call)
         except (problems.Refused, pydantic.ValidationError, errors.UserError) as error:
@@ -99,7 +102,7 @@ class Desk:
             tabs=[(self.at + path, title) for path, title in _TABS],
             here=self.request.url.path,
             user=self.user,
-            proof=(logins.FIELD, self.visit.proof),
+            proof=(browser_sessions.FIELD, self.visit.proof),
             notice=self.request.app.notices.take(self._browser) if not mistake else None,
             form=form or {},
             mistake=mistake,
@@ -111,7 +114,7 @@ class Desk:
         self, said: str, *, to: str = "", failed: bool = False, secrets: dict[str, str] | None = None
     ) -> responses.Response:
         """Back to the page, or to the one at `to`, by a new request, which says this once."""
-        notice = notices.Notice(said, secrets or {}, failed)
+        notice = notices.FlashMessage(said, secrets or {}, failed)
         self.request.app.notices.put(self._browser, notice)
         return responses.RedirectResponse(
             self.at + to if to else self.request.url.path,

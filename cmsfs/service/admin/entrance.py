@@ -15,9 +15,11 @@ from typing import Protocol
 
 from starlette import requests, responses, routing
 
-from cmsfs.service import logins, pages, passwords, problems, tokens
+from cmsfs.service import problems
 from cmsfs.service.admin.desk import Desk, Mistake, address
-from cmsfs.service.store import Store
+from cmsfs.service.api import pages
+from cmsfs.service.oauth import browser_sessions, passwords, tokens
+from cmsfs.service.storage.store import Store
 
 Page = Callable[[Desk], Awaitable[responses.Response]]
 Form = Callable[[Desk, dict[str, str]], Awaitable[responses.Response]]
@@ -82,8 +84,8 @@ def _desk(request: requests.Request) -> Desk | None:
     return Desk(request, store, user, visited)
 
 
-def _visit(request: requests.Request) -> logins.Visit:
-    return logins.visit(request.app.store, request, logins.ADMIN)
+def _visit(request: requests.Request) -> browser_sessions.Visit:
+    return browser_sessions.visit(request.app.store, request, browser_sessions.ADMIN)
 
 
 async def elsewhere(request: requests.Request) -> responses.Response:
@@ -100,9 +102,9 @@ async def _read(request: requests.Request) -> dict[str, str] | None:
 
 async def show(request: requests.Request) -> responses.Response:
     visited = _visit(request)
-    response = pages.log_in("the administration", (logins.FIELD, visited.proof))
+    response = pages.log_in("the administration", (browser_sessions.FIELD, visited.proof))
     if visited.is_new:
-        logins.set_cookie(request, response, visited.secret, logins.ADMIN, path=LOG_IN)
+        browser_sessions.set_cookie(request, response, visited.secret, browser_sessions.ADMIN, path=LOG_IN)
     return response
 
 
@@ -118,16 +120,18 @@ async def log_in(request: requests.Request) -> responses.Response:
     )
     rows = store.read("SELECT role FROM user WHERE id = ?", user)
     if user is None or not rows or rows[0]["role"] not in ("admin", "coadmin"):
-        return pages.log_in("the administration", (logins.FIELD, visited.proof), login=login, said=_WRONG)
-    secret = await logins.log_in(store, user, logins.ADMIN)
-    at = address(logins.Visit(logins.ADMIN, secret, None, is_new=False))
+        return pages.log_in(
+            "the administration", (browser_sessions.FIELD, visited.proof), login=login, said=_WRONG
+        )
+    secret = await browser_sessions.log_in(store, user, browser_sessions.ADMIN)
+    at = address(browser_sessions.Visit(browser_sessions.ADMIN, secret, None, is_new=False))
     response = _redirect(at)
-    logins.set_cookie(request, response, secret, logins.ADMIN, path=at)
+    browser_sessions.set_cookie(request, response, secret, browser_sessions.ADMIN, path=at)
     return response
 
 
 async def log_out(desk: Desk, form: dict[str, str]) -> responses.Response:
-    await logins.log_out(desk.store, desk.visit)
+    await browser_sessions.log_out(desk.store, desk.visit)
     return _redirect(LOG_IN)
 
 

@@ -14,7 +14,7 @@ _MAX = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Notice:
+class FlashMessage:
     """A sentence, and secrets by what they are; `failed` is a sentence about what was not done."""
 
     said: str
@@ -22,16 +22,16 @@ class Notice:
     failed: bool = False
 
 
-class Notices:
+class FlashMessages:
     """Notices by browser, each until it is looked at."""
 
     def __init__(self) -> None:
-        self._waiting: OrderedDict[str, Notice] = OrderedDict()
+        self._waiting: OrderedDict[str, FlashMessage] = OrderedDict()
 
-    def put(self, browser: str, notice: Notice) -> None:
+    def put(self, browser: str, notice: FlashMessage) -> None:
         self._waiting[browser] = notice
         while len(self._waiting) > _MAX:
             self._waiting.popitem(last=False)
 
-    def take(self, browser: str) -> Notice | None:
+    def take(self, browser: str) -> FlashMessage | None:
         return self._waiting.pop(browser, None)

@@ -12,9 +12,11 @@ from typing import Any
 
 from starlette import responses
 
-from cmsfs.service import access, fields, store
+from cmsfs.service.access import calls
 from cmsfs.service.admin.desk import Desk
-from cmsfs.service.kinds import KIND_NAMES, Kind
+from cmsfs.service.serialize import item_serializer
+from cmsfs.service.storage import store
+from cmsfs.service.storage.kinds import KIND_NAMES, ItemKind
 
 # Counting goes on no further: of a million items the page takes 30 ms, without the cap 220 ms.
 CAP = 100_000
@@ -71,7 +73,7 @@ def _glance(read: store.Read, enterprise: int) -> dict[str, Any]:
 
 
 async def trash(desk: Desk) -> responses.Response:
-    numbers = [access.parse_id(part) for part in desk.marker.split("-")]
+    numbers = [calls.parse_id(part) for part in desk.marker.split("-")]
     after = tuple(numbers) if len(numbers) == 3 and None not in numbers else (0, 0, 0)
     rows = await desk.store.query(lambda read: read(_TRASHED, desk.enterprise, *after, PAGE + 1))
     last = rows[PAGE - 1] if len(rows) > PAGE else None
@@ -79,7 +81,7 @@ async def trash(desk: Desk) -> responses.Response:
     entries = [
         {
             "name": row["name"],
-            "kind": KIND_NAMES[Kind(row["kind"])].replace("_", " "),
+            "kind": KIND_NAMES[ItemKind(row["kind"])].replace("_", " "),
             "id": row["id"],
             "size": row["size"],
             "owner": row["owner_name"],
@@ -92,7 +94,7 @@ async def trash(desk: Desk) -> responses.Response:
 
 
 async def events(desk: Desk) -> responses.Response:
-    before = access.parse_id(desk.marker) or 2**62
+    before = calls.parse_id(desk.marker) or 2**62
     entries, marker = await desk.store.query(
         lambda read: _events(read, desk.enterprise, before=before, limit=PAGE)
     )
@@ -119,4 +121,4 @@ def _told(row: Row) -> dict[str, str]:
 
 def when(micros: int) -> str:
     """A moment for people."""
-    return fields.moment(micros)[:16].replace("T", " ") + " UTC"
+    return item_serializer.moment(micros)[:16].replace("T", " ") + " UTC"

@@ -13,9 +13,12 @@ from typing import Any
 import trio
 from starlette import responses
 
-from cmsfs.service import access, app_users, callers, passwords, problems, store
+from cmsfs.service import problems
+from cmsfs.service.access import callers, calls
 from cmsfs.service.admin import desk as desks
 from cmsfs.service.admin.desk import Desk
+from cmsfs.service.oauth import passwords
+from cmsfs.service.storage import app_users, store
 
 PAGE = 50
 _FIELDS = (
@@ -79,7 +82,7 @@ async def _give_password(desk: Desk, wire_id: str) -> str:
     hashed = await trio.to_thread.run_sync(passwords.hashed, word)
 
     def txn(conn: Connection) -> None:
-        row = access.get_user(store.reader(conn), desk.caller, wire_id)
+        row = calls.get_user(store.reader(conn), desk.caller, wire_id)
         if app_users.is_one(row):
             raise problems.Refused(400, "bad_request", "An app user does not log in.")
         callers.check_rank(desk.caller.role, row)

@@ -14,13 +14,14 @@ from typing import Any
 
 import pydantic
 
-from cmsfs.models import legal_holds, metadata, retention
 from cmsfs.models.base import format_timestamp
-from cmsfs.replica import cursor, facts, tree
-from cmsfs.replica.facts import About, Assignment
-from cmsfs.replica.nodes import Ino, Kind, Node
+from cmsfs.models.content import metadata
+from cmsfs.models.enterprise import legal_holds, retention
+from cmsfs.replica import item_details, kv_store, tree
+from cmsfs.replica.item_details import DetailSubject, PolicyAssignment
+from cmsfs.replica.nodes import Ino, Node, NodeKind
 from cmsfs.sqlite import Database
-from cmsfs.vfs.attrs import told
+from cmsfs.vfs.attrs import item_fields
 
 HOLD = "hold"
 RETENTION = "retention"
@@ -35,7 +36,7 @@ def _moment(at: datetime | None) -> str:
 
 
 def _person(user: pydantic.BaseModel | None) -> str:
-    return "" if user is None else told.person(user.model_dump())
+    return "" if user is None else item_fields.person(user.model_dump())
 
 
 def _counts(found: pydantic.BaseModel | None) -> str:
@@ -114,7 +115,9 @@ def _until(db: Database, node: Node, item: dict[str, Any]) -> str | None:
         return _moment(datetime.fromisoformat(moment))
     if not is_known(db):
         return UNKNOWN
-    found = [retention.Assignment.model_validate(one.value) for one in covering(db, node, RETENTION, item)]
+    found = [
+        retention.RetentionAssignment.model_validate(one.value) for one in covering(db, node, RETENTION, item)
+    ]
     lengths = [one.retention_policy.retention_length for one in found if one.retention_policy]
     return retention.INDEFINITE if retention.INDEFINITE in lengths else None
 
@@ -122,7 +125,7 @@ def _until(db: Database, node: Node, item: dict[str, Any]) -> str | None:
 def shown(db: Database, node: Node, item: dict[str, Any]) -> set[str]:
     """What there is to see at a glance, of what is known here."""
     found = set()
-    if node.remote_id is not None and node.kind in (Kind.FILE, Kind.FOLDER) and is_known(db):
+    if node.remote_id is not None and node.kind in (NodeKind.FILE, NodeKind.FOLDER) and is_known(db):
         kinds = {one.kind for one in _covering(db, node, item)}
         found = {name for name, kind in (("hold", HOLD), ("retention", RETENTION)) if kind in kinds}
     if item.get("disposition_at") or ("retention" in found and _until(db, node, item) is not None):
@@ -132,7 +135,9 @@ def shown(db: Database, node: Node, item: dict[str, Any]) -> set[str]:
 
 def is_known(db: Database) -> bool:
     """Whether what policies are assigned to was read."""
-    return cursor.get(db, facts.POLICIES_AT) is not None and not cursor.get(db, facts.POLICIES_REFUSED)
+    return kv_store.get(db, item_details.POLICIES_AT) is not None and not kv_store.get(
+        db, item_details.POLICIES_REFUSED
+    )
 
 
 def depends_on_metadata(db: Database) -> bool:
@@ -140,19 +145,19 @@ def depends_on_metadata(db: Database) -> bool:
     return db.row("SELECT 1 FROM assignment WHERE target_type = 'metadata_template' LIMIT 1") is not None
 
 
-def _line(db: Database, name: str, one: Assignment) -> str:
+def _line(db: Database, name: str, one: PolicyAssignment) -> str:
     where = _target(db, one)
     if name in HOLDS:
-        hold = legal_holds.Assignment.model_validate(one.value)
+        hold = legal_holds.HoldAssignment.model_validate(one.value)
         return HOLDS[name](hold, hold.legal_hold_policy or legal_holds.LegalHoldPolicy(id=""), where)
-    found = retention.Assignment.model_validate(one.value)
+    found = retention.RetentionAssignment.model_validate(one.value)
     return RETENTIONS[name](found, found.retention_policy or retention.RetentionPolicy(id=""), where)
 
 
-def _target(db: Database, one: Assignment) -> str:
+def _target(db: Database, one: PolicyAssignment) -> str:
     """What a policy is assigned to, as a person knows it."""
     if one.target_type in ("folder", "file"):
-        node = tree.find_remote(db, Kind(one.target_type), one.target)
+        node = tree.find_remote(db, NodeKind(one.target_type), one.target)
         if node is not None:
             return tree.path(db, node.ino)
     return f"{one.target_type} {one.target}".strip()
@@ -161,25 +166,27 @@ def _target(db: Database, one: Assignment) -> str:
 # ---- what covers an item -----------------------------------------------------------------------
 
 
-def covering(db: Database, node: Node, kind: str, item: dict[str, Any] | None = None) -> list[Assignment]:
+def covering(
+    db: Database, node: Node, kind: str, item: dict[str, Any] | None = None
+) -> list[PolicyAssignment]:
     """The assignments that cover an item: on itself first, then those it inherits, the nearest first."""
-    if node.remote_id is None or node.kind in (Kind.LINK, Kind.SYMLINK):
+    if node.remote_id is None or node.kind in (NodeKind.LINK, NodeKind.SYMLINK):
         return []
     item = json.loads(tree.item_json(db, node.ino) or "{}") if item is None else item
     return [one for one in _covering(db, node, item) if one.kind == kind]
 
 
-def _covering(db: Database, node: Node, item: dict[str, Any]) -> list[Assignment]:
-    found: dict[tuple[str, str], Assignment] = {}
+def _covering(db: Database, node: Node, item: dict[str, Any]) -> list[PolicyAssignment]:
+    found: dict[tuple[str, str], PolicyAssignment] = {}
     for target_type, target in _targets(db, node, item):
-        for one in facts.assigned_to(db, target_type, target):
+        for one in item_details.assigned_to(db, target_type, target):
             if not _is_over(one) and _holds_for(db, node, one, item):
                 found.setdefault((one.kind, one.id), one)
     return list(found.values())
 
 
 def _targets(db: Database, node: Node, item: dict[str, Any]) -> Iterable[tuple[str, str]]:
-    if node.kind is Kind.FILE:
+    if node.kind is NodeKind.FILE:
         yield "file", node.remote_id or ""
         yield "file_version", node.version or ""
     current: Ino | None = node.ino
@@ -187,12 +194,12 @@ def _targets(db: Database, node: Node, item: dict[str, Any]) -> Iterable[tuple[s
         row = db.row("SELECT parent, remote_id, kind FROM node WHERE ino = ?", current)
         if row is None:
             break
-        if row["kind"] == Kind.FOLDER:
+        if row["kind"] == NodeKind.FOLDER:
             yield "folder", row["remote_id"] or ""
         current = row["parent"]
     for template in _templates(db, node):
         yield "metadata_template", template
-    if node.kind is Kind.FILE:
+    if node.kind is NodeKind.FILE:
         owner, maker = ((item.get(who) or {}).get("id", "") for who in ("owned_by", "modified_by"))
         yield from (("user", owner), ("user", maker), ("ownership", owner), ("interactions", maker))
     yield "enterprise", ""
@@ -200,18 +207,18 @@ def _targets(db: Database, node: Node, item: dict[str, Any]) -> Iterable[tuple[s
 
 def _templates(db: Database, node: Node) -> list[str]:
     """The ids of the templates of the item's metadata, as far as that is known."""
-    fact = facts.find(db, node.ino, About.METADATA)
+    fact = item_details.find(db, node.ino, DetailSubject.METADATA)
     # `$type` is the template's key, a hyphen, and its id, which has hyphens of its own.
     instances = [] if fact is None else [metadata.Instance.model_validate(one) for one in fact.value]
     return [(one.type or "").removeprefix(f"{one.template}-") for one in instances]
 
 
-def _is_over(one: Assignment) -> bool:
+def _is_over(one: PolicyAssignment) -> bool:
     policy = one.value.get("legal_hold_policy") or {}
     return policy.get("status") == RELEASED or bool(one.value.get("deleted_at"))
 
 
-def _holds_for(db: Database, node: Node, one: Assignment, item: dict[str, Any]) -> bool:
+def _holds_for(db: Database, node: Node, one: PolicyAssignment, item: dict[str, Any]) -> bool:
     """What else has to be so: dates of a hold on a user, the values that a retention asks for, and that the
     item is older than the end of a retired policy."""
     retired = one.value.get("retention_policy") or {}
@@ -219,7 +226,7 @@ def _holds_for(db: Database, node: Node, one: Assignment, item: dict[str, Any]) 
         changed = item.get("modified_at")
         return changed is not None and datetime.fromisoformat(changed) < datetime.fromisoformat(ended)
     if one.target_type in ("user", "ownership", "interactions"):
-        policy = legal_holds.Assignment.model_validate(one.value).legal_hold_policy
+        policy = legal_holds.HoldAssignment.model_validate(one.value).legal_hold_policy
         first, last = item.get("created_at"), item.get("modified_at")
         if policy is None or not first or not last:
             return True
@@ -230,7 +237,7 @@ def _holds_for(db: Database, node: Node, one: Assignment, item: dict[str, Any]) 
     wanted = one.value.get("filter_values")
     if one.target_type != "metadata_template" or not wanted:
         return True
-    fact = facts.find(db, node.ino, About.METADATA)
+    fact = item_details.find(db, node.ino, DetailSubject.METADATA)
     instances = [] if fact is None else [metadata.Instance.model_validate(each) for each in fact.value]
     for each in instances:
         if (each.type or "").removeprefix(f"{each.template}-") == one.target:

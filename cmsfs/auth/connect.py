@@ -1,0 +1,322 @@
+"""From settings to a client that is ready: the embedded service in this process, or one on the network.
+
+`open_backend` is used by the daemon and by the commands that speak with the service themselves.
+
+Rule: it asks the service nothing; the caller's first request finds out whether all is well.
+"""
+
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+
+import httpx
+import trio
+
+from cmsfs import config, errors
+from cmsfs.auth import apps, bearer, grants, token_refresh, token_store
+from cmsfs.auth.deadline import Deadline
+from cmsfs.client import session
+from cmsfs.client.transport import bandwidth, embedded, rate_gate
+from cmsfs.models.enterprise import tokens, users
+
+log = logging.getLogger(__name__)
+
+# Nobody listens there: the embedded service is reached through its transport, and a URL needs a host.
+EMBEDDED_URL = "http://cmsfs.embedded"
+
+# What a drive asks of the service, when it only reads and when it does all it can.
+READING = "base_explorer item_download"
+CHANGING = "root_readwrite"
+
+ROOT_GONE = (
+    "The folder that this drive begins at is in the trash at the service, or is not shown to us any more: "
+    "nothing can be changed until it is back there. What was changed before is kept, and goes then."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """How the account's service is reached, and where its tokens come from."""
+
+    endpoints: session.ServiceEndpoints
+    transport: httpx.AsyncBaseTransport | None  # None: the network
+    ca_file: Path | None
+    anonymous: session.Client  # asks for tokens, and for nothing that needs one
+    fetch: bearer.Fetch
+
+
+@asynccontextmanager
+async def open_way(
+    settings: config.Settings, *, sample: bool = False, owner: token_refresh.Owner = token_refresh.nobody
+) -> AsyncIterator[Way]:
+    """The way to the account's service.  `sample` puts the sample enterprise into the embedded service.
+    A login that is made anew meanwhile is taken up if it is the `owner`'s.
+
+    Raises `ConfigError` for credentials that are missing, `UserError` for an embedded service that has
+    no data yet.
+    """
+    embedded_here = config.profile(settings).embedded
+    opened = _embedded(settings, sample=sample) if embedded_here else _remote(settings, owner)
+    async with opened as way:
+        yield way
+
+
+@asynccontextmanager
+async def open_narrowed(
+    settings: config.Settings,
+    *,
+    find_root: Callable[[Way], Awaitable[str]],
+    deadline: Deadline,
+    sample: bool = False,
+    owner: token_refresh.Owner = token_refresh.nobody,
+    pace: rate_gate.RateGate | None = None,
+    flow: bandwidth.Flow | None = None,
+) -> AsyncIterator[session.Client]:
+    """A client whose every request has a token that can do no more than the settings' folder and rights,
+    and is not used after the deadline.
+
+    The account's own token goes to the token endpoint only, to be narrowed.  `find_root` tells the id of the
+    folder, by the account's own rights.  Raises what it raises, and what `open_backend` does.
+    """
+    async with open_way(settings, sample=sample, owner=owner) as way:
+        root_id = await find_root(way)
+        resource = f"{way.endpoints.base_url}/folders/{root_id}" if settings.folder.strip("/") else None
+        scope = READING if settings.read_only else CHANGING
+        narrow = _of_folder(grants.downscoped(way.anonymous, way.fetch, scope, resource=resource))
+        async with session.open_client(
+            way.endpoints,
+            auth=bearer.BearerAuth(deadline.limiting(narrow)),
+            transport=way.transport,
+            ca_file=way.ca_file,
+            pace=pace,
+            flow=flow,
+        ) as client:
+            yield client
+
+
+def _of_folder(fetch: bearer.Fetch) -> bearer.Fetch:
+    """A refusal of the folder is none of the login: it is told as what it is."""
+
+    async def found() -> tokens.Token:
+        try:
+            return await fetch()
+        except errors.OAuthError as error:
+            if error.error != "invalid_resource":
+                raise
+            raise errors.RootGone(ROOT_GONE) from error
+
+    return found
+
+
+@asynccontextmanager
+async def open_backend(
+    settings: config.Settings,
+    *,
+    sample: bool = False,
+    owner: token_refresh.Owner = token_refresh.nobody,
+    counters: session.Counters | None = None,
+    pace: rate_gate.RateGate | None = None,
+    flow: bandwidth.Flow | None = None,
+) -> AsyncIterator[session.Client]:
+    """A client for the account, whose every request waits for its turn at `pace`, and whose files go no
+    faster than `flow` lets them.
+
+    `sample`, `owner` and what is raised as with `open_way`.
+    """
+    async with (
+        open_way(settings, sample=sample, owner=owner) as way,
+        session.open_client(
+            way.endpoints,
+            auth=bearer.BearerAuth(way.fetch),
+            transport=way.transport,
+            ca_file=way.ca_file,
+            counters=counters,
+            pace=pace,
+            flow=flow,
+        ) as client,
+    ):
+        yield client
+
+
+def flow_of(settings: config.Settings, clock: Callable[[], datetime] = datetime.now) -> bandwidth.Flow:
+    """The limits of the settings, at the time of day that it is."""
+    return bandwidth.Flow(
+        up=lambda: settings.limits_at(clock().time())[0] or None,
+        down=lambda: settings.limits_at(clock().time())[1] or None,
+    )
+
+
+@asynccontextmanager
+async def _embedded(settings: config.Settings, *, sample: bool) -> AsyncIterator[Way]:
+    # Here and not above: a remote account does not pay for loading the service.
+    from cmsfs.service.provisioning import demo
+    from cmsfs.service.renditions import indexing
+    from cmsfs.service.server import app, sweeper
+    from cmsfs.service.storage import store
+
+    folder = config.service_data(settings)
+    if not sample and not (folder / "credentials.json").exists():
+        raise errors.UserError(
+            "The embedded service holds nothing yet: `cmsfs demo` fills it, "
+            f"or say in {config.config_file()} which service is to be used.",
+            exit_code=2,
+        )
+    async with store.open_store(folder) as opened, trio.open_nursery() as nursery:
+        credentials = await demo.ensure_sample(opened)
+        nursery.start_soon(indexing.run, opened)
+        nursery.start_soon(sweeper.run, opened)
+        transport = embedded.EmbeddedTransport(app.build(opened), nursery)
+        endpoints = session.ServiceEndpoints.of_server(EMBEDDED_URL)
+        async with session.open_client(endpoints, transport=transport) as anonymous:
+            fetch = grants.client_credentials(
+                anonymous,
+                credentials.client_id,
+                credentials.client_secret,
+                subject_type="user",
+                subject_id=credentials.user_id,
+            )
+            yield Way(endpoints, transport, None, anonymous, fetch)
+        nursery.cancel_scope.cancel()
+
+
+@asynccontextmanager
+async def _remote(settings: config.Settings, owner: token_refresh.Owner) -> AsyncIterator[Way]:
+    endpoints = endpoints_of(settings)
+    async with session.open_client(endpoints, ca_file=settings.ca_file) as anonymous:
+        fetch = _fetch(settings, endpoints, anonymous, owner)
+        yield Way(endpoints, None, settings.ca_file, anonymous, fetch)
+
+
+def endpoints_of(settings: config.Settings) -> session.ServiceEndpoints:
+    """Where the account's service is.  Raises `ConfigError`."""
+    profile = config.profile(settings)
+    return session.ServiceEndpoints(profile.base_url, profile.upload_url, profile.auth_url)
+
+
+async def user_of(settings: config.Settings, token: tokens.Token) -> users.User:
+    """Ask the account's service whose token that is."""
+
+    async def fetch() -> tokens.Token:
+        return token
+
+    auth = bearer.BearerAuth(fetch)
+    async with session.open_client(endpoints_of(settings), auth=auth, ca_file=settings.ca_file) as client:
+        return await client.users.me()
+
+
+def _fetch(
+    settings: config.Settings,
+    endpoints: session.ServiceEndpoints,
+    anonymous: session.Client,
+    owner: token_refresh.Owner,
+) -> bearer.Fetch:
+    """Where the account's tokens come from, as its settings say; once they are refused, as the configuration
+    says by then: a new login may have come with another place for its tokens, or another application.  Such a
+    one is asked first whose it is, since an application's credentials do not say for whom they act."""
+    login = _Login.of(settings)
+    current = _source(login, endpoints, anonymous, owner)
+
+    async def fetch() -> tokens.Token:
+        nonlocal login, current
+        try:
+            return await current()
+        except (errors.OAuthError, errors.TokensLocked):
+            found = await token_refresh.blocking(lambda: _configured(settings.account, endpoints))
+            if found is None or found == login:
+                raise
+            try:
+                following = _source(found, endpoints, anonymous, owner)
+            except errors.ConfigError as error:
+                raise errors.NeedsLogin(error.message) from None
+            token = await following()
+            expected = owner()
+            if expected is not None and (await user_of(found.settings, token)).id != expected:
+                raise errors.NeedsLogin(token_refresh.ANOTHER) from None
+        login, current = found, following
+        log.info("the account has a new login")
+        return token
+
+    return fetch
+
+
+@dataclass(frozen=True, slots=True)
+class _Login:
+    """What the settings say about where tokens come from."""
+
+    settings: config.Settings = field(compare=False)
+    said: tuple[object, ...]
+    app: apps.Application | None  # None: it is kept with a person's tokens
+
+    @classmethod
+    def of(cls, settings: config.Settings) -> "_Login":
+        app = None if settings.login == "person" else app_of(settings)
+        return cls(settings, (settings.login, settings.token_store, *_subject(settings)), app)
+
+
+def _subject(settings: config.Settings) -> tuple[str, str]:
+    return (settings.subject_type, settings.subject_id)
+
+
+def _configured(account: str, endpoints: session.ServiceEndpoints) -> _Login | None:
+    """The login of the configuration as it is now, if that holds and means the same service."""
+    try:
+        settings = config.load(account)
+        return _Login.of(settings) if endpoints_of(settings) == endpoints else None
+    except errors.ConfigError:
+        return None
+
+
+def login_files(settings: config.Settings) -> list[Path]:
+    """The files of which one changes when the account's login is made anew, wherever its tokens are."""
+    paths = config.Paths(settings.account)
+    named = (settings.app_file, settings.client_secret_file)
+    kept = (config.config_file(), paths.token, paths.token_lock)
+    return [*kept, *(path.expanduser() for path in named if path is not None)]
+
+
+def _source(
+    login: _Login, endpoints: session.ServiceEndpoints, anonymous: session.Client, owner: token_refresh.Owner
+) -> bearer.Fetch:
+    settings, app = login.settings, login.app
+    if app is None:
+        lock = config.Paths(settings.account).token_lock
+        return token_refresh.kept(anonymous, token_store.open_keep(settings), lock, owner)
+    subject = settings.subject_id or (app.user_id if settings.subject_type == "user" else app.enterprise_id)
+    if not subject:
+        raise errors.ConfigError(
+            f"The account {settings.account!r} needs subject_id in {config.config_file()}: "
+            f"the id of the {settings.subject_type} it speaks for."
+        )
+    if settings.login == "jwt":
+        audience = f"{endpoints.auth_url}/oauth2/token"
+        return grants.assertions(anonymous, app, audience, settings.subject_type, subject)
+    return grants.client_credentials(
+        anonymous, app.client_id, app.client_secret, subject_type=settings.subject_type, subject_id=subject
+    )
+
+
+def app_of(settings: config.Settings) -> apps.Application:
+    """The application that the settings name.  Raises `ConfigError`."""
+    if settings.app_file is not None:
+        return apps.read(settings.app_file)
+    if not settings.client_id or not settings.client_secret_file:
+        raise errors.ConfigError(
+            f"The account {settings.account!r} has no login: `cmsfs login` makes one, or app_file, "
+            f"or client_id, client_secret_file and subject_id in {config.config_file()}."
+        )
+    return apps.Application(settings.client_id, secret(settings.client_secret_file))
+
+
+def secret(path: Path) -> str:
+    """The secret in a file.  Raises `ConfigError`."""
+    try:
+        found = path.expanduser().read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not text"
+        raise errors.ConfigError(f"The secret in {path} cannot be read: {reason}.") from None
+    if not found:
+        raise errors.ConfigError(f"The file {path} holds no secret.")
+    return found

@@ -1,0 +1,159 @@
+"""Fetched blocks on their way into a file, and the check when the last ones land.
+
+Called by hydrate, through `Blocks.write_blocks`, for each piece of a download.
+
+Rule: a block is written by one task at a time and never again once it is here, so that no late writer
+can change bytes that were checked.  The bits of the last blocks to land are set only after the whole file
+matched; what comes in one piece is therefore never read unchecked.
+"""
+
+import logging
+from collections import Counter
+
+import trio
+
+from cmsfs import errors
+from cmsfs.cache import bitmap, content_files, content_index, streaming_hash
+
+log = logging.getLogger(__name__)
+
+# Below this a write or a hash on the loop (30 µs) is quicker than the way to a thread and back (85 µs).
+THREAD_BYTES = 64 * 1024
+
+# Bytes written, and contents completed, before their rows are saved without being asked; a crash makes us
+# fetch so many again.  A transaction for each of many small files would be what takes longest.
+FLUSH_BYTES = 64 * 1024 * 1024
+FLUSH_CONTENTS = 256
+
+
+class BlockWriter:
+    """Writes blocks into the files of incomplete contents."""
+
+    def __init__(self, known: content_index.ContentIndex, store: content_files.ContentFiles) -> None:
+        self._contents = known
+        self._files = store
+        self._unsaved_bytes = 0
+        self._unsaved_contents = 0
+        # By SHA-1: how often a content was found wrong of which parts had been readable.
+        self.doubts: Counter[str] = Counter()
+
+    async def write_blocks(self, sha1: str, size: int, first: int, data: content_files.Bytes) -> None:
+        """Take in whole blocks that follow one another; those that are here already are left alone.
+
+        Raises `IntegrityError`, and forgets the content, if nothing is missing any more and the whole does
+        not have the SHA-1 it should.  Cancelled: some of the blocks are not here.
+        """
+        view = memoryview(data)
+        last = first + bitmap.blocks(len(view)) - 1
+        if last < first or last >= bitmap.blocks(size) or len(view) != bitmap.run_bytes(size, first, last):
+            raise ValueError(f"blocks {first} to {last} of {size} bytes cannot have {len(view)}")
+        index = first
+        while index <= last:
+            content = self._contents.get(sha1, size)
+            if bitmap.has(content.bits, index):
+                index += 1
+                continue
+            # atomic: no await from the look at the bitmap until the blocks are marked as being written.
+            if (other := content.writing.get(index)) is not None:
+                await other.wait()
+                continue
+            end = self._writable(content, index, last)
+            start = (index - first) * bitmap.BLOCK
+            piece = view[start : start + bitmap.run_bytes(size, index, end)]
+            marks = dict.fromkeys(range(index, end + 1), trio.Event())
+            content.writing |= marks
+            try:
+                await self._land(content, index, end, piece)
+            finally:
+                for marked, event in marks.items():
+                    del content.writing[marked]
+                    event.set()
+            if content.dropped:
+                continue  # the file was found damaged, or a local one took its place
+            await self._save_now_and_then(len(piece), completed=content.complete)
+            index = end + 1
+
+    @staticmethod
+    def _writable(content: content_index.CachedContent, index: int, last: int) -> int:
+        """How far from `index` on nothing is here and nobody is writing."""
+        end = index
+        while end < last and end + 1 not in content.writing and not bitmap.has(content.bits, end + 1):
+            end += 1
+        return end
+
+    async def _save_now_and_then(self, nbytes: int, *, completed: bool) -> None:
+        self._unsaved_bytes += nbytes
+        self._unsaved_contents += completed
+        if self._unsaved_bytes >= FLUSH_BYTES or self._unsaved_contents >= FLUSH_CONTENTS:
+            self._unsaved_bytes = self._unsaved_contents = 0
+            await self._contents.flush()
+
+    async def _land(
+        self, content: content_index.CachedContent, first: int, last: int, data: memoryview
+    ) -> None:
+        file, single = content.file, len(data) == content.size
+        nothing_here = bitmap.absent(content.bits, content.size) == bitmap.blocks(content.size)
+        try:
+            fd = self._files.borrow(file, size=content.size, writable=True, create=nothing_here)
+            try:
+                if len(data) < THREAD_BYTES:
+                    actual = _put(fd, content.size, first, data)
+                else:
+                    actual = await self._put_and_hash(content, fd, first, last, data)
+                # atomic: no await from counting the absent blocks until these are marked.
+                if content.dropped:
+                    return
+                if not single:
+                    if bitmap.absent(content.bits, content.size) > last - first + 1:
+                        self._contents.add_blocks(content, first, last)
+                        return
+                    hashed = content.growing = content.growing or streaming_hash.StreamingHash()
+                    async with hashed.turn:
+                        actual = await trio.to_thread.run_sync(hashed.finish, fd, content.size)
+            finally:
+                self._files.give_back(file)
+        except OSError as error:
+            if nothing_here or not content_files.is_damage(error):
+                raise
+            log.info("the cached file of %s is corrupt (%s); downloading it again", content.sha1, error)
+            self._contents.drop(content)
+            return
+        if content.dropped:
+            return
+        if actual != content.sha1:
+            self._contents.drop(content)
+            if not single:
+                self.doubts[content.sha1] += 1
+            raise errors.IntegrityError("a download is damaged", expected=content.sha1, actual=actual)
+        self._contents.completed(content, first, last)
+
+    @staticmethod
+    async def _put_and_hash(
+        content: content_index.CachedContent, fd: int, first: int, last: int, data: memoryview
+    ) -> str:
+        """As `_put`; and some of what is here without a gap is hashed, unless somebody is at that already."""
+        if len(data) == content.size or (content.growing is not None and content.growing.turn.locked()):
+            return await trio.to_thread.run_sync(_put, fd, content.size, first, data)
+        hashed = content.growing = content.growing or streaming_hash.StreamingHash()
+        async with hashed.turn:
+            # More than what came, so that it catches up where blocks came out of order.
+            end = min(hashed.offset + 2 * len(data), content.size)
+            gaps = bitmap.missing(content.bits, hashed.offset // bitmap.BLOCK, bitmap.blocks(end) - 1)
+            if gaps:
+                gap = gaps[0][0]
+                end = min(end, bitmap.BLOCK * (last + 1 if gap == first else gap))
+
+            def work() -> str:
+                put = _put(fd, content.size, first, data)
+                hashed.take(fd, end)
+                return put
+
+            return await trio.to_thread.run_sync(work)
+
+
+def _put(fd: int, size: int, first: int, data: memoryview) -> str:
+    """Write blocks; the SHA-1 of the content if they are all of it."""
+    # A file cut by somebody would become whole again through this write, with zeros for blocks.
+    content_files.check_size(fd, size)
+    content_files.write(fd, first * bitmap.BLOCK, data)
+    return content_files.sha1_of(data) if len(data) == size else ""

@@ -1,0 +1,1 @@
+"""The commands, in the groups in which `--help` lists them."""

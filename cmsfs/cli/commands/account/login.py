@@ -1,0 +1,394 @@
+"""login, logout, whoami: how an account comes to its tokens, and gives them back.
+
+A person consents in a browser (`auth.consent`); a server uses a file that its service's console gave out.
+What was agreed is written into the configuration file, tokens into the keyring or a file (`auth.keeping`).
+
+Rule: nothing is written before the service has answered with who we are, and of a first login before the
+person has said so, too.
+"""
+
+import sys
+import time
+import webbrowser
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import click
+import pydantic
+import trio
+
+from cmsfs import config, errors, output
+from cmsfs.auth import apps, authorization_code, connect, token_refresh
+from cmsfs.auth import token_store as keeping
+from cmsfs.cli.support import config_file, context, daemonctl
+from cmsfs.client import session
+from cmsfs.models.enterprise import tokens, users
+
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
+
+# Who an account speaks as is said in one of these ways; a new login replaces the others.
+_KEYS = (
+    *("profile", "base_url", "upload_url", "auth_url", "authorize_url", "ca_file", "login", "token_store"),
+    *("app_file", "client_id", "client_secret_file", "subject_type", "subject_id"),
+)
+
+_file = click.Path(path_type=Path)
+
+
+@dataclass(frozen=True, slots=True)
+class _Way:
+    """What the options say about how to come in."""
+
+    app: Path | None
+    client_id: str | None
+    client_secret_file: Path | None
+    browser: bool
+    port: int
+    yes: bool
+
+
+@click.command()
+@click.argument("service", required=False)
+@click.option(
+    "--no-browser", is_flag=True, help="Print the URL, and read the redirect URL that the browser ends at."
+)
+@click.option("--client-id", metavar="ID", help="Client ID of the OAuth application.")
+@click.option("--client-secret-file", type=_file, help="File with its client secret (default: prompt).")
+@click.option("--app", type=_file, help="The application's JSON file, instead of these two.")
+@click.option("--client-credentials", type=_file, help="For servers: an application's JSON file.")
+@click.option("--jwt", type=_file, help="For servers: an application's JSON file with its private key.")
+@click.option("--user", metavar="ID", help="For servers: the user to speak for (default: the file's).")
+@click.option(
+    "--ca-file", type=_file, help="Additional CA certificates (PEM) to trust, such as a private CA."
+)
+@click.option("--yes", is_flag=True, help="Do not ask to confirm the user who logged in (for scripts).")
+@click.option("--port", type=click.IntRange(1, 65535), help="Local port for the OAuth redirect.")
+@click.option(
+    "--token-store",
+    type=click.Choice(["auto", "keyring", "file"]),
+    default="auto",
+    help="Where tokens are kept (auto: the session's keyring if there is one).",
+)
+@context.pass_context
+def login(
+    ctx: context.Context,
+    service: str | None,
+    *,
+    no_browser: bool,
+    client_id: str | None,
+    client_secret_file: Path | None,
+    app: Path | None,
+    client_credentials: Path | None,
+    jwt: Path | None,
+    user: str | None,
+    ca_file: Path | None,
+    port: int | None,
+    yes: bool,
+    token_store: str,
+) -> None:
+    """Log in to SERVICE and save it as the account.
+
+    SERVICE is the URL of a `cmsfs serve`, a profile (embedded, server, specification, box), or an account of
+    the configuration; without it the account logs in again.  `cmsfs --account NAME login ...` creates an
+    account of that name.
+    """
+    if client_credentials and jwt:
+        raise click.UsageError("--client-credentials and --jwt are mutually exclusive.")
+    account, values = _target(ctx, service)
+    if ca_file is not None:
+        values["ca_file"] = str(ca_file.expanduser().absolute())
+    settings = _settings(ctx, account, values)
+    if config.profile(settings).embedded:
+        config_file.update(account, _only(values))
+        output.say("The embedded service needs no login; `cmsfs demo` sets it up and mounts it.")
+        return
+    if (file := client_credentials or jwt) is not None:
+        values |= _as_server(settings, file, user, kind="jwt" if jwt else "client_credentials")
+        settings = _settings(ctx, account, values)
+        me = trio.run(_ask_who, settings)
+    else:
+        way = _Way(app, client_id, client_secret_file, not no_browser, port or 0, yes)
+        chosen = _application(way, settings)
+        values |= {"login": "person", "token_store": token_store}
+        settings = _settings(ctx, account, values)
+        before = _known(config.load(account), settings)
+        if before is None and not _can_ask(way):
+            raise errors.UserError(
+                "The first login asks to confirm the user, and there is no terminal; --yes skips the "
+                "question.",
+                exit_code=2,
+            )
+        me, keep = trio.run(_as_person, settings, chosen, way, before)
+        if token_store == "auto":
+            # What was found now is meant later, when the session is another one.
+            values["token_store"] = "keyring" if isinstance(keep, keeping.KeyringTokenStore) else "file"
+        output.note(f"Tokens are stored in {keep.title}.")
+    path = config_file.update(account, _only(values))
+    output.say(f"Logged in to {_host(settings)} as {_named(me)}, account {account} in {path}.")
+
+
+def _target(ctx: context.Context, service: str | None) -> tuple[str, dict[str, Any]]:
+    """The account's name, and the settings that say which service is meant."""
+    # Not the settings: what is to be repaired here may not hold.
+    account = ctx.account or config.default_account()
+    if service is None:
+        found = config.load(account)
+        kept = {key: getattr(found, key) for key in _KEYS if key in found.model_fields_set}
+        return account, {key: str(value) if isinstance(value, Path) else value for key, value in kept.items()}
+    if "://" in service:
+        url = _address(service)
+        ends = session.ServiceEndpoints.of_server(url)
+        return account, {
+            "profile": "server",
+            "base_url": ends.base_url,
+            "upload_url": ends.upload_url,
+            "auth_url": ends.auth_url,
+        }
+    if service in config.profile_names():
+        found = config.load(account)
+        same = found.profile == service
+        addresses = ("base_url", "upload_url", "auth_url", "authorize_url")
+        kept = {key: value for key in addresses if same and (value := getattr(found, key))}
+        return account, {"profile": service, **kept}
+    if service in config.accounts():
+        return _target(replace(ctx, account=service), None)
+    known = [*config.profile_names(), *config.accounts()]
+    raise errors.UserError(
+        f"{service!r} is not a URL (https://...), profile or account{config.hint(service, known) or '.'}",
+        exit_code=2,
+    )
+
+
+def _address(url: str) -> str:
+    try:
+        parts = urlsplit(url)
+        whole = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
+    except ValueError:
+        whole = False
+    if not whole or parts.path.strip("/") or parts.query or parts.fragment or "@" in parts.netloc:
+        raise errors.UserError(
+            f"{url} is not the URL of a service, such as https://files.example.com.", exit_code=2
+        )
+    if parts.scheme == "http" and parts.hostname not in LOOPBACK:
+        raise errors.UserError(
+            f"{url} does not use TLS, so the tokens could be intercepted; use https://.", exit_code=2
+        )
+    return f"{parts.scheme}://{parts.netloc}"
+
+
+def _settings(ctx: context.Context, account: str, values: Mapping[str, Any]) -> config.Settings:
+    """The settings as they will be with these values."""
+    # What is not said anew is taken from the defaults, or an old login would shine through.
+    absent = {key: config.Settings.model_fields[key].default for key in _KEYS}
+    return config.load(account).model_copy(update=absent | config.checked(values))
+
+
+def _only(values: Mapping[str, Any]) -> dict[str, config_file.Value]:
+    return {key: values.get(key) for key in _KEYS}
+
+
+def _as_server(settings: config.Settings, file: Path, user: str | None, *, kind: str) -> dict[str, Any]:
+    app = apps.read(file)
+    who = user or app.user_id
+    subject = ("user", who) if who else ("enterprise", app.enterprise_id)
+    if not subject[1]:
+        raise errors.UserError(f"{file} names no user or enterprise; choose one with --user ID.", exit_code=2)
+    return {
+        "login": kind,
+        "app_file": str(file.expanduser().absolute()),
+        "subject_type": subject[0],
+        "subject_id": subject[1],
+    }
+
+
+def _application(way: _Way, settings: config.Settings) -> apps.Application:
+    """The application to log in as: what was named, what the account has kept, or what a person types."""
+    if way.app is not None:
+        return apps.read(way.app)
+    kept = None
+    if way.client_id is None:
+        try:
+            kept = keeping.open_keep(settings).read()
+        except errors.CmsfsError:
+            pass  # what is there is to be replaced
+    if kept is not None:
+        return apps.Application(kept.client_id, kept.client_secret)
+    if way.client_id is None and not sys.stdin.isatty():
+        raise errors.UserError(
+            "No OAuth application given; use --app FILE, or --client-id and --client-secret-file.",
+            exit_code=2,
+        )
+    client_id = way.client_id or click.prompt("Client ID of the application", err=True)
+    if way.client_secret_file is not None:
+        return apps.Application(client_id, connect.secret(way.client_secret_file))
+    if not sys.stdin.isatty():
+        return apps.Application(client_id, "")
+    return apps.Application(client_id, click.prompt("Its secret", hide_input=True, err=True, default=""))
+
+
+def _known(before: config.Settings, settings: config.Settings) -> str | None:
+    """The id of the user whose login the account has at this service; None if this is the first."""
+    if config.profile(before).base_url != config.profile(settings).base_url:
+        return None
+    try:
+        kept = keeping.open_keep(before).read()
+    except errors.CmsfsError:
+        return None
+    return kept.user_id if kept is not None else None
+
+
+def _can_ask(way: _Way) -> bool:
+    return way.yes or sys.stdin.isatty()
+
+
+async def _is_right(way: _Way, settings: config.Settings, me: users.User, before: str | None) -> bool:
+    """Whether the person says that this is who was meant: the account's user, or a new one who is asked."""
+    if way.yes or me.id == before:
+        return True
+    if not _can_ask(way):
+        return False
+    question = f"Logged in at {_host(settings)} as {_named(me)}, user {me.id}. Is this you?"
+    return await trio.to_thread.run_sync(output.asked, question)
+
+
+async def _as_person(
+    settings: config.Settings, app: apps.Application, way: _Way, before: str | None
+) -> tuple[users.User, keeping.TokenStore]:
+    """Have a person consent, and keep what comes of it; who that is, and where the tokens are.
+
+    `before`: the user whose login the account has by now."""
+    endpoints = connect.endpoints_of(settings)
+    async with session.open_client(endpoints, ca_file=settings.ca_file) as client:
+        token = await _consented(settings, app, way, client)
+        if token.refresh_token is None:
+            raise errors.UserError(
+                "The service issued no refresh token, so the login would expire within an hour."
+            )
+        me = await connect.user_of(settings, token)
+        if not await _is_right(way, settings, me, before):
+            with suppress(errors.RemoteError):
+                await client.tokens.revoke(
+                    app.client_id, pydantic.SecretStr(app.client_secret), token.refresh_token
+                )
+            raise errors.UserError(
+                f"{_named(me)} was not confirmed, so no tokens were saved. Someone else may have answered "
+                "in the browser; log in again.",
+                exit_code=6,
+            )
+        keep = await token_refresh.blocking(lambda: keeping.open_keep(settings))
+        made = keeping.StoredLogin(
+            client_id=app.client_id,
+            client_secret=app.client_secret,
+            refresh_token=token.refresh_token.get_secret_value(),
+            access_token=token.access_token.get_secret_value(),
+            expires_at=time.time() + token.expires_in,
+            user_id=me.id,
+        )
+        await token_refresh.renew(keep, made, config.Paths(settings.account).token_lock)
+    return me, keep
+
+
+async def _consented(
+    settings: config.Settings, app: apps.Application, way: _Way, client: session.Client
+) -> tokens.Token:
+    authorize_url = config.profile(settings).authorize_url
+    if not way.browser:
+        with authorization_code.reserved_port(way.port) as holder:
+            where = f"http://127.0.0.1:{holder.getsockname()[1]}{authorization_code.PATH}"
+            asked = authorization_code.Consent(authorize_url, app.client_id, where)
+            output.note(
+                f"Open this address in a browser:\n\n  {asked.url}\n\nIt ends at a page that cannot be "
+                "reached; copy its URL from the browser right away: it expires in 30 seconds."
+            )
+            pasted = await trio.to_thread.run_sync(lambda: click.prompt("That address", err=True))
+            return await asked.redeem(client, asked.code_pasted(pasted), app.client_secret)
+    async with authorization_code.listening(way.port) as listener:
+        asked = authorization_code.Consent(authorize_url, app.client_id, listener.redirect_uri)
+        opened = await trio.to_thread.run_sync(webbrowser.open, listener.start_url)
+        said = "Waiting for the browser" if opened else "Could not open a browser"
+        output.note(f"{said}; the address is\n\n  {listener.start_url}\n")
+        return await asked.redeem(client, await listener.code(asked), app.client_secret)
+
+
+async def _ask_who(settings: config.Settings) -> users.User:
+    async with connect.open_backend(settings) as client:
+        return await client.users.me()
+
+
+@click.command()
+@click.option("--forget", is_flag=True, help="Delete the local tokens even if they cannot be revoked.")
+@context.pass_context
+def logout(ctx: context.Context, *, forget: bool) -> None:
+    """Log out: revoke the account's tokens and delete them locally.
+
+    The configuration and the drive's local state are kept.
+    """
+    settings = ctx.settings()
+    if settings.login != "person":
+        raise errors.UserError(
+            f"The account {settings.account!r} uses application credentials, so there is no login to end."
+        )
+    keep = keeping.open_keep(settings)
+    ended = trio.run(_log_out, settings, keep, forget)
+    output.say("Logged out." if ended else "Not logged in.")
+    if daemonctl.find_account(settings.account):
+        output.note("The drive is still mounted with its local contents; `cmsfs umount` unmounts it.")
+
+
+async def _log_out(settings: config.Settings, keep: keeping.TokenStore, forget: bool) -> bool:
+    async with token_refresh.locked(config.Paths(settings.account).token_lock):
+        try:
+            login = await token_refresh.blocking(keep.read)
+        except errors.ConfigError:
+            login = None  # what cannot be used cannot be told to the service either
+        if login is not None:
+            await _revoke(settings, login, forget=forget)
+        await token_refresh.blocking(keep.clear)
+    return login is not None
+
+
+async def _revoke(settings: config.Settings, login: keeping.StoredLogin, *, forget: bool) -> None:
+    endpoints = connect.endpoints_of(settings)
+    async with session.open_client(endpoints, ca_file=settings.ca_file) as client:
+        try:
+            await client.tokens.revoke(
+                login.client_id,
+                pydantic.SecretStr(login.client_secret),
+                pydantic.SecretStr(login.refresh_token),
+            )
+        except errors.OAuthError:
+            pass  # it knows nothing of them any more
+        except errors.RemoteError:
+            if not forget:
+                raise errors.UserError(
+                    "The service cannot be reached to revoke the tokens; `cmsfs logout --forget` only "
+                    "deletes them locally.",
+                    exit_code=5,
+                ) from None
+
+
+@click.command()
+@output.json_option
+@context.pass_context
+def whoami(ctx: context.Context, *, as_json: bool) -> None:
+    """Show the account's user."""
+    settings = ctx.settings()
+    me = trio.run(_ask_who, settings)
+    if as_json:
+        found = {"id": me.id, "name": me.name, "login": me.login}
+        output.document({"account": settings.account, "service": _host(settings), **found})
+    else:
+        output.say(f"{_named(me)}, user {me.id} at {_host(settings)}, account {settings.account}")
+
+
+def _named(me: users.User) -> str:
+    return f"{me.name} <{me.login}>" if me.login else me.name or f"user {me.id}"
+
+
+def _host(settings: config.Settings) -> str:
+    profile = config.profile(settings)
+    return profile.title if profile.embedded else urlsplit(profile.base_url).netloc

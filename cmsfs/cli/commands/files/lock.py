@@ -1,0 +1,93 @@
+"""Locks of files at the service: others can read a locked file, and not change it.
+
+Straight through the client, so they work without a drive, too.
+
+Rule: a lock of somebody else is told, with who has it, and left.
+"""
+
+from datetime import UTC, datetime, timedelta
+
+import click
+import trio
+
+from cmsfs import errors, output
+from cmsfs.auth import connect
+from cmsfs.cli.support import context, daemonctl, durations, path_argument
+from cmsfs.client import remote_paths
+from cmsfs.client.session import Client
+from cmsfs.models.content import items
+
+
+@click.command()
+@click.argument("remote", type=path_argument.PATH)
+@click.option(
+    "--for", "seconds", type=durations.Duration(), help="Expire the lock after this time, for example 8h."
+)
+@click.option("--no-download", is_flag=True, help="Prevent others from downloading the file, too.")
+@output.json_option
+@context.pass_context
+def lock(
+    ctx: context.Context, remote: str, *, seconds: float | None, no_download: bool, as_json: bool
+) -> None:
+    """Lock the file REMOTE, for example /Documents/a.txt, against changes by others until `unlock`."""
+    done = trio.run(_lock, ctx, remote, seconds, no_download)
+    daemonctl.have_looked(ctx.account, ctx.settings())
+    _tell(remote, done, as_json=as_json)
+
+
+@click.command()
+@click.argument("remote", type=path_argument.PATH)
+@output.json_option
+@context.pass_context
+def unlock(ctx: context.Context, remote: str, *, as_json: bool) -> None:
+    """Unlock the file REMOTE."""
+    done = trio.run(_unlock, ctx, remote)
+    daemonctl.have_looked(ctx.account, ctx.settings())
+    _tell(remote, done, as_json=as_json)
+
+
+def _tell(remote: str, done: items.File, *, as_json: bool) -> None:
+    path = remote_paths.normal(remote)
+    if as_json:
+        found = done.lock.model_dump(mode="json") if done.lock is not None else None
+        output.document({"path": path, "lock": found})
+    elif done.lock is None:
+        output.say(f"{path} is not locked.")
+    else:
+        ends = done.lock.expired_at
+        until = f" until {ends.astimezone():%Y-%m-%d %H:%M}" if ends else ""
+        output.say(f"{path} is locked for you{until}.")
+
+
+async def _lock(ctx: context.Context, remote: str, seconds: float | None, no_download: bool) -> items.File:
+    async with connect.open_backend(ctx.settings()) as client:
+        found = await _file(client, ctx, remote)
+        ends = None if seconds is None else datetime.now(UTC) + timedelta(seconds=seconds)
+        try:
+            return await client.locks.lock(found.id, expires_at=ends, prevent_download=no_download)
+        except errors.Forbidden as error:
+            raise await _whose(client, found, error) from error
+
+
+async def _unlock(ctx: context.Context, remote: str) -> items.File:
+    async with connect.open_backend(ctx.settings()) as client:
+        found = await _file(client, ctx, remote)
+        try:
+            return await client.locks.unlock(found.id)
+        except errors.Forbidden as error:
+            raise await _whose(client, found, error) from error
+
+
+async def _file(client: Client, ctx: context.Context, remote: str) -> items.File:
+    found = await remote_paths.RemotePaths(client, ctx.settings()).get(remote)
+    if not isinstance(found, items.File):
+        raise errors.UserError(f"{remote_paths.normal(remote)} is not a file; only files can be locked.")
+    return found
+
+
+async def _whose(client: Client, found: items.File, error: errors.Forbidden) -> errors.CmsfsError:
+    if error.code != "access_denied_item_locked":
+        return error
+    held = (await client.files.get(found.id)).lock
+    name = (held.created_by.name if held is not None and held.created_by else None) or "somebody else"
+    return errors.UserError(f"{found.name} is locked by {name}.")

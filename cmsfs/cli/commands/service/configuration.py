@@ -1,0 +1,143 @@
+"""`cmsfs config`: the configuration file shown, checked and edited.
+
+Rule: `edit` leaves a file that holds, or the one that was there.
+"""
+
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import click
+
+from cmsfs import config as settings_of
+from cmsfs import errors, output, process_env
+from cmsfs.cli.support import config_file, context
+from cmsfs.config import descriptions
+
+_EDITORS = ("sensible-editor", "editor", "nano", "vi")
+
+
+def _complete_key(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    return [name for name in settings_of.Settings.model_fields if name.startswith(incomplete)]
+
+
+@click.group()
+def config() -> None:
+    """Show, edit and check the configuration file."""
+
+
+@config.command("path")
+def path() -> None:
+    """Print the path of the file."""
+    output.say(str(settings_of.config_file()))
+
+
+@config.command("show")
+@click.argument("key", required=False, shell_complete=_complete_key)
+@click.option("--all", "everything", is_flag=True, help="Include settings that have their default.")
+@output.json_option
+@context.pass_context
+def show(ctx: context.Context, key: str | None, *, everything: bool, as_json: bool) -> None:
+    """Show the settings of the account and where each comes from; with KEY, what that one means."""
+    settings = ctx.settings()
+    if key is not None:
+        _show_one(settings, key, as_json=as_json)
+        return
+    origins = settings_of.origins(settings.account)
+    values = settings.model_dump(mode="json")
+    chosen = {key: value for key, value in values.items() if everything or key in origins or key == "account"}
+    if as_json:
+        found = {key: {"value": value, "from": origins.get(key, "default")} for key, value in chosen.items()}
+        output.document(found)
+        return
+    rows = [[key, _shown(value), origins.get(key, "default")] for key, value in chosen.items()]
+    output.table(rows)
+
+
+def _show_one(settings: settings_of.Settings, key: str, *, as_json: bool) -> None:
+    key = settings_of.OLD_NAMES.get(key, key)
+    if key not in settings_of.Settings.model_fields:
+        near = settings_of.hint(key, settings_of.Settings.model_fields)
+        raise errors.UserError(f"There is no setting {key}{near or '.'}", exit_code=2)
+    about = descriptions.describe(key)
+    value = settings.model_dump(mode="json")[key]
+    origin = settings_of.origins(settings.account).get(key, "default")
+    if as_json:
+        found = {"value": value, "from": origin, "description": about.text, "type": about.kind}
+        output.document({key: found | {"unit": about.unit, "old_names": list(about.old_names)}})
+        return
+    output.table([[key, _shown(value), origin]])
+    output.say(about.text)
+    rows = [["type", about.kind], ["unit", about.unit], ["default", about.shown_default]]
+    rows.append(["old names", " ".join(about.old_names)])
+    output.table([row for row in rows if row[1]])
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, list):
+        return " ".join(map(str, value))
+    return "-" if value in (None, "") else str(value)
+
+
+@config.command("check")
+def check() -> None:
+    """Check the file and the environment variables, and report every error."""
+    where = settings_of.config_file()
+    try:
+        text = where.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        text = ""
+    except (OSError, UnicodeDecodeError) as error:
+        raise errors.ConfigError(f"{where} cannot be read: {error}.") from None
+    found = [*config_file.problems(text), *settings_of.unknown_variables()]
+    for problem in found:
+        output.complain(problem)
+    if found:
+        sys.exit(2)
+    for renamed in [*config_file.old_names(text), *settings_of.old_variables()]:
+        output.note(renamed)
+    output.say(f"{where} holds." if text else f"There is no {where}; using the defaults.")
+
+
+@config.command("edit")
+def edit() -> None:
+    """Open the file in an editor ($VISUAL, $EDITOR), and save the result if it is valid.
+
+    A new file starts with every setting explained and commented out.
+    """
+    where = settings_of.config_file()
+    before = where.read_text(encoding="utf-8") if where.exists() else descriptions.example()
+    with tempfile.TemporaryDirectory(prefix="cmsfs-config-") as folder:
+        draft = Path(folder) / "config.toml"
+        draft.write_text(before, encoding="utf-8")
+        while True:
+            if subprocess.run([*_editor(), str(draft)], check=False).returncode:
+                raise errors.UserError("The editor failed; nothing was changed.")
+            text = draft.read_text(encoding="utf-8")
+            found = config_file.problems(text)
+            if not found:
+                break
+            for problem in found:
+                output.complain(problem)
+            if not sys.stdin.isatty() or not click.confirm("Edit it again?", default=True, err=True):
+                raise errors.UserError("The file is not valid; nothing was changed.", exit_code=2)
+    if text == before and where.exists():
+        output.say("Nothing was changed.")
+        return
+    config_file.replace(where.resolve(), text)
+    output.say(f"{where} saved; a mounted drive uses it from the next mount on.")
+
+
+def _editor() -> list[str]:
+    for variable in ("VISUAL", "EDITOR"):
+        if named := process_env.variable(variable):
+            return shlex.split(named)
+    found = next(filter(None, map(shutil.which, _EDITORS)), None)
+    if found is None:
+        raise errors.UserError("There is no editor; name one in $EDITOR.")
+    return [found]

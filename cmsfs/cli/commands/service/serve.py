@@ -1,0 +1,220 @@
+"""`cmsfs serve`: the embedded service as a server on the network.
+
+Rule: it says where it listens and where the credentials are, never what they are.
+"""
+
+import functools
+import ipaddress
+import logging
+import os
+import signal
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import click
+import trio
+
+from cmsfs import config, errors, gc_tuning, logs, output, process_env, sd_notify
+from cmsfs.cli.support import context
+from cmsfs.service.provisioning import demo, provisioning
+from cmsfs.service.server import connections
+from cmsfs.service.server import rate_limits as limits
+from cmsfs.service.server import serve as serving
+from cmsfs.service.storage import store
+
+log = logging.getLogger(__name__)
+
+DEFAULT_PORT = 8472
+
+# A client that takes nothing of its answer would hold the end up for a minute more.  Nothing that was
+# acknowledged is lost by ending in the middle of anything.
+_STOP_AT_LAST = serving.STOP_SECONDS + 2
+
+
+_IN_CLEAR = (
+    "Without TLS, tokens and files are sent to {host} in plain text: give --tls-cert and "
+    "--tls-key, or --insecure behind a TLS proxy."
+)
+
+# How many users a line names; --json names them all.
+_SHOWN = 10
+
+
+@dataclass(frozen=True, slots=True)
+class _Options:
+    folder: Path
+    host: str
+    port: int
+    certfile: Path | None
+    keyfile: Path | None
+    public_url: str | None
+    rates: bool
+    enterprise: provisioning.Enterprise | None
+    as_json: bool
+
+
+@click.command()
+@click.option("--data", type=click.Path(path_type=Path), help="Data folder (default: the demo's).")
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=DEFAULT_PORT,
+    show_default=True,
+    help="Port to listen on; 0 picks a free one.",
+)
+@click.option("--tls-cert", type=click.Path(path_type=Path), help="Certificate chain (PEM), for HTTPS.")
+@click.option("--tls-key", type=click.Path(path_type=Path), help="Its private key (PEM).")
+@click.option(
+    "--enterprise-file",
+    type=click.Path(path_type=Path),
+    help="TOML file of users, apps, templates, holds...; missing ones are created, instead of the sample.",
+)
+@click.option("--insecure", is_flag=True, help="Allow plain HTTP on a network address.")
+@click.option("--public-url", help="Public URL behind a proxy, such as https://files.example.com.")
+@click.option("--rate-limits", is_flag=True, help="Enforce rate limits like those of the public API.")
+@click.option("--log-format", type=click.Choice(["text", "json"]), help="Log format.")
+@output.json_option
+@context.pass_context
+def serve(
+    ctx: context.Context,
+    data: Path | None,
+    *,
+    host: str,
+    port: int,
+    tls_cert: Path | None,
+    tls_key: Path | None,
+    insecure: bool,
+    enterprise_file: Path | None,
+    public_url: str | None,
+    rate_limits: bool,
+    log_format: str | None,
+    as_json: bool,
+) -> None:
+    """Run the built-in service as an HTTP server until interrupted.
+
+    Without --enterprise-file it serves a sample enterprise.  The first Ctrl-C shuts down gracefully (requests
+    get up to ten seconds to finish); the second stops immediately.
+    """
+    if bool(tls_cert) != bool(tls_key):
+        raise click.UsageError("--tls-cert and --tls-key must be given together.")
+    if not (tls_cert or insecure or _is_loopback(host)):
+        raise errors.UserError(_IN_CLEAR.format(host=host), exit_code=2)
+    for file in (tls_cert, tls_key):
+        if file and not file.is_file():
+            raise errors.UserError(f"{file} does not exist or is not a file.", exit_code=2)
+    settings = ctx.settings()
+    process_env.leave_no_core()
+    connections.raise_limit()
+    logs.configure(settings.log_level, form=log_format or settings.log_format)
+    gc_tuning.settle()
+    trio.run(
+        _serve,
+        _Options(
+            folder=data or config.service_data(settings),
+            host=host,
+            port=port,
+            certfile=tls_cert,
+            keyfile=tls_key,
+            public_url=_origin(public_url),
+            rates=rate_limits,
+            enterprise=provisioning.load(enterprise_file) if enterprise_file else None,
+            as_json=as_json,
+        ),
+    )
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _origin(url: str | None) -> str | None:
+    """The scheme and host of a URL.  Raises `UserError` for what is more or less than that."""
+    if url is None:
+        return None
+    try:
+        parts = urlsplit(url)
+        is_origin = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
+    except ValueError:
+        is_origin = False
+    if not is_origin or parts.path.strip("/") or parts.query or parts.fragment or "@" in parts.netloc:
+        said = "--public-url takes a scheme, a host and optionally a port: https://files.example.com."
+        raise errors.UserError(said, exit_code=2)
+    return f"{parts.scheme}://{parts.netloc}"
+
+
+async def _serve(options: _Options) -> None:
+    # Before the store is opened: it may be brought to a newer format, under nobody's hands.
+    with serving.only_server(options.folder):
+        async with store.open_store(options.folder) as opened:
+            await _serve_store(opened, options)
+
+
+async def _serve_store(opened: store.Store, options: _Options) -> None:
+    ids = None
+    if options.enterprise is None:
+        await demo.ensure_sample(opened)
+    else:
+        await provisioning.ensure(opened, options.enterprise)
+        ids = provisioning.ids(opened, options.enterprise)
+    stop = trio.Event()
+    listen = functools.partial(
+        serving.serve,
+        opened,
+        host=options.host,
+        port=options.port,
+        certfile=options.certfile,
+        keyfile=options.keyfile,
+        public_url=options.public_url,
+        rates=limits.RateLimits() if options.rates else None,
+        stop=stop,
+    )
+
+    async def until_stopped(task_status: trio.TaskStatus[str]) -> None:
+        await listen(task_status=task_status)
+        nursery.cancel_scope.cancel()
+
+    # The receiver comes first: a signal while the server starts ends it in good order, too.
+    with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(_heed, signals, stop)
+            _announce(await nursery.start(until_stopped), options, ids)
+            sd_notify.tell(READY=1, STATUS=f"serving {options.folder}")
+
+
+async def _heed(signals: AsyncIterator[int], stop: trio.Event) -> None:
+    """Stop at the first signal, end at the second, and end if stopping takes too long."""
+    await anext(signals)
+    stop.set()
+    sd_notify.tell(STOPPING=1)
+    log.info("shutting down; another signal stops immediately")
+    with trio.move_on_after(_STOP_AT_LAST):
+        os._exit(128 + await anext(signals))
+    log.warning("a client does not read its response; closing the connection")
+    os._exit(0)
+
+
+def _announce(url: str, options: _Options, ids: provisioning.Ids | None) -> None:
+    shown = options.public_url or url
+    if ids is not None:
+        # What an application needs to say for whom it asks; nothing of it is secret.
+        if options.as_json:
+            output.document({"url": url, "enterprise_id": ids.enterprise, "user_ids": ids.users})
+        else:
+            output.say(f"Serving {options.folder} at {shown}.  Ctrl-C ends it.")
+            users = [f"{login} {number}" for login, number in ids.users.items()]
+            more = f", and {len(users) - _SHOWN} more (--json)" if len(users) > _SHOWN else ""
+            output.say(
+                f"Ids: enterprise {ids.enterprise}; users {', '.join(users[:_SHOWN]) or 'none'}{more}."
+            )
+        return
+    credentials = options.folder / "credentials.json"
+    if options.as_json:
+        output.document({"url": url, "credentials_file": str(credentials)})
+    else:
+        output.say(f"Serving {options.folder} at {shown}, credentials in {credentials}.  Ctrl-C ends it.")

@@ -1,0 +1,1 @@
+"""The checks of `cmsfs doctor`, and the support bundle."""

@@ -1,0 +1,1 @@
+"""Mounting: launching the daemon, systemd units, mount(8)."""

@@ -1,0 +1,140 @@
+"""Starting a daemon in the background: a session of its own, its log in a file, and word of the outcome.
+
+`cmsfsd --ready-fd N` writes `READY` when the mount answers, or the sentence of its failure; only then
+does the command return.  Called by `drive.demo` and `drive.mount`.
+
+Rule: a start that fails leaves nothing behind: no process, no mount, no folder that we made.
+"""
+
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from cmsfs import config, errors, mountpoint_guard, mounts
+from cmsfs.ipc import ready as lines
+
+# The mount answers after milliseconds; the rest is for a service that answers slowly on a first start.
+START_SECONDS = 90.0
+
+# A log beyond this is set aside at the next start; the one before it goes.
+LOG_BYTES = 10_000_000
+
+# A daemon that has told its failure only closes its files; one that is told to end may be unmounting.
+EXIT_SECONDS = 15.0
+
+
+def arguments(settings: config.Settings, mountpoint: Path, *, sample: bool) -> list[str]:
+    """The command line of the daemon."""
+    # -P: the folder one happens to stand in does not get to say what `daemon` is; in a package, neither does
+    # a PYTHONPATH.
+    return [
+        *(sys.executable, "-I" if sys.flags.isolated else "-P", "-m", "daemon"),
+        *("--account", settings.account),
+        *("--profile", settings.profile),
+        *("--mountpoint", str(mountpoint)),
+        *(["--folder", settings.folder] if settings.folder else []),
+        *(["--read-only"] if settings.read_only else []),
+        *(["--ttl", f"{settings.ttl_seconds:g}"] if settings.ttl_seconds else []),
+        *(["--sample"] if sample else []),
+    ]
+
+
+def start(settings: config.Settings, mountpoint: Path, *, sample: bool) -> str:
+    """Start a daemon and wait until its mount answers; what it has to say about it.
+
+    Raises `UserError` with the daemon's sentence.
+    """
+    paths = settings.paths
+    paths.ensure()
+    ready, ready_for_child = os.pipe()
+    with os.fdopen(ready, "rb", buffering=0) as told:
+        try:
+            _set_aside(paths.log)
+            with paths.log.open("ab") as log:
+                child = subprocess.Popen(
+                    [*arguments(settings, mountpoint, sample=sample), "--ready-fd", str(ready_for_child)],
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    pass_fds=[ready_for_child],
+                    start_new_session=True,
+                )
+        finally:
+            os.close(ready_for_child)
+        try:
+            line = _line(told.fileno(), seconds=START_SECONDS)
+        except BaseException:
+            _end(child)
+            raise
+    if line is None:
+        _end(child)
+        raise errors.UserError(f"The drive was not ready after {START_SECONDS:.0f} s; see {paths.log}.")
+    exit_code, sentence = lines.parse_ready_line(line)
+    if exit_code:
+        _end(child)
+        raise errors.UserError(
+            sentence or f"The daemon exited before the drive was ready; see {paths.log}.", exit_code=exit_code
+        )
+    # The daemon outlives this command, which is not its keeper: no warning about a child still running.
+    child.returncode = 0
+    return sentence
+
+
+@contextmanager
+def folder(mountpoint: Path, *, create: bool) -> Iterator[None]:
+    """The mountpoint, made if it may be, and removed again if what is done inside fails."""
+    made = False
+    if create:
+        try:
+            mountpoint.mkdir(mode=mountpoint_guard.BARRED)
+            made = True
+        except FileExistsError:
+            pass
+        except OSError as error:
+            raise errors.UserError(
+                f"The mountpoint {mountpoint} cannot be created: {error.strerror}.",
+                exit_code=mounts.BAD_MOUNTPOINT,
+            ) from None
+    try:
+        yield
+    except BaseException:
+        if made:
+            with suppress(OSError):
+                mountpoint.rmdir()
+        raise
+
+
+def _set_aside(log: Path) -> None:
+    with suppress(FileNotFoundError):
+        if log.stat().st_size > LOG_BYTES:
+            log.replace(log.with_suffix(".log.old"))
+
+
+def _line(fd: int, *, seconds: float) -> str | None:
+    """The line written to `fd`, what there is of it if the writer ended, None after `seconds`."""
+    deadline = time.monotonic() + seconds
+    data = b""
+    while not data.endswith(b"\n"):
+        readable, _, _ = select.select([fd], [], [], max(0.0, deadline - time.monotonic()))
+        if not readable:
+            return None
+        if not (chunk := os.read(fd, 4096)):
+            break
+        data += chunk
+    return data.decode("utf-8", "replace")
+
+
+def _end(child: subprocess.Popen[bytes]) -> None:
+    """See to it that the child is gone: it may end by itself, is asked to, is made to."""
+    for sign in (None, signal.SIGTERM, signal.SIGKILL):
+        if sign is not None:
+            child.send_signal(sign)
+        with suppress(subprocess.TimeoutExpired):
+            child.wait(timeout=1.0 if sign is None else EXIT_SECONDS)
+            return

@@ -1,0 +1,81 @@
+"""The commands of `cmsfs` as its help groups them, with the module that each is in.
+
+Rule: a summary is one line that begins with a verb; what a command does in full is its docstring.
+"""
+
+from typing import NamedTuple
+
+
+class CommandEntry(NamedTuple):
+    """A command: the module of `cmsfs.cli.commands` that it is in, and what it does in one line."""
+
+    module: str
+    summary: str
+
+
+GROUPS = {
+    "Drive": {
+        "mount": CommandEntry("drive.drive", "Mount the drive"),
+        "umount": CommandEntry("drive.drive", "Upload pending changes and unmount the drive"),
+        "open": CommandEntry("drive.open", "Open the drive, or a file on it, in the file manager"),
+        "demo": CommandEntry("drive.drive", "Mount a demo drive with sample files; needs no account"),
+        "pin": CommandEntry("drive.pins", "Keep files and folders available offline"),
+        "unpin": CommandEntry("drive.pins", "Stop keeping files and folders available offline"),
+        "pins": CommandEntry("drive.pins", "List what is available offline"),
+        "free": CommandEntry("drive.free", "Free up disk space by removing cached files"),
+        "search": CommandEntry("drive.search", "Search names, descriptions and contents"),
+    },
+    "Files": {
+        "get": CommandEntry("files.files", "Download a file"),
+        "put": CommandEntry("files.files", "Upload a file"),
+        "text": CommandEntry("files.text", "Print the text of a document"),
+        "versions": CommandEntry("files.versions", "List, download and restore versions of a file"),
+        "trash": CommandEntry("files.trash", "List, restore and permanently delete trashed items"),
+        "lock": CommandEntry("files.lock", "Lock a file against changes by others"),
+        "unlock": CommandEntry("files.lock", "Unlock a file"),
+        "link": CommandEntry("files.link", "Create a web link"),
+        "share": CommandEntry("files.share", "Create or print a shared link"),
+        "shared": CommandEntry("files.shared", "Accept or decline what others share with you"),
+    },
+    "Sync": {
+        "status": CommandEntry("sync.status", "Show the status of the drive, or of single items"),
+        "sync": CommandEntry("drive.drive", "Upload all pending changes now, and wait for it"),
+        "pause": CommandEntry("sync.daemon_controls", "Pause syncing"),
+        "resume": CommandEntry("sync.daemon_controls", "Resume syncing"),
+        "conflicts": CommandEntry("sync.conflicts", "List conflicts and items needing attention"),
+        "retry": CommandEntry("sync.conflicts", "Retry uploads that the service has refused"),
+        "discard": CommandEntry("sync.conflicts", "Discard a local change that the service refuses"),
+        "missing": CommandEntry("sync.missing", "Review items that have disappeared from the service"),
+        "adopt": CommandEntry("sync.adopt", "Move files from below the mountpoint into the drive"),
+    },
+    "Account": {
+        "login": CommandEntry("account.login", "Log in to a service"),
+        "logout": CommandEntry("account.login", "Log out and revoke the tokens"),
+        "whoami": CommandEntry("account.login", "Show the current user"),
+        "token": CommandEntry("account.token", "Issue downscoped tokens for other programs"),
+    },
+    "Content management": {
+        "users": CommandEntry("management.users", "Manage the users of the enterprise"),
+        "templates": CommandEntry("management.templates", "Manage metadata templates"),
+        "retention": CommandEntry("management.retention", "Show retention policies and their assignments"),
+        "holds": CommandEntry("management.holds", "Manage legal holds"),
+        "exemptions": CommandEntry(
+            "management.exemptions", "Manage exemptions from the collaboration allowlist"
+        ),
+    },
+    "Service": {
+        "doctor": CommandEntry("service.doctor", "Diagnose problems and suggest fixes"),
+        "config": CommandEntry("service.configuration", "Show, check and edit the configuration"),
+        "fsck": CommandEntry("service.fsck", "Check and repair the local state"),
+        "log-level": CommandEntry("sync.daemon_controls", "Change the log level of the running drive"),
+        "serve": CommandEntry("service.serve", "Serve the embedded service over HTTP"),
+    },
+}
+
+COMMANDS = {name: entry for commands in GROUPS.values() for name, entry in commands.items()}
+
+# Other words for a command, which the help does not list.
+ALIASES = {"find": "search"}
+
+# What would hide a builtin of Python, or a module, under its own name.
+FUNCTIONS = {"open": "open_command", "versions": "versions_command"}

@@ -1,0 +1,207 @@
+"""The calling side of the control socket: which daemons run, and asking one of them.
+
+Plain blocking sockets: a command asks one thing and waits for it.  `models.control` says what may be
+said.  Commands call `find_for` to learn whom to ask, then `status` or `exchange`.
+
+Rule: a socket that nobody listens on is no daemon, whatever process ids or mounts may say.
+"""
+
+import contextlib
+import os
+import select
+import socket
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+import pydantic
+
+from cmsfs import config, errors
+from cmsfs.ipc import control
+
+# A daemon answers between two awaits and reports progress every second; longer silence means it hangs.
+SILENCE_SECONDS = 15.0
+
+# For so long a command that is done waits for the drive to show it.
+LOOK_SECONDS = 3.0
+
+
+Answer = TypeVar("Answer", bound=pydantic.BaseModel)
+
+
+@dataclass(frozen=True, slots=True)
+class Daemon:
+    """A running daemon."""
+
+    socket: Path
+    account: str
+    mountpoint: Path
+    pid: int
+    version: str
+
+
+def find_account(account: str) -> Daemon | None:
+    """The daemon of an account, if one runs."""
+    return _probe(config.Paths(account).socket)
+
+
+def running() -> list[Daemon]:
+    """All daemons of this user."""
+    folder = config.Paths("any").runtime
+    found = [_probe(path) for path in sorted(folder.glob("*.sock"))]
+    return [daemon for daemon in found if daemon]
+
+
+def find_mountpoint(mountpoint: Path) -> Daemon | None:
+    """The daemon that serves a mountpoint (resolved, as `mounts.located` gives it)."""
+    return next((daemon for daemon in running() if daemon.mountpoint == mountpoint), None)
+
+
+def find_for(account: str | None, settings: config.Settings) -> Daemon | None:
+    """The daemon a command means: that of the named account; unnamed, the configured account's or,
+    if that one is not mounted, the only one there is.
+
+    Raises `UserError` if several could be meant.
+    """
+    if (daemon := find_account(settings.place)) or account:
+        return daemon
+    others = running()
+    if len(others) > 1:
+        names = ", ".join(sorted(other.account for other in others))
+        raise errors.UserError(
+            f"Several drives are mounted; choose one with --account: {names}.", exit_code=2
+        )
+    return others[0] if others else None
+
+
+def require(account: str | None, settings: config.Settings) -> Daemon:
+    """As `find_for`.  Raises `UserError` also if there is none."""
+    if (daemon := find_for(account, settings)) is None:
+        raise errors.UserError("No drive is mounted; `cmsfs mount` mounts one.")
+    return daemon
+
+
+def on_drive(daemon: Daemon, given: str) -> str:
+    """A path of this machine below the mountpoint, or of the drive, from the top of the drive."""
+    if given.startswith("("):
+        return given  # something deleted, as a status calls it
+    path = Path(os.path.normpath(Path(given).expanduser().absolute()))
+    if path.is_relative_to(daemon.mountpoint):
+        return f"/{path.relative_to(daemon.mountpoint)}".removesuffix("/.")
+    if given.startswith("/"):
+        return os.path.normpath(given)
+    raise errors.UserError(f"{path} is not below {daemon.mountpoint}, where the drive is.")
+
+
+def ask(daemon: Daemon, request: control.Request, answer: type[Answer]) -> Answer:
+    """Ask for what is answered by one message of this class.  Raises `UserError`."""
+    for found in exchange(daemon.socket, request):
+        if isinstance(found, answer):
+            return found
+    raise errors.UserError("Unexpected response from the daemon.")
+
+
+def carry_out(daemon: Daemon, request: control.Request) -> control.Done:
+    """Ask for something to be done.  Raises `UserError`."""
+    return ask(daemon, request, control.Done)
+
+
+def have_looked(account: str | None, settings: config.Settings) -> None:
+    """After a change at the service: have the drive that is meant, if one runs, show it already.
+
+    By itself it would a little later, so whatever prevents this is no error of the command, and what takes
+    long is not waited for.
+    """
+    end = time.monotonic() + LOOK_SECONDS
+    with contextlib.suppress(errors.UserError, OSError):
+        if (daemon := find_for(account, settings)) is not None:
+            for _ in exchange(daemon.socket, control.Poll()):
+                if time.monotonic() > end:
+                    return
+
+
+def status(daemon: Daemon) -> control.DriveStatus:
+    """What the daemon tells about itself.  Raises `UserError`."""
+    return ask(daemon, control.GetStatus(), control.DriveStatus)
+
+
+def watching(daemon: Daemon) -> Iterator[control.DriveStatus]:
+    """The status, again and again, until the daemon ends.  Raises `UserError`."""
+    for answer in _answers(daemon.socket, control.Watch()):
+        if isinstance(answer, control.DriveStatus):
+            yield answer
+
+
+def exchange(path: Path, request: control.Request) -> Iterator[control.Answer]:
+    """Ask, and yield the answers as they come, the last one included.
+
+    Raises `UserError` when the daemon refuses, hangs up early or falls silent, and the `OSError` of
+    connecting when there is none.
+    """
+    for answer in _answers(path, request):
+        yield answer
+        if not isinstance(answer, control.Progress):
+            return
+    raise errors.UserError("The daemon exited before it responded.")
+
+
+def _answers(path: Path, request: control.Request) -> Iterator[control.Answer]:
+    """All that comes until the connection ends."""
+    with _connect(path) as connection:
+        connection.settimeout(SILENCE_SECONDS)
+        try:
+            connection.sendall(control.encode(request))
+            with connection.makefile("rb") as lines:
+                for line in lines:
+                    answer = control.parse_answer(line)
+                    if isinstance(answer, control.Failure):
+                        raise errors.UserError(answer.message, exit_code=answer.exit_code)
+                    yield answer
+        except TimeoutError:
+            raise errors.UserError("The daemon is running but not responding.") from None
+        except pydantic.ValidationError:
+            raise errors.UserError("The daemon speaks another protocol; is it an older version?") from None
+        except (BrokenPipeError, ConnectionResetError):
+            pass
+
+
+def await_exit(daemon: Daemon, *, seconds: float) -> bool:
+    """Wait until the daemon's process is gone; whether it is."""
+    try:
+        handle = os.pidfd_open(daemon.pid)
+    except ProcessLookupError:
+        return True
+    try:
+        readable, _, _ = select.select([handle], [], [], seconds)
+        return bool(readable)
+    finally:
+        os.close(handle)
+
+
+def _probe(path: Path) -> Daemon | None:
+    try:
+        for answer in exchange(path, control.Ping()):
+            if isinstance(answer, control.Pong):
+                return Daemon(path, answer.account, Path(answer.mountpoint), answer.pid, answer.version)
+    except (ConnectionRefusedError, FileNotFoundError):
+        pass  # never started, or gone without removing its socket
+    return None
+
+
+def _connect(path: Path) -> socket.socket:
+    """A connection to a Unix socket, however long its path is."""
+    # sun_path holds 107 bytes; through a descriptor of the folder any path is short.
+    folder = os.open(path.parent, os.O_PATH | os.O_DIRECTORY)
+    try:
+        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            connection.settimeout(SILENCE_SECONDS)
+            connection.connect(f"/proc/self/fd/{folder}/{path.name}")
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+    finally:
+        os.close(folder)

@@ -1,0 +1,107 @@
+"""Progress while a command waits: bars where standard error is a terminal, now and then a line elsewhere.
+
+`changes` shows the journal draining (sync, umount); `transfer` shows one file's bytes (get, put).
+
+Rule: rich is imported only where something is drawn, so that commands start quickly.
+"""
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Protocol
+
+from cmsfs import output, printable
+from cmsfs.ipc import control
+
+# Between two lines in a log or a pipe: often enough to see that it lives, seldom enough to read.
+LINE_SECONDS = 10.0
+
+
+Bar = Callable[[int], None]  # takes how many bytes have gone so far
+
+
+class Changes(Protocol):
+    """Shows how far a sync or stop has come."""
+
+    def update(self, progress: control.Progress) -> None: ...
+
+
+class _Lines:
+    def __init__(self) -> None:
+        self._next = time.monotonic() + LINE_SECONDS
+
+    def update(self, progress: control.Progress) -> None:
+        if time.monotonic() >= self._next:
+            self._next = time.monotonic() + LINE_SECONDS
+            output.note(_sentence(progress))
+
+
+class _Spinner:
+    def __init__(self, show: Callable[[str], None]) -> None:
+        self._show = show
+
+    def update(self, progress: control.Progress) -> None:
+        from rich import markup
+
+        self._show(markup.escape(printable.shown(_sentence(progress))))
+
+
+def _sentence(progress: control.Progress) -> str:
+    if not progress.pending:
+        return progress.message or "almost done"
+    left = f"{output.plural(progress.pending, 'change')} to go"
+    if progress.bytes_pending:
+        left += f", {output.size(progress.bytes_pending)}"
+    return f"{left} ({progress.message})" if progress.message else left
+
+
+@contextmanager
+def changes() -> Iterator[Changes]:
+    """Show the journal draining."""
+    if not sys.stderr.isatty():
+        yield _Lines()
+        return
+    from rich import console, status
+
+    terminal = console.Console(stderr=True)
+    with status.Status("uploading", console=terminal) as spinner:
+        yield _Spinner(spinner.update)
+
+
+@contextmanager
+def transfer(name: str, size: int) -> Iterator[Bar]:
+    """Show a file's bytes."""
+    if not sys.stderr.isatty():
+        yield lambda count: None
+        return
+    from rich import console, progress
+
+    columns = (
+        progress.TextColumn("{task.description}", markup=False),
+        progress.BarColumn(),
+        progress.DownloadColumn(),
+        progress.TransferSpeedColumn(),
+        progress.TimeRemainingColumn(),
+    )
+    with progress.Progress(*columns, console=console.Console(stderr=True), transient=True) as bars:
+        task = bars.add_task(printable.shown(name), total=size)
+        yield lambda count: bars.update(task, completed=count)
+
+
+@contextmanager
+def counted(name: str, total: int) -> Iterator[Bar]:
+    """Show how many of so many things are done."""
+    if not sys.stderr.isatty():
+        yield lambda count: None
+        return
+    from rich import console, progress
+
+    columns = (
+        progress.TextColumn("{task.description}", markup=False),
+        progress.BarColumn(),
+        progress.MofNCompleteColumn(),
+    )
+    with progress.Progress(*columns, console=console.Console(stderr=True), transient=True) as bars:
+        task = bars.add_task(printable.shown(name), total=total)
+        yield lambda count: bars.update(task, completed=count)

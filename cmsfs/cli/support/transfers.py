@@ -1,0 +1,112 @@
+"""The bytes of one file, down from the service and up to it, for `get` and `put`.
+
+A download goes into a temporary file beside its destination and gets its name when its SHA-1 is the
+service's; an upload is read twice, for the SHA-1 and for the sending.
+
+Rule: a file is read, written and hashed in a thread, never on the loop.
+"""
+
+import hashlib
+import os
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+from typing import BinaryIO
+
+import trio
+
+from cmsfs import errors
+from cmsfs.cli.support.progress import Bar
+from cmsfs.client import session
+from cmsfs.models.content import items, versions
+
+
+async def sha1_of(path: Path) -> str:
+    """The SHA-1 of a local file."""
+
+    def digest() -> str:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha1").hexdigest()
+
+    return await trio.to_thread.run_sync(digest)
+
+
+async def save(
+    client: session.Client,
+    file: items.File,
+    target: Path,
+    *,
+    force: bool,
+    progress: Bar,
+    version: versions.FileVersion | None = None,
+) -> None:
+    """Download into a local file that appears whole or not at all; `version`: that one, not the current.
+
+    Raises `IntegrityError`, and `UserError` for a target that exists unless `force`.  Cancelled: nothing
+    is left.
+    """
+    handle, name = tempfile.mkstemp(prefix=f".{target.name[:100]}.", dir=target.parent)
+    temporary = Path(name)
+    try:
+        with os.fdopen(handle, "wb") as sink:
+            # What a plain creation would have given, instead of the 0600 of a temporary file.
+            os.fchmod(sink.fileno(), 0o666 & ~_umask())
+            await write(client, file, sink, progress=progress, version=version)
+        if modified_at := (version or file).modified_at:
+            moment = modified_at.timestamp()
+            os.utime(temporary, (moment, moment))
+        if force:
+            temporary.replace(target)
+        else:
+            _link(temporary, target)
+    finally:
+        with suppress(FileNotFoundError):
+            temporary.unlink()
+
+
+async def write(
+    client: session.Client,
+    file: items.File,
+    sink: BinaryIO,
+    *,
+    progress: Bar,
+    version: versions.FileVersion | None = None,
+) -> None:
+    """Download into an open file; `version`: that one, not the current.
+
+    Raises `IntegrityError`, after the bytes have gone into it.
+    """
+    digest = hashlib.sha1(usedforsecurity=False)
+
+    def take(chunk: bytes) -> None:
+        digest.update(chunk)
+        sink.write(chunk)
+
+    said = version or file
+    size = int(said.size or 0)
+    if size:
+        wanted = version.id if version else None
+        async with client.files.content(file.id, first=0, last=size - 1, version=wanted) as chunks:
+            done = 0
+            async for chunk in chunks:
+                await trio.to_thread.run_sync(take, chunk)
+                done += len(chunk)
+                progress(done)
+    if said.sha1 and digest.hexdigest() != said.sha1:
+        raise errors.IntegrityError(
+            f"the download of {file.name} is corrupt", expected=said.sha1, actual=digest.hexdigest()
+        )
+
+
+def _link(temporary: Path, target: Path) -> None:
+    # link refuses an existing name where rename would silently replace what someone made meanwhile.
+    try:
+        target.hardlink_to(temporary)
+    except FileExistsError:
+        raise errors.UserError(f"{target} already exists; --force overwrites it.") from None
+
+
+def _umask() -> int:
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask

@@ -1,0 +1,1 @@
+"""Endpoints of items and their content."""

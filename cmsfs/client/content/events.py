@@ -1,0 +1,93 @@
+"""Events: what happened since a position, and waiting for more.
+
+The stream is read with `since` until a page is empty; `wait` then returns when there is something to read.
+
+Rule: positions are kept as they came; only the service knows what they mean.
+"""
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from cmsfs import errors
+from cmsfs.client.transport.retry import Repeat
+from cmsfs.client.transport.wire import Wire
+from cmsfs.models import base
+from cmsfs.models.content import events
+
+# A service that says that it would be silent for longer is believed no further.
+SHORTEST_WAIT, LONGEST_WAIT = 10.0, 610.0
+
+PAGE = 500  # the most that a page of events may have
+
+
+class EventsApi:
+    """/events, and the server to wait at that it names."""
+
+    def __init__(self, wire: Wire, base_url: str) -> None:
+        self._wire = wire
+        self._url = f"{base_url}/events"
+        self._server: events.RealtimeServer | None = None
+
+    async def position(self) -> events.Position:
+        """Where the stream ends now."""
+        return (await self._page("now", "changes", 1)).next_stream_position
+
+    async def since(self, position: events.Position, *, stream: str = "changes") -> events.EventPage:
+        """The events after a position, the oldest first; some may have come before."""
+        return await self._page(str(position), stream, PAGE)
+
+    async def of_enterprise(
+        self,
+        position: events.Position = 0,
+        *,
+        after: datetime | None = None,
+        before: datetime | None = None,
+        words: Sequence[str] = (),
+    ) -> events.EventPage:
+        """What happened in the enterprise, for its administrators: in a span of time, of these types alone.
+
+        Raises `Forbidden` for who is none, or whose application may not manage the enterprise's properties.
+        """
+        params = {
+            "stream_type": "admin_logs",
+            "stream_position": str(position),
+            "limit": str(PAGE),
+            "created_after": "" if after is None else base.format_timestamp(after),
+            "created_before": "" if before is None else base.format_timestamp(before),
+            "event_type": ",".join(words),
+        }
+        given = {name: value for name, value in params.items() if value}
+        return await self._wire.ask(events.EventPage, "GET", self._url, repeat=Repeat.READ, params=given)
+
+    async def _page(self, position: str, stream: str, limit: int) -> events.EventPage:
+        params = {"stream_type": stream, "stream_position": position, "limit": str(limit)}
+        return await self._wire.ask(events.EventPage, "GET", self._url, repeat=Repeat.READ, params=params)
+
+    async def wait(self, position: events.Position) -> bool:
+        """Whether there are events after a position; False: nothing came for a long time, so ask again.
+
+        Raises as any request does.  Cancelled: nothing is left behind.
+        """
+        server = self._server or await self._find_server()
+        self._server = None
+        try:
+            notice = await self._wire.ask(
+                events.RealtimeNotice,
+                "GET",
+                server.url,
+                repeat=Repeat.CHANGE,  # whoever waits decides how often
+                params={"stream_position": str(position)},
+                silence=min(max(SHORTEST_WAIT, server.retry_timeout), LONGEST_WAIT),
+            )
+        except errors.RemoteTimeout:
+            return False
+        if notice.message == events.NEW_CHANGE:
+            self._server = server
+            return True
+        return False
+
+    async def _find_server(self) -> events.RealtimeServer:
+        found = await self._wire.ask(events.RealtimeServers, "OPTIONS", self._url, repeat=Repeat.READ)
+        if not found.entries:
+            raise errors.ProtocolError("the service names no server to wait for events at")
+        return found.entries[0]

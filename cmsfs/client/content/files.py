@@ -1,0 +1,216 @@
+"""Files: their facts, their bytes, and what can be done to one.
+
+Rule: `content` gives exactly the bytes asked for or raises; it never ends early without a word.
+"""
+
+import re
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from datetime import datetime
+from typing import TypeVar
+
+import httpx
+
+from cmsfs import errors
+from cmsfs.client.content.search import FIELDS_PARAM, FILE_PARAM
+from cmsfs.client.transport.retry import Repeat
+from cmsfs.client.transport.wire import Body, Wire
+from cmsfs.models.base import Reference
+from cmsfs.models.content import items
+
+T = TypeVar("T", items.File, items.Folder, items.WebLink, items.Item)
+
+_CONTENT_RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+|\*)", re.ASCII)
+
+
+class FilesApi:
+    """/files/:id and what is below."""
+
+    def __init__(self, wire: Wire, base_url: str) -> None:
+        self._wire = wire
+        self._url = f"{base_url}/files"
+
+    async def get(self, file_id: str) -> items.File:
+        """Raises `NotFound`; its code is `trashed` if the file is in the trash."""
+        return living(
+            await self._wire.ask(
+                items.File, "GET", f"{self._url}/{file_id}", repeat=Repeat.READ, params=FILE_PARAM
+            )
+        )
+
+    async def permissions(self, file_id: str) -> items.Permissions | None:
+        """What this account may do with the file; None if the service does not say."""
+        url, params = f"{self._url}/{file_id}", {"fields": "permissions,item_status"}
+        found = await self._wire.ask(items.File, "GET", url, repeat=Repeat.READ, params=params)
+        return living(found).permissions
+
+    async def update(
+        self,
+        file_id: str,
+        *,
+        name: str | None = None,
+        parent_id: str | None = None,
+        content_modified_at: datetime | None = None,
+        etag: str | None = None,
+    ) -> items.File:
+        """Rename, move, set the time; None leaves as it is.
+
+        Raises `Conflict` if the name is taken there, `PreconditionFailed` if the version is no longer
+        `etag`.  A move is not protected by `etag` at every service.
+        """
+        return await self._wire.ask(
+            items.File,
+            "PUT",
+            f"{self._url}/{file_id}",
+            params=FIELDS_PARAM,
+            headers=if_match(etag),
+            body=update_body(name, parent_id, content_modified_at),
+        )
+
+    async def copy(
+        self, file_id: str, *, parent_id: str, name: str | None = None, version: str | None = None
+    ) -> items.File:
+        """A new file with the bytes of a version, the current one if none is named, copied at the service
+        with description, tags and metadata."""
+        body = items.CopyItem(parent=Reference(id=parent_id)).body()
+        if name is not None:
+            body["name"] = name
+        if version is not None:
+            body["version"] = version
+        return await self._wire.ask(
+            items.File, "POST", f"{self._url}/{file_id}/copy", params=FIELDS_PARAM, body=body
+        )
+
+    async def delete(self, file_id: str, *, etag: str | None = None) -> None:
+        """Into the trash."""
+        await self._wire.tell("DELETE", f"{self._url}/{file_id}", headers=if_match(etag))
+
+    @asynccontextmanager
+    async def content(
+        self, file_id: str, *, first: int = 0, last: int | None = None, version: str | None = None
+    ) -> AsyncIterator["ContentStream"]:
+        """The bytes from `first` to `last`, both included, as they come; without `last` the whole file.
+
+        Leaving the block early closes the connection.  Raises `ProtocolError` for an answer that is not
+        these bytes, `Offline` for one that breaks off; both may happen after some bytes were given.
+        """
+        # Compressed bytes would be other bytes, and ranges are of those as they are stored.  Ours gives
+        # the bytes at once if it is asked to; other services answer with an address.
+        headers = {"accept-encoding": "identity", "prefer": "return=representation"}
+        if last is not None:
+            if not 0 <= first <= last:
+                raise ValueError(f"no range: {first}-{last}")
+            headers["range"] = f"bytes={first}-{last}"
+        elif first:
+            raise ValueError("a range needs its last byte")
+        params = {"version": version} if version is not None else None
+        url = f"{self._url}/{file_id}/content"
+        # A version's bytes never change.
+        answer = self._wire.stream(
+            url, kind="download", params=params, headers=headers, lasting=version is not None
+        )
+        async with answer as (head, body):
+            yield _content(head, body, first, last)
+
+
+def _content(head: httpx.Response, body: Body, first: int, last: int | None) -> "ContentStream":
+    """Judge the head of the answer, and have the body watched."""
+    if head.headers.get("content-encoding", "identity") != "identity":
+        raise errors.ProtocolError("the service compresses a download although it was asked not to")
+    length = head.headers.get("content-length", "")
+    announced = int(length) if length.isascii() and length.isdigit() else None
+    if head.status_code == httpx.codes.PARTIAL_CONTENT and last is not None:
+        found = _CONTENT_RANGE.fullmatch(head.headers.get("content-range", ""))
+        if found is None or (int(found[1]), int(found[2])) != (first, last):
+            raise errors.ProtocolError(
+                f"the service answers bytes {first}-{last} with {head.headers.get('content-range')!r}"
+            )
+        size = last - first + 1
+        if announced not in (None, size):
+            raise errors.ProtocolError(f"the service announces {announced} bytes for a range of {size}")
+        return ContentStream(body, skip=0, size=size)
+    if head.status_code != httpx.codes.OK:
+        raise errors.ProtocolError(f"the service answers a download with status {head.status_code}")
+    if last is None:
+        return ContentStream(body, skip=0, size=announced)
+    # Ranges are not heard: what was asked for is cut out of the whole file.
+    if announced is not None and announced <= last:
+        raise errors.ProtocolError(f"the file has {announced} bytes, bytes {first}-{last} were asked for")
+    return ContentStream(body, skip=first, size=last - first + 1, cut=True)
+
+
+class ContentStream:
+    """`size` bytes of a body after `skip`; None: however many come.
+
+    Too few, or too many where the rest is not meant to be cut off, raise `ProtocolError`.
+    """
+
+    def __init__(self, body: Body, *, skip: int, size: int | None, cut: bool = False) -> None:
+        self._body = body
+        self._skip = skip
+        self._left = size
+        self._cut = cut
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return self
+
+    async def __anext__(self) -> bytes:
+        if self._cut and self._left == 0:
+            raise StopAsyncIteration
+        try:
+            piece = await anext(self._body)
+            while self._skip >= len(piece):
+                self._skip -= len(piece)
+                piece = await anext(self._body)
+        except StopAsyncIteration:
+            if self._skip or self._left:
+                raise errors.ProtocolError(f"a download ends {self._left} bytes too early") from None
+            raise
+        if self._skip:
+            piece = piece[self._skip :]
+            self._skip = 0
+        if self._left is None:
+            return piece
+        if len(piece) > self._left:
+            if not self._cut:
+                raise errors.ProtocolError("a download has more bytes than were asked for")
+            piece = piece[: self._left]
+        self._left -= len(piece)
+        return piece
+
+    async def aclose(self) -> None:
+        """As leaving the block of `Files.content` does, which is enough."""
+        await self._body.aclose()
+
+
+def living(item: T) -> T:
+    """The item itself, which is not in the trash.  Raises `NotFound` (`trashed`) for one that is.
+
+    Services show a file or web link in the trash to who asks for it by its id; its status says where it is.
+    """
+    if item.item_status in ("trashed", "deleted"):
+        raise errors.NotFound(404, item.item_status, "The item is in the trash.")
+    return item
+
+
+def if_match(etag: str | None) -> Mapping[str, str] | None:
+    """The header that makes a change hold only for the version it was made on."""
+    return None if etag is None else {"if-match": etag}
+
+
+def update_body(
+    name: str | None, parent_id: str | None, content_modified_at: datetime | None = None
+) -> dict[str, object]:
+    """The body of a change: only what is to change."""
+    change = items.UpdateItem.model_validate(
+        {
+            key: value
+            for key, value in {
+                "name": name,
+                "parent": None if parent_id is None else Reference(id=parent_id),
+                "content_modified_at": content_modified_at,
+            }.items()
+            if value is not None
+        }
+    )
+    return change.body()

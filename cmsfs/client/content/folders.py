@@ -1,0 +1,112 @@
+"""Folders: made, moved, deleted, and listed one level deep."""
+
+from typing import TypeVar
+
+from cmsfs.client.content.files import if_match, living, update_body
+from cmsfs.client.content.search import FIELDS_PARAM
+from cmsfs.client.transport import paging
+from cmsfs.client.transport.retry import Repeat
+from cmsfs.client.transport.wire import Wire
+from cmsfs.models.base import Reference
+from cmsfs.models.content import entries, items
+from cmsfs.models.content.items import Item  # by name: `Folders.items` hides the module
+from cmsfs.models.paging import MarkerPage
+
+P = TypeVar("P", entries.EntryPage, entries.EntryMarkerPage)
+
+PAGE = 1000  # the most that a page of folder items may have
+
+
+class FoldersApi:
+    """/folders/:id and what is below."""
+
+    def __init__(self, wire: Wire, base_url: str) -> None:
+        self._wire = wire
+        self._url = f"{base_url}/folders"
+
+    async def get(self, folder_id: str) -> items.Folder:
+        """Raises `NotFound`; its code is `trashed` if the folder is in the trash."""
+        return living(
+            await self._wire.ask(
+                items.Folder, "GET", f"{self._url}/{folder_id}", repeat=Repeat.READ, params=FIELDS_PARAM
+            )
+        )
+
+    async def page(self, folder_id: str, *, offset: int = 0, limit: int = PAGE) -> entries.EntryPage:
+        """A page of what is directly in a folder, by offset: with the total, and several may come at once."""
+        params = FIELDS_PARAM | {"limit": str(limit), "offset": str(offset)}
+        return await self._listing(entries.EntryPage, folder_id, params)
+
+    async def page_after(self, folder_id: str, marker: str | None) -> entries.EntryMarkerPage:
+        """A page of what is directly in a folder, by marker: what changes meanwhile hides nothing else."""
+        params = FIELDS_PARAM | {"limit": str(PAGE), "usemarker": "true"}
+        return await self._listing(
+            entries.EntryMarkerPage, folder_id, params | ({"marker": marker} if marker else {})
+        )
+
+    async def _listing(self, shape: type[P], folder_id: str, params: dict[str, str]) -> P:
+        url = f"{self._url}/{folder_id}/items"
+        return await self._wire.ask(shape, "GET", url, repeat=Repeat.READ, params=params)
+
+    async def create(self, name: str, parent_id: str) -> items.Folder:
+        """Raises `Conflict` if the name is taken; `conflict` of it is the holder."""
+        body = items.NewFolder(name=name, parent=Reference(id=parent_id)).body()
+        return await self._wire.ask(items.Folder, "POST", self._url, params=FIELDS_PARAM, body=body)
+
+    async def permissions(self, folder_id: str) -> items.Permissions | None:
+        """What this account may do with the folder; None if the service does not say."""
+        url, params = f"{self._url}/{folder_id}", {"fields": "permissions"}
+        return (await self._wire.ask(items.Folder, "GET", url, repeat=Repeat.READ, params=params)).permissions
+
+    async def origin(self, folder_id: str) -> items.Folder:
+        """Only who made the folder and when; what the service does not tell is None."""
+        url, params = f"{self._url}/{folder_id}", {"fields": "created_by,created_at"}
+        return await self._wire.ask(items.Folder, "GET", url, repeat=Repeat.READ, params=params)
+
+    async def update(
+        self,
+        folder_id: str,
+        *,
+        name: str | None = None,
+        parent_id: str | None = None,
+        etag: str | None = None,
+    ) -> items.Folder:
+        """Rename or move with all that is below; None leaves as it is.  Errors as for files."""
+        return await self._wire.ask(
+            items.Folder,
+            "PUT",
+            f"{self._url}/{folder_id}",
+            params=FIELDS_PARAM,
+            headers=if_match(etag),
+            body=update_body(name, parent_id),
+        )
+
+    async def delete(self, folder_id: str, *, recursive: bool = False, etag: str | None = None) -> None:
+        """Into the trash.  Raises `BadRequest` (`folder_not_empty`) unless it is empty or `recursive`."""
+        query = "true" if recursive else "false"
+        await self._wire.tell("DELETE", f"{self._url}/{folder_id}?recursive={query}", headers=if_match(etag))
+
+    async def path(self, folder_id: str) -> str:
+        """Where the folder is, from the root, beginning with `/`.  Raises `NotFound`, also in the trash."""
+        url, params = f"{self._url}/{folder_id}", {"fields": "name,path_collection,item_status"}
+        found = living(await self._wire.ask(items.Folder, "GET", url, repeat=Repeat.READ, params=params))
+        above = found.path_collection.entries if found.path_collection else []
+        # The first is the root, whose name nobody sees; the root itself has none above.
+        names = [*(one.name for one in above), found.name]
+        return "/" + "/".join(name or "" for name in names[1:])
+
+    def items(self, folder_id: str) -> paging.ByMarker[Item]:
+        """What is directly in the folder, page by page as it is asked for."""
+        return items_of(self._wire, f"{self._url}/{folder_id}/items")
+
+
+def items_of(wire: Wire, url: str) -> paging.ByMarker[Item]:
+    """The entries of a folder's items, or of the trash."""
+
+    async def fetch(marker: str | None) -> MarkerPage[Item]:
+        params = FIELDS_PARAM | {"usemarker": "true", "limit": str(PAGE)}
+        if marker is not None:
+            params["marker"] = marker
+        return await wire.ask(MarkerPage[Item], "GET", url, repeat=Repeat.READ, params=params)
+
+    return paging.ByMarker(fetch)

@@ -1,0 +1,75 @@
+"""Representations: what the service makes of a file: its words, small pictures of it.
+
+They are made when they are first asked for, so whoever asks may have to wait.
+
+Rule: what is handed out goes to the address that the service names; that address must be as well protected as
+the service's own.
+"""
+
+from urllib.parse import urljoin, urlsplit
+
+import trio
+
+from cmsfs import errors
+from cmsfs.client.transport.retry import Repeat
+from cmsfs.client.transport.wire import Wire
+from cmsfs.models.content import items
+
+TEXT = "[extracted_text]"
+
+# What is asked for is mostly made within a second.
+FIRST_WAIT_SECONDS = 0.25
+LONGEST_WAIT_SECONDS = 5.0
+
+_READY = ("success", "viewable")
+
+
+class RepresentationsApi:
+    """`representations` of /files/:id, and what is below their addresses."""
+
+    def __init__(self, wire: Wire, base_url: str) -> None:
+        self._wire = wire
+        self._base = base_url
+
+    async def read(self, file_id: str, hints: str, *, limit: int) -> bytes | None:
+        """What is hinted at (`TEXT`, `[jpg?dimensions=320x320]`), once it is made; None: there is none of
+        this file.  At most `limit` bytes, else `ProtocolError`.
+
+        Waits for as long as the service takes; callers have deadlines.
+        """
+        wait = FIRST_WAIT_SECONDS
+        while True:
+            found = await self._find(file_id, hints)
+            state = found.status.state if found is not None and found.status is not None else None
+            if found is None or state in ("none", "error", None):
+                return None
+            template = found.content.url_template if found.content is not None else None
+            if state in _READY and template:
+                return await self._content(template, limit)
+            await trio.sleep(wait)
+            wait = min(wait * 2, LONGEST_WAIT_SECONDS)
+
+    async def _find(self, file_id: str, hints: str) -> items.Representation | None:
+        answer = await self._wire.ask(
+            items.File,
+            "GET",
+            f"{self._base}/files/{file_id}",
+            repeat=Repeat.READ,
+            params={"fields": "representations"},
+            headers={"x-rep-hints": hints},
+        )
+        offered = answer.representations.entries if answer.representations else []
+        return offered[0] if offered else None
+
+    async def _content(self, template: str, limit: int) -> bytes:
+        url = urljoin(self._base, template.replace("{+asset_path}", ""))
+        if urlsplit(self._base).scheme == "https" and urlsplit(url).scheme != "https":
+            raise errors.ProtocolError("a representation is offered at an address without TLS")
+        headers = {"accept-encoding": "identity"}
+        got = bytearray()
+        async with self._wire.stream(url, kind="other", headers=headers) as (_, body):
+            async for piece in body:
+                got += piece
+                if len(got) > limit:
+                    raise errors.ProtocolError(f"a representation has more than {limit} bytes")
+        return bytes(got)

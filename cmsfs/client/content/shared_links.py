@@ -1,0 +1,89 @@
+"""Shared links: set, taken away, and followed to what they show.
+
+Rule: the terms that are not given stay as they are, or are the service's default for a new link.
+"""
+
+from typing import Any, Literal
+from urllib.parse import quote
+
+import pydantic
+
+from cmsfs import errors
+from cmsfs.client.content.files import living
+from cmsfs.client.content.search import FIELDS_PARAM
+from cmsfs.client.transport.retry import Repeat
+from cmsfs.client.transport.wire import Wire
+from cmsfs.models import base
+from cmsfs.models.content import items
+
+Kind = Literal["file", "folder", "web_link"]
+AnyItem = items.File | items.Folder | items.WebLink
+
+LINK = {"fields": "shared_link,item_status"}
+
+_SHAPES: dict[str, type[AnyItem]] = {
+    "file": items.File,
+    "folder": items.Folder,
+    "web_link": items.WebLink,
+}
+
+
+class _Found(pydantic.RootModel[Any]):
+    """An item whose kind is not known before."""
+
+    model_config = base.DEFERRED
+    root: items.Item
+
+
+def header(url: str, password: str | None = None) -> dict[str, str]:
+    """The header that lets a request see what a link shows."""
+    text = f"shared_link={quote(url, safe=':/')}"
+    return {"boxapi": text if password is None else f"{text}&shared_link_password={quote(password, safe='')}"}
+
+
+class SharedLinksApi:
+    """PUT /KINDs/:id with a shared link, and /shared_items."""
+
+    def __init__(self, wire: Wire, base_url: str) -> None:
+        self._wire = wire
+        self._url = base_url
+
+    async def share(
+        self, kind: Kind, item_id: str, terms: items.NewSharedLink | None = None
+    ) -> items.SharedLink:
+        """The item's link, with these terms."""
+        found = await self._put(kind, item_id, {} if terms is None else terms.body())
+        if found.shared_link is None or found.shared_link.url is None:
+            raise errors.ProtocolError("the answer to sharing an item carries no link")
+        return found.shared_link
+
+    async def get(self, kind: Kind, item_id: str) -> items.SharedLink | None:
+        """The link that the item has, if it has one."""
+        url = f"{self._url}/{kind}s/{item_id}"
+        found = await self._wire.ask(_SHAPES[kind], "GET", url, repeat=Repeat.READ, params=LINK)
+        return living(found).shared_link
+
+    async def unshare(self, kind: Kind, item_id: str) -> None:
+        """Take the link away; the next one has another address."""
+        await self._put(kind, item_id, None)
+
+    async def _put(self, kind: Kind, item_id: str, link: dict[str, object] | None) -> AnyItem:
+        url = f"{self._url}/{kind}s/{item_id}"
+        body = {"shared_link": link}
+        return await self._wire.ask(_SHAPES[kind], "PUT", url, params=LINK, body=body)
+
+    async def find(self, url: str, *, password: str | None = None) -> AnyItem:
+        """What a link shows.
+
+        Raises `NotFound` for a link that shows nothing to us, `Forbidden` (`incorrect_shared_item_password`)
+        for another password than it has.
+        """
+        found = await self._wire.ask(
+            _Found,
+            "GET",
+            f"{self._url}/shared_items",
+            repeat=Repeat.READ,
+            params=FIELDS_PARAM,
+            headers=header(url, password),
+        )
+        return found.root

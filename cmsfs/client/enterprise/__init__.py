@@ -1,0 +1,1 @@
+"""Endpoints of users, tokens and policies."""

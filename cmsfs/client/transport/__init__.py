@@ -1,0 +1,1 @@
+"""HTTP: connections, retries, rate limits, bodies, multipart."""

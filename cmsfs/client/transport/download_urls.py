@@ -1,0 +1,38 @@
+"""Where the bytes of versions are: the addresses to which the service redirected, while they are good.
+
+A service answers a question for bytes with an address of its own for them, good for some minutes.  Whoever
+reads a file range by range need not ask for it each time.
+
+Rule: an address that gave anything but the bytes is forgotten, and the service is asked again.
+"""
+
+import collections
+
+import trio
+
+# The public API's are good for a quarter of an hour, which is "subject to change".
+LIFETIME_SECONDS = 300
+MOST = 1000
+
+
+class DownloadUrls:
+    """Addresses by what they give; the oldest go first when there are too many."""
+
+    def __init__(self) -> None:
+        self._known: collections.OrderedDict[str, tuple[str, float]] = collections.OrderedDict()
+
+    def find(self, what: str) -> str | None:
+        address, ends = self._known.get(what, ("", 0.0))
+        if not address or trio.current_time() >= ends:
+            self._known.pop(what, None)
+            return None
+        return address
+
+    def keep(self, what: str, address: str) -> None:
+        self._known[what] = (address, trio.current_time() + LIFETIME_SECONDS)
+        self._known.move_to_end(what)
+        while len(self._known) > MOST:
+            self._known.popitem(last=False)
+
+    def forget(self, what: str) -> None:
+        self._known.pop(what, None)

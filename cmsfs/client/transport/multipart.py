@@ -1,0 +1,177 @@
+"""The body of an upload: the attributes as JSON, then the bytes of the file, in this order.
+
+`Upload` is the body as httpx takes it: of known length, and sent again from its beginning when a
+connection or a token turned out stale.  A `Source` gives the bytes.
+
+Rule: a file is never in memory, and never read on the event loop.
+"""
+
+import enum
+import json
+import os
+import secrets
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any, Protocol
+
+import httpx
+import trio
+
+from cmsfs import errors
+
+# One thread hop for each piece: at 1 MiB the hop (0.1 ms) is small against reading and sending.
+PIECE = 1024 * 1024
+
+Progress = Callable[[int], None]  # how many bytes of the file are on their way; starts again with a repeat
+
+
+class SourceChanged(errors.CmsfsError):
+    """The file being uploaded no longer has the size that was announced; nothing was uploaded."""
+
+
+class Source(Protocol):
+    """Bytes that can be read as often as need be."""
+
+    @property
+    def size(self) -> int: ...
+
+    def open(self) -> AsyncIterator[bytes]:
+        """The bytes from the beginning.  An iterator with an `aclose` gets it called after use."""
+        ...
+
+
+class BytesSource:
+    """Bytes that are in memory already."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+
+    @property
+    def size(self) -> int:
+        return len(self._data)
+
+    def part(self, offset: int, size: int) -> Source:
+        """Some of the bytes."""
+        return BytesSource(self._data[offset : offset + size])
+
+    async def open(self) -> AsyncIterator[bytes]:
+        for start in range(0, self.size, PIECE):
+            yield self._data[start : start + PIECE]
+
+
+class FileSource:
+    """A file on disk from `offset` on: to its end, or `size` bytes."""
+
+    def __init__(self, path: Path, offset: int = 0, size: int | None = None) -> None:
+        """Raises `OSError` if there is no such file and no size is given."""
+        self._path = path
+        self._offset = offset
+        self._end = path.stat().st_size if size is None else None  # a file read to its end must not grow
+        self._size = max(0, self._end - offset) if self._end is not None else size or 0
+
+    @property
+    def size(self) -> int:
+        return self._size
+
+    def part(self, offset: int, size: int) -> Source:
+        """Some of the bytes."""
+        return FileSource(self._path, self._offset + offset, size)
+
+    def _read_small(self) -> bytes:
+        with self._path.open("rb", buffering=0) as file:
+            data = os.pread(file.fileno(), self._size, self._offset)
+            if len(data) < self._size:
+                raise SourceChanged(f"it ends after {self._offset + len(data)} bytes")
+            if self._end is not None and os.fstat(file.fileno()).st_size != self._end:
+                raise SourceChanged(f"it no longer has {self._end} bytes")
+            return data
+
+    async def open(self) -> AsyncIterator[bytes]:
+        """Raises `SourceChanged` when the file is found shorter or longer than it was."""
+        if self._size <= PIECE:
+            # Most files are small: one hop for all of it.
+            yield await trio.to_thread.run_sync(self._read_small)
+            return
+        with await trio.to_thread.run_sync(lambda: self._path.open("rb", buffering=0)) as file:
+            sent = 0
+            while sent < self._size:
+                wanted = min(PIECE, self._size - sent)
+                piece = await trio.to_thread.run_sync(os.pread, file.fileno(), wanted, self._offset + sent)
+                if not piece:
+                    raise SourceChanged(f"it ends after {self._offset + sent} bytes")
+                sent += len(piece)
+                yield piece
+            if self._end is not None and os.fstat(file.fileno()).st_size != self._end:
+                raise SourceChanged(f"it no longer has {self._end} bytes")
+
+
+class _Stage(enum.Enum):
+    HEAD = enum.auto()
+    FILE = enum.auto()
+    END = enum.auto()
+
+
+class MultipartBody(httpx.AsyncByteStream):
+    """A multipart/form-data body; iterating it starts it anew.
+
+    A class and not an async generator: a service that refuses early leaves the body unfinished, and a
+    generator left so is reported as a leak.
+    """
+
+    def __init__(
+        self, attributes: dict[str, Any], source: Source, *, progress: Progress | None = None
+    ) -> None:
+        self._source = source
+        self._size = source.size
+        self._progress = progress
+        self._reader: AsyncIterator[bytes] | None = None
+        self._stage = _Stage.HEAD
+        self._sent = 0
+        boundary = secrets.token_hex(16)
+        # The name that counts is in the attributes; the file name only marks the part as a file.
+        self._head = (
+            f'--{boundary}\r\nContent-Disposition: form-data; name="attributes"\r\n'
+            f"Content-Type: application/json\r\n\r\n{json.dumps(attributes)}\r\n"
+            f'--{boundary}\r\nContent-Disposition: form-data; name="file"; filename="file"\r\n'
+            f"Content-Type: application/octet-stream\r\n\r\n"
+        ).encode()
+        self._tail = f"\r\n--{boundary}--\r\n".encode()
+        self.headers = {
+            "content-type": f"multipart/form-data; boundary={boundary}",
+            "content-length": str(len(self._head) + self._size + len(self._tail)),
+        }
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        self._stage = _Stage.HEAD
+        return self
+
+    async def __anext__(self) -> bytes:
+        """Raises `SourceChanged` before the body is complete, so that the service takes nothing."""
+        if self._stage is _Stage.HEAD:
+            await self.aclose()
+            self._reader = aiter(self._source.open())
+            self._sent = 0
+            self._stage = _Stage.FILE
+            return self._head
+        if self._stage is _Stage.END:
+            raise StopAsyncIteration
+        assert self._reader is not None
+        try:
+            piece = await anext(self._reader)
+        except StopAsyncIteration:
+            if self._sent != self._size:
+                raise SourceChanged(f"{self._sent} bytes came instead of {self._size}") from None
+            self._stage = _Stage.END
+            return self._tail
+        self._sent += len(piece)
+        if self._sent > self._size:
+            raise SourceChanged(f"more than {self._size} bytes came")
+        if self._progress is not None:
+            self._progress(self._sent)
+        return piece
+
+    async def aclose(self) -> None:
+        """Close the source; to be called when the request is over, however it ended."""
+        reader, self._reader = self._reader, None
+        if (aclose := getattr(reader, "aclose", None)) is not None:
+            await aclose()

@@ -1,0 +1,130 @@
+"""Collections over pages, by offset and by marker, as one async iterator of entries.
+
+The iterators are objects and not generators, so that whoever stops early need not close them.
+
+Rule: step by what the answer says, never by how many entries it had: a page may be short, since items
+that the caller may not see are taken out after it was cut.
+"""
+
+from abc import abstractmethod
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from typing import Generic, Protocol, TypeVar
+
+from cmsfs import errors
+from cmsfs.client.transport.retry import Repeat
+from cmsfs.client.transport.wire import Wire
+from cmsfs.models import paging
+
+T = TypeVar("T")
+
+
+# A page may be empty since all on it was filtered out; not so many one after the other.
+EMPTY_PAGES = 100
+
+
+class OffsetPageLike(Protocol[T]):
+    """What an answer by offset has, `search.SearchResults` among them."""
+
+    total_count: int
+    limit: int
+    offset: int
+    entries: list[T]
+
+
+class _Entries(Generic[T]):
+    """Fetches a page when the one before is used up."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[T] = deque()
+        self._more = True
+
+    def __aiter__(self) -> AsyncIterator[T]:
+        return self
+
+    async def __anext__(self) -> T:
+        while not self._waiting:
+            if not self._more:
+                raise StopAsyncIteration
+            self._waiting.extend(await self._next_page())
+        return self._waiting.popleft()
+
+    async def aclose(self) -> None:
+        """Nothing is open between two pages; here so that any iterator of entries may be closed."""
+
+    @abstractmethod
+    async def _next_page(self) -> Sequence[T]:
+        """The next entries; clears `_more` after the last page."""
+
+
+class ByOffset(_Entries[T]):
+    """Pages from `offset` on, until the total is reached or nothing comes.
+
+    An entry that came before is left out: while the collection changes, entries slide over pages.
+    """
+
+    def __init__(
+        self,
+        fetch: Callable[[int], Awaitable[OffsetPageLike[T]]],
+        *,
+        key: Callable[[T], object],
+        offset: int = 0,
+    ) -> None:
+        super().__init__()
+        self._fetch = fetch
+        self._key = key
+        self._offset = offset
+        self._seen: set[object] = set()
+
+    async def _next_page(self) -> Sequence[T]:
+        page = await self._fetch(self._offset)
+        self._offset += page.limit if page.limit > 0 else len(page.entries)
+        self._more = bool(page.entries) and self._offset < page.total_count
+        fresh = []
+        for entry in page.entries:
+            if (key := self._key(entry)) not in self._seen:
+                self._seen.add(key)
+                fresh.append(entry)
+        return fresh
+
+
+class ByMarker(_Entries[T]):
+    """Pages until there is no next marker."""
+
+    def __init__(self, fetch: Callable[[str | None], Awaitable[paging.MarkerPage[T]]]) -> None:
+        super().__init__()
+        self._fetch = fetch
+        self._marker: str | None = None
+        self._markers: set[str] = set()
+        self._empty = 0
+
+    async def _next_page(self) -> Sequence[T]:
+        page = await self._fetch(self._marker)
+        following = page.next_marker or None
+        if following is not None:
+            if following in self._markers:
+                raise errors.ProtocolError("a page names one that came before as the next one")
+            self._markers.add(following)
+            self._empty = 0 if page.entries else self._empty + 1
+            if self._empty > EMPTY_PAGES:
+                raise errors.ProtocolError(f"{EMPTY_PAGES} pages in a row have no entries")
+        self._marker = following
+        self._more = following is not None
+        return page.entries
+
+
+def fields_param(fields: Sequence[str]) -> dict[str, str]:
+    """The parameter `fields`: a record's mini form and these; none leaves the choice to the service."""
+    return {"fields": ",".join(fields)} if fields else {}
+
+
+def pages(
+    wire: Wire, shape: type[paging.MarkerPage[T]], url: str, params: Mapping[str, str] | None = None
+) -> ByMarker[T]:
+    """The entries of a collection by marker at `url`."""
+
+    async def fetch(marker: str | None) -> paging.MarkerPage[T]:
+        given = dict(params or {}) | ({} if marker is None else {"marker": marker})
+        return await wire.ask(shape, "GET", url, repeat=Repeat.READ, params=given)
+
+    return ByMarker(fetch)

@@ -1,0 +1,301 @@
+"""One request and its answer: sent, repeated if that is safe, judged, decoded.
+
+The capability modules of this folder say what to ask; how asking goes is here, once.
+
+Rule: an error answer never leaves as a response, and an httpx exception never leaves at all.
+"""
+
+import collections
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from typing import Any, TypeVar
+
+import httpx
+import pydantic
+import trio
+
+from cmsfs import errors
+from cmsfs.client.transport import bandwidth, bodies, download_urls, hosts, rate_gate, retry
+from cmsfs.client.transport import errors as edge
+from cmsfs.client.transport.retry import Repeat
+
+Counters = collections.Counter[str]
+M = TypeVar("M", bound=pydantic.BaseModel)
+
+MAX_REDIRECTS = 5
+
+# A download may take a second for so many bytes; who sends less sends nothing that a program could wait for.
+LEAST_DOWNLOAD_BYTES = 256
+
+
+class Wire:
+    """Sends requests through one httpx client, with the given auth, and counts them by kind."""
+
+    def __init__(
+        self,
+        http: httpx.AsyncClient,
+        *,
+        auth: httpx.Auth | None,
+        policy: retry.Policy,
+        counters: Counters,
+        pace: rate_gate.RateGate,
+        flow: bandwidth.Flow | None = None,
+        in_process: bool = False,
+        own: set[str],
+    ) -> None:
+        self._hosts = hosts.Hosts(own)
+        self._in_process = in_process
+        self._flow = flow or bandwidth.unlimited()
+        self._http = http
+        self._auth = auth
+        self._policy = policy
+        self.counters = counters
+        self._pace = pace
+        self._addresses = download_urls.DownloadUrls()
+
+    async def ask(
+        self,
+        shape: type[M],
+        method: str,
+        url: str,
+        *,
+        kind: str = "other",
+        repeat: Repeat = Repeat.CHANGE,
+        params: Mapping[str, str] | None = None,
+        headers: Mapping[str, str] | None = None,
+        body: Any = None,
+        content: httpx.AsyncByteStream | None = None,
+        silence: float | None = None,
+    ) -> M:
+        """The answer as a model.  `body` is sent as JSON, `content` as it is.
+
+        `silence` is how many seconds the service may take before it answers, if not as long as usual.
+        """
+        request = self._request(method, url, params=params, headers=headers, json=body)
+        if silence is not None:
+            request.extensions["timeout"] = self._http.timeout.as_dict() | {"read": silence}
+        if content is not None:
+            # Not through httpx's encoder, which would wrap it in a generator.
+            request.stream = bandwidth.Slowed(content, self._flow.up)
+        return _decoded(shape, await self._whole(request, kind, repeat))
+
+    async def ask_ready(
+        self,
+        shape: type[M],
+        method: str,
+        url: str,
+        *,
+        kind: str = "other",
+        params: Mapping[str, str] | None = None,
+        headers: Mapping[str, str] | None = None,
+        body: Any = None,
+    ) -> M | float:
+        """The answer to a change that may be "not ready yet" (202): then how many seconds to wait."""
+        request = self._request(method, url, params=params, headers=headers, json=body)
+        response = await self._whole(request, kind, Repeat.CHANGE)
+        if response.status_code == httpx.codes.ACCEPTED:
+            return edge.retry_after(response) or 0.0
+        return _decoded(shape, response)
+
+    async def tell(
+        self, method: str, url: str, *, headers: Mapping[str, str] | None = None, body: Any = None
+    ) -> None:
+        """A change whose answer has no body."""
+        await self._whole(self._request(method, url, headers=headers, json=body), "other", Repeat.CHANGE)
+
+    async def token(self, shape: type[M], url: str, form: Mapping[str, str], *, repeat: Repeat) -> M:
+        """The token endpoint: a form, sent without a bearer token; a refusal is an `OAuthError`."""
+        return _decoded(shape, await self.form(url, form, repeat=repeat))
+
+    async def form(self, url: str, form: Mapping[str, str], *, repeat: Repeat) -> httpx.Response:
+        """As `token`, for an answer that holds nothing."""
+        request = self._request("POST", url, data=form)
+        if not self.is_private(request.url):
+            raise _in_the_clear(request.url)
+
+        async def attempt() -> httpx.Response:
+            response = await self._http.send(request, auth=None, stream=True)
+            await bodies.read(response, limit=bodies.SMALL_BYTES)
+            if not response.is_success:
+                raise edge.from_token_response(response)
+            return response
+
+        return await self._repeated(attempt, "token", repeat)
+
+    @contextlib.asynccontextmanager
+    async def stream(
+        self,
+        url: str,
+        *,
+        kind: str,
+        params: Mapping[str, str] | None = None,
+        headers: Mapping[str, str],
+        lasting: bool = False,
+    ) -> AsyncIterator[tuple[httpx.Response, "Body"]]:
+        """The head of the answer to a GET, and its bytes as they come; redirections are followed.
+
+        Attempts are repeated until the head is there.  An answer of 202 means "not ready yet".  `lasting`:
+        the bytes there are always the same, so that where a redirection led is asked again while it is good.
+        """
+        request = self._request("GET", url, params=params, headers=headers)
+        what = str(request.url)
+
+        async def attempt() -> httpx.Response:
+            if lasting and (known := await self._known(what, headers)) is not None:
+                return known
+            response = await self._redirected(
+                await self._http.send(request, auth=self._auth_for(request), stream=True)
+            )
+            if lasting and response.is_success and response.url != request.url:
+                self._addresses.keep(what, str(response.url))
+            if response.status_code == httpx.codes.ACCEPTED:
+                await bodies.read(response, limit=bodies.SMALL_BYTES)
+                # Transient like a 5xx, and handled like one.
+                raise errors.ServerError(
+                    202, "unavailable", "the content is not ready yet", retry_after=edge.retry_after(response)
+                )
+            if not response.is_success:
+                await bodies.read(response, limit=bodies.SMALL_BYTES)
+                raise edge.from_response(response)
+            return response
+
+        response = await self._repeated(attempt, kind, Repeat.READ)
+        async with contextlib.aclosing(Body(response, self._flow.down)) as body:
+            try:
+                yield response, body
+            except Exception:
+                self._addresses.forget(what)
+                raise
+
+    async def _known(self, what: str, headers: Mapping[str, str]) -> httpx.Response | None:
+        """The answer from where the bytes were before, if they are there still; no token goes there."""
+        address = self._addresses.find(what)
+        if address is None:
+            return None
+        is_good = False
+        try:
+            request = self._request("GET", address, headers=headers)
+            response = await self._http.send(request, auth=None, stream=True)
+            is_good = response.status_code in (httpx.codes.OK, httpx.codes.PARTIAL_CONTENT)
+        finally:
+            if not is_good:
+                self._addresses.forget(what)
+        if is_good:
+            return response
+        await bodies.read(response, limit=bodies.SMALL_BYTES)
+        return None
+
+    def _auth_for(self, request: httpx.Request) -> httpx.Auth | None:
+        """What signs the request; nothing for another host than the service's.
+
+        Raises `ProtocolError` where others could read it.
+        """
+        if self._auth is None or not self._hosts.is_own(request.url.host):
+            return None
+        if not self.is_private(request.url):
+            raise _in_the_clear(request.url)
+        return self._auth
+
+    def is_private(self, url: httpx.URL) -> bool:
+        """Whether nobody on the way reads what is sent there."""
+        return url.scheme == "https" or self._in_process or hosts.is_loopback(url.host)
+
+    def _request(self, method: str, url: str, **parts: Any) -> httpx.Request:
+        with edge.translated():
+            return self._http.build_request(method, url, **parts)
+
+    async def _whole(self, request: httpx.Request, kind: str, repeat: Repeat) -> httpx.Response:
+        async def attempt() -> httpx.Response:
+            response = await self._http.send(request, auth=self._auth_for(request), stream=True)
+            await bodies.read(response)
+            if not response.is_success:
+                raise edge.from_response(response)
+            return response
+
+        return await self._repeated(attempt, kind, repeat)
+
+    async def _repeated(
+        self, attempt: Callable[[], Awaitable[httpx.Response]], kind: str, repeat: Repeat
+    ) -> httpx.Response:
+        attempts = retry.AttemptCounter(self._policy, repeat)
+        while True:
+            try:
+                async with self._pace.turn(kind):
+                    self.counters[kind] += 1
+                    with edge.translated():
+                        return await attempt()
+            except errors.RemoteError as error:
+                if isinstance(error, errors.RateLimited):
+                    self._pace.refused(kind, error.retry_after)
+                await attempts.after(error)
+
+    async def _redirected(self, response: httpx.Response) -> httpx.Response:
+        """Go where the bytes are.  Another host gets no token: httpx leaves the header out."""
+        for _ in range(MAX_REDIRECTS):
+            target = response.next_request
+            if target is None:
+                return response
+            await bodies.read(response, limit=bodies.SMALL_BYTES)
+            if response.url.scheme == "https" and target.url.scheme != "https":
+                raise errors.ProtocolError("a download is redirected to an address without TLS")
+            if not self._in_process and not self._hosts.may_lead_to(target.url.host):
+                raise errors.ProtocolError(f"a download is redirected into this machine ({target.url.host})")
+            response = await self._http.send(target, auth=None, stream=True)
+        await response.aclose()
+        raise errors.ProtocolError(f"a download is redirected more than {MAX_REDIRECTS} times")
+
+
+class Body:
+    """The bytes of an answer, as the connection gives them; to be closed."""
+
+    def __init__(self, response: httpx.Response, line: bandwidth.Line) -> None:
+        self._response = response
+        self._line = line
+        # Raw: `aiter_bytes` cuts pieces to size, which halves the rate (measured).
+        self._pieces = response.aiter_raw()
+        self._rest = b""  # of a piece, while there is a limit
+        self._waited, self._came = 0.0, 0
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return self
+
+    async def __anext__(self) -> bytes:
+        piece = self._rest
+        if not piece:
+            began = trio.current_time()
+            with edge.translated():
+                piece = await anext(self._pieces)
+            self._waited += trio.current_time() - began
+            self._came += len(piece)
+            if self._waited > bodies.GRACE_SECONDS + self._came / LEAST_DOWNLOAD_BYTES:
+                raise errors.RemoteTimeout(f"a download comes too slowly: {self._came} bytes so far")
+        if not self._line.is_limited:
+            self._rest = b""
+            return piece
+        piece, self._rest = piece[: bandwidth.PIECE], piece[bandwidth.PIECE :]
+        await self._line.passed(len(piece))
+        return piece
+
+    async def aclose(self) -> None:
+        """Give back the connection; one with bytes still to come is closed."""
+        await bodies.end(self._pieces)
+        await self._response.aclose()
+
+
+def _in_the_clear(url: httpx.URL) -> errors.ProtocolError:
+    return errors.ProtocolError(
+        f"secrets and tokens are not sent to {url.host} without TLS: the address must begin with https"
+    )
+
+
+def _decoded(shape: type[M], response: httpx.Response) -> M:
+    try:
+        return shape.model_validate_json(response.content)
+    except pydantic.ValidationError as error:
+        if (salvaged := getattr(shape, "salvaged", None)) is not None:
+            with contextlib.suppress(ValueError, RecursionError):
+                found: M = salvaged(response.content)
+                return found
+        first = error.errors(include_url=False, include_input=False)[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise errors.ProtocolError(f"the answer is no {shape.__name__}: {where}: {first['msg']}") from None

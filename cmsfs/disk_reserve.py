@@ -1,0 +1,96 @@
+"""Room that is set aside on the disk of the local state, for what must be written down however full it is.
+
+A disk without any room refuses even to record that something was deleted, or that an upload is done: then
+nothing frees room any more.  So some room is held by a file of its own, and programs meet ENOSPC before it is
+touched.  It is given up when the last of the rest is used, by whatever is recorded then: removals, the end of
+uploads, the start; and is set aside anew when there is room.
+
+Rule: what takes room for a program asks `check` first; what gives room back never asks.
+"""
+
+import errno
+import logging
+import os
+import threading
+from pathlib import Path
+
+log = logging.getLogger(__name__)
+
+SIZE_BYTES = 16 * 1024 * 1024
+
+# A small disk is not to be taken up by it.
+SHARE = 8
+
+# Beside it, so much of its size stays free of what programs write; it is given up when half of that is used.
+PART = 4
+
+
+class DiskReserve:
+    """The room set aside in a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._file = folder / "reserve"
+        self._lock = threading.Lock()
+        disk = os.statvfs(folder)
+        self.nbytes = min(SIZE_BYTES, disk.f_blocks * disk.f_frsize // SHARE)
+        self._held = self._allocated()
+
+    @property
+    def floor(self) -> int:
+        """What must be free, the reserve aside, for programs to be allowed to write."""
+        return self.nbytes - self._held + self.nbytes // PART
+
+    @property
+    def is_short(self) -> bool:
+        """Whether programs are refused to write for want of room."""
+        return self._free() < self.floor
+
+    def check(self, nbytes: int = 0) -> None:
+        """Raise `OSError` (ENOSPC) if so much more must not be written."""
+        if self._free() - nbytes < self.floor:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.folder))
+
+    def make_room(self) -> None:
+        """Before anything is recorded: give the reserve up if there is hardly any other room."""
+        if self._held and self._free() < self.nbytes // PART // 2:
+            self.give_up()
+
+    def give_up(self) -> None:
+        """Let what is set aside be used."""
+        with self._lock:
+            if not self._held:
+                return
+            try:
+                os.truncate(self._file, 0)
+            except OSError as error:
+                log.warning("the reserved disk space cannot be released: %s", error)
+            else:
+                log.warning("the disk of %s is full; using the reserved space to continue", self.folder)
+            self._held = self._allocated()
+
+    def restore(self) -> None:
+        """Set aside what there is room for again; never fails."""
+        with self._lock:
+            if self._held >= self.nbytes or self._free() < self.floor:
+                return
+            try:
+                fd = os.open(self._file, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+                try:
+                    os.posix_fallocate(fd, 0, self.nbytes)
+                finally:
+                    os.close(fd)
+            except OSError as error:
+                # EFBIG: files may not be that large here.  Without it, writers still stop before the floor.
+                log.info("no disk space can be reserved in %s: %s", self.folder, error)
+            self._held = self._allocated()
+
+    def _free(self) -> int:
+        disk = os.statvfs(self.folder)
+        return disk.f_bavail * disk.f_frsize
+
+    def _allocated(self) -> int:
+        try:
+            return min(self._file.stat().st_blocks * 512, self.nbytes)
+        except FileNotFoundError:
+            return 0

@@ -1,0 +1,1 @@
+"""What command line and daemon say to each other over the control socket."""

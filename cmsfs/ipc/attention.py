@@ -1,0 +1,44 @@
+"""What waits for a person: parts of `models.control.Conflicts`.
+
+Rule: as there, fields may be added, none is renamed.
+"""
+
+import pydantic
+
+
+class _Part(pydantic.BaseModel):
+    model_config = pydantic.ConfigDict(extra="ignore", frozen=True, defer_build=True)
+
+
+class ConflictCopyStatus(_Part):
+    """A conflict copy: the bytes that lost a name to what somebody else had put there."""
+
+    path: str
+    original: str  # what has the name; "" if nothing has it any more
+    modified: pydantic.AwareDatetime
+
+
+class RecoveredFile(_Part):
+    """A file outside the drive with bytes that were written on it and have no place there any more."""
+
+    path: str  # on this machine
+    bytes: int
+    modified: pydantic.AwareDatetime
+
+
+class Missing(_Part):
+    """What the service does not have any more, as a comparison found; it is here until a person decides."""
+
+    items: int
+    asked: pydantic.AwareDatetime  # since when
+    paths: list[str] = []  # of the highest of them, the first few
+
+
+class OfferStatus(_Part):
+    """What somebody else shares, and the person has not accepted."""
+
+    type: str  # file, folder, web_link
+    id: str
+    name: str
+    owner: str
+    declined: bool = False

@@ -1,0 +1,397 @@
+"""What the command line and a running daemon say to each other.
+
+One Unix socket for each account (`config.Paths.socket`, mode 0600), one request a connection.  The
+caller writes one request as a line of JSON; the daemon answers with lines of JSON: any number of
+`Progress`, then exactly one last line, and closes.
+
+    request                last line                        before it
+    Ping                   Pong
+    GetStatus              Status
+    Sync                   Done    everything is uploaded   Progress, at least every second
+    Stop                   Done    drained and unmounted    Progress, at least every second
+    Poll                   Done    remote changes are in
+    Retry                  Done    what was held is tried again
+    Discard                Done    a change is given up, its bytes are set aside
+    GetConflicts           Conflicts
+    DismissRecovered       Done    they are told of no more
+    Pin, Unpin             Done    with what the person should know
+    Free                   Freed   no longer on this disk   Progress, at least every second
+    GetPins                Pins
+    Watch                  Status  one now, and one after every second, until the caller hangs up
+    GetPathStatus          PathStatus
+    Pause, Resume          Done
+    SetLogLevel            Done
+    Adopt                  Adopted what lay below the drive Progress, at least every second
+
+Any request may end with `Failure` instead.  A caller that closes the connection ends a `Sync`, not a
+`Stop`.  After the `Done` of a `Stop` the daemon closes its files and exits; the caller watches the
+process and the mount go.
+
+Starting is not spoken over the socket, since there is none yet: `cmsfsd --ready-fd N` writes one line
+to N and closes it, `READY` and perhaps a note when the mount answers, or `ERROR <exit code> <sentence>`
+(`ready_line`, `error_line`, `parse_ready_line`).
+
+Rule: fields may be added, none is renamed; either side ignores what it does not know.
+"""
+
+import functools
+import operator
+from typing import Annotated, Any, Literal
+
+import pydantic
+
+from cmsfs.ipc import attention, diagnostics
+from cmsfs.models.base import DEFERRED
+
+# A status names the ops that a person may want to see; thousands of waiting ones are only counted.
+MAX_OPS = 50
+
+
+class _Message(pydantic.BaseModel):
+    model_config = pydantic.ConfigDict(extra="ignore", frozen=True, defer_build=True)
+
+
+# -- requests ---------------------------------------------------------------------------------------
+
+
+class Request(_Message):
+    """What may be asked: each class below, told apart by its `kind`.  `daemon/control/commands.py` answers
+    them."""
+
+
+class Ping(Request):
+    """Are you there, and which mount is it?"""
+
+    kind: Literal["ping"] = "ping"
+
+
+class GetStatus(Request):
+    kind: Literal["status"] = "status"
+
+
+class Sync(Request):
+    """Upload everything now, without settle time, and say when it is done."""
+
+    kind: Literal["sync"] = "sync"
+
+
+class Stop(Request):
+    """Unmount, upload what is left within the limit, and exit.
+
+    A drive on which programs have files open answers `Failure` and goes on, unless `force`.
+    """
+
+    kind: Literal["stop"] = "stop"
+    drain_seconds: float | None = None  # None: as the settings say
+    force: bool = False
+
+
+class Poll(Request):
+    """Look for remote changes now; `full`: by comparing everything with the service."""
+
+    kind: Literal["poll"] = "poll"
+    full: bool = False
+
+
+class Retry(Request):
+    """Try again what the service has refused: of the item at `path`, or everything."""
+
+    kind: Literal["retry"] = "retry"
+    path: str | None = None  # below the mountpoint, as a status shows it
+
+
+class Discard(Request):
+    """Give up what the service has refused of the item at `path`.
+
+    The item is then as the service has it; bytes that only this machine has are kept in a folder, which the
+    `message` of the `Done` names.
+    """
+
+    kind: Literal["discard"] = "discard"
+    path: str
+
+
+class GetConflicts(Request):
+    """What waits for a person: conflict copies, and changes that the service refuses."""
+
+    kind: Literal["conflicts"] = "conflicts"
+
+
+class DismissRecovered(Request):
+    """A person has seen what `GetConflicts` says was recovered: tell of it no more."""
+
+    kind: Literal["dismiss-recovered"] = "dismiss-recovered"
+
+
+class Pin(Request):
+    """Keep the item at `path` here whole, with all that is below it.
+
+    Refused if the disk would have less free than the settings want, as far as that is known.
+    """
+
+    kind: Literal["pin"] = "pin"
+    path: str
+
+
+class Unpin(Request):
+    """Keep it no longer; its bytes stay in the cache for as long as there is room."""
+
+    kind: Literal["unpin"] = "unpin"
+    path: str
+
+
+class Free(Request):
+    """Drop from this disk what is cached of the item at `path`, with all that is below it.
+
+    What the service does not have yet, what is pinned and what is in use stays.  `unpin`: pins on it and on
+    what is below it end as well.
+    """
+
+    kind: Literal["free"] = "free"
+    path: str
+    unpin: bool = False
+
+
+class GetPins(Request):
+    """What is kept here, and how far that is."""
+
+    kind: Literal["pins"] = "pins"
+
+
+class Watch(Request):
+    """The status, again and again."""
+
+    kind: Literal["watch"] = "watch"
+
+
+class GetPathStatus(Request):
+    """How the item at `path` stands."""
+
+    kind: Literal["path"] = "path"
+    path: str
+
+
+class Pause(Request):
+    """No traffic but what a program waits for, for so long, or until `Resume`."""
+
+    kind: Literal["pause"] = "pause"
+    seconds: float | None = None
+
+
+class Resume(Request):
+    kind: Literal["resume"] = "resume"
+
+
+class SetLogLevel(Request):
+    """How much is logged, until the daemon ends."""
+
+    kind: Literal["log-level"] = "log-level"
+    level: Literal["DEBUG", "INFO", "WARNING", "ERROR"]
+
+
+class Adopt(Request):
+    """Bring into the drive what lies in the mountpoint below it."""
+
+    kind: Literal["adopt"] = "adopt"
+
+
+class DecideOffers(Request):
+    """A person accepts these offers, named by their ids or names, or declines them."""
+
+    kind: Literal["offers"] = "offers"
+    words: list[str]
+    accept: bool
+
+
+class DecideMissing(Request):
+    """A person says whether what is missing at the service is to go here, too, or to stay for now."""
+
+    kind: Literal["missing"] = "missing"
+    remove: bool
+
+
+# -- answers ----------------------------------------------------------------------------------------
+
+
+class HealthStatus(_Message):
+    """How the daemon gets on with the service."""
+
+    state: Literal["starting", "online", "offline", "unauthorised", "degraded", "read-only", "paused"] = (
+        "starting"
+    )
+    since: pydantic.AwareDatetime
+    reason: str = ""  # one sentence with the remedy, if there is one
+    paused_until: pydantic.AwareDatetime | None = None  # while paused for a time
+
+
+class PendingChange(_Message):
+    """A change that the service does not have yet."""
+
+    seq: int
+    kind: str  # as the journal names it: create, replace, mkdir, move, trash, touch
+    path: str  # below the mountpoint
+    state: Literal["waiting", "running", "held"]
+    attempts: int = 0
+    error: str = ""  # why the last attempt failed, or why it is held
+    size: int = 0  # bytes to upload; 0 for a change without content
+    sent: int = 0  # of these, while it runs
+
+
+class QueueStatus(_Message):
+    """The journal: counts of all ops, and the ones worth naming (held, running, then oldest first)."""
+
+    waiting: int = 0
+    running: int = 0
+    held: int = 0
+    bytes_pending: int = 0
+    ops: list[PendingChange] = []  # at most MAX_OPS
+
+    @property
+    def pending(self) -> int:
+        """Ops that will go by themselves; a held one waits for a person."""
+        return self.waiting + self.running
+
+
+class PathStatus(_Message):
+    """How one item stands."""
+
+    kind: Literal["path"] = "path"
+    path: str
+    type: str  # file, folder, web_link
+    sync: str  # synced, waiting, uploading, "held: " and why, or local
+    pinned: str = ""  # the path of the pinned item that it belongs to
+    conflict: bool = False  # it is a conflict copy
+    owner: str = ""  # whose it is, if it is somebody else's
+    size: int = 0  # of a file
+    cached_bytes: int = 0  # of these, here
+
+    @property
+    def is_online_only(self) -> bool:
+        return self.size > 0 and not self.cached_bytes
+
+
+class Pong(_Message):
+    kind: Literal["pong"] = "pong"
+    pid: int
+    version: str
+    account: str
+    mountpoint: str
+
+
+class DriveStatus(_Message):
+    """Everything that `cmsfs status` tells."""
+
+    kind: Literal["status"] = "status"
+    account: str
+    profile: str  # its title
+    mountpoint: str
+    pid: int
+    version: str
+    started: pydantic.AwareDatetime
+    health: HealthStatus
+    queue: QueueStatus = QueueStatus()
+    cache: diagnostics.CacheStatus = diagnostics.CacheStatus()
+    listing: diagnostics.ListingStatus = diagnostics.ListingStatus()
+    pins: diagnostics.Pinning = diagnostics.Pinning()
+    budget: diagnostics.SchedulerStatus = diagnostics.SchedulerStatus()
+    gauges: diagnostics.Gauges = diagnostics.Gauges()
+    local: diagnostics.LocalStatus = diagnostics.LocalStatus()
+    hidden: diagnostics.HiddenFiles = diagnostics.HiddenFiles()
+    troubles: diagnostics.Troubles = diagnostics.Troubles()
+    requests: dict[str, int] = {}  # requests to the service since the start, by kind: search, upload, ...
+    recovered: int = 0  # files outside the drive that wait for a person to look at them
+    offers: int = 0  # items that others share, and a person has not decided on
+    missing: int = 0  # items that the service does not have any more, and that a person is asked about
+    disk: list[str] = []  # what the want of room on this machine's disks keeps from being done
+    last_poll: pydantic.AwareDatetime | None = None  # when remote changes were last looked for with success
+
+
+class Conflicts(_Message):
+    kind: Literal["conflicts"] = "conflicts"
+    recovered: list[attention.RecoveredFile] = []
+    copies: list[attention.ConflictCopyStatus] = []
+    missing: attention.Missing | None = None
+    offers: list[attention.OfferStatus] = []
+    held: list[PendingChange] = []  # at most MAX_OPS
+    stuck: list[PendingChange] = []  # tried for a minute or more; they go on being tried
+
+
+class PinList(_Message):
+    kind: Literal["pins"] = "pins"
+    pins: diagnostics.Pinning
+
+
+class Freed(_Message):
+    """What a `Free` has dropped, and how many files' bytes are still here, and why."""
+
+    kind: Literal["freed"] = "freed"
+    files: int = 0
+    bytes: int = 0
+    unsent: int = 0  # the service does not have them, or not as they are here
+    pinned: int = 0  # by a pin of their own or above them, or of another file with the same bytes
+    in_use: int = 0  # open, or being fetched
+
+
+class Adopted(_Message):
+    """What an `Adopt` has brought in, and what it could not."""
+
+    kind: Literal["adopted"] = "adopted"
+    items: int = 0
+    renamed: list[str] = []  # names that were given, since something else had the old ones
+    failed: list[str] = []  # with the reason; they are where they were
+
+
+class Progress(_Message):
+    """How far a `Sync`, `Stop`, `Poll` or `Free` has come."""
+
+    kind: Literal["progress"] = "progress"
+    pending: int  # ops still to go, held ones not counted
+    held: int = 0
+    bytes_pending: int = 0
+    message: str = ""  # what is happening, if not uploading: "offline, trying again"
+
+
+class Done(_Message):
+    """The request was carried out; what is `held` or still `pending` stays safe in the journal."""
+
+    kind: Literal["done"] = "done"
+    pending: int = 0  # after a Stop whose limit ran out, or a Sync while files are open for writing
+    held: int = 0
+    message: str = ""
+
+
+class Failure(_Message):
+    """The request could not be carried out."""
+
+    kind: Literal["failure"] = "failure"
+    message: str  # one sentence
+    exit_code: int = 1
+
+
+Answer = Annotated[
+    Pong | DriveStatus | Conflicts | PinList | Freed | Adopted | PathStatus | Progress | Done | Failure,
+    pydantic.Field(discriminator="kind"),
+]
+
+_REQUESTS: Any = functools.reduce(operator.or_, Request.__subclasses__())
+_requests: pydantic.TypeAdapter[Any] = pydantic.TypeAdapter(
+    Annotated[_REQUESTS, pydantic.Field(discriminator="kind")], config=DEFERRED
+)
+_answers: pydantic.TypeAdapter[Any] = pydantic.TypeAdapter(Answer, config=DEFERRED)
+
+
+def encode(message: pydantic.BaseModel) -> bytes:
+    """A message as its line."""
+    return message.model_dump_json().encode() + b"\n"
+
+
+def parse_request(line: bytes) -> Request:
+    """The request in a line.  Raises `pydantic.ValidationError`."""
+    request: Request = _requests.validate_json(line)
+    return request
+
+
+def parse_answer(line: bytes) -> Answer:
+    """The answer in a line.  Raises `pydantic.ValidationError`."""
+    answer: Answer = _answers.validate_json(line)
+    return answer

@@ -1,0 +1,158 @@
+"""Group commit: what was acknowledged is on the disk within a second, without an fsync for each file.
+
+A close records its draft (`Drafts`), which a killed process survives; this task then fsyncs the draft
+files of all recent closes and commits once, durably, for all of them.  `fsync(2)` does the same at once
+for one file.
+"""
+
+import logging
+import math
+import os
+import time
+from pathlib import Path
+
+import trio
+
+from cmsfs import crashpoints, fd_limits
+from cmsfs.crashpoints import Point
+from cmsfs.journal.drafts import Draft
+from cmsfs.sqlite import Database
+
+log = logging.getLogger(__name__)
+
+# Half of the second that P1 allows between a close and its durability; the other half is for the disk.
+INTERVAL_SECONDS = 0.5
+
+# A disk that fails fails often: a line a minute.
+TELL_EVERY = 120
+
+# fsyncs at a time; more gain little on one disk and take threads from readers.
+AT_ONCE = 8
+
+
+class GroupCommit:
+    """Makes recorded drafts and commits durable, in groups."""
+
+    def __init__(self, db: Database, drafts_root: Path) -> None:
+        self._db = db
+        self._root = drafts_root
+        self._recorded: dict[int, Draft] = {}
+        self._unlinks: list[Path] = []
+        self._wanted = trio.Event()
+        # When a program last changed something (monotonic).
+        self.noted_at = -math.inf
+        self._noted = trio.Event()
+
+    def note(self, draft: Draft | None = None) -> None:
+        """Something was committed (and, with a draft, its bytes written) that must be durable soon."""
+        if draft is not None:
+            self._recorded[draft.id] = draft
+        self.noted_at = time.monotonic()
+        self._wanted.set()
+        self._noted.set()
+        self._noted = trio.Event()
+
+    async def noted_after(self, moment: float) -> None:
+        """Wait until a program has changed something after `moment` (monotonic)."""
+        while self.noted_at <= moment:
+            await self._noted.wait()
+
+    def unlink(self, path: Path) -> None:
+        """Unlink a file once the commits made so far, which make it superfluous, are durable."""
+        self._unlinks.append(path)
+        self._wanted.set()
+
+    async def run(self) -> None:
+        """Commit groups for ever; one that fails is tried again at the same pace.
+
+        Cancelled: what was noted since the last group is not durable yet.
+        """
+        failures = 0
+        while True:
+            await self._wanted.wait()
+            await trio.sleep(INTERVAL_SECONDS)
+            try:
+                await self.commit()
+            except Exception:
+                # Never ever later: what a program closes in the meantime is waiting, too.
+                if not failures % TELL_EVERY:
+                    log.exception("writing to disk fails (fsync); retrying")
+                failures += 1
+            else:
+                failures = 0
+            fd_limits.keep_spare()
+
+    async def commit(self) -> None:
+        """Make everything noted so far durable.  Failed: it is noted still."""
+        # atomic: no await until the group is taken
+        self._wanted = trio.Event()
+        group, self._recorded = self._recorded, {}
+        unlinks, self._unlinks = self._unlinks, []
+        try:
+            await self._commit([draft for draft in group.values() if not draft.dropped])
+        except BaseException:
+            self._recorded, self._unlinks = group | self._recorded, unlinks + self._unlinks
+            self._wanted.set()
+            raise
+        if unlinks:
+            await trio.to_thread.run_sync(_unlink_all, unlinks)
+
+    async def _commit(self, group: list[Draft]) -> None:
+        await self._fsync_all(group)
+        crashpoints.reached(Point.GROUP_SYNCED)
+        # Names before the rows that speak of them: new drafts, and drafts that became content.
+        await trio.to_thread.run_sync(fsync_folder, self._root)
+        crashpoints.reached(Point.GROUP_NAMED)
+        await self._sync_log()
+        crashpoints.reached(Point.GROUP_COMMITTED)
+
+    async def _fsync_all(self, group: list[Draft]) -> None:
+        # Several at a time, so that the file system's own log makes them durable together.
+        drafts = iter(group)
+
+        async def worker() -> None:
+            for draft in drafts:
+                if not draft.dropped:
+                    await draft.fsync()
+
+        async with trio.open_nursery() as nursery:
+            for _ in range(min(AT_ONCE, len(group))):
+                nursery.start_soon(worker)
+
+    async def sync(self, draft: Draft | None) -> None:
+        """Make one draft's recorded bytes, and every commit so far, durable before returning."""
+        if draft is not None and not draft.dropped:
+            await draft.fsync()
+            self._recorded.pop(draft.id, None)
+        await trio.to_thread.run_sync(fsync_folder, self._root)
+        await self._sync_log()
+
+    async def _sync_log(self) -> None:
+        """Bring every commit so far to the disk: they are all in the write-ahead log (or, after a
+        checkpoint, which fsyncs by itself, in the database file)."""
+        await trio.to_thread.run_sync(_fsync_path, Path(f"{self._db.path}-wal"))
+
+
+def fsync_folder(path: Path) -> None:
+    """Make the names in a folder durable."""
+    fd = fd_limits.open_file(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def _unlink_all(paths: list[Path]) -> None:
+    for path in paths:
+        path.unlink(missing_ok=True)
+
+
+def _fsync_path(path: Path) -> None:
+    try:
+        fd = fd_limits.open_file(path, os.O_RDONLY)
+    except FileNotFoundError:
+        return
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)

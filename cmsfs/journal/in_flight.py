@@ -1,0 +1,117 @@
+"""What was begun to be made or sent, and of whose end nobody has heard: the service may have it.
+
+A connection breaks after the last byte, a process dies before the answer is written down.  Whoever then
+meets a file at the service must know whether it is our own: else a file that was deleted here comes back, one
+that was renamed here is there twice, and our next version conflicts with the one before.
+
+A row is written before the first byte is sent, and deleted with the answer, or when the service said no.
+
+Rule: bytes are ours only if they have the SHA-1 that was sent to this place or this item; a folder is ours
+only if we made it, and not before we asked for it.
+"""
+
+import hashlib
+import time
+from dataclasses import dataclass
+from sqlite3 import Connection
+
+from cmsfs.models import wire_names
+from cmsfs.replica.nodes import Ino
+from cmsfs.replica.rows import unheard_rows
+from cmsfs.sqlite import Database
+
+# In the column of the SHA-1, for a folder: this, and when (_ns) it was asked for.
+_FOLDER = "folder "
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """What was sent for a node: a new file (or folder) `name` in `folder`, or a version of the item
+    `remote_id`."""
+
+    ino: Ino
+    sha1: str
+    remote_id: str | None = None
+    folder: str | None = None
+    name: str | None = None
+
+    @property
+    def asked_at(self) -> float | None:
+        """When a folder was asked for; None: these are bytes."""
+        return int(self.sha1.removeprefix(_FOLDER)) / 10**9 if self.sha1.startswith(_FOLDER) else None
+
+
+def new_folder(ino: Ino, folder: str, name: str) -> Sent:
+    """A folder that is about to be made."""
+    return Sent(ino, f"{_FOLDER}{time.time_ns()}", folder=folder, name=name)
+
+
+def mark_of(text: bytes) -> str:
+    """What stands for the SHA-1 of a web link, which has none: that of its text as the drive writes it."""
+    return hashlib.sha1(text, usedforsecurity=False).hexdigest()
+
+
+def note(conn: Connection, sent: Sent) -> None:
+    """These bytes are about to be sent."""
+    unheard_rows.insert(
+        conn, sent.ino, sent.sha1, remote_id=sent.remote_id, folder=sent.folder, name=sent.name
+    )
+
+
+def not_sent(conn: Connection, sent: Sent) -> None:
+    """The service has refused these bytes, or was not reached."""
+    unheard_rows.delete_last(
+        conn, sent.ino, sent.sha1, remote_id=sent.remote_id, folder=sent.folder, name=sent.name
+    )
+
+
+def heard(conn: Connection, ino: Ino, remote_id: str | None = None) -> None:
+    """It is known what became of all that was sent for a node, or for an item."""
+    unheard_rows.delete_of_node(conn, ino)
+    if remote_id is not None:
+        unheard_rows.delete_of_item(conn, remote_id)
+
+
+def new_items(db: Database, ino: Ino) -> list[Sent]:
+    """What was sent as a new file or folder for a node, the earliest first."""
+    rows = db.rows(
+        "SELECT ino, sha1, remote_id, folder, name FROM unheard WHERE ino = ? AND remote_id IS NULL"
+        " ORDER BY rowid",
+        ino,
+    )
+    return [Sent(*row) for row in rows]
+
+
+def is_version(db: Database, remote_id: str, sha1: str | None) -> bool:
+    """Whether these bytes were sent from here as a version of the item."""
+    found = db.row("SELECT 1 FROM unheard WHERE remote_id = ? AND sha1 = ?", remote_id, sha1)
+    return found is not None
+
+
+def is_pending(conn: Connection, ino: Ino) -> bool:
+    """Whether there may be a new item at the service that was sent for the node."""
+    found = conn.execute("SELECT 1 FROM unheard WHERE ino = ? AND remote_id IS NULL LIMIT 1", (ino,))
+    return found.fetchone() is not None
+
+
+def places(db: Database) -> set[tuple[str, str]]:
+    """The folders (id) and names (key) where a new item of ours may have come into being unheard, as far as
+    an operation is to find that out."""
+    rows = db.rows(
+        "SELECT folder, name_key FROM unheard AS u WHERE remote_id IS NULL"
+        " AND EXISTS (SELECT 1 FROM op WHERE op.ino = u.ino)"
+    )
+    return {(row["folder"], row["name_key"]) for row in rows}
+
+
+def is_anothers(db: Database, ino: Ino, folder: str, name: str, sha1: str | None) -> bool:
+    """Whether these bytes in this place were sent from here for another node, which has yet to find out."""
+    found = db.row(
+        "SELECT 1 FROM unheard u JOIN op o ON o.ino = u.ino WHERE u.remote_id IS NULL AND u.folder = ?"
+        " AND u.name_key = ? AND u.sha1 = ? AND u.ino <> ? AND o.state <> 'held' LIMIT 1",
+        folder,
+        wire_names.name_key(name),
+        sha1,
+        ino,
+    )
+    return found is not None

@@ -1,0 +1,127 @@
+"""Events: what happened to the items of a user, in order, and where to wait for the next one.
+
+A position stands between two events; the numbers have no other meaning.  Events may come twice: they are
+told apart by `event_id`, and an old one by its source's `sequence_id`.
+
+Rule: the position is a number when it is written; numbers and text are both read.
+"""
+
+import json
+from typing import Any, Final, Self
+
+import pydantic
+import pydantic_core
+
+from cmsfs.models.base import Model, Timestamp, UserMini
+from cmsfs.models.content import items
+
+CREATE: Final = "ITEM_CREATE"  # a folder, a web link
+UPLOAD: Final = "ITEM_UPLOAD"  # a new file, a new version
+COPY: Final = "ITEM_COPY"
+MOVE: Final = "ITEM_MOVE"  # perhaps under another name
+RENAME: Final = "ITEM_RENAME"
+MODIFY: Final = "ITEM_MODIFY"
+TRASH: Final = "ITEM_TRASH"
+RESTORE: Final = "ITEM_UNDELETE_VIA_TRASH"
+PROMOTE: Final = "ITEM_MAKE_CURRENT_VERSION"
+LOCK: Final = "LOCK_CREATE"
+UNLOCK: Final = "LOCK_DESTROY"
+SHARE: Final = "ITEM_SHARED_CREATE"
+UNSHARE: Final = "ITEM_SHARED_UNSHARE"
+SHARE_UPDATE: Final = "ITEM_SHARED_UPDATE"
+COLLAB_INVITE: Final = "COLLAB_INVITE_COLLABORATOR"  # it is for the invited to say whether it begins
+COLLAB_ADD: Final = "COLLAB_ADD_COLLABORATOR"
+COLLAB_REMOVE: Final = "COLLAB_REMOVE_COLLABORATOR"
+COLLAB_ROLE: Final = "COLLAB_ROLE_CHANGE"
+COMMENT: Final = "COMMENT_CREATE"
+UNCOMMENT: Final = "COMMENT_DELETE"
+
+# What may change a tree: the stream `changes`.
+TREE: Final = frozenset(
+    {CREATE, UPLOAD, COPY, MOVE, RENAME, MODIFY, TRASH, RESTORE, PROMOTE, LOCK, UNLOCK}
+    | {COLLAB_INVITE, COLLAB_ADD, COLLAB_REMOVE, COLLAB_ROLE}
+)
+
+NEW_CHANGE: Final = "new_change"
+RECONNECT: Final = "reconnect"
+
+Position = int | str
+
+
+class Event(Model):
+    type: str = "event"
+    event_id: str
+    event_type: str | None = None
+    created_at: Timestamp | None = None
+    recorded_at: Timestamp | None = None
+    created_by: UserMini | None = None
+    session_id: str | None = None
+    source: dict[str, Any] | None = None  # the item as it was after the event
+    additional_details: dict[str, Any] | None = None
+
+    def item(self) -> items.File | items.Folder | items.WebLink | None:
+        """The source, if it is an item that we know."""
+        try:
+            return items.parse_item(self.source or {})
+        except pydantic.ValidationError:
+            return None
+
+
+class EventPage(Model):
+    """The next events after a position; none means that there are no more for now."""
+
+    chunk_size: int = 0
+    next_stream_position: Position
+    entries: list[Event] = pydantic.Field(default_factory=list)
+
+    @classmethod
+    def salvaged(cls, content: bytes) -> Self:
+        """A page with events that are not understood: of those only which item they are about.
+
+        Raises `ValueError` for what is no page at all.
+        """
+        said = json.loads(content)
+        if not isinstance(said, dict) or not isinstance(said.get("entries"), list):
+            raise ValueError("there are no entries")
+        events = [_salvaged(one) for one in said["entries"]]
+        return cls.model_validate({**said, "entries": [one for one in events if one is not None]})
+
+
+def _salvaged(said: Any) -> Event | None:
+    try:
+        event = Event.model_validate(said)
+        pydantic_core.to_json(said)  # text that is none is found here
+        return event
+    except ValueError:
+        pass
+    source = said.get("source") if isinstance(said, dict) else None
+    if not isinstance(source, dict):
+        return None
+    about = {key: source.get(key) for key in ("type", "id", "item_type", "item_id")}
+    if not all(
+        value is None or (isinstance(value, str | int) and str(value).isascii()) for value in about.values()
+    ):
+        return None
+    # Of this type, the service is asked what the item is now.
+    return Event(event_id=f"not understood: {about}", event_type=MODIFY, source=about)
+
+
+class RealtimeServer(Model):
+    """Where to wait for something new."""
+
+    type: str = "realtime_server"
+    url: str
+    ttl: str | None = None
+    max_retries: str | None = None
+    retry_timeout: float = 610  # seconds of silence after which the connection is dead
+
+
+class RealtimeServers(Model):
+    chunk_size: int = 0
+    entries: list[RealtimeServer] = pydantic.Field(default_factory=list)
+
+
+class RealtimeNotice(Model):
+    """What the waiting ends with: `new_change` or `reconnect`."""
+
+    message: str

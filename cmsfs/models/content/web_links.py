@@ -1,0 +1,47 @@
+"""Bodies that make, change and restore web links.  The link itself is `items.WebLink`."""
+
+from typing import Final
+from urllib.parse import urlsplit
+
+import pydantic
+
+from cmsfs.models.base import Change, ItemName, Model, Reference
+from cmsfs.models.content.items import Description, NewSharedLink
+
+MAX_URL: Final = 4096
+MAX_DESCRIPTION: Final = 256
+
+
+def is_address(url: str) -> bool:
+    """Whether this is an address of the web that can be made a web link, with nothing hidden in it."""
+    if len(url) > MAX_URL or not url.isprintable() or " " in url:
+        return False
+    try:
+        parts = urlsplit(url)
+        return parts.scheme in ("http", "https") and bool(parts.hostname)
+    except ValueError:
+        return False
+
+
+class NewWebLink(Model):
+    url: str = pydantic.Field(pattern=r"^(?i:https?)://\S+$", max_length=MAX_URL)
+    parent: Reference
+    name: ItemName | None = None  # the address itself if absent
+    description: Description | None = None
+
+
+class UpdateWebLink(Change):
+    """What is not set stays as it is."""
+
+    url: str | None = pydantic.Field(None, pattern=r"^(?i:https?)://\S+$", max_length=MAX_URL)
+    name: ItemName | None = None
+    parent: Reference | None = None
+    shared_link: NewSharedLink | None = None
+    description: Description | None = None
+
+
+class RestoreWebLink(Model):
+    """Out of the trash: `parent` counts only if the original folder is gone, `name` always."""
+
+    name: ItemName | None = None
+    parent: Reference | None = None

@@ -1,0 +1,1 @@
+"""The search language: what a person types, parsed."""

@@ -1,0 +1,49 @@
+"""What of an item's bytes need not be on this disk: for who wants room back.
+
+Rule: one look walks everything below the item; it is a read for a thread.  The cache judges once more,
+by what is so at that moment.
+"""
+
+from dataclasses import dataclass, field
+from sqlite3 import Connection
+
+from cmsfs.replica import pins
+from cmsfs.replica.nodes import Ino
+
+_FILES = """
+  WITH RECURSIVE below(ino) AS (
+    SELECT ?1 UNION ALL SELECT n.ino FROM node AS n JOIN below AS b ON n.parent = b.ino
+  )
+  SELECT n.sha1, c.sha1 IS NOT NULL AS known, c.pinned,
+         n.local OR n.draft IS NOT NULL OR n.base_sha1 IS NOT n.sha1 OR c.dirty IS 1
+         OR EXISTS (SELECT 1 FROM draft AS d WHERE d.base_sha1 = n.sha1) AS unsent
+  FROM below AS b JOIN node AS n ON n.ino = b.ino LEFT JOIN content AS c ON c.sha1 = n.sha1
+  WHERE n.kind = 'file' AND n.size > 0
+"""
+
+
+@dataclass(slots=True)
+class Evictable:
+    """The contents that may go, each with how many files below the item have it; how many files' may not."""
+
+    contents: dict[str, int] = field(default_factory=dict)
+    marked: list[str] = field(default_factory=list)  # of these, what is still marked as pinned
+    unsent: int = 0
+    pinned: int = 0
+
+
+def look(conn: Connection, ino: Ino) -> Evictable:
+    """Look at everything below an item, itself included."""
+    found, kept = Evictable(), pins.kept(conn)
+    for row in conn.execute(_FILES, (ino,)):
+        if row["unsent"]:
+            found.unsent += 1
+        elif not row["known"]:
+            continue
+        elif row["sha1"] in kept:
+            found.pinned += 1
+        else:
+            if row["pinned"] and row["sha1"] not in found.contents:
+                found.marked.append(row["sha1"])
+            found.contents[row["sha1"]] = found.contents.get(row["sha1"], 0) + 1
+    return found

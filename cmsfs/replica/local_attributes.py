@@ -1,0 +1,65 @@
+"""Permission bits and programs' own attributes of items that are not here (any more), by the item's id.
+
+The service has no place for them: what was trashed and restored, or unshared and shared again, would be back
+without them once its row is gone.  They are kept for a time (`attribute_retention_days`), and go to the row
+that the item gets when it is seen again.
+"""
+
+import json
+import time
+from collections.abc import Iterable
+from sqlite3 import Connection
+
+from cmsfs.replica import pins
+from cmsfs.replica.nodes import FILE_MODE, FOLDER_MODE, Ino, NodeKind
+from cmsfs.replica.rows import xattr_rows
+
+_EXECUTE = 0o111
+
+_KEEP = f"""
+  INSERT OR REPLACE INTO kept(kind, remote_id, mode, sha1, attributes, pinned_at, kept_at)
+  SELECT n.kind, n.remote_id, n.mode, n.base_sha1,
+    (SELECT json_group_array(json_array(name, hex(value))) FROM xattr WHERE ino = n.ino), p.pinned_at, ?2
+  FROM node AS n LEFT JOIN pin AS p ON p.ino = n.ino
+  WHERE n.ino = ?1 AND n.remote_id IS NOT NULL AND (p.ino IS NOT NULL
+    OR n.mode <> CASE n.kind WHEN 'folder' THEN {FOLDER_MODE} ELSE {FILE_MODE} END
+    OR EXISTS (SELECT 1 FROM xattr WHERE ino = n.ino))
+"""
+
+_FOUND = """
+  SELECT n.ino, n.kind, n.remote_id, n.sha1, k.mode, k.sha1 AS was, k.attributes, k.pinned_at
+  FROM json_each(?) AS j CROSS JOIN node AS n ON n.ino = j.value
+  JOIN kept AS k ON k.kind = n.kind AND k.remote_id = n.remote_id
+"""
+
+
+def keep(conn: Connection, ino: Ino) -> None:
+    """The node's row is about to go: keep what its item would miss."""
+    conn.execute(_KEEP, (ino, int(time.time())))
+
+
+def drop(conn: Connection, ino: Ino) -> None:
+    """The node's row stays after all."""
+    sql = "DELETE FROM kept WHERE (kind, remote_id) = (SELECT kind, remote_id FROM node WHERE ino = ?)"
+    conn.execute(sql, (ino,))
+
+
+def give_back(conn: Connection, inos: Iterable[Ino]) -> None:
+    """These rows are new: what was kept of their items is theirs."""
+    if conn.execute("SELECT 1 FROM kept LIMIT 1").fetchone() is None:
+        return
+    for row in conn.execute(_FOUND, (json.dumps(list(inos)),)).fetchall():
+        # Others' bytes were never said to be a program here.
+        same = row["kind"] != NodeKind.FILE or row["sha1"] == row["was"]
+        mode = row["mode"] if same else row["mode"] & ~_EXECUTE
+        conn.execute("UPDATE node SET mode = ? WHERE ino = ?", (mode, row["ino"]))
+        attributes = [(name, bytes.fromhex(value)) for name, value in json.loads(row["attributes"])]
+        xattr_rows.put_missing(conn, row["ino"], attributes)
+        if row["pinned_at"] is not None:
+            pins.add(conn, row["ino"], at=row["pinned_at"])
+        conn.execute("DELETE FROM kept WHERE kind = ? AND remote_id = ?", (row["kind"], row["remote_id"]))
+
+
+def forget(conn: Connection, *, days: int) -> int:
+    """Forget what was kept longer than this; how many items."""
+    return conn.execute("DELETE FROM kept WHERE kept_at < ?", (time.time() - days * 86_400,)).rowcount

@@ -1,0 +1,1 @@
+"""Remote state merged into the local tree."""

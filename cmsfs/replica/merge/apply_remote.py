@@ -1,0 +1,321 @@
+"""Applying what the service says to the tree.
+
+`apply` takes items of a listing or a change feed, as the table in `merging` says; `adopt` takes the answer
+to a change of ours; deletions are `vanishing`.  All run inside a caller's transaction and return the changes
+to publish after its commit.
+
+Rule: local work that the service does not have yet always survives.  A node with a pending operation
+keeps what the operation is about (its bytes, its place, its times); only the base columns learn.
+
+Rule: `sequence` is that of the base.  What is left aside, and what an answer of ours may have hidden, is
+noted in the same transaction (`doubts`).
+"""
+
+from collections.abc import Iterable, Mapping
+from sqlite3 import Connection
+
+from cmsfs.models import wire_names
+from cmsfs.replica import kv_store, local_attributes, tree, url_files
+from cmsfs.replica.changes import Change, What
+from cmsfs.replica.merge import (
+    bulk_insert,
+    decisions,
+    deferred_updates,
+    lineages,
+    move_cycles,
+    name_conflicts,
+    pending_ops,
+    placement,
+)
+from cmsfs.replica.merge.decisions import Verdict
+from cmsfs.replica.nodes import FILE_MODE, FOLDER_MODE, ROOT, Ino, Node, NodeKind, Remote, said_by
+from cmsfs.replica.rows import node_rows, op_rows
+from cmsfs.replica.sharing import lost_access, shares
+
+ROOT_ID = bulk_insert.ROOT_ID
+
+# The `sequence` that a node had when the service was asked for its item by its id.
+Believed = Mapping[tuple[NodeKind, str], int]
+
+
+def apply(
+    conn: Connection,
+    remotes: Iterable[Remote],
+    *,
+    generation: int,
+    is_listing: bool = False,
+    believed: Believed | None = None,
+) -> list[Change]:
+    """Bring the tree up to what these items say; the changes for the kernel.
+
+    Items may come in any order: a parent that is not known yet gets a placeholder, which its own item
+    fills in later.  An item older than what we know is ignored, unless it is `believed`: the answer to a
+    question for this very item, of which nothing has been heard since.  Where `is_listing`, it is asked for:
+    a service that came back from a backup has older items than we know.
+    """
+    changes: list[Change] = []
+    left = bulk_insert.insert(conn, list(remotes), generation, changes)
+    for remote in bulk_insert.unchanged(conn, left, generation):
+        if _is_old(conn, remote, is_listing=is_listing, believed=believed or {}):
+            tree.note_seen(conn, remote.kind, remote.id, generation)
+        else:
+            _apply_one(conn, remote, generation, changes)
+    if changes:
+        shares.tidy(conn, changes)
+    return changes
+
+
+def _is_old(conn: Connection, remote: Remote, *, is_listing: bool, believed: Believed) -> bool:
+    """Whether we know something newer of the item, by its number."""
+    node = tree.remote_at(conn, remote.kind, remote.id)
+    if node is None or remote.sequence >= node.sequence:
+        return False
+    if believed.get((remote.kind, remote.id)) == node.sequence:
+        return False
+    if is_listing:
+        deferred_updates.note(
+            conn, deferred_updates.DeferredUpdate(remote.kind, remote.id, deferred_updates.ANYHOW, node.ino)
+        )
+    return True
+
+
+def _apply_one(conn: Connection, remote: Remote, generation: int, changes: list[Change]) -> None:
+    if remote.kind is NodeKind.FOLDER and remote.id == ROOT_ID:
+        return
+    node = tree.remote_at(conn, remote.kind, remote.id)
+    if node is not None and node.ino != ROOT:
+        conn.execute("UPDATE node SET seen = max(seen, ?) WHERE ino = ?", (generation, node.ino))
+        if lost_access.is_lost(node):
+            lost_access.regain(conn, node, remote.parent_id)
+    verdict = decisions.decide(conn, node, remote)
+    if verdict is Verdict.IGNORE:
+        return
+    if node is None:
+        _appear(conn, remote, generation, changes)
+    elif verdict is Verdict.ASIDE:
+        _leave_aside(conn, node, remote.sequence)
+    elif verdict is Verdict.BESIDE:
+        _appear_beside(conn, node, remote, generation, changes)
+    else:
+        _merge(conn, node, remote, verdict, changes)
+
+
+def _merge(conn: Connection, node: Node, remote: Remote, verdict: Verdict, changes: list[Change]) -> None:
+    """Bring the node to where the item is, and to what it is as far as the verdict says."""
+    if verdict in (Verdict.PART, Verdict.PART_DISARM):
+        node = lineages.part(conn, node, changes)
+    if verdict in (Verdict.DISARM, Verdict.PART_DISARM):
+        conn.execute("UPDATE node SET mode = mode & ~? WHERE ino = ?", (decisions.EXECUTE, node.ino))
+    pending = pending_ops.pending(conn, node.ino)
+    if verdict is Verdict.KEEP:
+        _leave_aside(conn, node, remote.sequence)
+    elif verdict is not Verdict.PLACE:
+        _update_content(conn, node, remote, pending, changes)
+    _update_place(conn, node, remote, pending, changes)
+
+
+def _appear_beside(
+    conn: Connection, node: Node, remote: Remote, generation: int, changes: list[Change]
+) -> None:
+    """The item gets a node of its own; `node`, which had it and is in no folder, is only ours from now on."""
+    into = tree.remote_at(conn, NodeKind.FOLDER, remote.parent_id) if remote.parent_id is not None else None
+    if into is not None and not move_cycles.is_open(conn, node.ino, into.ino, changes):
+        _leave_aside(conn, node, remote.sequence)
+        return
+    was_shown = node.is_folder and tree.was_shown(conn, node.ino)
+    pending_ops.forget(conn, node.ino)
+    _appear(conn, remote, generation, changes)
+    if (theirs := tree.remote_at(conn, remote.kind, remote.id)) is not None:
+        lineages.succeed(conn, node.ino, theirs.ino)
+        if was_shown:
+            lineages.hand_down(conn, node.ino, theirs)
+            # What was in it came before it.
+            conn.execute("UPDATE node SET parent = ? WHERE parent = ?", (theirs.ino, node.ino))
+
+
+def called(conn: Connection, ino: Ino, name: str) -> None:
+    """Note what the service calls a node's item by now."""
+    conn.execute(
+        "UPDATE node SET base_name = ?, base_key = ? WHERE ino = ?", (name, wire_names.name_key(name), ino)
+    )
+
+
+def _update_content(
+    conn: Connection, node: Node, remote: Remote, pending: set[str], changes: list[Change]
+) -> None:
+    """The node learns what the item is; bytes of ours stay, and are laid over the same ones as before."""
+    is_link = node.kind is NodeKind.LINK
+    same = is_link and url_files.said(conn, node.ino) == said_by(remote) and remote.sha1 == node.base_sha1
+    conn.execute(
+        "UPDATE node SET etag = ?, sequence = ?, version = ?, base_sha1 = ?, item = ? WHERE ino = ?",
+        (remote.etag, remote.sequence, remote.version, remote.sha1, remote.json, node.ino),
+    )
+    if "upload" in pending or node.draft is not None:
+        # The bytes here are ours; whether somebody has locked it, say, is theirs.
+        changes.append(Change(What.ATTRIBUTES, node.ino))
+        return
+    if same:
+        # Its time is that of what it says, and its bytes may be those that were written here.
+        url_files.restore(conn, node.ino)
+        changes.append(Change(What.ATTRIBUTES, node.ino))
+        return
+    node_rows.set_content(conn, node.ino, sha1=remote.sha1, size=remote.size)
+    if is_link:
+        url_files.follow(conn, node.ino)
+    if "touch" not in pending and not same_time(node.mtime_ns, remote.mtime_ns):
+        node_rows.set_modified(conn, node.ino, remote.mtime_ns)
+    what = What.CONTENT if remote.sha1 != node.sha1 or is_link else What.ATTRIBUTES
+    changes.append(Change(what, node.ino))
+
+
+def _update_place(
+    conn: Connection, node: Node, remote: Remote, pending: set[str], changes: list[Change]
+) -> None:
+    conn.execute(
+        "UPDATE node SET base_parent = ?, base_name = ?, base_key = ? WHERE ino = ?",
+        (remote.parent_id, remote.name, wire_names.name_key(remote.name), node.ino),
+    )
+    if "move" in pending:
+        if not placement.is_in_place(conn, node, remote):
+            # Our move may be at the service already, and this one the later of the two.
+            _leave_aside(conn, node, remote.sequence)
+        return
+    on_shelf = node.parent is not None and tree.get(conn, node.parent).is_shelf
+    parent, name = placement.place_of(conn, remote, changes, on_shelf=on_shelf)
+    if parent is None:
+        return
+    if _is_gone(conn, parent) and pending_ops.below(conn, node.ino):
+        # It may have gone with the folder, or the folder comes back with this page: what only we have of it
+        # stays where it can be seen until that is known.
+        _leave_aside(conn, node, remote.sequence)
+        return
+    if not move_cycles.is_open(conn, node.ino, parent, changes):
+        # One of a pair of folder moves would close a ring, while the other is still to come.
+        _leave_aside(conn, node, remote.sequence)
+        return
+    if (node.parent, node.name) == (parent, name) or placement.keeps_addition(
+        conn, node, remote, parent, name
+    ):
+        return
+    tree.detach(conn, node.ino)
+    made: list[Change] = []
+    if (parent, name_conflicts.settle(conn, node.ino, remote, parent, name, made)) == (
+        node.parent,
+        node.name,
+    ):
+        changes += [change for change in made if change.ino != node.ino]
+        return
+    if node.parent is not None:
+        changes.append(Change(What.ENTRY, node.ino, node.parent, node.name))
+    changes += made
+    name_conflicts.note_brought(conn, node.ino)
+    if node.parent is not None:
+        name_conflicts.give_back(conn, node.parent, node.name, changes)
+
+
+def place_again(conn: Connection, node: Node, remote: Remote, changes: list[Change]) -> None:
+    """As if the service had just told where this item is and what it is called."""
+    _update_place(conn, node, remote, pending_ops.pending(conn, node.ino), changes)
+
+
+def _leave_aside(conn: Connection, node: Node, sequence: int) -> None:
+    assert node.remote_id is not None
+    deferred_updates.note(
+        conn, deferred_updates.DeferredUpdate(node.kind, node.remote_id, sequence, node.ino)
+    )
+
+
+def _appear(conn: Connection, remote: Remote, generation: int, changes: list[Change]) -> None:
+    parent, name = placement.place_of(conn, remote, changes)
+    holder = tree.child_at(conn, parent, name) if parent is not None else None
+    is_shared = shares.is_shared(shares.rules(conn), remote)
+    if (
+        holder is not None
+        and holder.remote_id is None
+        and not is_shared
+        and _is_same(conn, holder, remote, name)
+    ):
+        # What we were about to make exists already: made by us and unheard, or equal bytes by somebody else.
+        adopt(conn, holder.ino, remote)
+        op_rows.delete_kinds(conn, holder.ino, "mkdir", "upload", "move")
+        # Somebody else may have put something into the folder that we have not heard of.
+        tree.mark_unlisted(conn, holder.ino)
+        return
+    if remote.sha1 is not None:
+        pending_ops.base_is_back(conn, remote.sha1)
+    mode = FOLDER_MODE if remote.kind is NodeKind.FOLDER else FILE_MODE
+    ino = tree.insert(conn, None, name, remote.kind, now_ns=remote.mtime_ns, mode=mode)
+    conn.execute(
+        "UPDATE node SET size = ?, sha1 = ?, remote_id = ?, etag = ?, sequence = ?, version = ?, "
+        " base_sha1 = ?, base_parent = ?, base_name = ?, base_key = ?, item = ?, seen = ? WHERE ino = ?",
+        (
+            remote.size,
+            remote.sha1,
+            remote.id,
+            remote.etag,
+            remote.sequence,
+            remote.version,
+            remote.sha1,
+            remote.parent_id,
+            remote.name,
+            wire_names.name_key(remote.name),
+            remote.json,
+            generation,
+            ino,
+        ),
+    )
+    local_attributes.give_back(conn, [ino])
+    if parent is not None:
+        name_conflicts.settle(conn, ino, remote, parent, name, changes)
+
+
+def _is_same(conn: Connection, holder: Node, remote: Remote, name: str) -> bool:
+    if holder.kind is not remote.kind or holder.is_shelf or holder.name != name:
+        return False
+    if remote.kind is NodeKind.FOLDER:
+        return True
+    return holder.draft is None and holder.sha1 is not None and holder.sha1 == remote.sha1
+
+
+def _is_gone(conn: Connection, folder: Ino) -> bool:
+    """Whether the service has deleted the folder, or one above it."""
+    node = tree.get(conn, folder)
+    while node.parent is not None:
+        node = tree.get(conn, node.parent)
+    # A folder of which nothing is known yet is in no folder either.
+    return node.ino != ROOT and node.etag is not None and node.base_parent is None
+
+
+def adopt(conn: Connection, ino: Ino, remote: Remote) -> None:
+    """The service's answer to a change of ours becomes the node's base; its place and bytes here stay.
+
+    News may have overtaken the answer: they are asked for again.
+    """
+    before = tree.get(conn, ino)
+    if before.remote_id == remote.id and before.kind is remote.kind and before.sequence > remote.sequence:
+        _leave_aside(conn, before, before.sequence)
+    conn.execute(
+        "UPDATE node SET remote_id = ?1, etag = ?2, sequence = ?3, version = ?4, base_sha1 = ?5,"
+        " base_parent = ?6, base_name = ?7, base_key = ?8, item = ?9, seen = ?10, kind = ?11, local = 0"
+        " WHERE ino = ?12",
+        (
+            remote.id,
+            remote.etag,
+            remote.sequence,
+            remote.version,
+            remote.sha1,
+            remote.parent_id,
+            remote.name,
+            wire_names.name_key(remote.name),
+            remote.json,
+            # A listing that began earlier has not seen it and must not remove it.
+            kv_store.generation(conn),
+            remote.kind,
+            ino,
+        ),
+    )
+
+
+def same_time(ours_ns: int, theirs_ns: int) -> bool:
+    """Whether the service's time is ours, cut to the resolution that it keeps."""
+    return theirs_ns in (ours_ns, ours_ns // 1000 * 1000, ours_ns // 10**6 * 10**6, ours_ns // 10**9 * 10**9)

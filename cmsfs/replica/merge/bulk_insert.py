@@ -1,0 +1,202 @@
+"""Items that the tree does not have yet, a page of them at once.
+
+A first listing brings little else, and brings it a million times; one statement for a page is five times
+faster than the statements that an item needs when something here may be in its way.
+
+Rule: only what is plainly new is taken; whatever has a row, a rival for its name or no folder is handed back,
+to be looked at one by one in `remote`.
+"""
+
+import itertools
+import json
+from collections.abc import Iterable, Sequence
+from sqlite3 import Connection
+from typing import Any
+
+from cmsfs.models import wire_names
+from cmsfs.replica import local_attributes, naming, tree
+from cmsfs.replica.changes import Change, What
+from cmsfs.replica.nodes import FILE_MODE, FOLDER_MODE, ROOT, Ino, NodeKind, Remote
+from cmsfs.replica.sharing import shares
+
+ROOT_ID = "0"
+
+# CROSS JOIN fixes the order of the loops: from the page to the index, never the other way about.
+
+# A clash of names is ignored by the statement, and seen in what is not there afterwards.
+_COLUMNS = (
+    "ino, parent, name, name_key, kind, size, mtime_ns, ctime_ns, mode, sha1,"
+    " remote_id, etag, version, base_sha1, base_parent, base_name, base_key, sequence, item, seen"
+)
+_ROW = f"({', '.join('?' * len(_COLUMNS.split(',')))})"
+
+# Rows a statement: between two statements the interpreter's lock is up for whoever wants it, and the event
+# loop does not give it back for a while.
+_INSERTS = {
+    count: f"INSERT OR IGNORE INTO node({_COLUMNS}) VALUES {', '.join([_ROW] * count)}"
+    for count in (40, 5, 1)
+}
+
+_KNOWN = """
+  SELECT j.value FROM json_each(?2) AS j WHERE EXISTS (
+    SELECT 1 FROM node WHERE kind = ?1 AND remote_id = j.value)
+"""
+
+# In one row, for the reason that is told at `_INSERTS`.
+_FOLDERS = """
+  SELECT json_group_object(n.remote_id, n.ino) FROM json_each(?) AS j
+  CROSS JOIN node AS n ON n.kind = 'folder' AND n.remote_id = j.value
+"""
+
+_UNCHANGED = """
+  SELECT n.ino, n.remote_id, n.name, n.sequence, n.etag, above.remote_id
+  FROM json_each(?2) AS j
+  CROSS JOIN node AS n ON n.kind = ?1 AND n.remote_id = j.value AND n.base_parent IS NOT NULL
+  CROSS JOIN node AS above ON above.ino = n.parent
+"""
+
+
+def insert(
+    conn: Connection, remotes: Sequence[Remote], generation: int, changes: list[Change]
+) -> list[Remote]:
+    """Put what is plainly new into the tree; what is left to be looked at."""
+    left: list[Remote] = []
+    known = _known(conn, remotes)
+    rules = shares.rules(conn)
+    waiting: list[Remote] = []
+    for remote in remotes:
+        key = (remote.kind, remote.id)
+        is_root = remote.kind is NodeKind.FOLDER and remote.id == ROOT_ID
+        if key in known or remote.parent_id is None or is_root or shares.is_shared(rules, remote):
+            left.append(remote)
+        else:
+            known.add(key)
+            waiting.append(remote)
+    folders = _folders(conn, waiting)
+    while waiting:
+        ready = [remote for remote in waiting if remote.parent_id in folders]
+        if not ready:
+            # A folder that is on no page yet, or on none of those to come.
+            folders[waiting[0].parent_id or ""] = placeholder(conn, waiting[0])
+            continue
+        waiting = [remote for remote in waiting if remote.parent_id not in folders]
+        # Folders first: what waits may be inside.
+        ready.sort(key=lambda remote: remote.kind is not NodeKind.FOLDER)
+        inos = _insert(conn, ready, folders, rules, generation, changes)
+        local_attributes.give_back(conn, (ino for ino in inos if ino is not None))
+        for remote, ino in zip(ready, inos, strict=True):
+            if ino is None:
+                left.append(remote)
+            elif remote.kind is NodeKind.FOLDER:
+                folders[remote.id] = ino
+        if None in inos:
+            # What is inside a folder that is in the way of another waits until that is settled.
+            stuck = {remote.id for remote, ino in zip(ready, inos, strict=True) if ino is None}
+            left += [remote for remote in waiting if remote.parent_id in stuck]
+            waiting = [remote for remote in waiting if remote.parent_id not in stuck]
+    return left
+
+
+def unchanged(conn: Connection, remotes: Iterable[Remote], generation: int) -> list[Remote]:
+    """Mark what is exactly as it is known as seen by this listing; the rest."""
+    by_kind: dict[NodeKind, dict[str, Remote]] = {}
+    for remote in remotes:
+        by_kind.setdefault(remote.kind, {})[remote.id] = remote
+    seen: list[Ino] = []
+    same: set[tuple[NodeKind, str]] = set()
+    for kind, some in by_kind.items():
+        for ino, remote_id, name, sequence, etag, above in conn.execute(
+            _UNCHANGED, (kind.value, json.dumps(list(some)))
+        ):
+            remote = some[remote_id]
+            if (sequence, etag, above) == (remote.sequence, remote.etag, remote.parent_id) and (
+                name == naming.file_name(kind, remote.name)
+            ):
+                seen.append(ino)
+                same.add((kind, remote_id))
+    if seen:
+        conn.execute(
+            "UPDATE node SET seen = ?1 WHERE ino IN (SELECT value FROM json_each(?2)) AND seen < ?1",
+            (generation, json.dumps(seen)),
+        )
+    return [one for some in by_kind.values() for one in some.values() if (one.kind, one.id) not in same]
+
+
+def placeholder(conn: Connection, remote: Remote) -> Ino:
+    """A row for the folder that an item is in, which is not known but for its name."""
+    name = remote.parent_name or remote.parent_id or ""
+    ino = tree.insert(conn, None, name, NodeKind.FOLDER, now_ns=0)
+    conn.execute("UPDATE node SET remote_id = ? WHERE ino = ?", (remote.parent_id, ino))
+    return ino
+
+
+def _known(conn: Connection, remotes: Sequence[Remote]) -> set[tuple[NodeKind, str]]:
+    found: set[tuple[NodeKind, str]] = set()
+    for kind in {remote.kind for remote in remotes}:
+        wanted = json.dumps([remote.id for remote in remotes if remote.kind is kind])
+        found.update((kind, row[0]) for row in conn.execute(_KNOWN, (kind.value, wanted)))
+    return found
+
+
+def _folders(conn: Connection, remotes: Sequence[Remote]) -> dict[str, Ino]:
+    """The folders that these items are in, as far as they are known, by the service's id."""
+    wanted = {remote.parent_id for remote in remotes} - {ROOT_ID}
+    found: dict[str, Ino] = json.loads(conn.execute(_FOLDERS, (json.dumps(list(wanted)),)).fetchone()[0])
+    found[ROOT_ID] = ROOT
+    return found
+
+
+def _insert(
+    conn: Connection,
+    remotes: Sequence[Remote],
+    folders: dict[str, Ino],
+    rules: shares.Rules,
+    generation: int,
+    changes: list[Change],
+) -> list[Ino | None]:
+    """The numbers that these items got; None where something was in the way."""
+    last = conn.execute("SELECT seq FROM sqlite_sequence WHERE name = 'node'").fetchone()
+    first: Ino = last[0] + 1
+    rows: list[tuple[Any, ...]] = []
+    for number, one in enumerate(remotes, first):
+        name = shares.told_name(rules, one, folders[one.parent_id or ""])
+        key = wire_names.name_key(name)
+        base_key = key if name == one.name else wire_names.name_key(one.name)
+        rows.append(
+            (
+                number,
+                folders[one.parent_id or ""],
+                name,
+                key,
+                one.kind.value,
+                one.size,
+                one.mtime_ns,
+                one.mtime_ns,
+                FOLDER_MODE if one.kind is NodeKind.FOLDER else FILE_MODE,
+                one.sha1,
+                one.id,
+                one.etag,
+                one.version,
+                one.sha1,
+                one.parent_id,
+                one.name,
+                base_key,
+                one.sequence,
+                one.json,
+                generation,
+            )
+        )
+    done = at = 0
+    for count, sql in _INSERTS.items():
+        while len(rows) - at >= count:
+            values = list(itertools.chain.from_iterable(rows[at : at + count]))
+            done += conn.execute(sql, values).rowcount
+            at += count
+    inos: list[Ino | None] = list(range(first, first + len(rows)))
+    if done != len(rows):
+        there = {row[0] for row in conn.execute("SELECT ino FROM node WHERE ino >= ?", (first,))}
+        inos = [ino if ino in there else None for ino in inos]
+    for ino, row in zip(inos, rows, strict=True):
+        if ino is not None:
+            changes.append(Change(What.ENTRY, ino, row[1], row[2], is_new=True))
+    return inos

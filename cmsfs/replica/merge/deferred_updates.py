@@ -1,0 +1,101 @@
+"""News that could not be taken over when it came, since work of ours was under way.
+
+While a change of ours waits or is on its way to the service, what is told of the same item stays aside:
+bytes are not mixed, a place is not fought over twice, an answer may be older than the news that overtook it.
+Nobody tells it again, least of all a stream of events.  So each such item is a row, written in the
+transaction that left the news aside, and is asked about when our own work has ended
+(`daemon.pull.deferred_updates`).
+
+Rule: a row goes only with the news, or when the tree provably has it.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from sqlite3 import Connection
+
+from cmsfs.replica import naming, tree
+from cmsfs.replica.nodes import ROOT, Ino, NodeKind
+from cmsfs.sqlite import Database
+
+# Newer than whatever an answer of ours may say: the item is asked about in any case.
+ANYHOW = 2**62
+
+_READY = """
+  SELECT d.kind, d.remote_id, d.ino, d.folder, d.name_key, d.sequence FROM doubt AS d
+  WHERE NOT EXISTS (SELECT 1 FROM op WHERE op.ino = d.ino)
+    AND NOT EXISTS (SELECT 1 FROM node AS n JOIN op ON op.ino = n.ino
+      WHERE n.kind = d.kind AND n.remote_id = d.remote_id)
+    AND NOT EXISTS (SELECT 1 FROM node AS n
+      WHERE n.kind = d.kind AND n.remote_id = d.remote_id AND n.draft IS NOT NULL)
+  LIMIT 1000
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class DeferredUpdate:
+    """An item of which something newer is known than the tree has.
+
+    `ino` is the node whose work was in the way; or ours was being made in this `folder` (id at the service)
+    under a name with this key, and the item may be it.  `sequence` is that of the news.
+    """
+
+    kind: NodeKind
+    id: str
+    sequence: int
+    ino: Ino | None = None
+    folder: str | None = None
+    name_key: str | None = None
+
+
+def note(conn: Connection, doubt: DeferredUpdate) -> None:
+    """Something was left aside.  Inside the transaction that did so."""
+    conn.execute(
+        "INSERT INTO doubt(kind, remote_id, ino, folder, name_key, sequence) VALUES (?, ?, ?, ?, ?, ?)"
+        " ON CONFLICT(kind, remote_id) DO UPDATE SET ino = excluded.ino, folder = excluded.folder,"
+        "  name_key = excluded.name_key, sequence = max(sequence, excluded.sequence)",
+        (doubt.kind, doubt.id, doubt.ino, doubt.folder, doubt.name_key, doubt.sequence),
+    )
+
+
+def drop(conn: Connection, found: Iterable[DeferredUpdate]) -> None:
+    """These are being settled in this transaction, before anything is applied that may leave them again."""
+    conn.executemany(
+        "DELETE FROM doubt WHERE kind = ? AND remote_id = ? AND sequence <= ?",
+        [(one.kind, one.id, one.sequence) for one in found],
+    )
+
+
+def hand_on(conn: Connection, old: Ino, new: Ino) -> None:
+    """What the work of `old` is in the way of waits for that of `new`."""
+    conn.execute("UPDATE doubt SET ino = ?2 WHERE ino = ?1", (old, new))
+
+
+def ready(db: Database) -> list[DeferredUpdate]:
+    """Those that no operation and no open draft is in the way of any more; a thousand at most."""
+    return [
+        DeferredUpdate(NodeKind(kind), remote_id, sequence, ino, folder, name_key)
+        for kind, remote_id, ino, folder, name_key, sequence in db.rows(_READY)
+    ]
+
+
+def count(db: Database) -> int:
+    """How many there are."""
+    row = db.row("SELECT count(*) AS n FROM doubt")
+    return row["n"] if row else 0
+
+
+def is_settled(db: Database, doubt: DeferredUpdate) -> bool:
+    """Whether the tree has the news meanwhile, by our own answer or by another page: nobody need be asked.
+
+    True of a node whose base is as new as the news, and which shows nothing else than its base.
+    """
+    node = tree.find_remote(db, doubt.kind, doubt.id)
+    if node is None or node.sequence < doubt.sequence:
+        return False
+    if node.parent is None:
+        return node.base_parent is None
+    folder = tree.find(db, node.parent)
+    if folder is not None and folder.is_shelf:
+        folder = tree.find(db, ROOT)
+    place = (folder.remote_id if folder is not None else None, naming.remote_name(node))
+    return node.sha1 == node.base_sha1 and place == (node.base_parent, node.base_name)

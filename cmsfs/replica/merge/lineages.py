@@ -1,0 +1,185 @@
+"""An inode is one lineage of bytes: it begins as one version of an item, or as nothing, and changes by the
+writes of this machine alone.
+
+Size, pages, mappings and handles are the kernel's inode's.  So news that would give an open file other bytes
+give name, item and all that hangs on the item to a fresh inode (`part`), and the open one goes on without a
+name, as after a rename over it.  The same becomes of a file whose item goes from the drive (`left`).  What a
+program then writes to such an inode is nowhere else, and nobody here has thrown it away: with the first bytes
+that are recorded it gets a name again (`give_name`).
+
+    what took its name                 the name that it gets
+    a newer version of its item        a conflict copy beside that version, wherever that is by then
+    nothing: the item is gone          its own, where it was; folders that went with it are made anew
+    nothing, and another has it now    a conflict copy beside that one
+    nothing: we may not see it         its own, as what it is (`losses`)
+
+Rule: a row of `lineage` says that news took the name, or gave it one under which a program has met it that
+meant another file.  An inode without a name and without a row was unlinked or replaced by a program of this
+machine, and its bytes go with its last handle.
+"""
+
+import time
+from sqlite3 import Connection
+
+from cmsfs.replica import item_details, pins, tree, url_files
+from cmsfs.replica.changes import Change, What
+from cmsfs.replica.merge import deferred_updates, name_conflicts, pending_ops
+from cmsfs.replica.nodes import ROOT, Ino, Node
+from cmsfs.replica.rows import op_rows, unheard_rows, xattr_rows
+from cmsfs.replica.sharing import shares
+from cmsfs.sqlite import Database
+
+# What is the item's, and goes with it; sha1, size, draft and times are the lineage's and are on both.
+_ITEM = (
+    "parent, name, name_key, kind, size, mtime_ns, ctime_ns, mode, sha1, remote_id, etag, version, base_sha1,"
+    " base_parent, base_name, base_key, sequence, item, seen, local, atime_ns"
+)
+
+
+def part(conn: Connection, node: Node, changes: list[Change]) -> Node:
+    """Give name and item of an open inode to a fresh one, which is returned; it shows what the service has.
+
+    Bytes that were written to `node`, and their upload, stay with it.
+    """
+    row = tuple(conn.execute(f"SELECT {_ITEM} FROM node WHERE ino = ?", (node.ino,)).fetchone())
+    # What it was based on is not its own any more, but still where its bytes can be had.
+    if node.base_sha1 is not None and node.remote_id is not None:
+        tree.keep_past(conn, node.base_sha1, node.remote_id, node.version)
+    conn.execute(
+        "UPDATE node SET parent = NULL, remote_id = NULL, etag = NULL, version = NULL, base_parent = NULL,"
+        " base_name = NULL, base_key = NULL, sequence = 0 WHERE ino = ?",
+        (node.ino,),
+    )
+    marks = ", ".join("?" * len(row))
+    fresh = conn.execute(f"INSERT INTO node({_ITEM}) VALUES ({marks})", row).lastrowid
+    assert fresh is not None
+    conn.execute("UPDATE node SET sha1 = base_sha1 WHERE ino = ?", (fresh,))
+    op_rows.hand_on_item(conn, node.ino, fresh)
+    unheard_rows.hand_on_versions(conn, node.ino, fresh)
+    deferred_updates.hand_on(conn, node.ino, fresh)
+    _hand_on(conn, node.ino, fresh)
+    if node.parent is not None:
+        left(conn, node, successor=fresh)
+        changes.append(Change(What.ENTRY, fresh, node.parent, node.name))
+    else:
+        succeed(conn, node.ino, fresh)
+    return tree.get(conn, fresh)
+
+
+def hand_down(conn: Connection, ino: Ino, item: Node | None) -> None:
+    """A conflict was decided: what hangs on the item goes to the node that is it now."""
+    if item is not None and item.ino != ino:
+        _hand_on(conn, ino, item.ino)
+        conn.execute(
+            "UPDATE node SET mode = (SELECT mode FROM node WHERE ino = ?1) WHERE ino = ?2", (ino, item.ino)
+        )
+
+
+def _hand_on(conn: Connection, old: Ino, new: Ino) -> None:
+    """Rows that speak of the item are of `new`; those that speak of the file are of both."""
+    pins.hand_on(conn, old, new)
+    item_details.hand_on(conn, old, new)
+    op_rows.hand_on_description(conn, old, new)
+    conn.execute("UPDATE lineage SET successor = ?2 WHERE successor = ?1", (old, new))
+    xattr_rows.copy(conn, old, new)
+    url_files.copy(conn, old, new)
+
+
+def left(conn: Connection, node: Node, *, successor: Ino | None = None, is_lost: bool = False) -> None:
+    """News take the node from its place, which it has until now; `is_lost`: the service still has it."""
+    conn.execute(
+        "INSERT OR REPLACE INTO lineage(ino, parent, name, successor, lost) VALUES (?, ?, ?, ?, ?)",
+        (node.ino, node.parent, node.name, successor, is_lost),
+    )
+
+
+def succeed(conn: Connection, ino: Ino, successor: Ino) -> None:
+    """The item of an inode that news took the name from is another inode now."""
+    conn.execute("UPDATE lineage SET successor = ? WHERE ino = ?", (successor, ino))
+
+
+def is_adrift(conn: Connection, ino: Ino) -> bool:
+    """Whether news took the inode's name, and no program has given it up."""
+    return conn.execute("SELECT 1 FROM lineage WHERE ino = ?", (ino,)).fetchone() is not None
+
+
+def has_left(db: Database, ino: Ino) -> bool:
+    """As `is_adrift`, here and now."""
+    return db.row("SELECT 1 FROM lineage WHERE ino = ?", ino) is not None
+
+
+def give_name(conn: Connection, ino: Ino, changes: list[Change]) -> None:
+    """Give a name to an inode adrift with bytes that only we have; its upload is for the caller to record."""
+    row = conn.execute("SELECT parent, name, successor, lost FROM lineage WHERE ino = ?", (ino,)).fetchone()
+    node = tree.get(conn, ino)
+    successor = tree.find_at(conn, row["successor"]) if row["successor"] is not None else None
+    if successor is not None and successor.parent is not None:
+        parent, name = successor.parent, successor.name
+    else:
+        parent, name = row["parent"], row["name"]
+    parent = _made_anew(conn, parent, changes)
+    if not row["lost"]:
+        pending_ops.make_anew(conn, node)
+    if row["successor"] is not None or tree.child_at(conn, parent, name) is not None:
+        name = name_conflicts.free_name(conn, parent, name)
+    tree.place(conn, ino, parent, name)
+    changes.append(Change(What.ENTRY, ino, parent, name))
+    name_conflicts.note_brought(conn, ino)
+
+
+def name_all(conn: Connection) -> int:
+    """Give a name to each inode adrift that has unsent bytes; how many.
+
+    While nothing is open: the others are nobody's.
+    """
+    rows = conn.execute(
+        "SELECT l.ino FROM lineage AS l JOIN node AS n ON n.ino = l.ino JOIN draft AS d ON d.id = n.draft"
+        " WHERE n.parent IS NULL AND (d.extents <> '[]' OR d.size <> d.base_total)"
+    ).fetchall()
+    for row in rows:
+        give_name(conn, row["ino"], [])
+        pending_ops.record(conn, row["ino"], "upload")
+    conn.execute("DELETE FROM lineage")
+    return len(rows)
+
+
+def _made_anew(conn: Connection, folder: Ino | None, changes: list[Change]) -> Ino:
+    """A folder that news took from the drive, back in its place, to be made at the service.
+
+    Where nothing is known of it any more, the root.
+    """
+    node = tree.find_at(conn, folder) if folder is not None else None
+    if node is None or node.ino == ROOT:
+        return ROOT
+    if node.is_shelf:
+        return shares.shelf(conn, changes)
+    if node.parent is not None:
+        # It may be in one that went.
+        _made_anew(conn, node.parent, changes)
+        return node.ino
+    row = conn.execute(
+        "SELECT parent, name, successor, lost FROM lineage WHERE ino = ?", (node.ino,)
+    ).fetchone()
+    if row is None:
+        return ROOT  # it was removed here
+    if row["successor"] is not None and (heir := tree.find_at(conn, row["successor"])) is not None:
+        return _made_anew(conn, heir.ino, changes)
+    parent = _made_anew(conn, row["parent"], changes)
+    name: str = row["name"]
+    if (holder := tree.child_at(conn, parent, name)) is not None:
+        if holder.is_folder:
+            return holder.ino
+        name = name_conflicts.free_name(conn, parent, name)
+    # The kernel has heard that this one is dead, and lets nothing be in it any more.
+    if row["lost"]:
+        fresh = part(conn, node, changes).ino
+    else:
+        pending_ops.make_anew(conn, node)
+        fresh = tree.insert(conn, None, name, node.kind, now_ns=time.time_ns(), mode=node.mode)
+        op_rows.hand_on(conn, node.ino, fresh)
+        succeed(conn, node.ino, fresh)
+        _hand_on(conn, node.ino, fresh)
+    tree.place(conn, fresh, parent, name)
+    tree.mark_listed(conn, fresh, at=int(time.time()))
+    changes.append(Change(What.ENTRY, fresh, parent, name))
+    return fresh

@@ -1,0 +1,133 @@
+"""What a listing did not show: it may be gone, if the listing was complete (`daemon.listing.deletion_check`
+asks).
+
+Every listing has a number, its generation, and marks what it shows with it (`node.seen`).
+
+Rule: a listing speaks of what the service has below its folder, which need not be what is below it here.
+"""
+
+import json
+from collections.abc import Iterable
+from sqlite3 import Connection
+
+from cmsfs.replica import tree
+from cmsfs.replica.changes import Change
+from cmsfs.replica.merge import deletions
+from cmsfs.replica.nodes import ROOT, Ino, NodeKind
+from cmsfs.replica.sharing import lost_access, shares
+
+
+def unseen_below(conn: Connection, folder: Ino, generation: int) -> list[Ino]:
+    """What a complete listing of all below `folder` did not contain.
+
+    Of what was moved here, and is elsewhere at the service still, such a listing says nothing; nor of what
+    became known after its generation was counted up, so it begins with that.  A read for a thread.
+    """
+    inos = tree.subtree(conn, folder)
+    if not _any_unseen(conn, inos[1:], generation):
+        return []
+    inside = _inside(conn, folder, inos)
+    sql = (
+        "SELECT n.ino FROM json_each(?) AS j CROSS JOIN node AS n ON n.ino = j.value"
+        " WHERE n.ino > 2 AND n.seen < ?"
+    )
+    return [row[0] for row in conn.execute(sql, (json.dumps(list(inside)), generation)).fetchall()]
+
+
+def _any_unseen(conn: Connection, inos: Iterable[Ino], generation: int) -> bool:
+    """Whether there may be something to remove at all; for most listings there is not."""
+    sql = (
+        "SELECT 1 FROM json_each(?) AS j CROSS JOIN node AS n ON n.ino = j.value"
+        " WHERE n.seen < ? AND n.remote_id IS NOT NULL AND n.ino > 2 LIMIT 1"
+    )
+    return conn.execute(sql, (json.dumps(list(inos)), generation)).fetchone() is not None
+
+
+def _inside(conn: Connection, folder: Ino, inos: Iterable[Ino]) -> set[Ino]:
+    """Which of these nodes are below the folder at the service too."""
+    rows = conn.execute(
+        "SELECT n.ino, n.kind, n.remote_id, n.base_parent FROM json_each(?) AS j"
+        " CROSS JOIN node AS n ON n.ino = j.value WHERE n.remote_id IS NOT NULL",
+        (json.dumps(list(inos)),),
+    ).fetchall()
+    below: dict[str, list[tuple[Ino, str | None]]] = {}
+    for row in rows:
+        if row["ino"] == folder:
+            top: str | None = row["remote_id"]
+        elif row["base_parent"] is not None:
+            found = (row["ino"], row["remote_id"] if row["kind"] == NodeKind.FOLDER else None)
+            below.setdefault(row["base_parent"], []).append(found)
+    inside: set[Ino] = set()
+    waiting = [top]
+    while waiting:
+        for ino, remote_id in below.pop(waiting.pop() or "", []):
+            inside.add(ino)
+            if remote_id is not None:
+                waiting.append(remote_id)
+    return inside
+
+
+def unseen(
+    conn: Connection, generation: int, after: Ino, last: Ino
+) -> tuple[list[tuple[Ino, str | None]], Ino]:
+    """Nodes of the service between two numbers that this listing has not seen, with what is kept of their
+    items; and the largest number there is.  A read for a thread."""
+    rows = conn.execute(
+        "SELECT ino, item FROM node WHERE ino > ? AND ino <= ? AND ino > 2 AND seen < ?"
+        " AND remote_id IS NOT NULL AND parent IS NOT NULL",
+        (after, last, generation),
+    ).fetchall()
+    return [(row[0], row[1]) for row in rows], conn.execute("SELECT max(ino) FROM node").fetchone()[0]
+
+
+def unseen_in(conn: Connection, folder: Ino, generation: int) -> list[Ino]:
+    """What a complete listing of one folder did not show of what the service had there, each with all that
+    is below it here."""
+    rows = conn.execute(
+        "SELECT n.ino FROM node AS n JOIN node AS f ON f.ino = ?1 AND n.base_parent = f.remote_id"
+        " WHERE n.parent IN (?1, ?3) AND n.remote_id IS NOT NULL AND n.seen < ?2",
+        # What others share is in the root, as the service lists it.
+        (folder, generation, shares.find(conn) if folder == ROOT else None),
+    ).fetchall()
+    return [ino for row in rows for ino in tree.subtree(conn, row[0])]
+
+
+def remove(conn: Connection, inos: Iterable[Ino], generation: int) -> list[Change]:
+    """These nodes are gone, but for what was seen meanwhile."""
+    changes: list[Change] = []
+    depths = [(len(_above(conn, ino)), ino) for ino in inos]
+    for _, ino in sorted(depths, reverse=True):
+        node = tree.get(conn, ino)
+        if not _is_unseen(conn, ino, generation) or _holds_remote(conn, ino):
+            continue
+        top = shares.top(conn, ino)
+        is_lost = top is not None and (lost_access.is_lost(top) or _is_unseen(conn, top.ino, generation))
+        deletions.vanish_one(conn, node, changes, is_lost=is_lost)
+    shares.tidy(conn, changes)
+    return changes
+
+
+def _is_unseen(conn: Connection, ino: Ino, generation: int) -> bool:
+    return bool(conn.execute("SELECT seen < ? FROM node WHERE ino = ?", (generation, ino)).fetchone()[0])
+
+
+def _above(conn: Connection, ino: Ino) -> list[Ino]:
+    found: list[Ino] = []
+    current: Ino | None = ino
+    while current is not None:
+        found.append(current)
+        row = conn.execute("SELECT parent FROM node WHERE ino = ?", (current,)).fetchone()
+        current = row[0] if row else None
+    return found
+
+
+def _holds_remote(conn: Connection, ino: Ino) -> bool:
+    """Whether something is in this folder that the service was heard to have there.
+
+    Then it has the folder too, or that has left by now: its own news tell, and then of the folder.
+    """
+    sql = (
+        "SELECT 1 FROM node AS n JOIN node AS p ON p.ino = n.parent"
+        " WHERE n.parent = ? AND n.remote_id IS NOT NULL AND n.base_parent = p.remote_id LIMIT 1"
+    )
+    return conn.execute(sql, (ino,)).fetchone() is not None

@@ -1,0 +1,70 @@
+"""Folder moves on both sides that would close a ring: the service has one of them, and ours is taken back.
+
+`P` was moved into `Q` here while somebody moved `Q` into `P`.  The service would refuse ours, and two folders
+in each other are in no folder at all.
+
+Rule: the service's place wins; what was moved here is back where the service has it, with all that is in it.
+"""
+
+import logging
+from sqlite3 import Connection
+
+from cmsfs.replica import naming, tree
+from cmsfs.replica.changes import Change, What
+from cmsfs.replica.merge import name_conflicts, pending_ops
+from cmsfs.replica.nodes import Ino, Node, NodeKind
+from cmsfs.replica.rows import op_rows
+
+log = logging.getLogger(__name__)
+
+
+def is_open(conn: Connection, folder: Ino, into: Ino, changes: list[Change]) -> bool:
+    """Whether a folder can be put into another one, after a move of ours that is in the way is taken back."""
+    while tree.is_below(conn, into, folder):
+        if not _take_back_one(conn, folder, into, changes):
+            return False
+    return True
+
+
+def _take_back_one(conn: Connection, folder: Ino, into: Ino, changes: list[Change]) -> bool:
+    node = tree.get(conn, into)
+    while node.ino != folder:
+        if "move" in pending_ops.pending(conn, node.ino) and take_back(conn, node, changes):
+            return True
+        if node.parent is None:
+            return False
+        node = tree.get(conn, node.parent)
+    return False
+
+
+def take_back(conn: Connection, node: Node, changes: list[Change]) -> bool:
+    """Put a node back where the service has it; False: that is no place here now."""
+    home = tree.remote_at(conn, NodeKind.FOLDER, node.base_parent) if node.base_parent is not None else None
+    if home is None or node.base_name is None or tree.is_below(conn, home.ino, node.ino):
+        return False
+    op_rows.delete_kinds(conn, node.ino, "move")
+    name = naming.file_name(node.kind, node.base_name)
+    holder = tree.child_at(conn, home.ino, name)
+    if holder is not None and holder.ino != node.ino:
+        name = name_conflicts.free_name(conn, home.ino, name)
+        pending_ops.record(conn, node.ino, "move")
+    tree.place(conn, node.ino, home.ino, name)
+    if node.parent is not None:
+        changes.append(Change(What.ENTRY, node.ino, node.parent, node.name))
+    changes.append(Change(What.ENTRY, node.ino, home.ino, name))
+    log.warning("a local folder move was undone: its destination was moved into it remotely")
+    return True
+
+
+def moving_above(conn: Connection, folder: Node) -> Ino | None:
+    """A folder from here up to the root that is still to be moved at the service.
+
+    Not one whose move was refused: what is in it is sent to where the service has it.
+    """
+    sql = "SELECT 1 FROM op WHERE ino = ? AND kind = 'move' AND state <> 'held'"
+    current = folder
+    while current.parent is not None:
+        if conn.execute(sql, (current.ino,)).fetchone() is not None:
+            return current.ino
+        current = tree.get(conn, current.parent)
+    return None

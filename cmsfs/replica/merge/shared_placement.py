@@ -1,0 +1,100 @@
+"""Bringing the tree in line with the rules by which what others share has its place and name.
+
+The rules change when it becomes known whose drive it is, when a setting is changed, and with a version of
+the drive that reserves other names.
+"""
+
+import json
+from sqlite3 import Connection
+
+from cmsfs.models import wire_names
+from cmsfs.models.content import entries
+from cmsfs.replica import naming, tree
+from cmsfs.replica.changes import Change
+from cmsfs.replica.merge import apply_remote, deletions, name_conflicts
+from cmsfs.replica.nodes import ROOT, Node, Remote
+from cmsfs.replica.sharing import offers, shares
+
+_CANDIDATES = """
+  SELECT ino, json_extract(item, '$.owned_by.id') AS owner FROM node
+  WHERE remote_id IS NOT NULL AND parent IS NOT NULL AND base_name IS NOT NULL AND ino > 2
+    AND (base_parent = ?1 OR base_key LIKE ?2)
+"""
+
+
+def configure(conn: Connection, wanted: shares.Rules) -> list[Change]:
+    """From now on these are the rules; what moved."""
+    changes: list[Change] = []
+    before = shares.rules(conn)
+    if not shares.keep(conn, wanted):
+        return changes
+    rows = conn.execute(_CANDIDATES, (wire_names.ROOT_ID, f"%{naming.VERSIONS_SUFFIX}")).fetchall()
+    for row in rows:
+        node = tree.get(conn, row["ino"])
+        if wanted.asks and not before.asks and shares.is_shared(wanted, _remote(node, row["owner"])):
+            _ask(conn, before, node, _remote(node, row["owner"]), changes)
+            if tree.get(conn, node.ino).parent is None:
+                continue
+        if _is_misplaced(conn, wanted, node, row["owner"]):
+            apply_remote.place_again(conn, node, _remote(node, row["owner"]), changes)
+    if before.asks and not wanted.asks:
+        # What was not accepted is here no more: the next look into the root brings it.
+        offers.forget_all(conn)
+        tree.mark_unlisted(conn, ROOT)
+    shares.tidy(conn, changes)
+    return changes
+
+
+def begin(conn: Connection) -> list[Change]:
+    """The drive begins: names that were kept for what is not there any more are free; what moved."""
+    changes: list[Change] = []
+    name_conflicts.give_back_all(conn, changes)
+    return changes
+
+
+def _ask(conn: Connection, before: shares.Rules, node: Node, found: Remote, changes: list[Change]) -> None:
+    """From now on the person is asked: what was shown before is accepted; what came before it was known whose
+    drive it is goes until it is."""
+    known = tree.item_at(conn, node.ino)
+    state = offers.OfferState.ACCEPTED if before.me is not None else offers.OfferState.WAITING
+    offer = offers.offered(found, state)
+    if known is not None and (whose := json.loads(known).get("owned_by")):
+        offer = offer.model_copy(update={"owner": str(whose.get("name") or whose.get("login") or "")})
+    if state is offers.OfferState.WAITING:
+        changes += deletions.vanish(conn, node.ino)
+    offers.put(conn, offer)
+
+
+def _is_misplaced(conn: Connection, wanted: shares.Rules, node: Node, owner: str | None) -> bool:
+    assert node.parent is not None
+    there = tree.get(conn, node.parent)
+    found = _remote(node, owner)
+    on_shelf = shares.is_shared(wanted, found) and not wanted.in_root
+    if on_shelf != there.is_shelf:
+        return True
+    return node.parent == ROOT or naming.is_reserved(node.name, at_root=False)
+
+
+def _remote(node: Node, owner: str | None) -> Remote:
+    """What the service was last heard to say of a node's place."""
+    assert node.remote_id is not None
+    assert node.base_name is not None
+    return Remote(
+        kind=node.kind,
+        id=node.remote_id,
+        name=node.base_name,
+        parent_id=node.base_parent,
+        parent_name="",
+        etag=node.etag,
+        sequence=node.sequence,
+        version=node.version,
+        sha1=node.base_sha1,
+        size=node.size,
+        mtime_ns=node.mtime_ns,
+        trashed=False,
+        item=entries.Entry(
+            type=node.kind.value,
+            id=node.remote_id,
+            owned_by={"id": owner} if owner is not None else None,
+        ),
+    )

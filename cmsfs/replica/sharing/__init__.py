@@ -1,0 +1,1 @@
+"""What others share, as the local tree knows it."""

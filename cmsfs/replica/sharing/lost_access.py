@@ -1,0 +1,87 @@
+"""Access that ends: what others share is not shown to us any more, which is no deletion.
+
+What is not sent yet of it stays where it is, as what it is: its operations are held, with their bytes, and go
+when the item is shown again, into the same item.  A node that is here so is *lost*: it has its item's id, and
+no folder at the service.
+
+Rule: nothing of what others shared is made anew as one's own, unless a person copies it.
+"""
+
+import time
+from sqlite3 import Connection
+
+from cmsfs.replica import kv_store, tree
+from cmsfs.replica.changes import Change, What
+from cmsfs.replica.nodes import Ino, Node
+from cmsfs.replica.rows import node_rows, op_rows
+from cmsfs.replica.sharing import shares
+
+REASON = (
+    "You have no access to it any more. It is kept here, and goes by itself when you have access again."
+    " Copy it elsewhere to keep it as your own, or give it up with `cmsfs discard`."
+)
+
+# Attached, known, and in no folder of the service.
+_LOST = "parent IS NOT NULL AND remote_id IS NOT NULL AND etag IS NOT NULL AND base_parent IS NULL"
+
+
+def is_lost(node: Node) -> bool:
+    """Whether the service does not show the node's item any more, and something of ours is kept here."""
+    return (
+        node.parent is not None
+        and node.remote_id is not None
+        and node.etag is not None
+        and node.base_parent is None
+        and node.ino > 2
+    )
+
+
+def keep(conn: Connection, node: Node) -> None:
+    """Keep a node for what is not sent of it, or of what is in it; what is below it comes first."""
+    node_rows.leave_base_folder(conn, node.ino)
+    op_rows.delete_kinds(conn, node.ino, "touch", "trash")
+    for ino in tree.subtree(conn, node.ino):
+        op_rows.hold_waiting(conn, ino, error=REASON)
+
+
+def regain(conn: Connection, node: Node, parent_id: str | None) -> None:
+    """The service shows the item again, in this folder: what is not sent of it goes."""
+    conn.execute("UPDATE node SET base_parent = ? WHERE ino = ?", (parent_id, node.ino))
+    tree.mark_unlisted(conn, node.ino)
+    waiting = [node.ino]
+    while waiting:
+        ino = waiting.pop()
+        op_rows.release_held_for(conn, ino, error=REASON)
+        # What was made in it is nowhere else, and goes with it; what the service knows is shown by itself.
+        rows = conn.execute("SELECT ino FROM node WHERE parent = ? AND remote_id IS NULL", (ino,))
+        waiting += [row["ino"] for row in rows]
+
+
+def tops(conn: Connection, limit: int) -> list[Node]:
+    """The highest lost nodes; a read for a thread."""
+    rows = conn.execute(
+        f"SELECT ino FROM node WHERE {_LOST} AND ino > 2 ORDER BY ino LIMIT ?", (limit * 10,)
+    ).fetchall()
+    found = [tree.get(conn, row["ino"]) for row in rows]
+    return [one for one in found if one.parent is not None and not is_lost(tree.get(conn, one.parent))][
+        :limit
+    ]
+
+
+def tidy(conn: Connection, folder: Ino | None, changes: list[Change]) -> None:
+    """A lost folder in which nothing is left goes, and so on upwards."""
+    while folder is not None:
+        node = tree.get(conn, folder)
+        if not is_lost(node) or not node.is_folder or tree.has_children(conn, folder):
+            break
+        tree.mark_unlisted(conn, folder)
+        tree.detach(conn, folder)
+        assert node.parent is not None
+        changes.append(Change(What.GONE, folder, node.parent, node.name))
+        folder = node.parent
+    shares.tidy(conn, changes)
+
+
+def note_wipe(conn: Connection) -> None:
+    """Have the bytes wiped that may no longer be read (`daemon.sharing.wipe`); over a restart too."""
+    kv_store.put(conn, kv_store.WIPE, str(time.time_ns()))

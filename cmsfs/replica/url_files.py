@@ -1,0 +1,228 @@
+"""Web links as files: the text that a `.url` file holds, and what such a text says.
+
+The format is the InternetShortcut of the desktop world, an INI file that file managers and browsers of all
+systems open: `URL=` is the address, `Comment=` the description, with the escapes of desktop entries.
+
+Rule: nothing that comes from the service or from a program makes a second line, and only addresses of the
+web (http, https) are addresses.
+"""
+
+import json
+import re
+from sqlite3 import Connection
+from typing import NamedTuple
+from urllib.parse import quote
+
+from cmsfs.models.content import web_links
+from cmsfs.sqlite import Database
+
+# A shortcut is a few lines; the longest address that the service takes fits twice.
+MAX_BYTES = 16 * 1024
+
+_HEADER = "[internetshortcut]"
+_BYTE_ORDER_MARK = "\ufeff"
+
+# What a line cannot hold, and the space at an end of a value, which readers strip.
+_ESCAPES = {"\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
+_MEANINGS = {"\\": "\\", "n": "\n", "r": "\r", "t": "\t", "s": " "}
+_ESCAPED = re.compile(r"\\([\\nrts])")
+
+
+_SHOWN = "SELECT s.text, n.item FROM node AS n LEFT JOIN shortcut AS s ON s.ino = n.ino WHERE n.ino = ?"
+
+
+class Shortcut(NamedTuple):
+    """What a web link says: where it leads, and its description ("": none)."""
+
+    url: str
+    description: str = ""
+
+
+class ParsedShortcut(NamedTuple):
+    """What a file holds: a shortcut, and whether that `is_all`, so that a web link loses nothing of it."""
+
+    shortcut: Shortcut
+    is_all: bool
+
+
+def text(url: str, description: str = "") -> bytes:
+    """The content of the file that stands for a link to `url`, as the drive writes it."""
+    lines = ["[InternetShortcut]", f"URL={_address(url)}"]
+    if description:
+        lines.append(f"Comment={_escaped(description)}")
+    return ("\n".join(lines) + "\n").encode(errors="replace")
+
+
+def parse(data: bytes) -> ParsedShortcut | None:
+    """The shortcut to the web that a file holds; None if it holds none."""
+    if len(data) > MAX_BYTES:
+        return None
+    try:
+        lines = data.decode().removeprefix(_BYTE_ORDER_MARK).split("\n")
+    except UnicodeDecodeError:
+        return None
+    said: dict[str, str] = {}
+    section = ""
+    is_all = True
+    for line in map(_bare, lines):
+        if not line:
+            continue
+        if line.startswith("["):
+            is_all &= not section
+            section = line.casefold()
+            continue
+        key, equals, value = _parts(line)
+        if not equals or section != _HEADER or key not in ("url", "comment") or key in said:
+            is_all = False
+        else:
+            said[key] = value.strip(" \t")
+    url = said.get("url", "")
+    if not web_links.is_address(url):
+        return None
+    description = _ESCAPED.sub(lambda found: _MEANINGS[found[1]], said.get("comment", ""))
+    if len(description) > web_links.MAX_DESCRIPTION:
+        description, is_all = "", False
+    return ParsedShortcut(Shortcut(url, description), is_all)
+
+
+def says(data: bytes, shortcut: Shortcut) -> bool:
+    """Whether this is what a file holds."""
+    found = parse(data)
+    return found is not None and found.shortcut == shortcut
+
+
+def edited(data: bytes, *, url: str | None = None, description: str | None = None) -> bytes:
+    """The content of a web link's file with another address or description; None leaves as it is.
+
+    All else in it, and how its lines end, stays as it was written.
+    """
+    if parse(data) is None:
+        return text(url or "", description or "")
+    new = {} if url is None else {"url": _address(url)}
+    if description is not None:
+        new["comment"] = _escaped(description)
+    whole = data.decode()
+    mark = _BYTE_ORDER_MARK if whole.startswith(_BYTE_ORDER_MARK) else ""
+    lines: list[str] = []
+    section, behind = "", 0
+    for line in whole.removeprefix(mark).split("\n"):
+        bare, value = _bare(line), None
+        if bare.startswith("["):
+            section = bare.casefold()
+        elif section == _HEADER:
+            key, equals, _ = _parts(bare)
+            value = new.pop(key, None) if equals else None
+            if key == "url" and equals and not behind:
+                behind = len(lines) + 1
+            if key == "comment" and equals and description == "":
+                continue  # each of them: without the first, a second one would be heard
+        kept = line if value is None else line[: line.index("=") + 1] + value + _return(line)
+        lines.append(kept)
+    if said_now := new.get("comment"):
+        _insert(lines, behind, f"Comment={said_now}")
+    return (mark + "\n".join(lines)).encode(errors="replace")
+
+
+def _insert(lines: list[str], at: int, line: str) -> None:
+    end = _return(*lines)
+    if at == len(lines):  # behind a last line that has no end
+        lines[at - 1] = lines[at - 1].removesuffix("\r") + end
+        lines.append(line)
+    else:
+        lines.insert(at, line + end)
+
+
+def _return(*lines: str) -> str:
+    return "\r" if any(line.endswith("\r") for line in lines) else ""
+
+
+def _bare(line: str) -> str:
+    return line.removesuffix("\r").strip(" \t")
+
+
+def _parts(line: str) -> tuple[str, str, str]:
+    """What is before `=`, as keys are compared, `=` if it is there, and what is behind it."""
+    key, equals, value = line.partition("=")
+    return key.strip(" \t").casefold(), equals, value
+
+
+def _address(url: str) -> str:
+    # A service may say anything: what is no part of an address is escaped as addresses do it.
+    return "".join(one if one.isprintable() and one != " " else quote(one, errors="replace") for one in url)
+
+
+def _escaped(description: str) -> str:
+    line = "".join(_ESCAPES.get(one, one) for one in description)
+    start, end = len(line) - len(line.lstrip(" ")), len(line.rstrip(" "))
+    return "\\s" * start + line[start:end] + "\\s" * (len(line) - max(start, end))
+
+
+# ---- of the tree -------------------------------------------------------------------------------
+
+
+def of_item(item_json: str | None) -> Shortcut:
+    """What a web link says, from the item as the service described it."""
+    item = json.loads(item_json) if item_json else {}
+    return Shortcut(str(item.get("url") or ""), str(item.get("description") or ""))
+
+
+def current(db: Database, ino: int) -> bytes:
+    """The content of a web link's file while nothing is written to it.
+
+    As it was written here, if it was; the service keeps what it says, not how.
+    """
+    row = db.row(_SHOWN, ino)
+    return _shown(row["text"], row["item"]) if row is not None else text("")
+
+
+def shown(conn: Connection, ino: int) -> bytes:
+    """As `current`, as this transaction sees it."""
+    return _shown(*conn.execute(_SHOWN, (ino,)).fetchone())
+
+
+def _shown(written: bytes | None, item_json: str | None) -> bytes:
+    return bytes(written) if written is not None else text(*of_item(item_json))
+
+
+def said(conn: Connection, ino: int) -> Shortcut:
+    """What the service last said of a web link."""
+    row = conn.execute("SELECT item FROM node WHERE ino = ?", (ino,)).fetchone()
+    return of_item(row["item"])
+
+
+def keep(conn: Connection, ino: int, data: bytes) -> None:
+    """The service knows by now what this content of the web link says: it is no unsent content any more."""
+    forget(conn, ino)
+    shortcut = said(conn, ino)
+    if data != text(*shortcut) and says(data, shortcut):
+        conn.execute("INSERT INTO shortcut(ino, text) VALUES (?, ?)", (ino, data))
+    restore(conn, ino)
+
+
+def restore(conn: Connection, ino: int) -> None:
+    """Let a web link that nothing is being written to have the size of what it shows."""
+    size = len(text(*said(conn, ino)))
+    conn.execute(
+        "UPDATE node SET sha1 = NULL, size = coalesce((SELECT length(text) FROM shortcut WHERE ino = ?1), ?2)"
+        " WHERE ino = ?1",
+        (ino, size),
+    )
+
+
+def follow(conn: Connection, ino: int) -> None:
+    """The service says something else by now: what was written here says that in its own way."""
+    row = conn.execute("SELECT text FROM shortcut WHERE ino = ?", (ino,)).fetchone()
+    shortcut = said(conn, ino)
+    keep(conn, ino, edited(bytes(row["text"]), **shortcut._asdict()) if row is not None else text(*shortcut))
+
+
+def copy(conn: Connection, old: int, new: int) -> None:
+    """`new` has the text that was written to `old`, unless it has one of its own."""
+    conn.execute(
+        "INSERT OR IGNORE INTO shortcut(ino, text) SELECT ?2, text FROM shortcut WHERE ino = ?1", (old, new)
+    )
+
+
+def forget(conn: Connection, ino: int) -> None:
+    """The web link says something else now than what was written here."""
+    conn.execute("DELETE FROM shortcut WHERE ino = ?", (ino,))

@@ -1,0 +1,1 @@
+"""Who may do what: callers, scopes, roles, locks, shared links, protection."""

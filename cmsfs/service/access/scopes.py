@@ -1,0 +1,292 @@
+"""Scopes: what there are, which contain which, and what each operation needs.
+
+`calls.guarded` asks here before any handler runs.  An operation that has no line in the table needs
+`root_readwrite` and a token that is not bound to an item; a test names such operations.
+
+Rule: the table is the only place where an operation and a scope meet.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+# What an application can have, and how the authorize page puts it.
+APPLICATION = {
+    "root_readonly": "Read all files and folders that you can see",
+    "root_readwrite": "Read, change and delete all files and folders that you can see",
+    "manage_managed_users": "Manage the users of the enterprise",
+    "manage_app_users": "Manage the users of the application",
+    "manage_groups": "Manage groups",
+    "manage_webhook": "Manage webhooks",
+    "manage_enterprise_properties": "Manage the enterprise's properties",
+    "manage_data_retention": "Manage retention policies",
+    "manage_legal_holds": "Manage legal holds",
+    "enterprise_content": "Search and protect the content of all users of the enterprise",
+    "sign_requests.readwrite": "Manage requests for signatures",
+    "ai.readwrite": "Use the service's artificial intelligence",
+    "manage_triggers": "Manage triggers",
+}
+
+# What a token can be narrowed to besides.
+DOWNSCOPE = frozenset(
+    {
+        *("annotation_edit", "annotation_view_all", "annotation_view_self"),
+        *("base_explorer", "base_picker", "base_preview", "base_sidebar", "base_upload"),
+        *("item_delete", "item_download", "item_preview", "item_read", "item_rename", "item_share"),
+        "item_upload",
+    }
+)
+
+_CONTAINS: dict[str, tuple[str, ...]] = {
+    "root_readwrite": (
+        *("root_readonly", "annotation_edit", "base_upload"),
+        *("item_delete", "item_rename", "item_share"),
+    ),
+    "root_readonly": (
+        *("annotation_view_all", "base_explorer", "base_picker", "base_preview", "base_sidebar"),
+        "item_download",
+    ),
+    "annotation_edit": ("annotation_view_self",),
+    "annotation_view_all": ("annotation_view_self",),
+    "base_explorer": ("item_read",),
+    "base_picker": ("item_read",),
+    "base_preview": ("item_preview",),
+    "base_sidebar": ("item_read",),
+    "base_upload": ("item_upload",),
+    "item_download": ("item_read",),
+    "item_preview": ("item_read",),
+    "manage_legal_hold": ("manage_legal_holds",),  # both spellings are about
+}
+
+KNOWN = frozenset(APPLICATION) | DOWNSCOPE | frozenset(_CONTAINS)
+
+
+def split(text: str) -> list[str]:
+    """The scopes of a text with spaces between, each once."""
+    return list(dict.fromkeys(text.split()))
+
+
+def expand(granted: Iterable[str]) -> frozenset[str]:
+    """These scopes and all that they contain."""
+    found: set[str] = set()
+    todo = list(granted)
+    while todo:
+        scope = todo.pop()
+        if scope not in found:
+            found.add(scope)
+            todo += _CONTAINS.get(scope, ())
+    return frozenset(found)
+
+
+def effective(application: str, granted: str | None) -> frozenset[str]:
+    """What a token is good for: what it was granted, as far as its application still has it."""
+    has = expand(application.split())
+    return has if granted is None else has & expand(granted.split())
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """What a token must have for an operation: one scope of `one_of`, and all of `also`.
+
+    `fields`: without any of `one_of` the operation is still open to whom each field of the JSON body is
+    allowed by a scope.  `bound`: whether the operation keeps to the item that a token is bound to.
+    """
+
+    one_of: frozenset[str]
+    also: frozenset[str] = frozenset()
+    fields: Mapping[str, str] = field(default_factory=dict)
+    bound: bool = False
+
+    def is_met(self, scopes: frozenset[str]) -> bool:
+        return self.also <= scopes and (not self.one_of or not self.one_of.isdisjoint(scopes))
+
+    def is_met_by_fields(self, scopes: frozenset[str], names: Iterable[str]) -> bool:
+        return all(self.fields.get(name) in scopes for name in names)
+
+
+def _item(*one_of: str, **fields: str) -> Need:
+    return Need(frozenset(one_of), fields=fields, bound=True)
+
+
+def _other(*one_of: str, also: str | None = None) -> Need:
+    return Need(frozenset(one_of), also=frozenset({also} if also else ()))
+
+
+UNLISTED = _other("root_readwrite")
+
+_USERS = _other("manage_managed_users", "manage_app_users")
+_HOLDS = _other("manage_legal_holds", also="enterprise_content")
+_RETENTION = _other("manage_data_retention", also="enterprise_content")
+_PROPERTIES = _other("manage_enterprise_properties")
+_READ, _WRITE = _other("root_readonly"), _other("root_readwrite")
+
+_TABLE: tuple[tuple[Need, str], ...] = (
+    (Need(frozenset(), bound=True), "GET /users/me"),
+    (
+        _item("item_read"),
+        """
+        GET /files/{id}             GET /files/{id}/versions    GET /files/{id}/versions/{id}
+        GET /folders/{id}           GET /folders/{id}/items     GET /web_links/{id}
+        GET /files/{id}/metadata    GET /files/{id}/metadata/{scope}/{key}
+        GET /folders/{id}/metadata  GET /folders/{id}/metadata/{scope}/{key}
+        GET /files/{id}/watermark   GET /folders/{id}/watermark
+        GET /files/{id}/comments    GET /comments/{id}
+        """,
+    ),
+    (_item("base_explorer", "base_picker"), "GET /search"),
+    (_item("item_download"), "GET /files/{id}/content"),
+    (
+        _item("item_preview", "item_download"),
+        """
+        GET /internal_files/{id}/versions/{id}/representations/{name}
+        GET /internal_files/{id}/versions/{id}/representations/{name}/content
+        GET /internal_files/{id}/versions/{id}/representations/{name}/content/{asset}
+        GET /files/{id}/thumbnail.png    GET /files/{id}/thumbnail.jpg
+        """,
+    ),
+    (
+        _item("item_upload"),
+        """
+        POST /files/content                  OPTIONS /files/content
+        POST /files/{id}/content             OPTIONS /files/{id}/content
+        POST /files/upload_sessions          POST /files/{id}/upload_sessions
+        GET /files/upload_sessions/{id}      PUT /files/upload_sessions/{id}
+        DELETE /files/upload_sessions/{id}   GET /files/upload_sessions/{id}/parts
+        POST /files/upload_sessions/{id}/commit
+        POST /files/upload_sessions/{id}/plan  POST /files/upload_sessions/{id}/log
+        POST /folders                        POST /web_links
+        """,
+    ),
+    (
+        _item("item_delete"),
+        """
+        DELETE /files/{id}  DELETE /folders/{id}  DELETE /web_links/{id}
+        DELETE /files/{id}/versions/{id}
+        """,
+    ),
+    (
+        _item("root_readwrite", name="item_rename", shared_link="item_share"),
+        "PUT /files/{id} PUT /folders/{id} PUT /web_links/{id}",
+    ),
+    (
+        _item("root_readwrite"),
+        """
+        POST /files/{id}/copy              POST /folders/{id}/copy
+        PUT /files/{id}/versions/{id}      POST /files/{id}/versions/current
+        POST /files/{id}/metadata/{scope}/{key}    POST /folders/{id}/metadata/{scope}/{key}
+        PUT /files/{id}/metadata/{scope}/{key}     PUT /folders/{id}/metadata/{scope}/{key}
+        DELETE /files/{id}/metadata/{scope}/{key}  DELETE /folders/{id}/metadata/{scope}/{key}
+        PUT /files/{id}/watermark          PUT /folders/{id}/watermark
+        DELETE /files/{id}/watermark       DELETE /folders/{id}/watermark
+        POST /comments                     PUT /comments/{id}  DELETE /comments/{id}
+        """,
+    ),
+    (_item("root_readonly"), "GET /files/{id}/collaborations GET /folders/{id}/collaborations"),
+    (
+        _READ,
+        """
+        GET /folders/trash/items     GET /files/{id}/trash  GET /folders/{id}/trash
+        GET /web_links/{id}/trash    GET /shared_items      GET /collaborations
+        GET /collaborations/{id}     GET /events            OPTIONS /events
+        GET /events/wait
+        POST /metadata_queries/execute_read
+        """,
+    ),
+    (
+        _WRITE,
+        """
+        POST /files/{id}            POST /folders/{id}            POST /web_links/{id}
+        DELETE /files/{id}/trash    DELETE /folders/{id}/trash    DELETE /web_links/{id}/trash
+        POST /collaborations        PUT /collaborations/{id}      DELETE /collaborations/{id}
+        """,
+    ),
+    (
+        _USERS,
+        """
+        GET /users  POST /users  GET /users/{id}  PUT /users/{id}  DELETE /users/{id}
+        POST /users/terminate_sessions
+        """,
+    ),
+    (
+        _HOLDS,
+        """
+        GET /legal_hold_policies          POST /legal_hold_policies
+        GET /legal_hold_policies/{id}     PUT /legal_hold_policies/{id}
+        DELETE /legal_hold_policies/{id}  GET /legal_hold_policy_assignments
+        POST /legal_hold_policy_assignments
+        GET /legal_hold_policy_assignments/{id}
+        DELETE /legal_hold_policy_assignments/{id}
+        GET /legal_hold_policy_assignments/{id}/files_on_hold
+        GET /legal_hold_policy_assignments/{id}/file_versions_on_hold
+        GET /file_version_legal_holds     GET /file_version_legal_holds/{id}
+        """,
+    ),
+    (
+        _RETENTION,
+        """
+        GET /retention_policies          POST /retention_policies
+        GET /retention_policies/{id}     PUT /retention_policies/{id}
+        DELETE /retention_policies/{id}  GET /retention_policies/{id}/assignments
+        POST /retention_policy_assignments
+        GET /retention_policy_assignments/{id}
+        DELETE /retention_policy_assignments/{id}
+        GET /retention_policy_assignments/{id}/files_under_retention
+        GET /retention_policy_assignments/{id}/file_versions_under_retention
+        GET /file_version_retentions     GET /file_version_retentions/{id}
+        """,
+    ),
+    (
+        _other("root_readonly", "manage_enterprise_properties"),
+        """
+        GET /metadata_templates             GET /metadata_templates/{scope}
+        GET /metadata_templates/{scope}/{key}/schema
+        """,
+    ),
+    (
+        _PROPERTIES,
+        """
+        POST /metadata_templates/schema     PUT /metadata_templates/{scope}/{key}/schema
+        DELETE /metadata_templates/{scope}/{key}/schema
+        GET /collaboration_whitelist_exempt_targets
+        POST /collaboration_whitelist_exempt_targets
+        GET /collaboration_whitelist_exempt_targets/{id}
+        DELETE /collaboration_whitelist_exempt_targets/{id}
+        GET /collaboration_whitelist_entries       POST /collaboration_whitelist_entries
+        GET /collaboration_whitelist_entries/{id}  DELETE /collaboration_whitelist_entries/{id}
+        """,
+    ),
+)
+
+
+def _lines() -> dict[tuple[str, ...], Need]:
+    """The table by method and the parts of the path; a part that varies is empty."""
+    found = {}
+    for need, text in _TABLE:
+        words = text.split()
+        for method, path in zip(words[::2], words[1::2], strict=True):
+            found[_parts(method, path)] = need
+    return found
+
+
+def _parts(method: str, path: str) -> tuple[str, ...]:
+    parts = path.strip("/").split("/")
+    return (method, *("" if part.startswith("{") else part for part in parts))
+
+
+_LINES = _lines()
+_LONGEST = max(map(len, _LINES))
+
+
+def find(method: str, path: str) -> Need | None:
+    """The line for a request's path below the API's root, or for a route's pattern."""
+    parts = _parts("GET" if method == "HEAD" else method, path)
+    return _find(parts, 1) if len(parts) <= _LONGEST else None
+
+
+def _find(parts: tuple[str, ...], at: int) -> Need | None:
+    # As it is spelt before as something that varies, part by part: routes are ordered so, too.
+    if at == len(parts):
+        return _LINES.get(parts)
+    found = _find(parts, at + 1)
+    if found is None and parts[at]:
+        found = _find((*parts[:at], "", *parts[at + 1 :]), at + 1)
+    return found

@@ -1,0 +1,245 @@
+"""Shared links: set and taken away with an item's other properties, and what one shows to whom.
+
+A link is a word of random letters in the item's row, and its terms beside it as a JSON object.  It shows
+the item and, of a folder, everything below.  A request names a link in the header `boxapi`
+(`shared_link=URL&shared_link_password=...`).
+
+Rule: a link that has ended, or whose item is in the trash, is no link.
+"""
+
+import json
+import secrets
+import time
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from sqlite3 import Connection, Row
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+from cmsfs.models.content import events
+from cmsfs.models.content import items as shapes
+from cmsfs.service import problems
+from cmsfs.service.access import link_passwords
+from cmsfs.service.access.roles import ItemRight
+from cmsfs.service.storage import tree_paths
+from cmsfs.service.storage.kinds import ItemKind, ItemStatus
+from cmsfs.service.storage.store import Read, Store
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+# For how long a search finds what somebody came to by a link, and the most links that it looks through.
+RECENT = 30 * 86_400 * 1_000_000
+MAX_RECENT = 100
+# A link that is followed again within a minute is not noted again.
+_NOTED = 60 * 1_000_000
+
+# A header that is longer names no link of ours.
+MAX_HEADER = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """What a shared link shows."""
+
+    item: int
+    below: str  # how the paths of what is below begin
+    can_download: bool
+    can_edit: bool
+    is_own: bool  # the item is of whoever asks
+    word: str
+    terms: dict[str, Any] = field(hash=False)
+
+    @property
+    def url(self) -> str:
+        return f"{self.terms['origin']}/s/{self.word}"
+
+    def shows(self, row: Row) -> bool:
+        path: str = row["path"]
+        return row["status"] == ItemStatus.ACTIVE and (row["id"] == self.item or path.startswith(self.below))
+
+
+def columns(
+    row: Row, wish: shapes.NewSharedLink | None, rights: ItemRight, *, origin: str, now: int
+) -> tuple[dict[str, Any], str | None]:
+    """What a request's `shared_link` makes of the columns, and the event for it.
+
+    `rights` are the caller's on the item; one to make a link is among them.  `origin` is where the request
+    came to, `https://host`: the link is found there.
+    """
+    old = _terms(row, now)
+    # Who may not say for whom a link is may still make one as links are, and be told the one there is.
+    if ItemRight.LINK_TERMS not in rights and (wish is None or wish.model_fields_set or old is not None):
+        if wish is not None and not wish.model_fields_set:
+            return {}, None
+        said = "You may make a shared link, but not say for whom it is."
+        raise problems.Refused(403, "access_denied_insufficient_permissions", said)
+    if wish is None:
+        return {"link": None, "link_terms": None}, events.UNSHARE if old else None
+    terms = dict(old or {"access": "open", "password": None, "ends": None, "download": True, "edit": False})
+    terms["origin"] = origin
+    given = wish.model_fields_set
+    if wish.access is not None:
+        terms["access"] = wish.access
+    if "password" in given:
+        terms["password"] = None if wish.password is None else link_passwords.salted(wish.password)
+    if "unshared_at" in given:
+        terms["ends"] = _end(wish.unshared_at, now)
+    if wish.permissions is not None:
+        for name in ("download", "edit"):
+            allowed = getattr(wish.permissions, f"can_{name}")
+            terms[name] = terms[name] if allowed is None else allowed
+    if terms["edit"] and not (terms["download"] and row["kind"] == ItemKind.FILE):
+        said = "goes only with can_download, and only for files"
+        raise problems.invalid("shared_link.permissions.can_edit", said)
+    word = row["link"] if old else secrets.token_urlsafe(24)
+    event = events.SHARE_UPDATE if old else events.SHARE
+    return {"link": word, "link_terms": json.dumps(terms)}, event
+
+
+def _end(when: datetime | None, now: int) -> int | None:
+    if when is None:
+        return None
+    ends = (when - _EPOCH) // timedelta(microseconds=1)
+    if ends <= now:
+        raise problems.invalid("shared_link.unshared_at", "must be in the future")
+    return ends
+
+
+def _terms(row: Row, now: int) -> dict[str, Any] | None:
+    if row["link"] is None or row["status"] != ItemStatus.ACTIVE:
+        return None
+    terms: dict[str, Any] = json.loads(row["link_terms"])
+    return None if terms["ends"] is not None and terms["ends"] <= now else terms
+
+
+def shape(row: Row) -> dict[str, Any] | None:
+    """The link as it is answered; null if there is none."""
+    terms = _terms(row, time.time_ns() // 1000)
+    if terms is None:
+        return None
+    permission = "can_edit" if terms["edit"] else "can_download" if terms["download"] else "can_preview"
+    direct = row["kind"] == ItemKind.FILE and terms["download"]
+    return {
+        "url": url(row),
+        "download_url": f"{terms['origin']}/shared/static/{row['link']}" if direct else None,
+        "vanity_url": None,
+        "vanity_name": None,
+        "access": terms["access"],
+        "effective_access": terms["access"],
+        "effective_permission": permission,
+        "is_password_enabled": terms["password"] is not None,
+        "unshared_at": None
+        if terms["ends"] is None
+        else (_EPOCH + timedelta(microseconds=terms["ends"])).isoformat(),
+        "download_count": 0,
+        "preview_count": 0,
+        "permissions": {"can_preview": True, "can_download": terms["download"], "can_edit": terms["edit"]},
+    }
+
+
+def resolve(
+    read: Read,
+    header: str,
+    *,
+    user: int,
+    enterprise: int,
+    now: int,
+    who: link_passwords.Guesser | None = None,
+) -> Shared | None:
+    """What the link of a request's header shows to a user; None for a link that shows nothing.
+
+    403 for a missing or wrong password, 429 for one too many.
+    """
+    if len(header) > MAX_HEADER:
+        return None
+    given = {name: values[-1] for name, values in parse_qs(header).items()}
+    found = by_url(read, given.get("shared_link", ""), user=user, enterprise=enterprise, now=now)
+    if found is not None and not found.is_own:
+        link_passwords.check(found.terms, given.get("shared_link_password"), who)
+    return found
+
+
+def by_url(read: Read, address: str, *, user: int, enterprise: int, now: int) -> Shared | None:
+    """What the link at an address shows to a user who knows its password, if it has one."""
+    try:
+        word = urlsplit(address).path.rpartition("/")[2]
+    except ValueError:
+        return None
+    return find(read, word, user=user, enterprise=enterprise, now=now) if word else None
+
+
+def find(read: Read, word: str, *, user: int, enterprise: int, now: int) -> Shared | None:
+    """What a link shows to a user who knows its password, if it has one."""
+    rows = read(
+        "SELECT item.*, user.enterprise FROM item JOIN user ON user.id = item.owner WHERE link = ?", word
+    )
+    terms = _terms(rows[0], now) if rows else None
+    if terms is None:
+        return None
+    row = rows[0]
+    is_own = row["owner"] == user
+    if not is_own:
+        if terms["access"] == "company" and row["enterprise"] != enterprise:
+            return None
+        # For collaborators it opens nothing that they would not see without it.
+        if terms["access"] == "collaborators" and not _collaborates(read, row, user, now):
+            return None
+    below = f"{row['path']}{row['id']}/"
+    return Shared(row["id"], below, terms["download"], terms["edit"], is_own, word, terms)
+
+
+def recent(read: Read, *, user: int, enterprise: int) -> dict[int, Shared]:
+    """The links of others that a user came by lately and that still show something, by item."""
+    now = time.time_ns() // 1000
+    rows = read(
+        "SELECT recent_link.* FROM recent_link JOIN item ON item.id = recent_link.item"
+        " WHERE user = ? AND used_at > ? AND item.link = recent_link.link ORDER BY used_at DESC LIMIT ?",
+        user,
+        now - RECENT,
+        MAX_RECENT,
+    )
+    found = {}
+    for row in rows:
+        shared = find(read, row["link"], user=user, enterprise=enterprise, now=now)
+        if shared is not None and not shared.is_own:
+            found[shared.item] = shared
+    return found
+
+
+async def remember(opened: Store, user: int, shared: Shared) -> None:
+    """Note that a user came by a link of somebody else."""
+    now = opened.now()
+    sql = "SELECT 1 FROM recent_link WHERE user = ? AND item = ? AND link = ? AND used_at > ?"
+    if shared.is_own or opened.read(sql, user, shared.item, shared.word, now - _NOTED):
+        return
+
+    def txn(conn: Connection) -> None:
+        conn.execute("DELETE FROM recent_link WHERE user = ? AND used_at < ?", (user, now - RECENT))
+        values = (user, shared.item, shared.word, now)
+        conn.execute("INSERT OR REPLACE INTO recent_link VALUES (?, ?, ?, ?)", values)
+
+    await opened.write(txn)
+
+
+def _collaborates(read: Read, row: Row, user: int, now: int) -> bool:
+    numbers = tree_paths.line(row)
+    sql = (
+        "SELECT 1 FROM collaboration WHERE user = ? AND status = 'accepted' AND coalesce(expires_at > ?, 1)"
+        " AND item IN (SELECT value FROM json_each(?)) LIMIT 1"
+    )
+    return bool(read(sql, user, now, json.dumps(numbers)))
+
+
+def url(row: Row) -> str | None:
+    """The address of an item's link, if it has one now."""
+    terms = _terms(row, time.time_ns() // 1000)
+    return None if terms is None else f"{terms['origin']}/s/{row['link']}"
+
+
+def find_open(read: Read, word: str, now: int) -> Row | None:
+    """The file that a link shows to anybody at all."""
+    found = read("SELECT * FROM item WHERE link = ? AND kind = ?", word, ItemKind.FILE)
+    terms = _terms(found[0], now) if found else None
+    if terms is None or terms["access"] != "open" or terms["password"] is not None or not terms["download"]:
+        return None
+    return found[0]

@@ -1,0 +1,1 @@
+"""What every operation shares: route declarations, paging, pages."""

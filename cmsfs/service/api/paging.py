@@ -1,0 +1,144 @@
+"""Pages by offset and by marker, and how a folder's items and the trash are walked.
+
+A marker is the key of the last entry sent, so that what is added or removed between two pages neither
+repeats nor hides anything else.  Its text means nothing to clients and is judged like any other input.
+
+Rule: pages are full as long as there are entries; the last page's `next_marker` is null, never empty.
+"""
+
+import base64
+import binascii
+import json
+from dataclasses import dataclass
+from sqlite3 import Row
+from typing import Any
+
+from starlette import datastructures
+
+from cmsfs.service import problems
+from cmsfs.service.storage import store
+
+DEFAULT_LIMIT = 100
+MAX_LIMIT = 1000
+# The largest offset that the database can hold; there is no reason for a smaller one here.
+MAX_OFFSET = 2**62
+
+SORTS = {"id": "id", "name": "name_key", "date": "modified_at", "size": "size"}
+
+
+@dataclass(frozen=True, slots=True)
+class PageRequest:
+    """What a request says about the page that it wants."""
+
+    limit: int
+    offset: int
+    use_marker: bool
+    after: tuple[int, Any, int] | None  # kind, sort key and id of the last entry of the page before
+    sort: str
+    descending: bool
+
+
+def read_page(params: datastructures.QueryParams, *, default_sort: str = "name") -> PageRequest:
+    """The page that the query string asks for; 400 if it makes no sense."""
+    use_marker = read_flag(params, "usemarker")
+    marker = params.get("marker", "")
+    if marker and not use_marker:
+        raise problems.invalid("marker", "needs usemarker=true", code="invalid_parameter")
+    sort = params.get("sort", "") or default_sort
+    if sort not in SORTS:
+        raise problems.invalid("sort", f"must be one of {', '.join(SORTS)}", code="invalid_parameter")
+    direction = params.get("direction", "").upper() or "ASC"
+    if direction not in ("ASC", "DESC"):
+        raise problems.invalid("direction", "must be ASC or DESC", code="invalid_parameter")
+    after = None
+    if use_marker and marker not in ("", "0"):
+        after = _decode(marker, sort, direction)
+    return PageRequest(
+        limit=min(read_number(params, "limit", DEFAULT_LIMIT, least=1), MAX_LIMIT),
+        offset=0 if use_marker else read_number(params, "offset", 0),
+        use_marker=use_marker,
+        after=after,
+        sort=sort,
+        descending=direction == "DESC",
+    )
+
+
+def read_flag(params: datastructures.QueryParams, name: str) -> bool:
+    """A boolean, however the client's language writes it; 400 for what is none."""
+    text = params.get(name, "").lower()
+    if text not in ("", "true", "1", "false", "0"):
+        raise problems.invalid(name, "must be true or false", code="invalid_parameter")
+    return text in ("true", "1")
+
+
+def read_number(params: datastructures.QueryParams, name: str, default: int, *, least: int = 0) -> int:
+    text = params.get(name, "")
+    if not text:
+        return default
+    if not (text.isascii() and text.isdigit() and len(text) < 19) or not least <= int(text) <= MAX_OFFSET:
+        code = f"invalid_{name}"
+        raise problems.invalid(name, f"must be a whole number, {least} or more", code=code)
+    return int(text)
+
+
+def walk(
+    read: store.Read, page: PageRequest, where: str, args: tuple[Any, ...]
+) -> tuple[list[Row], str | None]:
+    """The rows of `item` on a page, and the marker of the next one.
+
+    Folders come first, then files, then web links, as the numbers of the kinds say; `where` is one of our
+    own conditions.
+    """
+    key = SORTS[page.sort]
+    order, beyond = ("DESC", "<") if page.descending else ("ASC", ">")
+    values: list[Any] = [*args]
+    if page.after is not None:
+        kind, last, number = page.after
+        where += f" AND kind >= ? AND (kind > ? OR {key} {beyond} ? OR ({key} = ? AND id {beyond} ?))"
+        values += [kind, kind, last, last, number]
+    sql = f"SELECT * FROM item WHERE {where} ORDER BY kind, {key} {order}, id {order} LIMIT ? OFFSET ?"
+    rows = read(sql, *values, page.limit + 1, page.offset)
+    marker = None
+    if len(rows) > page.limit:
+        rows = rows[: page.limit]
+        marker = _encode(page, rows[-1], key)
+    return rows, marker
+
+
+def envelope(
+    page: PageRequest, entries: list[dict[str, Any]], *, total: int, marker: str | None
+) -> dict[str, Any]:
+    """The collection as it is answered, in the form that the request chose."""
+    if page.use_marker:
+        return {"entries": entries, "limit": page.limit, "next_marker": marker, "prev_marker": None}
+    direction = "DESC" if page.descending else "ASC"
+    order = [{"by": "type", "direction": "ASC"}, {"by": page.sort, "direction": direction}]
+    return {
+        "total_count": total,
+        "entries": entries,
+        "offset": page.offset,
+        "limit": page.limit,
+        "order": order,
+    }
+
+
+def _encode(page: PageRequest, row: Row, key: str) -> str:
+    direction = "DESC" if page.descending else "ASC"
+    text = json.dumps([page.sort, direction, row["kind"], row[key], row["id"]])
+    return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
+
+
+def _decode(marker: str, sort: str, direction: str) -> tuple[int, Any, int]:
+    try:
+        padded = marker.encode() + b"=" * (-len(marker) % 4)
+        found = json.loads(base64.b64decode(padded, altchars=b"-_", validate=True))
+        made_sort, made_direction, kind, last, number = found
+        wanted = str if sort == "name" else int
+        numbers = [one for one in (kind, number, last) if not isinstance(one, str)]
+        # No bool is a number here, and none is larger than the database's.
+        bounded = all(type(one) is int and abs(one) < 2**63 for one in numbers)
+        if (made_sort, made_direction) == (sort, direction) and isinstance(last, wanted) and bounded:
+            return int(kind), last, int(number)
+    except (ValueError, TypeError, RecursionError, binascii.Error):
+        pass
+    raise problems.invalid("marker", "is not a marker of this listing", code="invalid_parameter")

@@ -1,0 +1,1 @@
+"""Items: files, folders, web links, versions, trash, comments."""

@@ -1,0 +1,122 @@
+"""Downloads: from the question for a file's bytes to the address that gives them.
+
+`GET /files/:id/content` is answered with a redirection to an address on the same host: signed, good for a
+quarter of an hour, for everybody who has it and without a token, as clients of the public API expect it.
+Who says `Prefer: return=representation` gets the bytes at once and is spared the second question.
+
+Rule: an address dies with the right to download, whatever time it has left: rights are judged at each use.
+"""
+
+from sqlite3 import Row
+
+from starlette import requests, responses
+
+from cmsfs.service import problems
+from cmsfs.service.access import access_rights, calls, locks, shared_links
+from cmsfs.service.access.roles import ItemRight
+from cmsfs.service.api import operations
+from cmsfs.service.api.operations import Operation
+from cmsfs.service.content import files, link_stats
+from cmsfs.service.storage import store
+from cmsfs.service.storage.kinds import ItemKind, ItemStatus
+
+LIFETIME_SECONDS = 900
+
+_KIND = "download"
+_PREFERENCE = "return=representation"
+
+
+async def content(call: calls.Call) -> responses.Response:
+    row = calls.get_item(call.store.read, call.caller, ItemKind.FILE, call.id)
+    calls.check_download(call, row)
+    version = files.find_version(call.store.read, row, call.request.query_params.get("version") or None)
+    if _wants_bytes(call.request):
+        await link_stats.count_download(call.store, call.request, link_stats.of(call))
+        return files.send(call.store, call.request, row, version)
+    headers = {"Location": _address(call, row, version), "Cache-Control": "no-store"}
+    return responses.Response(status_code=302, headers=headers)
+
+
+def _wants_bytes(request: requests.Request) -> bool:
+    wishes = ",".join(request.headers.getlist("prefer")).lower().replace(" ", "").split(",")
+    return _PREFERENCE in wishes
+
+
+def _address(call: calls.Call, row: Row, version: Row) -> str:
+    caller, url = call.caller, call.request.url
+    link = None if caller.shared is None or caller.shared.is_own else caller.shared.word
+    word = call.store.addresses.word(
+        _KIND,
+        row["id"],
+        version["id"],
+        caller.id,
+        caller.bound,
+        link,
+        ends=call.store.now() + LIFETIME_SECONDS * 1_000_000,
+    )
+    return f"{url.scheme}://{url.netloc}/d/{word}/download"
+
+
+async def fetch(request: requests.Request) -> responses.Response:
+    opened: store.Store = request.app.store
+    found = opened.addresses.read(_KIND, request.path_params["word"], now=opened.now())
+    if found is None:
+        raise problems.not_found("download", "")
+    file, version_id, user, bound, link = found
+    row = _judged(opened, file, user, bound, link)
+    version = files.find_version(opened.read, row, str(version_id))
+    await link_stats.count_download(opened, request, None if link is None else _linked(opened, link))
+    return files.send(opened, request, row, version)
+
+
+def _linked(opened: store.Store, word: str) -> int | None:
+    found = opened.read("SELECT id FROM item WHERE link = ?", word)
+    return found[0]["id"] if found else None
+
+
+def _judged(opened: store.Store, file: int, user: int, bound: int | None, link: str | None) -> Row:
+    """The file, if the user for whom the address was made may still download it; 404 otherwise."""
+    now = opened.now()
+    users = opened.read("SELECT * FROM user WHERE id = ? AND status != 'inactive'", user)
+    rows = opened.read("SELECT * FROM item WHERE id = ? AND kind = ?", file, ItemKind.FILE)
+    if not users or not rows or rows[0]["status"] != ItemStatus.ACTIVE:
+        raise problems.not_found("download", "")
+    shared = None
+    if link is not None:
+        shared = shared_links.find(opened.read, link, user=user, enterprise=users[0]["enterprise"], now=now)
+    viewer = access_rights.NotifiedUser(user, bound, shared)
+    if ItemRight.DOWNLOAD not in access_rights.View(opened.read, viewer).rights(rows[0]):
+        raise problems.not_found("download", "")
+    locks.check_download(rows[0], user, now)
+    return rows[0]
+
+
+_VERSION = operations.Parameter("version", "The id of a version; without it the current one.")
+_PREFER = operations.header("prefer", f"`{_PREFERENCE}`: the bytes themselves, not their address.")
+
+routes = [
+    Operation(
+        "GET /files/{id}/content",
+        content,
+        "Download a file",
+        status=302,
+        query=[_VERSION],
+        headers=[operations.SHARED_LINK, operations.RANGE, _PREFER],
+        also={200: operations.BYTES, 206: operations.BYTES},
+        errors=(416,),
+        more="A redirect to the bytes, or the bytes themselves for clients that prefer that.",
+    ),
+]
+public_routes = [
+    Operation(
+        "GET /d/{word}/download",
+        fetch,
+        "Download what an address stands for",
+        operations.BYTES,
+        headers=[operations.RANGE],
+        also={206: operations.BYTES},
+        errors=(403, 416),
+        public=True,
+        more="The bytes, at the address that a download was redirected to.",
+    ),
+]

@@ -1,0 +1,266 @@
+"""Files: get, change, delete, copy, and how bytes are sent.  They are asked for in downloads.py and come in
+through uploads.py.
+
+Content is streamed a mebibyte at a time, read in threads.  Of ranges, `bytes=a-b` and `bytes=a-` are
+served; one that begins behind the end, and the suffix form, which the public API does not know, are
+416 `requested_page_out_of_range`; anything else is no range, and the whole content is sent.
+
+Rule: what is being read stays readable: a blob is never changed, and one that the sweeper removes is still
+read to its end by whoever has it open.
+"""
+
+import mimetypes
+import os
+import re
+from sqlite3 import Connection, Row
+from typing import Any
+from urllib.parse import quote
+
+import trio
+from starlette import requests, responses, types
+
+from cmsfs.models.content import events
+from cmsfs.models.content import items as shapes
+from cmsfs.service import problems
+from cmsfs.service.access import calls
+from cmsfs.service.access.roles import ItemRight
+from cmsfs.service.api import operations
+from cmsfs.service.api.operations import Operation
+from cmsfs.service.content import items, quota, trash
+from cmsfs.service.events import events as recorder
+from cmsfs.service.metadata import instances
+from cmsfs.service.renditions import embed_links, indexing, representations
+from cmsfs.service.serialize import item_serializer
+from cmsfs.service.storage import blobs, store
+from cmsfs.service.storage.kinds import ItemKind, ItemStatus
+
+_RANGE = re.compile(r"bytes=(\d{0,18})-(\d{0,18})", re.ASCII)
+
+
+async def get(call: calls.Call) -> responses.Response:
+    row = trash.get_shown(call, ItemKind.FILE)
+    if call.is_unchanged(row):
+        return responses.Response(status_code=304)
+    file = item_serializer.ItemSerializer(call.store.read, call.fields, caller=call.caller).item(row)
+    if row["status"] == ItemStatus.TRASHED:
+        return calls.answer(file)  # nobody gets at its bytes there
+    await representations.add(call, [file])
+    await embed_links.add(call, row, file)
+    return calls.answer(file)
+
+
+async def update(call: calls.Call) -> responses.Response:
+    wish = await call.body(shapes.UpdateItem)
+    return calls.answer(await call.store.write(lambda conn: items.apply(conn, call, ItemKind.FILE, wish)))
+
+
+async def delete(call: calls.Call) -> responses.Response:
+    def txn(conn: Connection) -> None:
+        row = calls.get_for_change(store.reader(conn), call, ItemKind.FILE, call.id, needed=ItemRight.MOVE)
+        trash.put(conn, row, by=call.caller.id, now=call.store.now())
+
+    await call.store.write(txn)
+    return responses.Response(status_code=204)
+
+
+async def copy(call: calls.Call) -> responses.Response:
+    wish = await call.body(shapes.CopyItem)
+    if wish.name is not None:
+        items.check_name(wish.name)
+
+    def txn(conn: Connection) -> dict[str, Any]:
+        read = store.reader(conn)
+        row = calls.get_item(read, call.caller, ItemKind.FILE, call.id)
+        calls.check_download(call, row)
+        version = find_version(read, row, wish.version)
+        parent = calls.get_target(read, call.caller, wish.parent.id)
+        name = wish.name or row["name"]
+        items.check_free(read, parent["id"], name)
+        quota.check_space(read, parent["owner"], version["size"])
+        now = call.store.now()
+        made = duplicate(conn, row, version, parent, name, by=call.caller.id, now=now, event=events.COPY)
+        return item_serializer.ItemSerializer(read, call.fields, caller=call.caller).item(made)
+
+    return calls.answer(await call.store.write(txn), 201)
+
+
+def duplicate(
+    conn: Connection, row: Row, version: Row, parent: Row, name: str, *, by: int, now: int, event: str | None
+) -> Row:
+    """A new file with the bytes of a version and the properties of its file.  The name is free."""
+    new = items.New(
+        kind=ItemKind.FILE,
+        name=name,
+        size=version["size"],
+        sha1=version["sha1"],
+        description=row["description"],
+        tags=row["tags"],
+        content_created_at=row["content_created_at"],
+        content_modified_at=row["content_modified_at"],
+    )
+    made = items.insert(conn, parent, new, by=by, now=now)
+    made = add_version(conn, made, by=by, now=now, event=event)
+    indexing.note_copy(conn, row, version, made)
+    instances.copy(conn, row["id"], made["id"])
+    return made
+
+
+def add_version(
+    conn: Connection,
+    row: Row,
+    *,
+    by: int,
+    now: int,
+    event: str | None = events.UPLOAD,
+    renamed: bool = False,
+) -> Row:
+    """Record what the file's row says as its current version, and tell of it; the row that names it.
+
+    `renamed`: the file got its name with this version.
+    """
+    cursor = conn.execute(
+        "INSERT INTO version (file, sha1, size, name, created_at, created_by, renamed)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?)",
+        (row["id"], row["sha1"], row["size"], row["name"], now, by, renamed),
+    )
+    conn.execute("UPDATE item SET version = ? WHERE id = ?", (cursor.lastrowid, row["id"]))
+    row = items.find(conn, row["id"])
+    if event is not None:
+        recorder.record(conn, row, event, by=by, now=now)
+    return row
+
+
+def find_version(read: store.Read, row: Row, wire_id: str | None, *, trashed: bool = False) -> Row:
+    """A version of a file, the current one if none is named.
+
+    404 if it has no such version, and, unless `trashed` ones are meant too, for one in the trash.
+    """
+    number = row["version"] if wire_id is None else calls.parse_id(wire_id)
+    found = read("SELECT * FROM version WHERE id = ? AND file = ?", number, row["id"])
+    if not found:
+        raise problems.not_found("file_version", wire_id or "")
+    if found[0]["trashed_at"] is not None and not trashed:
+        raise problems.not_found("file_version", wire_id or "", code="trashed")
+    return found[0]
+
+
+def send(opened: store.Store, request: requests.Request, row: Row, version: Row) -> responses.Response:
+    """The bytes of a version, or the range of them that was asked for."""
+    size = version["size"]
+    first, last, status = _range(request.headers.get("range"), size)
+    headers = {
+        "Accept-Ranges": "bytes",
+        "Content-Length": str(last - first + 1),
+        "Content-Disposition": f"attachment; filename*=UTF-8''{quote(row['name'])}",
+        "Content-Type": mimetypes.guess_type(row["name"])[0] or "application/octet-stream",
+    }
+    if status == 206:
+        headers["Content-Range"] = f"bytes {first}-{last}/{size}"
+    return BlobResponse(opened.blobs, version["sha1"], first, last, status=status, headers=headers)
+
+
+def _range(header: str | None, size: int) -> tuple[int, int, int]:
+    """First and last byte of the answer, and its status."""
+    found = _RANGE.fullmatch(header.strip()) if header else None
+    if found is None or found.group(0) == "bytes=-":
+        return 0, size - 1, 200
+    first, last = found.groups()
+    if not first or int(first) >= size:
+        raise problems.Refused(
+            416,
+            "requested_page_out_of_range",
+            "There are no such bytes.",
+            headers={"Content-Range": f"bytes */{size}"},
+        )
+    if last and int(last) < int(first):
+        return 0, size - 1, 200
+    return int(first), min(int(last), size - 1) if last else size - 1, 206
+
+
+class BlobResponse(responses.Response):
+    """Part of a blob, streamed.  It stops reading when the client goes away."""
+
+    def __init__(
+        self,
+        directory: blobs.Blobs,
+        sha1: str,
+        first: int,
+        last: int,
+        *,
+        status: int,
+        headers: dict[str, str],
+    ) -> None:
+        self.status_code = status
+        self.background = None
+        self.body = b""
+        self.init_headers(headers)
+        self._path = directory.path(sha1)
+        self._first = first
+        self._end = last + 1
+
+    async def __call__(self, scope: types.Scope, receive: types.Receive, send: types.Send) -> None:
+        file = await trio.to_thread.run_sync(os.open, self._path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            await send(
+                {"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers}
+            )
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(_until_gone, receive, nursery.cancel_scope)
+                if scope["method"] != "HEAD":
+                    await self._stream(file, send)
+                await send({"type": "http.response.body", "body": b"", "more_body": False})
+                nursery.cancel_scope.cancel()
+        finally:
+            os.close(file)
+
+    async def _stream(self, file: int, send: types.Send) -> None:
+        at = self._first
+        while at < self._end:
+            wanted = min(blobs.CHUNK, self._end - at)
+            data = await trio.to_thread.run_sync(os.pread, file, wanted, at)
+            if not data:
+                raise OSError(f"{self._path} is shorter than it should be")
+            await send({"type": "http.response.body", "body": data, "more_body": True})
+            at += len(data)
+
+
+async def _until_gone(receive: types.Receive, scope: trio.CancelScope) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+    scope.cancel()
+
+
+routes = [
+    Operation(
+        "GET /files/{id}",
+        get,
+        "Get a file",
+        shapes.File,
+        query=[operations.FIELDS],
+        headers=[operations.SHARED_LINK, operations.IF_NONE_MATCH],
+    ),
+    Operation(
+        "PUT /files/{id}",
+        update,
+        "Change a file",
+        shapes.File,
+        query=[operations.FIELDS],
+        headers=[operations.IF_MATCH],
+        body=shapes.UpdateItem,
+        errors=(409,),
+    ),
+    Operation(
+        "DELETE /files/{id}", delete, "Put a file in the trash", status=204, headers=[operations.IF_MATCH]
+    ),
+    Operation(
+        "POST /files/{id}/copy",
+        copy,
+        "Copy a file",
+        shapes.File,
+        status=201,
+        query=[operations.FIELDS],
+        headers=[operations.SHARED_LINK],
+        body=shapes.CopyItem,
+        errors=(409,),
+    ),
+]

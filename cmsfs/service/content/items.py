@@ -1,0 +1,310 @@
+"""What files, folders and web links have in common: names, places, changes, and the sizes above them.
+
+Used by the capability modules inside their transactions.  A row's `path` names the folders above, so that
+a subtree is a range of the index; moving a folder rewrites that beginning for everything below.
+
+Rule: every change of an item counts its etag up and sets `modified_at`; `created_at` never changes.
+"""
+
+import json
+from dataclasses import dataclass
+from sqlite3 import Connection, Row
+from typing import Any
+
+from cmsfs.models import wire_names
+from cmsfs.models.content import events as words
+from cmsfs.models.content import items as shapes
+from cmsfs.service import problems
+from cmsfs.service.access import calls, locks, protection, shared_links
+from cmsfs.service.access.roles import ItemRight
+from cmsfs.service.content import ownership
+from cmsfs.service.events import events
+from cmsfs.service.serialize import item_extras, item_serializer
+from cmsfs.service.storage import store, tree_paths
+from cmsfs.service.storage.kinds import KIND_NAMES, ItemKind, ItemStatus
+
+# Deep enough for every tree of people; a path of ids stays within a few kilobytes.
+MAX_DEPTH = 500
+
+_INSERT = """
+  INSERT INTO item (kind, owner, parent, path, name, name_key, extension, created_at, modified_at,
+    content_created_at, content_modified_at, created_by, modified_by, size, sha1, url, description, tags)
+  VALUES (:kind, :owner, :parent, :path, :name, :name_key, :extension, :now, :now,
+    :content_created_at, :content_modified_at, :by, :by, :size, :sha1, :url, :description, :tags)
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class New:
+    """An item to be made.  Moments that are None are the moment of making."""
+
+    kind: ItemKind
+    name: str
+    size: int = 0
+    sha1: str | None = None
+    url: str | None = None
+    description: str = ""
+    tags: str = "[]"  # as in the row
+    content_created_at: int | None = None
+    content_modified_at: int | None = None
+
+
+# What only items of other kinds have.
+_FOLDERS = frozenset({"sync_state", *item_serializer.TERMS})
+_NOT_OF = {
+    ItemKind.FOLDER: frozenset({"lock"}),
+    ItemKind.FILE: _FOLDERS,
+    ItemKind.WEB_LINK: _FOLDERS | {"lock"},
+}
+
+
+def find(conn: Connection, number: int) -> Row:
+    """The row of an item that is known to exist."""
+    row: Row = conn.execute("SELECT * FROM item WHERE id = ?", (number,)).fetchone()
+    return row
+
+
+def extension(name: str) -> str:
+    stem, dot, last = name.rpartition(".")
+    return last.lower() if stem and dot else ""
+
+
+def check_name(name: str) -> None:
+    """400 unless an item may be called this."""
+    code = wire_names.name_problem(name)
+    if code is not None:
+        said = (
+            "is too long" if code == wire_names.NAME_TOO_LONG else "holds characters that names cannot have"
+        )
+        raise problems.Refused(400, code, f"The name {said}.")
+
+
+def check_free(
+    read: store.Read, parent: int, name: str, *, besides: int | None = None, as_list: bool = False
+) -> None:
+    """409 if something in the folder has this name already, whatever its kind and case.
+
+    The holder is told as one object or, where folders are made, as a list of one: clients of the public API
+    expect either, each in its place.
+    """
+    found = read(
+        "SELECT * FROM item WHERE parent = ? AND name_key = ? AND status = 0",
+        parent,
+        wire_names.name_key(name),
+    )
+    if found and found[0]["id"] != besides:
+        holder = item_serializer.ItemSerializer(read, mini=True).item(found[0])
+        raise problems.Refused(
+            409,
+            "item_name_in_use",
+            "Item with the same name already exists.",
+            context_info={"conflicts": [holder] if as_list else holder},
+        )
+
+
+def insert(
+    conn: Connection, parent: Row, new: New, *, by: int, now: int, event: str | None = words.CREATE
+) -> Row:
+    """Make an item in a folder.  The name was checked and is free.
+
+    A file is there, and told of, when it has its version: see `files.add_version`.
+    """
+    path = tree_paths.below(parent)[0]
+    if path.count("/") > MAX_DEPTH:
+        raise problems.Refused(403, "operation_limit_exceeded", "The folder is too deep.")
+    cursor = conn.execute(
+        _INSERT,
+        {
+            "kind": new.kind,
+            "owner": parent["owner"],
+            "parent": parent["id"],
+            "path": path,
+            "name": new.name,
+            "name_key": wire_names.name_key(new.name),
+            "extension": extension(new.name) if new.kind is ItemKind.FILE else "",
+            "now": now,
+            "content_created_at": now if new.content_created_at is None else new.content_created_at,
+            "content_modified_at": now if new.content_modified_at is None else new.content_modified_at,
+            "by": by,
+            "size": new.size,
+            "sha1": new.sha1,
+            "url": new.url,
+            "description": new.description,
+            "tags": new.tags,
+        },
+    )
+    assert cursor.lastrowid is not None
+    row = find(conn, cursor.lastrowid)
+    grow(conn, path, new.size)
+    if new.kind is not ItemKind.FILE and event is not None:
+        events.record(conn, row, event, by=by, now=now)
+    return row
+
+
+def touch(conn: Connection, row: Row, *, by: int, now: int, event: str | None, **columns: Any) -> Row:
+    """Change columns of an item, count the change, tell of it, and give the new row.
+
+    `event` is None where another one tells more.
+    """
+    parts = "".join(f", {name} = ?" for name in columns)
+    conn.execute(
+        f"UPDATE item SET etag = etag + 1, modified_at = ?, modified_by = ?{parts} WHERE id = ?",
+        (now, by, *columns.values(), row["id"]),
+    )
+    before, row = row, find(conn, row["id"])
+    if event is not None:
+        events.record(conn, row, event, by=by, now=now, before=before)
+    return row
+
+
+def place(conn: Connection, row: Row, parent: Row, name: str) -> dict[str, Any]:
+    """Move what is below to its new path; the columns that put the item itself there, for `touch`."""
+    path = tree_paths.below(parent)[0]
+    if path != row["path"]:
+        protection.keep_moved(conn, row, path)
+    if path != row["path"] and row["kind"] == ItemKind.FOLDER:
+        if path.count("/") > MAX_DEPTH:
+            raise problems.Refused(403, "operation_limit_exceeded", "The folder is too deep.")
+        first, end = tree_paths.below(row)
+        conn.execute(
+            "UPDATE item SET path = ? || substr(path, ?) WHERE path >= ? AND path < ?",
+            (f"{path}{row['id']}/", len(first) + 1, first, end),
+        )
+    return {
+        "parent": parent["id"],
+        "path": path,
+        "name": name,
+        "name_key": wire_names.name_key(name),
+        "extension": extension(name) if row["kind"] == ItemKind.FILE else "",
+    }
+
+
+def grow(conn: Connection, path: str, size: int) -> None:
+    """Add to the size of every folder of a path."""
+    if size:
+        marks = tree_paths.above(path)
+        conn.executemany("UPDATE item SET size = size + ? WHERE id = ?", [(size, mark) for mark in marks])
+
+
+def relocation(
+    conn: Connection, call: calls.Call, row: Row, *, parent_id: str | None, name: str | None
+) -> dict[str, Any]:
+    """Move and rename as a request wishes; the columns to be set, none if nothing would change.
+
+    400 for a bad name and for a folder into itself, 404 for a folder that is not there, 409 for a taken name.
+    """
+    read = store.reader(conn)
+    target = row["name"] if name is None else name
+    if name is not None:
+        check_name(name)
+    parent = find(conn, row["parent"])
+    if parent_id is not None and not _is_where_it_is(read, call, row, parent_id):
+        calls.require(read, call.caller, row, ItemRight.MOVE)
+        parent = calls.get_target(read, call.caller, parent_id)
+    if parent["id"] == row["parent"] and target == row["name"]:
+        return {}
+    if parent["id"] == row["id"] or parent["path"].startswith(tree_paths.below(row)[0]):
+        raise problems.Refused(400, "cyclical_folder_structure", "A folder cannot be moved into itself.")
+    check_free(read, parent["id"], target, besides=row["id"])
+    if parent["id"] != row["parent"]:
+        grow(conn, row["path"], -row["size"])
+        grow(conn, tree_paths.below(parent)[0], row["size"])
+    columns = place(conn, row, parent, target)
+    if parent["owner"] != row["owner"]:
+        ownership.hand_over(conn, row, parent["owner"], path=columns["path"], now=call.store.now())
+    return columns
+
+
+def _is_where_it_is(read: store.Read, call: calls.Call, row: Row, parent_id: str) -> bool:
+    """Whether an item is in this folder already, as the caller sees it."""
+    shown = item_serializer.ItemSerializer(read, ["parent"], caller=call.caller).item(row)["parent"]
+    return shown is not None and shown["id"] == parent_id
+
+
+def apply(
+    conn: Connection, call: calls.Call, kind: ItemKind, wish: shapes.UpdateItem, **more: Any
+) -> dict[str, Any]:
+    """Change an item as a request wishes, `more` columns with it, and give the new item.
+
+    What has all the wished values already is left as it is, its etag too.
+    """
+    read = store.reader(conn)
+    for name in wish.model_fields_set & _NOT_OF[kind]:
+        raise problems.invalid(name, f"is nothing that a {KIND_NAMES[kind].replace('_', ' ')} has")
+    needed = _needed(wish, more)
+    unlocks = wish.model_fields_set == {"lock"} and wish.lock is None
+    row = calls.get_for_change(read, call, kind, call.id, needed=needed, unlocks=unlocks)
+    parent_id = wish.parent.id if wish.parent else None
+    columns = relocation(conn, call, row, parent_id=parent_id, name=wish.name)
+    if wish.description is not None:
+        columns["description"] = wish.description
+    if wish.tags is not None:
+        columns["tags"] = json.dumps(wish.tags, ensure_ascii=False)
+    for name in ("content_created_at", "content_modified_at"):
+        when = getattr(wish, name)
+        if when is not None:
+            columns[name] = item_serializer.micros(when)
+    event = None
+    if "lock" in wish.model_fields_set and kind is ItemKind.FILE:
+        columns["lock"] = locks.column(wish.lock, by=call.caller.id, now=call.store.now())
+        event = words.UNLOCK if wish.lock is None else words.LOCK
+    if "shared_link" in wish.model_fields_set:
+        rights = calls.rights(read, call.caller, row)
+        url = call.request.url
+        made, event = shared_links.columns(
+            row, wish.shared_link, rights, origin=f"{url.scheme}://{url.netloc}", now=call.store.now()
+        )
+        columns |= made
+        if event == words.SHARE_UPDATE:
+            # Who came by the link before comes by it again only on the new terms.
+            conn.execute("DELETE FROM recent_link WHERE item = ?", (row["id"],))
+    columns = _changed(row, columns | more)
+    if kind is ItemKind.FOLDER:
+        _set_terms(conn, row, wish)
+    if item_extras.set_sync_state(conn, row, wish.sync_state) or columns:
+        row = touch(
+            conn, row, by=call.caller.id, now=call.store.now(), event=_word(columns, event), **columns
+        )
+    return item_serializer.ItemSerializer(read, call.fields, caller=call.caller).item(row)
+
+
+def _needed(wish: shapes.UpdateItem, more: dict[str, Any]) -> ItemRight:
+    """The rights that a change needs; moving is judged when it is known to be one."""
+    given = wish.model_fields_set
+    needed = ItemRight.SEE
+    if more or given & {"name", "description", "tags"}:
+        needed |= ItemRight.CHANGE
+    if given & {"content_created_at", "content_modified_at", "lock"}:
+        needed |= ItemRight.EDIT
+    if "shared_link" in given:
+        needed |= ItemRight.LINK
+    if given & item_serializer.TERMS.keys():
+        needed |= ItemRight.MANAGE
+    return needed
+
+
+def _set_terms(conn: Connection, row: Row, wish: shapes.UpdateItem) -> None:
+    given = {column: getattr(wish, name) for name, column in item_serializer.TERMS.items()}
+    given = {column: value for column, value in given.items() if value is not None}
+    if given:
+        conn.execute("INSERT OR IGNORE INTO folder_terms (folder) VALUES (?)", (row["id"],))
+        parts = ", ".join(f"{column} = ?" for column in given)
+        conn.execute(f"UPDATE folder_terms SET {parts} WHERE folder = ?", (*given.values(), row["id"]))
+
+
+def _word(columns: dict[str, Any], other: str | None = None) -> str:
+    """The event for a change of these columns; `other` if it is about nothing but this."""
+    if other is not None and columns.keys() <= {"lock", "link", "link_terms"}:
+        return other
+    if "parent" in columns:
+        return words.MOVE
+    return words.RENAME if "name" in columns else words.MODIFY
+
+
+def _changed(row: Row, columns: dict[str, Any]) -> dict[str, Any]:
+    """The columns whose value is another than the row has."""
+    return {name: value for name, value in columns.items() if row[name] != value}
+
+
+def is_active(row: Row) -> bool:
+    return row["status"] in (ItemStatus.ACTIVE, ItemStatus.ROOT)

@@ -1,0 +1,40 @@
+"""How often what a shared link shows was fetched and looked at: the counts in the shared link itself.
+
+A fetch counts when it begins; one that goes on where another broke off is none of its own.
+"""
+
+from starlette import requests
+
+from cmsfs.service.access import calls
+from cmsfs.service.storage.store import Store
+
+
+def of(call: calls.Call) -> int | None:
+    """The item by whose link a caller comes to what is somebody else's."""
+    shared = call.caller.shared
+    return None if shared is None or shared.is_own else shared.item
+
+
+async def count_download(opened: Store, request: requests.Request, link: int | None) -> None:
+    """A file was fetched through the link of this item; None: through none."""
+    if link is not None and request.headers.get("range", "bytes=0-").startswith("bytes=0-"):
+        await opened.write(
+            lambda conn: conn.execute(
+                "INSERT INTO link_use (item, downloads) VALUES (?, 1)"
+                " ON CONFLICT DO UPDATE SET downloads = downloads + 1",
+                (link,),
+            )
+        )
+
+
+async def count_preview(call: calls.Call) -> None:
+    """A file was looked at, perhaps through a link."""
+    link = of(call)
+    if link is not None:
+        await call.store.write(
+            lambda conn: conn.execute(
+                "INSERT INTO link_use (item, previews) VALUES (?, 1)"
+                " ON CONFLICT DO UPDATE SET previews = previews + 1",
+                (link,),
+            )
+        )

@@ -1,0 +1,40 @@
+"""Ownership: whatever is put into a tree belongs to the tree's owner, who pays for its space.
+
+Moving an item into somebody else's folder hands it over, and so does making a collaborator the owner
+(collaborations.py).
+
+Rule: what a hold or a retention protects changes hands for nobody: it would not be covered any more.
+"""
+
+from sqlite3 import Connection, Row
+
+from cmsfs.service.access import protection
+from cmsfs.service.content import quota
+from cmsfs.service.storage import store, tree_paths
+from cmsfs.service.storage.kinds import ItemKind
+
+
+def hand_over(conn: Connection, row: Row, owner: int, *, path: str, now: int) -> None:
+    """Make an item, and all below that has its new path already, somebody else's.
+
+    403 if the new owner has not enough space left, or if a policy protects any of it.
+    """
+    read = store.reader(conn)
+    first, end = tree_paths.below(row)
+    if path != row["path"]:
+        first, end = f"{path}{row['id']}/", f"{path}{row['id']}0"
+    numbers = "SELECT id FROM item WHERE id = ?1 OR (path >= ?2 AND path < ?3)"
+    place = (row["id"], first, end) if row["kind"] == ItemKind.FOLDER else (row["id"], "", "")
+    protection.check_leaving(conn, *place, now=now)
+    size = read(f"SELECT coalesce(sum(size), 0) AS n FROM version WHERE file IN ({numbers})", *place)[0]["n"]
+    quota.check_space(read, owner, size)
+    conn.execute("UPDATE user SET space_used = space_used - ? WHERE id = ?", (size, row["owner"]))
+    conn.execute("UPDATE user SET space_used = space_used + ? WHERE id = ?", (size, owner))
+    conn.execute(f"UPDATE item SET owner = ?4 WHERE id IN ({numbers})", (*place, owner))
+    # Owners do not collaborate with themselves.
+    conn.execute(f"DELETE FROM collaboration WHERE user = ?4 AND item IN ({numbers})", (*place, owner))
+    conn.execute(
+        f"UPDATE collaboration SET enterprise = (SELECT enterprise FROM user WHERE id = ?4)"
+        f" WHERE item IN ({numbers})",
+        (*place, owner),
+    )

@@ -1,0 +1,168 @@
+"""The trash: putting items in, listing it, taking them out, removing them for good.
+
+Only the item that was deleted is in the trash; what is below a trashed folder is found by nobody until
+the folder comes back.  An item goes back to the folder it came from; another folder is taken only if that
+one is gone (removed, or in the trash itself).
+
+Rule: removing for good removes rows; contents that no version has any more go an hour later, by the sweeper.
+"""
+
+from functools import partial
+from sqlite3 import Connection, Row
+from typing import Any
+
+from starlette import responses
+
+from cmsfs.models.content import events
+from cmsfs.models.content import items as shapes
+from cmsfs.service import problems
+from cmsfs.service.access import calls, protection
+from cmsfs.service.access.roles import ItemRight
+from cmsfs.service.api import operations
+from cmsfs.service.api.operations import Operation
+from cmsfs.service.content import items, ownership
+from cmsfs.service.serialize import item_serializer
+from cmsfs.service.storage import store, tree_paths
+from cmsfs.service.storage.kinds import KIND_NAMES, ItemKind, ItemStatus
+
+_PURGE_AT = """
+  SELECT ? + trash_days * 86400000000 AS moment FROM user JOIN enterprise ON enterprise.id = user.enterprise
+    WHERE user.id = ?
+"""
+_HIDE = "UPDATE item SET status = 2, trash = ? WHERE path >= ? AND path < ? AND trash = 0"
+_SHOW = "UPDATE item SET status = 0, trash = 0 WHERE path >= ? AND path < ? AND trash = ?"
+
+
+def get_shown(call: calls.Call, kind: ItemKind) -> Row:
+    """As `calls.get_item`, also for what is in the caller's trash: it is told with its status."""
+    read, caller = call.store.read, call.caller
+    row = calls.find_item(read, caller, kind, call.id)
+    if row is not None and row["status"] == ItemStatus.TRASHED and calls.is_in_trash_of(read, caller, row):
+        return row
+    return calls.get_item(read, caller, kind, call.id)
+
+
+def put(conn: Connection, row: Row, *, by: int, now: int) -> None:
+    """Put an active item into the trash, and with it everything below."""
+    items.grow(conn, row["path"], -row["size"])
+    hidden = {"status": ItemStatus.TRASHED, "trash": row["id"], "trashed_at": now, "trashed_by": by}
+    hidden["purge_at"] = conn.execute(_PURGE_AT, (now, row["owner"])).fetchone()["moment"]
+    items.touch(conn, row, by=by, now=now, event=events.TRASH, **hidden)
+    if row["kind"] == ItemKind.FOLDER:
+        conn.execute(_HIDE, (row["id"], *tree_paths.below(row)))
+
+
+def bring_back(conn: Connection, call: calls.Call, row: Row, wish: shapes.Restore, *, now: int) -> Row:
+    """Take an item out of the trash.
+
+    403 if there is no folder to take it to, 409 if its name is taken there.
+    """
+    read = store.reader(conn)
+    name = row["name"] if wish.name is None else wish.name
+    items.check_name(name)
+    parent = _home(conn, call, row, wish)
+    items.check_free(read, parent["id"], name)
+    columns = items.place(conn, row, parent, name)
+    if parent["owner"] != row["owner"]:
+        ownership.hand_over(conn, row, parent["owner"], path=columns["path"], now=now)
+    items.grow(conn, columns["path"], row["size"])
+    columns |= {"status": ItemStatus.ACTIVE, "trash": 0, "trashed_at": None, "trashed_by": None}
+    columns["purge_at"] = None
+    back = items.touch(conn, row, by=call.caller.id, now=now, event=events.RESTORE, **columns)
+    if row["kind"] == ItemKind.FOLDER:
+        conn.execute(_SHOW, (*tree_paths.below(back), row["id"]))
+    return back
+
+
+def _home(conn: Connection, call: calls.Call, row: Row, wish: shapes.Restore) -> Row:
+    original: Row | None = conn.execute("SELECT * FROM item WHERE id = ?", (row["parent"],)).fetchone()
+    read = store.reader(conn)
+    if original is not None and items.is_active(original):
+        calls.require(read, call.caller, original, ItemRight.UPLOAD)
+        return original
+    if wish.parent is not None:
+        found = calls.find_item(read, call.caller, ItemKind.FOLDER, wish.parent.id)
+        if found is not None and items.is_active(found):
+            calls.require(read, call.caller, found, ItemRight.UPLOAD)
+            return found
+    raise problems.Refused(
+        403,
+        "access_denied_insufficient_permissions",
+        "The original folder is gone, and no other folder was named that you may restore to.",
+    )
+
+
+def purge(conn: Connection, row: Row, *, now: int) -> None:
+    """Remove an item of the trash for good, and with it everything that went there under it.
+
+    403 if a hold or a retention protects any of that.
+    """
+    protection.check_purge(conn, row, now=now)
+    if row["kind"] == ItemKind.FOLDER:
+        conn.execute(
+            "DELETE FROM item WHERE path >= ? AND path < ? AND trash = ?", (*tree_paths.below(row), row["id"])
+        )
+    conn.execute("DELETE FROM item WHERE id = ?", (row["id"],))
+
+
+async def get(kind: ItemKind, call: calls.Call) -> responses.Response:
+    row = calls.get_trashed(call.store.read, call.caller, kind, call.id, needed=ItemRight.SEE)
+    return calls.answer(
+        item_serializer.ItemSerializer(call.store.read, call.fields, caller=call.caller).item(row)
+    )
+
+
+async def remove(kind: ItemKind, call: calls.Call) -> responses.Response:
+    def txn(conn: Connection) -> None:
+        row = calls.get_trashed(store.reader(conn), call.caller, kind, call.id, needed=ItemRight.MANAGE)
+        purge(conn, row, now=call.store.now())
+
+    await call.store.write(txn)
+    return responses.Response(status_code=204)
+
+
+async def restore(kind: ItemKind, call: calls.Call) -> responses.Response:
+    wish = await call.body(shapes.Restore)
+
+    def txn(conn: Connection) -> dict[str, Any]:
+        read = store.reader(conn)
+        row = calls.get_trashed(read, call.caller, kind, call.id)
+        back = bring_back(conn, call, row, wish, now=call.store.now())
+        return item_serializer.ItemSerializer(read, call.fields, caller=call.caller).item(back)
+
+    return calls.answer(await call.store.write(txn), 201)
+
+
+_SHAPES: dict[ItemKind, Any] = {
+    ItemKind.FOLDER: shapes.Folder,
+    ItemKind.FILE: shapes.File,
+    ItemKind.WEB_LINK: shapes.WebLink,
+}
+
+
+def _operations(kind: ItemKind) -> list[Operation]:
+    word = KIND_NAMES[kind]
+    path, said, query = f"/{word}s/{{id}}", word.replace("_", " "), [operations.FIELDS]
+    found = [
+        Operation(
+            f"GET {path}/trash", partial(get, kind), f"Get a {said} in the trash", _SHAPES[kind], query=query
+        ),
+        Operation(f"DELETE {path}/trash", partial(remove, kind), f"Remove a {said} for good", status=204),
+    ]
+    if kind is ItemKind.WEB_LINK:
+        # Restoring one is an operation of the specification: it stands with the web links.
+        return found
+    back = Operation(
+        f"POST {path}",
+        partial(restore, kind),
+        f"Restore a {said}",
+        _SHAPES[kind],
+        status=201,
+        query=query,
+        body=shapes.Restore,
+        errors=(409,),
+    )
+    return [*found, back]
+
+
+routes = [one for kind in ItemKind for one in _operations(kind)]

@@ -1,0 +1,1 @@
+"""Events: of a user, and of the enterprise."""

@@ -1,0 +1,156 @@
+"""The streams of administrators: what happened in the whole enterprise, for a year.
+
+`admin_logs` is asked about a span of time, `admin_logs_streaming` is followed from a position and goes two
+weeks back.  They have words of their own, and a source of their own shape: ids and names, no whole item.
+
+Rule: administrators only, with a token that manages the enterprise's properties.
+"""
+
+import json
+from sqlite3 import Connection, Row
+from typing import Any, Final
+
+import pydantic_core
+from starlette import responses
+
+from cmsfs.models import base
+from cmsfs.models.content import events as words
+from cmsfs.service import problems
+from cmsfs.service.access import calls
+from cmsfs.service.api import operations, paging
+from cmsfs.service.events import events_page
+from cmsfs.service.serialize import item_serializer
+from cmsfs.service.storage import store
+from cmsfs.service.storage.kinds import KIND_NAMES, ItemKind, ItemStatus
+
+LOGS: Final = "admin_logs"
+STREAMING: Final = "admin_logs_streaming"
+STREAMS: Final = (LOGS, STREAMING)
+
+MAX_LIMIT = 500
+RETENTION = 365 * 86_400 * 1_000_000
+STREAMING_SPAN = 14 * 86_400 * 1_000_000
+
+_SCOPE = "manage_enterprise_properties"
+_TOP = "SELECT coalesce(max(seq), 0) AS top FROM sqlite_sequence WHERE name = 'admin_event'"
+
+# What administrators are told for an event of users; what is not here has one name for both.
+WORDS: Final = {
+    words.UPLOAD: "UPLOAD",
+    words.COPY: "COPY",
+    words.MOVE: "MOVE",
+    words.RENAME: "RENAME",
+    words.MODIFY: "EDIT",
+    words.TRASH: "DELETE",
+    words.RESTORE: "UNDELETE",
+    words.PROMOTE: "FILE_VERSION_RESTORE",
+    words.LOCK: "LOCK",
+    words.UNLOCK: "UNLOCK",
+    words.SHARE: "SHARE",
+    words.UNSHARE: "UNSHARE",
+    words.COLLAB_INVITE: "COLLABORATION_INVITE",
+    words.COLLAB_ADD: "COLLABORATION_ACCEPT",
+    words.COLLAB_REMOVE: "COLLABORATION_REMOVE",
+    words.COLLAB_ROLE: "COLLABORATION_ROLE_CHANGE",
+}
+
+
+def record_item(conn: Connection, row: Row, word: str, *, by: int, now: int, details: str = "{}") -> None:
+    """Log what happened to an item, in the enterprise of its owner."""
+    owner = conn.execute("SELECT * FROM user WHERE id = ?", (row["owner"],)).fetchone()
+    parent = conn.execute("SELECT * FROM item WHERE id = ?", (row["parent"],)).fetchone()
+    source = {
+        "item_type": KIND_NAMES[ItemKind(row["kind"])],
+        "item_id": "0" if row["status"] == ItemStatus.ROOT else str(row["id"]),
+        "item_name": row["name"],
+        "parent": None if parent is None else item_serializer.folder_mini(parent),
+        "owned_by": item_serializer.user_mini(owner),
+    }
+    if word == words.COLLAB_REMOVE and json.loads(details).get("reason") == "expired":
+        word = "COLLABORATION_EXPIRATION"
+    record(conn, owner["enterprise"], WORDS.get(word, word), source, by=by, now=now, details=details)
+
+
+def record(
+    conn: Connection,
+    enterprise: int,
+    word: str,
+    source: dict[str, Any],
+    *,
+    by: int,
+    now: int,
+    details: str = "{}",
+) -> None:
+    """Log what happened in an enterprise."""
+    conn.execute(
+        "INSERT INTO admin_event (enterprise, type, created_at, created_by, source, details)"
+        " VALUES (?, ?, ?, ?, ?, ?)",
+        (enterprise, word, now, by, pydantic_core.to_json(source).decode(), details),
+    )
+    # A few of the old ones go with each new one.
+    conn.execute(
+        "DELETE FROM admin_event WHERE id < (SELECT min(id) + 10 FROM admin_event) AND created_at < ?",
+        (now - RETENTION,),
+    )
+
+
+async def get(call: calls.Call, stream: str) -> responses.Response:
+    """The page of a stream after the position that is asked for."""
+    calls.require_admin(call.caller)
+    if call.caller.is_service and "manage_enterprise_properties" not in call.caller.scopes:
+        said = "An application needs manage_enterprise_properties to follow the enterprise's events."
+        raise problems.Refused(403, "insufficient_scope", said)
+    if _SCOPE not in call.caller.scopes:
+        raise problems.Refused(403, "insufficient_scope", f"These streams need the scope {_SCOPE}.")
+    params = call.request.query_params
+    after = events_page.position(call)
+    limit = min(paging.read_number(params, "limit", 100), MAX_LIMIT)
+    wanted = [one.strip() for one in params.get("event_type", "").split(",") if one.strip()]
+    first, last = 0, 2**62
+    if stream == LOGS:
+        first = _moment(call, "created_after", first)
+        last = _moment(call, "created_before", last)
+    else:
+        first = call.store.now() - STREAMING_SPAN
+
+    def run(read: store.Read) -> dict[str, Any]:
+        top = read(_TOP)[0]["top"]
+        start = top if after is None else min(after, top)
+        rows = read(
+            "SELECT * FROM admin_event WHERE enterprise = ? AND id > ? AND id <= ? AND created_at >= ?"
+            " AND created_at <= ? AND (? OR type IN (SELECT value FROM json_each(?))) ORDER BY id LIMIT ?",
+            call.caller.enterprise,
+            start,
+            top,
+            first,
+            last,
+            not wanted,
+            json.dumps(wanted),
+            limit,
+        )
+        end = top
+        if len(rows) == limit:
+            end = rows[-1]["id"] if rows else start
+        entries = events_page.shown(read, rows)
+        return {"chunk_size": len(entries), "next_stream_position": str(end), "entries": entries}
+
+    return calls.answer(await call.store.query(lambda read: events_page.in_one_snapshot(read, run)))
+
+
+def _moment(call: calls.Call, name: str, default: int) -> int:
+    text = call.request.query_params.get(name)
+    if not text:
+        return default
+    try:
+        return item_serializer.micros(base.parse_timestamp(text))
+    except ValueError as error:
+        raise problems.invalid(name, str(error)) from None
+
+
+PARAMETERS = (
+    operations.Parameter(
+        "event_type", "Of the administrators' streams: these words.", operations.FIELDS.schema
+    ),
+    operations.Parameter("created_after", f"Of `{LOGS}`: an RFC 3339 date-time."),
+    operations.Parameter("created_before", f"Of `{LOGS}`: an RFC 3339 date-time."),
+)

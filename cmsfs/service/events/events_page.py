@@ -1,0 +1,57 @@
+"""A page of events: where it begins, one moment for all that it reads, and the events as they are answered.
+
+Shared by the streams of users (events.py) and of administrators (events_admin.py).
+"""
+
+import json
+from collections.abc import Callable
+from sqlite3 import Row
+from typing import Any, TypeVar
+
+from cmsfs.service import problems
+from cmsfs.service.access import calls
+from cmsfs.service.serialize import item_serializer
+from cmsfs.service.storage import store
+
+T = TypeVar("T")
+
+
+def in_one_snapshot(read: store.Read, run: Callable[[store.Read], T]) -> T:
+    """An event between two reads must not be stepped over."""
+    read("BEGIN")
+    try:
+        return run(read)
+    finally:
+        read("ROLLBACK")
+
+
+def shown(read: store.Read, rows: list[Row]) -> list[dict[str, Any]]:
+    """Events of either table as they are answered."""
+    numbers = json.dumps(sorted({row["created_by"] for row in rows}))
+    found = read("SELECT * FROM user WHERE id IN (SELECT value FROM json_each(?))", numbers)
+    users = {row["id"]: item_serializer.user_mini(row) for row in found}
+    return [
+        {
+            "type": "event",
+            "event_id": f"{row['id']:032x}",
+            "event_type": row["type"],
+            "created_at": item_serializer.moment(row["created_at"]),
+            "recorded_at": item_serializer.moment(row["created_at"]),
+            "created_by": users.get(row["created_by"]),
+            "session_id": None,
+            "source": json.loads(row["source"]),
+            "additional_details": json.loads(row["details"]),
+        }
+        for row in rows
+    ]
+
+
+def position(call: calls.Call) -> int | None:
+    """Where the client is; None is the present."""
+    text = call.request.query_params.get("stream_position") or "0"
+    if text == "now":
+        return None
+    number = calls.parse_id(text)
+    if number is None:
+        raise problems.invalid("stream_position", "must be 'now', 0 or a position that was answered")
+    return number

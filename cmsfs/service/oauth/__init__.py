@@ -1,0 +1,1 @@
+"""OAuth 2: authorization, grants, tokens, browser sessions, passwords."""

@@ -1,0 +1,98 @@
+"""Authorization codes: made by the authorize page, redeemed at the token endpoint.
+
+A code lives 30 seconds and is good for one use; whoever redeems one again ends what came of it.  With PKCE
+(S256) only who began can redeem; a wrong verifier uses the code up.
+
+Rule: a code goes to the redirect URI it was asked for and is redeemed by the application that asked.
+"""
+
+import base64
+import hashlib
+import hmac
+import re
+import secrets
+from sqlite3 import Connection, Row
+from typing import Any
+
+from cmsfs.service import problems
+from cmsfs.service.access import calls
+from cmsfs.service.oauth import access_tokens, clients
+
+LIFETIME_SECONDS = 30
+
+CHALLENGE = re.compile(r"[A-Za-z0-9_-]{43}", re.ASCII)
+_VERIFIER = re.compile(r"[A-Za-z0-9._~-]{43,128}", re.ASCII)
+
+
+def make(
+    conn: Connection,
+    app: str,
+    user: int,
+    *,
+    redirect_uri: str,
+    granted: str | None,
+    challenge: str | None,
+    now: int,
+) -> str:
+    """A new code."""
+    conn.execute("DELETE FROM code WHERE expires_at < ?", (now - access_tokens.DAY,))
+    secret = secrets.token_urlsafe(24)
+    conn.execute(
+        "INSERT INTO code (hash, app, user, redirect_uri, scopes, challenge, expires_at)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?)",
+        (
+            calls.hashed(secret),
+            app,
+            user,
+            redirect_uri,
+            granted,
+            challenge,
+            now + LIFETIME_SECONDS * access_tokens.SECOND,
+        ),
+    )
+    return secret
+
+
+async def redeem(ask: clients.Ask) -> dict[str, Any]:
+    """The authorization_code grant."""
+    app = ask.authenticate("authorization_code")
+    hashed = calls.hashed(ask.required("code"))
+
+    def txn(conn: Connection) -> dict[str, Any] | None:
+        now = ask.store.now()
+        row = conn.execute(
+            "SELECT code.*, user.status FROM code JOIN user ON user.id = code.user"
+            " WHERE hash = ? AND app = ?",
+            (hashed, app["client_id"]),
+        ).fetchone()
+        if row is None:
+            return None
+        if row["used"]:
+            access_tokens.end_family(conn, row["family"])
+            return None
+        conn.execute("UPDATE code SET used = 1 WHERE hash = ?", (hashed,))
+        if row["expires_at"] <= now or row["status"] == "inactive" or not _is_rightful(row, ask):
+            return None
+        family = access_tokens.begin_family(conn, row["app"], row["user"], granted=row["scopes"], now=now)
+        conn.execute("UPDATE code SET family = ? WHERE hash = ?", (family, hashed))
+        return access_tokens.pair(conn, family, now=now)
+
+    made = await ask.store.write(txn)
+    if made is None:
+        raise problems.OAuthRefused("invalid_grant", "The authorization code is invalid or has expired")
+    return made
+
+
+def _is_rightful(row: Row, ask: clients.Ask) -> bool:
+    """Whether who redeems the code is who began."""
+    # Clients of the public API leave the URI out; one that is sent must be the one that was asked for.
+    if ask.form.get("redirect_uri", row["redirect_uri"]) != row["redirect_uri"]:
+        return False
+    verifier = ask.form.get("code_verifier")
+    if row["challenge"] is None or verifier is None:
+        # A verifier without a challenge: somebody has taken the challenge out on the way.
+        return row["challenge"] is None and verifier is None
+    if not _VERIFIER.fullmatch(verifier):
+        return False
+    digest = hashlib.sha256(verifier.encode()).digest()
+    return hmac.compare_digest(base64.urlsafe_b64encode(digest).decode().rstrip("="), row["challenge"])

@@ -1,0 +1,78 @@
+"""Passwords: how people log in to the authorize page.
+
+Kept as scrypt hashes, each with its salt and parameters.  Guessing is slowed down (see attempts.py), for who
+guesses and for nobody else.
+
+Rule: an unknown login takes as long as a wrong password, and is told apart by nothing.
+"""
+
+import base64
+import hashlib
+import hmac
+import secrets
+from sqlite3 import Connection
+
+import trio
+
+from cmsfs.service.storage.store import Store
+
+# 32 MiB and 80 ms for an attempt; two at once, so that attempts cannot fill the memory.
+_LOG_N, _R, _P = 15, 8, 1
+_MAX_MEMORY = 64 * 1024 * 1024
+_AT_ONCE = trio.CapacityLimiter(2)
+
+MAX_LENGTH = 1024
+
+
+def hashed(password: str) -> str:
+    """What is stored of a password.  Takes a while: not on the loop."""
+    salt = secrets.token_bytes(16)
+    parts = (salt, _derive(password, salt, _LOG_N, _R, _P))
+    return "$".join(["scrypt", f"{_LOG_N},{_R},{_P}", *(base64.b64encode(part).decode() for part in parts)])
+
+
+def keep(conn: Connection, user: int, password_hash: str) -> None:
+    """Give a user a password, in place of any other."""
+    conn.execute("INSERT OR REPLACE INTO password (user, hash) VALUES (?, ?)", (user, password_hash))
+
+
+async def check(store: Store, login: str, password: str, *, who: str = "") -> int | None:
+    """The user who logs in; None for a wrong login or password, or if too many were wrong before.
+
+    `who` is where it comes from.  The attempt is counted before it is judged: many at once are no way around
+    the waiting.
+    """
+    what = f"login:{login.casefold()[:MAX_LENGTH]}"
+    user, stored = None, _NOBODY
+    if not store.attempts.take(who, what):
+        user, stored = _find(store, login) or (None, _NOBODY)
+    right = await trio.to_thread.run_sync(_matches, password, stored, limiter=_AT_ONCE)
+    if not right or user is None:
+        return None
+    store.attempts.forgive(who, what)
+    return user
+
+
+def _find(store: Store, login: str) -> tuple[int, str] | None:
+    found = store.read(
+        "SELECT password.* FROM password JOIN user ON user.id = password.user"
+        " WHERE user.login = ? AND user.status != 'inactive'",
+        login,
+    )
+    return (found[0]["user"], found[0]["hash"]) if found else None
+
+
+def _matches(password: str, stored: str) -> bool:
+    _, parameters, salt, expected = stored.split("$")
+    log_n, r, p = (int(number) for number in parameters.split(","))
+    actual = _derive(password, base64.b64decode(salt), log_n, r, p)
+    return hmac.compare_digest(actual, base64.b64decode(expected))
+
+
+def _derive(password: str, salt: bytes, log_n: int, r: int, p: int) -> bytes:
+    secret = password[:MAX_LENGTH].encode("utf-8", "surrogatepass")
+    return hashlib.scrypt(secret, salt=salt, n=2**log_n, r=r, p=p, maxmem=_MAX_MEMORY)
+
+
+# Nobody's: what a password is compared with when there is no such login.
+_NOBODY = f"scrypt${_LOG_N},{_R},{_P}$" + "$".join([base64.b64encode(bytes(16)).decode(), "AAAA"])

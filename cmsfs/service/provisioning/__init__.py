@@ -1,0 +1,1 @@
+"""An enterprise from a file, and the demo."""

@@ -1,0 +1,108 @@
+"""`GET /files/:id/thumbnail.png` and `.jpg`: the oldest way of the public API to a small picture of a file.
+
+The sizes that there are: 32, 64, 128 and 256 pixels as PNG, 32, 94, 160 and 320 as JPEG.  Of those within the
+bounds that were asked for the smallest is sent.  While it is being made the answer is 202 with the time to
+wait, and where a picture is to be had that says nothing.
+
+Rule: as representations.py.
+"""
+
+import struct
+import zlib
+from functools import partial
+
+import pydantic
+from starlette import requests, responses
+
+from cmsfs.models import base
+from cmsfs.service import problems
+from cmsfs.service.access import calls
+from cmsfs.service.access.roles import ItemRight
+from cmsfs.service.api import operations
+from cmsfs.service.api.operations import Operation
+from cmsfs.service.renditions import representations
+from cmsfs.service.storage import derived_files
+from cmsfs.service.storage.kinds import ItemKind
+
+_SIZES = {
+    extension: {
+        size: name
+        for name, (kind, size) in derived_files.PICTURES.items()
+        if kind == extension and "_thumb_" in name
+    }
+    for extension in ("png", "jpg")
+}
+_PLACE = "/thumbnails/placeholder.png"
+
+
+class Bounds(base.Model):
+    """How large a thumbnail shall be."""
+
+    min_height: int = pydantic.Field(0, ge=0, le=320)
+    min_width: int = pydantic.Field(0, ge=0, le=320)
+    max_height: int = pydantic.Field(320, ge=32)
+    max_width: int = pydantic.Field(320, ge=32)
+
+    def holds(self, size: int) -> bool:
+        return max(self.min_height, self.min_width) <= size <= min(self.max_height, self.max_width)
+
+
+async def get(extension: str, call: calls.Call) -> responses.Response:
+    bounds = _bounds(call.request)
+    row = calls.get_item(call.store.read, call.caller, ItemKind.FILE, call.id, needed=ItemRight.PREVIEW)
+    fitting = [name for size, name in _SIZES[extension].items() if bounds.holds(size)]
+    if not fitting:
+        raise problems.Refused(400, "requested_preview_unavailable", "There is no thumbnail of this size.")
+    if row["extension"] not in representations.PICTURE_TYPES:
+        raise problems.Refused(404, "preview_cannot_be_generated", "There is no preview of such files.")
+    data = await representations.read(call.store, row["sha1"], fitting[0])
+    if data is None:
+        url = call.request.url
+        headers = {
+            "Location": f"{url.scheme}://{url.netloc}{_PLACE}",
+            "Retry-After": str(representations.RETRY_SECONDS),
+        }
+        return responses.Response(status_code=202, headers=headers)
+    return responses.Response(data, media_type=representations.MEDIA_TYPES[extension])
+
+
+def _bounds(request: requests.Request) -> Bounds:
+    try:
+        return Bounds.model_validate({name: one for name, one in request.query_params.items() if one})
+    except pydantic.ValidationError:
+        said = "A thumbnail's bounds are numbers from 32 to 320."
+        raise problems.Refused(400, "requested_preview_unavailable", said) from None
+
+
+def _grey(size: int) -> bytes:
+    """A PNG that is grey all over."""
+
+    def chunk(kind: bytes, data: bytes) -> bytes:
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    head = struct.pack(">IIBBBBB", size, size, 8, 0, 0, 0, 0)
+    pixels = zlib.compress((b"\0" + b"\xc8" * size) * size)
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", pixels) + chunk(b"IEND", b"")
+
+
+_PLACEHOLDER = _grey(32)
+
+
+async def placeholder(request: requests.Request) -> responses.Response:
+    return responses.Response(_PLACEHOLDER, media_type="image/png")
+
+
+routes = [
+    Operation(
+        f"GET /files/{{id}}/thumbnail.{extension}",
+        partial(get, extension),
+        f"Get a small picture of a file as {said}",
+        operations.BYTES,
+        query=Bounds,
+        also={202: None},
+    )
+    for extension, said in (("png", "PNG"), ("jpg", "JPEG"))
+]
+public_routes = [
+    Operation(f"GET {_PLACE}", placeholder, "Get a picture that says nothing", operations.BYTES, public=True)
+]

@@ -1,0 +1,1 @@
+"""Items as JSON."""

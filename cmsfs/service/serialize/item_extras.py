@@ -1,0 +1,100 @@
+"""What is told of items from beside their rows: watermarks, comments, links that lead to them, marks to sync.
+
+`item_serializer.ItemSerializer` looks these up for all items of an answer together, only those that were
+asked for.
+"""
+
+import json
+from collections.abc import Sequence
+from sqlite3 import Connection, Row
+from typing import Any
+
+from cmsfs.service.access import shared_links
+from cmsfs.service.storage import tree_paths
+from cmsfs.service.storage.kinds import ItemKind
+from cmsfs.service.storage.store import Read
+
+FIELDS = frozenset(
+    {"watermark_info", "comment_count", "is_accessible_via_shared_link", "sync_state", "shared_link"}
+)
+
+_IN = "IN (SELECT value FROM json_each(?))"
+
+# Bundles that one desktop system shows as a file and packs into one on their way.
+_PACKAGES = frozenset(("key", "numbers", "pages", "rtfd"))
+
+
+def is_package(row: Row) -> bool:
+    return row["extension"] in _PACKAGES
+
+
+class ItemExtras:
+    """Of the rows of one answer."""
+
+    def __init__(self) -> None:
+        self._watermarked: set[int] = set()
+        self._linked: set[int] = set()
+        self._comments: dict[int, int] = {}
+        self._synced: dict[int, str] = {}
+        self._uses: dict[int, Row] = {}
+
+    def look_up(self, read: Read, rows: Sequence[Row], wanted: set[str]) -> None:
+        if not wanted & FIELDS:
+            return
+        own = json.dumps([row["id"] for row in rows])
+        line = json.dumps(sorted({one for row in rows for one in tree_paths.line(row)}))
+        if "watermark_info" in wanted:
+            self._watermarked = {
+                one["item"] for one in read(f"SELECT item FROM watermark WHERE item {_IN}", line)
+            }
+        if "is_accessible_via_shared_link" in wanted:
+            linked = read(f"SELECT * FROM item WHERE id {_IN} AND link IS NOT NULL", line)
+            self._linked = {one["id"] for one in linked if shared_links.shape(one) is not None}
+        if "comment_count" in wanted:
+            sql = f"SELECT item, count(*) AS n FROM comment WHERE item {_IN} GROUP BY item"
+            self._comments = {one["item"]: one["n"] for one in read(sql, own)}
+        if "sync_state" in wanted:
+            sql = f"SELECT * FROM sync_mark WHERE item {_IN}"
+            self._synced = {one["item"]: one["state"] for one in read(sql, own)}
+        if any(row["link"] is not None for row in rows):
+            self._uses = {one["item"]: one for one in read(f"SELECT * FROM link_use WHERE item {_IN}", own)}
+
+    def watermark(self, row: Row) -> dict[str, bool]:
+        inherited = any(one in self._watermarked for one in tree_paths.line(row)[:-1])
+        return {
+            "is_watermarked": inherited or row["id"] in self._watermarked,
+            "is_watermark_inherited": inherited,
+            "is_watermarked_by_access_policy": False,  # there are no such policies
+        }
+
+    def is_linked(self, row: Row) -> bool:
+        """Whether a shared link shows the item, its own or that of a folder above."""
+        return any(one in self._linked for one in tree_paths.line(row))
+
+    def comments(self, row: Row) -> int:
+        return self._comments.get(row["id"], 0)
+
+    def sync_state(self, row: Row) -> str:
+        return self._synced.get(row["id"], "not_synced")
+
+    def shared_link(self, row: Row) -> dict[str, Any] | None:
+        link = shared_links.shape(row)
+        uses = self._uses.get(row["id"])
+        if link is not None and uses is not None:
+            link |= {"download_count": uses["downloads"], "preview_count": uses["previews"]}
+        return link
+
+
+def set_sync_state(conn: Connection, row: Row, state: str | None) -> bool:
+    """Mark a folder, or take the mark away; whether that changed anything."""
+    if state is None or row["kind"] != ItemKind.FOLDER:
+        return False
+    if state == "not_synced":
+        done = conn.execute("DELETE FROM sync_mark WHERE item = ?", (row["id"],))
+    else:
+        done = conn.execute(
+            "INSERT INTO sync_mark VALUES (?, ?) ON CONFLICT DO UPDATE SET state = excluded.state"
+            " WHERE state != excluded.state",
+            (row["id"], state),
+        )
+    return done.rowcount > 0

@@ -1,0 +1,284 @@
+"""The application: the capability modules' routes under the API's and the upload host's paths.
+
+`build` is all that a server, a transport in the same process or a test needs.  One server plays all hosts
+of the public API: for a server at URL u, base_url is u/2.0, upload_url is u/api/2.0 and auth_url is u.
+
+Rule: a capability is a module that exports `routes`, a list of operations; adding one is a group here.
+"""
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any
+from urllib.parse import urlsplit
+
+from starlette import requests, routing, types
+
+from cmsfs.service import problems
+from cmsfs.service.admin import pages as admin
+from cmsfs.service.admin.notices import FlashMessages
+from cmsfs.service.api import operations
+from cmsfs.service.api.operations import Group, Operation
+from cmsfs.service.content import (
+    comments,
+    downloads,
+    files,
+    folders,
+    representation_files,
+    trash,
+    versions,
+    watermarks,
+    web_links,
+)
+from cmsfs.service.events import events
+from cmsfs.service.governance import legal_holds, retention
+from cmsfs.service.metadata import instances, templates
+from cmsfs.service.oauth import authorize, tokens
+from cmsfs.service.renditions import embed_links, thumbnails
+from cmsfs.service.search import result_cache, search
+from cmsfs.service.server import docs_page, openapi, rate_limits
+from cmsfs.service.sharing import (
+    collaborations,
+    collaborations_allowlist,
+    exemptions,
+    share_pages,
+    shared_items,
+)
+from cmsfs.service.storage import attempt_limits
+from cmsfs.service.storage.store import Store
+from cmsfs.service.uploads import direct_uploads, upload_sessions
+from cmsfs.service.users import session_terminations, users
+
+# In the order of routing: more particular paths come before those with an id in the same place.
+API_GROUPS = [
+    Group("search", "Full-text and metadata search over items, one page at a time.", search.routes),
+    Group(
+        "session_terminations",
+        "An administrator ends sessions of users: they log in, and authorize applications, anew.",
+        session_terminations.routes,
+    ),
+    Group(
+        "upload_sessions",
+        "Chunked uploads: parts in any order, resumed after an interruption, then committed.",
+        upload_sessions.routes,
+        at_uploads=True,
+    ),
+    Group(
+        "uploads",
+        "Upload a new file or a new version, or check beforehand whether it would be accepted.",
+        direct_uploads.routes,
+        at_uploads=True,
+    ),
+    Group("shared_items", "The item that a shared link leads to.", shared_items.routes),
+    Group("files", "Get, change, delete and copy files.", files.routes),
+    Group(
+        "downloads",
+        "The content of files, and the addresses that it is downloaded from.",
+        downloads.routes,
+    ),
+    Group(
+        "internal_files",
+        "Representations of files: their status and their content.",
+        representation_files.routes,
+    ),
+    Group("thumbnails", "Thumbnails of files, as PNG or JPEG.", thumbnails.routes),
+    Group("watermarks", "Watermarks on files, and on folders with everything below them.", watermarks.routes),
+    Group("comments", "Comments on files, and replies to them.", comments.routes),
+    Group(
+        "versions",
+        "Earlier versions of a file: list, get, trash, restore and promote them.",
+        versions.routes,
+    ),
+    Group(
+        "folders",
+        "Get, list, create, change, copy and delete folders, and list the trash.",
+        folders.routes,
+    ),
+    Group(
+        "web_links",
+        "Create, get, change and delete web links, and restore them from the trash.",
+        web_links.routes,
+    ),
+    Group("trash", "Get, restore and permanently delete what is in the trash.", trash.routes),
+    Group(
+        "events",
+        "The event stream: one event for each change, kept for three weeks, and the long poll for the next.",
+        events.routes,
+    ),
+    Group(
+        "users",
+        "The current user, and the users of the enterprise; administrators create, change and delete them.",
+        users.routes,
+    ),
+    Group(
+        "legal_holds",
+        "Legal hold policies: list, create, change and release them.",
+        legal_holds.routes,
+    ),
+    Group(
+        "legal_hold_assignments",
+        "What a legal hold is assigned to, and the files and versions on hold by it.",
+        legal_holds.assignment_routes,
+    ),
+    Group(
+        "retention",
+        "Retention policies: list, create, change, retire and delete them.",
+        retention.routes,
+    ),
+    Group(
+        "retention_assignments",
+        "What a retention policy is assigned to, and the files under it.",
+        retention.assignment_routes,
+    ),
+    Group(
+        "metadata_templates",
+        "Metadata templates: list, create, change and delete them.",
+        templates.routes,
+    ),
+    Group(
+        "metadata",
+        "Metadata instances on files and folders: list, create, change by JSON Patch and delete them.",
+        instances.routes,
+    ),
+    Group(
+        "exemptions",
+        "Users to whom the enterprise's list of domains for collaboration does not apply.",
+        exemptions.routes,
+    ),
+    Group(
+        "collaborations",
+        "Collaborations on files and folders: list, invite, change, accept, reject and end them.",
+        collaborations.routes,
+    ),
+    Group(
+        "collaborations_allowlist",
+        "The domains that an enterprise collaborates with.",
+        collaborations_allowlist.routes,
+    ),
+]
+
+# The ways to a token; both of their places are in use.
+OAUTH_GROUPS = [
+    Group("tokens", "The token endpoint with its five grants, and revocation.", tokens.routes),
+    Group(
+        "authorize",
+        "The authorization endpoint: a person logs in and gives an application access.",
+        authorize.routes,
+    ),
+]
+
+# What needs no token: what an open link shows, what is signed, and pictures that say nothing.
+PUBLIC_GROUPS = [
+    Group("shared_items", routes=shared_items.public_routes),
+    Group("downloads", routes=downloads.public_routes),
+    Group("thumbnails", routes=thumbnails.public_routes),
+    Group(
+        "embed_links",
+        "Expiring embed links: an address that shows a file to whoever has it, for at most an hour.",
+        embed_links.public_routes,
+    ),
+]
+
+API = operations.flat(API_GROUPS)
+OAUTH = operations.flat(OAUTH_GROUPS)
+PUBLIC = operations.flat(PUBLIC_GROUPS)
+
+# What people look at.
+PAGES = [*docs_page.routes, *share_pages.routes, *admin.routes]
+
+
+class Service:
+    """The application.  Handlers find it as `request.app` and the store on it.
+
+    It is Starlette's router without Starlette's application around it, whose own error pages would answer
+    before `problems.Edge` could.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        url: str | None = None,
+        *,
+        public_url: str | None = None,
+        rates: rate_limits.RateLimits | None = None,
+    ) -> None:
+        self.store = store
+        self._public = None if public_url is None else urlsplit(public_url)
+        self._rates = rates
+        self.searches = result_cache.ResultCache(store)
+        # What an assertion may be meant for.  The address that a request names is no proof: whoever got hold
+        # of an assertion for another service would name that one's.
+        self.token_urls = frozenset(
+            {tokens.PUBLIC_URL}
+            | {f"{one}{prefix}/oauth2/token" for one in (url, public_url) for prefix in ("", "/api") if one}
+        )
+        self.operations = {one.line: one for one in API if isinstance(one, Operation)}
+        self.notices = FlashMessages()
+        self._router = _router(
+            [
+                *PAGES,
+                *OAUTH,
+                *PUBLIC,
+                routing.Mount("/2.0", _router(API)),
+                routing.Mount("/api/2.0", _router(API)),
+                routing.Mount("/api", _router(OAUTH)),
+            ]
+        )
+
+    @cached_property
+    def description(self) -> dict[str, Any]:
+        """What programs are told of the service, by OpenAPI."""
+        return openapi.document(API_GROUPS, [*OAUTH_GROUPS, *PUBLIC_GROUPS], version=docs_page.version())
+
+    @cached_property
+    def description_page(self) -> str:
+        """The same for people."""
+        return docs_page.document(self.description)
+
+    async def __call__(self, scope: types.Scope, receive: types.Receive, send: types.Send) -> None:
+        scope["app"] = self
+        if self._public is not None and scope["type"] == "http":
+            # Every address in an answer is made of what the request says it came to.
+            scope["scheme"] = self._public.scheme
+            others = [one for one in scope["headers"] if one[0] != b"host"]
+            scope["headers"] = [(b"host", self._public.netloc.encode()), *others]
+        await self._router(scope, receive, send)
+
+    def address(self, scope: types.Scope) -> str:
+        """Where a request comes from: the client's network, as the proxy says it where there is one."""
+        client = scope.get("client")
+        found = client[0] if client else ""
+        if self._public is not None:
+            # Each proxy adds the address that it sees at the end; the rest is the client's own word.
+            said = [value for name, value in scope["headers"] if name == b"x-forwarded-for"]
+            found = said[-1].decode("latin-1").rpartition(",")[2].strip() if said else found
+        return attempt_limits.network(found)
+
+    def admit(self, request: requests.Request, user: int, enterprise: int) -> None:
+        """Take note of whom a request is for; 429 if it is one too many."""
+        request.scope["user_id"] = user
+        if self._rates is not None:
+            self._rates.take(request.method, request.scope["path"], user=user, enterprise=enterprise)
+
+    def admit_application(self, request: requests.Request, client_id: str) -> None:
+        """Take note of a request for a token; 429 if there were too many from there for this application."""
+        if self._rates is not None:
+            self._rates.take_token(self.address(request.scope), client_id)
+
+
+def build(
+    store: Store,
+    url: str | None = None,
+    *,
+    public_url: str | None = None,
+    rates: rate_limits.RateLimits | None = None,
+) -> types.ASGIApp:
+    """The ASGI application on a store.
+
+    `url` is where clients find it, if they do; `public_url` where they find it behind a proxy.  `rates` are
+    the limits of users; None is no limits.
+    """
+    return problems.Edge(Service(store, url, public_url=public_url, rates=rates))
+
+
+def _router(routes: Sequence[routing.BaseRoute]) -> routing.Router:
+    return routing.Router(routes, redirect_slashes=False)

@@ -1,0 +1,181 @@
+"""The service on a socket: Hypercorn's trio worker in the caller's nursery.
+
+`cmsfs serve` runs this; so do the tests that speak real HTTP.  HTTP/1.1 only: HTTP/2 in pure Python is
+several times slower.
+
+How many connections there may be, and how slow a client, is decided in connections.py and guard.py.
+
+To stop, it takes no new connection, gives what is being answered STOP_SECONDS, and cuts off the rest.
+
+Rule: loopback unless told otherwise; with a certificate, TLS 1.2 or later and nothing older.
+"""
+
+import errno
+import fcntl
+import logging
+import os
+import socket
+import ssl
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import hypercorn.config
+import hypercorn.typing
+import hypercorn.utils
+import trio
+from hypercorn.trio.worker_context import WorkerContext
+
+from cmsfs import errors
+from cmsfs.service.renditions import indexing
+from cmsfs.service.server import access_log, app, client_limits, http1, rate_limits, sweeper
+from cmsfs.service.server.connections import Connections, Stream
+from cmsfs.service.storage.store import Store
+
+log = logging.getLogger(__name__)
+
+# Hypercorn would close a connection after 1,000 requests, under a busy pool's hands.
+_FOR_EVER = 2**31
+
+# Clients keep connections for a minute, and not every request that meets the end of one is repeated.
+KEEP_ALIVE_SECONDS = 75
+
+HANDSHAKE_SECONDS = 10
+
+# What is being answered when the service is to stop, an upload of gigabytes perhaps, has so long to end.
+STOP_SECONDS = 8.0
+
+# A client that takes no byte for so long is gone.  Hypercorn waits for it even while it is being stopped.
+STALLED_MS = 60_000
+
+
+async def serve(
+    store: Store,
+    *,
+    host: str = "127.0.0.1",
+    port: int = 8472,
+    certfile: Path | None = None,
+    keyfile: Path | None = None,
+    public_url: str | None = None,
+    rates: rate_limits.RateLimits | None = None,
+    stop: trio.Event | None = None,
+    task_status: trio.TaskStatus[str] = trio.TASK_STATUS_IGNORED,
+) -> None:
+    """Serve until `stop` or cancelled; starts with the URL that it listens on (port 0 takes a free one).
+
+    `stop` ends it gracefully, within STOP_SECONDS unless a client takes nothing of what is sent (STALLED_MS);
+    cancelled: at once, and what is being answered is cut off.  Raises `UserError` if the address cannot be
+    had or the certificate not be read.
+    """
+    config = hypercorn.config.Config()
+    config.alpn_protocols = ["http/1.1"]
+    config.keep_alive_max_requests = _FOR_EVER
+    config.keep_alive_timeout = KEEP_ALIVE_SECONDS
+    config.ssl_handshake_timeout = HANDSHAKE_SECONDS
+    config.include_server_header = False
+    config.accesslog = None
+    config.errorlog = logging.getLogger("hypercorn.error")
+    if certfile is not None:
+        config.certfile = str(certfile)
+        config.keyfile = str(keyfile or certfile)
+    names = {host.lower(), socket.gethostname().lower()}
+    try:
+        tls = config.create_ssl_context() if config.ssl_enabled else None
+        if certfile is not None:
+            names |= client_limits.names_of(certfile)
+        listener = _listen(host, port)
+    except OSError as error:
+        raise errors.UserError(_reason(error, host, port, certfile)) from error
+    scheme = "http" if tls is None else "https"
+    shown = f"[{host}]" if ":" in host else host
+    url = f"{scheme}://{shown}:{listener.getsockname()[1]}"
+    with listener:
+        taken = Connections()
+        inner = app.build(store, url, public_url=public_url, rates=rates)
+        built = access_log.AccessLog(
+            client_limits.ClientLimits(inner, taken, names=frozenset(names), tls=tls is not None)
+        )
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(sweeper.run, store)
+            nursery.start_soon(indexing.run, store)
+            await nursery.start(_run, built, config, taken, listener, tls, stop)
+            log.info("serving on %s", url)
+            task_status.started(url)
+            if stop is not None:
+                await stop.wait()
+                with trio.move_on_after(STOP_SECONDS):
+                    await built.idle()
+                nursery.cancel_scope.cancel()
+
+
+@contextmanager
+def only_server(root: Path) -> Iterator[None]:
+    """This process is the one that serves a store's folder, which is made if it is new.
+
+    Raises `UserError`, which names the process that serves it already.
+    """
+    try:
+        root.mkdir(parents=True, exist_ok=True, mode=0o700)
+        lock = os.open(root / "serving.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise errors.UserError(f"{root} cannot hold the service's data: {error.strerror}.") from error
+    try:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            holder = os.pread(lock, 20, 0).decode("ascii", "replace").strip() or "another"
+            said = f"{root} is being served already, by process {holder}; end that, or choose another --data."
+            raise errors.UserError(said) from None
+        os.ftruncate(lock, 0)
+        os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
+        yield
+    finally:
+        os.close(lock)
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.create_server((host, port), family=family, backlog=100)
+    listener.setblocking(False)
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, STALLED_MS)
+    return listener
+
+
+async def _run(
+    built: Any,  # Hypercorn and Starlette each have types of their own for the same thing
+    config: hypercorn.config.Config,
+    taken: Connections,
+    listener: socket.socket,
+    tls: ssl.SSLContext | None,
+    stop: trio.Event | None,
+    *,
+    task_status: trio.TaskStatus[None],
+) -> None:
+    """Take connections until `stop`, and let what was taken end."""
+    wrapped = hypercorn.utils.wrap_app(built, config.wsgi_max_body_size, "asgi")
+    context = WorkerContext(None)
+    state = hypercorn.typing.ConnectionState({})
+
+    async def handle(stream: Stream) -> None:
+        await http1.Http1Server(wrapped, config, context, state, stream)  # type: ignore[arg-type]
+
+    async with trio.open_nursery() as serving:
+        async with trio.open_nursery() as taking:
+            taking.start_soon(taken.accept, listener, handle, tls, serving)
+            task_status.started()
+            await (trio.Event() if stop is None else stop).wait()
+            taking.cancel_scope.cancel()
+        # Connections without a request end at once.
+        await context.terminated.set()
+
+
+def _reason(error: OSError, host: str, port: int, certfile: Path | None) -> str:
+    if error.errno == errno.EADDRINUSE:
+        return f"Port {port} of {host} is in use; choose another with --port."
+    if error.errno == errno.EACCES:
+        return f"Port {port} of {host} needs rights that you do not have; choose one above 1023 with --port."
+    if isinstance(error, ssl.SSLError) or error.errno == errno.ENOENT:
+        return f"The certificate {certfile} or its key cannot be used: {error.strerror or error}."
+    return f"{host} port {port} cannot be listened on: {error.strerror or error}."

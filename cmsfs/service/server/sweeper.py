@@ -1,0 +1,227 @@
+"""What time does by itself: trash is emptied, retained content disposed of, and what has an end ends.
+
+Whoever runs the application runs `run` beside it.  Each pass works in small transactions, so that nobody
+waits long for the writer, and judges everything once more inside them.  A pass that is cut off is gone on
+with by the next one, in this process or another: nothing is remembered but in the data.
+
+Rule: what a hold or a retention protects stays, however late it is (`protection.py` decides).
+"""
+
+import json
+import logging
+import os
+from collections.abc import Callable
+from functools import partial
+from sqlite3 import Connection, Row
+
+import trio
+
+from cmsfs.models.content import events as words
+from cmsfs.service import problems
+from cmsfs.service.access import protection
+from cmsfs.service.content import items, trash
+from cmsfs.service.events import events
+from cmsfs.service.oauth import access_tokens
+from cmsfs.service.storage import store
+from cmsfs.service.storage.kinds import ItemKind, ItemStatus
+from cmsfs.service.uploads import upload_sessions
+
+log = logging.getLogger(__name__)
+
+# What is done to one row that seems to be due: whether anything changed.
+Change = Callable[[Connection, int, int], bool]
+
+EVERY_SECONDS = 60
+# Finding what a policy for the whole enterprise lets go looks at every version that there is.
+DISPOSE_EVERY_SECONDS = 3600
+
+# Contents without a version stay for so long, for uploads that have put the same in place and only have to
+# name it.
+ASIDE_SECONDS = 3600
+
+# Rows in one transaction.
+BATCH = 100
+# What is to be disposed of, at a time: an enterprise may have millions of it.
+PAGE = 10_000
+
+_DUE_TRASH = "SELECT id FROM item WHERE purge_at <= ? ORDER BY purge_at, id"
+_DUE_LINKS = "SELECT id FROM item WHERE link IS NOT NULL AND json_extract(link_terms, '$.ends') <= ?"
+_DUE_LOCKS = "SELECT id FROM item WHERE lock IS NOT NULL AND json_extract(lock, '$.expires_at') <= ?"
+_DUE_VERSIONS = """
+  SELECT version.id FROM version JOIN item ON item.id = version.file JOIN user ON user.id = item.owner
+    JOIN enterprise ON enterprise.id = user.enterprise
+    WHERE version.trashed_at IS NOT NULL AND version.trashed_at <= ?1 - trash_days * 86400000000
+"""
+# All of these say for themselves until when they are good; those that warn of thieves are kept a little.
+_ENDED = (
+    ("DELETE FROM token WHERE expires_at < ?", access_tokens.DAY),
+    ("DELETE FROM code WHERE expires_at < ?", access_tokens.DAY),
+    ("DELETE FROM family WHERE expires_at < ?", 0),
+    ("DELETE FROM login WHERE expires_at < ?", 0),
+    ("DELETE FROM assertion WHERE expires_at < ?", 0),
+    ("DELETE FROM upload_session WHERE expires_at <= ?", upload_sessions.REMEMBERED),
+)
+
+
+async def run(opened: store.Store, clock: Callable[[], int] | None = None) -> None:
+    """Pass after pass, until cancelled.  `clock` tells the moment in microseconds."""
+    now = clock or opened.now
+    disposed = -float("inf")
+    while True:
+        dispose = trio.current_time() - disposed >= DISPOSE_EVERY_SECONDS
+        if dispose:
+            disposed = trio.current_time()
+        try:
+            await sweep(opened, now(), dispose=dispose)
+        except Exception:
+            log.exception("a pass of the sweeper failed; the next one tries again")
+        await trio.sleep(EVERY_SECONDS)
+
+
+async def sweep(opened: store.Store, now: int, *, dispose: bool = True) -> None:
+    """One pass, as of a moment."""
+    await _each("purged from the trash", opened, _DUE_TRASH, now, _purge)
+    await _each("permanently deleted versions", opened, _DUE_VERSIONS, now, _drop_version)
+    if dispose:
+        await _dispose(opened, now)
+    unshare = partial(_clear, ("link", "link_terms"), words.UNSHARE)
+    await _each("expired shared links", opened, _DUE_LINKS, now, unshare)
+    await _each("expired locks", opened, _DUE_LOCKS, now, partial(_clear, ("lock",), words.UNLOCK))
+    await events.expire(opened, now)
+    await _end_uploads(opened, now)
+    await _forget(opened, now)
+    await _drop_contents(opened, now)
+
+
+async def _forget(opened: store.Store, now: int) -> None:
+    """Rows that say themselves that they are over; without any nothing is written."""
+    due = [(sql, now - kept) for sql, kept in _ENDED]
+    if any(opened.read(f"{sql.replace('DELETE', 'SELECT 1', 1)} LIMIT 1", end) for sql, end in due):
+        await opened.write(lambda conn: [conn.execute(sql, (end,)) for sql, end in due])
+
+
+async def _each(job: str, opened: store.Store, due: str, now: int, change: Change) -> None:
+    """Change everything that is due, a batch at a time.  `job` is what the log says was done."""
+    numbers = await opened.query(lambda read: [row["id"] for row in read(due, now)])
+    changed = 0
+    for start in range(0, len(numbers), BATCH):
+        batch = numbers[start : start + BATCH]
+        changed += await opened.write(partial(_change_all, change, batch, now))
+    if changed:
+        log.info("%s: %d of %d that were due", job, changed, len(numbers))
+
+
+def _change_all(change: Change, numbers: list[int], now: int, conn: Connection) -> int:
+    return sum(change(conn, one, now) for one in numbers)
+
+
+def _purge(conn: Connection, number: int, now: int) -> bool:
+    row = conn.execute("SELECT * FROM item WHERE id = ? AND purge_at <= ?", (number, now)).fetchone()
+    if row is None or row["status"] != ItemStatus.TRASHED:
+        return False
+    try:
+        trash.purge(conn, row, now=now)
+    except problems.Refused:
+        return False  # protected
+    return True
+
+
+def _drop_version(conn: Connection, number: int, now: int) -> bool:
+    row = conn.execute(
+        "SELECT item.version AS current FROM version JOIN item ON item.id = file WHERE version.id = ?",
+        (number,),
+    ).fetchone()
+    if row is None or row["current"] == number:
+        return False
+    try:
+        protection.check_version(conn, number, now=now)
+    except problems.Refused:
+        return False
+    conn.execute("DELETE FROM version WHERE id = ?", (number,))
+    return True
+
+
+async def _dispose(opened: store.Store, now: int) -> None:
+    """Remove what was retained for so long and is now to go."""
+    after = 0
+    while True:
+        find = partial(protection.disposable, now=now, after=after, limit=PAGE)
+        if not (found := await opened.query(find)):
+            break
+        versions = [row["id"] for row in found if row["id"] != row["current"]]
+        await _each_of("disposed of versions", opened, versions, now, _drop_version)
+        # A file goes with its last word, and all that it ever was with it.
+        files = [row["file"] for row in found if row["id"] == row["current"]]
+        await _each_of("disposed of files", opened, files, now, _dispose_file)
+        after = found[-1]["id"]
+
+
+async def _each_of(job: str, opened: store.Store, numbers: list[int], now: int, change: Change) -> None:
+    marks = json.dumps(numbers)
+    due = f"SELECT value AS id FROM json_each('{marks}') WHERE ?1 IS NOT NULL"
+    await _each(job, opened, due, now, change)
+
+
+def _dispose_file(conn: Connection, number: int, now: int) -> bool:
+    row = items.find(conn, number)
+    if row is None or row["kind"] != ItemKind.FILE:
+        return False
+    try:
+        protection.check_purge(conn, row, now=now)
+    except problems.Refused:
+        return False
+    if row["status"] == ItemStatus.ACTIVE:
+        # Who follows the events learns in this way that it is gone.
+        trash.put(conn, row, by=row["owner"], now=now)
+    conn.execute("DELETE FROM item WHERE id = ?", (number,))
+    return True
+
+
+def _clear(columns: tuple[str, ...], word: str, conn: Connection, number: int, now: int) -> bool:
+    """End a link or a lock, if it is over."""
+    row: Row | None = items.find(conn, number)
+    ends = None
+    if row is not None and row[columns[-1]] is not None:
+        terms = json.loads(row[columns[-1]])
+        ends = terms["ends" if word == words.UNSHARE else "expires_at"]
+    if row is None or ends is None or ends > now:
+        return False
+    conn.execute(f"UPDATE item SET {', '.join(f'{one} = NULL' for one in columns)} WHERE id = ?", (number,))
+    if row["status"] == ItemStatus.ACTIVE:
+        events.record(conn, items.find(conn, number), word, by=row["owner"], now=now)
+    return True
+
+
+async def _end_uploads(opened: store.Store, now: int) -> None:
+    """The parts of uploads that nobody finished; their sessions still say for a while that they expired."""
+    over = "SELECT DISTINCT s.id FROM upload_session AS s JOIN upload_part AS p ON p.session = s.id"
+    numbers = [row["id"] for row in opened.read(f"{over} WHERE expires_at <= ?", now)]
+    if numbers:
+        marks = [(number,) for number in numbers]
+        await opened.write(lambda conn: conn.executemany("DELETE FROM upload_part WHERE session = ?", marks))
+        await opened.parts.remove(*numbers)
+        log.info("dropped the parts of %d uploads that expired", len(numbers))
+
+
+async def _drop_contents(opened: store.Store, now: int) -> None:
+    """The bytes of contents that lost their last version, and what was made of them."""
+    while batch := [row["sha1"] for row in opened.read("SELECT sha1 FROM orphan LIMIT ?", BATCH)]:
+        await opened.write(partial(_set_aside, opened, batch))
+
+    def drop(conn: Connection) -> int:
+        def known(sha1: str) -> bool:
+            return conn.execute("SELECT 1 FROM version WHERE sha1 = ?", (sha1,)).fetchone() is not None
+
+        return opened.blobs.drop_aside(known, before=now / 1e6 - ASIDE_SECONDS)
+
+    set_aside = await trio.to_thread.run_sync(os.listdir, opened.blobs.aside)
+    if set_aside and (dropped := await opened.write(drop)):
+        log.info("removed %d contents that no version has", dropped)
+
+
+def _set_aside(opened: store.Store, sha1s: list[str], conn: Connection) -> None:
+    for sha1 in sha1s:
+        conn.execute("DELETE FROM orphan WHERE sha1 = ?", (sha1,))
+        if conn.execute("SELECT 1 FROM version WHERE sha1 = ?", (sha1,)).fetchone() is None:
+            opened.blobs.set_aside(sha1)
+            opened.renditions.drop(conn, sha1)

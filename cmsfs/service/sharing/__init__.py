@@ -1,0 +1,1 @@
+"""Sharing: collaborations, shared items, share pages."""

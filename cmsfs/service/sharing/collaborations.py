@@ -1,0 +1,340 @@
+"""Collaborations: made, changed, accepted, rejected, ended.  Listings and shapes: collaborations_list.py.
+
+Within the enterprise a collaboration begins at once; users of other enterprises, and addresses that nobody
+has yet, are invited and it is for them to accept.  The role `owner` hands the item over: it moves into the
+new owner's root, and who owned it before stays as a collaborator.
+
+Rule: an item has one collaboration a user; a rejected one makes place for the next.
+"""
+
+from sqlite3 import Connection, Row
+from typing import Any
+
+from starlette import responses
+
+from cmsfs.models.content import events as words
+from cmsfs.models.enterprise import collaborations as shapes
+from cmsfs.service import problems
+from cmsfs.service.access import calls, roles
+from cmsfs.service.access.roles import ItemRight
+from cmsfs.service.api import operations
+from cmsfs.service.api.operations import Operation
+from cmsfs.service.content import items, ownership
+from cmsfs.service.events import events
+from cmsfs.service.serialize import item_serializer
+from cmsfs.service.sharing import collaborations_allowlist as allowlist
+from cmsfs.service.sharing import collaborations_list as listing
+from cmsfs.service.storage import store
+from cmsfs.service.storage.kinds import KINDS, ItemKind, ItemStatus
+
+_INSERT = """
+  INSERT INTO collaboration (item, enterprise, user, email, role, status, can_view_path,
+    access_only, expires_at, created_by, created_at, modified_at, acknowledged_at)
+  VALUES (:item, :enterprise, :user, :email, :role, :status, :path,
+    :access_only, :expires_at, :by, :now, :now, :acknowledged_at)
+"""
+
+
+async def create(call: calls.Call) -> responses.Response:
+    wish = await call.body(shapes.NewCollaboration)
+
+    def txn(conn: Connection) -> dict[str, Any]:
+        row = _invite(conn, call, wish)
+        return listing.shape(store.reader(conn), call, row)
+
+    return calls.answer(await call.store.write(txn), 201)
+
+
+def _invite(conn: Connection, call: calls.Call, wish: shapes.NewCollaboration) -> Row:
+    read = store.reader(conn)
+    kind = KINDS[wish.item.type]
+    item = calls.get_item(read, call.caller, kind, wish.item.id)
+    if item["status"] == ItemStatus.ROOT:
+        said = "The root folder cannot be shared."
+        raise problems.Refused(400, "collaborations_not_available_on_root_folder", said)
+    rights = calls.rights(read, call.caller, item)
+    _check_role(kind, rights, wish.role)
+    if wish.can_view_path:
+        _check_path(kind, rights)
+    now = call.store.now()
+    user, email = _invited(read, wish.accessible_by)
+    allowlist.check(read, item, user, email)
+    _make_room(conn, item, user, email, now=now)
+    owner = read("SELECT * FROM user WHERE id = ?", item["owner"])[0]
+    at_once = user is not None and user["enterprise"] == owner["enterprise"]
+    row = insert(
+        conn,
+        item,
+        role=wish.role,
+        user=None if user is None else user["id"],
+        email=email,
+        enterprise=owner["enterprise"],
+        status=shapes.ACCEPTED if at_once else shapes.PENDING,
+        path=bool(wish.can_view_path),
+        access_only=bool(wish.is_access_only),
+        expires_at=_end(wish.expires_at, now),
+        by=call.caller.id,
+        now=now,
+        acknowledged_at=now if at_once else None,
+    )
+    _tell(conn, row, words.COLLAB_ADD if at_once else words.COLLAB_INVITE, by=call.caller.id, now=now)
+    return row
+
+
+def insert(conn: Connection, item: Row, **values: Any) -> Row:
+    """Write a collaboration down; nobody is told of it."""
+    number = conn.execute(_INSERT, values | {"item": item["id"]}).lastrowid
+    row: Row = conn.execute("SELECT * FROM collaboration WHERE id = ?", (number,)).fetchone()
+    return row
+
+
+def _invited(read: store.Read, wish: shapes.Invited) -> tuple[Row | None, str | None]:
+    """Who is meant: a user, or the address of somebody who is none yet."""
+    if wish.type == "group":
+        raise problems.invalid("accessible_by.type", "there are no groups here; invite users")
+    if wish.id is not None:
+        # Deleted users stay as rows of enterprise 0.
+        found = read("SELECT * FROM user WHERE id = ? AND enterprise != 0", calls.parse_id(wish.id))
+        if not found:
+            raise problems.not_found("user", wish.id)
+        return found[0], None
+    if wish.login is None:
+        raise problems.invalid("accessible_by", "id or login is required", reason="missing_parameter")
+    found = read("SELECT * FROM user WHERE lower(login) = lower(?)", wish.login)
+    return (found[0] if found else None), wish.login.lower()
+
+
+def _make_room(conn: Connection, item: Row, user: Row | None, email: str | None, *, now: int) -> None:
+    """400 if they collaborate already; what they rejected, or what is over, goes."""
+    number = None if user is None else user["id"]
+    found = conn.execute(
+        "SELECT * FROM collaboration WHERE item = ? AND (user = ? OR (user IS NULL AND email = ?))",
+        (item["id"], number, email),
+    ).fetchone()
+    over = found is not None and (
+        found["status"] == shapes.REJECTED or (found["expires_at"] is not None and found["expires_at"] <= now)
+    )
+    if (found is not None and not over) or number == item["owner"]:
+        raise problems.Refused(400, "user_already_collaborator", "User is already a collaborator.")
+    if found is not None:
+        conn.execute("DELETE FROM collaboration WHERE id = ?", (found["id"],))
+
+
+def _check_role(kind: ItemKind, rights: ItemRight, role: str) -> None:
+    """403 for who may not invite, or not to this; 400 for a role that files do not have."""
+    if ItemRight.INVITE not in rights:
+        raise _insufficient("You may see this item, but invite nobody to it.")
+    if role not in roles.offered(kind, roles.ALL):
+        raise problems.invalid("role", f"a file has no {role}s, only editors and viewers")
+    if role not in roles.offered(kind, rights):
+        raise _insufficient("Only the owner and co-owners make co-owners.")
+
+
+def _check_path(kind: ItemKind, rights: ItemRight) -> None:
+    if kind is not ItemKind.FOLDER:
+        raise problems.invalid("can_view_path", "is for folders only")
+    if ItemRight.MANAGE not in rights:
+        raise _insufficient("Only the owner and co-owners show the folders above.")
+
+
+def _end(when: Any, now: int) -> int | None:
+    if when is None:
+        return None
+    ends = item_serializer.micros(when)
+    if ends <= now:
+        raise problems.invalid("expires_at", "must be in the future")
+    return ends
+
+
+async def get(call: calls.Call) -> responses.Response:
+    row = listing.get(call.store.read, call, call.id)
+    return calls.answer(listing.shape(call.store.read, call, row))
+
+
+async def update(call: calls.Call) -> responses.Response:
+    wish = await call.body(shapes.UpdateCollaboration)
+
+    def txn(conn: Connection) -> dict[str, Any] | None:
+        read = store.reader(conn)
+        row = listing.get(read, call, call.id)
+        now = call.store.now()
+        if wish.role == roles.OWNER:
+            _hand_over(conn, call, row, now=now)
+            return None
+        columns = _changes(read, call, row, wish, now=now)
+        if columns:
+            row = _change(conn, call, row, columns, now=now)
+        return listing.shape(read, call, row)
+
+    found = await call.store.write(txn)
+    return responses.Response(status_code=204) if found is None else calls.answer(found)
+
+
+def _changes(
+    read: store.Read, call: calls.Call, row: Row, wish: shapes.UpdateCollaboration, *, now: int
+) -> dict[str, Any]:
+    """The columns that a request changes."""
+    item = read("SELECT * FROM item WHERE id = ?", row["item"])[0]
+    rights = calls.rights(read, call.caller, item)
+    columns: dict[str, Any] = {}
+    if wish.status is not None and wish.status != row["status"]:
+        if row["user"] != call.caller.id:
+            raise _insufficient("Only who is invited accepts or rejects.")
+        if row["status"] != shapes.PENDING:
+            said = "The invitation was answered already."
+            raise problems.Refused(400, "invalid_status", said)
+        if wish.status == shapes.ACCEPTED:
+            invited = read("SELECT * FROM user WHERE id = ?", row["user"])[0]
+            allowlist.check(read, item, invited, None)
+        columns |= {"status": wish.status, "acknowledged_at": now}
+    given = wish.model_fields_set
+    if wish.role is not None and wish.role != row["role"]:
+        _check_hold(call, rights, row)
+        _check_role(ItemKind(item["kind"]), rights, wish.role)
+        columns["role"] = wish.role
+    if "expires_at" in given:
+        _check_hold(call, rights, row)
+        columns["expires_at"] = _end(wish.expires_at, now)
+    if wish.can_view_path is not None and wish.can_view_path != bool(row["can_view_path"]):
+        if ItemRight.OWN not in rights:
+            raise _insufficient("Only the owner says whether the folders above are shown.")
+        _check_path(ItemKind(item["kind"]), rights)
+        columns["can_view_path"] = wish.can_view_path
+    return columns
+
+
+def _check_hold(call: calls.Call, rights: ItemRight, row: Row) -> None:
+    """403 unless the caller may change this collaboration of somebody else."""
+    if ItemRight.INVITE not in rights or (row["role"] == roles.CO_OWNER and ItemRight.MANAGE not in rights):
+        raise _insufficient("You may not change this collaboration.")
+    if row["user"] == call.caller.id:
+        raise _insufficient("Nobody changes their own role.")
+
+
+def _change(conn: Connection, call: calls.Call, row: Row, columns: dict[str, Any], *, now: int) -> Row:
+    parts = "".join(f", {name} = ?" for name in columns)
+    conn.execute(
+        f"UPDATE collaboration SET modified_at = ?{parts} WHERE id = ?", (now, *columns.values(), row["id"])
+    )
+    row = conn.execute("SELECT * FROM collaboration WHERE id = ?", (row["id"],)).fetchone()
+    if columns.get("status") == shapes.ACCEPTED:
+        _tell(conn, row, words.COLLAB_ADD, by=call.caller.id, now=now)
+    elif columns.get("status") == shapes.REJECTED:
+        _tell(conn, row, words.COLLAB_REMOVE, by=call.caller.id, now=now)
+    else:
+        _tell(conn, row, words.COLLAB_ROLE, by=call.caller.id, now=now)
+    return row
+
+
+def _hand_over(conn: Connection, call: calls.Call, row: Row, *, now: int) -> None:
+    """Make a collaborator the owner."""
+    read = store.reader(conn)
+    item = read("SELECT * FROM item WHERE id = ?", row["item"])[0]
+    if ItemRight.OWN not in calls.rights(read, call.caller, item):
+        raise _insufficient("Only the owner hands an item over.")
+    found = read("SELECT * FROM user WHERE id = ?", row["user"])
+    if row["status"] != shapes.ACCEPTED or not found:
+        raise problems.Refused(400, "invalid_status", "Who has not accepted cannot become the owner.")
+    new = found[0]
+    if new["enterprise"] != call.caller.enterprise:
+        raise problems.Refused(403, "forbidden_by_policy", "An item stays in its enterprise.")
+    root = items.find(conn, new["root"])
+    try:
+        items.check_free(read, root["id"], item["name"])
+    except problems.Refused as refused:
+        # What has the name is the other's business.
+        raise problems.Refused(refused.status, refused.code, refused.message) from None
+    columns = items.place(conn, item, root, item["name"])
+    items.grow(conn, item["path"], -item["size"])
+    items.grow(conn, columns["path"], item["size"])
+    ownership.hand_over(conn, item, new["id"], path=columns["path"], now=now)
+    kind = ItemKind(item["kind"])
+    insert(
+        conn,
+        item,
+        role=roles.CO_OWNER if roles.CO_OWNER in roles.offered(kind, roles.ALL) else "editor",
+        user=item["owner"],
+        email=None,
+        enterprise=new["enterprise"],
+        status=shapes.ACCEPTED,
+        path=False,
+        access_only=False,
+        expires_at=None,
+        by=call.caller.id,
+        now=now,
+        acknowledged_at=now,
+    )
+    items.touch(conn, item, by=call.caller.id, now=now, event=words.MOVE, **columns)
+
+
+async def delete(call: calls.Call) -> responses.Response:
+    def txn(conn: Connection) -> None:
+        read = store.reader(conn)
+        row = listing.get(read, call, call.id)
+        if row["user"] != call.caller.id:
+            item = read("SELECT * FROM item WHERE id = ?", row["item"])[0]
+            _check_hold(call, calls.rights(read, call.caller, item), row)
+        conn.execute("DELETE FROM collaboration WHERE id = ?", (row["id"],))
+        _tell(conn, row, words.COLLAB_REMOVE, by=call.caller.id, now=call.store.now())
+
+    await call.store.write(txn)
+    return responses.Response(status_code=204)
+
+
+def end_all(conn: Connection, user: int, *, by: int, now: int) -> None:
+    """End whatever a user shares with others, and others with them: they are about to go."""
+    rows = conn.execute(
+        "SELECT c.* FROM collaboration AS c JOIN item ON item.id = c.item"
+        " WHERE c.user = ?1 OR item.owner = ?1",
+        (user,),
+    ).fetchall()
+    for row in rows:
+        conn.execute("DELETE FROM collaboration WHERE id = ?", (row["id"],))
+        _tell(conn, row, words.COLLAB_REMOVE, by=by, now=now)
+
+
+def _tell(conn: Connection, row: Row, word: str, *, by: int, now: int) -> None:
+    """Tell everybody who sees the item, and whom it is about."""
+    item = items.find(conn, row["item"])
+    user = conn.execute("SELECT * FROM user WHERE id = ?", (row["user"],)).fetchone()
+    details = {
+        "collab_id": str(row["id"]),
+        "role": row["role"],
+        "status": row["status"],
+        "accessible_by": None if user is None else item_serializer.user_mini(user),
+    }
+    besides = [] if user is None else [user["id"]]
+    events.record(conn, item, word, by=by, now=now, details=details, besides=besides)
+
+
+def _insufficient(said: str) -> problems.Refused:
+    return problems.Refused(403, "access_denied_insufficient_permissions", said)
+
+
+_SHOWN = shapes.Collaboration
+
+routes = [
+    Operation(
+        "POST /collaborations",
+        create,
+        "Invite somebody to an item",
+        _SHOWN,
+        status=201,
+        query=[operations.FIELDS],
+        body=shapes.NewCollaboration,
+        errors=(404, 409),
+    ),
+    Operation("GET /collaborations/{id}", get, "Get a collaboration", _SHOWN, query=[operations.FIELDS]),
+    Operation(
+        "PUT /collaborations/{id}",
+        update,
+        "Change a collaboration",
+        _SHOWN,
+        query=[operations.FIELDS],
+        body=shapes.UpdateCollaboration,
+        also={204: None},
+        errors=(409,),
+    ),
+    Operation("DELETE /collaborations/{id}", delete, "End a collaboration", status=204),
+    *listing.routes,
+]

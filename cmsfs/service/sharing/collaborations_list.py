@@ -1,0 +1,171 @@
+"""Collaborations as they are seen: of an item with those of the folders above, one by its id, and what waits
+for the caller's answer.
+
+Rule: who collaborates is seen by whom a collaboration is about, and by whoever sees the item, unless the
+folder shows it to its owner and co-owners only.
+"""
+
+import json
+from functools import partial
+from sqlite3 import Row
+from typing import Any
+
+from starlette import responses
+
+from cmsfs.models.enterprise import collaborations as shapes
+from cmsfs.service import problems
+from cmsfs.service.access import access_rights, calls
+from cmsfs.service.access.roles import ItemRight
+from cmsfs.service.api import marker_pagination, operations, paging
+from cmsfs.service.api.operations import Operation
+from cmsfs.service.serialize import item_serializer
+from cmsfs.service.storage import store, tree_paths
+from cmsfs.service.storage.kinds import KIND_NAMES, ItemKind, ItemStatus
+
+_LIVING = "(expires_at IS NULL OR expires_at > ?)"
+_MINI = ("id",)
+
+
+def get(read: store.Read, call: calls.Call, wire_id: str) -> Row:
+    """A collaboration that the caller may see; 404 otherwise."""
+    sql = f"SELECT * FROM collaboration WHERE id = ? AND {_LIVING}"
+    found = read(sql, calls.parse_id(wire_id), call.store.now())
+    if found:
+        row = found[0]
+        item = read("SELECT * FROM item WHERE id = ?", row["item"])[0]
+        is_there = item["status"] == ItemStatus.ACTIVE
+        if is_there and (row["user"] == call.caller.id or _shows(read, call, item)):
+            return row
+    raise problems.not_found("collaboration", wire_id)
+
+
+def _shows(read: store.Read, call: calls.Call, item: Row) -> bool:
+    """Whether the caller sees who collaborates on an item."""
+    # What a link or a bound token shows is the item alone.
+    rights = access_rights.View(read, access_rights.NotifiedUser(call.caller.id, call.caller.bound)).rights(
+        item
+    )
+    if ItemRight.MANAGE in rights:
+        return True
+    sql = "SELECT 1 FROM folder_terms WHERE NOT non_owners_view"
+    hidden = read(f"{sql} AND folder IN (SELECT value FROM json_each(?))", json.dumps(tree_paths.line(item)))
+    return ItemRight.SEE in rights and not hidden
+
+
+async def of_item(kind: ItemKind, call: calls.Call) -> responses.Response:
+    item = calls.get_item(call.store.read, call.caller, kind, call.id)
+    if item["status"] == ItemStatus.ROOT:
+        said = "The root folder is shared with nobody."
+        raise problems.Refused(400, "collaborations_not_available_on_root_folder", said)
+    params = call.request.query_params
+    limit, after = marker_pagination.read_limit(params), marker_pagination.read_marker(params)
+    shown = _shows(call.store.read, call, item)
+
+    def run(read: store.Read) -> dict[str, Any]:
+        rows = read(
+            "SELECT * FROM collaboration WHERE item IN (SELECT value FROM json_each(?))"
+            f" AND status != 'rejected' AND {_LIVING} AND (? OR user = ?) ORDER BY id",
+            json.dumps(tree_paths.line(item)),
+            call.store.now(),
+            shown,
+            call.caller.id,
+        )
+        page, marker = marker_pagination.cut([row for row in rows if row["id"] > after], limit)
+        entries = [shape(read, call, row) for row in page]
+        return marker_pagination.envelope(entries, limit, marker) | {"total_count": len(rows)}
+
+    return calls.answer(await call.store.query(run))
+
+
+async def pending(call: calls.Call) -> responses.Response:
+    params = call.request.query_params
+    if params.get("status") != shapes.PENDING:
+        raise problems.invalid("status", "must be pending", reason="invalid_parameter")
+    limit = marker_pagination.read_limit(params)
+    offset = paging.read_number(params, "offset", 0)
+    rows = call.store.read(
+        "SELECT c.* FROM collaboration AS c JOIN item ON item.id = c.item WHERE c.user = ?"
+        " AND c.status = 'pending' AND item.status = 0 AND (c.expires_at IS NULL OR c.expires_at > ?)"
+        " ORDER BY c.id",
+        call.caller.id,
+        call.store.now(),
+    )
+    entries = [shape(call.store.read, call, row) for row in rows[offset : offset + limit]]
+    return calls.answer({"total_count": len(rows), "limit": limit, "offset": offset, "entries": entries})
+
+
+def shape(read: store.Read, call: calls.Call, row: Row) -> dict[str, Any]:
+    """A collaboration as it is answered, with the fields that were asked for."""
+    is_open = row["status"] == shapes.PENDING
+    item = read("SELECT * FROM item WHERE id = ?", row["item"])[0]
+    found = read("SELECT * FROM user WHERE id IN (?, ?)", row["user"], row["created_by"])
+    users = {one["id"]: one for one in found}
+    user = users.get(row["user"])
+    grantee = None if user is None else item_serializer.user_mini(user)
+    if grantee is not None and is_open and user is not None and user["enterprise"] != call.caller.enterprise:
+        # Who has not answered yet is to others no more than the address that was invited.
+        grantee["name"] = ""
+    seen = calls.rights(read, call.caller, item)
+    whole = {
+        "type": "collaboration",
+        "id": str(row["id"]),
+        "item": item_serializer.ItemSerializer(read, mini=True).item(item) if seen else None,
+        "app_item": None,
+        "accessible_by": grantee,
+        "invite_email": row["email"] if user is None else None,
+        "role": row["role"],
+        "expires_at": _moment(row["expires_at"]),
+        "can_view_path": bool(row["can_view_path"]),
+        "is_access_only": bool(row["access_only"]),
+        "status": row["status"],
+        "acknowledged_at": _moment(row["acknowledged_at"]),
+        "created_by": item_serializer.user_mini(users[row["created_by"]]),
+        "created_at": _moment(row["created_at"]),
+        "modified_at": _moment(row["modified_at"]),
+        "acceptance_requirements_status": {
+            "terms_of_service_requirement": {"is_accepted": None, "terms_of_service": None},
+            "strong_password_requirement": {
+                "enterprise_has_strong_password_required_for_external_users": False,
+                "user_has_strong_password": None,
+            },
+            "two_factor_authentication_requirement": {
+                "enterprise_has_two_factor_auth_enabled": False,
+                "user_has_two_factor_authentication_enabled": None,
+            },
+        },
+    }
+    return marker_pagination.chosen(whole, _MINI, call.fields)
+
+
+def _moment(micros: int | None) -> str | None:
+    return None if micros is None else item_serializer.moment(micros)
+
+
+routes = [
+    Operation(
+        "GET /collaborations",
+        pending,
+        "List the invitations that wait for an answer",
+        shapes.CollaborationsPage,
+        query=[
+            operations.Parameter(
+                "status", "`pending`.", {"type": "string", "enum": ["pending"]}, required=True
+            ),
+            operations.LIMIT,
+            operations.OFFSET,
+            operations.FIELDS,
+        ],
+        more="The invitations that the caller has not answered.",
+    ),
+    *(
+        Operation(
+            f"GET /{KIND_NAMES[kind]}s/{{id}}/collaborations",
+            partial(of_item, kind),
+            f"List the collaborations on a {KIND_NAMES[kind]}",
+            shapes.CollaborationsPage,
+            query=[*operations.MARKED, operations.OFFSET, operations.FIELDS],
+            more="The collaborations and open invitations on an item and on the folders above it.",
+        )
+        for kind in (ItemKind.FILE, ItemKind.FOLDER)
+    ),
+]

@@ -1,0 +1,1 @@
+"""The store: SQLite, blobs, parts of uploads, derived files, signed URLs."""

@@ -1,0 +1,141 @@
+"""The store of the embedded service: database, blobs and clock, opened together.
+
+`open_store` is how `cmsfs serve`, `cmsfs demo`, the daemon's embedded service and every test get one.
+The same folder may be open in several processes at once; each holds a shared lock on it, and whoever
+finds itself alone sweeps out what a crash left behind.
+
+Rule: every change goes through `write`, which is durable when it returns.
+"""
+
+import fcntl
+import logging
+import os
+import threading
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+import trio
+
+from cmsfs import errors, sqlite
+from cmsfs.service.storage import attempt_limits, blobs, derived_files, parts, signed_urls, upgrade
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+# How reads are handed around: a function that runs a statement and gives its rows, on the loop
+# (`Database.rows`) or on a thread's connection (`reader`).
+Read = Callable[..., list[sqlite.Row]]
+
+VERSION = 5
+
+
+def reader(conn: sqlite.Connection) -> Read:
+    """Reads on a connection, for code that works on the loop and inside transactions alike."""
+    return lambda sql, *args: conn.execute(sql, args).fetchall()
+
+
+class Store:
+    """Construct with `open_store`."""
+
+    def __init__(self, root: Path, db: sqlite.Database, blob_directory: blobs.Blobs) -> None:
+        self.root = root
+        self.db = db
+        self.blobs = blob_directory
+        self.parts = parts.Parts(root / "sessions")
+        self.renditions = derived_files.DerivedFiles(root / "renditions")
+        self.addresses = signed_urls.SignedUrls(root / "addresses.key")
+        self.attempts = attempt_limits.AttemptLimits()
+        self.written = trio.Event()  # set, and replaced, after each change of this process
+        self._last = 0
+        self._clock = threading.Lock()
+
+    def now(self) -> int:
+        """This moment in microseconds, later than every moment given before."""
+        with self._clock:
+            self._last = max(self._last + 1, time.time_ns() // 1000)
+            return self._last
+
+    def read(self, sql: str, *args: Any) -> list[sqlite.Row]:
+        """A point read on the loop."""
+        return self.db.rows(sql, *args)
+
+    async def query(self, fn: Callable[[Read], T]) -> T:
+        """A long read in a thread."""
+        return await self.db.query(lambda conn: fn(reader(conn)))
+
+    async def write(self, txn: Callable[[sqlite.Connection], T]) -> T:
+        """A change: one transaction, durable when this returns."""
+        result = await self.db.write(txn, durable=True)
+        written, self.written = self.written, trio.Event()
+        written.set()
+        return result
+
+
+@asynccontextmanager
+async def open_store(root: Path) -> AsyncIterator[Store]:
+    """The store in `root`, made if it is new, readable by this user only.
+
+    Raises `UserError` if the folder cannot be used.
+    """
+    blob_directory = blobs.Blobs(root / "blobs", root / "incoming", root / "aside")
+    try:
+        for name in ("", "blobs", "incoming", "aside", "sessions", "renditions"):
+            folder = root / name
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        lock = os.open(root / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise errors.UserError(f"{root} cannot hold the service's data: {error.strerror}.") from error
+    try:
+        alone = _is_alone(lock)
+        async with sqlite.open_database(
+            root / "service.db", upgrade.schema(), version=VERSION, upgrades=upgrade.UPGRADES
+        ) as db:
+            store = Store(root, db, blob_directory)
+            if alone:
+                await db.write(derived_files.forget)
+            await db.query(lambda conn: _sweep(store, conn, alone=alone))
+            await trio.to_thread.run_sync(fcntl.flock, lock, fcntl.LOCK_SH)
+            try:
+                yield store
+            finally:
+                store.parts.close()
+    finally:
+        os.close(lock)
+
+
+def _is_alone(lock: int) -> bool:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
+
+
+def _sweep(store: Store, conn: sqlite.Connection, *, alone: bool) -> None:
+    def known(prefix: str) -> set[str]:
+        rows = conn.execute(
+            "SELECT DISTINCT sha1 FROM version WHERE sha1 >= ? AND sha1 < ?||'g'", (prefix, prefix)
+        )
+        return {row["sha1"] for row in rows}
+
+    def parts_of(session: str) -> set[str] | None:
+        living = "SELECT 1 FROM upload_session WHERE id = ? AND expires_at > ? AND NOT committed"
+        if conn.execute(living, (session, store.now())).fetchone() is None:
+            return None
+        rows = conn.execute("SELECT file FROM upload_part WHERE session = ?", (session,))
+        return {row["file"] for row in rows}
+
+    def has_version(sha1: str) -> bool:
+        return conn.execute("SELECT 1 FROM version WHERE sha1 = ?", (sha1,)).fetchone() is not None
+
+    removed = store.blobs.sweep_incoming(alone=alone) + store.parts.sweep(parts_of, alone=alone)
+    if alone:
+        # A power cut may have forgotten that something was brought back.
+        removed += store.blobs.drop_aside(has_version, before=float("inf"))
+        removed += store.blobs.sweep(known) + store.renditions.sweep(known)
+    if removed:
+        log.info("removed %d contents and parts that nothing names", removed)

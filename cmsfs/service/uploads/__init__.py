@@ -1,0 +1,1 @@
+"""Uploads: in one request, and in parts."""

@@ -1,0 +1,1 @@
+"""Users of the enterprise and their sessions."""

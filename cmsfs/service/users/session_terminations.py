@@ -1,0 +1,60 @@
+"""Sessions of users ended by an administrator: each has to log in, and each application to be let in, anew.
+
+What ends is everything that was given out: access tokens, consents with their refresh tokens, codes, and
+logins in browsers.  An application whose grant needs no user gets a new token as soon as it asks for one.
+"""
+
+from collections.abc import Iterator
+from sqlite3 import Connection, Row
+
+from starlette import responses
+
+from cmsfs.models.enterprise import users
+from cmsfs.service import problems
+from cmsfs.service.access import callers, calls
+from cmsfs.service.api.operations import Operation
+from cmsfs.service.storage import store
+
+_GIVEN_OUT = ("token", "family", "code", "login")
+
+
+async def terminate(call: calls.Call) -> responses.Response:
+    calls.require_admin(call.caller)
+    wish = await call.body(users.TerminateSessions)
+    if not wish.user_ids and not wish.user_logins:
+        raise problems.invalid("user_ids", "names no user, nor does user_logins", reason="missing_parameter")
+
+    def txn(conn: Connection) -> None:
+        for row in list(_named(store.reader(conn), call.caller, wish)):
+            callers.check_rank(call.caller.role, row)
+            for table in _GIVEN_OUT:
+                conn.execute(f"DELETE FROM {table} WHERE user = ?", (row["id"],))
+
+    await call.store.write(txn)
+    return calls.answer({"message": "The sessions of these users have ended."}, 202)
+
+
+def _named(read: store.Read, caller: calls.Caller, wish: users.TerminateSessions) -> Iterator[Row]:
+    """The users by id and by login; 404 for one that the enterprise does not have."""
+    for wire_id in wish.user_ids:
+        yield calls.get_user(read, caller, wire_id, name="user_ids")
+    for login in wish.user_logins:
+        sql = "SELECT * FROM user WHERE enterprise = ? AND lower(login) = lower(?)"
+        found = read(sql, caller.enterprise, login)
+        if not found:
+            raise problems.not_found("user_logins", login)
+        yield found[0]
+
+
+routes = [
+    Operation(
+        "POST /users/terminate_sessions",
+        terminate,
+        "End the sessions of users",
+        users.SessionsTerminated,
+        status=202,
+        body=users.TerminateSessions,
+        errors=(404,),
+        more="No session is ended unless the caller may manage all of the users.",
+    ),
+]

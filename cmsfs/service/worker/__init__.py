@@ -1,0 +1,1 @@
+"""The sandboxed worker process that reads untrusted documents."""

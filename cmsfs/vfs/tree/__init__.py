@@ -1,0 +1,1 @@
+"""The tree of the account as a file system: one capability a module."""

@@ -1,0 +1,252 @@
+"""Names in folders: making, removing and renaming what they stand for.
+
+`Filesystem` hands the calls of programs to this module; each is one local transaction, which also records
+what the service is to be told.
+
+Rule: raises `OSError` only, before anything is changed.
+"""
+
+import errno
+import stat
+from collections.abc import Awaitable, Callable
+from sqlite3 import Connection
+from typing import TypeVar
+
+from cmsfs.journal import ops
+from cmsfs.journal.drafts import Drafts
+from cmsfs.journal.group_commit import GroupCommit
+from cmsfs.replica import tree
+from cmsfs.replica.merge import deletions
+from cmsfs.replica.nodes import ROOT, Ino, Node, NodeKind
+from cmsfs.sqlite import Database
+from cmsfs.vfs import errno_map
+from cmsfs.vfs.heuristics import local_files, save_patterns
+from cmsfs.vfs.heuristics.local_files import LocalFiles
+from cmsfs.vfs.heuristics.save_patterns import SavePatterns
+from cmsfs.vfs.permissions import NodeRight
+from cmsfs.vfs.ports import DeleteGuardPort, HydratorPort, Wakeable
+from cmsfs.vfs.tree import naming, renaming, shared_folder, symlinks
+
+T = TypeVar("T")
+
+
+class Entries:
+    """The changes of the tree."""
+
+    def __init__(
+        self,
+        db: Database,
+        commit: GroupCommit,
+        hydrate: HydratorPort,
+        push: Wakeable,
+        local_names: LocalFiles,
+        allowed: Callable[[Node, NodeRight], Awaitable[None]],
+        *,
+        settle_seconds: float,
+        check_disk: Callable[[], None],
+        removals: DeleteGuardPort | None = None,
+    ) -> None:
+        self._check_disk = check_disk
+        self._removals = removals
+        self._db = db
+        self._commit = commit
+        self._hydrate = hydrate
+        self._push = push
+        self._local_names = local_names
+        self._allowed = allowed
+        self._saves = SavePatterns()
+        self._settle_ns = int(settle_seconds * 10**9)
+
+    async def listed(self, folder: Ino) -> None:
+        """Return once everything in the folder is known here."""
+        node = tree.find(self._db, folder)
+        if node is not None and node.is_shelf:
+            folder = ROOT  # what others share comes with it
+        if not tree.is_listed(self._db, folder):
+            await self._hydrate.listing(folder)
+
+    # ---- making --------------------------------------------------------------------------------
+
+    async def make(self, parent: Ino, name: str, kind: NodeKind, mode: int) -> tuple[Ino, int | None]:
+        """A new file or folder: its ino, and of a file the id of its empty draft."""
+        left = self._saves.who_left(parent, name)
+
+        def insert(conn: Connection, ino: Ino, due: int, now: int) -> int | None:
+            if kind is NodeKind.FOLDER:
+                tree.mark_listed(conn, ino, at=now // 10**9)
+                ops.record(conn, ino, ops.OpKind.MKDIR, due_ns=due)
+                return None
+            ops.record(conn, ino, ops.OpKind.UPLOAD, due_ns=due)
+            draft = Drafts.insert(conn, ino, None)
+            save_patterns.bring_back(conn, self._local_names, ino, left, due_ns=due)
+            return draft
+
+        ino, draft = await self._insert(parent, name, kind, mode, insert)
+        if kind is NodeKind.FILE:
+            self._saves.note_birth(ino)
+        return ino, draft
+
+    async def symlink(self, parent: Ino, name: str, target: bytes) -> Ino:
+        """A new symbolic link, on this machine only."""
+
+        def insert(conn: Connection, ino: Ino, due: int, now: int) -> None:
+            symlinks.insert(conn, ino, target)
+
+        ino, _ = await self._insert(parent, name, NodeKind.SYMLINK, symlinks.MODE, insert)
+        return ino
+
+    async def _insert(
+        self,
+        parent: Ino,
+        name: str,
+        kind: NodeKind,
+        mode: int,
+        insert: Callable[[Connection, Ino, int, int], T],
+    ) -> tuple[Ino, T]:
+        naming.check(parent, name)
+        self._check_disk()
+        if (above := tree.find(self._db, parent)) is not None:
+            is_save = self._saves.who_left(parent, name) is not None
+            shared_folder.check_making(above, name, kind, self._local_names, is_save=is_save)
+            await self._allowed(above, NodeRight.WRITE)
+        await self.listed(parent)
+        due, now = self.due(), ops.now_ns()
+
+        def txn(conn: Connection) -> tuple[Ino, T]:
+            _check_folder(conn, parent)
+            if (holder := tree.child_at(conn, parent, name)) is not None:
+                raise naming.told_clash(name, holder.name)
+            folder = tree.get(conn, parent)
+            local = self._local_names.covers(folder, name, kind)
+            # Below a folder that gives its group, folders do so too.
+            bits = mode & 0o7777 | (folder.mode & stat.S_ISGID if kind is NodeKind.FOLDER else 0)
+            ino = tree.insert(conn, parent, name, kind, now_ns=now, mode=bits, local=local)
+            tree.touch(conn, parent, now)
+            return ino, insert(conn, ino, due, now)
+
+        return await self.change(txn)
+
+    # ---- removing ------------------------------------------------------------------------------
+
+    async def remove(self, parent: Ino, name: str, *, folder: bool) -> Ino | None:
+        """Take a file or an empty folder out of its folder; the node that is detached now, if there is one.
+
+        PermissionError (EPERM) where the service refuses it.
+        """
+        await self.listed(parent)
+        node = tree.find_child(self._db, parent, name)
+        if node is not None:
+            shared_folder.check_removal(node)
+        if node is not None and folder and node.is_folder:
+            await self.listed(node.ino)
+        follower = self._follower(node.ino) if node is not None else None
+        is_left = node is not None and follower is None and await self._is_left(node)
+        if node is not None:
+            await self._allowed(node, NodeRight.LEAVE if is_left else NodeRight.DELETE)
+        gone: Node | None = None
+        if node is not None and not (folder or is_left or follower) and await self._is_gone(node):
+            gone = node
+        due, now = self.due(), ops.now_ns()
+
+        def txn(conn: Connection) -> Ino | None:
+            node = tree.child_at(conn, parent, name)
+            if node is None or node.name != name:
+                raise errno_map.oserror(errno.ENOENT, name)
+            if node.is_folder is not folder:
+                raise errno_map.oserror(errno.ENOTDIR if folder else errno.EISDIR, name)
+            if folder and tree.has_children(conn, node.ino):
+                raise errno_map.oserror(errno.ENOTEMPTY, name)
+            if save_patterns.stepped_aside(conn, node):
+                return None
+            tree.detach(conn, node.ino)
+            if gone is not None and (gone.ino, gone.remote_id) == (node.ino, node.remote_id):
+                ops.drop(conn, node.ino, *ops.OpKind)
+                deletions.entomb(conn, node.ino)
+            else:
+                save_patterns.remove(conn, node, follower, due_ns=due)
+            tree.touch(conn, parent, now)
+            return node.ino
+
+        removed = await self.change(txn)
+        if removed is not None and not folder:
+            self._saves.note_left(removed, parent, name)
+        return removed
+
+    async def _is_left(self, node: Node) -> bool:
+        """Whether somebody else shares the node, so that removing it takes it from here alone."""
+        return self._removals is not None and await self._removals.is_left(node)
+
+    async def _is_gone(self, node: Node) -> bool:
+        """Whether the service has the file in its trash already, since it had to be asked."""
+        return (
+            self._removals is not None and self._removals.is_doubtful(node) and await self._removals.ask(node)
+        )
+
+    def _follower(self, ino: Ino) -> save_patterns.Follower | None:
+        """The file that was put where this node was a moment ago."""
+        place = self._saves.place_left(ino)
+        node = tree.find_child(self._db, *place) if place is not None else None
+        if node is None or node.ino == ino:
+            return None  # nobody came, or the service did not let it go
+        return save_patterns.Follower(node.ino, self._saves.is_newborn(node.ino))
+
+    # ---- renaming ------------------------------------------------------------------------------
+
+    async def rename(self, call: renaming.Rename) -> Ino | None:
+        """Carry out a rename; the node that lost its place to it, if any."""
+        if call.flags & ~(renaming.NOREPLACE | renaming.EXCHANGE):
+            raise errno_map.oserror(errno.EINVAL, "unknown rename flags")
+        await self.listed(call.old_parent)
+        await self.listed(call.parent)
+        node = tree.find_child(self._db, call.old_parent, call.old_name)
+        if node is None:
+            raise errno_map.oserror(errno.ENOENT, call.old_name)
+        naming.check(call.parent, call.name)
+        if (target := tree.find_child(self._db, call.parent, call.name)) is not None and target.is_folder:
+            await self.listed(target.ino)
+        recently = self._saves.is_newborn(node.ino)
+        await self._allowed(node, NodeRight.RENAME if call.parent == call.old_parent else NodeRight.DELETE)
+        if call.parent != call.old_parent and (into := tree.find(self._db, call.parent)) is not None:
+            await self._allowed(into, NodeRight.WRITE)
+        if target is not None and target.ino != node.ino:
+            await self._allowed(target, NodeRight.WRITE if recently else NodeRight.DELETE)
+        left = self._saves.who_left(call.parent, call.name)
+        due = self.due()
+
+        def txn(conn: Connection) -> Ino | None:
+            _check_folder(conn, call.parent)
+            return renaming.apply(
+                conn, call, self._local_names, due_ns=due, was_born_here=recently, left=left
+            )
+
+        displaced = await self.change(txn)
+        if call.flags & renaming.EXCHANGE and target is not None:
+            self._saves.note_left(target.ino, call.parent, call.name)
+        self._saves.note_left(node.ino, call.old_parent, call.old_name)
+        return displaced
+
+    # ---- what stays on this machine ------------------------------------------------------------
+
+    async def review(self) -> None:
+        """Apply patterns that were changed while nothing ran."""
+        if await self.change(lambda conn: local_files.review(conn, self._local_names)):
+            self._push.wake()
+
+    # ---- committing ----------------------------------------------------------------------------
+
+    async def change(self, txn: Callable[[Connection], T]) -> T:
+        """Commit a change of the tree, see that it becomes durable soon, and tell the push."""
+        result = await self._db.write(txn)
+        self._commit.note()
+        self._push.wake()
+        return result
+
+    def due(self) -> int:
+        """When a change made now is to be sent (_ns)."""
+        return ops.now_ns() + self._settle_ns
+
+
+def _check_folder(conn: Connection, ino: Ino) -> None:
+    folder = tree.get(conn, ino)
+    if folder.parent is None and ino != ROOT:
+        raise errno_map.oserror(errno.ENOENT, folder.name)

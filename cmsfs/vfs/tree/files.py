@@ -1,0 +1,399 @@
+"""Open files: reading, writing, truncating, flushing.
+
+`Filesystem` resolves names and hands inodes to this module; both work on one `Inodes`.  Reads come from
+the block cache or the draft and wait only for the hydrator; writes go to the draft and wait only for the
+local disk.
+
+Rule: what `flush` has answered is recorded: it survives the death of this process at once, and a power
+cut within a second (group commit).
+"""
+
+import errno
+import logging
+import os
+from collections.abc import Callable
+from sqlite3 import Connection
+
+from cmsfs import crashpoints, errors
+from cmsfs.cache import read_through
+from cmsfs.cache.blocks import BLOCK, BlockCache
+from cmsfs.crashpoints import Point
+from cmsfs.journal import debounce, ops
+from cmsfs.journal.drafts import Draft, Drafts
+from cmsfs.journal.group_commit import GroupCommit
+from cmsfs.replica import tree
+from cmsfs.replica import url_files as shortcuts
+from cmsfs.replica.changes import Change
+from cmsfs.replica.merge import lineages
+from cmsfs.replica.nodes import Content, Ino, Node, NodeKind
+from cmsfs.sqlite import Database
+from cmsfs.vfs import errno_map
+from cmsfs.vfs.ports import HydratorPort, Wakeable
+from cmsfs.vfs.tree import weblinks
+from cmsfs.vfs.tree.attributes import OpenResult
+from cmsfs.vfs.tree.handles import Handle, Handles, OpenFile, is_at_service
+from cmsfs.vfs.tree.inodes import Inodes
+from cmsfs.vfs.tree.quota import Quota
+
+log = logging.getLogger(__name__)
+
+_WRITING = os.O_WRONLY | os.O_RDWR
+
+# What lies under a change is fetched when that begins, up to this size; of more, when it is sent.
+AHEAD_BYTES = 64 * 1024 * 1024
+
+# What a read gives; nobody changes it, so it is not copied.
+Bytes = bytes | bytearray
+
+# Differs from every version, also from that of a file without bytes (None).
+_NO_VERSION = object()
+
+
+class FileIO:
+    """Everything that happens to the bytes of files."""
+
+    def __init__(
+        self,
+        db: Database,
+        blocks: BlockCache,
+        drafts: Drafts,
+        commit: GroupCommit,
+        hydrate: HydratorPort,
+        push: Wakeable,
+        inodes: Inodes,
+        handles: Handles,
+        *,
+        room: Quota,
+        settle_seconds: float,
+        publish: Callable[[list[Change]], None],
+    ) -> None:
+        self._room = room
+        self._publish = publish
+        self._db = db
+        self._blocks = blocks
+        self._drafts = drafts
+        self._commit = commit
+        self._hydrate = hydrate
+        self._push = push
+        self._inodes = inodes
+        self._handles = handles
+        self._settle_ns = int(settle_seconds * 10**9)
+        self._open: dict[Ino, OpenFile] = {}
+        # Inodes that were asked for again after the kernel was told to look their name up.
+        self._asked_for: set[Ino] = set()
+        # Of which version the kernel has pages: a SHA-1, the text of a web link, or the draft that they were
+        # written to.
+        self._pages: dict[Ino, str | bytes | Draft | None] = {}
+
+    # ---- opening and closing ----
+
+    async def open(self, ino: Ino, flags: int) -> OpenResult:
+        """A new handle.  `O_TRUNC` is the caller's business.
+
+        Raises `OSError`: ESTALE if the name that led here leads elsewhere by now.
+        """
+        file = await self._opened(ino)
+        # atomic: no await until the handle is there
+        keep = self._page_version(ino) == self._version(file)
+        self._pages[ino] = self._version(file)
+        return OpenResult(self._add(file, flags), keep_cache=keep)
+
+    def created(self, node: Node, draft: Draft, flags: int) -> OpenResult:
+        """The handle of a file that was just made with an empty draft."""
+        file = OpenFile(node, self._blocks, draft=draft)
+        self._open[node.ino], self._drafts.appended[node.ino] = file, Content("", 0, None, None)
+        self._pages[node.ino] = draft
+        self._inodes.opened(node.ino)
+        return OpenResult(self._add(file, flags))
+
+    async def _opened(self, ino: Ino) -> OpenFile:
+        """The open file of an inode, counted as open once more: from here on news leave its bytes alone."""
+        while True:
+            self._inodes.opened(ino)
+            if not self._inodes.open.is_examined(ino):
+                break
+            # A transaction may be giving it other bytes at this moment: wait for its end.
+            self._inodes.closed(ino)
+            await self._db.write(lambda conn: None)
+        try:
+            if (file := self._open.get(ino)) is not None:
+                self._check_name(ino)
+                return file
+            if (node := tree.find(self._db, ino)) is None:
+                raise errno_map.oserror(errno.ESTALE, f"ino {ino}")
+            if node.parent is None:
+                self._check_name(ino)
+            return self._new_file(node)
+        except BaseException:
+            self._inodes.closed(ino)
+            raise
+
+    def _check_name(self, ino: Ino) -> None:
+        """Raise ESTALE, once, if news have given the inode's name to another.
+
+        The kernel may not have heard of it yet: at this errno it looks the name up anew, and whoever opens
+        the file gets the new one.  Who asks a second time means this very inode (`/proc/self/fd`).
+        """
+        if ino not in self._asked_for and lineages.has_left(self._db, ino):
+            self._asked_for.add(ino)
+            raise errno_map.oserror(errno.ESTALE, f"ino {ino} lost its name to a remote change")
+
+    def _new_file(self, node: Node) -> OpenFile:
+        draft = self._drafts.find(node.draft) if node.draft is not None else None
+        elsewhere = None
+        if draft is None and node.sha1 is not None and not is_at_service(node):
+            elsewhere = tree.find_bytes(self._db, node.sha1)
+        text = self._link_text(node)
+        file = OpenFile(node, self._blocks, draft=draft, text=text, elsewhere=elsewhere)
+        self._open[node.ino] = file
+        return file
+
+    def _add(self, file: OpenFile, flags: int) -> int:
+        file.opened(writable=(writable := bool(flags & _WRITING)))
+        return self._handles.add(Handle(file, writable, bool(flags & os.O_APPEND)))
+
+    async def release(self, fh: int) -> None:
+        """Close a handle; the last writer's close makes the upload due."""
+        handle = self._handles.file(fh)
+        try:
+            if handle.writable:
+                await self._record(handle.file)
+        finally:
+            # atomic: no await until the handle is gone from every count
+            self._handles.remove(fh)
+            handle.file.closed(writable=handle.writable)
+            self._inodes.closed(handle.file.ino)
+            self._let_go(handle.file)
+            if handle.writable:
+                self._push.wake()
+
+    def _let_go(self, file: OpenFile) -> None:
+        if not file.handles:
+            self._open.pop(file.ino, None)
+
+    def forgotten(self, ino: Ino) -> None:
+        """The kernel dropped the inode, and its pages with it."""
+        self._pages.pop(ino, None)
+        self._asked_for.discard(ino)
+
+    # ---- reading ----
+
+    async def read(self, fh: int, offset: int, size: int) -> Bytes:
+        """Up to `size` bytes, fewer only at the end of the file."""
+        handle = self._handles.file(fh)
+        file = handle.file
+        while (draft := file.draft) is not None:
+            try:
+                return await self._read_draft(draft, offset, size)
+            except FileNotFoundError as error:
+                if not draft.dropped:
+                    raise errno_map.oserror(errno.EIO, f"{draft.path} is gone") from error
+                # It has become content meanwhile, which has the bytes.
+                if draft.content is None:
+                    raise errno_map.oserror(errno.ESTALE) from error
+        if file.text is not None:
+            return file.text[offset : offset + size]
+        content = file.content
+        if content is None or offset >= content.size:
+            return b""
+        if offset == 0 and not handle.begun:
+            handle.begun = True
+            self._hydrate.began(file.ino)
+        if ahead := handle.window.advance(offset, min(size, content.size - offset), content.size):
+            self._hydrate.ahead(content, *ahead)
+        doubts = self._blocks.doubts(content.sha1)
+        if handle.doubts not in (None, doubts):
+            # The program has bytes that were wrong: it must not come to the end as if all were well.
+            raise errno_map.oserror(
+                errno.EIO, f"content {content.sha1} does not match its SHA-1; open the file again"
+            )
+        data = await self._read_content(content, offset, size)
+        if handle.doubts is None:
+            handle.doubts = doubts
+        return data
+
+    async def _read_content(self, content: Content, offset: int, size: int) -> Bytes:
+        try:
+            return await read_through.read(self._blocks, self._hydrate, content, offset, size)
+        except errors.CmsfsError as error:
+            raise errno_map.to_oserror(error) from error
+
+    async def _read_draft(self, draft: Draft, offset: int, size: int) -> bytes:
+        base = self._drafts.base(draft)
+        parts: list[Bytes] = []
+        for start, end, where in draft.pieces(offset, size):
+            if where == "draft":
+                parts.append(draft.read_held(start, end))
+            elif where == "zero" or base is None:
+                parts.append(bytes(end - start))
+            else:
+                parts.append(await self._read_content(base, start, end - start))
+        return b"".join(parts)
+
+    # ---- writing ----
+
+    async def write(self, fh: int, offset: int, data: bytes) -> int:
+        """Put bytes at an offset; how many."""
+        handle = self._handles.file(fh)
+        self._room.check_disk(len(data))
+        while True:
+            draft = await self._draft_of(handle.file)
+            if not handle.appends:
+                self._drafts.appended.pop(draft.ino, None)
+            self._room.take(draft.size, offset + len(data))
+            if (written := await draft.write(offset, data)) is not None:
+                return written
+
+    async def truncate(self, ino: Ino, size: int, fh: int | None = None) -> None:
+        """Set the length of a file, open or not, and record it."""
+        if fh is None:
+            file = await self._opened(ino)
+        else:
+            file = self._handles.file(fh).file
+            self._inodes.opened(ino)
+        # atomic: no await until it is counted
+        file.opened(writable=True)
+        try:
+            while True:
+                draft = await self._draft_of(file, keep_base=size > 0)
+                self._drafts.appended.pop(ino, None)
+                self._room.take(draft.size, size)
+                if await draft.truncate(size):
+                    break
+            await self._record(file)
+        finally:
+            file.closed(writable=True)
+            self._inodes.closed(ino)
+            self._let_go(file)
+            self._push.wake()
+
+    async def _draft_of(self, file: OpenFile, *, keep_base: bool = True) -> Draft:
+        """The file's draft, made over its content if it has none."""
+        while True:
+            if (draft := file.draft) is not None:
+                if not draft.sealed:
+                    return draft
+                await draft.replaced.wait()
+                continue
+            async with file.drafting:
+                if file.draft is None:
+                    await self._make_draft(file, keep_base=keep_base)
+
+    async def _make_draft(self, file: OpenFile, *, keep_base: bool) -> None:
+        if (text := await self._seen_of_link(file)) is not None:
+            await self._make_link_draft(file, text, keep_base=keep_base)
+            return
+        content = file.content
+        base = (content.sha1, content.size) if content is not None and content.size and keep_base else None
+        due = ops.now_ns() + self._settle_ns
+
+        def txn(conn: Connection) -> tuple[int, Node]:
+            draft_id, node = Drafts.insert(conn, file.ino, base), tree.get(conn, file.ino)
+            if node.parent is not None:
+                ops.record(conn, file.ino, ops.OpKind.UPLOAD, due_ns=due)
+                ops.drop(conn, file.ino, ops.OpKind.TOUCH)
+            return draft_id, node
+
+        draft_id, node = await self._db.write(txn)
+        if content is not None and content.sha1 == node.base_sha1:
+            self._drafts.appended[file.ino] = content  # until a write shows that it is no append
+        draft = self._drafts.started(draft_id, file.ino, base)
+        if content is not None and base is not None and content.size <= AHEAD_BYTES:
+            # It goes to the service with the rest, which may not have it any more by then.
+            self._hydrate.ahead(content, 0, (content.size - 1) // BLOCK)
+        file.wrote(draft)
+        self._pages[file.ino] = draft
+
+    async def _seen_of_link(self, file: OpenFile) -> bytes | None:
+        """What a handle on a web link sees, which may have become one while it was open; None: on a file."""
+        node = tree.find(self._db, file.ino)
+        if file.text is not None or node is None or self._link_text(node) is None:
+            return file.text
+        content = file.content
+        return bytes(await self._read_content(content, 0, content.size)) if content is not None else b""
+
+    async def _make_link_draft(self, file: OpenFile, seen: bytes, *, keep_base: bool) -> None:
+        due = ops.now_ns() + self._settle_ns
+        text = seen if keep_base else b""
+
+        def txn(conn: Connection) -> int:
+            return weblinks.begin_draft(conn, self._drafts, file.ino, seen, text, due_ns=due)
+
+        draft = self._drafts.find(await self._db.write(txn))
+        assert draft is not None
+        file.wrote(draft)
+        self._pages[file.ino] = draft
+
+    async def flush(self, fh: int) -> None:
+        """Record what was written; called at every close of a descriptor."""
+        handle = self._handles.file(fh)
+        if handle.writable:
+            await self._record(handle.file)
+
+    async def fsync(self, fh: int) -> None:
+        """Return when what was written is on the disk."""
+        handle = self._handles.file(fh)
+        await self._record(handle.file)
+        await self._commit.sync(handle.file.draft)
+
+    async def _record(self, file: OpenFile) -> None:
+        draft = file.draft
+        if draft is None or draft.is_recorded or draft.dropped:
+            return
+        rest = debounce.rest_ns(self._drafts, draft.id, draft.size, settle_seconds=self._settle_ns / 10**9)
+        due = ops.now_ns() + rest
+
+        def txn(conn: Connection) -> tuple[int, list[Change]]:
+            generation, changes = draft.record(conn), list[Change]()
+            if lineages.is_adrift(conn, draft.ino):
+                lineages.give_name(conn, draft.ino, changes)
+            if tree.get(conn, draft.ino).parent is not None:
+                ops.record(conn, draft.ino, ops.OpKind.UPLOAD, due_ns=due)
+            return generation, changes
+
+        generation, changes = await self._db.write(txn)
+        draft.recorded(generation)
+        self._publish(changes)
+        crashpoints.reached(Point.CLOSE_RECORDED)
+        self._commit.note(draft)
+
+    async def record_all(self) -> None:
+        """Record what every open file has, and let go of all: no handle will be closed any more."""
+        for file in list(self._open.values()):
+            await self._record(file)
+            while file.writers:
+                file.closed(writable=True)
+        self._push.wake()
+
+    # ---- what others ask ----
+
+    def live_draft(self, node: Node) -> Draft | None:
+        """The draft of a node if it is in memory: it knows the size and time that the row does not yet."""
+        file = self._open.get(node.ino)
+        return file.draft if file is not None else None
+
+    def is_open(self, ino: Ino) -> bool:
+        return self._inodes.opens(ino) > 0
+
+    def _link_text(self, node: Node) -> bytes | None:
+        """What a web link shows while nothing is being written to it."""
+        if node.kind is not NodeKind.LINK or node.draft is not None or node.sha1 is not None:
+            return None
+        return shortcuts.current(self._db, node.ino)
+
+    def _version(self, file: OpenFile) -> str | bytes | Draft | None:
+        if (draft := file.draft) is not None:
+            return draft
+        if file.text is not None:
+            return file.text
+        if (content := file.content) is None:
+            return None
+        # Pages that the kernel has of what came wrong are of no version.
+        doubts = self._blocks.doubts(content.sha1)
+        return f"{content.sha1} {doubts}" if doubts else content.sha1
+
+    def _page_version(self, ino: Ino) -> object:
+        pages = self._pages.get(ino, _NO_VERSION)
+        if isinstance(pages, Draft) and pages.content is not None:
+            return pages.content[0]
+        return pages

@@ -1,0 +1,398 @@
+"""The drive as plain async methods on inode numbers and names: what every operation means.
+
+`fuse.operations` calls this and translates; SEMANTICS.md beside it says what each operation promises.
+Metadata is answered from the replica, bytes by `files`, changes are one local transaction each.  The
+only waits for the network are the hydrator's: a folder not listed yet, a block not cached yet.
+
+Rule: raises `OSError` only; an expected absence is no log line.
+"""
+
+import errno
+import os
+import stat
+from collections.abc import Awaitable, Callable, Iterable
+from sqlite3 import Connection
+
+from cmsfs.cache.blocks import BlockCache
+from cmsfs.config import local_patterns
+from cmsfs.disk_reserve import DiskReserve
+from cmsfs.journal import ops
+from cmsfs.journal.drafts import Drafts
+from cmsfs.journal.group_commit import GroupCommit
+from cmsfs.replica import tree
+from cmsfs.replica.changes import Change, What
+from cmsfs.replica.nodes import ROOT, Ino, Node, NodeKind
+from cmsfs.replica.rows import node_rows
+from cmsfs.sqlite import Database
+from cmsfs.vfs import errno_map, permissions
+from cmsfs.vfs.heuristics import leftovers
+from cmsfs.vfs.heuristics.local_files import LocalFiles
+from cmsfs.vfs.heuristics.lockfiles import Watcher
+from cmsfs.vfs.permissions import NodeRight
+from cmsfs.vfs.ports import AccountPort, DeleteGuardPort, HydratorPort, ItemDetailsPort, PinsPort, Wakeable
+from cmsfs.vfs.tree import attributes, naming, reaper, renaming, symlinks
+from cmsfs.vfs.tree.attributes import Attributes, DirEntry, OpenResult, SetAttr, Statfs
+from cmsfs.vfs.tree.dir_snapshots import Snapshots
+from cmsfs.vfs.tree.entries import Entries
+from cmsfs.vfs.tree.files import FileIO
+from cmsfs.vfs.tree.handles import FolderHandle, Handles
+from cmsfs.vfs.tree.inodes import Inodes
+from cmsfs.vfs.tree.link_url import LinkUrls
+from cmsfs.vfs.tree.quota import Quota
+from cmsfs.vfs.tree.xattrs import Xattrs
+
+# We tell the kernel of every change that we hear of, so it may rely on what it knows.
+TIMEOUT_SECONDS = 300.0
+# While nothing can be heard, it had better ask again.
+OFFLINE_TIMEOUT_SECONDS = 1.0
+
+
+def _nobody(changes: list[Change]) -> None:
+    """There is no kernel to be told."""
+
+
+class Filesystem:
+    """The tree of one account."""
+
+    def __init__(
+        self,
+        db: Database,
+        blocks: BlockCache,
+        drafts: Drafts,
+        commit: GroupCommit,
+        hydrate: HydratorPort,
+        push: Wakeable,
+        account: AccountPort,
+        *,
+        settle_seconds: float,
+        local_names: Iterable[str] = local_patterns.DEFAULT,
+        confirm: Callable[[Ino], Awaitable[None]] | None = None,
+        keep: PinsPort | None = None,
+        watcher: Watcher | None = None,
+        facts: ItemDetailsPort | None = None,
+        removals: DeleteGuardPort | None = None,
+        publish: Callable[[list[Change]], None] = _nobody,
+        reserve: DiskReserve | None = None,
+    ) -> None:
+        """`publish` is told of what the kernel cannot know of changes that it asked for itself."""
+        self._room = Quota(db, account, reserve)
+        self._watcher = watcher
+        self._confirm = confirm
+        self.inodes = Inodes()
+        self.inodes.open.attach(db)
+        self._db, self._drafts, self._commit, self._account = db, drafts, commit, account
+        self._handles = Handles()
+        self._snapshots = Snapshots(db)
+        self._files = FileIO(
+            *(db, blocks, drafts, commit, hydrate, push, self.inodes, self._handles),
+            room=self._room,
+            settle_seconds=settle_seconds,
+            publish=publish,
+        )
+        self._entries = Entries(
+            *(db, commit, hydrate, push, LocalFiles(local_names), self._allowed),
+            settle_seconds=settle_seconds,
+            check_disk=self._room.check_disk,
+            removals=removals,
+        )
+        self._reaper = reaper.Reaper(db, drafts, blocks, commit, self.inodes)
+        self._xattrs = Xattrs(
+            *(db, blocks, facts, keep, self._entries.change, self._entries.due, self._allowed),
+            addresses=LinkUrls(self._files, self._node, self._allowed, self._reaper.consider),
+        )
+
+    # ---- names ---------------------------------------------------------------------------------
+
+    async def lookup(self, parent: Ino, name: str) -> Attributes:
+        """The child of this name; counted as a lookup."""
+        naming.check_length(name)
+        if name in (".", ".."):
+            return self._looked_up(self.above(parent) if name == ".." else self._undeleted(parent))
+        node = tree.find_child(self._db, parent, name)
+        if node is None and not tree.is_listed(self._db, parent):
+            await self._entries.listed(parent)
+            node = tree.find_child(self._db, parent, name)
+        if node is None:
+            raise errno_map.oserror(errno.ENOENT, name)
+        # atomic: no await until the reply
+        self.inodes.looked_up(node.ino)
+        return self._attributes(node)
+
+    def forget(self, pairs: list[tuple[Ino, int]]) -> None:
+        """The kernel gives back lookups."""
+        for ino, count in pairs:
+            self.inodes.forgotten(ino, count)
+            if not self.inodes.lookups(ino):
+                self._files.forgotten(ino)
+                self._reaper.consider(ino)
+
+    async def opendir(self, ino: Ino) -> int:
+        """A handle on a folder, all of whose entries are known when this returns."""
+        node = self._node(ino)
+        if not node.is_folder:
+            raise errno_map.oserror(errno.ENOTDIR, node.name)
+        await self._entries.listed(ino)
+        await self._account.learn_rights(node)
+        self.inodes.opened(ino)
+        return self._handles.add(FolderHandle(ino))
+
+    async def readdir(self, fh: int, after: int) -> list[DirEntry]:
+        """Up to 256 entries behind the cookie `after`; call `counted` for each one delivered."""
+        found = await self._snapshots.entries(fh, self._handles.folder(fh).ino, after)
+        # atomic: no await until the reply
+        return [DirEntry(name, self._attributes(node), cookie) for name, node, cookie in found]
+
+    def above(self, ino: Ino) -> Ino:
+        """The folder that a folder is in; itself, where there is none."""
+        return tree.above(self._db, ino)
+
+    def counted(self, ino: Ino) -> None:
+        """An entry was delivered with its attributes: the kernel holds a lookup more."""
+        self.inodes.looked_up(ino)
+
+    def releasedir(self, fh: int) -> None:
+        handle = self._handles.remove(fh)
+        self._snapshots.dropped(fh)
+        if isinstance(handle, FolderHandle):
+            self.inodes.closed(handle.ino)
+            self._reaper.consider(handle.ino)
+
+    # ---- attributes ----------------------------------------------------------------------------
+
+    def getattr(self, ino: Ino) -> Attributes:
+        return self._attributes(self._node(ino))
+
+    async def setattr(self, ino: Ino, changes: SetAttr, fh: int | None = None) -> Attributes:
+        """Change size, permission bits or times; owner and group can only be set to what they are."""
+        node = self._node(ino)
+        if changes.uid not in (None, os.getuid()) or changes.gid not in (None, os.getgid()):
+            raise errno_map.oserror(errno.EPERM, "all files belong to the user who mounted the drive")
+        self._check_writable(node)
+        if changes.size is not None:
+            if node.is_folder:
+                raise errno_map.oserror(errno.EISDIR, node.name)
+            await self._allowed(node, NodeRight.WRITE)
+            await self._files.truncate(ino, changes.size, fh)
+        if changes.mtime_ns is not None and node.kind is NodeKind.FILE:
+            # It is the service's, too; a folder's times, and all permission bits, are kept here.
+            await self._allowed(node, NodeRight.WRITE)
+        if (changes.mode, changes.atime_ns, changes.mtime_ns) != (None, None, None):
+            await self._set_mode_and_time(node, changes)
+        return self._attributes(self._node(ino))
+
+    async def _set_mode_and_time(self, node: Node, changes: SetAttr) -> None:
+        if changes.mtime_ns is not None and (draft := self._files.live_draft(node)) is not None:
+            # What was written before this call has the time that is set now.
+            draft.mtime_ns = None
+        due = self._entries.due()
+
+        def txn(conn: Connection) -> None:
+            node_rows.set_attributes(
+                conn,
+                node.ino,
+                mode=changes.mode & 0o7777 if changes.mode is not None else None,
+                atime_ns=attributes.kept(changes.atime_ns),
+                mtime_ns=attributes.kept(changes.mtime_ns),
+                ctime_ns=ops.now_ns(),
+            )
+            if changes.mtime_ns is not None and tree.get(conn, node.ino).parent is not None:
+                ops.record_touch(conn, node.ino, due_ns=due)
+
+        await self._entries.change(txn)
+
+    async def _allowed(self, node: Node, needed: NodeRight) -> None:
+        """Raise PermissionError if the service does not allow this, EROFS if it allows no change at all."""
+        if needed & ~NodeRight.READ:
+            self._check_writable(node)
+        await self._account.learn_rights(node)
+        permissions.check(node, self._account.rights(node), needed, self._account.reason(node))
+
+    def _check_writable(self, node: Node) -> None:
+        if self._account.is_read_only:
+            raise errno_map.oserror(errno.EROFS, f"{node.name}: read-only; see `cmsfs status`")
+
+    def _attributes(self, node: Node) -> Attributes:
+        timeout = TIMEOUT_SECONDS if self._account.is_online else OFFLINE_TIMEOUT_SECONDS
+        draft = self._files.live_draft(node) if node.draft is not None else None
+        mode = permissions.mode(node, self._account.rights(node))
+        if draft is None:
+            return attributes.of_node(node, mode=mode, timeout=timeout)
+        return attributes.of_node(node, mode=mode, timeout=timeout, size=draft.size, mtime_ns=draft.mtime_ns)
+
+    def _undeleted(self, ino: Ino) -> Ino:
+        if ino != ROOT and self._node(ino).parent is None:
+            raise errno_map.oserror(errno.ESTALE, f"ino {ino}")
+        return ino
+
+    def _node(self, ino: Ino) -> Node:
+        node = tree.find(self._db, ino)
+        if node is None:
+            raise errno_map.oserror(errno.ESTALE, f"ino {ino}")
+        return node
+
+    # ---- files ---------------------------------------------------------------------------------
+
+    async def open(self, ino: Ino, flags: int) -> OpenResult:
+        """A handle on the version that is current now; it stays on that version."""
+        node = self._node(ino)
+        if node.is_folder:
+            raise errno_map.oserror(errno.EISDIR, node.name)
+        await self._allowed(node, permissions.needed(flags))
+        if flags & os.O_TRUNC:
+            await self._files.truncate(ino, 0)
+        return await self._files.open(ino, flags)
+
+    async def create(self, parent: Ino, name: str, mode: int, flags: int) -> tuple[OpenResult, Attributes]:
+        """Make a file and open it; counted as a lookup."""
+        ino, draft_id = await self._entries.make(parent, name, NodeKind.FILE, mode)
+        assert draft_id is not None
+        draft = self._drafts.started(draft_id, ino, None)
+        # atomic: no await until the reply
+        node = self._node(ino)
+        opened = self._files.created(node, draft, flags)
+        self.inodes.looked_up(ino)
+        self._watch(appeared=(parent, name))
+        return opened, self._attributes(node)
+
+    async def read(self, fh: int, offset: int, size: int) -> bytes | bytearray:
+        return await self._files.read(fh, offset, size)
+
+    async def write(self, fh: int, offset: int, data: bytes) -> int:
+        return await self._files.write(fh, offset, data)
+
+    async def flush(self, fh: int) -> None:
+        await self._files.flush(fh)
+
+    async def fsync(self, fh: int) -> None:
+        """Return when what was written is on the disk; and at the service, if the settings say so."""
+        await self._files.fsync(fh)
+        if self._confirm is not None:
+            await self._confirm(self._handles.file(fh).file.ino)
+
+    async def fsyncdir(self, fh: int) -> None:
+        """Return when every change made so far is on the disk."""
+        await self._commit.sync(None)
+        if self._confirm is not None:
+            await self._confirm(self._handles.folder(fh).ino)
+
+    async def release(self, fh: int) -> None:
+        ino = self._handles.file(fh).file.ino
+        await self._files.release(fh)
+        self._reaper.consider(ino)
+
+    # ---- the tree ------------------------------------------------------------------------------
+
+    async def mkdir(self, parent: Ino, name: str, mode: int) -> Attributes:
+        """Make a folder; counted as a lookup."""
+        ino, _ = await self._entries.make(parent, name, NodeKind.FOLDER, mode)
+        return self._looked_up(ino)
+
+    async def symlink(self, parent: Ino, name: str, target: bytes) -> Attributes:
+        """Make a symbolic link, on this machine only; counted as a lookup."""
+        return self._looked_up(await self._entries.symlink(parent, name, target))
+
+    async def mknod(self, parent: Ino, name: str, mode: int) -> Attributes:
+        """Make an empty file; counted as a lookup.  Devices, pipes and sockets are refused."""
+        if not stat.S_ISREG(mode):
+            raise errno_map.oserror(errno.EPERM, name)
+        ino, _ = await self._entries.make(parent, name, NodeKind.FILE, mode)
+        return self._looked_up(ino)
+
+    async def link(self, ino: Ino, new_parent: Ino, new_name: str) -> Attributes:
+        """Refused: an item of the service has one name."""
+        raise errno_map.oserror(errno.EPERM, new_name)
+
+    async def readlink(self, ino: Ino) -> bytes:
+        """Where a symbolic link leads."""
+        return symlinks.target(self._db, ino)
+
+    def _looked_up(self, ino: Ino) -> Attributes:
+        node = self._node(ino)
+        self.inodes.looked_up(ino)
+        return self._attributes(node)
+
+    async def unlink(self, parent: Ino, name: str) -> None:
+        """Remove a file from its folder; its bytes live on while a handle is open."""
+        if (removed := await self._entries.remove(parent, name, folder=False)) is not None:
+            self._reaper.consider(removed)
+        self._watch(vanished=(parent, name))
+
+    async def rmdir(self, parent: Ino, name: str) -> None:
+        """Remove an empty folder."""
+        if (removed := await self._entries.remove(parent, name, folder=True)) is not None:
+            self._reaper.consider(removed)
+
+    async def rename(self, parent: Ino, name: str, new_parent: Ino, new_name: str, flags: int) -> None:
+        """Move a node to another name or folder, replacing what is there as rename(2) does."""
+        call = renaming.Rename(parent, name, new_parent, new_name, flags)
+        displaced = await self._entries.rename(call)
+        self._watch(vanished=(parent, name), appeared=(new_parent, new_name))
+        if displaced is not None:
+            self._reaper.consider(displaced)
+
+    def _watch(
+        self, *, vanished: tuple[Ino, str] | None = None, appeared: tuple[Ino, str] | None = None
+    ) -> None:
+        if self._watcher is not None:
+            if vanished is not None:
+                self._watcher.vanished(*vanished)
+            if appeared is not None:
+                self._watcher.appeared(*appeared)
+
+    # ---- the rest ------------------------------------------------------------------------------
+
+    async def statfs(self) -> Statfs:
+        """The account's space; an unlimited or unknown one shows as very large."""
+        return attributes.of_space(self._account.space())
+
+    async def getxattr(self, ino: Ino, name: str) -> bytes:
+        return await self._xattrs.value(self._node(ino), name)
+
+    async def listxattr(self, ino: Ino) -> list[str]:
+        return self._xattrs.names(self._node(ino))
+
+    async def setxattr(self, ino: Ino, name: str, value: bytes) -> list[Change]:
+        """Set an attribute; what to publish."""
+        self._room.check_disk()
+        return await self._xattrs.set(self._node(ino), name, value)
+
+    async def removexattr(self, ino: Ino, name: str) -> None:
+        await self._xattrs.remove(self._node(ino), name)
+
+    # ---- housekeeping --------------------------------------------------------------------------
+
+    async def finish(self) -> None:
+        """The mount is gone: record what open handles have written and will never close."""
+        await self._files.record_all()
+
+    async def begin(self) -> None:
+        """Apply what the configuration says of local names since the last run."""
+        await self._entries.review()
+
+    async def tidy(self, *, days: int, keep: Callable[[Node], Awaitable[bool]]) -> list[Change]:
+        """Remove what lives on this machine only and was not touched on so many days; what to publish.
+
+        `keep` is asked before to put the bytes of each somewhere else; what it answers False for stays.
+        """
+        stale = [one for one in await leftovers.look(self._db, days=days) if not self.inodes.opens(one.ino)]
+        kept = [one for one in stale if await keep(self._node(one.ino))]
+        if not kept:
+            return []
+        changes = await self._entries.change(lambda conn: leftovers.remove(conn, kept))
+        for change in changes:
+            self._reaper.consider(change.ino)
+        return changes
+
+    def consider(self, ino: Ino) -> None:
+        """Something has ended that may have been the last hold on a deleted node."""
+        self._reaper.consider(ino)
+
+    def heard(self, changes: Iterable[Change]) -> None:
+        """What has changed elsewhere: of a node that is gone the kernel may never have known."""
+        for change in changes:
+            if change.what is What.GONE:
+                self._reaper.consider(change.ino)
+
+    async def run(self) -> None:
+        """Delete what was unlinked and is no longer held by anybody, for ever."""
+        await self._reaper.run()

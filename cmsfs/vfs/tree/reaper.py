@@ -1,0 +1,87 @@
+"""The end of nodes that were unlinked: when nobody holds them any more, their rows and bytes go, at once.
+
+A node is held by the kernel's lookups, by open handles and by operations that are still to be sent.  The
+first two are counted in memory only, so what is left when the process dies is removed at the next start.
+
+Rule: asked after whatever may have been the last hold: a close, the kernel's forgetting, the end of an
+operation, news of a deletion.  Asking too often is harmless.
+"""
+
+from sqlite3 import Connection
+
+import trio
+
+from cmsfs.cache.blocks import BlockCache
+from cmsfs.journal import sealing
+from cmsfs.journal.drafts import Drafts
+from cmsfs.journal.group_commit import GroupCommit
+from cmsfs.replica import tree
+from cmsfs.replica.nodes import TRASH, Ino
+from cmsfs.sqlite import Database
+from cmsfs.vfs.tree.inodes import Inodes
+
+
+class Reaper:
+    """Deletes unlinked nodes behind the calls that let go of them."""
+
+    def __init__(
+        self, db: Database, drafts: Drafts, blocks: BlockCache, commit: GroupCommit, inodes: Inodes
+    ) -> None:
+        self._db = db
+        self._commit = commit
+        self._blocks = blocks
+        self._drafts = drafts
+        self._inodes = inodes
+        self._considered: set[Ino] = set()
+        self._wanted = trio.Event()
+
+    def consider(self, ino: Ino) -> None:
+        """Delete this node soon, if it is unlinked and nobody holds it."""
+        if ino <= TRASH or self._inodes.opens(ino):
+            return
+        node = tree.find(self._db, ino)
+        if node is not None and node.parent is None:
+            self._considered.add(ino)
+            self._wanted.set()
+
+    async def run(self) -> None:
+        """Delete for ever.  Cancelled: what was considered is deleted at the next start."""
+        while True:
+            await self._wanted.wait()
+            # atomic: no await until the set is taken
+            self._wanted = trio.Event()
+            considered, self._considered = self._considered, set()
+            try:
+                await self._delete({ino for ino in considered if not self._inodes.is_used(ino)})
+            except BaseException:
+                self._considered |= considered
+                self._wanted.set()
+                raise
+
+    async def _delete(self, inos: set[Ino]) -> None:
+        def txn(conn: Connection) -> tuple[list[int], list[str]]:
+            dropped: list[int] = []
+            contents: list[str] = []
+            for ino in inos:
+                row = conn.execute(
+                    "SELECT n.draft, n.sha1, d.base_sha1 FROM node n LEFT JOIN draft d ON d.id = n.draft"
+                    " WHERE n.ino = ? AND n.parent IS NULL",
+                    (ino,),
+                ).fetchone()
+                if row is None:
+                    continue
+                if row["draft"] is not None:
+                    Drafts.delete(conn, row["draft"])
+                    dropped.append(row["draft"])
+                if tree.discard(conn, ino):
+                    contents += {sha1 for sha1 in (row["sha1"], row["base_sha1"]) if sha1 is not None}
+            return dropped, sealing.abandon(conn, contents)
+
+        dropped, contents = await self._db.write(txn)
+        # Until the deletion is on the disk, the bytes are: the power may fail, and the file be back.
+        for draft_id in dropped:
+            self._commit.unlink(self._drafts.gone(draft_id))
+        if contents:
+            await self._commit.sync(None)
+        for sha1 in contents:
+            await self._blocks.drop_clean(sha1)

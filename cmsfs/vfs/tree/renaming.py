@@ -1,0 +1,132 @@
+"""Renaming: what rename(2) asks for, in one transaction of the caller.
+
+What a rename over another file means for the identity of both at the service stands in `saves`, what it means
+for whether the service hears of it in `localnames`.
+"""
+
+import errno
+from dataclasses import dataclass
+from sqlite3 import Connection
+
+from cmsfs.journal import ops
+from cmsfs.replica import naming as replica_naming
+from cmsfs.replica import tree
+from cmsfs.replica.nodes import Ino, Node, NodeKind
+from cmsfs.vfs import errno_map
+from cmsfs.vfs.heuristics import local_files, save_patterns
+from cmsfs.vfs.heuristics.local_files import LocalFiles
+from cmsfs.vfs.tree import naming, shared_folder
+
+# renameat2(2)
+NOREPLACE = 1
+EXCHANGE = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Rename:
+    """A call of rename: what, where to, and how."""
+
+    old_parent: Ino
+    old_name: str
+    parent: Ino
+    name: str
+    flags: int
+
+
+def apply(
+    conn: Connection,
+    call: Rename,
+    local_names: LocalFiles,
+    *,
+    due_ns: int,
+    was_born_here: bool,
+    left: Ino | None = None,
+) -> Ino | None:
+    """Carry out a rename; the node that lost its place to it, if any.
+
+    `was_born_here` says that the file was made on this drive a short while ago (`save_patterns.replace`),
+    `left` who was a moment ago where it goes.
+    """
+    node = _child(conn, call.old_parent, call.old_name)
+    target = tree.child_at(conn, call.parent, call.name)
+    old, new = tree.get(conn, call.old_parent), tree.get(conn, call.parent)
+    if call.flags & EXCHANGE:
+        shared_folder.check_exchange(old, new)
+        _exchange(conn, node, target, call, local_names, due_ns=due_ns)
+        return None
+    if target is not None and target.ino == node.ino:
+        target = None
+    shared_folder.check_rename(node, target, old, new, call.name, local_names, is_save=left is not None)
+    if target is not None:
+        _check_replaceable(conn, node, target, call)
+    if node.is_folder and tree.is_below(conn, call.parent, node.ino):
+        raise errno_map.oserror(errno.EINVAL, call.name)
+    local_files.check_stays_reachable(conn, node, call.parent)
+    _check_stays_link(node, call.name)
+    if target is not None and save_patterns.stepped_aside(conn, target):
+        target = None
+    if target is not None:
+        tree.detach(conn, target.ino)
+        save_patterns.replace(conn, node, target, due_ns=due_ns, was_born_here=was_born_here)
+    tree.place(conn, node.ino, call.parent, call.name)
+    local_files.settle(conn, local_names, node.ino, due_ns=due_ns)
+    ops.record_move(conn, node.ino, due_ns=due_ns)
+    if target is None:
+        save_patterns.bring_back(conn, local_names, node.ino, left, due_ns=due_ns)
+    for folder in {call.old_parent, call.parent}:
+        tree.touch(conn, folder, ops.now_ns())
+    return target.ino if target is not None else None
+
+
+def _child(conn: Connection, parent: Ino, name: str) -> Node:
+    node = tree.child_at(conn, parent, name)
+    if node is None or node.name != name:
+        raise errno_map.oserror(errno.ENOENT, name)
+    return node
+
+
+def _check_replaceable(conn: Connection, node: Node, target: Node, call: Rename) -> None:
+    if target.name != call.name or call.flags & NOREPLACE:
+        raise naming.told_clash(call.name, target.name)
+    if target.is_folder and not node.is_folder:
+        raise errno_map.oserror(errno.EISDIR, call.name)
+    if node.is_folder and not target.is_folder:
+        raise errno_map.oserror(errno.ENOTDIR, call.name)
+    if target.is_folder and tree.has_children(conn, target.ino):
+        raise errno_map.oserror(errno.ENOTEMPTY, call.name)
+
+
+def _check_stays_link(node: Node, name: str) -> None:
+    """Raise EXDEV if a web link would be called something that only a file can be called.
+
+    Programs then copy and delete, as between two disks: the copy is a file, the web link is in the trash.
+    """
+    if node.kind is NodeKind.LINK and replica_naming.link_name(name) is None:
+        raise errno_map.oserror(errno.EXDEV, name)
+
+
+def _exchange(
+    conn: Connection,
+    node: Node,
+    target: Node | None,
+    call: Rename,
+    local_names: LocalFiles,
+    *,
+    due_ns: int,
+) -> None:
+    if target is None or target.name != call.name:
+        raise errno_map.oserror(errno.ENOENT, call.name)
+    if tree.is_below(conn, call.parent, node.ino) or tree.is_below(conn, call.old_parent, target.ino):
+        raise errno_map.oserror(errno.EINVAL, call.name)
+    local_files.check_stays_reachable(conn, node, call.parent)
+    local_files.check_stays_reachable(conn, target, call.old_parent)
+    _check_stays_link(node, call.name)
+    _check_stays_link(target, call.old_name)
+    tree.detach(conn, node.ino)
+    tree.place(conn, target.ino, call.old_parent, call.old_name)
+    tree.place(conn, node.ino, call.parent, call.name)
+    for ino in (node.ino, target.ino):
+        local_files.settle(conn, local_names, ino, due_ns=due_ns)
+        ops.record_move(conn, ino, due_ns=due_ns)
+    for folder in {call.old_parent, call.parent}:
+        tree.touch(conn, folder, ops.now_ns())

@@ -1,0 +1,48 @@
+"""Writing to a web link: its text becomes a draft like that of any file, which the push reads as a shortcut.
+
+Rule: from the moment a draft is there it holds what the link said before, whatever dies in between; a link
+that was half written must never pass for one that was emptied.
+"""
+
+import errno
+import os
+from sqlite3 import Connection
+
+from cmsfs.journal import draft_rows, ops
+from cmsfs.journal.drafts import Drafts
+from cmsfs.journal.extents import Extents
+from cmsfs.replica import tree
+from cmsfs.replica import url_files as shortcuts
+from cmsfs.replica.nodes import Ino, NodeKind
+from cmsfs.vfs import errno_map
+
+
+def begin_draft(conn: Connection, drafts: Drafts, ino: Ino, shown: bytes, text: bytes, *, due_ns: int) -> int:
+    """The id of a draft of a web link that holds `text`, inside the caller's transaction.
+
+    `shown` is what its writer sees of the link.  Raises `OSError`: ESTALE if it says something else by now,
+    so that neither is lost.
+    """
+    node = tree.get(conn, ino)
+    if node.kind is not NodeKind.LINK or node.draft is not None or node.sha1 is not None:
+        raise errno_map.oserror(errno.ESTALE, node.name)
+    if shown != shortcuts.shown(conn, ino):
+        raise errno_map.oserror(errno.ESTALE, node.name)
+    draft_id = Drafts.insert(conn, ino, None)
+    if text:
+        _write(drafts, draft_id, text)
+    extents = Extents()
+    extents.add(0, len(text))
+    draft_rows.set_held(conn, draft_id, extents=extents.to_json(), size=len(text))
+    if node.parent is not None:
+        ops.record(conn, ino, ops.OpKind.UPLOAD, due_ns=due_ns)
+    return draft_id
+
+
+def _write(drafts: Drafts, draft_id: int, text: bytes) -> None:
+    fd = os.open(drafts.path(draft_id), os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    try:
+        os.write(fd, text)
+        os.fsync(fd)
+    finally:
+        os.close(fd)

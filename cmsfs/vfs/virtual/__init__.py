@@ -1,0 +1,1 @@
+"""Folders that are no items: the trash, searches, versions."""

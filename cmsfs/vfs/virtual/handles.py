@@ -1,0 +1,114 @@
+"""Open files and folders of what is no row: what a handle reads, and which numbers it keeps in use.
+
+Rule: a file is read as it was when it was opened; what is written goes to its node at once.
+"""
+
+import errno
+import itertools
+import os
+from dataclasses import dataclass
+
+from cmsfs.cache import read_through
+from cmsfs.cache.blocks import BlockCache
+from cmsfs.replica.nodes import Content, Ino
+from cmsfs.vfs import errno_map
+from cmsfs.vfs.deadline import asked
+from cmsfs.vfs.tree.attributes import DirEntry, OpenResult
+from cmsfs.vfs.virtual.node import VirtualFile, VirtualFolder
+from cmsfs.vfs.virtual.virtual_inodes import FIRST, VirtualInodes
+
+_WRITING = os.O_WRONLY | os.O_RDWR | os.O_TRUNC | os.O_APPEND
+
+
+@dataclass(slots=True)
+class _OpenFile:
+    ino: Ino
+    node: VirtualFile
+    data: bytes | Content
+    writes: bool
+
+
+@dataclass(slots=True)
+class _OpenFolder:
+    ino: Ino
+    folder: VirtualFolder
+    # Numbers of the last page that was handed out: the kernel may count them until it asks for the next.
+    page: list[Ino]
+
+
+class VirtualHandles:
+    """The handles on virtual nodes."""
+
+    def __init__(self, numbers: VirtualInodes, blocks: BlockCache, fetcher: read_through.Fetcher) -> None:
+        self._numbers = numbers
+        self._blocks = blocks
+        self._fetcher = fetcher
+        self._handles: dict[int, _OpenFile | _OpenFolder] = {}
+        self._fh = itertools.count(FIRST)
+
+    # ---- folders -------------------------------------------------------------------------------
+
+    async def opendir(self, folder: VirtualFolder) -> int:
+        read_from: VirtualFolder | None = await asked(folder.opened())
+        folder = read_from or folder
+        fh = next(self._fh)
+        self._handles[fh] = _OpenFolder(self._numbers.use(folder), folder, [])
+        return fh
+
+    async def readdir(self, fh: int, after: int) -> list[DirEntry]:
+        opened = self._handles[fh]
+        assert isinstance(opened, _OpenFolder)
+        entries = await asked(opened.folder.entries(after))
+        # The new page is taken before the old one is let go: a node may be on both.
+        page = [self._numbers.use(node) for _, node in entries]
+        for ino in opened.page:
+            self._numbers.unused(ino)
+        opened.page = page
+        return [
+            DirEntry(name, node.attributes(ino), after + place)
+            for place, ((name, node), ino) in enumerate(zip(entries, page, strict=True), 1)
+        ]
+
+    def releasedir(self, fh: int) -> None:
+        opened = self._handles.pop(fh)
+        assert isinstance(opened, _OpenFolder)
+        for ino in (*opened.page, opened.ino):
+            self._numbers.unused(ino)
+
+    # ---- files ---------------------------------------------------------------------------------
+
+    async def open(self, node: VirtualFile, flags: int) -> OpenResult:
+        if flags & _WRITING and not node.is_writable:
+            raise errno_map.oserror(errno.EACCES, "this is read-only")
+        if flags & os.O_TRUNC:
+            await asked(node.truncate(0))
+        data = await asked(node.open())
+        if isinstance(data, Content):
+            self._blocks.open(data.sha1, data.size)
+        fh = next(self._fh)
+        self._handles[fh] = _OpenFile(self._numbers.use(node), node, data, bool(flags & _WRITING))
+        # Its size may be known only now, and another object may answer for it next time.
+        return OpenResult(fh, direct_io=True)
+
+    async def read(self, fh: int, offset: int, size: int) -> bytes | bytearray:
+        opened = self._handles[fh]
+        assert isinstance(opened, _OpenFile)
+        data = await asked(opened.node.open()) if opened.writes else opened.data
+        if isinstance(data, bytes):
+            return data[offset : offset + size]
+        return await read_through.read(self._blocks, self._fetcher, data, offset, size)
+
+    async def write(self, fh: int, offset: int, data: bytes) -> int:
+        opened = self._handles[fh]
+        assert isinstance(opened, _OpenFile)
+        if not opened.writes:
+            raise errno_map.oserror(errno.EBADF)
+        await asked(opened.node.write(offset, data))
+        return len(data)
+
+    def release(self, fh: int) -> None:
+        opened = self._handles.pop(fh)
+        assert isinstance(opened, _OpenFile)
+        if isinstance(opened.data, Content):
+            self._blocks.close(opened.data.sha1)
+        self._numbers.unused(opened.ino)

@@ -1,0 +1,157 @@
+"""`.search`: a folder whose subfolders are searches, and a search's matches as links into the tree.
+
+    .search/                     lists the saved searches; any other name is a search too
+    .search/budget type:file/    its matches, each a relative symbolic link such as `../../Legal/x.odt`
+
+A look-up costs no request: the service is asked when a search is read.  A name cannot hold a slash, so a
+backslash stands for it, which no name at the service holds.
+
+Rule: what programs look up in every folder unasked (`.git`, `.hidden`, `desktop.ini`) is no search, and no
+match that the service is asked for.
+"""
+
+import errno
+import logging
+import time
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from cmsfs import errors
+from cmsfs.config import saved_searches
+from cmsfs.query import parser
+from cmsfs.vfs import errno_map
+from cmsfs.vfs.virtual.node import VirtualFolder, VirtualNode
+from cmsfs.vfs.virtual.search_results import LINK_SECONDS, FinderPort, Memory, ResultList
+
+log = logging.getLogger(__name__)
+
+QUERY = "user.cms.search.query"
+TOTAL = "user.cms.search.total"
+SHOWN = "user.cms.search.shown"
+
+# Entries that are handed out at a time.
+_PAGE = 256
+
+
+class SavedSearchesPort(Protocol):
+    """The saved searches (`config.saved_searches`)."""
+
+    def all(self) -> Mapping[str, str]:
+        """Queries by name.  Raises `UserError`."""
+
+    def remove(self, name: str) -> bool:
+        """Forget one; whether there was one.  Raises `UserError`."""
+
+
+def written(name: str) -> str:
+    r"""The search that a folder's name stands for: `\` is `/`, and `%5C` is `\` itself."""
+    return name.replace("\\", "/").replace("%5C", "\\").replace("%5c", "\\")
+
+
+class SearchFolder(VirtualFolder):
+    """`.search` itself."""
+
+    def __init__(self, finder: FinderPort, saved: SavedSearchesPort) -> None:
+        # Fixed: backup programs and file managers look whether a folder has changed.
+        self._since_ns = time.time_ns()
+        super().__init__("searches", mtime_ns=self._since_ns)
+        self._memory = Memory(finder)
+        self._saved = saved
+        self._complaint = ""
+
+    async def child(self, name: str) -> VirtualNode:
+        if not saved_searches.is_ordinary(name):
+            raise errno_map.oserror(errno.ENOENT, name)
+        return self._folder(name, self._queries().get(name))
+
+    async def entries(self, position: int) -> Sequence[tuple[str, VirtualNode]]:
+        found = sorted(self._queries().items())[position : position + _PAGE]
+        return [(name, QueryFolder(self._memory, name, query, self._since_ns)) for name, query in found]
+
+    async def remove(self, name: str, *, folder: bool) -> None:
+        """Forget a saved search."""
+        try:
+            if folder and self._saved.remove(name):
+                return
+        except errors.UserError as error:
+            log.warning("%s", error.message)
+        raise errno_map.oserror(errno.EPERM, name)
+
+    def _folder(self, name: str, query: str | None) -> "QueryFolder":
+        if query is None:
+            query = written(name)
+            try:
+                query.encode()
+            except UnicodeEncodeError:
+                raise errno_map.oserror(errno.EILSEQ, name) from None
+            # Nonsense is told where it is typed: `cd`, `ls`.
+            with self._memory.told(query):
+                parser.parse(query)
+        return QueryFolder(self._memory, name, query, self._since_ns)
+
+    def _queries(self) -> Mapping[str, str]:
+        try:
+            found = self._saved.all()
+        except errors.UserError as error:
+            # Searches work without the saved ones.
+            if error.message != self._complaint:
+                log.warning("%s", error.message)
+            self._complaint = error.message
+            return {}
+        self._complaint = ""
+        return found
+
+
+class QueryFolder(VirtualFolder):
+    """One search.  `results`: what a reader of the folder goes on reading."""
+
+    def __init__(
+        self, memory: Memory, name: str, query: str, since_ns: int, results: ResultList | None = None
+    ) -> None:
+        last = results or memory.last(query)
+        super().__init__(("search", name), mtime_ns=since_ns if last is None else last.began_ns)
+        self._name = name
+        self._memory = memory
+        self._query = query
+        self._since_ns = since_ns
+        self._results = results
+
+    async def opened(self) -> "QueryFolder":
+        # A reader gets all of one answer, also if others ask anew meanwhile.
+        results = await self._memory.results(self._query)
+        return QueryFolder(self._memory, self._name, self._query, self._since_ns, results)
+
+    async def entries(self, position: int) -> Sequence[tuple[str, VirtualNode]]:
+        results = self._results or await self._memory.results(self._query)
+        with self._memory.told(self._query):
+            await results.reach(position + 1)
+        return results.entries[position : position + _PAGE]
+
+    async def child(self, name: str) -> VirtualNode:
+        last = self._memory.last(self._query)
+        if last is not None and last.age < LINK_SECONDS and (node := last.by_name.get(name)) is not None:
+            return node
+        if not saved_searches.is_ordinary(name) and (last is None or not last.is_whole):
+            raise errno_map.oserror(errno.ENOENT, name)
+        results = await self._memory.results(self._query)
+        with self._memory.told(self._query):
+            node = await results.find(name)
+        if node is None:
+            raise errno_map.oserror(errno.ENOENT, name)
+        return node
+
+    async def xattrs(self) -> Mapping[str, bytes]:
+        """What is known without a request; `ls -l` asks for these."""
+        found = {QUERY: self._query.encode()}
+        if (last := self._memory.last(self._query)) is not None:
+            found |= _counts(last)
+        return found
+
+    async def xattr(self, name: str) -> bytes | None:
+        if name in (TOTAL, SHOWN):
+            return _counts(await self._memory.results(self._query)).get(name)
+        return await super().xattr(name)
+
+
+def _counts(results: ResultList) -> Mapping[str, bytes]:
+    return {TOTAL: str(results.total).encode(), SHOWN: str(results.shown).encode()}

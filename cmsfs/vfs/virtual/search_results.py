@@ -1,0 +1,254 @@
+"""What a search found, as links: fetched page by page, remembered for a while, each under a name of its own.
+
+The folders of `.search` (`search_folder`) read from here; `FinderPort` is the port to the service.
+
+Rule: a match keeps its name for as long as its search is remembered, whatever else is found meanwhile.
+"""
+
+import errno
+import logging
+import os
+import time
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Protocol
+
+import trio
+
+from cmsfs import errors
+from cmsfs.replica import naming
+from cmsfs.replica.nodes import NodeKind
+from cmsfs.vfs import errno_map
+from cmsfs.vfs.virtual.node import VirtualFile, VirtualLink, VirtualNode
+
+log = logging.getLogger(__name__)
+
+# A search is asked anew after this long, or when what it shows was removed here, when it is opened again.
+FRESH_SECONDS = 10.0
+
+# A link that was shown can be used for this long without asking again: programs that list first and read
+# later take their time, and where a link leads the tree says.
+LINK_SECONDS = 300.0
+
+# More than anybody reads, in ten requests; what is beyond is told, not shown.
+MOST = 2000
+
+# Searches whose matches and names are remembered; one of 2,000 matches takes about two megabytes.
+REMEMBERED = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """An item that was found: where it is on the drive (`path`, from the top, without a slash before it)."""
+
+    kind: NodeKind
+    id: str
+    path: str
+    mtime_ns: int
+
+
+class SearchPort(Protocol):
+    """A search under way at the service."""
+
+    @property
+    def total(self) -> int:
+        """How many items match, as far as the service says."""
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether all that can be had has come."""
+
+    def is_gone(self, match: Match) -> bool:
+        """Whether the drive shows it no longer where it was found, as far as is known here."""
+
+    async def more(self) -> Sequence[Match]:
+        """The matches of the next page that are on the drive, perhaps none.
+
+        Raises `OSError`, `CmsfsError`.
+        """
+
+
+class FinderPort(Protocol):
+    """Whoever can search the service."""
+
+    async def begin(self, text: str) -> SearchPort:
+        """Begin the search that a person wrote; nothing is asked yet but what its words need.
+
+        Raises `UserError` for words that mean nothing, `FileNotFoundError` for a folder or a person that
+        is not there, and as `Search.more`.
+        """
+
+
+class TruncationNotice(VirtualFile):
+    """The entry that says by its name that not all is shown."""
+
+    def __init__(self, query: str, shown: int, total: int) -> None:
+        super().__init__(("search cut", query), mtime_ns=0)
+        self.name = f"(first {shown} of {total} matches)"
+        said = (
+            f"{total} items match this search; {shown} are shown.\n"
+            "Other words, or filters such as in:FOLDER and type:file, find fewer.\n"
+        )
+        self._text = said.encode()
+        self.size = len(self._text)
+
+    async def open(self) -> bytes:
+        return self._text
+
+
+class MatchNames:
+    """The names of one search's matches."""
+
+    def __init__(self) -> None:
+        self._given: dict[tuple[NodeKind, str], tuple[str, str]] = {}  # its path then, its name
+        self._taken: set[str] = set()
+
+    def of(self, match: Match) -> str:
+        """Its own name if that is free; else with its folder's name in parentheses, else with its id."""
+        key = (match.kind, match.id)
+        if (known := self._given.get(key)) is not None:
+            if known[0] == match.path:
+                return known[1]
+            self._taken.discard(known[1])
+        folder, _, name = match.path.rpartition("/")
+        above = folder.rpartition("/")[2] or "top"
+        tags = (above, match.id, f"{match.kind.value} {match.id}")
+        candidates = [name, *(naming.distinct(name, tag) for tag in tags)]
+        chosen = next((one for one in candidates if one not in self._taken), candidates[-1])
+        self._taken.add(chosen)
+        self._given[key] = (match.path, chosen)
+        return chosen
+
+
+class ResultList:
+    """What the service answered to a search at one time, growing as it is read."""
+
+    def __init__(self, query: str, search: SearchPort, names: MatchNames) -> None:
+        self._query = query
+        self._search = search
+        self._names = names
+        self._lock = trio.Lock()
+        self._seen: set[tuple[NodeKind, str]] = set()
+        self._here: list[Match] = []
+        self.began = trio.current_time()
+        self.began_ns = time.time_ns()
+        self.entries: list[tuple[str, VirtualNode]] = []
+        self.by_name: dict[str, VirtualNode] = {}
+        self.shown = 0
+        self.is_whole = False
+
+    @property
+    def total(self) -> int:
+        """How many items match; those that are not on the drive count, too."""
+        return max(self._search.total, self.shown)
+
+    @property
+    def age(self) -> float:
+        """Seconds since it was asked."""
+        return trio.current_time() - self.began
+
+    @property
+    def is_stale(self) -> bool:
+        """Whether it is too old to be shown again, or shows what was removed here since."""
+        return self.age >= FRESH_SECONDS or any(map(self._search.is_gone, self._here))
+
+    async def reach(self, count: int) -> None:
+        """Have this many entries, or all there are.  Cancelled: what has come stays."""
+        while len(self.entries) < count and not self.is_whole:
+            async with self._lock:
+                if len(self.entries) < count and not self.is_whole:
+                    await self._next()
+
+    async def find(self, name: str) -> VirtualNode | None:
+        """The entry of this name, however far behind."""
+        while name not in self.by_name and not self.is_whole:
+            await self.reach(len(self.entries) + 1)
+        return self.by_name.get(name)
+
+    async def _next(self) -> None:
+        found = await self._search.more()
+        # atomic: no await while the entries grow
+        for match in found:
+            if (match.kind, match.id) not in self._seen and self.shown < MOST:
+                self._seen.add((match.kind, match.id))
+                if not self._search.is_gone(match):
+                    self._here.append(match)
+                self._add(self._names.of(match), self._link(match))
+                self.shown += 1
+        if self._search.is_complete or self.shown >= MOST:
+            self.is_whole = True
+            if self.total > self.shown and self.shown >= MOST:
+                told = TruncationNotice(self._query, self.shown, self.total)
+                self._add(told.name, told)
+
+    def _add(self, name: str, node: VirtualNode) -> None:
+        self.entries.append((name, node))
+        self.by_name[name] = node
+
+    def _link(self, match: Match) -> VirtualLink:
+        # From .search/QUERY/ up to the top, and down again.
+        key = ("match", self._query, match.kind, match.id)
+        return VirtualLink(key, os.fsencode(f"../../{match.path}"), mtime_ns=match.mtime_ns)
+
+
+class _Known:
+    def __init__(self) -> None:
+        self.names = MatchNames()
+        self.lock = trio.Lock()
+        self.results: ResultList | None = None
+
+
+class Memory:
+    """The last searches, each with what was found and under which names."""
+
+    def __init__(self, finder: FinderPort) -> None:
+        self._finder = finder
+        self._known: OrderedDict[str, _Known] = OrderedDict()
+        self._complained: OrderedDict[tuple[str, str], None] = OrderedDict()
+
+    def last(self, query: str) -> ResultList | None:
+        """What was found when it was asked last, fresh or not."""
+        known = self._known.get(query)
+        return known.results if known is not None else None
+
+    async def results(self, query: str) -> ResultList:
+        """The matches, asked for if they are stale; the first page is here then.
+
+        Raises `OSError`, `CmsfsError`.
+        """
+        known = self._known.setdefault(query, _Known())
+        self._known.move_to_end(query)
+        while len(self._known) > REMEMBERED:
+            self._known.popitem(last=False)
+        async with known.lock:
+            if known.results is None or known.results.is_stale:
+                with self.told(query):
+                    results = ResultList(query, await self._finder.begin(query), known.names)
+                    await results.reach(1)
+                known.results = results
+            return known.results
+
+    @contextmanager
+    def told(self, query: str) -> Iterator[None]:
+        """Refusals of the search as errors of the file system, each with one line in the log.
+
+        What is wrong with a search is so until it is another one: it is said once.
+        """
+        try:
+            yield
+        except (errors.UserError, errors.BadRequest) as error:
+            self._complain(query, error.message)
+            raise errno_map.oserror(errno.EINVAL, query) from error
+        except FileNotFoundError as error:
+            self._complain(query, f"There is no {error.filename}.")
+            raise
+
+    def _complain(self, query: str, reason: str) -> None:
+        if (query, reason) in self._complained:
+            return
+        self._complained[query, reason] = None
+        while len(self._complained) > REMEMBERED:
+            self._complained.popitem(last=False)
+        log.warning("the search %r failed: %s", query, reason)

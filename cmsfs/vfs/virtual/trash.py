@@ -1,0 +1,258 @@
+"""The service's trash as a folder: listed, moved out of (which restores), removed from (which purges), moved
+into (which deletes at once, a folder whole).
+
+The service is asked whenever a program opens the folder, and what it said is believed for a few seconds.
+The agent above does the asking (`Bin`); here stand the names, and what each refusal is for a program.
+
+Rule: nothing is purged but by `unlink` and `rmdir` in this folder; nothing is put into it whose bytes the
+service does not have.
+"""
+
+import errno
+import logging
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Protocol
+
+import trio
+
+from cmsfs import errors
+from cmsfs.cache.blocks import BlockCache
+from cmsfs.replica import naming
+from cmsfs.replica.nodes import Ino, NodeKind, Remote
+from cmsfs.vfs import errno_map
+from cmsfs.vfs.tree import renaming
+from cmsfs.vfs.virtual import trash_items
+from cmsfs.vfs.virtual.node import VirtualFolder, VirtualNode
+
+log = logging.getLogger(__name__)
+
+# A program that looks at one name after another asks the service once in this time.
+FRESH_SECONDS = 5.0
+# Opening the folder asks anew, but not for each of a flurry of programs.
+OPENED_SECONDS = 0.5
+
+PAGE = 256
+
+# The service's word for what a hold or a retention forbids.
+POLICY = "forbidden_by_policy"
+
+
+class Pages(Protocol):
+    """What is in the trash, page by page."""
+
+    async def next(self) -> Sequence[Remote]:
+        """The next items; none at the end."""
+
+
+class TrashPort(Protocol):
+    """The trash at the service.  All raise `CmsfsError`, or `OSError` for what the drive itself refuses."""
+
+    def pages(self) -> Pages:
+        """A listing of it, from the beginning."""
+
+    async def settle(self) -> bool:
+        """Wait for a while until what was deleted on the drive is there; whether anything has come since the
+        last call."""
+
+    def original_path(self, item: Remote) -> str:
+        """Where an item was, from the top of the drive, as far as that is known."""
+
+    async def restore(self, item: Remote, parent: Ino, name: str) -> Ino:
+        """Bring an item back into a folder of the drive under a name there; the node that it is."""
+
+    async def purge(self, item: Remote) -> None:
+        """Remove an item for good."""
+
+    async def put(self, parent: Ino, name: str) -> trash_items.Key | None:
+        """Put an item of the drive there, at once, a folder with all that is in it.
+
+        None: somebody else shares it, and it is left.
+        """
+
+
+class TrashContents:
+    """What was in the trash when it was asked, as far as it has been read."""
+
+    def __init__(self, pages: Pages, names: trash_items.TrashNames) -> None:
+        self.began = trio.current_time()
+        self.lines: list[tuple[str, Remote]] = []
+        self.gone: set[trash_items.Key] = set()
+        self.is_broken = False
+        self._by_name: dict[str, Remote] = {}
+        self._by_key: dict[trash_items.Key, Remote] = {}
+        self._is_whole = False
+        self._pages = pages
+        self._names = names
+        self._reading = trio.Lock()
+
+    @property
+    def age(self) -> float:
+        return trio.current_time() - self.began
+
+    async def reach(self, count: int) -> None:
+        """Read on until so many are known, or all.  Raises what asking raises."""
+        async with self._reading:
+            while len(self.lines) < count and not self._is_whole:
+                try:
+                    page = await self._pages.next()
+                except BaseException:
+                    self.is_broken = True
+                    raise
+                for item in page:
+                    self._add(item)
+                self._is_whole = not page
+                if self._is_whole:
+                    self._names.keep_only(trash_items.key(item) for _, item in self.lines)
+
+    def _add(self, item: Remote) -> None:
+        name = self._names.of(item)
+        # What slides over the pages while the trash changes comes twice.
+        if name not in self._by_name:
+            self._by_name[name] = self._by_key[trash_items.key(item)] = item
+            self.lines.append((name, item))
+
+    async def find(self, name: str) -> Remote | None:
+        while (found := self._by_name.get(name)) is None and not self._is_whole:
+            await self.reach(len(self.lines) + 1)
+        return None if found is None or trash_items.key(found) in self.gone else found
+
+    async def find_key(self, key: trash_items.Key) -> Remote | None:
+        while (found := self._by_key.get(key)) is None and not self._is_whole:
+            await self.reach(len(self.lines) + 1)
+        return None if key in self.gone else found
+
+
+class TrashFolder(VirtualFolder):
+    """The folder `.trash`."""
+
+    mode = 0o700
+
+    def __init__(self, bin_: TrashPort, blocks: BlockCache) -> None:
+        super().__init__("trash")
+        self._bin = bin_
+        self._blocks = blocks
+        self._names = trash_items.TrashNames()
+        self._contents: TrashContents | None = None
+
+    # ---- looking -------------------------------------------------------------------------------
+
+    async def opened(self) -> None:
+        if await self._bin.settle() or (self._contents is not None and self._contents.gone):
+            self.changed()
+        self._current(within=OPENED_SECONDS)
+
+    async def entries(self, position: int) -> Sequence[tuple[str, VirtualNode]]:
+        # Whoever reads on goes on in what he began with, unless somebody opened the folder meanwhile.
+        contents = self._contents or self._current(within=FRESH_SECONDS)
+        await contents.reach(position + PAGE)
+        return [(name, self.node(item)) for name, item in contents.lines[position : position + PAGE]]
+
+    async def child(self, name: str) -> VirtualNode:
+        return self.node(await self.find(name))
+
+    async def find(self, name: str) -> Remote:
+        """The item of this name.  Raises FileNotFoundError."""
+        found = await self._current(within=FRESH_SECONDS).find(name)
+        if found is None:
+            # It may have been deleted a moment ago, on the drive or elsewhere.
+            came = await self._bin.settle()
+            found = await self._current(within=0.0 if came else OPENED_SECONDS).find(name)
+        if found is None:
+            raise errno_map.oserror(errno.ENOENT, name)
+        return found
+
+    async def find_key(self, key: trash_items.Key) -> Remote | None:
+        """The item of this id, if it is in the trash.  Raises what asking raises."""
+        return await self._current(within=FRESH_SECONDS).find_key(key)
+
+    def node(self, item: Remote) -> VirtualNode:
+        return trash_items.shown(item, self._bin.original_path(item), self._blocks)
+
+    def _current(self, *, within: float) -> TrashContents:
+        contents = self._contents
+        if contents is None or contents.is_broken or contents.age >= within:
+            contents = self._contents = TrashContents(self._bin.pages(), self._names)
+        return contents
+
+    def changed(self) -> None:
+        """What is known of the trash may have changed: ask anew."""
+        self._contents = None
+
+    # ---- changing ------------------------------------------------------------------------------
+
+    async def remove(self, name: str, *, folder: bool) -> None:
+        item = await self.find(name)
+        if (item.kind is NodeKind.FOLDER) is not folder:
+            raise errno_map.oserror(errno.ENOTDIR if folder else errno.EISDIR, name)
+        with self._told("be permanently deleted"):
+            await self._bin.purge(item)
+        self._left(item)
+
+    async def move_out(self, name: str, parent: Ino, new_name: str, flags: int) -> Ino:
+        return await self.restore(await self.find(name), parent, new_name, flags)
+
+    async def restore(self, item: Remote, parent: Ino, new_name: str, flags: int) -> Ino:
+        """Bring an item back; the node that it is."""
+        if flags & renaming.EXCHANGE:
+            raise errno_map.oserror(errno.EINVAL, new_name)
+        try:
+            with self._told("be restored"):
+                ino = await self._bin.restore(item, parent, new_name)
+        except BaseException:
+            # It may be back all the same, elsewhere, or without our having heard it.
+            self.changed()
+            raise
+        self._left(item)
+        return ino
+
+    async def take_in(self, parent: Ino, name: str, new_name: str, flags: int) -> None:
+        if flags & renaming.EXCHANGE:
+            raise errno_map.oserror(errno.EINVAL, new_name)
+        await self.put(parent, name, new_name)
+
+    async def put(self, parent: Ino, name: str, wished: str) -> trash_items.Key | None:
+        """Put an item of the drive into the trash; under the wished name, if nothing there has it.
+
+        None: somebody else shares it, and has it still.
+        """
+        try:
+            with self._told("be moved to the trash"):
+                key = await self._bin.put(parent, name)
+        finally:
+            self.changed()
+        if key is not None:
+            self._names.wish(key, wished)
+        return key
+
+    def _left(self, item: Remote) -> None:
+        self._names.left(trash_items.key(item))
+        if self._contents is not None:
+            # Positions of whoever is reading stay what they are.
+            self._contents.gone.add(trash_items.key(item))
+
+    @contextmanager
+    def _told(self, what: str) -> Iterator[None]:
+        """Give each refusal its errno, and one line in the log that says what to do."""
+        try:
+            yield
+        except errors.Forbidden as error:
+            reason = error.message or error.code
+            log.warning("the service does not permit this to %s: %s", what, reason)
+            number = errno.EPERM if error.code == POLICY else errno.EACCES
+            raise errno_map.oserror(number, reason) from error
+        except errors.Conflict as error:
+            log.warning("this cannot %s: the name is taken there; move it under another one", what)
+            raise errno_map.oserror(errno.EEXIST, str(error)) from error
+        except errors.NotFound as error:
+            log.warning("this cannot %s: it is no longer in the trash", what)
+            self.changed()
+            raise errno_map.oserror(errno.ENOENT, str(error)) from error
+
+
+def drive_name(item: Remote, name: str) -> tuple[str, str]:
+    """What a program's name for a restored item means: the service's name, and that of the file here."""
+    if naming.file_name(item.kind, item.name) == name:
+        return item.name, name
+    wanted = name.removesuffix(naming.LINK_SUFFIX) if item.kind is NodeKind.LINK else name
+    return wanted, naming.file_name(item.kind, wanted)

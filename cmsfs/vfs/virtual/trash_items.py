@@ -1,0 +1,158 @@
+"""One item in the trash: what it is called there, and what the drive shows of it.
+
+A name is the item's own; of several of one name all but the first that was seen get the moment of their
+deletion, and if that is not enough their id.  A name that was given stays while the drive runs.
+
+Rule: what is in a deleted folder is told by no service: such a folder is shown empty, and comes back whole.
+"""
+
+import errno
+import stat
+from collections.abc import Hashable, Iterable, Mapping
+from datetime import datetime
+
+from cmsfs.cache.blocks import BlockCache
+from cmsfs.models.content import entries
+from cmsfs.replica import naming, url_files
+from cmsfs.replica.nodes import Content, Ino, NodeKind, Remote, said_by
+from cmsfs.vfs import errno_map
+from cmsfs.vfs.attrs import item_fields
+from cmsfs.vfs.tree.attributes import Attributes
+from cmsfs.vfs.virtual.node import VirtualFile, VirtualFolder, VirtualNode
+
+Key = tuple[NodeKind, str]
+
+
+def key(item: Remote) -> Key:
+    return item.kind, item.id
+
+
+class TrashNames:
+    """What is called what in the trash."""
+
+    def __init__(self) -> None:
+        self._of: dict[Key, str] = {}
+        # When each was deleted: what comes back and is deleted again may be called something else.
+        self._deleted: dict[Key, datetime | None] = {}
+        self._holders: dict[str, Key] = {}
+
+    def of(self, item: Remote) -> str:
+        """The name of an item, given now if it has none."""
+        at = item.item.trashed_at
+        if self._deleted.get(key(item), at) != at:
+            self.left(key(item))
+        self._deleted[key(item)] = at
+        known = self._of.get(key(item))
+        if known is None:
+            known = next(name for name in self._wishes(item) if name not in self._holders)
+            self._give(key(item), known)
+        return known
+
+    def wish(self, item_key: Key, name: str) -> None:
+        """Somebody puts an item there under a name of their choice: it has that, if nothing else has."""
+        if name not in self._holders and item_key not in self._of:
+            self._give(item_key, name)
+
+    def left(self, item_key: Key) -> None:
+        """An item is no longer in the trash."""
+        self._deleted.pop(item_key, None)
+        if (name := self._of.pop(item_key, None)) is not None:
+            del self._holders[name]
+
+    def keep_only(self, keys: Iterable[Key]) -> None:
+        """These are all that there are."""
+        for gone in self._of.keys() - set(keys):
+            self.left(gone)
+
+    def _give(self, item_key: Key, name: str) -> None:
+        self._of[item_key] = name
+        self._holders[name] = item_key
+
+    @staticmethod
+    def _wishes(item: Remote) -> list[str]:
+        name = naming.file_name(item.kind, item.name)
+        wishes = [name]
+        if (at := item.item.trashed_at) is not None:
+            wishes.append(naming.distinct(name, at.astimezone().strftime("%Y-%m-%d %H.%M.%S")))
+        # Two kinds may have the same id.
+        return [
+            *wishes,
+            naming.distinct(name, f"id {item.id}"),
+            naming.distinct(name, f"{item.kind} {item.id}"),
+        ]
+
+
+def facts(item: Remote, original_path: str) -> dict[str, bytes]:
+    """The extended attributes of an item in the trash; what the service does not say is left out."""
+    assert not isinstance(item.item, entries.Entry)
+    values = item_fields.values(item.item) | {"original_path": original_path}
+    if "modified_by" in values:
+        # The deletion is the last change of an item.
+        values["deleted_by"] = values["modified_by"]
+    return {f"{item_fields.PREFIX}{name}": value.encode() for name, value in values.items()}
+
+
+class _Shown(VirtualNode):
+    """What all that is in the trash has in common."""
+
+    def __init__(self, node_key: Hashable, item: Remote, original_path: str) -> None:
+        super().__init__(node_key, mtime_ns=item.mtime_ns)
+        self.item = item
+        self._original_path = original_path
+
+    def attributes(self, ino: Ino) -> Attributes:
+        found = super().attributes(ino)
+        if (at := self.item.item.trashed_at) is None:
+            return found
+        # The modification time is the file's; when it was deleted is its last change.
+        ctime_ns = int(at.timestamp()) * 10**9
+        return Attributes(
+            ino=ino,
+            mode=self.kind | self.mode,
+            size=self.size,
+            nlink=1,
+            timeout=self.timeout,
+            atime_ns=self.mtime_ns,
+            mtime_ns=self.mtime_ns,
+            ctime_ns=ctime_ns,
+        )
+
+    async def xattrs(self) -> Mapping[str, bytes]:
+        return facts(self.item, self._original_path)
+
+
+class TrashedFolder(_Shown, VirtualFolder):
+    """A deleted folder, closed: nobody tells what is in it."""
+
+    kind = stat.S_IFDIR
+    # The kernel asks for the right to write a folder that is to be moved.
+    mode = 0o700
+
+
+class TrashedFile(_Shown, VirtualFile):
+    """A deleted file or web link."""
+
+    kind = stat.S_IFREG
+
+    def __init__(self, node_key: Hashable, item: Remote, original_path: str, blocks: BlockCache) -> None:
+        super().__init__(node_key, item, original_path)
+        self.size = item.size
+        self._blocks = blocks
+
+    async def open(self) -> bytes | Content:
+        """Its bytes, if they are here; no service gives out those of what is in its trash."""
+        if self.item.kind is NodeKind.LINK:
+            return url_files.text(*said_by(self.item))
+        if not self.item.size:
+            return b""
+        if self.item.sha1 is None or not self._blocks.is_complete(self.item.sha1):
+            raise errno_map.oserror(errno.EACCES, "in the trash, and not cached here: move it out to read it")
+        return Content(self.item.sha1, self.item.size, self.item.id, self.item.version)
+
+
+def shown(item: Remote, original_path: str, blocks: BlockCache, *, where: str = "trash") -> VirtualNode:
+    """The node that stands for an item; `where` tells apart two places that show it."""
+    node_key = (where, *key(item))
+    if item.kind is NodeKind.FOLDER:
+        return TrashedFolder(node_key, item, original_path)
+    return TrashedFile(node_key, item, original_path, blocks)

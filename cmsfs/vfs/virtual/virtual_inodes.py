@@ -1,0 +1,92 @@
+"""Inode numbers of what is shown beside the tree: made up, held while the kernel or a handle needs them.
+
+Rows of the tree count up from 1, these from far above, so that a number alone says which side answers.
+"""
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+
+from cmsfs.replica.nodes import Ino
+from cmsfs.vfs.virtual.node import VirtualNode
+
+FIRST: Ino = 1 << 62
+
+
+@dataclass(slots=True)
+class _Known:
+    node: VirtualNode
+    lookups: int = 0
+    uses: int = 0
+    # What it became when it was moved into the account's tree: the row answers from then on.
+    real: Ino | None = None
+
+
+class VirtualInodes:
+    """The virtual nodes that somebody may still ask for, by number and by key."""
+
+    def __init__(self) -> None:
+        self._next = FIRST
+        self._known: dict[Ino, _Known] = {}
+        self._by_key: dict[Hashable, Ino] = {}
+
+    def use(self, node: VirtualNode) -> Ino:
+        """The number of a node, kept until `unused`; from now on this object answers for it."""
+        ino = self._by_key.get(node.key)
+        if ino is None:
+            ino, self._next = self._next, self._next + 1
+            self._known[ino] = _Known(node)
+            self._by_key[node.key] = ino
+        self._known[ino].node = node
+        self._known[ino].uses += 1
+        return ino
+
+    def unused(self, ino: Ino) -> None:
+        """One `use` less."""
+        self._known[ino].uses -= 1
+        self._consider(ino)
+
+    def looked_up(self, ino: Ino) -> None:
+        """The kernel holds a lookup more; only of a number that is in use."""
+        self._known[ino].lookups += 1
+
+    def forgotten(self, ino: Ino, count: int) -> None:
+        if (known := self._known.get(ino)) is not None:
+            known.lookups = max(known.lookups - count, 0)
+            self._consider(ino)
+
+    def node(self, ino: Ino) -> VirtualNode | None:
+        known = self._known.get(ino)
+        return known.node if known is not None else None
+
+    def became(self, ino: Ino, real: Ino) -> None:
+        """What this number stands for is a row of the tree now."""
+        known = self._known[ino]
+        known.real = real
+        if self._by_key.get(known.node.key) == ino:
+            # Should the like of it appear again, it is another one.
+            del self._by_key[known.node.key]
+
+    def real(self, ino: Ino) -> Ino:
+        """The row that answers for a number; the number itself if there is none."""
+        if ino < FIRST:
+            return ino
+        known = self._known.get(ino)
+        return ino if known is None or known.real is None else known.real
+
+    def lookups(self, ino: Ino) -> int:
+        known = self._known.get(ino)
+        return known.lookups if known is not None else 0
+
+    def uses(self, ino: Ino) -> int:
+        known = self._known.get(ino)
+        return known.uses if known is not None else 0
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def _consider(self, ino: Ino) -> None:
+        known = self._known[ino]
+        if not known.lookups and not known.uses:
+            del self._known[ino]
+            if self._by_key.get(known.node.key) == ino:
+                del self._by_key[known.node.key]

@@ -1,0 +1,53 @@
+"""Before what others shared goes from the drive: what of it is still shown to us, elsewhere.
+
+A folder inside it may be shared with us by itself.  Then the service shows that in the root from now on, and
+it is moved there, with the work in it, before the rest goes.
+"""
+
+import logging
+from collections.abc import Sequence
+from sqlite3 import Connection
+
+from cmsfs import errors
+from cmsfs.client.session import Client
+from cmsfs.models import wire_names
+from cmsfs.models.content import entries, items
+from cmsfs.replica import tree
+from cmsfs.replica.nodes import KINDS, Ino
+from cmsfs.replica.sharing import shares
+from cmsfs.sqlite import Database
+from daemon.core.health import Health
+from daemon.core.remote_updates import RemovedItem
+
+log = logging.getLogger(__name__)
+
+Item = items.Item | entries.Entry
+
+
+async def still_shown(
+    db: Database, client: Client, health: Health, gone: Sequence[RemovedItem]
+) -> list[Item]:
+    """What of these, and of what is below them here, the service shows in the root."""
+    tops = await db.query(lambda conn: _shared(conn, gone))
+    if not tops:
+        return []
+    found: list[Item] = []
+    try:
+        with health.request("listing"):
+            async for item in client.folders.items(wire_names.ROOT_ID):
+                found.append(item)
+    except (errors.NotFound, errors.Forbidden, errors.BadRequest) as error:
+        # A service that lists no single folders: the next comparison finds what there is.
+        log.info("shared items could not be listed: %s", error)
+        return []
+    return await db.query(lambda conn: [item for item in found if _is_below(conn, item, tops)])
+
+
+def _shared(conn: Connection, gone: Sequence[RemovedItem]) -> list[Ino]:
+    nodes = (tree.remote_at(conn, one.kind, one.id) for one in gone)
+    return [node.ino for node in nodes if node is not None and shares.is_shared_node(conn, node)]
+
+
+def _is_below(conn: Connection, item: Item, tops: Sequence[Ino]) -> bool:
+    node = tree.remote_at(conn, KINDS[item.type], item.id)
+    return node is not None and any(tree.is_below(conn, node.ino, top) for top in tops)

@@ -1,0 +1,156 @@
+"""What the agent knows of the account: whether the service is heard, and how much room there is.
+
+The vfs asks for both on its way (`vfs.ports.Account`), so both are answered from memory.
+"""
+
+from collections.abc import Awaitable, Callable, Iterable
+
+import trio
+
+from cmsfs import errors
+from cmsfs.auth import token_refresh
+from cmsfs.client.session import Client
+from cmsfs.models.enterprise import users
+from cmsfs.replica import kv_store
+from cmsfs.replica.nodes import Node, NodeKind
+from cmsfs.sqlite import Database
+from cmsfs.vfs.permissions import NodeRight
+from daemon.account.file_locks import FileLocks
+from daemon.account.permissions import RightsReader
+from daemon.core.health import Health
+
+# `df` may be a few minutes behind.
+REFRESH_SECONDS = 300.0
+SOON_SECONDS = 2.0
+DOUBT_SECONDS = 2.0
+
+
+class Account:
+    """The vfs's `Account` port over one client.
+
+    `owner_of`: the replica that must go on being of the same user, since what waits in it was changed by that
+    one; None where users come and go with their service, as in the embedded one.  `belongs_to` is told whose
+    drive it is.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        health: Health,
+        rights: RightsReader,
+        locks: FileLocks,
+        *,
+        read_only: bool = False,
+        owner_of: Database | None = None,
+        belongs_to: Callable[[str], Awaitable[None]] | None = None,
+    ) -> None:
+        self._belongs_to = belongs_to
+        self._owner_of = owner_of
+        self._read_only = read_only
+        self._client = client
+        self._rights = rights
+        self._locks = locks
+        self._health = health
+        self._space: tuple[int, int] | None = None
+        self._largest: int | None = None
+        self._doubt = trio.Event()
+        self._more_room = trio.Event()
+        self._known = trio.Event()
+
+    @property
+    def is_online(self) -> bool:
+        return self._health.is_online
+
+    @property
+    def is_read_only(self) -> bool:
+        return self._health.is_read_only
+
+    def space(self) -> tuple[int, int] | None:
+        return self._space
+
+    def rights(self, node: Node) -> NodeRight:
+        return self._rights.of(node) & self._locks.rights(node)
+
+    async def learn_rights(self, node: Node) -> None:
+        await self._rights.learn(node)
+
+    def rights_changed(self, items: Iterable[tuple[NodeKind, str]]) -> None:
+        """Others may have given or taken rights on these items (kind, id)."""
+        self._rights.doubt(items)
+
+    def reason(self, node: Node) -> str | None:
+        lock = self._locks.of(node.ino)
+        return lock.reason if lock is not None else None
+
+    def largest_file(self) -> int | None:
+        return self._largest
+
+    def doubt_space(self) -> None:
+        self._doubt.set()
+
+    async def more_room(self) -> None:
+        """Wait until the account has more room than it had."""
+        await self._more_room.wait()
+
+    async def who(self) -> users.User:
+        """Ask the service who we are.  Raises `RemoteError`, `NeedsLogin` for somebody else than before."""
+        user = await self._client.users.me()
+        if self._owner_of is not None:
+            known = kv_store.get(self._owner_of, kv_store.OWNER)
+            if known is None:
+                await self._owner_of.write(lambda conn: kv_store.put(conn, kv_store.OWNER, user.id))
+            elif known != user.id:
+                raise errors.NeedsLogin(token_refresh.ANOTHER)
+        if self._belongs_to is not None:
+            await self._belongs_to(user.id)
+        self._known.set()
+        return user
+
+    async def once_known(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Do `work` when the service has said, once since the start, that we are who we were: after a start
+        without it the login may be anybody's."""
+        await self._known.wait()
+        await work()
+
+    async def refresh(self) -> None:
+        """Ask the service who we are and what room we have.  Raises `RemoteError`."""
+        before = self._space
+        with self._health.request("account"):
+            user = await self.who()
+        self._rights.user_id = user.id
+        self._health.allow_changes(self._refusal(user))
+        if user.space_amount is not None and user.space_used is not None:
+            self._space = (user.space_amount, user.space_used)
+        if user.max_upload_size:
+            self._largest = user.max_upload_size
+        if before is not None and self._space is not None and _free(before) < _free(self._space):
+            self._more_room.set()
+            self._more_room = trio.Event()
+
+    def _refusal(self, user: users.User) -> str | None:
+        """Why nothing may be changed with this account."""
+        if self._read_only:
+            return "The configuration sets read_only."
+        if user.status == "cannot_delete_edit_upload":
+            return "An administrator has restricted this account to read-only access."
+        return None
+
+    async def run(self) -> None:
+        """Refresh now and then, for ever."""
+        while True:
+            # After a start without the service, as soon as it can be.
+            with trio.move_on_after(REFRESH_SECONDS if self._rights.user_id is not None else SOON_SECONDS):
+                await self._doubt.wait()
+                # Somebody who is refused tries again and again.
+                await trio.sleep(DOUBT_SECONDS)
+            self._doubt = trio.Event()
+            await self._health.reachable()
+            try:
+                await self.refresh()
+            except errors.RemoteError:
+                pass  # health has heard of it
+
+
+def _free(space: tuple[int, int]) -> float:
+    total, used = space
+    return total - used if total > 0 else float("inf")

@@ -1,0 +1,80 @@
+"""Leaving what others share: one's own part in it ends, and the item stays as it is for everybody else.
+
+Whoever takes something away from `Shared with me` means that it is not to be shown there any more.  So what
+is sent for it is the end of one's own collaboration, never the deletion of the item.
+
+Rule: only a collaboration of this very account with this very item is ended.  Access that comes from a group
+or from elsewhere cannot be given up here: `Forbidden`, with what to do instead.
+"""
+
+import json
+from sqlite3 import Connection
+from typing import Literal
+
+from cmsfs import errors
+from cmsfs.client.session import Client
+from cmsfs.models import wire_names
+from cmsfs.models.enterprise import collaborations
+from cmsfs.replica import tree
+from cmsfs.replica.changes import Change
+from cmsfs.replica.nodes import Node, NodeKind
+from cmsfs.replica.rows import node_rows
+from cmsfs.replica.sharing import lost_access, offers, shares
+from daemon.core.health import Health
+
+NOT_OWN = (
+    "it is not shared with this account directly (perhaps with a group), so you cannot leave it: "
+    "ask its owner"
+)
+
+_WORDS: dict[NodeKind, Literal["file", "folder"]] = {NodeKind.FILE: "file", NodeKind.FOLDER: "folder"}
+
+
+def is_left(conn: Connection, node: Node) -> bool:
+    """Whether removing this node is leaving what somebody else shares, also when it is detached already."""
+    if node.remote_id is None or node.base_parent not in (None, wire_names.ROOT_ID):
+        return False
+    if shares.is_shared_node(conn, node):
+        return True
+    me = shares.rules(conn).me
+    owner = json.loads(tree.item_at(conn, node.ino) or "{}").get("owned_by") or {}
+    return me is not None and owner.get("id") not in (None, me)
+
+
+async def own(client: Client, health: Health, node: Node, me: str) -> collaborations.Collaboration:
+    """The account's own collaboration with the item.  Raises `Forbidden`, `NotFound`, `RemoteError`."""
+    assert node.remote_id is not None
+    if (kind := _WORDS.get(node.kind)) is not None:
+        with health.request("rights"):
+            async for one in client.collaborations.of(kind, node.remote_id):
+                if _is_own(one, node.remote_id, me):
+                    return one
+    raise errors.Forbidden(403, "not_own", NOT_OWN)
+
+
+async def leave(client: Client, health: Health, node: Node, me: str) -> None:
+    """End the account's part in the item.  Raises as `own`."""
+    found = await own(client, health, node, me)
+    with health.request("delete"):
+        await client.collaborations.delete(found.id)
+
+
+def left(conn: Connection, node: Node, changes: list[Change]) -> None:
+    """The service knows that we have left: what was read of it is wiped.
+
+    Its sequence stays: shared anew, it comes as it is.
+    """
+    node_rows.leave_base_folder(conn, node.ino)
+    lost_access.note_wipe(conn)
+    offers.forget(conn, node.kind, node.remote_id or "")
+    shares.tidy(conn, changes)
+
+
+def _is_own(one: collaborations.Collaboration, item_id: str, me: str) -> bool:
+    whose, item = one.accessible_by, one.item or {}
+    return (
+        whose is not None
+        and (whose.type, whose.id) == ("user", me)
+        and one.status == collaborations.ACCEPTED
+        and item.get("id") == item_id
+    )

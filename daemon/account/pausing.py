@@ -1,0 +1,86 @@
+"""Pausing: the person wants no traffic but what a program waits for, for a while or until told otherwise.
+
+Changes gather in the journal, nothing is looked for, listed ahead or fetched for pins; what a program reads
+is fetched all the same.  A pause outlives a restart.
+
+Rule: the end of a pause is a time of the clock on the wall: a laptop that slept through it is not paused.
+"""
+
+import math
+import time
+from datetime import UTC, datetime
+
+import trio
+
+from cmsfs.replica import kv_store
+from cmsfs.sqlite import Database
+from daemon.core.health import Health
+from daemon.core.request_scheduler import RequestScheduler
+
+FOR_EVER = "for ever"
+
+# The clock may be set, and a machine may sleep: look this often.
+LOOK_SECONDS = 20.0
+
+
+class Pausing:
+    """Keeps the pause; begins in the one that the last run ended in."""
+
+    def __init__(self, db: Database, health: Health, pace: RequestScheduler) -> None:
+        self._db = db
+        self._health = health
+        self._pace = pace
+        self._changed = trio.Event()
+        self._until = _parsed(kv_store.get(db, kv_store.PAUSED))
+        self._tell()
+
+    @property
+    def until(self) -> datetime | None:
+        """When it ends by itself, if it does."""
+        return None if self._until in (None, math.inf) else datetime.fromtimestamp(self._until or 0, UTC)
+
+    async def pause(self, seconds: float | None) -> None:
+        """Begin a pause of so long, or until `resume`."""
+        await self._set(math.inf if seconds is None else time.time() + seconds)
+
+    async def resume(self) -> None:
+        """End it; nothing happens if there is none."""
+        await self._set(None)
+
+    async def run(self) -> None:
+        """End pauses when their time has come, for ever."""
+        while True:
+            left = math.inf if self._until is None else self._until - time.time()
+            if left <= 0:
+                await self.resume()
+                continue
+            with trio.move_on_after(min(left, LOOK_SECONDS)):
+                await self._changed.wait()
+
+    async def _set(self, until: float | None) -> None:
+        if until is None:
+            await self._db.write(lambda conn: kv_store.drop(conn, kv_store.PAUSED))
+        else:
+            value = FOR_EVER if until == math.inf else str(until)
+            await self._db.write(lambda conn: kv_store.put(conn, kv_store.PAUSED, value))
+        self._until = until
+        self._changed.set()
+        self._changed = trio.Event()
+        self._tell()
+
+    def _tell(self) -> None:
+        # The budget first: whoever hears of the end may ask at once.
+        self._pace.hold(self._until is not None)
+        if self._until is None:
+            self._health.resume()
+        elif self._until == math.inf:
+            self._health.pause("Use `cmsfs resume` to resume.")
+        else:
+            end = datetime.fromtimestamp(self._until).astimezone()
+            self._health.pause(f"Resumes at {end:%H:%M}, or with `cmsfs resume`.")
+
+
+def _parsed(value: str | None) -> float | None:
+    if value is None:
+        return None
+    return math.inf if value == FOR_EVER else float(value)

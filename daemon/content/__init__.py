@@ -1,0 +1,1 @@
+"""Content management on the drive: trash, versions, search, metadata, locks, item details."""

@@ -1,0 +1,97 @@
+"""Locks at the service for documents that are open in an office application here.
+
+The application's lock file appears (`vfs.lockfiles`): the document is locked at the service, so that others
+see who works on it; the lock file goes: it is unlocked.  A lock ends by itself after an hour, and is renewed
+while the application is there, so that nothing stays locked when this machine is gone.
+
+Rule: this never delays and never fails what a program does; what cannot be locked is worked on without.
+"""
+
+import logging
+import math
+from datetime import UTC, datetime, timedelta
+
+import trio
+
+from cmsfs import errors
+from cmsfs.client.session import Client
+from cmsfs.replica import tree
+from cmsfs.replica.nodes import Ino, NodeKind
+from cmsfs.sqlite import Database
+from cmsfs.vfs.heuristics import lockfiles
+from daemon.core.health import Health
+from daemon.core.remote_updates import RemoteUpdates
+
+log = logging.getLogger(__name__)
+
+LASTS_SECONDS = 3600
+RENEW_SECONDS = 2400
+
+_Key = tuple[Ino, str]  # of a lock file: its folder and its name
+
+
+class DocumentLocks:
+    """Offers `vfs.lockfiles.Watcher`."""
+
+    def __init__(self, db: Database, client: Client, incoming: RemoteUpdates, health: Health) -> None:
+        self._db = db
+        self._client = client
+        self._incoming = incoming
+        self._health = health
+        self._send, self._receive = trio.open_memory_channel[tuple[_Key, bool]](math.inf)
+        # What is locked, by its id: another node may stand for it by the time that it is unlocked.
+        self._held: dict[_Key, str] = {}
+
+    def appeared(self, parent: Ino, name: str) -> None:
+        if lockfiles.is_lock_file(name):
+            self._send.send_nowait(((parent, name), True))
+
+    def vanished(self, parent: Ino, name: str) -> None:
+        if lockfiles.is_lock_file(name):
+            self._send.send_nowait(((parent, name), False))
+
+    async def run(self) -> None:
+        """Lock and unlock, for ever; what was open when the last run ended is taken up again."""
+        for row in self._db.rows("SELECT parent, name FROM node WHERE local AND parent IS NOT NULL"):
+            self.appeared(row["parent"], row["name"])
+        while True:
+            key: _Key | None = None
+            with trio.move_on_after(RENEW_SECONDS):
+                key, is_there = await self._receive.receive()
+            if key is None:
+                for item_id in list(self._held.values()):
+                    await self._lock(item_id)
+            elif is_there and (node := lockfiles.document(self._db, *key)) is not None:
+                if node.remote_id is not None and await self._lock(node.remote_id):
+                    self._held[key] = node.remote_id
+            elif not is_there and (held := self._held.pop(key, None)) is not None:
+                await self._unlock(held)
+
+    async def _lock(self, item_id: str) -> bool:
+        """Whether the file is locked for us now."""
+        ends = datetime.now(UTC) + timedelta(seconds=LASTS_SECONDS)
+        try:
+            with self._health.request("locks"):
+                item = await self._client.locks.lock(item_id, expires_at=ends)
+        except errors.RemoteError as error:
+            name = self._name(item_id)
+            log.info("%s could not be locked at the service; continuing without a lock: %s", name, error)
+            return False
+        await self._incoming.apply([item])
+        return True
+
+    async def _unlock(self, item_id: str) -> None:
+        try:
+            with self._health.request("locks"):
+                item = await self._client.locks.unlock(item_id)
+        except errors.RemoteError as error:
+            name = self._name(item_id)
+            log.info(
+                "%s could not be unlocked at the service; its lock expires within an hour: %s", name, error
+            )
+            return
+        await self._incoming.apply([item])
+
+    def _name(self, item_id: str) -> str:
+        node = tree.find_remote(self._db, NodeKind.FILE, item_id)
+        return node.name if node is not None else f"file {item_id}"

@@ -1,0 +1,200 @@
+"""Asks the service about single items when somebody wants to know, and keeps the answers for a while.
+
+Listings bring what the drive needs of every item.  All other fields and metadata are asked for by name, an
+item at a time, one request for each; nothing is ever asked because attributes are listed.  An answer holds
+while the item's etag is the same, and not longer than `FRESH_SECONDS`, since not every change counts it.
+
+Rule: whoever waits here waits a few seconds at most; what was known before is better than nothing.
+"""
+
+import errno
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import trio
+
+from cmsfs import errors
+from cmsfs.client.content.item_details import Kind as ItemKind
+from cmsfs.client.session import Client
+from cmsfs.replica import item_details, kv_store
+from cmsfs.replica.item_details import DetailSubject
+from cmsfs.replica.nodes import ROOT, Ino, Node, NodeKind
+from cmsfs.sqlite import Connection, Database
+from cmsfs.vfs import errno_map
+from cmsfs.vfs.metadata_values import ValuePlace
+from daemon.content import policy_reader
+from daemon.core.health import Health
+from daemon.core.supervisor import Starts
+from daemon.push.metadata_writer import MetadataWriter
+
+log = logging.getLogger(__name__)
+
+# Metadata, locks and links can change without another etag: what was asked is asked again after this.
+FRESH_SECONDS = 300
+# Policies are made by few people and seldom; reading them takes a request for each.
+POLICIES_SECONDS = 600
+# After a refusal, or a failure, of reading them.
+REFUSED_SECONDS = 3600
+
+# How often they are read when nobody asks.
+LOOK_SECONDS = 3600.0
+
+# Somebody waits in a system call.
+WAIT_SECONDS = 5.0
+
+_ITEM_KINDS: dict[NodeKind, ItemKind] = {
+    NodeKind.FILE: "file",
+    NodeKind.FOLDER: "folder",
+    NodeKind.LINK: "web_link",
+}
+
+
+class ItemDetails:
+    """The vfs's `Facts` port over one client."""
+
+    def __init__(
+        self,
+        db: Database,
+        client: Client,
+        health: Health,
+        nursery: Starts,
+        templates: MetadataWriter,
+    ) -> None:
+        self._templates = templates
+        self._db = db
+        self._client = client
+        self._health = health
+        self._nursery = nursery
+        self._asking: dict[object, trio.Event] = {}
+
+    async def learn(self, node: Node, about: DetailSubject) -> None:
+        """As `ports.ItemDetailsPort.learn`."""
+        known = item_details.find(self._db, node.ino, about)
+        if item_details.is_current(known, node, now=int(time.time()), seconds=FRESH_SECONDS):
+            return
+        kind = _ITEM_KINDS.get(node.kind)
+        if kind is None or node.remote_id is None:
+            return
+        if about is DetailSubject.METADATA and (kind == "web_link" or node.ino == ROOT):
+            return
+        if not self._health.can_ask:
+            if known is None:
+                self._health.check()
+            return
+
+        async def ask() -> None:
+            await self._ask(node, kind, about)
+
+        await self._once((node.ino, about), ask)
+        if item_details.find(self._db, node.ino, about) is None:
+            self._health.check()
+            raise errno_map.oserror(errno.ETIMEDOUT, node.name)
+
+    async def _once(self, key: object, ask: Callable[[], Awaitable[None]]) -> None:
+        """Have something asked, once however many want to know, and wait for it for a while."""
+        if (asking := self._asking.get(key)) is None:
+            asking = self._asking[key] = trio.Event()
+
+            async def run(done: trio.Event = asking) -> None:
+                try:
+                    await ask()
+                except errors.RemoteError as error:
+                    log.info("an item's details could not be read: %s", error)
+                finally:
+                    del self._asking[key]
+                    done.set()
+
+            self._nursery.start_soon(run, name="facts")
+        with trio.move_on_after(WAIT_SECONDS):
+            await asking.wait()
+
+    async def _ask(self, node: Node, kind: ItemKind, about: DetailSubject) -> None:
+        assert node.remote_id is not None
+        try:
+            with self._health.request("facts"):
+                value = await self._answer(node.remote_id, kind, about)
+        except (errors.NotFound, errors.Forbidden, errors.NotSupported):
+            # It has nothing to say to us, and would not have in a moment either.
+            value = {} if about is DetailSubject.ITEM else []
+        await self._db.write(lambda conn: _keep(conn, node, about, value))
+
+    async def _answer(self, item_id: str, kind: ItemKind, about: DetailSubject) -> Any:
+        if about is DetailSubject.ITEM:
+            return (await self._client.facts.item(kind, item_id)).model_dump(mode="json", exclude_none=True)
+        assert kind != "web_link"
+        return [one.model_dump(by_alias=True) for one in await self._client.metadata.instances(kind, item_id)]
+
+    # ---- policies ----
+
+    async def run(self) -> None:
+        """Have policies known before anybody asks: what they protect is deleted with care; for ever."""
+        while True:
+            await self._health.reachable()
+            await self.learn_policies()
+            await trio.sleep(LOOK_SECONDS)
+
+    async def learn_policies(self) -> None:
+        """As `ports.ItemDetailsPort.learn_policies`."""
+        if not self._are_policies_old() or not self._health.can_ask:
+            return
+        await self._once("policies", self._read_policies)
+
+    def _are_policies_old(self) -> bool:
+        read = int(kv_store.get(self._db, item_details.POLICIES_AT) or 0)
+        refused = kv_store.get(self._db, item_details.POLICIES_REFUSED)
+        return not 0 <= time.time() - read < (REFUSED_SECONDS if refused else POLICIES_SECONDS)
+
+    async def _read_policies(self) -> None:
+        refusal = ""
+        found: list[item_details.PolicyAssignment] = []
+        try:
+            with self._health.request("policies"):
+                found = await policy_reader.everything(self._client)
+        except (errors.Forbidden, errors.NotFound, errors.NotSupported) as error:
+            refusal = error.code or "forbidden"
+
+        def txn(conn: Connection) -> None:
+            item_details.replace_assignments(conn, found)
+            kv_store.put(conn, item_details.POLICIES_AT, str(int(time.time())))
+            kv_store.put(conn, item_details.POLICIES_REFUSED, refusal)
+
+        await self._db.write(txn)
+
+    # ---- metadata ----
+
+    async def judge_metadata(self, place: ValuePlace, text: str) -> None:
+        """As `ports.ItemDetailsPort.judge_metadata`."""
+        if not self._health.can_ask:
+            return
+        with trio.move_on_after(WAIT_SECONDS):
+            try:
+                await self._templates.judge(place, text)
+            except errors.RemoteError as error:
+                log.info("a metadata template could not be read: %s", error)
+
+    async def set_metadata(self, node: Node, place: ValuePlace, text: str | None) -> None:
+        """As `ports.ItemDetailsPort.set_metadata`."""
+        self._health.check()
+        kind = _ITEM_KINDS.get(node.kind)
+        if kind not in ("file", "folder") or node.remote_id is None or node.ino == ROOT:
+            raise errno_map.oserror(errno.ENOTSUP, node.name)
+        try:
+            with trio.fail_after(WAIT_SECONDS):
+                # What is on the item now: a value that changes after this look is not written over.
+                await self._ask(node, kind, DetailSubject.METADATA)
+                await self._templates.change(kind, node.remote_id, self._instances(node.ino), place, text)
+                await self._ask(node, kind, DetailSubject.METADATA)
+        except trio.TooSlowError:
+            raise errno_map.oserror(errno.ETIMEDOUT, node.name) from None
+        except errors.RemoteError as error:
+            raise errno_map.to_oserror(error) from error
+
+    def _instances(self, ino: Ino) -> list[Any]:
+        fact = item_details.find(self._db, ino, DetailSubject.METADATA)
+        return fact.value if fact is not None else []
+
+
+def _keep(conn: Connection, node: Node, about: DetailSubject, value: Any) -> None:
+    item_details.put(conn, node.ino, about, value, etag=node.etag, at=int(time.time()))

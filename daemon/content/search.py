@@ -1,0 +1,197 @@
+"""Finding: the searches of the drive's `.search`, made at the service and placed in the tree.
+
+The words are understood by `models.search_words`; what they name, folders of the drive, people, templates of
+metadata, is looked up here.  Where a match is, the replica says: it knows what was renamed or deleted here a
+moment ago.  A match that it does not know is placed by the folders that the service names above it.
+
+Rule: one request a page, as somebody reads; nothing is asked ahead.
+"""
+
+import errno
+import json
+import os
+from collections.abc import Sequence
+from sqlite3 import Connection
+
+from cmsfs import errors
+from cmsfs.client import name_resolution
+from cmsfs.client.content.search import EVERYTHING
+from cmsfs.client.session import Client
+from cmsfs.models import wire_names
+from cmsfs.models.content import items, search
+from cmsfs.query import metadata_terms, parser
+from cmsfs.replica import naming, tree
+from cmsfs.replica.nodes import ROOT, Node, NodeKind, remote_from_item
+from cmsfs.replica.sharing import offers, shares
+from cmsfs.sqlite import Database
+from cmsfs.vfs.virtual.search_results import Match
+from daemon.core.health import Health
+from daemon.fetch import path_lookup
+from daemon.fetch.hydrate import Hydrator
+
+FIELDS = ["name", "parent", "owned_by", "path_collection", "created_at", "modified_at", "content_modified_at"]
+
+# The service's largest page: the drive's searches are few, and counted by the minute.
+PAGE = search.MAX_LIMIT
+
+
+class RemoteSearch:
+    """The vfs's `FinderPort` over one client."""
+
+    def __init__(self, db: Database, client: Client, hydrate: Hydrator, health: Health) -> None:
+        self._db = db
+        self._client = client
+        self._hydrate = hydrate
+        self._health = health
+
+    async def begin(self, text: str) -> "RunningSearch":
+        """Begin a search.  Raises `UserError`, `FileNotFoundError`, `OSError`, `CmsfsError`."""
+        wanted = parser.parse(text)
+        self._health.check()
+        folders = [await self._folder(path) for path in wanted.folders]
+        if not folders and (root := tree.root_id(self._db)) != wire_names.ROOT_ID:
+            folders = [root]  # a drive that begins at a folder finds nothing beside it
+        query = wanted.query(
+            everything=EVERYTHING,
+            folders=folders,
+            owners=[await self._owner(who) for who in wanted.owners],
+            metadata=await self._metadata(wanted.metadata) if wanted.metadata else None,
+        )
+        return RunningSearch(self._db, self._client, self._health, query)
+
+    async def _folder(self, path: str) -> str:
+        try:
+            node = await path_lookup.find(self._db, self._hydrate, path)
+        except errors.UserError:
+            self._health.check()
+            raise _absent(f"folder {path}") from None
+        if not node.is_folder:
+            raise errors.UserError(f"in: takes a folder, and {path} is none.", exit_code=2)
+        if node.remote_id is None:
+            raise _absent(f"folder {path} at the service yet")
+        return node.remote_id
+
+    async def _owner(self, who: str) -> str:
+        """The id of a user whom a person calls by login, name or id, or `me`."""
+        # Who owns anything here is known here; few may ask for the enterprise's users.
+        if who != "me" and (found := await self._db.query(lambda conn: _known_owner(conn, who))):
+            return found
+        with self._health.request("search"):
+            known = await name_resolution.find_user(self._client, who)
+        if known is None:
+            raise _absent(f"user {who}; owner: takes a login, a full name, an ID or me")
+        return known
+
+    async def _metadata(self, asked: metadata_terms.MetadataSearch) -> search.MetadataFilter:
+        with self._health.request("search"):
+            found = await name_resolution.find_metadata(self._client, asked)
+        if found is None:
+            raise _absent(f"metadata template {asked.template}")
+        return found
+
+
+class RunningSearch:
+    """A search under way."""
+
+    def __init__(self, db: Database, client: Client, health: Health, query: search.Query) -> None:
+        self._db = db
+        self._client = client
+        self._health = health
+        self._query = query.model_copy(update={"fields": FIELDS, "limit": PAGE})
+        self._offset = 0
+        self._root = tree.root_id(db)
+        self.total = 0
+        self.is_complete = False
+
+    async def more(self) -> Sequence[Match]:
+        """The next page, of what is on this drive.  Cancelled: it can be asked for again."""
+        query = self._query.model_copy(update={"offset": self._offset})
+        # `limit` and `offset` were not given by whoever made the query, and only what was given is sent.
+        query.model_fields_set.update(("fields", "limit", "offset"))
+        with self._health.request("search"):
+            page = await self._client.search.page(query)
+        self.total = page.total_count
+        # A page may be short, since items that we may not see were taken out after it was cut.
+        self._offset += page.limit if page.limit > 0 else len(page.entries)
+        self.is_complete = not page.entries or self._offset >= min(page.total_count, search.MAX_OFFSET)
+        return [match for item in page.entries if (match := self._match(item)) is not None]
+
+    def is_gone(self, match: Match) -> bool:
+        """As `Search.is_gone`: a folder on its way is known, and nothing has that name in it."""
+        ino = ROOT
+        for name in match.path.split("/"):
+            node = tree.find_child(self._db, ino, name)
+            if node is None:
+                return tree.is_listed(self._db, ino)
+            ino = node.ino
+        return False
+
+    def _match(self, item: items.Item) -> Match | None:
+        remote = remote_from_item(item)
+        node = tree.find_remote(self._db, remote.kind, remote.id)
+        if node is not None:
+            path = self._path(node)
+            return None if path is None else Match(remote.kind, remote.id, path, node.mtime_ns)
+        folder = self._folder_of(item)
+        if folder is None:
+            return None
+        is_shared = shares.is_shared(shares.rules_of(self._db), remote)
+        path = "/".join([*folder, naming.file_name(remote.kind, remote.name, foreign=is_shared)])
+        return Match(remote.kind, remote.id, path, remote.mtime_ns)
+
+    def _path(self, node: Node) -> str | None:
+        """Where a known item is here; None: it was deleted here, or is the top itself."""
+        path = tree.path(self._db, node.ino)
+        return path[1:] if path.startswith("/") and node.ino != ROOT else None
+
+    def _folder_of(self, item: items.Item) -> list[str] | None:
+        """Where the item's folder is on the drive; None: not below the drive's top."""
+        found = shares.rules_of(self._db)
+        if item.parent is not None and not shares.is_shared(found, remote_from_item(item)):
+            parent = tree.find_remote(self._db, NodeKind.FOLDER, item.parent.id)
+            if parent is not None:
+                path = tree.path(self._db, parent.ino)
+                return [name for name in path.split("/") if name] if path.startswith("/") else None
+        above = item.path_collection.entries if item.path_collection is not None else []
+        ids = [folder.id for folder in above]
+        if self._root not in ids:
+            return None
+        below = above[ids.index(self._root) + 1 :]
+        if found.asks and self._is_offered(found, item, below[0].id if below else None):
+            return None
+        shelf = self._shelf(found, item)
+        return [*shelf, *(naming.file_name(NodeKind.FOLDER, folder.name or folder.id) for folder in below)]
+
+    def _is_offered(self, found: shares.Rules, item: items.Item, top: str | None) -> bool:
+        """Whether the item is, or is below, what others share and the person has not accepted."""
+        owner = item.owned_by.id if item.owned_by is not None else None
+        if found.me is None or owner in (None, found.me):
+            return False
+        kind, item_id = (NodeKind(item.type), item.id) if top is None else (NodeKind.FOLDER, top)
+        node = tree.find_remote(self._db, kind, item_id)
+        is_here = node is not None and node.parent is not None
+        return not is_here and not offers.is_accepted(self._db, kind, item_id)
+
+    def _shelf(self, found: shares.Rules, item: items.Item) -> list[str]:
+        """The folder that what others share is in."""
+        owner = item.owned_by.id if item.owned_by is not None else None
+        if found.in_root or found.me is None or owner in (None, found.me):
+            return []
+        known = self._db.row("SELECT name FROM node WHERE local AND local = 2 AND parent IS NOT NULL")
+        return [known["name"] if known is not None else shares.NAME]
+
+
+def _known_owner(conn: Connection, who: str) -> str | None:
+    """The id of an owner of something in the replica, by login or name."""
+    rows = conn.execute(
+        "SELECT DISTINCT json_extract(item, '$.owned_by') FROM node WHERE item IS NOT NULL"
+    ).fetchall()
+    for (text,) in rows:
+        owner = json.loads(text or "{}")
+        if name_resolution.is_called(who, owner.get("login"), owner.get("name")):
+            return str(owner.get("id"))
+    return None
+
+
+def _absent(what: str) -> FileNotFoundError:
+    return FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), what)

@@ -1,0 +1,366 @@
+"""The trash at the service, for the drive: listed, restored from, purged, and put into while a program waits.
+
+Nothing here is journaled: who restores or purges needs the answer.  A restored item is applied to the tree
+before the program has its answer, and so is a deletion.
+
+Rule: what is put into the trash was at the service first, with all that is below it; what is not, or is
+about to leave it, refuses the request.
+"""
+
+import errno
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from sqlite3 import Connection
+
+import trio
+
+from cmsfs import errors
+from cmsfs.client.content.search import EVERYTHING
+from cmsfs.client.content.trash import TRASH_FIELDS
+from cmsfs.client.content.trash import Kind as Word
+from cmsfs.client.session import Client
+from cmsfs.journal import in_flight, ops, queue
+from cmsfs.models.content import items
+from cmsfs.models.content import search as searching
+from cmsfs.replica import naming, tree
+from cmsfs.replica.changes import Change
+from cmsfs.replica.merge import deletions as vanishing
+from cmsfs.replica.nodes import ROOT, Ino, Node, NodeKind, Remote, remote_from_item
+from cmsfs.replica.rows import op_rows
+from cmsfs.replica.sharing import shares
+from cmsfs.vfs import errno_map, permissions
+from cmsfs.vfs.permissions import NodeRight
+from cmsfs.vfs.ports import AccountPort
+from cmsfs.vfs.tree import naming as vfs_naming
+from cmsfs.vfs.virtual import trash, trash_items
+from daemon.account import leave
+from daemon.core.health import Health
+from daemon.push.context import PushContext
+from daemon.push.dispatcher import Dispatcher
+
+log = logging.getLogger(__name__)
+
+# Who looks into the trash waits so long for deletions that are on their way there.
+SETTLE_SECONDS = 5.0
+# Who moves something there, or out of there into a new folder, for what has to be sent first.
+SEND_SECONDS = 10.0
+
+# How often a file whose etag is not the one we know is looked at again, while its bytes are.
+ATTEMPTS = 3
+
+_WORDS: dict[NodeKind, Word] = {NodeKind.FILE: "file", NodeKind.FOLDER: "folder", NodeKind.LINK: "web_link"}
+
+
+class _Listed:
+    """The trash by its own listing."""
+
+    def __init__(self, client: Client, health: Health) -> None:
+        self._client = client
+        self._health = health
+        self._marker: str | None = None
+        self._ended = False
+
+    async def next(self) -> Sequence[Remote]:
+        while not self._ended:
+            self._health.check()
+            with self._health.request("trash"):
+                page = await self._client.trash.page(self._marker)
+            self._ended = not page.next_marker or page.next_marker == self._marker
+            self._marker = page.next_marker
+            if page.entries:
+                return [remote_from_item(item) for item in page.entries]
+        return []
+
+
+class _Searched:
+    """The trash by search, where that is all there is: its first ten thousand items."""
+
+    def __init__(self, client: Client, health: Health) -> None:
+        self._client = client
+        self._health = health
+        self._offset = 0
+        self._ended = False
+
+    async def next(self) -> Sequence[Remote]:
+        if self._ended:
+            return []
+        query = searching.Query(
+            query=EVERYTHING,
+            trash_content="trashed_only",
+            fields=list(TRASH_FIELDS),
+            limit=searching.MAX_LIMIT,
+            offset=self._offset,
+        )
+        self._health.check()
+        with self._health.request("trash"):
+            page = await self._client.search.page(query)
+        self._offset += page.limit or len(page.entries)
+        self._ended = self._offset >= page.total_count or self._offset > searching.MAX_OFFSET
+        if self._ended and self._offset < page.total_count:
+            log.warning("the trash has more items than a search can return; the oldest are not shown")
+        return [remote_from_item(item) for item in page.entries]
+
+
+@dataclass(slots=True)
+class RemoteTrash:
+    """The vfs's `Bin` over one client."""
+
+    kit: PushContext
+    push: Dispatcher
+    account: AccountPort
+    deletions: int = 0  # requests to delete something, when this was last looked at
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the service has more than the operations of its specification."""
+        return self.kit.profile.trash
+
+    def pages(self) -> trash.Pages:
+        return (_Listed if self.is_whole else _Searched)(self.kit.client, self.kit.health)
+
+    async def settle(self) -> bool:
+        if queue.removing(self.kit.db) and self.kit.health.may_work:
+
+            def txn(conn: Connection) -> int:
+                return op_rows.end_settling(conn, now_ns=ops.now_ns(), kind=ops.OpKind.TRASH)
+
+            await self.kit.db.write(txn)
+
+            async def is_done() -> bool:
+                return not queue.removing(self.kit.db)
+
+            await self.push.until(is_done, seconds=SETTLE_SECONDS)
+        before, self.deletions = self.deletions, self.kit.health.requests["delete"]
+        return before != self.deletions
+
+    def original_path(self, item: Remote) -> str:
+        name = naming.file_name(item.kind, item.name)
+        folder = self._original_folder(item)
+        if folder is not None and folder.parent is None and folder.ino != ROOT:
+            return f"({folder.name})/{name}"  # it is in the trash itself, or gone
+        if folder is not None:
+            return f"{tree.path(self.kit.db, folder.ino).rstrip('/')}/{name}"
+        parent = item.item.parent
+        return f"({parent.name or parent.id})/{name}" if parent is not None else name
+
+    def _original_folder(self, item: Remote) -> Node | None:
+        if item.parent_id is None:
+            return None
+        if item.parent_id == tree.root_id(self.kit.db):
+            return tree.find(self.kit.db, ROOT)
+        return tree.find_remote(self.kit.db, NodeKind.FOLDER, item.parent_id)
+
+    # ---- out of the trash ----------------------------------------------------------------------
+
+    async def restore(self, item: Remote, parent: Ino, name: str) -> Ino:
+        self.kit.health.check()
+        if item.kind is not NodeKind.LINK and not self.is_whole:
+            log.warning(
+                "this service's API restores web links only; restore files and folders on its web pages"
+            )
+            raise errno_map.oserror(errno.EOPNOTSUPP, name)
+        folder = await self._folder(parent)
+        wanted, shown = trash.drive_name(item, name)
+        if (holder := tree.find_clash(self.kit.db, parent, shown)) is not None:
+            raise vfs_naming.told_clash(shown, holder.name)
+        home = self._original_folder(item)
+        if not self.is_whole and home is not None and home.ino != parent and _is_alive(home):
+            raise self._only_home(home)
+        answer = await self._back(item, folder, wanted)
+        if answer.parent_id == folder.remote_id:
+            return await self._arrived(answer, folder)
+        if not self.is_whole:
+            await self._arrived(answer, None)
+            raise self._only_home(tree.find_remote(self.kit.db, NodeKind.FOLDER, answer.parent_id or ""))
+        try:
+            moved = await self._move(answer, folder, wanted)
+        except BaseException:
+            # Wherever it is now, there it is to be seen.
+            with trio.CancelScope(shield=True):
+                await self._arrived(answer, None)
+            log.warning("it was restored to its original folder, and could not be moved from there")
+            raise
+        return await self._arrived(moved, folder)
+
+    async def _folder(self, ino: Ino) -> Node:
+        """The folder to restore to, which the service has to know."""
+        folder = tree.find(self.kit.db, ino)
+        if folder is None:
+            raise errno_map.oserror(errno.ENOENT)
+        if folder.local:
+            log.warning("this folder is local only: restore to another folder and copy from there")
+            raise errno_map.oserror(errno.EPERM, folder.name)
+        await self.account.learn_rights(folder)
+        permissions.check(folder, self.account.rights(folder), NodeRight.WRITE)
+        await self.kit.hydrate.listing(ino)
+        if folder.remote_id is None:
+            await self.push.confirm(ino, seconds=SEND_SECONDS)
+            folder = tree.find(self.kit.db, ino)
+        if folder is None or folder.remote_id is None:
+            raise errno_map.oserror(errno.EBUSY, "the folder is not uploaded yet")
+        return folder
+
+    async def _back(self, item: Remote, folder: Node, wanted: str) -> Remote:
+        """Have the service restore an item: as it was called or as wanted, there or where it came from."""
+        new_name = wanted if wanted != item.name else None
+        try:
+            return await self._restore(item, folder, new_name)
+        except errors.Conflict:
+            if queue.unfinished(self.kit.db):
+                # What has the name there may be on its way to another one.
+                with self.push.hurrying(), trio.move_on_after(SEND_SECONDS):
+                    await self.push.drained()
+            elif not self.is_whole or item.parent_id == folder.remote_id:
+                raise
+        if not self.is_whole or item.parent_id == folder.remote_id:
+            return await self._restore(item, folder, new_name)
+        # The name is taken where it came from, and that is not where it is to go.
+        return await self._restore(item, folder, naming.distinct(wanted, f"restored {item.id}"))
+
+    async def _restore(self, item: Remote, folder: Node, name: str | None) -> Remote:
+        with self.kit.health.request("restore"):
+            if item.kind is NodeKind.LINK:
+                link = await self.kit.client.web_links.restore(item.id, name=name, parent_id=folder.remote_id)
+                return remote_from_item(link)
+            kind = _WORDS[item.kind]
+            found = await self.kit.client.trash.restore(kind, item.id, name=name, parent_id=folder.remote_id)
+        return remote_from_item(found)
+
+    async def _move(self, item: Remote, folder: Node, wanted: str) -> Remote:
+        name = wanted if wanted != item.name else None
+        parent_id, client = folder.remote_id, self.kit.client
+        answer: items.Item
+        with self.kit.health.request("move"):
+            match item.kind:
+                case NodeKind.FILE:
+                    answer = await client.files.update(item.id, name=name, parent_id=parent_id)
+                case NodeKind.FOLDER:
+                    answer = await client.folders.update(item.id, name=name, parent_id=parent_id)
+                case _:
+                    answer = await client.web_links.update(item.id, name=name, parent_id=parent_id)
+        return remote_from_item(answer)
+
+    async def _arrived(self, item: Remote, folder: Node | None) -> Ino:
+        """Apply an item that is back; its node.  A folder is listed soon, as nothing tells its content."""
+
+        def note(conn: Connection) -> None:
+            node = tree.remote_at(conn, item.kind, item.id)
+            if node is not None and node.is_folder:
+                tree.mark_unlisted_below(conn, node.ino)
+
+        await self.kit.incoming.commit([item.item], note=note)
+        node = tree.find_remote(self.kit.db, item.kind, item.id)
+        if node is None:
+            raise errno_map.oserror(errno.EIO, "what was restored is not in the tree")
+        if node.is_folder and node.parent is not None:
+            self.kit.hydrate.list_soon(node.ino)
+        if folder is not None and node.parent != folder.ino:
+            raise errno_map.oserror(errno.EBUSY, "the restored item was moved at the same time")
+        return node.ino
+
+    def _only_home(self, home: Node | None) -> OSError:
+        path = tree.path(self.kit.db, home.ino) if home is not None else "the folder that it was in"
+        log.warning("this service restores a web link to %s only; move it there, and then on", path)
+        return errno_map.oserror(errno.EPERM, path)
+
+    async def purge(self, item: Remote) -> None:
+        self.kit.health.check()
+        self._check_changes(tree.find(self.kit.db, ROOT))
+        if not self.is_whole:
+            log.warning(
+                "this service's API cannot delete permanently; use its web pages, or wait for the trash "
+                "to expire"
+            )
+            raise errno_map.oserror(errno.EOPNOTSUPP, item.name)
+        with self.kit.health.request("purge"):
+            await self.kit.client.trash.purge(_WORDS[item.kind], item.id)
+
+    def _check_changes(self, root: Node | None) -> None:
+        if root is not None:
+            permissions.check(root, self.account.rights(root), NodeRight.DELETE)
+
+    # ---- into the trash ------------------------------------------------------------------------
+
+    async def put(self, parent: Ino, name: str) -> trash_items.Key | None:
+        node = tree.find_child(self.kit.db, parent, name)
+        if node is None:
+            raise errno_map.oserror(errno.ENOENT, name)
+        found = node
+        is_left = await self.kit.db.query(lambda conn: leave.is_left(conn, found))
+        await self.account.learn_rights(node)
+        permissions.check(node, self.account.rights(node), NodeRight.LEAVE if is_left else NodeRight.DELETE)
+        if node.local:
+            log.warning("this is local only and cannot go to the trash; delete it with `rm`")
+            raise errno_map.oserror(errno.EPERM, name)
+        self.kit.health.check()
+        node = await self._sent(node)
+        assert node.remote_id is not None
+        await (self._leave(node) if is_left else self._delete(node))
+        # Unsent work that came in this moment stays, in a folder that is made again.
+        ino, sequence = node.ino, 0 if is_left else node.sequence + 1
+
+        def txn(conn: Connection) -> list[Change]:
+            in_flight.heard(conn, ino, node.remote_id)
+            return vanishing.vanish(conn, ino, sequence=sequence)
+
+        with trio.CancelScope(shield=True):
+            self.kit.incoming.publish(await self.kit.db.write(txn))
+        return None if is_left else (node.kind, node.remote_id)
+
+    async def _leave(self, node: Node) -> None:
+        me = (await self.kit.db.query(shares.rules)).me or ""
+        try:
+            await leave.leave(self.kit.client, self.kit.health, node, me)
+        except errors.NotFound:
+            pass  # it is not shared with us any more
+        log.info("%s is no longer shown; its owner still has it, unchanged", node.name)
+
+    async def _sent(self, node: Node) -> Node:
+        """The node, once the service has it with all that is below it.  Raises `OSError` (EBUSY)."""
+        why: set[str] = set()
+
+        async def is_sent() -> bool:
+            nonlocal why
+            why = await self.kit.db.query(lambda conn: queue.unsent(conn, node.ino))
+            return not why or bool(why & {"local", "held"})
+
+        with self.push.hurrying():
+            await self.push.until(is_sent, seconds=SEND_SECONDS)
+        if "local" in why:
+            log.warning("it contains local-only files; delete them first, or use `rm -r`")
+        elif why:
+            log.warning("it has pending uploads; try again when `cmsfs status` shows none")
+        now = tree.find(self.kit.db, node.ino)
+        if why or now is None or now.remote_id is None or now.parent != node.parent:
+            raise errno_map.oserror(errno.EBUSY, ", ".join(sorted(why)))
+        return now
+
+    async def _delete(self, node: Node) -> None:
+        """Ask the service.  A file goes only with the bytes that are known here.  Raises `CmsfsError`."""
+        assert node.remote_id is not None
+        await self.kit.before_deletion(None if node.kind is NodeKind.FOLDER else node.remote_id)
+        if node.kind is NodeKind.FOLDER:
+            with self.kit.health.request("delete"):
+                await self.kit.client.folders.delete(node.remote_id, recursive=True)
+            return
+        if node.kind is NodeKind.LINK:
+            with self.kit.health.request("delete"):
+                await self.kit.client.web_links.delete(node.remote_id, etag=node.etag)
+            return
+        etag = node.etag
+        for attempt in range(ATTEMPTS):
+            try:
+                with self.kit.health.request("delete"):
+                    await self.kit.client.files.delete(node.remote_id, etag=etag)
+                return
+            except errors.PreconditionFailed:
+                theirs = await self.kit.client.files.get(node.remote_id)
+                if theirs.sha1 != node.base_sha1 or attempt == ATTEMPTS - 1:
+                    log.warning("it was just changed at the service; check it again first")
+                    raise
+                etag = theirs.etag
+
+
+def _is_alive(folder: Node) -> bool:
+    return folder.parent is not None or folder.ino == ROOT

@@ -1,0 +1,37 @@
+"""What files were, from the service."""
+
+from collections.abc import Sequence
+
+from cmsfs import errors
+from cmsfs.client.session import Client
+from cmsfs.models.content import versions
+from cmsfs.vfs.virtual.versions import PastVersion
+from daemon.core.health import Health
+
+
+class VersionHistory:
+    """Offers `vfs.versions.History`."""
+
+    def __init__(self, client: Client, health: Health) -> None:
+        self._client = client
+        self._health = health
+
+    async def past(self, file_id: str) -> Sequence[PastVersion]:
+        """The versions before the current one that are not in the trash, the newest first.
+
+        Raises `RemoteError`; `Offline` at once while the service is out of reach.
+        """
+        if not self._health.can_ask:
+            raise errors.Offline("The service cannot be reached.")
+        return [
+            _version(one)
+            for one in await self._client.versions.past(file_id)
+            if one.trashed_at is None and one.sha1 is not None
+        ]
+
+
+def _version(one: versions.FileVersion) -> PastVersion:
+    made = one.modified_at or one.created_at
+    author = (one.modified_by.name if one.modified_by else None) or one.uploader_display_name or ""
+    made_ns = int(made.timestamp()) * 10**9 if made else 0
+    return PastVersion(one.id, one.sha1 or "", int(one.size or 0), made_ns, author)

@@ -1,0 +1,1 @@
+"""The control socket: commands, and what they report."""

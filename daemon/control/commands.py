@@ -1,0 +1,208 @@
+"""What the control socket may ask of the running drive: a method for each request, declared by `answers`.
+
+Rule: nothing is decided here; each answer is an agent's.
+"""
+
+import sys
+from pathlib import Path
+
+import trio
+
+from cmsfs import errors, logs
+from cmsfs.fuse.notifier import Notifier
+from cmsfs.ipc import control, diagnostics
+from cmsfs.journal import queue
+from cmsfs.mountpoint_guard import MountpointGuard
+from cmsfs.vfs.tree.filesystem import Filesystem
+from daemon.account.pausing import Pausing
+from daemon.control import conflict_copies
+from daemon.control.server import answers
+from daemon.control.status import StatusReport
+from daemon.core.health import Health
+from daemon.fetch import path_lookup
+from daemon.fetch.eviction import Eviction
+from daemon.fetch.hydrate import Hydrator
+from daemon.fetch.pins import Pins
+from daemon.listing.deletion_check import DeletionCheck
+from daemon.local_state import LocalState
+from daemon.pull.poller import Poller
+from daemon.pull.reconciler import Reconciler
+from daemon.push import recovered_files
+from daemon.push.dispatcher import Dispatcher
+from daemon.sharing.offers import Offers
+from daemon.shutdown import Shutdown
+
+
+class Answers:
+    """The part of a drive that is asked; `app.Agent` builds what it asks in turn."""
+
+    state: LocalState
+    mountpoint: Path
+    ending: Shutdown
+    health: Health
+    hydrate: Hydrator
+    push: Dispatcher
+    pull: Poller
+    sweep: Reconciler
+    absences: DeletionCheck
+    offering: Offers
+    pins: Pins
+    pausing: Pausing
+    notifier: Notifier
+    fs: Filesystem
+    ground: MountpointGuard | None = None  # below the mount
+    _freeing: Eviction
+    _status: StatusReport
+    _recovered: Path
+
+    @answers(control.Ping)
+    def pong(self) -> control.Pong:
+        return self._status.pong()
+
+    @answers(control.GetStatus)
+    @answers(control.Watch, repeats=True)
+    async def status(self) -> control.DriveStatus:
+        return await self._status.whole()
+
+    @answers(control.Sync, tells_progress=True, ends_with_caller=True)
+    async def sync(self) -> control.Done:
+        if self.health.is_paused:
+            raise errors.UserError("Sync is paused; `cmsfs resume` resumes it.")
+        with self.push.hurrying():
+            await self.push.retry_all()
+            await self.push.drained()
+        await self.notifier.heard()
+        done = self._uploaded()
+        waits = "Files open for writing are uploaded after they are closed." if done.pending else ""
+        return done.model_copy(update={"message": waits or self.recovered()})
+
+    @answers(control.Poll, tells_progress=True)
+    async def poll(self, *, full: bool) -> None:
+        await (self.sweep.once(full=True) if full else self.pull.poll())
+        await self.notifier.heard()
+
+    @answers(control.Retry)
+    async def retry(self, path: str | None) -> None:
+        await (self.push.retry_all() if path is None else self.push.retry(path))
+
+    @answers(control.Discard)
+    async def discard(self, path: str) -> str:
+        kept = await self.push.discard(path, self._recovered)
+        return f"Its bytes are kept in {kept}." if kept else ""
+
+    @answers(control.GetConflicts)
+    async def conflicts(self) -> control.Conflicts:
+        copies = await conflict_copies.copies(self.state.db)
+        found = recovered_files.waiting(self._recovered)
+        return control.Conflicts(
+            copies=copies,
+            held=self._status.held(),
+            stuck=self._status.tired(),
+            recovered=found,
+            missing=self.absences.told(),
+            offers=self.offering.told(),
+        )
+
+    @answers(control.DecideOffers, tells_progress=True)
+    async def decide_offers(self, words: list[str], accept: bool) -> control.Done:
+        said = await self.offering.decide(words, accept=accept)
+        await self.notifier.heard()
+        return control.Done(message=said)
+
+    @answers(control.DecideMissing, tells_progress=True)
+    async def decide_missing(self, remove: bool) -> control.Done:
+        if not remove:
+            return control.Done(message="" if await self.absences.reject() else "There is nothing to decide.")
+        count = await self.absences.confirm()
+        await self.notifier.heard()
+        return control.Done(message=f"{count:,} items were removed." if count else "Nothing was removed.")
+
+    @answers(control.DismissRecovered)
+    def dismiss_recovered(self) -> str:
+        count = recovered_files.dismiss(self._recovered)
+        return f"{count} recovered files are kept in {self._recovered}." if count else ""
+
+    def recovered(self) -> str:
+        count = len(recovered_files.waiting(self._recovered))
+        return (
+            f"{count} recovered files are in {self._recovered}; `cmsfs conflicts` lists them."
+            if count
+            else ""
+        )
+
+    @answers(control.Pin)
+    async def pin(self, path: str) -> str:
+        node = await path_lookup.find(self.state.db, self.hydrate, path)
+        return await self.pins.pin(node.ino)
+
+    @answers(control.Unpin)
+    async def unpin(self, path: str) -> None:
+        node = await path_lookup.find(self.state.db, self.hydrate, path)
+        await self.pins.unpin(node.ino)
+
+    @answers(control.Free, tells_progress=True)
+    async def free(self, path: str, *, unpin: bool) -> control.Freed:
+        node = await path_lookup.find(self.state.db, self.hydrate, path)
+        return await self._freeing.free(node.ino, unpin=unpin)
+
+    @answers(control.Adopt, tells_progress=True)
+    async def adopt(self) -> control.Adopted:
+        if self.ground is None:
+            raise errors.UserError("The drive is not mounted yet.")
+        # A process of its own: who writes to the mount from here waits for this very process.
+        done = await trio.run_process(
+            [
+                sys.executable,
+                "-I" if sys.flags.isolated else "-P",
+                "-m",
+                "daemon.adopt_hidden",
+                str(self.ground.fd),
+                str(self.mountpoint),
+            ],
+            pass_fds=[self.ground.fd],
+            capture_stdout=True,
+            check=False,
+        )
+        if done.returncode:
+            raise errors.UserError("Some items could not be moved into the drive; see the log.")
+        return control.Adopted.model_validate_json(done.stdout)
+
+    @answers(control.Pause)
+    async def pause(self, seconds: float | None) -> None:
+        await self.pausing.pause(seconds)
+
+    @answers(control.Resume)
+    async def resume(self) -> None:
+        await self.pausing.resume()
+
+    @answers(control.GetPathStatus)
+    async def told_of(self, path: str) -> control.PathStatus:
+        return self._status.of(await path_lookup.find(self.state.db, self.hydrate, path))
+
+    async def pinned(self) -> diagnostics.Pinning:
+        return await self.pins.progress()
+
+    @answers(control.GetPins)
+    async def told_pins(self) -> control.PinList:
+        return control.PinList(pins=await self.pinned())
+
+    @answers(control.SetLogLevel)
+    def set_log_level(self, level: str) -> None:
+        logs.set_level(level)
+
+    @answers(control.Stop, tells_progress=True)
+    async def stop(self, drain_seconds: float | None, force: bool) -> control.Done:
+        _, opened = self.fs.inodes.totals()
+        if opened and not force:
+            what = "A file or folder is" if opened == 1 else f"{opened} files or folders are"
+            raise errors.UserError(
+                f"{what} open on the drive at {self.mountpoint}; --force unmounts it anyway."
+            )
+        self.ending.ask(drain_seconds)
+        await self.ending.done.wait()
+        return self._uploaded()
+
+    def _uploaded(self) -> control.Done:
+        counts = queue.counts(self.state.db)
+        pending = counts.get("ready", 0) + counts.get("running", 0)
+        return control.Done(pending=pending, held=counts.get("held", 0))

@@ -1,0 +1,18 @@
+"""What `cmsfs status` says while a disk of this machine has too little room."""
+
+from cmsfs.cache.blocks import BlockCache
+from cmsfs.disk_reserve import DiskReserve
+
+
+def told(reserve: DiskReserve, blocks: BlockCache) -> list[str]:
+    """A sentence for each thing that cannot be done for want of room; none while all is well."""
+    found = []
+    if blocks.is_short:
+        found.append("Free space on the cache's disk is below `keep_free_bytes`: downloads are not cached.")
+    if not reserve.is_short:
+        return found
+    return [
+        *found,
+        f"The disk of {reserve.folder} is full: nothing can be written to the drive until space is freed. "
+        "Deleting still works, and pending uploads continue.",
+    ]

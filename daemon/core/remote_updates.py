@@ -1,0 +1,204 @@
+"""The one way in for what the service says: applied to the tree, then told to the kernel.
+
+Listings and polls hand their pages to `apply`.  What the push is making at this moment is left aside: the
+item that a page shows may be our own, whose answer is still on its way, and would be taken for somebody
+else's of the same name.  So it is with what was sent without an answer (`journal.unheard`), until the push
+has found out.  What is left aside is a doubt (`replica.doubts`), which is settled later.
+
+Rule: publish after the commit.
+"""
+
+import functools
+import logging
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Iterator, Sequence, Set
+from contextlib import contextmanager
+from sqlite3 import Connection
+from typing import NamedTuple
+
+from cmsfs.journal import in_flight
+from cmsfs.models import wire_names
+from cmsfs.models.content import entries, items
+from cmsfs.replica import changes, kv_store, tree
+from cmsfs.replica.merge import apply_remote, deferred_updates, deletions
+from cmsfs.replica.nodes import NodeKind, Remote, remote_from_item
+from cmsfs.replica.sharing import offers
+from cmsfs.sqlite import Database
+from daemon.core.unstorable import BLAMED, UnstorableItems
+
+log = logging.getLogger(__name__)
+
+_Place = tuple[str | None, str]  # the folder's id at the service, the key of the name
+
+
+# Deletions of items that are not here, by id: a page of before may still be on its way.
+REMEMBERED = 10_000
+
+
+class RemovedItem(NamedTuple):
+    """An item that the service no longer has, or no longer shows; `sequence` as of then, None: not told."""
+
+    kind: NodeKind
+    id: str
+    sequence: int | None = None
+
+
+class RemoteUpdates:
+    """Applies items of the service to the replica and publishes what changed."""
+
+    def __init__(self, db: Database, hub: changes.Hub) -> None:
+        self._db = db
+        self._hub = hub
+        self._making: Counter[_Place] = Counter()
+        self._deleted: OrderedDict[tuple[NodeKind, str], int] = OrderedDict()
+        self.misfits = UnstorableItems()
+        self.applied = 0  # changes made here, since the start
+
+    @contextmanager
+    def making(self, parent_id: str, name: str) -> Iterator[None]:
+        """While an item of this name is being made in this folder."""
+        place = (parent_id, wire_names.name_key(name))
+        self._making[place] += 1
+        try:
+            yield
+        finally:
+            self._making[place] -= 1
+            if not self._making[place]:
+                del self._making[place]
+
+    async def apply(
+        self, found: Sequence[items.Item | entries.Entry], *, generation: int | None = None
+    ) -> None:
+        """Bring the tree up to what these items say; `generation` is that of a listing."""
+        await self.commit(found, generation=generation)
+
+    def is_being_made(self, folder: str, name_key: str) -> bool:
+        """Whether an item of this name in this folder may be our own, of which we have not heard yet."""
+        return (folder, name_key) in self._all_making()
+
+    async def commit(
+        self,
+        found: Sequence[items.Item | entries.Entry],
+        gone: Sequence[RemovedItem] = (),
+        *,
+        generation: int | None = None,
+        settled: Sequence[deferred_updates.DeferredUpdate] = (),
+        believed: apply_remote.Believed | None = None,
+        note: Callable[[Connection], None] | None = None,
+    ) -> int:
+        """Apply these items, then what is gone, and `note` something in the same transaction, which also
+        ends the doubts that are `settled` by it.  Items that are `believed` may be older than what is known.
+
+        What was moved away from a folder that is gone has to be moved first.  How many changes that made.
+        """
+        if not found and not gone and not settled and note is None:
+            return 0
+        # What begins to be made while the transaction waits for its turn cannot be on this page, unless an
+        # earlier attempt made it; the push expects that.
+        remotes, waiting, not_here = self._sorted(found)
+        left_out: list[Remote] = []
+
+        def txn(conn: Connection) -> list[changes.Change]:
+            deferred_updates.drop(conn, settled)
+            for one in waiting:
+                key = wire_names.name_key(one.name)
+                deferred_updates.note(
+                    conn,
+                    deferred_updates.DeferredUpdate(
+                        one.kind, one.id, one.sequence, folder=one.parent_id, name_key=key
+                    ),
+                )
+            number = kv_store.generation(conn) if generation is None else generation
+            # What a listing shows may be older than what we know, and is asked about then.
+            take = functools.partial(
+                apply_remote.apply, generation=number, is_listing=generation is not None, believed=believed
+            )
+            made = _applied(conn, remotes, take, left_out) if remotes else []
+            # What cannot be held is no proof that what is here of it is gone.
+            for one in (*not_here, *left_out):
+                tree.note_seen(conn, one.kind, one.id, number)
+            for each in gone:
+                made += self._vanish(conn, each)
+            if note is not None:
+                note(conn)
+            return made
+
+        made = await self._db.write(txn)
+        for one in left_out:
+            self.misfits.note(one.kind, one.id, "it could not be applied; see the log")
+        self.publish(made)
+        return len(made)
+
+    def forget_deleted(self) -> None:
+        """The service has begun anew: what was deleted may be there again, under its old number."""
+        self._deleted.clear()
+
+    def publish(self, found: Sequence[changes.Change]) -> None:
+        """Tell of changes that somebody else has committed."""
+        self.applied += len(found)
+        self._hub.publish(found)
+
+    def _all_making(self) -> Set[_Place]:
+        return self._making.keys() | in_flight.places(self._db)
+
+    def _sorted(
+        self, found: Sequence[items.Item | entries.Entry]
+    ) -> tuple[list[Remote], list[Remote], list[Remote]]:
+        """What can be applied now, what has to wait since it may be our own, and what cannot be held here."""
+        remotes, not_here = self.misfits.sifted([remote_from_item(item) for item in found])
+        if self._deleted:
+            remotes = [one for one in remotes if one.sequence >= self._deleted.get((one.kind, one.id), -1)]
+        making = self._all_making()
+        if not making:
+            return remotes, [], not_here
+        ours = [self._is_ours(one, making) for one in remotes]
+        return (
+            [one for one, waits in zip(remotes, ours, strict=True) if not waits],
+            [one for one, waits in zip(remotes, ours, strict=True) if waits],
+            not_here,
+        )
+
+    def _is_ours(self, one: Remote, making: Set[_Place]) -> bool:
+        place = (one.parent_id, wire_names.name_key(one.name))
+        return place in making and tree.find_remote(self._db, one.kind, one.id) is None
+
+    def _vanish(self, conn: Connection, one: RemovedItem) -> list[changes.Change]:
+        node = tree.remote_at(conn, one.kind, one.id)
+        if node is None or node.parent is None:
+            offers.forget(conn, one.kind, one.id)
+        if node is None:
+            if one.sequence is not None:
+                self._deleted[one.kind, one.id] = one.sequence
+                while len(self._deleted) > REMEMBERED:
+                    self._deleted.popitem(last=False)
+            return []
+        # What is older than what we know was followed by a return.
+        if one.sequence is not None and one.sequence < node.sequence:
+            return []
+        if node.parent is None and node.base_parent is None:
+            return []
+        return deletions.vanish(conn, node.ino, sequence=one.sequence or 0)
+
+
+def _applied(
+    conn: Connection,
+    remotes: Sequence[Remote],
+    take: Callable[[Connection, Sequence[Remote]], list[changes.Change]],
+    left_out: list[Remote],
+) -> list[changes.Change]:
+    """All of them together; where that fails one by one, without those that are to blame."""
+    conn.execute("SAVEPOINT page")
+    try:
+        return take(conn, remotes)
+    except BLAMED:
+        log.exception("unexpected error while applying a page of remote changes; applying them one by one")
+        conn.execute("ROLLBACK TO page")
+    made: list[changes.Change] = []
+    for one in remotes:
+        conn.execute("SAVEPOINT item")
+        try:
+            made += take(conn, [one])
+        except BLAMED:
+            conn.execute("ROLLBACK TO item")
+            left_out.append(one)
+    return made

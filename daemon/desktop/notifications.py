@@ -1,0 +1,200 @@
+"""What a person is told without asking: a conflict, a change or a deletion that is refused, a login that
+died, a disk that is nearly full.
+
+Every few seconds each of these is looked at; one that is new, or has grown, becomes a notification of the
+desktop.  Of one kind there is one at a time, which the next one replaces, and not more often than every few
+minutes, however much goes on.
+
+Rule: names are shown to the person whose files they are, and nobody else: never logged.
+"""
+
+import os
+import socket
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+import trio
+
+from cmsfs import config
+from cmsfs.journal import queue
+from cmsfs.replica import naming, tree
+from cmsfs.replica.changes import Change, Hub, What
+from cmsfs.replica.merge import mass_deletions
+from cmsfs.sqlite import Database
+from daemon.core.health import Health, HealthState
+from daemon.desktop import notification_bus
+
+LOOK_SECONDS = 3.0
+
+# A person who was told is not told again for so long, unless all was well in between.
+REPEAT_SECONDS = 15 * 60.0
+# And all is well only when it was for a while: a connection that comes and goes is one trouble.
+CALM_SECONDS = 60.0
+
+# The disk is nearly full when so much more than what is to be left free is left.
+NEARLY = 0.1
+
+Show = Callable[..., Awaitable[int | None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """One thing to tell; `count` grows when there is more of it."""
+
+    summary: str
+    body: str
+    count: int = 1
+    urgency: str = "normal"
+
+
+@dataclass(slots=True)
+class _Told:
+    number: int = 0
+    count: int = 0
+    at: float = float("-inf")
+    last_seen: float = float("-inf")
+
+
+class Notifications:
+    """The agent.
+
+    `problem` says what keeps the pinned from being complete, "" if nothing does; `returned` how many
+    deletions were refused so far, with a sentence about the last; `shared` the same of what others share.
+    """
+
+    def __init__(
+        self,
+        settings: config.Settings,
+        db: Database,
+        health: Health,
+        hub: Hub,
+        problem: Callable[[], str],
+        show: Show = notification_bus.show,
+        returned: Callable[[], tuple[int, str]] = lambda: (0, ""),
+        shared: Callable[[], tuple[int, str]] = lambda: (0, ""),
+    ) -> None:
+        self._settings = settings
+        self._db = db
+        self._health = health
+        self._problem = problem
+        self._show = show
+        self._returned = returned
+        self._shared = shared
+        self._conflicts = 0
+        self._conflict = ""
+        self._told: dict[str, _Told] = {}
+        hub.subscribe(self._heard)
+
+    def _heard(self, changes: list[Change]) -> None:
+        mine = f"(conflicted copy of {socket.gethostname()}, "
+        for change in changes:
+            if change.what is What.ENTRY and mine in change.name and naming.original_name(change.name):
+                self._conflicts += 1
+                self._conflict = change.name
+
+    async def run(self) -> None:
+        """Tell of what is new, for ever."""
+        if not self._settings.notifications:
+            return
+        while True:
+            await self.look()
+            await trio.sleep(LOOK_SECONDS)
+
+    async def look(self) -> None:
+        """Look at everything once."""
+        for kind, find in (
+            ("conflict", self._find_conflict),
+            ("held", self._find_held),
+            ("returned", self._find_returned),
+            ("shared", self._find_shared),
+            ("missing", self._find_missing),
+            ("login", self._find_login),
+            ("disk", self._find_full_disk),
+        ):
+            told = self._told.setdefault(kind, _Told())
+            if (trouble := find()) is not None:
+                await self._tell(told, trouble)
+            elif trio.current_time() - told.last_seen > CALM_SECONDS:
+                told.count, told.at = 0, float("-inf")
+
+    async def _tell(self, told: _Told, trouble: Trouble) -> None:
+        now = trio.current_time()
+        told.last_seen = now
+        if trouble.count <= told.count or now - told.at < REPEAT_SECONDS:
+            return
+        told.count, told.at = trouble.count, now
+        number = await self._show(
+            trouble.summary, trouble.body, replaces=told.number, urgency=trouble.urgency
+        )
+        told.number = number or 0
+
+    def _find_conflict(self) -> Trouble | None:
+        if not self._conflicts:
+            return None
+        more = f" and {self._conflicts - 1} more" if self._conflicts > 1 else ""
+        return Trouble(
+            "Conflicting edits",
+            f"Your version is kept as {self._conflict}{more}. `cmsfs conflicts` lists all.",
+            count=self._conflicts,
+        )
+
+    def _find_held(self) -> Trouble | None:
+        count = queue.counts(self._db).get("held", 0)
+        if not count:
+            return None
+        op = next(op for op in queue.listed(self._db, 1))
+        return Trouble(
+            "A change cannot be uploaded" if count == 1 else f"{count} changes cannot be uploaded",
+            f"{tree.path(self._db, op.ino)}: {op.error} It is kept locally; see `cmsfs conflicts`.",
+            count=count,
+        )
+
+    def _find_returned(self) -> Trouble | None:
+        count, last = self._returned()
+        if not count:
+            return None
+        return Trouble(
+            "A deletion was rejected" if count == 1 else f"{count} deletions were rejected",
+            last,
+            count=count,
+        )
+
+    def _find_shared(self) -> Trouble | None:
+        count, last = self._shared()
+        if not count:
+            return None
+        return Trouble("Shared with you", last, count=count)
+
+    def _find_missing(self) -> Trouble | None:
+        if (question := mass_deletions.asked(self._db)) is None:
+            return None
+        return Trouble(
+            "Many items are missing at the service",
+            f"{question.count:,} items are missing there. They are kept locally until you decide: `cmsfs "
+            "missing`.",
+            count=question.count,
+            urgency="critical",
+        )
+
+    def _find_login(self) -> Trouble | None:
+        if self._health.state is not HealthState.UNAUTHORISED:
+            return None
+        account = self._settings.account
+        return Trouble(
+            "The login does not work any more",
+            f"{self._health.reason} Your changes are kept locally until then (account {account}).",
+            urgency="critical",
+        )
+
+    def _find_full_disk(self) -> Trouble | None:
+        if problem := self._problem():
+            return Trouble("Not enough space for pinned items", problem)
+        found = os.statvfs(self._settings.paths.state)
+        left = found.f_bavail * found.f_frsize
+        if left >= self._settings.keep_free_bytes * (1 + NEARLY):
+            return None
+        return Trouble(
+            "The disk is nearly full",
+            f"{left / 1e9:.1f} GB are free on the disk that holds pending uploads.",
+            urgency="critical",
+        )

@@ -1,0 +1,115 @@
+"""Files of the freedesktop thumbnail cache: where they are, whether they are fresh, and how they are written.
+
+`~/.cache/thumbnails/SIZE/MD5.png`, the MD5 being that of the file's URI; in the picture stand that URI and
+the file's time in seconds, by which a file manager knows whether it is still good.  The source of all of this
+is freedesktop's "Thumbnail Managing Standard".
+
+Rule: a picture appears whole, readable by its owner only.
+"""
+
+import hashlib
+import itertools
+import os
+import struct
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import quote, unquote_to_bytes
+
+# Folder by size in pixels: those that file managers ask for, but on screens of double density.
+SIZES = {"normal": 128, "large": 256}
+
+_SIGNATURE = b"\x89PNG\r\n\x1a\n"
+_URI, _MTIME = b"Thumb::URI", b"Thumb::MTIME"
+
+# What GLib leaves as it is in a path; the URI must be the one that file managers make, to the letter.
+_SAFE = "/!$&'()*+,-.:=@_~"
+
+# The texts stand at the beginning; a picture of ours has them in the first few hundred bytes.
+_HEAD_BYTES = 16 * 1024
+
+
+def uri(path: Path) -> str:
+    """The URI of a file as GLib writes it."""
+    return "file://" + quote(os.fsencode(path), safe=_SAFE)
+
+
+def place(cache: Path, size: str, of: str) -> Path:
+    """Where the picture of this size belongs; `of` is the URI."""
+    return cache / size / f"{hashlib.md5(of.encode(), usedforsecurity=False).hexdigest()}.png"
+
+
+def is_fresh(cache: Path, of: str, mtime: int) -> bool:
+    """Whether there are pictures in all sizes of the file as it is."""
+    wanted = {_URI: of.encode(), _MTIME: str(mtime).encode()}
+    return all(wanted.items() <= _texts(place(cache, size, of)).items() for size in SIZES)
+
+
+def write(cache: Path, size: str, of: str, mtime: int, picture: bytes) -> None:
+    """Put a PNG into its place, with the texts that belong into it.  Raises `OSError`, `ValueError`."""
+    whole = _labelled(picture, {_URI: of.encode(), _MTIME: str(mtime).encode(), b"Software": b"cmsfs"})
+    target = place(cache, size, of)
+    for folder in (cache, target.parent):
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    draft = target.with_suffix(f".{os.getpid()}.new")
+    try:
+        with open(draft, "wb", opener=lambda path, flags: os.open(path, flags, 0o600)) as file:
+            file.write(whole)
+        draft.replace(target)
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+@dataclass(frozen=True, slots=True)
+class CachedThumbnail:
+    """A picture in the cache: `path` is that of its file below a folder, `mtime` the file's time then."""
+
+    file: Path
+    path: str
+    mtime: int
+
+
+def below(cache: Path, folder: Path) -> Iterator[CachedThumbnail]:
+    """All pictures of files below a folder, of all sizes, and the notes that there can be none."""
+    top = f"{os.fspath(folder).rstrip('/')}/"
+    for file in itertools.chain(cache.glob("*/*.png"), cache.glob("fail/*/*.png")):
+        texts = _texts(file)
+        address = texts.get(_URI, b"").decode("ascii", "replace")
+        path = os.fsdecode(unquote_to_bytes(address.removeprefix("file://")))
+        if address.startswith("file:///") and path.startswith(top):
+            time = texts.get(_MTIME, b"")
+            yield CachedThumbnail(file, path.removeprefix(top), int(time) if time.isdigit() else -1)
+
+
+def _labelled(picture: bytes, texts: dict[bytes, bytes]) -> bytes:
+    """A PNG with these texts behind its header."""
+    head = len(_SIGNATURE) + 8 + 13 + 4
+    if not picture.startswith(_SIGNATURE) or picture[12:16] != b"IHDR" or len(picture) < head:
+        raise ValueError("not a PNG")
+    chunks = b"".join(_chunk(b"tEXt", key + b"\0" + text) for key, text in texts.items())
+    return picture[:head] + chunks + picture[head:]
+
+
+def _chunk(kind: bytes, data: bytes) -> bytes:
+    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+
+def _texts(path: Path) -> dict[bytes, bytes]:
+    """The texts before the picture in a PNG; none of what is no PNG."""
+    try:
+        with path.open("rb") as file:
+            data = file.read(_HEAD_BYTES)
+    except OSError:
+        return {}
+    found: dict[bytes, bytes] = {}
+    at = len(_SIGNATURE)
+    while data.startswith(_SIGNATURE) and at + 8 <= len(data):
+        length, kind = struct.unpack_from(">I4s", data, at)
+        if kind in (b"IDAT", b"IEND"):
+            break
+        if kind == b"tEXt":
+            key, _, text = data[at + 8 : at + 8 + length].partition(b"\0")
+            found[key] = text
+        at += 12 + length
+    return found

@@ -1,0 +1,52 @@
+"""Small pictures of what may no longer be read go from the desktop's cache, whoever put them there.
+
+File managers keep a picture of each photo that they have shown, under the address of the file.  Of what lies
+below the mountpoint those stay that show a file as it is here and may be read; another one is made anew by
+whoever wants it.
+"""
+
+import logging
+from pathlib import Path
+
+import trio
+
+from cmsfs import config
+from cmsfs.replica import tree
+from cmsfs.replica.nodes import ROOT, Node
+from cmsfs.sqlite import Database
+from cmsfs.vfs.permissions import NodeRight
+from daemon.account.permissions import RightsReader
+from daemon.desktop import thumbnail_cache
+
+log = logging.getLogger(__name__)
+
+
+async def wipe(db: Database, rights: RightsReader, mountpoint: Path) -> int:
+    """Remove them; how many.  What cannot be removed is told in the log, and stays."""
+    cache = config.thumbnails_folder()
+    kept = await trio.to_thread.run_sync(lambda: list(thumbnail_cache.below(cache, mountpoint)))
+    unwanted = [one.file for one in kept if not _is_shown(db, rights, one)]
+    await trio.to_thread.run_sync(_remove, unwanted)
+    if unwanted:
+        log.info("removed %d thumbnails of items that may no longer be read", len(unwanted))
+    return len(unwanted)
+
+
+def _is_shown(db: Database, rights: RightsReader, one: thumbnail_cache.CachedThumbnail) -> bool:
+    node: Node | None = tree.find(db, ROOT)
+    for name in one.path.split("/"):
+        node = tree.find_child(db, node.ino, name) if node is not None else None
+    return (
+        node is not None
+        and node.name == one.path.rpartition("/")[2]
+        and node.mtime_ns // 10**9 == one.mtime
+        and NodeRight.READ in rights.of(node)
+    )
+
+
+def _remove(files: list[Path]) -> None:
+    for file in files:
+        try:
+            file.unlink(missing_ok=True)
+        except OSError as error:
+            log.warning("a thumbnail of an item that may no longer be read could not be removed: %s", error)

@@ -1,0 +1,76 @@
+"""The service for a drive that can do less than its account: one folder, only reading, only for a time.
+
+The whole drive gets the account's client; a narrowed one a client whose token the service itself has cut
+down (`auth.backend.open_narrowed`).  The folder's path is looked up once, by the account's own rights; from
+then on the tree knows it by its id, whatever it is called and wherever it is moved.
+
+Rule: nothing in the daemon decides what a narrowed drive may do; the token does.
+"""
+
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from cmsfs import config
+from cmsfs.auth import bearer, connect
+from cmsfs.auth.deadline import Deadline
+from cmsfs.client import remote_paths, session
+from cmsfs.client.transport import rate_gate
+from cmsfs.models import wire_names
+from cmsfs.replica import kv_store, tree
+from cmsfs.sqlite import Database
+from daemon.core.health import Health
+
+log = logging.getLogger(__name__)
+
+
+@asynccontextmanager
+async def open_service(
+    settings: config.Settings, db: Database, *, sample: bool, pace: rate_gate.RateGate, deadline: Deadline
+) -> AsyncIterator[session.Client]:
+    """The client of the drive.  Raises `UserError` for a folder that is none, and what a backend raises."""
+    flow = connect.flow_of(settings)
+
+    def owner() -> str | None:
+        return kv_store.get(db, kv_store.OWNER)
+
+    if not settings.is_narrowed:
+        whole = connect.open_backend(settings, sample=sample, owner=owner, pace=pace, flow=flow)
+        async with whole as client:
+            yield client
+        return
+
+    async def find_root(way: connect.Way) -> str:
+        return await _find_root(settings, db, way)
+
+    async with connect.open_narrowed(
+        settings,
+        find_root=find_root,
+        deadline=deadline,
+        sample=sample,
+        owner=owner,
+        pace=pace,
+        flow=flow,
+    ) as client:
+        yield client
+
+
+async def tell_end(deadline: Deadline, health: Health) -> None:
+    """When the time is over, say so to everybody who asks for the drive's health."""
+    await deadline.passed()
+    error = deadline.error()
+    log.warning("%s", error.message)
+    health.failed(error)
+
+
+async def _find_root(settings: config.Settings, db: Database, way: connect.Way) -> str:
+    known = tree.root_id(db)
+    if known != wire_names.ROOT_ID or not settings.folder.strip("/"):
+        return known
+    auth = bearer.BearerAuth(way.fetch)
+    async with session.open_client(
+        way.endpoints, auth=auth, transport=way.transport, ca_file=way.ca_file
+    ) as client:
+        folder = await remote_paths.RemotePaths(client, settings).get_folder(settings.folder)
+    await db.write(lambda conn: tree.begin_at(conn, folder.id), durable=True)
+    return folder.id

@@ -1,0 +1,158 @@
+"""One run of blocks from the service into the cache, through whatever the network does on the way.
+
+Hydrate decides what is fetched and who waits for it; here bytes come, are kept as they land, and a
+connection that breaks, falls silent or ends too early is replaced by another that goes on where it stopped.
+
+Rule: only bytes of whole blocks are kept, and only from an answer that is the range that was asked for.
+"""
+
+import errno
+import logging
+from collections.abc import Callable
+
+import trio
+
+from cmsfs import errors
+from cmsfs.cache.bitmap import run_bytes
+from cmsfs.cache.blocks import BLOCK, BlockCache
+from cmsfs.cache.eviction import Reservation
+from cmsfs.client.session import Client
+from cmsfs.replica.nodes import Content
+from daemon.core.health import Health
+from daemon.fetch.single_flight import Work
+
+log = logging.getLogger(__name__)
+
+# Blocks written in one go; the first of a request goes alone, somebody waits for it.
+WRITE_BYTES = 1024 * 1024
+
+# A file up to this size is one request and one piece: it is never read before it was checked.
+WHOLE_BYTES = 1024 * 1024
+
+# Connections that may break or fall silent one after another without a single block having come.
+FRUITLESS = 3
+
+# The part of the readers' deadline after which a silent connection is given up for another.
+PATIENCE = 0.4
+
+Landed = Callable[[int, int], None]
+
+
+class BlockRun:
+    """The blocks `first` to `last` of a content; `first` moves on as they land."""
+
+    def __init__(self, content: Content, remote_id: str, first: int, last: int) -> None:
+        self.content = content
+        self.remote_id = remote_id
+        self.first = first
+        self.last = last
+
+    @property
+    def nbytes(self) -> int:
+        return run_bytes(self.content.size, self.first, self.last)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it is a small file, all of it."""
+        return self.first == 0 and self.nbytes == self.content.size <= WHOLE_BYTES
+
+
+class BlockDownloader:
+    """Downloads runs of blocks."""
+
+    def __init__(self, client: Client, blocks: BlockCache, health: Health, *, network_seconds: float) -> None:
+        self._client = client
+        self._blocks = blocks
+        self._health = health
+        self._network_seconds = network_seconds
+
+    async def fetch(self, run: BlockRun, work: Work, landed: Landed) -> None:
+        """Bring the run into the cache; `landed(first, last)` is called for blocks that can be read now.
+
+        Where the disk has no room for it, it is brought into memory, to be read and not kept.
+
+        Raises `RemoteError`, `IntegrityError` or OSError.  Cancelled: what landed is there.
+        """
+        try:
+            async with self._blocks.reserved(run.nbytes, spare=not work.urgent, pinned=work.pinned) as room:
+                await self._bring(run, work, room, landed)
+        except OSError as error:
+            may_pass = work.urgent or self._blocks.may_pass(run.nbytes)
+            if error.errno != errno.ENOSPC or work.pinned or not may_pass:
+                raise
+            await self._bring(run, work, None, landed)
+
+    async def _bring(self, run: BlockRun, work: Work, room: Reservation | None, landed: Landed) -> None:
+        began, fruitless = trio.current_time(), 0
+        while True:
+            first = run.first
+            try:
+                await self._attempt(run, work, room, landed)
+                return
+            except errors.RemoteError as failure:
+                if run.first > first:
+                    began, fruitless = trio.current_time(), 0
+                fruitless += 1
+                wait = self._wait(failure, work, fruitless)
+                if wait is None or trio.current_time() + wait > began + self._network_seconds:
+                    raise
+                log.info("resuming a download at block %d of %d: %s", run.first, run.last + 1, failure)
+                await trio.sleep(wait)
+
+    def _wait(self, failure: errors.RemoteError, work: Work, fruitless: int) -> float | None:
+        """How long to wait before another connection is tried; None: there is no use."""
+        if isinstance(failure, errors.RateLimited):
+            return failure.retry_after
+        if fruitless >= FRUITLESS or not self._health.can_ask:
+            return None
+        if isinstance(failure, errors.RemoteTimeout):
+            return 0.0
+        # Before there is an answer, the client has tried again by itself.
+        broke = isinstance(failure, errors.Offline | errors.ProtocolError) and work.answered
+        return 0.1 * fruitless if broke else None
+
+    async def _attempt(self, run: BlockRun, work: Work, room: Reservation | None, landed: Landed) -> None:
+        content, start = run.content, run.first * BLOCK
+        patience = self._network_seconds * PATIENCE
+        work.answered = False
+        with self._health.request("read"):
+            with trio.move_on_after(patience) as silence:
+                pieces: list[bytes] = []
+                held, wanted = 0, self._first_piece(run)
+                async with self._client.files.content(
+                    run.remote_id, first=start, last=start + run.nbytes - 1, version=content.version
+                ) as chunks:
+                    work.answered, heard = True, trio.current_time()
+                    async for chunk in chunks:
+                        work.progressed()
+                        if work.at > heard + 1:  # setting a deadline is dearer than a chunk of bytes
+                            silence.deadline, heard = work.at + patience, work.at
+                        pieces.append(chunk)
+                        held += len(chunk)
+                        if held < wanted:
+                            continue
+                        data = memoryview(pieces[0] if len(pieces) == 1 else b"".join(pieces))
+                        usable = held if held == run.nbytes else held - held % BLOCK
+                        silence.deadline = float("inf")  # the disk may be slow
+                        await self._keep(run, data[:usable], room, landed)
+                        heard = trio.current_time()
+                        silence.deadline = heard + patience
+                        pieces, held = [bytes(data[usable:])] if held > usable else [], held - usable
+                        wanted = max(1, min(max(wanted * 2, BLOCK), WRITE_BYTES, run.nbytes))
+                return
+            raise errors.RemoteTimeout(f"no data received for {patience:g} s")
+
+    @staticmethod
+    def _first_piece(run: BlockRun) -> int:
+        return run.nbytes if run.is_whole else min(BLOCK, run.nbytes)
+
+    async def _keep(self, run: BlockRun, data: memoryview, room: Reservation | None, landed: Landed) -> None:
+        content, first = run.content, run.first
+        if room is None:
+            self._blocks.pass_through(content.sha1, content.size, first, data)
+        else:
+            await self._blocks.write_blocks(content.sha1, content.size, first, data)
+            room.landed(len(data))
+        # atomic: no await between the blocks being here and everybody being told
+        run.first += -(-len(data) // BLOCK)
+        landed(first, run.first - 1)

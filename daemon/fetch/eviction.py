@@ -1,0 +1,95 @@
+"""Freeing: drops from this disk what a person does not need here, until it is read again.
+
+Whatever is read afterwards is fetched anew, so nothing is lost by it; what would be lost stays: bytes that
+the service does not have.  So does what is pinned, unless its pin is taken away by the same call, and what is
+open.
+
+Rule: bytes are dropped by `Blocks.evict` alone, which looks at each content at that very moment.
+"""
+
+import logging
+from collections.abc import Iterator, Sequence
+from sqlite3 import Connection
+
+from cmsfs import errors
+from cmsfs.cache import content_table
+from cmsfs.cache.blocks import BlockCache
+from cmsfs.ipc import control
+from cmsfs.replica import evictable, pins, tree
+from cmsfs.replica.changes import Change, Hub, What
+from cmsfs.replica.nodes import Ino
+from cmsfs.sqlite import Database
+from daemon.fetch.hydrate import Hydrator
+from daemon.fetch.pins import Pins
+
+log = logging.getLogger(__name__)
+
+# Contents dropped, or marked in one transaction, before others have their turn: some 50 µs each.
+AT_ONCE = 100
+
+
+class Eviction:
+    """What may be asked of it: one thing."""
+
+    def __init__(self, db: Database, blocks: BlockCache, hydrate: Hydrator, keeper: Pins, hub: Hub) -> None:
+        self._db = db
+        self._blocks = blocks
+        self._hydrate = hydrate
+        self._keeper = keeper
+        self._hub = hub
+
+    async def free(self, ino: Ino, *, unpin: bool) -> control.Freed:
+        """Drop the cached bytes of an item, and of all that is below it; what was dropped, and what stays.
+
+        `unpin`: the pins on these end first.  Raises `UserError` if the item itself is pinned otherwise.
+        Cancelled: some are dropped, and pins may have ended.
+        """
+        path, above = tree.path(self._db, ino), pins.holder(self._db, ino)
+        if above is not None and above != ino:
+            raise errors.UserError(f"{path} is pinned by {tree.path(self._db, above)}.")
+        if above == ino and not unpin:
+            raise errors.UserError(f"{path} is pinned; `cmsfs free --unpin` unpins it, too.")
+        if unpin:
+            await self._keeper.unpin_below(ino)
+        # A round that has looked before the pins ended must not mark anything afterwards.
+        async with self._keeper.marking:
+            await self._blocks.flush()
+            found = await self._db.query(lambda conn: evictable.look(conn, ino))
+            for batch in _batches(found.marked):
+                await self._db.write(lambda conn, batch=batch: _unmark(conn, batch))  # type: ignore[misc]
+            self._blocks.pins_changed()
+            freed = await self._drop(found)
+        log.info("freed %d bytes of %d files", freed.bytes, freed.files)
+        return freed
+
+    async def _drop(self, found: evictable.Evictable) -> control.Freed:
+        files = count = in_use = 0
+        for batch in _batches(list(found.contents)):
+            gone = []
+            coming = self._hydrate.coming()
+            for sha1 in batch:
+                dropped = None if sha1 in coming else self._blocks.evict(sha1)
+                if dropped is None:
+                    in_use += found.contents[sha1]
+                elif dropped:
+                    files += found.contents[sha1]
+                    count += dropped
+                    gone.append(sha1)
+            # The kernel has pages of them, of whichever file.
+            self._hub.publish(
+                Change(What.CONTENT, ino) for sha1 in gone for ino in tree.having(self._db, sha1)
+            )
+            await self._blocks.flush()  # removes the files
+        return control.Freed(
+            files=files, bytes=count, unsent=found.unsent, pinned=found.pinned, in_use=in_use
+        )
+
+
+def _batches(sha1s: Sequence[str]) -> Iterator[Sequence[str]]:
+    for start in range(0, len(sha1s), AT_ONCE):
+        yield sha1s[start : start + AT_ONCE]
+
+
+def _unmark(conn: Connection, batch: Sequence[str]) -> None:
+    for sha1 in batch:
+        content_table.unpin(conn, sha1)

@@ -1,0 +1,337 @@
+"""Hydrate: brings what is missing here, listings and blocks, when the vfs or the push asks for it.
+
+Single flight: for each folder and each block there is at most one request under way, and whoever wants
+the same joins it.  A listing of a folder above counts, since it covers all below.  Two limiters keep
+read-ahead from standing in the way of readers; a reader that wants what read-ahead has only queued
+takes it over.
+
+Rule: raises `OSError` only, at once when the service is known to be out of reach, and after
+`network_seconds` without progress in any case.
+"""
+
+import errno
+import logging
+
+import trio
+
+from cmsfs import errors
+from cmsfs.cache import bitmap
+from cmsfs.cache.blocks import BLOCK, BlockCache
+from cmsfs.client.session import Client
+from cmsfs.replica import tree
+from cmsfs.replica.changes import Change, Hub, What
+from cmsfs.replica.merge import deferred_updates
+from cmsfs.replica.nodes import ROOT, Content, Ino, NodeKind
+from cmsfs.sqlite import Database
+from cmsfs.vfs import errno_map
+from daemon.core import request_scheduler
+from daemon.core.health import Health
+from daemon.core.request_scheduler import Priority, RequestContext
+from daemon.core.supervisor import Starts
+from daemon.fetch.block_download import WHOLE_BYTES, BlockDownloader, BlockRun
+from daemon.fetch.prefetch import Prefetch
+from daemon.fetch.single_flight import Demand, Work
+from daemon.listing.search_lister import Lister
+
+log = logging.getLogger(__name__)
+
+FOREGROUND = 8
+BACKGROUND = 6
+PREFETCH = 16
+PINNED = 4
+
+# A run of missing blocks becomes one request, up to this: a large window of read-ahead is several requests
+# side by side, since one connection does not fill a long link.
+MAX_RUN = 4 * 1024 * 1024 // BLOCK
+
+# A pinned content comes in pieces of this many runs: a demand for each block of a whole disk image would be
+# hundreds of thousands.
+PINNED_RUNS = 4
+
+# What has brought bytes so recently goes on, whatever is said of the connection.
+SILENT_SECONDS = 2.0
+
+STOPPING = "the daemon is shutting down"
+
+# What came wrong is told for so long, and of so many contents.
+WRONG_SECONDS = 3600.0
+MOST_WRONG = 100
+
+
+class Hydrator:
+    """The vfs's hydrator over one client; its work runs in the given nursery."""
+
+    def __init__(
+        self,
+        db: Database,
+        client: Client,
+        blocks: BlockCache,
+        lister: Lister,
+        health: Health,
+        nursery: Starts,
+        *,
+        hub: Hub,
+        network_seconds: float,
+    ) -> None:
+        self._db = db
+        self._hub = hub
+        self._client = client
+        self._blocks = blocks
+        self._lister = lister
+        self._health = health
+        self._nursery = nursery
+        self._network_seconds = network_seconds
+        self._listings: dict[Ino, Demand] = {}
+        self._fetches: dict[tuple[str, int], Demand] = {}
+        self._fetching = BlockDownloader(client, blocks, health, network_seconds=network_seconds)
+        self._under_way: dict[trio.CancelScope, Work] = {}
+        self._came_wrong: dict[str, float] = {}  # when, by SHA-1
+        health.subscribe(self._heard)
+        self._foreground = trio.CapacityLimiter(FOREGROUND)
+        self._background = trio.CapacityLimiter(BACKGROUND)
+        self._spare = trio.CapacityLimiter(PREFETCH)
+        self._pinned = trio.CapacityLimiter(PINNED)
+        self._prefetch = Prefetch(db, self._prefetched)
+
+    # ---- listings ------------------------------------------------------------------------------
+
+    @property
+    def is_listing(self) -> bool:
+        """Whether a listing is under way."""
+        return bool(self._listings)
+
+    async def listing(self, folder: Ino) -> None:
+        """Return once everything in the folder is known."""
+        # More than once if a listing of a folder above began before this one was moved there.
+        while not tree.is_listed(self._db, folder) and tree.find(self._db, folder) is not None:
+            demand = self._demand_listing(folder)
+            # A folder above with a very large tree is not waited for.
+            wait = demand.wait if self._listings.get(folder) is demand else demand.wait_unless_grown
+            await wait(self._network_seconds, self._health.suspect)
+
+    def list_soon(self, folder: Ino) -> None:
+        """Have the folder listed if it is not; never waits, never fails."""
+        if self._health.can_ask and not tree.is_listed(self._db, folder):
+            self._demand_listing(folder)
+
+    def _demand_listing(self, folder: Ino) -> Demand:
+        if (demand := self._listing_above(folder)) is not None:
+            demand.work.errand.hurry(request_scheduler.current())
+            return demand
+        self._health.check()
+        demand = self._listings[folder] = Demand(Work(RequestContext(request_scheduler.current())))
+        self._nursery.start_soon(self._list, folder, demand)
+        return demand
+
+    def _listing_above(self, folder: Ino) -> Demand | None:
+        current: Ino | None = folder
+        while current is not None:
+            demand = self._listings.get(current)
+            if demand is not None and (current == folder or not demand.work.grown.is_set()):
+                return demand
+            node = tree.find(self._db, current)
+            current = node.parent if node is not None and node.ino != ROOT else None
+        return None
+
+    async def _list(self, folder: Ino, demand: Demand) -> None:
+        error: OSError | None = errno_map.oserror(errno.ENETDOWN, STOPPING)
+        try:
+            work = demand.work
+            with request_scheduler.with_priority(work.errand):
+                await self._lister.fill(folder, progress=work.progressed, grown=work.grown.set)
+            error = None
+        except errors.CmsfsError as failure:
+            error = errno_map.to_oserror(failure)
+            log.info("a listing ended early: %s", failure)
+        except OSError as failure:
+            error = failure
+        except Exception:
+            log.exception("unexpected error in a listing")
+            error = errno_map.oserror(errno.EIO)
+        finally:
+            del self._listings[folder]
+            demand.met(error)
+
+    # ---- blocks --------------------------------------------------------------------------------
+
+    async def blocks(self, content: Content, first: int, last: int) -> None:
+        """Return once the blocks `first` to `last` (inclusive) are cached."""
+        while True:
+            for demand in self._demand_blocks(content, first, last, urgent=True):
+                was_spare = not demand.work.born_urgent
+                try:
+                    await demand.wait(self._network_seconds, self._health.suspect)
+                except OSError as error:
+                    # There was no room to spare for it ahead; for who waits there may be.
+                    if was_spare and error.errno == errno.ENOSPC:
+                        break
+                    raise
+            else:
+                return
+
+    def ahead(self, content: Content, first: int, last: int) -> None:
+        """Fetch these blocks behind whatever readers wait for; never waits, never fails."""
+        if self._health.can_ask and content.remote_id is not None:
+            self._demand_blocks(content, first, last, urgent=False)
+
+    def coming(self) -> set[str]:
+        """The contents of which blocks are on their way."""
+        return {sha1 for sha1, _ in self._fetches}
+
+    async def keep(self, content: Content) -> None:
+        """Return once all of a pinned content is here and checked; behind everybody who waits.
+
+        Raises OSError.  Cancelled: what is under way comes all the same.
+        """
+        last, step = bitmap.blocks(content.size) - 1, MAX_RUN * PINNED_RUNS
+        for first in range(0, last + 1, step):
+            until = min(first + step, last + 1) - 1
+            while wanted := self._demand_blocks(
+                content, first, until, urgent=False, queue=self._pinned, pinned=True
+            ):
+                for demand in wanted:
+                    try:
+                        # No deadline: work in the background may wait long for its turn.
+                        await demand.wait(float("inf"), _content_to_wait)
+                    except OSError as error:
+                        # What somebody else began may be given up for reasons that do not hold here.
+                        if demand.work.pinned or error.errno not in (errno.ENOSPC, errno.ECANCELED):
+                            raise
+                        break
+        await self._blocks.verify(content.sha1)
+
+    def began(self, ino: Ino) -> None:
+        """A file is being read from its beginning: its neighbours may be next."""
+        if self._health.may_work:
+            self._prefetch.began(ino)
+
+    def _prefetched(self, content: Content, nbytes: int) -> Work | None:
+        """Fetch the beginning of a content behind everything else; None if it is here or on its way."""
+        wanted = self._demand_blocks(content, 0, (nbytes - 1) // BLOCK, urgent=False, queue=self._spare)
+        return wanted[0].work if wanted else None
+
+    def _demand_blocks(
+        self,
+        content: Content,
+        first: int,
+        last: int,
+        *,
+        urgent: bool,
+        queue: trio.CapacityLimiter | None = None,
+        pinned: bool = False,
+    ) -> list[Demand]:
+        """The demands of all these blocks that are not here, new ones where nobody has asked yet."""
+        # atomic: no await between the look at what is missing and the entry of what is fetched
+        if content.size <= WHOLE_BYTES:
+            first, last = 0, bitmap.blocks(content.size) - 1
+        wanted: list[Demand] = []
+        runs: list[list[int]] = []
+        span = (content.sha1, content.size, first, last)
+        # Whoever waits for it pays; what nobody waits for yet costs those nothing.
+        on = request_scheduler.current() if urgent else Priority.PIN if pinned else Priority.AHEAD
+        for start, end in self._blocks.missing(*span, readable=not pinned):
+            for index in range(start, end + 1):
+                if (demand := self._fetches.get((content.sha1, index))) is not None:
+                    if urgent:
+                        demand.work.hurry(on)
+                    wanted.append(demand)
+                elif runs and runs[-1][-1] == index - 1 and len(runs[-1]) < MAX_RUN:
+                    runs[-1].append(index)
+                else:
+                    runs.append([index])
+        if runs:
+            self._health.check()
+        for run in runs:
+            work = Work(RequestContext(on), urgent=urgent, queue=queue or self._background, pinned=pinned)
+            wanted += self._start(content, run, work)
+        return wanted
+
+    def _start(self, content: Content, run: list[int], work: Work) -> list[Demand]:
+        if content.remote_id is None:
+            # Bytes made here that are no longer here: nobody else has them.
+            raise errno_map.oserror(errno.EIO, f"content {content.sha1} is neither cached nor at the service")
+        demands = {index: Demand(work) for index in run}
+        for index, demand in demands.items():
+            self._fetches[content.sha1, index] = demand
+        self._nursery.start_soon(
+            self._fetch, BlockRun(content, content.remote_id, run[0], run[-1]), demands, work
+        )
+        return list(demands.values())
+
+    async def _fetch(self, run: BlockRun, demands: dict[int, Demand], work: Work) -> None:
+        """One run of blocks; what it does not bring ends with its error."""
+        content = run.content
+        error: OSError | None = errno_map.oserror(errno.ENETDOWN, STOPPING)
+
+        def landed(first: int, last: int) -> None:
+            for index in range(first, last + 1):
+                del self._fetches[content.sha1, index]
+                demands.pop(index).met()
+
+        try:
+            with trio.CancelScope() as scope:
+                self._under_way[scope] = work
+                async with work.admitted(self._foreground):
+                    with request_scheduler.with_priority(work.errand):
+                        await self._fetching.fetch(run, work, landed)
+                error = None
+            if scope.cancelled_caught:
+                self._health.check()
+        except errors.IntegrityError as failure:
+            log.error("a download does not match its SHA-1: %s", failure)
+            self._note_wrong(content.sha1)
+            error = errno_map.to_oserror(failure)
+            # Of what came in parts, some may have been read already, and the kernel keeps pages of them.
+            self._hub.publish([Change(What.CONTENT, ino) for ino in tree.having(self._db, content.sha1)])
+        except errors.CmsfsError as failure:
+            error = self._explained(content, failure)
+            if isinstance(failure, errors.NotFound):
+                await self._doubt(content)
+        except OSError as failure:
+            error = failure
+        except Exception:
+            log.exception("unexpected error in a download")
+            error = errno_map.oserror(errno.EIO)
+        finally:
+            del self._under_way[scope]
+            for index, demand in demands.items():
+                self._fetches.pop((content.sha1, index), None)
+                demand.met(error)
+
+    def _heard(self) -> None:
+        """The connection's state has changed: nobody waits for what will not come."""
+        if self._health.can_ask:
+            return
+        for scope, work in self._under_way.items():
+            if trio.current_time() - work.at > SILENT_SECONDS:
+                scope.cancel()
+
+    def _note_wrong(self, sha1: str) -> None:
+        self._came_wrong.pop(sha1, None)
+        self._came_wrong[sha1] = trio.current_time()
+        if len(self._came_wrong) > MOST_WRONG:
+            del self._came_wrong[next(iter(self._came_wrong))]
+
+    def came_wrong(self) -> list[str]:
+        """The contents (SHA-1) that came with other bytes within the last hour: whoever read parts of them
+        had better read them again."""
+        since = trio.current_time() - WRONG_SECONDS
+        return [sha1 for sha1, at in self._came_wrong.items() if at > since]
+
+    async def _doubt(self, content: Content) -> None:
+        """The service does not have these bytes: what it has is asked for."""
+        if content.remote_id is not None:
+            news = deferred_updates.DeferredUpdate(NodeKind.FILE, content.remote_id, deferred_updates.ANYHOW)
+            await self._db.write(lambda conn: deferred_updates.note(conn, news))
+
+    @staticmethod
+    def _explained(content: Content, failure: errors.CmsfsError) -> OSError:
+        if isinstance(failure, errors.NotFound):
+            # The name is there and can be opened; it is the version of this handle that is not.
+            return errno_map.oserror(errno.ESTALE, str(failure))
+        log.info("blocks of %s could not be downloaded: %s", content.sha1, failure)
+        return errno_map.to_oserror(failure)
+
+
+def _content_to_wait() -> None:
+    """What waits for its turn in the background says nothing of the connection."""

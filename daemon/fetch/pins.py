@@ -1,0 +1,305 @@
+"""Pins: keeps what a person has pinned here whole, whatever others do to it.
+
+Rounds: look at all pinned trees (`replica.pins.survey`), mark their contents so that the cache lets them
+stay, have unknown folders listed and missing contents fetched, last of all who want something of the
+service.  Any change of the tree, from here or from there, makes another round soon.
+
+Rule: nothing here is remembered but the pins themselves: a round finds out what is so, and a restart goes on
+with the next one.
+"""
+
+import errno
+import logging
+import time
+from collections.abc import Sequence
+from itertools import islice
+from sqlite3 import Connection
+
+import trio
+
+from cmsfs import errors
+from cmsfs.cache import bitmap, content_table
+from cmsfs.cache.blocks import BlockCache
+from cmsfs.ipc import diagnostics
+from cmsfs.replica import pins, tree
+from cmsfs.replica.changes import Change, Hub
+from cmsfs.replica.nodes import Ino, NodeKind
+from cmsfs.sqlite import Database
+from cmsfs.vfs import errno_map
+from cmsfs.vfs.ports import Wakeable
+from daemon.core import concurrency
+from daemon.core.health import Health
+from daemon.fetch.hydrate import PINNED, Hydrator
+
+log = logging.getLogger(__name__)
+
+# What no change has told of (a cache folder that somebody has cleared).
+AGAIN_SECONDS = 60.0
+# After something could not be had: a full disk, a content that fails.
+RETRY_SECONDS = 30.0
+
+# Changes come in flurries; and looking at very large trees is not to take more than a twentieth of the time.
+FLURRY_SECONDS = 0.5
+COST_SHARE = 20.0
+
+# A long round is left for a new one if there is news, but not before it got on.
+ROUND_SECONDS = 5.0
+
+# Contents marked in one transaction.
+MARKED_AT_ONCE = 500
+
+
+class Pins:
+    """The agent, and what may be asked of it."""
+
+    def __init__(self, db: Database, blocks: BlockCache, hydrate: Hydrator, health: Health, hub: Hub) -> None:
+        self._db = db
+        self._blocks = blocks
+        self._hydrate = hydrate
+        self._health = health
+        self._news = trio.Event()
+        self._trees: list[pins.Tree] = []
+        self._fetching: dict[str, pins.WantedContent] = {}
+        self._cost = 0.0
+        self._round = trio.CancelScope()  # cancelled: what it looked at is pinned no longer
+        self.marking = trio.Lock()  # held from a look at what is pinned until the cache knows of it
+        self.problem = ""
+        hub.subscribe(self._heard)
+        health.subscribe(self.wake)
+
+    def wake(self) -> None:
+        """Something has changed, here or at the service."""
+        self._news.set()
+
+    def _heard(self, changes: list[Change]) -> None:
+        self.wake()
+
+    # ---- what a person wants ----
+
+    async def pin(self, ino: Ino) -> str:
+        """Keep an item from now on; what the person should know.
+
+        Raises `UserError` if it cannot be kept, or does not fit.
+        """
+        node = tree.find(self._db, ino)
+        if node is None or node.kind not in (NodeKind.FILE, NodeKind.FOLDER):
+            raise errors.UserError("Only files and folders can be pinned.")
+        path = tree.path(self._db, ino)
+        if pins.holder(self._db, ino) == ino:
+            return f"{path} is already pinned."
+        missing = await self._db.query(lambda conn: pins.missing_below(conn, ino))
+        room = await self._blocks.room_for_pinned()
+        if missing > room:
+            raise errors.UserError(f"{path} does not fit: {_short_of(missing, room)}")
+        await self._db.write(lambda conn: pins.add(conn, ino, at=int(time.time())), durable=True)
+        log.info("an item was pinned; %d bytes to download", missing)
+        self.wake()
+        return ""
+
+    async def unpin(self, ino: Ino) -> None:
+        """Keep it no longer.  Raises `UserError` if it is not pinned, or something above it is."""
+        if not await self._db.write(lambda conn: pins.remove(conn, ino), durable=True):
+            path, above = tree.path(self._db, ino), pins.holder(self._db, ino)
+            if above is None:
+                raise errors.UserError(f"{path} is not pinned.")
+            raise errors.UserError(f"{path} is pinned by {tree.path(self._db, above)}.")
+        log.info("an item was unpinned")
+        self._unpinned()
+
+    async def unpin_below(self, ino: Ino) -> None:
+        """Keep neither it nor anything below it any longer; what is pinned above it still holds."""
+        if count := await self._db.write(lambda conn: pins.remove_below(conn, ino), durable=True):
+            log.info("%d items were unpinned", count)
+            self._unpinned()
+
+    def _unpinned(self) -> None:
+        # What may leave now must be looked at again before it counts as here for a later pin.
+        self._trees = []
+        self._round.cancel()
+        self.wake()
+
+    async def set(self, ino: Ino, *, pinned: bool) -> None:
+        """As `pin` and `unpin`, for a program that sets the attribute.  Raises OSError."""
+        try:
+            if pinned:
+                await self.pin(ino)
+            elif pins.holder(self._db, ino) == ino:
+                await self.unpin(ino)
+        except errors.UserError as error:
+            log.warning("%s", error.message)
+            raise errno_map.oserror(errno.ENOSPC if pinned else errno.EINVAL, error.message) from error
+
+    async def progress(self) -> diagnostics.Pinning:
+        """How far it is: of what is pinned at this moment, whether a round has looked at it or not."""
+        trees = await self._looked_at()
+        coming: dict[Ino, int] = {}
+        for wanted in self._fetching.values():
+            here = self._here(wanted)
+            for one in wanted.trees:
+                coming[one.ino] = coming.get(one.ino, 0) + here
+        items = [
+            diagnostics.Pinned(
+                path=tree.path(self._db, one.ino),
+                files=one.files,
+                bytes=one.bytes,
+                files_here=one.files_here,
+                bytes_here=min(one.bytes_here + coming.get(one.ino, 0), one.bytes),
+                listing=not one.is_known,
+            )
+            for one in trees
+        ]
+        return diagnostics.Pinning(
+            items=items, listing=any(one.listing for one in items), problem=self.problem
+        )
+
+    async def _looked_at(self) -> list[pins.Tree]:
+        """All that is pinned at this moment: as the last round found it, or looked at now."""
+        found: dict[Ino, pins.Tree] = {}
+        # atomic: no await from reading what is pinned until it is returned.
+        while True:
+            known = found | {one.ino: one for one in self._trees}
+            pinned = pins.roots(self._db)
+            if not (new := [ino for ino in pinned if ino not in known]):
+                return [known[ino] for ino in pinned]
+            await self._blocks.flush()
+            for ino in new:
+                found[ino] = await self._db.query(lambda conn, ino=ino: pins.look(conn, ino))  # type: ignore[misc]
+
+    def _here(self, wanted: pins.WantedContent) -> int:
+        content = wanted.content
+        last = (content.size - 1) // bitmap.BLOCK
+        runs = self._blocks.missing(content.sha1, content.size, 0, last)
+        return content.size - sum(bitmap.run_bytes(content.size, *run) for run in runs)
+
+    # ---- the work ----
+
+    async def run(self) -> None:
+        """Keep what is pinned, for ever.  Cancelled: what came is here."""
+        while True:
+            self._news = trio.Event()
+            wait = RETRY_SECONDS
+            try:
+                if await self.once():
+                    wait = AGAIN_SECONDS
+            except OSError as error:
+                log.info("pinned items could not be updated: %s", error)
+            except Exception:
+                log.exception("unexpected error while updating pinned items")
+            with trio.move_on_after(wait):
+                await self._news.wait()
+            await trio.sleep(max(FLURRY_SECONDS, self._cost * COST_SHARE))
+
+    async def once(self) -> bool:
+        """One round; whether there is nothing left to be done."""
+        if not pins.any_left(self._db):
+            self._trees, self.problem = [], ""
+            return True
+        survey = await self._look()
+        if not survey.wanted and not survey.unlisted:
+            self.problem = ""
+            return True
+        if not self._health.may_work:
+            return False  # told when it can
+        known = await self._list(survey.unlisted)
+        if survey.unlisted:
+            survey = await self._look()
+        await self._warn(survey)
+        return await self._fetch(survey) and known
+
+    async def _look(self) -> pins.Survey:
+        async with self.marking:
+            self._round = trio.CancelScope()
+            await self._blocks.flush()
+            began = time.perf_counter()
+            survey = await self._db.query(pins.survey)
+            self._cost = time.perf_counter() - began
+            # Of what was unpinned meanwhile, nothing that was seen counts.
+            self._trees = [] if self._round.cancel_called else survey.trees
+            marks = iter([*survey.mark, *((sha1, None) for sha1 in survey.release)])
+            while batch := list(islice(marks, MARKED_AT_ONCE)):
+                await self._db.write(lambda conn, batch=batch: _mark(conn, batch))  # type: ignore[misc]
+                self._blocks.pins_changed()
+            return survey
+
+    async def _list(self, folders: Sequence[Ino]) -> bool:
+        known = True
+        for folder in folders:
+            if tree.is_listed(self._db, folder):
+                continue  # with one above
+            try:
+                await self._hydrate.listing(folder)
+            except OSError as error:
+                log.info("a pinned folder could not be listed: %s", error)
+                known = False
+        return known
+
+    async def _warn(self, survey: pins.Survey) -> None:
+        """Say it before the disk is full; what fits is fetched all the same."""
+        room = await self._blocks.room_for_pinned()
+        if survey.wanted_bytes > room:
+            self._trouble(f"Not enough space for pinned items: {_short_of(survey.wanted_bytes, room)}")
+        else:
+            self.problem = ""
+
+    def _trouble(self, problem: str) -> None:
+        if not self.problem:
+            log.warning("%s", problem)
+        self.problem = problem
+
+    async def _fetch(self, survey: pins.Survey) -> bool:
+        """Fetch what is wanted; whether all of it came."""
+        left = len(survey.wanted)
+        began = trio.current_time()
+        no_room = False
+
+        async def one(wanted: pins.WantedContent) -> None:
+            nonlocal left, no_room
+            news = self._news.is_set() and trio.current_time() - began > ROUND_SECONDS
+            if news or no_room or self._round.cancel_called or not self._health.may_work:
+                return
+            self._fetching[wanted.content.sha1] = wanted
+            try:
+                await self._hydrate.keep(wanted.content)
+            except OSError as error:
+                log.info("a pinned file could not be downloaded: %s", error)
+                no_room |= error.errno == errno.ENOSPC
+                return
+            finally:
+                del self._fetching[wanted.content.sha1]
+            left -= 1
+            for found in wanted.trees:
+                found.files_here += 1
+                found.bytes_here += wanted.content.size
+
+        with self._round:
+            await concurrency.each(survey.wanted, one, tasks=PINNED)
+        if no_room:
+            self._trouble("Not enough space for pinned items: the disk is full.")
+        return left == 0
+
+
+class Wakes:
+    """Whoever is to know that something was changed here: a `Wakeable` of several."""
+
+    def __init__(self, *woken: Wakeable) -> None:
+        self._woken = woken
+
+    def wake(self) -> None:
+        for one in self._woken:
+            one.wake()
+
+
+def _mark(conn: Connection, batch: Sequence[tuple[str, int | None]]) -> None:
+    for sha1, size in batch:
+        if size is None:
+            content_table.unpin(conn, sha1)
+        else:
+            content_table.pin(conn, sha1, size)
+
+
+def _short_of(missing: int, room: int) -> str:
+    return f"{_size(missing)} to download, {_size(room)} available (keep_free_bytes stays free)."
+
+
+def _size(count: int) -> str:
+    return f"{count / 1e9:.1f} GB" if count >= 10**9 else f"{count / 1e6:.1f} MB"

@@ -1,0 +1,281 @@
+"""Directory prefetch: programs that read small files one after another find the next ones here already.
+
+`grep -r`, `cp -r`, `tar` and thumbnailers open files in an order that can be guessed: as readdir gave them
+or by name, through the folders below and beside.  The vfs tells of every file that is read from its
+beginning (`began`); a few in such an order are a *walk*, and the files that follow are fetched ahead.
+
+A walk is trusted for a quarter of what it has read, so that one that stops has fetched little in vain;
+outside the folders that it is known to go through it is trusted for a few files only.  A guess that proves
+wrong ends it, and what is still queueing is dropped.
+
+Rule: nothing here waits, fails or asks the service; hydrate fetches, behind all that readers wait for.
+"""
+
+import itertools
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from cmsfs.replica import tree
+from cmsfs.replica.nodes import ROOT, Content, Ino, Node, NodeKind
+from cmsfs.sqlite import Database
+from daemon.fetch.single_flight import Work
+
+# Files in order before it is a walk: two neighbours are often opened by chance.
+STEPS = 2
+
+# Files ahead: a quarter of those read so far, within these bounds.  64 under way on a link of 40 ms are
+# more than a thousand files a second.
+LEAST, MOST, SHARE = 4, 64, 4
+MOST_BYTES = 32 * 1024 * 1024
+
+# Files ahead in folders that the walk may never go to.
+BEYOND = 8
+
+# A program that passes over some files (`*.c`, only pictures) still walks.
+SLACK = 8
+
+# Programs that walk at the same time.
+WALKS = 4
+
+# Of a large file only the beginning: whoever reads it on has a window of its own.
+HEAD_BYTES = 1024 * 1024
+
+# Entries looked at for the next file; beyond so many folders without one there is nothing to be had.
+LOOKED_AT = 512
+
+Ahead = Callable[[Content, int], Work | None]
+
+
+@dataclass(slots=True)
+class Guess:
+    """A file that a walk is expected to read."""
+
+    ino: Ino
+    beyond: bool  # outside what the walk is known to go through
+    nbytes: int
+    work: Work | None
+
+
+@dataclass(slots=True)
+class Walk:
+    """One program that reads file after file."""
+
+    last: Node
+    by_name: bool = False
+    files_first: bool = False  # the files of a folder before the folders in it, as os.walk does
+    steps: int = 0
+    wrong: int = 0  # files read in its folder that it would not have read, one after another
+    read: int = 1
+    top: Ino = ROOT  # the folder below which everything read so far lies
+    passed_over: set[str] = field(default_factory=set)  # endings of names
+    guesses: OrderedDict[Ino, Guess] = field(default_factory=OrderedDict)
+    furthest: Node | None = None
+
+    @property
+    def width(self) -> int:
+        return min(max(LEAST, self.read // SHARE), MOST)
+
+
+class Prefetch:
+    """Recognises walks.  `ahead(content, nbytes)` begins to fetch, and gives None if nothing is to be had."""
+
+    def __init__(self, db: Database, ahead: Ahead) -> None:
+        self._db = db
+        self._ahead = ahead
+        # The one heard of last at the end.
+        self._walks: deque[Walk] = deque(maxlen=WALKS)
+        self.fetched = 0
+        self.used = 0
+
+    def began(self, ino: Ino) -> None:
+        """A file is being read from its beginning."""
+        node = tree.find(self._db, ino)
+        if node is None or node.parent is None:
+            return
+        for walk in reversed(self._walks):
+            if node.ino == walk.last.ino:
+                return
+            if self._comes_to(walk, node):
+                self._walks.remove(walk)
+                self._walks.append(walk)
+                if walk.steps >= STEPS:
+                    self._extend(walk)
+                return
+        for walk in self._walks:
+            if walk.last.parent == node.parent:
+                self._doubt(walk)
+        if len(self._walks) == WALKS:
+            self._drop(self._walks[0])
+        self._walks.append(Walk(node, top=node.parent))
+
+    # ---- recognising ----
+
+    def _comes_to(self, walk: Walk, node: Node) -> bool:
+        """Whether the walk would read this file next, or soon; then it is there."""
+        if node.ino in walk.guesses:
+            self._guessed(walk, node)
+        elif walk.last.parent == node.parent:
+            if not self._steps_to(walk, node):
+                return False
+        elif not self._goes_over_to(walk, node):
+            return False
+        walk.last = node
+        walk.read += 1
+        walk.wrong = 0
+        return True
+
+    def _guessed(self, walk: Walk, node: Node) -> None:
+        self.used += 1
+        before = list(itertools.takewhile(lambda ino: ino != node.ino, walk.guesses))
+        for ino in before[:-SLACK]:  # these it has passed over
+            del walk.guesses[ino]
+        if walk.guesses.pop(node.ino).beyond:
+            self._goes_through(walk, node)
+
+    def _goes_through(self, walk: Walk, node: Node) -> None:
+        """The walk has left the folders it was known to go through."""
+        walk.top = self._common(walk.top, node)
+        for other in walk.guesses.values():
+            other.beyond = False
+
+    def _steps_to(self, walk: Walk, node: Node) -> bool:
+        """Whether the file comes soon after the last one in the folder of both."""
+        folder = node.parent or ROOT
+        for by_name in (walk.by_name,) if walk.steps >= STEPS else (False, True):
+            skipped: list[Node] = []
+            strangers = 0
+            for entry in self._entries(folder, walk.last, by_name=by_name):
+                if entry.ino == node.ino:
+                    walk.by_name = by_name
+                    walk.steps += 1
+                    walk.files_first |= any(one.is_folder for one in skipped)
+                    walk.passed_over |= {_ending(one) for one in skipped if not one.is_folder}
+                    walk.passed_over.discard(_ending(node))
+                    return True
+                skipped.append(entry)
+                strangers += not entry.is_folder and _ending(entry) not in walk.passed_over
+                if strangers > SLACK or len(skipped) > LOOKED_AT:
+                    break
+        return False
+
+    def _goes_over_to(self, walk: Walk, node: Node) -> bool:
+        """Whether the file is among the next ones in another folder."""
+        if walk.steps < STEPS:
+            return False
+        for files_first in (walk.files_first, not walk.files_first):
+            walk.files_first = files_first
+            following = itertools.islice(self._following(walk, walk.last), SLACK)
+            if any(found.ino == node.ino for found, _ in following):
+                self._goes_through(walk, node)
+                return True
+        walk.files_first = not walk.files_first
+        return False
+
+    def _doubt(self, walk: Walk) -> None:
+        """A file of its folder was read that it would not have read: perhaps by another program."""
+        walk.wrong += 1
+        if walk.wrong >= STEPS:
+            self._drop(walk)
+            walk.steps, walk.read = 0, 1
+
+    def _common(self, top: Ino, node: Node) -> Ino:
+        """The lowest folder that is above both."""
+        above: set[Ino] = set()
+        current: Ino | None = node.parent
+        while current is not None:
+            above.add(current)
+            found = tree.find(self._db, current)
+            current = found.parent if found else None
+        while top not in above:
+            found = tree.find(self._db, top)
+            if found is None or found.parent is None:
+                return ROOT
+            top = found.parent
+        return top
+
+    # ---- guessing ----
+
+    def _extend(self, walk: Walk) -> None:
+        """Fetch on until enough is ahead; not before half of what was ahead has been read."""
+        if len(walk.guesses) > walk.width // 2:
+            return
+        nbytes = sum(guess.nbytes for guess in walk.guesses.values())
+        beyond = sum(guess.beyond for guess in walk.guesses.values())
+        start = walk.furthest if walk.guesses and walk.furthest is not None else walk.last
+        for node, is_beyond in self._following(walk, start):
+            if len(walk.guesses) >= walk.width or nbytes >= MOST_BYTES or (is_beyond and beyond >= BEYOND):
+                return
+            walk.furthest = node
+            if node.ino in walk.guesses or (content := _content(node)) is None:
+                continue
+            length = min(node.size, HEAD_BYTES)
+            work = self._ahead(content, length)
+            self.fetched += work is not None
+            walk.guesses[node.ino] = Guess(node.ino, is_beyond, length, work)
+            nbytes += length
+            beyond += is_beyond
+
+    def _following(self, walk: Walk, start: Node) -> Iterator[tuple[Node, bool]]:
+        """The files that a walk reads after `start`, and whether it is not known to go so far."""
+        seen = 0
+        at, beyond = start, False
+        while at.parent is not None:
+            for node in self._below(walk, at.parent, at):
+                seen += 1
+                if seen > LOOKED_AT:
+                    return
+                if not node.is_folder and _ending(node) not in walk.passed_over:
+                    yield node, beyond
+            beyond |= at.parent == walk.top
+            above = tree.find(self._db, at.parent)
+            if above is None:
+                return
+            at = above
+
+    def _below(self, walk: Walk, folder: Ino, after: Node | None) -> Iterator[Node]:
+        """The entries behind `after` and what is in them; folders are given too, when they are entered."""
+        if walk.files_first and (after is None or not after.is_folder):
+            for node in self._entries(folder, after, by_name=walk.by_name):
+                if not node.is_folder:
+                    yield node
+            after = None
+        for node in self._entries(folder, after, by_name=walk.by_name):
+            if node.is_folder or not walk.files_first:
+                yield node
+            if node.is_folder:
+                yield from self._below(walk, node.ino, None)
+
+    def _entries(self, folder: Ino, after: Node | None, *, by_name: bool) -> Iterator[Node]:
+        """The entries of a folder behind one of them, as the replica has them."""
+        while True:
+            if by_name:
+                page = tree.children_by_name(self._db, folder, after=after.name if after else "", limit=32)
+            else:
+                page = tree.children(self._db, folder, after=after.ino if after else 0, limit=32)
+            yield from page
+            if len(page) < 32:
+                return
+            after = page[-1]
+
+    @staticmethod
+    def _drop(walk: Walk) -> None:
+        """The guess was wrong: what has not begun does not."""
+        for guess in walk.guesses.values():
+            if guess.work is not None:
+                guess.work.abandon()
+        walk.guesses.clear()
+        walk.furthest = None
+
+
+def _ending(node: Node) -> str:
+    return node.name.rpartition(".")[2].lower() if "." in node.name else ""
+
+
+def _content(node: Node) -> Content | None:
+    """What there is to fetch of a file: not of one that is changed here, nor of an empty one."""
+    if node.kind is not NodeKind.FILE or not node.size or node.draft is not None or node.remote_id is None:
+        return None
+    if node.sha1 is None or node.sha1 != node.base_sha1:
+        return None
+    return Content(node.sha1, node.size, node.remote_id, node.version)

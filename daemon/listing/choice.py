@@ -1,0 +1,54 @@
+"""Which of the listers a drive uses: what the service can, its profile says."""
+
+from collections.abc import Awaitable, Callable
+from typing import NamedTuple
+
+from cmsfs import config
+from cmsfs.client.session import Client
+from cmsfs.replica.nodes import Ino
+from cmsfs.sqlite import Database
+from daemon.core.health import Health
+from daemon.core.remote_updates import RemoteUpdates
+from daemon.listing.deletion_check import DeletionCheck
+from daemon.listing.folder_lister import FolderItems
+from daemon.listing.full_enumeration import FullEnumeration
+from daemon.listing.search_lister import Lister, SearchLister
+from daemon.listing.walk_detector import WalkDetector
+
+
+class Listers(NamedTuple):
+    """How a folder becomes known (`one`), the whole tree (`whole`), and all below a folder (`deepen`)."""
+
+    one: Lister
+    whole: FullEnumeration | None
+    deepen: Callable[[Ino], Awaitable[None]] | None
+
+
+def chosen(
+    profile: config.Profile,
+    *,
+    db: Database,
+    client: Client,
+    incoming: RemoteUpdates,
+    health: Health,
+    absences: DeletionCheck,
+    opened: Callable[[Ino], None],
+) -> Listers:
+    """The listers of a service of this profile; `opened` is told of folders that a program lists."""
+    items = FolderItems(db, client, incoming, health, absences)
+    if profile.lister == "folder_items":
+        return Listers(one=items, whole=None, deepen=None)
+    walks = WalkDetector(db)
+    whole = FullEnumeration(db, client, incoming, health, absences, walks)
+    lister = SearchLister(
+        db,
+        client,
+        incoming,
+        health,
+        absences,
+        whole,
+        walks,
+        items if profile.folder_items else None,
+        opened=opened,
+    )
+    return Listers(one=lister, whole=whole, deepen=lister.deepen)

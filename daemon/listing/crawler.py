@@ -1,0 +1,139 @@
+"""The crawl: the whole tree becomes known in the background, so that `find` is answered here.
+
+With a lister by search everything comes in windows (`whole`).  Folders that are then not known yet, and with
+a lister of single folders all of them, are listed one by one.  A folder that somebody opens does not wait
+for any of this: `hydrate` lists it at once, and what is below it is fetched next, the latest first.
+
+Rule: in the background in everything: it waits for its turn, for the network, and for ever.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable
+
+import trio
+
+from cmsfs import errors
+from cmsfs.replica import tree
+from cmsfs.replica.nodes import ROOT, Ino
+from cmsfs.sqlite import Database
+from daemon.core import concurrency, request_scheduler
+from daemon.core.health import Health
+from daemon.core.request_scheduler import Priority
+from daemon.listing.full_enumeration import FullEnumeration
+
+log = logging.getLogger(__name__)
+
+# Folders listed at a time, of which the budget lets go what is good for it.
+FOLDERS_AT_ONCE = 4
+
+# Folders opened while the tree below one is being fetched; the oldest of more are left to the crawl.
+MOST_OPENED = 16
+
+# Whoever opens the root wants a folder in it, more often than not: everything can wait for that one.
+ROOT_REST_SECONDS = 1.0
+
+# After something went wrong that the connection is not to blame for.
+PAUSE_SECONDS = 60.0
+
+# How often it is looked for folders that have become unknown, or were never listed.
+AGAIN_SECONDS = 600.0
+
+
+class Crawler:
+    """Lists what is not known; `whole`: by search, where the service can."""
+
+    def __init__(
+        self,
+        db: Database,
+        health: Health,
+        whole: FullEnumeration | None,
+        fill: Callable[[Ino], Awaitable[None]],
+        deepen: Callable[[Ino], Awaitable[None]] | None,
+    ) -> None:
+        self._db = db
+        self._health = health
+        self._whole = whole
+        self._fill = fill
+        self._deepen = deepen
+        self._opened: list[Ino] = []
+        self._fetching: Ino | None = None
+        self._giving_way = trio.CancelScope()
+        self._news = trio.Event()
+        self.is_running = False
+
+    def opened(self, folder: Ino) -> None:
+        """Fetch what is below this folder, before anything else in the background."""
+        if folder in self._opened:
+            self._opened.remove(folder)
+        self._opened.append(folder)
+        del self._opened[:-MOST_OPENED]
+        if self._fetching == ROOT:
+            # Everything takes long, and goes on where it was.
+            self._giving_way.cancel()
+        self._news.set()
+
+    async def follow(self) -> None:
+        """Fetch what is below folders that were opened, for ever."""
+        with request_scheduler.with_priority(Priority.OPENED):
+            while True:
+                await self._news.wait()
+                self._news = trio.Event()
+                while self._opened and self._health.may_work:
+                    self._fetching = folder = self._opened.pop()
+                    with trio.CancelScope() as self._giving_way:
+                        try:
+                            await self._below(folder)
+                        except (errors.RemoteError, OSError) as error:
+                            log.info("the subfolders of an opened folder could not be listed: %s", error)
+                    self._fetching = None
+                    if self._giving_way.cancelled_caught and folder not in self._opened:
+                        self._opened.insert(0, folder)
+
+    async def _below(self, folder: Ino) -> None:
+        if folder == ROOT and self._whole is not None:
+            await trio.sleep(ROOT_REST_SECONDS)
+            await self._whole.run()
+        elif self._deepen is not None and not await self._db.query(
+            lambda conn: tree.is_listed_below(conn, folder)
+        ):
+            await self._deepen(folder)
+
+    async def run(self) -> None:
+        """Crawl for ever.  Cancelled: what came is in the tree, and the next run goes on from there."""
+        with request_scheduler.with_priority(Priority.LISTING):
+            while True:
+                await self._health.reachable()
+                pause = AGAIN_SECONDS
+                try:
+                    await self.once()
+                except (errors.RemoteError, OSError) as error:
+                    log.info("the full listing was interrupted: %s", error)
+                    pause = PAUSE_SECONDS if self._health.may_work else 0.0
+                await trio.sleep(pause)
+
+    async def once(self) -> None:
+        """Return when every folder is known.  Raises `RemoteError`, or the `OSError` of a folder."""
+        self.is_running = True
+        try:
+            await self._all()
+        finally:
+            self.is_running = False
+
+    async def _all(self) -> None:
+        if self._whole is not None:
+            await self._whole.run()
+        elif not tree.is_listed(self._db, ROOT):
+            await self._fill(ROOT)
+        after = 0
+        while found := await self._db.query(lambda conn, after=after: tree.unlisted(conn, after=after)):  # type: ignore[misc]
+            await concurrency.each(found, self._one, tasks=FOLDERS_AT_ONCE)
+            # What is found inside comes later in the order, for the most part; the rest is for the next time.
+            after = found[-1]
+
+    async def _one(self, folder: Ino) -> None:
+        if not tree.is_listed(self._db, folder):
+            try:
+                await self._fill(folder)
+            except (FileNotFoundError, PermissionError) as error:
+                # Gone meanwhile, or not for us: no reason to end.
+                log.info("a folder could not be listed: %s", error)

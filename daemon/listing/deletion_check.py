@@ -1,0 +1,259 @@
+"""What a comparison did not show: whether that is gone, only the service's word on the item itself says.
+
+A listing that is empty or short proves nothing.  The highest of what is missing are asked about one by one:
+what the service shows is taken over, what it calls trashed, or says in its own words that it has not, goes
+with all that was missing below.  Where much would go, a few are asked about first: does one of them live, the
+listing was none; are all gone, a person is asked (`replica.missing`).
+
+Rule: nothing goes here that the service has not been asked about by its id.
+"""
+
+import json
+import logging
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from sqlite3 import Connection
+
+from cmsfs import errors
+from cmsfs.client.session import Client
+from cmsfs.ipc import attention
+from cmsfs.models.content import entries, items
+from cmsfs.replica import kv_store, tree
+from cmsfs.replica.changes import Change
+from cmsfs.replica.merge import listing_diff, mass_deletions
+from cmsfs.replica.nodes import Ino, NodeKind
+from cmsfs.sqlite import Database
+from daemon.core import concurrency, root_check
+from daemon.core.health import Health
+from daemon.core.remote_updates import RemoteUpdates
+
+log = logging.getLogger(__name__)
+
+ASKED_AT_ONCE = 8
+
+# So many of much that is missing are asked about before a person is.
+SAMPLE = 24
+
+_IN_TRASH = ("trashed", "deleted")
+
+# So many of them are named to the person.
+NAMED = 20
+
+# What goes in one transaction.
+CHUNK = 500
+
+Item = items.Item | entries.Entry
+
+
+async def fetched(
+    client: Client, health: Health, kind: NodeKind, item_id: str, *, db: Database | None = None
+) -> Item | None:
+    """The item as it is now; None: it is gone, in the trash, or nothing of ours any more.
+
+    With `db`: of a folder with much below it here it is asked twice, and in between of the drive's own
+    root, before it counts as gone without being in the trash.  Raises `RemoteError`.
+    """
+    try:
+        return await _get(client, health, kind, item_id)
+    except errors.NotFound as error:
+        if db is not None:
+            await root_check.check(db, client, health)
+        if db is None or error.code in _IN_TRASH or not await _has_much(db, kind, item_id):
+            return None
+    except (errors.Forbidden, errors.Gone):
+        if db is not None:
+            await root_check.check(db, client, health)
+        return None
+    try:
+        await _get(client, health, NodeKind.FOLDER, tree.root_id(db))
+    except errors.NotFound as error:
+        said = "the service does not find the drive's root folder, either"
+        raise errors.ServerError(404, error.code, said) from error
+    try:
+        return await _get(client, health, kind, item_id)
+    except (errors.NotFound, errors.Forbidden, errors.Gone):
+        return None
+
+
+async def _get(client: Client, health: Health, kind: NodeKind, item_id: str) -> Item:
+    with health.request("poll"):
+        match kind:
+            case NodeKind.FOLDER:
+                return await client.folders.get(item_id)
+            case NodeKind.LINK:
+                return await client.web_links.get(item_id)
+            case _:
+                return await client.files.get(item_id)
+
+
+async def _has_much(db: Database, kind: NodeKind, item_id: str) -> bool:
+    def look(conn: Connection) -> bool:
+        node = tree.remote_at(conn, kind, item_id)
+        return node is not None and mass_deletions.is_much(conn, len(tree.subtree(conn, node.ino)))
+
+    return await db.query(look)
+
+
+class DeletionCheck:
+    """Takes away what comparisons have not shown, as far as the service bears them out."""
+
+    def __init__(self, db: Database, client: Client, incoming: RemoteUpdates, health: Health) -> None:
+        self._db = db
+        self._client = client
+        self._incoming = incoming
+        self._health = health
+
+    async def remove(self, unseen: Sequence[Ino], generation: int) -> int:
+        """Remove what of these is gone; how many changes that made.  Raises `RemoteError`.
+
+        `unseen`: what a complete listing with this generation did not show; what is below them at the
+        service is missing with them, if it is among them.
+        """
+        if not unseen:
+            return 0
+        tops, count, much = await self._db.query(lambda conn: _tops(conn, unseen, generation))
+        if not tops:
+            return 0
+        if much:
+            return await self._ask(tops, count)
+        return await self._go(tops, unseen, generation)
+
+    async def _ask(self, tops: Sequence[Ino], count: int) -> int:
+        living, _ = await self._sorted(tops[:: max(1, len(tops) // SAMPLE)])
+        if living:
+            log.warning("a listing omitted %d items that the service still has; nothing was removed", count)
+            return await self._incoming.commit(living)
+        if await self._db.write(lambda conn: mass_deletions.ask(conn, tops)):
+            log.warning(
+                "%d items are missing at the service; nothing is removed without confirmation: see `cmsfs "
+                "missing`",
+                count,
+            )
+        return 0
+
+    async def _go(self, tops: Sequence[Ino], unseen: Sequence[Ino], generation: int) -> int:
+        living, gone = await self._sorted(tops)
+        # What is taken over was seen by this comparison, too.
+        changes = await self._incoming.commit(living, generation=generation)
+
+        def txn(conn: Connection) -> list[Change]:
+            return listing_diff.remove(conn, _with_below(conn, gone, unseen), generation)
+
+        if gone:
+            made = await self._db.write(txn)
+            self._incoming.publish(made)
+            changes += len(made)
+        return changes
+
+    async def _sorted(self, inos: Iterable[Ino]) -> tuple[list[Item], list[Ino]]:
+        """What of these the service has, as it is now, and what it has not."""
+        living: list[Item] = []
+        gone: list[Ino] = []
+
+        async def ask(ino: Ino) -> None:
+            node = tree.find(self._db, ino)
+            if node is None or node.remote_id is None:
+                return
+            item = await fetched(self._client, self._health, node.kind, node.remote_id)
+            if item is None:
+                gone.append(ino)
+            else:
+                living.append(item)
+
+        await concurrency.each(list(inos), ask, tasks=ASKED_AT_ONCE)
+        if gone:
+            await root_check.check(self._db, self._client, self._health)
+        return living, gone
+
+    async def reconsider(self, generation: int) -> None:
+        """After a comparison of everything with this generation: what it has shown is not asked about."""
+
+        def txn(conn: Connection) -> None:
+            question = mass_deletions.at(conn)
+            if question is None:
+                return
+            still = _unseen(conn, question.tops, generation)
+            if not still:
+                kv_store.drop(conn, kv_store.MISSING)
+            elif len(still) < len(question.tops):
+                mass_deletions.put(conn, question.model_copy(update={"tops": still}))
+
+        await self._db.write(txn)
+
+    # ---- what a person says ----
+
+    def told(self) -> attention.Missing | None:
+        """What a person has to decide."""
+        if (question := mass_deletions.asked(self._db)) is None:
+            return None
+        return attention.Missing(
+            items=question.count,
+            asked=datetime.fromtimestamp(question.asked_at, UTC),
+            paths=sorted(tree.path(self._db, ino) for ino in question.tops[:NAMED]),
+        )
+
+    async def confirm(self) -> int:
+        """What was asked about goes, as far as it is gone still; how many items.  Raises `RemoteError`."""
+        question = mass_deletions.asked(self._db)
+        if question is None:
+            return 0
+        generation = await self._db.write(kv_store.next_generation)
+        living, gone = await self._sorted(question.tops)
+        await self._incoming.commit(living)
+        removed = 0
+        for start in range(0, len(gone), CHUNK):
+            part = gone[start : start + CHUNK]
+
+            def txn(conn: Connection, part: list[Ino] = part) -> list[Change]:
+                below = {ino for top in part for ino in tree.subtree(conn, top)}
+                return listing_diff.remove(conn, _unseen(conn, below, generation), generation)
+
+            changes = await self._db.write(txn)
+            self._incoming.publish(changes)
+            removed += len(changes)
+        await self._db.write(lambda conn: kv_store.drop(conn, kv_store.MISSING))
+        log.info("removed the items missing at the service, as the user confirmed: %d changes", removed)
+        return removed
+
+    async def reject(self) -> bool:
+        """Nothing of what was asked about goes; False: nothing was asked."""
+        return await self._db.write(mass_deletions.reject)
+
+
+def _unseen(conn: Connection, inos: Iterable[Ino], generation: int) -> list[Ino]:
+    sql = (
+        "SELECT n.ino FROM json_each(?) AS j CROSS JOIN node AS n ON n.ino = j.value"
+        " WHERE n.seen < ? AND n.remote_id IS NOT NULL AND n.base_parent IS NOT NULL AND n.ino > 2"
+    )
+    return [row[0] for row in conn.execute(sql, (json.dumps(list(inos)), generation)).fetchall()]
+
+
+def _tops(conn: Connection, unseen: Sequence[Ino], generation: int) -> tuple[list[Ino], int, bool]:
+    """The highest of these nodes, by where the service had them; how many there are, and whether that is
+    much."""
+    inos = _unseen(conn, unseen, generation)
+    wanted = json.dumps(inos)
+    sql = (
+        "SELECT n.ino FROM json_each(?1) AS j CROSS JOIN node AS n ON n.ino = j.value"
+        " LEFT JOIN node AS p ON p.kind = 'folder' AND p.remote_id = n.base_parent"
+        " WHERE p.ino IS NULL OR p.ino NOT IN (SELECT value FROM json_each(?1))"
+    )
+    tops = [row[0] for row in conn.execute(sql, (wanted,)).fetchall()]
+    return tops, len(inos), mass_deletions.is_much(conn, len(inos))
+
+
+def _with_below(conn: Connection, tops: Iterable[Ino], unseen: Sequence[Ino]) -> list[Ino]:
+    """These nodes and what of `unseen` was below them at the service."""
+    among = set(unseen)
+    found: list[Ino] = []
+    waiting = list(tops)
+    while waiting:
+        ino = waiting.pop()
+        found.append(ino)
+        rows = conn.execute(
+            "SELECT n.ino FROM node AS p JOIN node AS n ON n.base_parent = p.remote_id"
+            " WHERE p.ino = ? AND p.kind = 'folder' AND n.remote_id IS NOT NULL",
+            (ino,),
+        ).fetchall()
+        waiting += [row[0] for row in rows if row[0] in among]
+    return found

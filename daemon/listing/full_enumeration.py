@@ -1,0 +1,215 @@
+"""The whole tree by search, window after window, over any number of restarts.
+
+What is still to be done is one value in the replica, written with every window that is done: the windows, the
+generation, the spans in which things moved.  A folder that a window shows is marked; when all windows are
+done the marked ones become known, all at once.
+
+Rule: what was not seen goes away only if no span that it can be in was restless, and on the service's word on
+the item itself (`absences`).
+"""
+
+import json
+import logging
+import time
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from sqlite3 import Connection
+
+import pydantic
+import trio
+
+from cmsfs.client.content.search import EVERYTHING
+from cmsfs.client.session import Client
+from cmsfs.models.content.entries import Entry
+from cmsfs.models.content.search import Query
+from cmsfs.replica import kv_store, tree
+from cmsfs.replica.merge import listing_diff
+from cmsfs.replica.nodes import ROOT
+from cmsfs.sqlite import Database
+from daemon.core import request_scheduler
+from daemon.core.health import Health
+from daemon.core.remote_updates import RemoteUpdates
+from daemon.core.request_scheduler import Priority
+from daemon.listing import search_windows
+from daemon.listing.deletion_check import DeletionCheck
+from daemon.listing.walk_detector import RunningEnumeration, WalkDetector
+
+log = logging.getLogger(__name__)
+
+# Rows looked at in a thread at a time, when what was not seen is searched for.
+_SLICE = 20_000
+
+Span = tuple[datetime | None, datetime | None]
+
+
+class EnumerationPlan(pydantic.BaseModel):
+    """What is still to be done.  `windows`: the last one is the next."""
+
+    generation: int
+    windows: list[search_windows.SearchWindow]
+    restless: list[Span] = []
+    items: int = 0
+    total: int = 0  # as far as it was told: a service may count no further than it likes
+
+
+class FullEnumeration:
+    """Enumerates everything below the root; one at a time, whoever asks."""
+
+    def __init__(
+        self,
+        db: Database,
+        client: Client,
+        incoming: RemoteUpdates,
+        health: Health,
+        absences: DeletionCheck,
+        walks: WalkDetector,
+    ) -> None:
+        self._db = db
+        self._incoming = incoming
+        self._absences = absences
+        self._windows = search_windows.Windows(client.search, health, purpose="listing")
+        self._query = Query(query=EVERYTHING, ancestor_folder_ids=[tree.root_id(db)])
+        self._walks = walks
+        self._running = trio.Lock()
+        self._waiters: list[Callable[[], None]] = []
+        self.plan: EnumerationPlan | None = None
+
+    @property
+    def is_running(self) -> bool:
+        return self._running.locked()
+
+    async def hurried(self, progress: Callable[[], None]) -> None:
+        """As `run`, for somebody who waits: from now on before all else."""
+        self._waiters.append(progress)
+        try:
+            await self.run()
+        finally:
+            self._waiters.remove(progress)
+
+    async def prepare(self) -> None:
+        """Before the root is listed by itself: write down that everything else is still to be listed."""
+        # Who runs has written it down, and may be about to cross it out.
+        if not (self.is_running or tree.is_listed(self._db, ROOT) or self._left_over()):
+            await self._begun()
+
+    async def run(self) -> None:
+        """Return when the whole tree is known; begins where it was left.  Raises `RemoteError`.
+
+        Cancelled, or failed: what came is in the tree, and the next run goes on from the last window.
+        """
+        async with self._running:
+            left = self._left_over()
+            # The root may have been listed by itself, for somebody who opened it.
+            if left is None and tree.is_listed(self._db, ROOT):
+                return
+            self.plan = plan = left or await self._begun()
+            with self._walks.enumerating(ROOT) as enumeration:
+                before = plan.items
+                while plan.windows:
+                    await self._next(plan, enumeration)
+                    enumeration.total = None if _is_uncounted(plan) else plan.total - before
+                await self._conclude(plan)
+            self.plan = None
+
+    def _left_over(self) -> EnumerationPlan | None:
+        text = kv_store.get(self._db, kv_store.CRAWL)
+        if text is None:
+            return None
+        plan = EnumerationPlan.model_validate_json(text)
+        log.info("resuming the full listing: %d windows left", len(plan.windows))
+        return plan
+
+    async def _begun(self) -> EnumerationPlan:
+        # Folders first, so that the tree has its shape early.
+        parts = [search_windows.SearchWindow(kind=kind) for kind in reversed(search_windows.KINDS)]
+
+        def txn(conn: Connection) -> EnumerationPlan:
+            plan = EnumerationPlan(generation=kv_store.next_generation(conn), windows=parts)
+            kv_store.put(conn, kv_store.CRAWL, plan.model_dump_json())
+            return plan
+
+        return await self._db.write(txn)
+
+    async def _next(self, plan: EnumerationPlan, enumeration: RunningEnumeration) -> None:
+        window = plan.windows[-1]
+
+        async def take(found: Sequence[Entry]) -> None:
+            await self._incoming.apply(found, generation=plan.generation)
+            folders = [item.id for item in found if item.type == "folder"]
+            if folders:
+                await self._db.write(lambda conn: tree.mark_seen(conn, folders, plan.generation))
+            plan.items += len(found)
+            enumeration.took(len(found))
+            for progress in self._waiters:
+                progress()
+
+        before = plan.items
+        # Somebody who comes to wait is served from the next window on.
+        with request_scheduler.with_priority(Priority.INTERACTIVE if self._waiters else Priority.LISTING):
+            first = await self._windows.page(self._query, search_windows.CREATED, window)
+            if window == search_windows.SearchWindow(kind=window.kind):
+                plan.total += first.total_count
+            found = await self._windows.window(
+                query=self._query,
+                axis=search_windows.CREATED,
+                window=window,
+                take=take,
+                attempts=search_windows.ATTEMPTS,
+                first=first,
+            )
+        plan.windows.pop()
+        if isinstance(found, search_windows.EnumerationResult):
+            plan.items = before + found.items
+            if not (found.stable and found.whole):
+                plan.restless.append((window.start, window.end))
+        else:
+            plan.windows += found
+        text = plan.model_dump_json()
+        await self._db.write(lambda conn: kv_store.put(conn, kv_store.CRAWL, text))
+
+    async def _conclude(self, plan: EnumerationPlan) -> None:
+        gone = [ino for ino, created in await self._unseen(plan) if not _is_in(created, plan.restless)]
+        await self._absences.remove(gone, plan.generation)
+        now = int(time.time())
+
+        def txn(conn: Connection) -> None:
+            tree.mark_all_seen_listed(conn, plan.generation, at=now)
+            tree.mark_listed(conn, ROOT, at=now)
+            kv_store.drop(conn, kv_store.CRAWL)
+            if not plan.restless:
+                # It was compared with everything, too.
+                kv_store.put(conn, kv_store.SWEPT_AT, str(now))
+
+        await self._db.write(txn)
+        log.info("full listing complete: %d items, generation %d", plan.items, plan.generation)
+
+    async def _unseen(self, plan: EnumerationPlan) -> list[tuple[int, datetime | None]]:
+        """The nodes that no window showed, and when they were made at the service."""
+        found: list[tuple[int, datetime | None]] = []
+        after = 0
+        while True:
+            start, end = after, after + _SLICE
+            rows, last = await self._db.query(
+                lambda conn, start=start, end=end: listing_diff.unseen(conn, plan.generation, start, end)  # type: ignore[misc]
+            )
+            found += [(ino, _created(item)) for ino, item in rows]
+            if end >= last:
+                return found
+            after = end
+
+
+def _is_uncounted(plan: EnumerationPlan) -> bool:
+    """Whether there are many items of which no total was told yet; web links are few."""
+    return any(window == search_windows.SearchWindow(kind="file") for window in plan.windows)
+
+
+def _created(item: str | None) -> datetime | None:
+    text = json.loads(item).get("created_at") if item else None
+    return datetime.fromisoformat(text) if text else None
+
+
+def _is_in(moment: datetime | None, spans: Sequence[Span]) -> bool:
+    """Whether a moment may lie in one of the spans; one that is not known may lie anywhere."""
+    if moment is None:
+        return bool(spans)
+    return any((start is None or start <= moment) and (end is None or moment <= end) for start, end in spans)

@@ -1,0 +1,224 @@
+"""Making folders known by search: everything below a folder, for the service's search knows no single one.
+
+A folder becomes known together with all below it, with a request for every 200 items.  Where that is too much
+to wait for, and the service can list a single folder, only the folder itself is listed (`folder_items`); all
+else comes with the crawl.
+
+Rule: a row goes away only after a listing that saw everything and during which nothing moved, and on the
+service's word on the item itself (`absences`); only folders that the listing has seen become known by it.
+"""
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from sqlite3 import Connection
+from typing import Protocol
+
+import trio
+
+from cmsfs.client.content.search import EVERYTHING
+from cmsfs.client.session import Client
+from cmsfs.models.content.entries import Entry, EntryPage
+from cmsfs.models.content.search import Query
+from cmsfs.replica import kv_store, tree
+from cmsfs.replica.merge import listing_diff
+from cmsfs.replica.nodes import ROOT, Ino
+from cmsfs.sqlite import Database
+from daemon.core.health import Health
+from daemon.core.remote_updates import RemoteUpdates
+from daemon.listing import search_windows
+from daemon.listing.deletion_check import DeletionCheck
+from daemon.listing.folder_lister import FolderItems
+from daemon.listing.full_enumeration import FullEnumeration
+from daemon.listing.walk_detector import WalkDetector
+
+log = logging.getLogger(__name__)
+
+# A tree larger than this comes with everything: a second enumeration beside that would cost as much again.
+MOST_BELOW = 100_000
+
+Call = Callable[[], None]
+Took = Callable[[int], None]
+
+
+class Lister(Protocol):
+    """Lists folders into the replica."""
+
+    async def fill(self, folder: Ino, *, progress: Call, grown: Call) -> None:
+        """Make everything in a folder known, perhaps all below it too.
+
+        `progress` is called for every page; `grown` when it is going to take long, so that whoever waits for
+        a folder below had better ask for that.  Raises `RemoteError`.  Cancelled, or failed: what came is in
+        the tree, and the folder is not known.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class _Listing:
+    """A listing's number, and the folders that it has seen."""
+
+    generation: int
+    folders: set[str]
+
+
+class SearchLister:
+    """By search among the descendants.
+
+    `items` lists single folders, where the service can; then `opened` is told of folders that were listed
+    alone for the size of their trees: programs that walk will want those next.
+    """
+
+    def __init__(
+        self,
+        db: Database,
+        client: Client,
+        incoming: RemoteUpdates,
+        health: Health,
+        absences: DeletionCheck,
+        whole: FullEnumeration,
+        walks: WalkDetector,
+        items: FolderItems | None,
+        opened: Callable[[Ino], None],
+    ) -> None:
+        self._db = db
+        self._incoming = incoming
+        self._absences = absences
+        self._windows = search_windows.Windows(client.search, health, purpose="listing")
+        self._whole = whole
+        self._walks = walks
+        self._items = items
+        self._opened = opened
+        # Of folders that were listed alone for the size of their trees: that size, and no entries.
+        self._large: dict[Ino, EntryPage] = {}
+
+    async def fill(self, folder: Ino, *, progress: Call, grown: Call) -> None:
+        """As `Lister.fill`; small trees are known whole."""
+        node = tree.find(self._db, folder)
+        if node is None:
+            return
+        if node.remote_id is None:
+            # It is to be made yet: what is in it is what is here.
+            await self._db.write(lambda conn: tree.mark_listed(conn, folder, at=int(time.time())))
+            return
+        await self._walks.wait(folder, progress)
+        if tree.is_listed(self._db, folder):
+            return
+        began = trio.current_time()
+        query = Query(query=EVERYTHING, ancestor_folder_ids=[node.remote_id])
+        generation, first = await self._begun(query)
+        progress()
+        if first.total_count > search_windows.MOST:
+            grown()
+            if self._items is not None:
+                if folder == ROOT:
+                    await self._whole.prepare()
+                # At once, if there is plainly something below: programs that walk are on their way there.
+                deep = any(_is_deeper(item, node.remote_id) for item in first.entries)
+                self._large[folder] = EntryPage(total_count=first.total_count)
+                if deep:
+                    self._opened(folder)
+                await self._items.fill(folder, progress=progress, grown=grown)
+                if not deep and tree.has_unlisted(self._db, folder):
+                    self._opened(folder)
+                return
+            if folder == ROOT:
+                await self._whole.hurried(progress)
+                return
+        await self._all_below(folder, query, generation, first, lambda _: progress())
+        self._walks.stepped(began)
+
+    async def deepen(self, folder: Ino) -> None:
+        """Make everything below a folder known, unless that is very much.  Raises `RemoteError`."""
+        node = tree.find(self._db, folder)
+        if node is not None and node.remote_id is not None:
+            query = Query(query=EVERYTHING, ancestor_folder_ids=[node.remote_id])
+            with self._walks.enumerating(folder) as enumeration:
+                # Who had it opened has just counted, as a rule.
+                first = self._large.pop(folder, None)
+                if first is None:
+                    generation, first = await self._begun(query)
+                else:
+                    generation = await self._db.write(kv_store.next_generation)
+                if first.total_count > MOST_BELOW:
+                    return
+                enumeration.total = first.total_count
+                await self._all_below(folder, query, generation, first, enumeration.took)
+
+    async def _begun(self, query: Query) -> tuple[int, EntryPage]:
+        """A listing's generation and its first page, in this order: what we make from now on is newer than
+        the listing, whether the page shows it or not."""
+        generation = await self._db.write(kv_store.next_generation)
+        return generation, await self._windows.page(
+            query, search_windows.CREATED, search_windows.SearchWindow()
+        )
+
+    async def _all_below(
+        self, folder: Ino, query: Query, generation: int, first: EntryPage, took: Took
+    ) -> None:
+        for _ in range(search_windows.ATTEMPTS):
+            found, listing = await self._once(query, generation, first, took)
+            if found.stable:
+                break
+            generation, first = await self._begun(query)
+        else:
+            # A tree in which somebody works all the time is never still: what was seen is the listing.
+            log.info("items changed during the listing; its deletions are left to the change feed")
+        await self._conclude(folder, listing, complete=found.stable and found.whole)
+        log.info("listed %d items, generation %d", found.items, listing.generation)
+
+    async def _once(
+        self, query: Query, generation: int, first: EntryPage, took: Took
+    ) -> tuple[search_windows.EnumerationResult, "_Listing"]:
+        """One enumeration of everything below a folder, whose first page is known."""
+        listing = _Listing(generation, set())
+
+        async def take(found: Sequence[Entry]) -> None:
+            listing.folders.update(item.id for item in found if item.type == "folder")
+            await self._incoming.apply(found, generation=listing.generation)
+            took(len(found))
+
+        axis = search_windows.CREATED
+        if first.total_count <= search_windows.MOST:
+            found = await self._windows.taken(query, axis, search_windows.SearchWindow(), first, take)
+            return found, listing
+        # Folders first, so that the tree has its shape early.  A window that is not still is repeated by
+        # itself: what goes meanwhile is seen by the change feed.
+        parts = [search_windows.SearchWindow(kind=kind) for kind in search_windows.KINDS]
+        found = await self._windows.enumerate(
+            # More than fits into a window is files, for the most part.
+            query,
+            axis,
+            take,
+            within=parts,
+            attempts=search_windows.ATTEMPTS,
+            large=[search_windows.SearchWindow(kind="file")],
+        )
+        return found, listing
+
+    async def _conclude(self, folder: Ino, listing: "_Listing", *, complete: bool) -> None:
+        if complete:
+            unseen = await self._db.query(
+                lambda conn: listing_diff.unseen_below(conn, folder, listing.generation)
+            )
+            await self._absences.remove(unseen, listing.generation)
+        now = int(time.time())
+
+        def txn(conn: Connection) -> None:
+            if complete and folder == ROOT:
+                # It was compared with everything, too.
+                kv_store.put(conn, kv_store.SWEPT_AT, str(now))
+            tree.mark_listed(conn, folder, at=now)
+            tree.mark_all_listed(conn, listing.folders, at=now)
+
+        await self._db.write(txn)
+
+
+def _is_deeper(item: Entry, folder_id: str) -> bool:
+    """Whether this is a folder below that one, or inside one."""
+    return item.type == "folder" or item.parent is None or item.parent.id != folder_id
+
+
+async def filled(lister: Lister, folder: Ino) -> None:
+    """List a folder for nobody who waits."""
+    await lister.fill(folder, progress=lambda: None, grown=lambda: None)

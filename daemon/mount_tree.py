@@ -1,0 +1,69 @@
+"""What the kernel is given: the account's tree with the hidden folders and the views beside it.
+
+Rule: what is shown is put together here; what it means stands with each in `cmsfs.vfs`.
+"""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from cmsfs import config
+from cmsfs.config import saved_searches
+from cmsfs.replica import kv_store
+from cmsfs.replica.changes import Hub
+from cmsfs.replica.nodes import Node
+from cmsfs.sqlite import Database
+from cmsfs.vfs import permissions
+from cmsfs.vfs.ports import AccountPort
+from cmsfs.vfs.tree.filesystem import Filesystem
+from cmsfs.vfs.virtual.desktop_trash import DesktopTrash
+from cmsfs.vfs.virtual.node import Views
+from cmsfs.vfs.virtual.router import HiddenFolder, Router
+from cmsfs.vfs.virtual.search_folder import SearchFolder
+from cmsfs.vfs.virtual.trash import TrashFolder, TrashPort
+from cmsfs.vfs.virtual.versions import VersionViews
+from daemon.content.search import RemoteSearch
+from daemon.content.versions import VersionHistory
+from daemon.desktop.thumbnails import Thumbnails
+from daemon.push.context import PushContext
+
+
+def shown(
+    fs: Filesystem,
+    kit: PushContext,
+    hub: Hub,
+    *,
+    bin_: TrashPort,
+    account: AccountPort,
+    settings: config.Settings,
+    thumbnails: Thumbnails | None = None,
+) -> Router:
+    """The drive with all that it shows."""
+    saved = saved_searches.SavedSearches(settings.paths.searches, settings.account)
+    finding = RemoteSearch(kit.db, kit.client, kit.hydrate, kit.health)
+    hidden = [HiddenFolder(".search", SearchFolder(finding, saved))]
+    if settings.trash:
+        trash = TrashFolder(bin_, kit.blocks)
+        hidden.append(HiddenFolder(settings.trash, trash, listed=settings.list_trash))
+        hidden.append(HiddenFolder(f".Trash-{os.getuid()}", DesktopTrash(trash, _Shelf(kit.db))))
+
+    async def check_read(node: Node) -> None:
+        await account.learn_rights(node)
+        permissions.check(node, account.rights(node), permissions.NodeRight.READ, account.reason(node))
+
+    views: Sequence[Views] = [VersionViews(kit.db, VersionHistory(kit.client, kit.health), check_read)]
+    opened = thumbnails.opened if thumbnails is not None else None
+    return Router(fs, kit.blocks, kit.hydrate, hub, hidden=hidden, views=views, opened=opened)
+
+
+@dataclass(frozen=True, slots=True)
+class _Shelf:
+    """What file managers threw away, in the replica's database."""
+
+    db: Database
+
+    def load(self) -> str:
+        return kv_store.get(self.db, kv_store.DESKTOP_TRASH) or ""
+
+    async def store(self, text: str) -> None:
+        await self.db.write(lambda conn: kv_store.put(conn, kv_store.DESKTOP_TRASH, text))

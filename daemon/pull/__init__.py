@@ -1,0 +1,1 @@
+"""Remote changes: polled or pushed by events, reconciled, applied."""

@@ -1,0 +1,26 @@
+"""Whether programs use the drive: polls are often while they do, and seldom while nobody looks."""
+
+from cmsfs.vfs.tree.inodes import Inodes
+from daemon.core.health import Health
+from daemon.core.remote_updates import RemoteUpdates
+
+
+class Activity:
+    """Whether anybody has used the drive since the last time this was asked, or changed something in it.
+
+    What the kernel answers from its caches is not seen here; where others are at work, somebody may look.
+    """
+
+    def __init__(self, inodes: Inodes, health: Health, incoming: RemoteUpdates) -> None:
+        self._incoming = incoming
+        self._inodes = inodes
+        self._health = health
+        self._last: tuple[int, ...] = ()
+
+    def __call__(self) -> bool:
+        lookups, opened = self._inodes.totals()
+        requests = self._health.requests
+        now = (lookups, opened, requests["read"], requests["upload"], self._incoming.applied)
+        used = now != self._last or opened > 0
+        self._last = now
+        return used

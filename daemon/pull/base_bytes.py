@@ -1,0 +1,102 @@
+"""Bytes that a file here consists of and that the service has under another item only: kept with the drafts.
+
+An editor that renames `doc` to `doc~` and writes `doc` anew leaves a backup whose bytes are an older version
+of the document at the service.  That version goes with the document, and what the cache has of it may be
+evicted; so the bytes are fetched and kept here like those that the service does not have, as soon as that has
+come about, and at the latest before the document is deleted.
+
+Rule: whatever deletes an item at the service calls `before_deletion` first.
+"""
+
+import errno
+import logging
+from sqlite3 import Connection
+
+import trio
+
+from cmsfs.cache.blocks import BlockCache
+from cmsfs.replica.nodes import Content
+from cmsfs.sqlite import Database
+from daemon.core.health import Health
+from daemon.fetch.hydrate import Hydrator
+
+log = logging.getLogger(__name__)
+
+# What could not be fetched is tried again so often, beside the times when something is changed here.
+RETRY_SECONDS = 60.0
+
+_DEPENDING = """
+  SELECT p.sha1, n.size AS size, p.remote_id, p.version FROM past p JOIN node n ON n.sha1 = p.sha1
+   WHERE n.base_sha1 IS NOT p.sha1 AND n.parent IS NOT NULL AND n.size > 0
+     AND NOT EXISTS (SELECT 1 FROM content c WHERE c.sha1 = p.sha1 AND c.dirty)
+  UNION SELECT p.sha1, d.base_total, p.remote_id, p.version FROM past p JOIN draft d ON d.base_sha1 = p.sha1
+    JOIN node n ON n.draft = d.id
+   WHERE n.base_sha1 IS NOT p.sha1 AND n.parent IS NOT NULL AND d.base_total > 0
+     AND NOT EXISTS (SELECT 1 FROM content c WHERE c.sha1 = p.sha1 AND c.dirty)
+"""
+
+
+class BaseBytes:
+    """Brings such bytes here and keeps them.  `wake` after changes of the tree."""
+
+    def __init__(self, db: Database, blocks: BlockCache, hydrate: Hydrator, health: Health) -> None:
+        self._db = db
+        self._blocks = blocks
+        self._hydrate = hydrate
+        self._health = health
+        self._wanted = trio.Event()
+        self._lost: set[str] = set()
+        self._keeping = trio.Lock()
+
+    def wake(self) -> None:
+        self._wanted.set()
+
+    async def run(self) -> None:
+        """Keep what files here depend on, for ever."""
+        while True:
+            # atomic: what comes from here on is seen by this round, or begins the next one
+            self._wanted = trio.Event()
+            try:
+                await self._hold(None)
+            except OSError as error:
+                log.info("downloading the unmodified parts of a changed file failed: %s", error)
+                with trio.move_on_after(RETRY_SECONDS):
+                    await self._health.changed()
+            else:
+                await self._wanted.wait()
+
+    def depends_on(self, remote_id: str) -> bool:
+        """Whether bytes of this item are still to be fetched for another file."""
+        return any(row["remote_id"] == remote_id for row in self._db.rows(_DEPENDING))
+
+    async def before_deletion(self, remote_id: str | None) -> None:
+        """Return once nothing here depends on the item; None: on any.
+
+        Raises `OSError` if the bytes cannot be had now; what is lost for good stops nobody.
+        """
+        await self._hold(remote_id)
+
+    async def _hold(self, remote_id: str | None) -> None:
+        for row in self._db.rows(_DEPENDING):
+            if remote_id not in (None, row["remote_id"]) or row["sha1"] in self._lost:
+                continue
+            async with self._keeping:
+                await self._keep(Content(row["sha1"], row["size"], row["remote_id"], row["version"]))
+
+    async def _keep(self, content: Content) -> None:
+        self._blocks.open(content.sha1, content.size)
+        try:
+            await self._hydrate.keep(content)
+            await self._blocks.hold(content.sha1, is_wanted=_is_wanted)
+        except OSError as error:
+            if error.errno != errno.ESTALE:
+                raise
+            self._lost.add(content.sha1)
+            log.warning("the service no longer has the contents of a backup: %s", error)
+        finally:
+            self._blocks.close(content.sha1)
+
+
+def _is_wanted(conn: Connection, sha1: str) -> bool:
+    """Whether a file here still depends on these bytes."""
+    return any(row["sha1"] == sha1 for row in conn.execute(_DEPENDING))

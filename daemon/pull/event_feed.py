@@ -1,0 +1,317 @@
+"""What others change, as the service's stream of events tells it.
+
+An event says which item changed, and how that looked then.  A page is brought down to one verdict for each
+item: what the newest event shows of it (`event_items`), or what the service says when it is asked, or that it
+is gone; all of a page, and the position behind it, are one transaction.
+
+Events may come twice and in any order: what was applied is remembered by its id, and of an item nothing older
+than the newest is taken.  An event in a folder that is not known has the folder fetched and listed.  A
+position that the service does not know any more, or that is older than it keeps events, begins anew at the
+present, and a sweep finds what was missed.
+
+Rule: the stored position never passes an event that is not applied, or kept as a doubt (`replica.doubts`).
+"""
+
+import logging
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Sequence
+from sqlite3 import Connection
+
+from cmsfs import errors
+from cmsfs.client.session import Client
+from cmsfs.models.content import entries, events, items
+from cmsfs.replica import item_details, kv_store, tree
+from cmsfs.replica.merge import apply_remote
+from cmsfs.replica.merge.deferred_updates import DeferredUpdate
+from cmsfs.replica.merge.deferred_updates import note as put_off
+from cmsfs.replica.nodes import NodeKind
+from cmsfs.sqlite import Database
+from daemon.account import access_loss
+from daemon.core import concurrency
+from daemon.core.health import Health
+from daemon.core.remote_updates import RemoteUpdates, RemovedItem
+from daemon.listing import deletion_check
+from daemon.pull import event_reducer, reconciler
+from daemon.pull.event_reducer import ItemVerdict, Key
+from daemon.pull.new_folders import NewFolders
+
+log = logging.getLogger(__name__)
+
+# Services keep events for two weeks at least; a machine that slept so long does not rely on the last days.
+KEPT_SECONDS = 10 * 86_400
+
+# Ids of events, and items with the newest that was heard of each.  An id comes again within a minute or so.
+REMEMBERED = 10_000
+
+FETCHES_AT_ONCE = 8
+
+# A chain of folders, none of which is known, is followed so far up.
+DEEPEST = 100
+
+Item = items.Item | entries.Entry
+
+
+class EventFeed:
+    """As `poller.Feed`, over /events.
+
+    `access_changed` is told of items on which our rights may be others from now on.
+    """
+
+    can_wait = True
+
+    def __init__(
+        self,
+        db: Database,
+        client: Client,
+        incoming: RemoteUpdates,
+        health: Health,
+        arrived: NewFolders,
+        *,
+        access_changed: Callable[[Iterable[Key]], None] = lambda _: None,
+    ) -> None:
+        self._db = db
+        self._client = client
+        self._incoming = incoming
+        self._health = health
+        self._arrived = arrived
+        self._access_changed = access_changed
+        self.brought = 0
+        self._position: events.Position | None = None
+        self._me: str | None = None
+        self._heard: OrderedDict[str, None] = OrderedDict()
+        self._newest: OrderedDict[Key, int] = OrderedDict()
+
+    async def begin(self) -> None:
+        """Begin at the present, if no position is known: before anything is listed."""
+        if kv_store.get(self._db, kv_store.EVENTS_POSITION) is None:
+            # A tree that is known was kept up by something else until now.
+            await self._begin_anew(missed=kv_store.get(self._db, kv_store.CHANGES_SINCE) is not None)
+
+    async def once(self) -> bool:
+        """Read the stream to its end."""
+        anew = self._is_old()
+        if anew:
+            log.info("the event position is too old; comparing the whole tree instead")
+            await self._begin_anew(missed=True)
+        while True:
+            before = self._here()
+            try:
+                with self._health.request("poll"):
+                    page = await self._client.events.since(before)
+            except (errors.BadRequest, errors.Gone) as error:
+                if anew:
+                    # It refuses the very position that it has just given: asking on would only repeat that.
+                    raise errors.ProtocolError(
+                        f"the service rejects the event position that it issued: {error}"
+                    ) from error
+                log.info("the service does not recognize the event position: %s", error)
+                anew = True
+                await self._begin_anew(missed=True)
+                continue
+            if not anew and _is_behind(page.next_stream_position, before):
+                log.info("the service's event stream was reset; comparing the whole tree instead")
+                anew = True
+                await self._begin_anew(missed=True)
+                continue
+            await self._take(page)
+            # A position that does not advance tells the same again and again.
+            if not page.entries or str(page.next_stream_position) == str(before):
+                return True
+
+    def left_out(self) -> list[str]:
+        return self._incoming.misfits.told()
+
+    async def news(self) -> bool:
+        """Wait for the service to say that there is more."""
+        self._health.requests["wait"] += 1
+        try:
+            return await self._client.events.wait(self._here())
+        except errors.RemoteError as error:
+            self._health.failed(error)
+            raise
+
+    # ---- positions ----
+
+    def _here(self) -> events.Position:
+        if self._position is None:
+            self._position = kv_store.get(self._db, kv_store.EVENTS_POSITION)
+        assert self._position is not None, "begin() comes first"
+        return self._position
+
+    def _is_old(self) -> bool:
+        read_at = kv_store.get(self._db, kv_store.EVENTS_READ_AT)
+        return read_at is not None and time.time() - float(read_at) > KEPT_SECONDS
+
+    async def _begin_anew(self, *, missed: bool) -> None:
+        with self._health.request("poll"):
+            position = await self._client.events.position()
+
+        def txn(conn: Connection) -> None:
+            _keep(conn, position)
+            if missed:
+                reconciler.note_due(conn, reconciler.FULL)
+
+        await self._db.write(txn)
+        self._position = position
+        # A service that came back from a backup counts on from an older number.
+        self._heard.clear()
+        self._newest.clear()
+        self._incoming.forget_deleted()
+
+    # ---- a page ----
+
+    async def _take(self, page: events.EventPage) -> None:
+        fresh = [event for event in page.entries if event.event_id not in self._heard]
+        verdicts = event_reducer.verdicts(self._db, fresh)
+        verdicts = [one for one in verdicts if not self._is_stale(one)]
+        found, gone, unread = await self._settled(verdicts)
+        empty = [one.key[1] for one in verdicts if one.is_made and one.key[0] is NodeKind.FOLDER]
+        unsure = {one.key for one in verdicts if one.is_uncertain}
+        doubted = [item for item in found if (NodeKind(item.type), item.id) in unsure]
+        doubted = [item for item in doubted if item.type == "folder" and not await self._is_mine(item)]
+        await self._apply(
+            found,
+            gone,
+            position=page.next_stream_position,
+            empty=empty,
+            doubted=[one.id for one in doubted],
+            touched=event_reducer.touched(fresh),
+            unread=unread,
+        )
+        self._access_changed(unsure)
+        self.brought += bool(fresh)
+        self._position = page.next_stream_position
+        for event in fresh:
+            self._heard[event.event_id] = None
+        for one in verdicts:
+            self._newest[one.key] = max(one.sequence or 0, self._newest.pop(one.key, 0))
+        for memory in (self._heard, self._newest):
+            while len(memory) > REMEMBERED:
+                memory.popitem(last=False)
+
+    def _is_stale(self, one: ItemVerdict) -> bool:
+        # What changes our access does not change the item, whose number may be an old one.
+        if one.is_uncertain or one.sequence is None:
+            return False
+        return one.sequence < self._newest.get(one.key, 0)
+
+    async def _settled(
+        self, verdicts: Sequence[ItemVerdict]
+    ) -> tuple[list[Item], list[RemovedItem], list[ItemVerdict]]:
+        """What the items are now; those that only the service can say are asked for, and of some it says
+        nothing that can be read."""
+        unread: list[ItemVerdict] = []
+        found: list[Item] = [one.item for one in verdicts if one.item is not None]
+        gone = [RemovedItem(*one.key, one.sequence) for one in verdicts if one.is_gone]
+        asked = [one for one in verdicts if one.item is None and not one.is_gone]
+
+        async def ask(one: ItemVerdict) -> None:
+            try:
+                item = await deletion_check.fetched(self._client, self._health, *one.key, db=self._db)
+            except errors.ProtocolError as error:
+                # Whatever it is, the others are not to wait for it.
+                self._incoming.misfits.note(*one.key, f"the service's response is malformed: {error}")
+                unread.append(one)
+                return
+            if item is None:
+                # As of now, whatever the event was about.
+                gone.append(RemovedItem(*one.key))
+            else:
+                found.append(item)
+
+        await concurrency.each(asked, ask, tasks=FETCHES_AT_ONCE)
+        found += await access_loss.still_shown(self._db, self._client, self._health, gone)
+        return found, gone, unread
+
+    async def _apply(
+        self,
+        found: Sequence[Item],
+        gone: Sequence[RemovedItem],
+        *,
+        position: events.Position | None = None,
+        empty: Sequence[str] = (),
+        doubted: Sequence[str] = (),
+        touched: Iterable[Key] = (),
+        unread: Sequence[ItemVerdict] = (),
+    ) -> None:
+        """In one transaction; the folders that are `empty` are known by that, what is below the `doubted`
+        ones is not known any more."""
+        new = [one for one in self._arrived.new_folders(found) if one not in empty]
+        new += [one for one in doubted if one not in new]
+
+        def note(conn: Connection) -> None:
+            for one in unread:
+                put_off(conn, DeferredUpdate(*one.key, one.sequence or 0))
+            for kind, item_id in touched:
+                item_details.doubt(conn, kind, item_id)
+            for folder_id in empty:
+                node = tree.remote_at(conn, NodeKind.FOLDER, folder_id)
+                if node is not None:
+                    tree.mark_listed(conn, node.ino, at=int(time.time()))
+            for folder_id in doubted:
+                node = tree.remote_at(conn, NodeKind.FOLDER, folder_id)
+                if node is not None:
+                    tree.mark_unlisted_below(conn, node.ino)
+            if position is not None:
+                _keep(conn, position)
+
+        await self._incoming.commit(found, gone, note=note)
+        new += await self._find_parents([one.parent.id for one in found if one.parent is not None])
+        self._arrived.list_soon(new)
+
+    async def _is_mine(self, item: Item) -> bool:
+        """Whether it belongs to this account: then nothing of it was ever out of sight."""
+        if self._me is None:
+            with self._health.request("poll"):
+                self._me = (await self._client.users.me()).id
+        owner = getattr(item, "owned_by", None)
+        number = owner.get("id") if isinstance(owner, dict) else getattr(owner, "id", None)
+        return number == self._me
+
+    async def _find_parents(self, folder_ids: Sequence[str]) -> list[str]:
+        """Fetch folders that items are in and nobody has told us of, up to one that is known."""
+        fetched: list[str] = []
+        wanted = set(folder_ids)
+        for _ in range(DEEPEST):
+            unknown = [folder_id for folder_id in wanted if self._is_unknown(folder_id)]
+            if not unknown:
+                break
+            found: list[Item] = []
+            gone: list[RemovedItem] = []
+            for folder_id in unknown:
+                try:
+                    item = await deletion_check.fetched(
+                        self._client, self._health, NodeKind.FOLDER, folder_id, db=self._db
+                    )
+                except errors.ProtocolError as error:
+                    self._incoming.misfits.note(NodeKind.FOLDER, folder_id, f"it is malformed: {error}")
+                    continue
+                if item is None:
+                    gone.append(RemovedItem(NodeKind.FOLDER, folder_id))
+                else:
+                    found.append(item)
+            await self._incoming.apply(found)
+            await self._incoming.commit([], gone)
+            fetched += [item.id for item in found]
+            wanted = {item.parent.id for item in found if item.parent is not None}
+        # The highest first: what is below it is listed with it.
+        return fetched[::-1]
+
+    def _is_unknown(self, folder_id: str) -> bool:
+        if folder_id == apply_remote.ROOT_ID:
+            return False
+        node = tree.find_remote(self._db, NodeKind.FOLDER, folder_id)
+        return node is None or node.etag is None
+
+
+def _keep(conn: Connection, position: events.Position) -> None:
+    kv_store.put(conn, kv_store.EVENTS_POSITION, str(position))
+    kv_store.put(conn, kv_store.EVENTS_READ_AT, str(int(time.time())))
+
+
+def _is_behind(new: events.Position, old: events.Position) -> bool:
+    """Whether the stream has ended before where we were: it is another one."""
+    before, now = (str(one).lstrip("0") for one in (old, new))
+    numbers = all(one.isascii() and one.isdigit() for one in (str(old), str(new)))
+    return numbers and (len(now), now) < (len(before), before)

@@ -1,0 +1,140 @@
+"""What others change, found by search: for services that tell of changes in no other way.
+
+Two searches a poll: what was changed since the cursor, and what was deleted since.  Cursors are times of
+the service's clock, taken from its items; each poll looks back two minutes further, since a search may
+show a change a little later than it happened, until the cursor has stood still for so long.  Our own changes
+come back with the version that we took over from their answers, and are no news.
+
+No search tells of what was removed for good or is no longer shown to us, nor of a move that leaves
+`modified_at` as it was: these are the sweep's.
+
+Rule: a cursor moves only after everything up to it has been applied, and only over a stable result.
+"""
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from sqlite3 import Connection
+
+import trio
+
+from cmsfs.client.content.search import EVERYTHING, FIELDS
+from cmsfs.client.session import Client
+from cmsfs.models import base
+from cmsfs.models.content.entries import Entry
+from cmsfs.models.content.search import Query
+from cmsfs.replica import kv_store, tree
+from cmsfs.replica.nodes import remote_from_item
+from cmsfs.sqlite import Database
+from daemon.core import root_check
+from daemon.core.health import Health
+from daemon.core.remote_updates import RemoteUpdates, RemovedItem
+from daemon.listing import search_windows
+from daemon.pull import reconciler
+from daemon.pull.new_folders import NewFolders
+
+# How late a search may show a change.
+LOOK_BACK = timedelta(minutes=2)
+
+
+class SearchFeed:
+    """As `poller.Feed`, over /search."""
+
+    can_wait = False
+    brought = 0
+
+    def __init__(
+        self, db: Database, client: Client, incoming: RemoteUpdates, health: Health, arrived: NewFolders
+    ) -> None:
+        self._db = db
+        self._client = client
+        self._incoming = incoming
+        self._health = health
+        self._arrived = arrived
+        self._windows = search_windows.Windows(client.search, health, purpose="poll")
+        # Of each cursor its value, and when (by our clock that only runs) it was first used.
+        self._known: dict[str, tuple[str, float]] = {}
+
+    async def begin(self) -> None:
+        """Set the cursors, if they are not: to the newest change there is, before anything is listed."""
+        if kv_store.get(self._db, kv_store.CHANGES_SINCE) is not None:
+            return
+        query = _everything(self._db).model_copy(update={"limit": 1, "fields": list(FIELDS)})
+        with self._health.request("poll"):
+            page = await self._client.search.page(query)
+        newest = page.entries[0].modified_at if page.entries else None
+        if newest is None:
+            return
+
+        def txn(conn: Connection) -> None:
+            _advance(conn, newest, newest)
+            if kv_store.at(conn, kv_store.EVENTS_POSITION) is not None:
+                # Until now events told; what came between the last of them and this was told by nobody.
+                reconciler.note_due(conn, reconciler.FULL)
+
+        await self._db.write(txn)
+
+    async def once(self) -> bool:
+        """Whether both results were stable, and the cursors moved."""
+        await root_check.check(self._db, self._client, self._health)
+        since_changed, since_deleted = (
+            self._since(kv_store.CHANGES_SINCE),
+            self._since(kv_store.DELETED_SINCE),
+        )
+        changed = await self._windows.enumerate(
+            _everything(self._db),
+            search_windows.UPDATED,
+            self._take_changed,
+            within=[search_windows.SearchWindow(since_changed)],
+        )
+        trash = _everything(self._db).model_copy(update={"trash_content": "trashed_only"})
+        deleted = await self._windows.enumerate(
+            trash,
+            search_windows.DELETED,
+            self._take_deleted,
+            within=[search_windows.SearchWindow(since_deleted)],
+        )
+        if not (changed.stable and deleted.stable):
+            return False
+        await self._db.write(lambda conn: _advance(conn, changed.latest, deleted.latest))
+        return True
+
+    def left_out(self) -> list[str]:
+        return self._incoming.misfits.told()
+
+    async def news(self) -> bool:
+        """Nobody tells."""
+        await trio.sleep_forever()
+        return False
+
+    def _since(self, key: str) -> datetime | None:
+        text = kv_store.get(self._db, key)
+        if text is None:
+            return None
+        if self._known.get(key, ("", 0.0))[0] != text:
+            self._known[key] = (text, trio.current_time())
+        # What happened before the newest change that we know would have shown by now.
+        is_settled = trio.current_time() - self._known[key][1] > LOOK_BACK.total_seconds()
+        return base.parse_timestamp(text) - (timedelta() if is_settled else LOOK_BACK)
+
+    async def _take_changed(self, found: Sequence[Entry]) -> None:
+        new = self._arrived.new_folders(found)
+        await self._incoming.apply(found)
+        self._arrived.list_soon(new)
+
+    async def _take_deleted(self, found: Sequence[Entry]) -> None:
+        remotes = [remote_from_item(item) for item in found]
+        gone = [RemovedItem(one.kind, one.id, one.sequence) for one in remotes if one.trashed]
+        await self._incoming.commit([], gone)
+
+
+def _everything(db: Database) -> Query:
+    root = tree.root_id(db)
+    return Query(query=EVERYTHING, ancestor_folder_ids=[root], sort="modified_at", direction="DESC")
+
+
+def _advance(conn: Connection, changed: datetime | None, deleted: datetime | None) -> None:
+    for key, moment in ((kv_store.CHANGES_SINCE, changed), (kv_store.DELETED_SINCE, deleted)):
+        before = kv_store.at(conn, key)
+        # The newest item may have been deleted since: a cursor never goes back for that.
+        if moment is not None and (before is None or moment > base.parse_timestamp(before)):
+            kv_store.put(conn, key, base.format_timestamp(moment))

@@ -1,0 +1,124 @@
+"""Finding out what became of a new file or folder that was sent, and of which nobody has heard since.
+
+What goes to the same place again meets the earlier one by itself: the name is in use.  But where the item has
+been renamed, moved, deleted or has taken over another's identity meanwhile, nothing would meet it, and it
+would come back as somebody else's.  So before such a change goes, the place that was sent to is asked.
+"""
+
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from sqlite3 import Connection
+
+from cmsfs import errors
+from cmsfs.client.transport import retry
+from cmsfs.journal import in_flight, ops, queue
+from cmsfs.journal.in_flight import Sent
+from cmsfs.models.content import items
+from cmsfs.replica import naming, tree, url_files
+from cmsfs.replica.nodes import Ino, remote_from_item, said_by
+from daemon.push import adopt_response, conflicts
+from daemon.push.context import PushContext
+
+log = logging.getLogger(__name__)
+
+# Clocks differ: a folder of ours may seem to be older than our asking for it.
+SKEW_SECONDS = 600
+
+
+class Superseded(errors.CmsfsError):
+    """The bytes that are being sent are no longer those of the file."""
+
+
+@asynccontextmanager
+async def noted(kit: PushContext, sent: Sent) -> AsyncIterator[None]:
+    """From before the first byte it is known here that it may have arrived, whatever happens inside."""
+    await kit.db.write(lambda conn: in_flight.note(conn, sent))
+    try:
+        yield
+    except errors.CmsfsError as error:
+        if _has_no_effect(error):
+            await kit.db.write(lambda conn: in_flight.not_sent(conn, sent))
+        raise
+
+
+def _has_no_effect(error: errors.CmsfsError) -> bool:
+    """Whether what ended so has certainly not happened."""
+    if isinstance(error, errors.Offline):
+        return retry.never_connected(error)
+    return isinstance(error, Superseded) or (
+        isinstance(error, errors.ApiError) and not isinstance(error, errors.ServerError)
+    )
+
+
+async def for_making(kit: PushContext, task: queue.Task) -> None:
+    """Before an item is made: what was sent under another name, to another folder, as an item of its own."""
+    found = in_flight.new_items(kit.db, task.op.ino)
+    if not found:
+        return
+    node = task.node
+    here = (task.parent.remote_id if task.parent else None, naming.remote_name(node))
+    for sent in found:
+        if node.remote_id is not None or (sent.folder, sent.name) != here:
+            await _find_out(kit, sent)
+
+
+async def for_removal(kit: PushContext, ino: Ino) -> None:
+    """Before a deletion: the item may have come into being."""
+    for sent in in_flight.new_items(kit.db, ino):
+        await _find_out(kit, sent)
+
+
+async def _find_out(kit: PushContext, sent: Sent) -> None:
+    theirs = await _holder(kit, sent)
+    is_ours = (
+        theirs is not None
+        and conflicts.may_be_ours(kit.db, sent.ino, theirs)
+        and await _is_ours(kit, sent, theirs)
+    )
+
+    def txn(conn: Connection) -> None:
+        in_flight.heard(conn, sent.ino)
+        if is_ours and theirs is not None:
+            adopt_response.take_in(conn, sent.ino, remote_from_item(theirs))
+            if tree.get(conn, sent.ino).parent is not None:
+                ops.record_move(conn, sent.ino, due_ns=ops.now_ns())
+
+    await kit.db.write(txn)
+    if is_ours:
+        log.info("found an item created by an earlier request whose response was lost; adopting it")
+    elif theirs is not None:
+        # Pages that showed it were not believed while it might have been ours.
+        await kit.incoming.apply([theirs])
+
+
+async def _is_ours(kit: PushContext, sent: Sent, theirs: items.Item) -> bool:
+    """Whether it has the bytes that were sent, says what was sent, or is a folder that we made since it was
+    asked for."""
+    if isinstance(theirs, items.WebLink):
+        return in_flight.mark_of(url_files.text(*said_by(remote_from_item(theirs)))) == sent.sha1
+    if sent.asked_at is None:
+        return isinstance(theirs, items.File) and theirs.sha1 == sent.sha1
+    if not isinstance(theirs, items.Folder):
+        return False
+    with kit.health.request("lookup"):
+        made = await kit.client.folders.origin(theirs.id)
+        me = await kit.client.users.me()
+    is_mine = made.created_by is None or made.created_by.id == me.id
+    return is_mine and (
+        made.created_at is None or made.created_at.timestamp() >= sent.asked_at - SKEW_SECONDS
+    )
+
+
+async def _holder(kit: PushContext, sent: Sent) -> items.Item | None:
+    """Who has the place that was sent to."""
+    try:
+        with kit.health.request("lookup"):
+            await kit.client.uploads.preflight(sent.name or "", sent.folder or "")
+    except errors.Conflict as error:
+        return await conflicts.holder(kit, error)
+    except (errors.RateLimited, errors.ServerError, errors.Unauthorized):
+        raise
+    except errors.ApiError as error:
+        log.debug("nothing can be there: %s", error)
+    return None

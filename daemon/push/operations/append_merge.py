@@ -1,0 +1,205 @@
+"""Appends to one file on two machines: a lineage that has become a conflict copy goes on as that copy.
+
+A program that opens its log by name for each line opens theirs anew after every conflict.  What it appended
+to that goes to the end of the copy that was made first, instead of into one more copy a line.
+
+Rule: only what `O_APPEND` put behind the version that the service had is moved; bytes that were put at an
+offset belong to the bytes around them.
+
+Rule: the copy is as it was left, and nobody has it open.  It gets the bytes in the transaction that takes
+them from the file; before that they are there, and after it here.
+
+What is known of copies lasts as long as this process: after a restart another copy is made, and goes on.
+"""
+
+import enum
+import hashlib
+import logging
+import os
+import shutil
+from pathlib import Path
+from sqlite3 import Connection
+
+import trio
+
+from cmsfs import crashpoints
+from cmsfs.cache import content_table
+from cmsfs.cache.blocks import BlockCache
+from cmsfs.crashpoints import Point
+from cmsfs.journal import ops, queue, sealing
+from cmsfs.models.content import items
+from cmsfs.replica import kv_store, naming, open_inodes, tree
+from cmsfs.replica.changes import Change, What
+from cmsfs.replica.merge import apply_remote
+from cmsfs.replica.nodes import Content, Node, remote_from_item
+from cmsfs.replica.rows import node_rows
+from daemon.push.context import ConflictCopy, PushContext
+from daemon.push.operations import multipart
+
+log = logging.getLogger(__name__)
+
+# A file that is written to at this moment is looked at again after so long, so many times.
+AGAIN_SECONDS = 0.2
+TRIES = 3
+
+_PIECE = 1024 * 1024
+
+
+class _End(enum.Enum):
+    JOINED = enum.auto()
+    BUSY = enum.auto()  # the file is open, or has newer bytes
+    OTHER = enum.auto()  # the copy is not what it was
+
+
+def note_version(kit: PushContext, node: Node, sha1: str | None) -> None:
+    """The service has these bytes of the node: what has been appended meanwhile was appended to them."""
+    if sha1 is not None and sha1 == node.sha1 and node.ino in kit.drafts.appended:
+        kit.drafts.appended[node.ino] = Content(sha1, node.size, None, None)
+
+
+def note_copy(kit: PushContext, node: Node, theirs: items.File) -> None:
+    """The node has become a conflict copy of the item: what is appended to that from now on may follow it."""
+    copy = tree.find(kit.db, node.ino)
+    kit.appending.pop(node.ino, None)
+    if copy is None or copy.parent is None or copy.sha1 is None or naming.CONFLICT_MARK not in copy.name:
+        return
+    if kit.drafts.appended.pop(node.ino, None) is not None and copy.draft is None:
+        kit.copies[theirs.id] = ConflictCopy(copy.ino, copy.parent, copy.name, copy.sha1)
+
+
+async def go_on(kit: PushContext, task: queue.Task, node: Node, path: Path, theirs: items.File) -> bool:
+    """Append what was appended to `node`, whose bytes are in `path`, to the copy that was made of it before.
+
+    Whether the operation has ended thereby, or is looked at again; else both are to be kept.
+    """
+    copy, base = kit.copies.get(theirs.id), kit.drafts.appended.get(node.ino)
+    if copy is None or base is None or base.sha1 != node.base_sha1 or base.size > node.size:
+        return False
+    held = tree.find(kit.db, copy.ino)
+    if held is None or not copy.is_as_left(held, node):
+        return False
+    kit.blocks.open(copy.sha1, held.size)
+    try:
+        end = await _join(kit, task, node, path, theirs, copy, held, base)
+    except OSError as error:
+        log.warning("appended data cannot be moved to the conflict copy: %s", error)
+        return False
+    finally:
+        kit.blocks.close(copy.sha1)
+    if end is _End.BUSY and kit.appending[node.ino] < TRIES:
+        kit.appending[node.ino] += 1
+        due = ops.now_ns() + int(AGAIN_SECONDS * 10**9)
+        await kit.db.write(lambda conn: queue.give_back(conn, task.op, not_before_ns=due))
+        return True
+    return end is _End.JOINED
+
+
+async def _join(
+    kit: PushContext,
+    task: queue.Task,
+    node: Node,
+    path: Path,
+    theirs: items.File,
+    copy: ConflictCopy,
+    held: Node,
+    base: Content,
+) -> _End:
+    before = await kit.blocks.complete_path(copy.sha1)
+    if before is None:
+        return _End.OTHER
+    # A start removes what it finds under such a name.
+    joined = kit.drafts.root / f"{task.op.seq}-appended.sealed"
+    try:
+        sha1 = await trio.to_thread.run_sync(_write_joined, before, path, base, joined)
+        if sha1 is None:
+            return _End.OTHER
+        size = held.size + node.size - base.size
+
+        def txn(conn: Connection) -> tuple[_End, list[Change]]:
+            if (end := _look(conn, node, copy)) is not _End.JOINED:
+                return end, []
+            BlockCache.record_dirty(conn, sha1, size)
+            return end, _decide(conn, task, node, theirs, copy, Content(sha1, size, None, None), base.size)
+
+        await kit.db.write(lambda conn: content_table.expect(conn, sha1, size))
+        # From here to the commit nothing waits but for the local disk.
+        with trio.CancelScope(shield=True):
+            await kit.blocks.adopt_dirty(sha1, size, joined)
+            crashpoints.reached(Point.SEAL_ADOPTED)
+            end = _End.OTHER
+            try:
+                end, changes = await kit.db.write(txn)
+            finally:
+                if end is not _End.JOINED:
+                    kit.blocks.disown_dirty(sha1)
+    finally:
+        joined.unlink(missing_ok=True)
+    if end is _End.JOINED:
+        kit.appending.pop(node.ino, None)
+        kit.copies[theirs.id] = ConflictCopy(copy.ino, copy.parent, copy.name, sha1)
+        kit.incoming.publish(changes)
+        log.info("data appended to a file that others also append to was moved to its conflict copy")
+        assert node.sha1 is not None
+        # Until this is on the disk, those bytes are: the power may fail, and the question be open again.
+        await kit.commit.sync(None)
+        await kit.blocks.drop_clean(node.sha1)
+    return end
+
+
+def _look(conn: Connection, node: Node, copy: ConflictCopy) -> _End:
+    """Whether both are still what was looked at; who opens one waits for the end of the transaction."""
+    ours, theirs = tree.find_at(conn, node.ino), tree.find_at(conn, copy.ino)
+    if ours is None or theirs is None or not copy.is_as_left(theirs, ours):
+        return _End.OTHER
+    if open_inodes.is_open(conn, theirs.ino):
+        return _End.OTHER
+    same = (ours.sha1, ours.base_sha1, ours.remote_id) == (node.sha1, node.base_sha1, node.remote_id)
+    if not same or ours.draft is not None or open_inodes.is_open(conn, ours.ino):
+        return _End.BUSY
+    return _End.JOINED
+
+
+def _decide(
+    conn: Connection,
+    task: queue.Task,
+    node: Node,
+    theirs: items.File,
+    copy: ConflictCopy,
+    joined: Content,
+    base_size: int,
+) -> list[Change]:
+    """The copy has the appended bytes, to be sent; the file is the service's, with nothing of ours in it."""
+    node_rows.set_content(conn, copy.ino, sha1=joined.sha1, size=joined.size)
+    node_rows.set_modified(conn, copy.ino, node.mtime_ns)
+    ops.record(conn, copy.ino, ops.OpKind.UPLOAD, due_ns=ops.now_ns())
+    node_rows.show_base(conn, node.ino, size=base_size)
+    multipart.forget(conn, node.ino)
+    queue.cancel(conn, task.op)
+    changes = [Change(What.CONTENT, copy.ino), Change(What.CONTENT, node.ino)]
+    changes += apply_remote.apply(conn, [remote_from_item(theirs)], generation=kv_store.generation(conn))
+    assert node.sha1 is not None
+    # What the copy was, should it be unsent, goes with the rest that nobody needs (`daemon.maintenance`).
+    sealing.abandon(conn, [node.sha1])
+    return changes
+
+
+def _write_joined(copy: Path, ours: Path, base: Content, joined: Path) -> str | None:
+    """Write the copy with what `ours` has behind `base`; its SHA-1, or None if `ours` does not begin so."""
+    digest = hashlib.sha1(usedforsecurity=False)
+    with ours.open("rb") as tail:
+        left = base.size
+        while left and (data := tail.read(min(left, _PIECE))):
+            digest.update(data)
+            left -= len(data)
+        if left or digest.hexdigest() != base.sha1:
+            return None
+        digest = hashlib.sha1(usedforsecurity=False)
+        with copy.open("rb") as head, joined.open("wb") as target:
+            shutil.copyfileobj(head, target, _PIECE)
+            shutil.copyfileobj(tail, target, _PIECE)
+            target.flush()
+            os.fsync(target.fileno())
+    with joined.open("rb") as whole:
+        while data := whole.read(_PIECE):
+            digest.update(data)
+    return digest.hexdigest()

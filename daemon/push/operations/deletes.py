@@ -1,0 +1,163 @@
+"""Removals: the item is in the trash of the service.
+
+A file goes only as the version that was deleted here; if it has other bytes by now it comes back, and so
+does a folder in which something is that nobody here has seen, and whatever the service does not let go.
+
+Rule: what somebody else shares with us is never deleted at its top: we leave it (`daemon.account.leave`).
+"""
+
+import logging
+from sqlite3 import Connection
+
+from cmsfs import crashpoints, errors
+from cmsfs.crashpoints import Point
+from cmsfs.journal import in_flight, queue
+from cmsfs.models.content import items
+from cmsfs.replica import kv_store, tree, url_files
+from cmsfs.replica.changes import Change
+from cmsfs.replica.merge import apply_remote, deletions
+from cmsfs.replica.nodes import Node, NodeKind, remote_from_item, said_by
+from cmsfs.replica.sharing import shares
+from daemon.account import leave
+from daemon.core import root_check
+from daemon.push import inflight_recovery
+from daemon.push.context import PushContext, again
+
+log = logging.getLogger(__name__)
+
+# How often an item whose name or place was changed meanwhile is deleted as what it is now.
+ATTEMPTS = 3
+
+NOT_EMPTY = "folder_not_empty"
+
+
+async def trash(kit: PushContext, task: queue.Task) -> None:
+    """Carry out a TRASH."""
+    node, etag = task.node, task.node.etag
+    # It may have been sent as a file of its own before it took over the identity of another.
+    await inflight_recovery.for_removal(kit, node.ino)
+    if node.remote_id is None:
+        # What the service has of it, if anything, has come out; the next look at the operation acts on it.
+        await kit.db.write(lambda conn: queue.give_back(conn, task.op, not_before_ns=0))
+        return
+    if await kit.db.query(lambda conn: leave.is_left(conn, node)):
+        await _leave(kit, task)
+        return
+    await kit.before_deletion(node.remote_id)
+    for _ in range(ATTEMPTS):
+        try:
+            await _delete(kit, node, etag)
+        except errors.NotFound:
+            # Somebody else was quicker; or all of the drive is away, for a time.
+            await root_check.check(kit.db, kit.client, kit.health)
+        except errors.PreconditionFailed:
+            theirs = await _look(kit, node)
+            if theirs is not None and not _is_known(kit, node, theirs):
+                await _return(kit, task, theirs)
+                return
+            etag = theirs.etag if theirs is not None else None
+            continue
+        except errors.Forbidden as error:
+            await _refused(kit, task, error)
+            return
+        except errors.ApiError as error:
+            if error.code != NOT_EMPTY:
+                raise
+            theirs = await _look(kit, node)
+            if theirs is not None:
+                await _return(kit, task, theirs)
+                return
+        crashpoints.reached(Point.TRASH_SENT)
+        await _done(kit, task)
+        return
+    await kit.db.write(lambda conn: again(conn, task.op, "The item is being changed at the service."))
+
+
+async def _leave(kit: PushContext, task: queue.Task) -> None:
+    """Somebody else shares it: it is not shown here any more, and nobody else hears of that."""
+    node = task.node
+    me = (await kit.db.query(shares.rules)).me or ""
+    try:
+        await leave.leave(kit.client, kit.health, node, me)
+    except errors.NotFound:
+        pass  # it is not shared with us any more
+    except errors.Forbidden as error:
+        await _refused(kit, task, error)
+        return
+    crashpoints.reached(Point.TRASH_SENT)
+
+    def txn(conn: Connection) -> list[Change]:
+        changes: list[Change] = []
+        now = tree.get(conn, node.ino)
+        if now.remote_id == node.remote_id and now.parent is None:
+            leave.left(conn, now, changes)
+        in_flight.heard(conn, node.ino, node.remote_id)
+        queue.finish(conn, task.op)
+        return changes
+
+    kit.incoming.publish(await kit.db.write(txn))
+
+
+def _is_known(kit: PushContext, node: Node, theirs: items.Item) -> bool:
+    """Whether the file has the bytes that were deleted here, or that we had sent before without hearing;
+    whether the web link says what it said."""
+    if isinstance(theirs, items.WebLink):
+        return said_by(remote_from_item(theirs)) == url_files.of_item(tree.item_json(kit.db, node.ino))
+    if not isinstance(theirs, items.File):
+        return True
+    return theirs.sha1 == node.base_sha1 or in_flight.is_version(kit.db, theirs.id, theirs.sha1)
+
+
+async def _delete(kit: PushContext, node: Node, etag: str | None) -> None:
+    assert node.remote_id is not None
+    with kit.health.request("delete"):
+        match node.kind:
+            case NodeKind.FILE:
+                await kit.client.files.delete(node.remote_id, etag=etag)
+            case NodeKind.FOLDER:
+                await kit.client.folders.delete(node.remote_id)
+            case NodeKind.LINK:
+                await kit.client.web_links.delete(node.remote_id, etag=etag)
+
+
+async def _look(kit: PushContext, node: Node) -> items.Item | None:
+    try:
+        return await kit.get(node.kind, node.remote_id or "")
+    except errors.NotFound:
+        return None
+
+
+async def _done(kit: PushContext, task: queue.Task) -> None:
+    def txn(conn: Connection) -> None:
+        if tree.get(conn, task.node.ino).remote_id == task.node.remote_id:
+            deletions.entomb(conn, task.node.ino)
+        in_flight.heard(conn, task.node.ino, task.node.remote_id)
+        queue.finish(conn, task.op)
+
+    await kit.db.write(txn)
+
+
+async def _refused(kit: PushContext, task: queue.Task, error: errors.Forbidden) -> None:
+    """The service does not let it go: it is here again at once, and whoever deleted it is told."""
+    theirs = await _look(kit, task.node)
+    if theirs is None:
+        await _done(kit, task)  # it does not let us see it either
+        return
+    # Before the commit: who hears that the operation has ended may try again at once.
+    kit.came_back(task.node, error)
+    await _return(kit, task, theirs)
+
+
+async def _return(kit: PushContext, task: queue.Task, theirs: items.Item) -> None:
+    """Theirs comes back: it is not what was deleted here, or cannot be deleted."""
+
+    def txn(conn: Connection) -> list[Change]:
+        queue.cancel(conn, task.op)
+        tree.mark_unlisted(conn, task.node.ino)
+        return apply_remote.apply(conn, [remote_from_item(theirs)], generation=kv_store.generation(conn))
+
+    kit.incoming.publish(await kit.db.write(txn))
+    log.info("a rejected deletion is undone")
+    back = tree.find_remote(kit.db, task.node.kind, task.node.remote_id or "")
+    if back is not None and back.is_folder:
+        kit.hydrate.list_soon(back.ino)

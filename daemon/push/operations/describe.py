@@ -1,0 +1,81 @@
+"""Description, tags and metadata: the item has what was set here.
+
+The last writer wins; what the service has now is applied like any other news.
+"""
+
+import logging
+from sqlite3 import Connection
+
+from cmsfs import errors
+from cmsfs.client.content.item_details import Kind as ItemKind
+from cmsfs.journal import queue
+from cmsfs.models.content import items
+from cmsfs.replica import item_details, kv_store
+from cmsfs.replica.changes import Change
+from cmsfs.replica.item_details import Described
+from cmsfs.replica.merge import apply_remote
+from cmsfs.replica.nodes import Node, NodeKind, remote_from_item
+from cmsfs.vfs import metadata_values
+from daemon.push import conflicts
+from daemon.push.context import PushContext
+from daemon.push.metadata_writer import ValueRefused
+
+log = logging.getLogger(__name__)
+
+_KINDS: dict[NodeKind, ItemKind] = {
+    NodeKind.FILE: "file",
+    NodeKind.FOLDER: "folder",
+    NodeKind.LINK: "web_link",
+}
+
+
+async def describe(kit: PushContext, task: queue.Task) -> None:
+    """Carry out a DESCRIBE."""
+    node = task.node
+    wish = item_details.described(kit.db, node.ino)
+    assert node.remote_id is not None
+    if wish == Described():
+        await kit.db.write(lambda conn: queue.finish(conn, task.op))
+        return
+    try:
+        answer = await _describe(kit, node, node.remote_id, wish)
+        await _set_metadata(kit, node, node.remote_id, wish.metadata)
+    except errors.NotFound as error:
+        await conflicts.missing(kit, task, error)
+        return
+
+    def txn(conn: Connection) -> list[Change]:
+        news = [] if answer is None else [remote_from_item(answer)]
+        changes = apply_remote.apply(conn, news, generation=kv_store.generation(conn))
+        item_details.sent(conn, node.ino, wish)
+        if wish.metadata:
+            item_details.doubt(conn, node.kind, str(node.remote_id))
+        queue.finish(conn, task.op)
+        return changes
+
+    kit.incoming.publish(await kit.db.write(txn))
+
+
+async def _describe(kit: PushContext, node: Node, item_id: str, wish: Described) -> items.Item | None:
+    tags = wish.tags if node.kind is not NodeKind.LINK else None
+    if wish.description is None and tags is None:
+        return None
+    with kit.health.request("describe"):
+        return await kit.client.facts.describe(
+            _KINDS[node.kind], item_id, description=wish.description, tags=tags
+        )
+
+
+async def _set_metadata(kit: PushContext, node: Node, item_id: str, wished: dict[str, str]) -> None:
+    kind = _KINDS[node.kind]
+    if not wished or kind == "web_link":
+        return
+    for key, text in sorted(wished.items()):
+        with kit.health.request("metadata"):
+            found = await kit.client.metadata.instances(kind, item_id)
+        there = [one.model_dump(by_alias=True) for one in found]
+        try:
+            await kit.templates.change(kind, item_id, there, metadata_values.at_key(key), text)
+        except ValueRefused as error:
+            # Asking again would change nothing: it is held until a person decides.
+            raise errors.BadRequest(400, "bad_metadata", f"metadata {key}: {error.why}") from error

@@ -1,0 +1,158 @@
+"""Moves, renames and times: the item is where it is here, is called what it is called here, has our time.
+
+The last writer wins a place; only names are fought over (`conflicts`).  The answer is applied like any
+other news, since the item may have changed in other ways meanwhile.
+"""
+
+import logging
+import secrets
+from sqlite3 import Connection
+
+from cmsfs import crashpoints, errors
+from cmsfs.crashpoints import Point
+from cmsfs.journal import ops, queue
+from cmsfs.models.content import items
+from cmsfs.replica import kv_store, naming, tree
+from cmsfs.replica.changes import Change
+from cmsfs.replica.merge import apply_remote, move_cycles
+from cmsfs.replica.nodes import Node, NodeKind, remote_from_item
+from daemon.push import conflicts
+from daemon.push.context import PushContext, has_moved
+from daemon.push.operations.uploads import moment
+
+log = logging.getLogger(__name__)
+
+# A folder into one that is below it.
+CYCLICAL = "cyclical_folder_structure"
+
+# What steps aside in a ring of names is called this for a moment, also if we die in that moment: then the
+# operation is still there and gives it its name.
+ASIDE_PREFIX = ".cmsfs-aside-"
+
+
+async def move(kit: PushContext, task: queue.Task) -> None:
+    """Carry out a MOVE."""
+    node, parent = task.node, task.parent
+    assert parent is not None
+    name = naming.remote_name(node)
+    new_name = name if name != node.base_name else None
+    new_parent = parent.remote_id if parent.remote_id != node.base_parent else None
+    if new_name is None and new_parent is None:
+        await kit.db.write(lambda conn: queue.finish(conn, task.op))
+        return
+    try:
+        answer = await _update(kit, node, name=new_name, parent_id=new_parent)
+    except errors.Conflict as error:
+        theirs = await conflicts.holder(kit, error)
+        if node.kind is NodeKind.LINK and name != node.name and isinstance(theirs, items.File | items.Folder):
+            await _move_whole(kit, task, parent_id=new_parent)
+        else:
+            await conflicts.keep_both(kit, task, theirs)
+    except errors.NotFound as error:
+        await conflicts.missing(kit, task, error)
+    except errors.ApiError as error:
+        if error.code != CYCLICAL or not await _taken_back(kit, task):
+            raise
+    else:
+        crashpoints.reached(Point.MOVE_SENT)
+        await _done(kit, task, answer)
+
+
+async def _taken_back(kit: PushContext, task: queue.Task) -> bool:
+    """The folder would be in itself at the service: it goes back to where it is there, and its new place is
+    asked about, which has been moved."""
+    assert task.parent is not None
+    above = await kit.get(NodeKind.FOLDER, task.parent.remote_id or "")
+
+    def txn(conn: Connection) -> tuple[bool, list[Change]]:
+        changes: list[Change] = []
+        is_back = move_cycles.take_back(conn, tree.get(conn, task.node.ino), changes)
+        if is_back:
+            queue.finish(conn, task.op)
+            changes += apply_remote.apply(
+                conn, [remote_from_item(above)], generation=kv_store.generation(conn)
+            )
+        return is_back, changes
+
+    is_back, changes = await kit.db.write(txn)
+    kit.incoming.publish(changes)
+    return is_back
+
+
+async def _move_whole(kit: PushContext, task: queue.Task, *, parent_id: str | None) -> None:
+    """A web link `notes.url` cannot be called `notes` at the service, as something else is: it has the whole
+    name there."""
+    try:
+        answer = await _update(kit, task.node, name=task.node.name, parent_id=parent_id)
+    except errors.Conflict as error:
+        await conflicts.keep_both(kit, task, await conflicts.holder(kit, error))
+    else:
+        await _done(kit, task, answer)
+
+
+async def _update(kit: PushContext, node: Node, *, name: str | None, parent_id: str | None) -> items.Item:
+    assert node.remote_id is not None
+    with kit.health.request("move"):
+        match node.kind:
+            case NodeKind.FILE:
+                return await kit.client.files.update(node.remote_id, name=name, parent_id=parent_id)
+            case NodeKind.FOLDER:
+                return await kit.client.folders.update(node.remote_id, name=name, parent_id=parent_id)
+            case NodeKind.LINK:
+                return await kit.client.web_links.update(node.remote_id, name=name, parent_id=parent_id)
+            case NodeKind.SYMLINK:
+                raise ValueError(node.kind)
+
+
+async def touch(kit: PushContext, task: queue.Task) -> None:
+    """Carry out a TOUCH."""
+    node = task.node
+    assert node.remote_id is not None
+    try:
+        with kit.health.request("touch"):
+            answer = await kit.client.files.update(node.remote_id, content_modified_at=moment(node.mtime_ns))
+    except errors.NotFound as error:
+        await conflicts.missing(kit, task, error)
+    else:
+        await _done(kit, task, answer)
+
+
+async def _done(kit: PushContext, task: queue.Task, answer: items.Item) -> None:
+    def txn(conn: Connection) -> list[Change]:
+        now = tree.remote_at(conn, task.node.kind, answer.id)
+        if now is not None and now.ino != task.node.ino:
+            # The item is another node's by now (a backup gave it back), which stays where it is.
+            ops.record(conn, now.ino, ops.OpKind.MOVE, due_ns=ops.now_ns())
+        moved = has_moved(conn, task.node)
+        if moved:
+            # While an operation is there its node keeps its place, and only its base learns.
+            ops.record(conn, task.node.ino, ops.OpKind.MOVE, due_ns=ops.now_ns())
+        queue.finish(conn, task.op)
+        # With none left it goes where the item is: somebody else may have moved it in the meantime, too.
+        changes = apply_remote.apply(conn, [remote_from_item(answer)], generation=kv_store.generation(conn))
+        if moved:
+            ops.record_move(conn, task.node.ino, due_ns=ops.now_ns())
+        return changes
+
+    kit.incoming.publish(await kit.db.write(txn))
+
+
+async def step_aside(kit: PushContext, task: queue.Task) -> None:
+    """Break a ring of names: give the item a name that nobody wants, in the folder where it is."""
+    try:
+        answer = await _update(
+            kit, task.node, name=f"{ASIDE_PREFIX}{task.node.ino}-{secrets.token_hex(4)}", parent_id=None
+        )
+    except errors.NotFound as error:
+        await conflicts.missing(kit, task, error)
+        return
+
+    def txn(conn: Connection) -> list[Change]:
+        changes = apply_remote.apply(conn, [remote_from_item(answer)], generation=kv_store.generation(conn))
+        # Of what is to be deleted nothing is applied: its etag stays, and news of others are still noticed.
+        apply_remote.called(conn, task.node.ino, answer.name or "")
+        queue.give_back(conn, task.op, not_before_ns=ops.now_ns())
+        return changes
+
+    kit.incoming.publish(await kit.db.write(txn))
+    log.info("an item got a temporary name, so that others can swap theirs")

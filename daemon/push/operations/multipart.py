@@ -1,0 +1,165 @@
+"""Large files, sent in parts: what has arrived at the service need not be sent again, whatever happens.
+
+The session that the service gave is kept in the journal's database, so the next run, also one after a
+restart, asks which parts are there and sends the others.  A session belongs to bytes (their SHA-1) and to a
+target; with other ones it is given up and another is begun.
+
+Rule: before a session begins it is made sure that the service does not have these bytes already: the answer
+to an earlier commit may have been lost.
+"""
+
+import logging
+from datetime import datetime
+
+from cmsfs import crashpoints, errors
+from cmsfs.client.content import upload_sessions
+from cmsfs.client.transport import multipart, retry
+from cmsfs.crashpoints import Point
+from cmsfs.models.content import items
+from cmsfs.models.content import upload_sessions as shapes
+from cmsfs.replica.nodes import NodeKind
+from cmsfs.sqlite import Connection
+from daemon.push.context import PushContext
+from daemon.push.operations.upload_targets import NewFile, NewVersion, Purpose, Target, purpose
+
+log = logging.getLogger(__name__)
+
+# The commit was refused because a part is not as the service remembers it.
+MISMATCH = "parts_mismatch"
+
+
+async def send(
+    kit: PushContext,
+    ino: int,
+    target: Target,
+    source: multipart.FileSource,
+    *,
+    sha1: str,
+    content_modified_at: datetime,
+    progress: multipart.Progress,
+) -> items.File:
+    """The file as it is at the service when all parts have arrived and are joined.
+
+    Raises what `client.upload_sessions` raises.  Cancelled, or after any error but one that tells that the
+    session is of no use any more: what has arrived is not sent again.
+    """
+    calls = kit.client.upload_sessions
+    try:
+        resumed = await _resumed(kit, ino, target, sha1)
+        if resumed is None and (found := await _there_already(kit, target, sha1)) is not None:
+            return found
+        session, begun_for = resumed or (await _begun(kit, ino, target, sha1, source.size), purpose(target))
+        with kit.health.request("upload"):
+            parts = await calls.send(session, source, progress=progress)
+        crashpoints.reached(Point.PARTS_SENT)
+        with kit.incoming.making(begun_for.folder_id, begun_for.name), kit.health.request("upload"):
+            etag = target.base.etag if isinstance(target, NewVersion) else None
+            return await calls.commit(
+                session, parts, sha1=sha1, etag=etag, content_modified_at=content_modified_at
+            )
+    except upload_sessions.PartDamaged:
+        raise
+    except (errors.IntegrityError, errors.NotFound, errors.Gone, errors.Conflict) as error:
+        if isinstance(error, errors.Conflict) and error.code in retry.BUSY:
+            raise
+        # Damaged parts cannot be replaced; a session that is over, or a name that is taken, cannot be
+        # used either.
+        await give_up(kit, ino)
+        if isinstance(error, errors.NotFound) and not await _is_about_target(kit, target):
+            raise errors.Gone(410, "session_expired", "The upload session is over.") from error
+        raise
+    except errors.BadRequest as error:
+        if error.code == MISMATCH:
+            await give_up(kit, ino)
+        raise
+
+
+async def _resumed(
+    kit: PushContext, ino: int, target: Target, sha1: str
+) -> tuple[shapes.UploadSession, Purpose] | None:
+    """The session that an earlier run has begun for these bytes, and for what; None if there is none that
+    is still good.
+
+    A new file that was renamed or moved here meanwhile keeps its session: the caller follows with a move.
+    """
+    row = kit.db.row("SELECT sha1, target, session FROM upload WHERE ino = ?", ino)
+    if row is None:
+        return None
+    begun_for = Purpose.from_json(row["target"])
+    if (row["sha1"], begun_for.file_id) != (sha1, purpose(target).file_id):
+        await give_up(kit, ino)
+        return None
+    session = shapes.UploadSession.model_validate_json(row["session"])
+    try:
+        with kit.health.request("upload"):
+            await kit.client.upload_sessions.get(session.id)
+    except (errors.NotFound, errors.Gone):
+        await _forget(kit, ino)
+        return None
+    log.info("resuming an upload")
+    return session, begun_for
+
+
+async def _there_already(kit: PushContext, target: Target, sha1: str) -> items.File | None:
+    """The file, if it has the bytes already: its commit was carried out, and nobody heard."""
+    if isinstance(target, NewFile):
+        return None  # beginning a session tells who has the name
+    found = await kit.get(NodeKind.FILE, target.base.item)
+    if isinstance(found, items.File) and found.sha1 == sha1:
+        return found
+    if found.etag != target.base.etag:
+        raise errors.PreconditionFailed(412, "precondition_failed", "It has another version by now.")
+    return None
+
+
+async def _begun(kit: PushContext, ino: int, target: Target, sha1: str, size: int) -> shapes.UploadSession:
+    calls = kit.client.upload_sessions
+    with kit.health.request("upload"):
+        if isinstance(target, NewVersion):
+            session = await calls.begin_version(target.base.item, size)
+        else:
+            session = await calls.begin(target.folder_id, target.name, size)
+
+    def txn(conn: Connection) -> None:
+        conn.execute(
+            "INSERT OR REPLACE INTO upload(ino, sha1, target, session) VALUES (?, ?, ?, ?)",
+            (ino, sha1, purpose(target).to_json(), session.model_dump_json(exclude_none=True)),
+        )
+
+    # Durably: forgotten in a power cut, everything that arrives from now on would be sent twice.
+    await kit.db.write(txn, durable=True)
+    crashpoints.reached(Point.SESSION_BEGUN)
+    return session
+
+
+async def _is_about_target(kit: PushContext, target: Target) -> bool:
+    """Whether "not found" was said of the file or the folder, and not of the session."""
+    try:
+        if isinstance(target, NewVersion):
+            await kit.get(NodeKind.FILE, target.base.item)
+        else:
+            await kit.get(NodeKind.FOLDER, target.folder_id)
+    except errors.NotFound:
+        return True
+    return False
+
+
+async def give_up(kit: PushContext, ino: int) -> None:
+    """Forget the session of a node, and tell the service that its parts are not wanted any more."""
+    row = kit.db.row("SELECT session FROM upload WHERE ino = ?", ino)
+    if row is None:
+        return
+    await _forget(kit, ino)
+    try:
+        await kit.client.upload_sessions.abort(shapes.UploadSession.model_validate_json(row["session"]).id)
+    except errors.RemoteError as error:
+        log.debug("an upload session could not be aborted; it expires by itself: %s", error)
+
+
+async def _forget(kit: PushContext, ino: int) -> None:
+    await kit.db.write(lambda conn: forget(conn, ino))
+
+
+def forget(conn: Connection, ino: int) -> None:
+    """The session is of no use any more; inside the caller's transaction."""
+    conn.execute("DELETE FROM upload WHERE ino = ?", (ino,))

@@ -1,0 +1,370 @@
+"""Uploads: the file exists at the service and has our bytes.
+
+A draft is sealed first, so that what is sent has a SHA-1 before the first byte goes.  The version that
+ours started from goes along as `If-Match`; what the service says to that decides between a new version,
+a new file and a conflict copy.
+
+Rule: an upload may be sent twice.  The second time meets the first one by its SHA-1 and takes it over.
+"""
+
+import dataclasses
+import errno
+import logging
+from contextlib import AbstractAsyncContextManager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from sqlite3 import Connection
+
+from cmsfs import crashpoints, errors
+from cmsfs.cache.blocks import BLOCK
+from cmsfs.client.transport import multipart
+from cmsfs.crashpoints import Point
+from cmsfs.journal import in_flight, ops, queue, sealing
+from cmsfs.journal.drafts import Draft
+from cmsfs.models import base
+from cmsfs.models.content import items, uploads
+from cmsfs.replica import kv_store, naming, tree
+from cmsfs.replica.changes import Change
+from cmsfs.replica.merge import apply_remote
+from cmsfs.replica.nodes import Content, Node, Remote, remote_from_item, remote_mtime_ns
+from daemon.push import adopt_response, conflicts, inflight_recovery
+from daemon.push.context import PushContext, again
+from daemon.push.operations import append_merge, server_copy
+from daemon.push.operations import multipart as parts
+from daemon.push.operations.upload_targets import Base, NewFile, NewVersion, Target, base_of
+
+log = logging.getLogger(__name__)
+
+# How often a version that turns out to differ in name or place only is taken as the one to replace.
+REBASES = 3
+
+# An upload is given up when the file has newer bytes, unless only this much, or a tenth of it, is to go.
+NEARLY_DONE_BYTES = 1024 * 1024
+MAX_SUPERSEDED = 3
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def moment(mtime_ns: int) -> datetime:
+    """A time of a file, to the microsecond; one beyond the calendar is its nearest end."""
+    try:
+        return _EPOCH + timedelta(microseconds=mtime_ns // 1000)
+    except OverflowError:
+        return datetime.max.replace(tzinfo=UTC) if mtime_ns > 0 else datetime.min.replace(tzinfo=UTC)
+
+
+async def upload(kit: PushContext, task: queue.Task) -> None:
+    """Carry out an UPLOAD of a file."""
+    node = await prepare(kit, task)
+    if node is None:
+        return
+    assert node.sha1 is not None
+    if node.sha1 == node.base_sha1 and node.remote_id is not None:
+        await _finish_unchanged(kit, task, node)
+        return
+    kit.blocks.open(node.sha1, node.size)
+    try:
+        path = await _bytes(kit, node.sha1, node.size)
+        if node.remote_id is None:
+            await _send_new(kit, task, node, path)
+        else:
+            await _send_version(kit, task, node, path)
+    except inflight_recovery.Superseded:
+        kit.superseded[node.ino] += 1
+        await parts.give_up(kit, node.ino)
+        await kit.db.write(lambda conn: queue.give_back(conn, task.op, not_before_ns=0))
+        log.info("canceling an upload, because the file has newer contents")
+    finally:
+        kit.sent.pop(task.op.seq, None)
+        kit.blocks.close(node.sha1)
+
+
+async def prepare(kit: PushContext, task: queue.Task) -> Node | None:
+    """The node with its bytes as content, not as a draft; None if it is not the time, which ends the task."""
+    if task.node.draft is not None and not await _seal(kit, task, task.node.draft):
+        return None
+    await inflight_recovery.for_making(kit, task)
+    node = tree.find(kit.db, task.op.ino)
+    if node is None or node.parent is None or node.draft is not None or node.sha1 is None:
+        # Deleted or written again since: what was asked for meanwhile is another run of this operation.
+        await _look_again(kit, task)
+        return None
+    return node
+
+
+async def _bytes(kit: PushContext, sha1: str, size: int) -> Path:
+    """The file with the content.
+
+    It is here unless the file came from the service and took over the identity of another; then the
+    service still has it under the old one.
+    """
+    path = await kit.blocks.complete_path(sha1)
+    if path is None and (where := tree.find_bytes(kit.db, sha1)) is not None:
+        await kit.hydrate.blocks(Content(sha1, size, *where), 0, (size - 1) // BLOCK)
+        path = await kit.blocks.complete_path(sha1)
+    if path is None:
+        raise errors.MissingBlocks(sha1, 0, 0)
+    return path
+
+
+async def _seal(kit: PushContext, task: queue.Task, draft_id: int) -> bool:
+    draft = kit.drafts.find(draft_id)
+    while_open = kit.goes_as_it_is(task.node)
+    try:
+        is_sealed = draft is None or await kit.sealer.seal(draft, while_open=while_open) is not None
+    except OSError as error:
+        if draft is not None and _is_lost(kit, draft, error):
+            raise errors.LostBase(f"the base of draft {draft.id}: {error}") from error
+        raise
+    if not is_sealed:
+        due = ops.now_ns() + int(kit.settle_seconds * 10**9)
+        await kit.db.write(lambda conn: queue.give_back(conn, task.op, not_before_ns=due))
+    return is_sealed
+
+
+def _is_lost(kit: PushContext, draft: Draft, error: OSError) -> bool:
+    """Whether asking again for what lies under a draft is in vain: nobody has it, or may give it out."""
+    base = kit.drafts.base(draft)
+    nowhere = base is not None and base.remote_id is None and error.errno == errno.EIO
+    return nowhere or error.errno in (errno.ESTALE, errno.EACCES)
+
+
+async def _look_again(kit: PushContext, task: queue.Task) -> None:
+    def txn(conn: Connection) -> None:
+        node = tree.get(conn, task.op.ino)
+        if node.parent is not None and node.draft is not None:
+            queue.give_back(conn, task.op, not_before_ns=ops.now_ns())
+        else:
+            queue.finish(conn, task.op)
+
+    await kit.db.write(txn)
+
+
+async def _finish_unchanged(kit: PushContext, task: queue.Task, node: Node) -> None:
+    """Written, but to the bytes that the service has: at most the time is news."""
+
+    def txn(conn: Connection) -> bool:
+        row = conn.execute("SELECT item FROM node WHERE ino = ?", (node.ino,)).fetchone()
+        known = row["item"]
+        done = queue.finish(conn, task.op)
+        if done and known and not apply_remote.same_time(node.mtime_ns, remote_mtime_ns(known)):
+            ops.record_touch(conn, node.ino, due_ns=ops.now_ns())
+        return sealing.release_content(conn, node.sha1) if node.sha1 is not None else False
+
+    await _settle(kit, node.sha1, await kit.db.write(txn))
+
+
+async def _send_new(kit: PushContext, task: queue.Task, node: Node, path: Path) -> None:
+    assert task.parent is not None
+    assert task.parent.remote_id is not None
+    assert node.sha1 is not None
+    name = naming.remote_name(node)
+    target = NewFile(task.parent.remote_id, name)
+    # What the parent was at the claim, and the name now: both may change on the way, and a move follows.
+    with kit.incoming.making(task.parent.remote_id, name):
+        try:
+            async with _noted(kit, node, target):
+                copied = await server_copy.copy(kit, node, target)
+                answer = copied or await _send(kit, task, node, path, target)
+        except errors.Conflict as error:
+            await _name_in_use(kit, task, node, error)
+        except errors.NotFound as error:
+            await _missing(kit, task, node, error)
+        else:
+            # A copy has the time of what it was copied from.
+            await _done(kit, task, node, answer, found=copied is not None)
+
+
+def _noted(kit: PushContext, node: Node, target: Target) -> AbstractAsyncContextManager[None]:
+    assert node.sha1 is not None
+    if isinstance(target, NewVersion):
+        sent = in_flight.Sent(node.ino, node.sha1, remote_id=target.base.item)
+    else:
+        sent = in_flight.Sent(node.ino, node.sha1, folder=target.folder_id, name=target.name)
+    return inflight_recovery.noted(kit, sent)
+
+
+async def _send(kit: PushContext, task: queue.Task, node: Node, path: Path, target: Target) -> items.File:
+    """Send the bytes to where they go, in one piece or in parts; the file as the service then has it."""
+    assert node.sha1 is not None
+    time, progress = moment(node.mtime_ns), _progress(kit, task, node)
+    if 0 < kit.profile.parts_from_bytes <= node.size:
+        source = multipart.FileSource(path)
+        return await parts.send(
+            kit=kit,
+            ino=node.ino,
+            target=target,
+            source=source,
+            sha1=node.sha1,
+            content_modified_at=time,
+            progress=progress,
+        )
+    whole = multipart.FileSource(path) if node.size else multipart.BytesSource(b"")
+    with kit.health.request("upload"):
+        if isinstance(target, NewVersion):
+            return await kit.client.uploads.new_version(
+                target.base.item,
+                whole,
+                sha1=node.sha1,
+                etag=target.base.etag,
+                content_modified_at=time,
+                progress=progress,
+            )
+        attributes = uploads.UploadAttributes(
+            name=target.name, parent=base.Reference(id=target.folder_id), content_modified_at=time
+        )
+        return await kit.client.uploads.new_file(attributes, whole, sha1=node.sha1, progress=progress)
+
+
+def _progress(kit: PushContext, task: queue.Task, node: Node) -> multipart.Progress:
+    nearly_done = node.size - max(NEARLY_DONE_BYTES, node.size // 10)
+
+    def note(sent: int) -> None:
+        kit.sent[task.op.seq] = sent
+        if sent < nearly_done and _is_superseded(kit, node):
+            raise inflight_recovery.Superseded
+
+    return note
+
+
+def _is_superseded(kit: PushContext, node: Node) -> bool:
+    # A file that is written more often than it can be sent must get through some time.
+    if kit.superseded[node.ino] >= MAX_SUPERSEDED:
+        return False
+    now = tree.find(kit.db, node.ino)
+    return now is None or now.parent is None or now.draft is not None or now.sha1 != node.sha1
+
+
+async def _name_in_use(kit: PushContext, task: queue.Task, node: Node, error: errors.Conflict) -> None:
+    theirs = await conflicts.holder(kit, error)
+    if (
+        isinstance(theirs, items.File)
+        and _is_ours(kit, node, theirs)
+        and conflicts.may_be_ours(kit.db, node.ino, theirs)
+    ):
+        log.info("found an earlier upload whose response was lost; adopting it")
+        await _done(kit, task, node, theirs, found=True)
+        return
+    if isinstance(theirs, items.File) and conflicts.is_leaving(kit, task, node, theirs):
+        await kit.db.write(lambda conn: again(conn, task.op, "An earlier upload is in the way."))
+        return
+    await conflicts.keep_both(kit, task, theirs)
+    if isinstance(theirs, items.File):
+        append_merge.note_copy(kit, node, theirs)
+
+
+def _is_ours(kit: PushContext, node: Node, theirs: items.File) -> bool:
+    sent = {one.sha1 for one in in_flight.new_items(kit.db, node.ino)}
+    return theirs.sha1 == node.sha1 or theirs.sha1 in sent
+
+
+async def _send_version(kit: PushContext, task: queue.Task, node: Node, path: Path) -> None:
+    """A new version of the item that the node stands for."""
+    assert node.remote_id is not None
+    assert node.sha1 is not None
+    base: Base | None = base_of(node)
+    for _ in range(REBASES):
+        try:
+            if base is None:
+                # What was seen of the item here is not known: the service is asked as if it had refused.
+                raise errors.PreconditionFailed(412, "precondition_failed", "Its version here is not known.")
+            target = NewVersion(base)
+            async with _noted(kit, node, target):
+                answer = await _send(kit, task, node, path, target)
+        except errors.NotFound as error:
+            await _missing(kit, task, node, error)
+            return
+        except errors.PreconditionFailed:
+            theirs = await _theirs(kit, task, node)
+            if theirs is None:
+                return
+            if theirs.sha1 == node.sha1:
+                await _done(kit, task, node, theirs, found=True)
+                return
+            now = tree.find(kit.db, node.ino)
+            if now is None or now.remote_id != node.remote_id:
+                # Another file has taken its place here, whose bytes are the newer ones.
+                await kit.db.write(lambda conn: queue.give_back(conn, task.op, not_before_ns=ops.now_ns()))
+                return
+            ours = theirs.sha1 in (node.base_sha1, now.base_sha1)
+            if not ours and not in_flight.is_version(kit.db, theirs.id, theirs.sha1):
+                if not await append_merge.go_on(kit, task, node, path, theirs):
+                    await conflicts.keep_both(kit, task, theirs, anew=True)
+                    append_merge.note_copy(kit, node, theirs)
+                return
+            # Renamed, moved or described there; the bytes are those that ours started from, or ours of
+            # a moment ago.
+            base = _seen(theirs)
+        else:
+            await _done(kit, task, node, answer)
+            return
+    await kit.db.write(lambda conn: again(conn, task.op, "The file is being changed at the service."))
+
+
+def _seen(theirs: items.File) -> Base:
+    if theirs.etag is None or theirs.sha1 is None:
+        raise errors.ProtocolError("the service does not say which version of a file it has")
+    return Base(theirs.id, theirs.etag, theirs.sha1)
+
+
+async def _missing(kit: PushContext, task: queue.Task, node: Node, error: errors.NotFound) -> None:
+    # What was asked for is the node as it is now: it may stand for another item than it did at the claim.
+    await conflicts.missing(kit, dataclasses.replace(task, node=node), error)
+
+
+async def _theirs(kit: PushContext, task: queue.Task, node: Node) -> items.File | None:
+    """The file as the service has it now; None if it is gone, which then has been followed."""
+    try:
+        found = await kit.get(node.kind, node.remote_id or "")
+    except errors.NotFound as error:
+        await _missing(kit, task, node, error)
+        return None
+    return found if isinstance(found, items.File) else None
+
+
+async def _done(
+    kit: PushContext, task: queue.Task, node: Node, answer: items.File, *, found: bool = False
+) -> None:
+    """The service has these bytes of the node: it took them now, or they were `found` there."""
+    crashpoints.reached(Point.UPLOAD_SENT)
+    kit.superseded.pop(node.ino, None)
+    theirs = remote_from_item(answer)
+
+    def txn(conn: Connection) -> tuple[list[Change], bool]:
+        parts.forget(conn, node.ino)
+        holder = adopt_response.take_in(conn, node.ino, theirs)
+        # What another file that has taken its place is sending goes on being awaited.
+        in_flight.heard(conn, node.ino, theirs.id if holder.ino == node.ino else None)
+        behind = holder.draft is None and holder.sha1 != holder.base_sha1
+        if holder.ino != node.ino and holder.parent is not None and behind:
+            ops.record(conn, holder.ino, ops.OpKind.UPLOAD, due_ns=ops.now_ns())
+        done = queue.finish(conn, task.op)
+        now = tree.get(conn, node.ino)
+        if done and now.parent is not None:
+            if now.draft is None and now.sha1 != now.base_sha1:
+                # What was found has the bytes of an earlier attempt, or stands for another node.
+                ops.record(conn, now.ino, ops.OpKind.UPLOAD, due_ns=ops.now_ns())
+            elif not _has_time(now, node, theirs, found=found):
+                ops.record_touch(conn, now.ino, due_ns=ops.now_ns())
+            if node.remote_id is None and now.remote_id == theirs.id and not found:
+                # Parts make a file under the name that it had when the first one went.
+                ops.record_move(conn, now.ino, due_ns=ops.now_ns())
+        # It may have been moved there while it was written here: then it is moved here, too.
+        changes = apply_remote.apply(conn, [theirs], generation=kv_store.generation(conn))
+        return changes, theirs.sha1 is not None and sealing.release_content(conn, theirs.sha1)
+
+    changes, released = await kit.db.write(txn)
+    crashpoints.reached(Point.UPLOAD_ADOPTED)
+    append_merge.note_version(kit, node, theirs.sha1)
+    kit.incoming.publish(changes)
+    await _settle(kit, theirs.sha1, released)
+
+
+def _has_time(now: Node, sent: Node, theirs: Remote, *, found: bool) -> bool:
+    """Whether the service has the node's time: the one that was sent, unless the file was there before."""
+    return apply_remote.same_time(now.mtime_ns, theirs.mtime_ns) if found else now.mtime_ns == sent.mtime_ns
+
+
+async def _settle(kit: PushContext, sha1: str | None, released: bool) -> None:
+    if released and sha1 is not None:
+        await kit.blocks.settle_clean(sha1)

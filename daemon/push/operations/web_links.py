@@ -1,0 +1,267 @@
+"""Web links: what is written into a `.url` file is one at the service.
+
+A new file becomes a web link if it is called like one and says nothing that a web link cannot say, so that it
+can be shown again as it was.  A web link that is written to gets the new address and description; one that
+holds anything else by now is a file, and the web link goes into the trash.
+
+    here                                       at the service
+    a new file, only an address of the web     a web link, called as the file without `.url`
+    the same, and that name is taken           a web link, called as the file
+    a new file, anything else                  a file
+    a web link, another address                the address of the web link
+    a web link, anything else                  the web link in the trash, a file
+    a web link, emptied                        nothing; the change is held
+
+Rule: a file that the service has as a file stays one, with its versions.
+"""
+
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from sqlite3 import Connection
+
+from cmsfs import crashpoints, errors
+from cmsfs.crashpoints import Point
+from cmsfs.journal import in_flight, ops, queue, sealing
+from cmsfs.models.content import items
+from cmsfs.replica import item_details, kv_store, naming, tree, url_files
+from cmsfs.replica.changes import Change, What
+from cmsfs.replica.merge import apply_remote, pending_ops
+from cmsfs.replica.nodes import Node, NodeKind, remote_from_item, said_by
+from cmsfs.replica.url_files import ParsedShortcut, Shortcut
+from daemon.push import adopt_response, conflicts, inflight_recovery
+from daemon.push.context import PushContext, again
+from daemon.push.operations import uploads
+
+log = logging.getLogger(__name__)
+
+
+async def upload(kit: PushContext, task: queue.Task) -> None:
+    """Carry out an UPLOAD: of a web link, or of a file, which may be to become one."""
+    if not _may_be_link(kit, task.node):
+        await uploads.upload(kit, task)
+        return
+    node = await uploads.prepare(kit, task)
+    if node is None:
+        return
+    data = await _read(kit, node)
+    found = url_files.parse(data)
+    if node.kind is NodeKind.LINK:
+        await _write(kit, task, node, data, found)
+    elif _may_be_link(kit, node) and found is not None and _is_link(kit, found):
+        await _create(kit, task, node, data, found.shortcut)
+    else:
+        await uploads.upload(kit, task)
+
+
+def _may_be_link(kit: PushContext, node: Node) -> bool:
+    if node.kind is NodeKind.LINK:
+        return True
+    if node.kind is not NodeKind.FILE or node.remote_id is not None or naming.link_name(node.name) is None:
+        return False
+    # The service has no place for tags and metadata of a web link.
+    said = item_details.described(kit.db, node.ino)
+    return kit.web_links != "never" and not said.tags and not said.metadata
+
+
+def _is_link(kit: PushContext, found: ParsedShortcut) -> bool:
+    return found.is_all or kit.web_links == "all"
+
+
+async def _read(kit: PushContext, node: Node) -> bytes:
+    """The content; of one that is too long for a web link, as much as shows that."""
+    assert node.sha1 is not None
+    path = await kit.blocks.complete_path(node.sha1) if node.size else None
+    if path is None:
+        return b""
+    with path.open("rb") as file:
+        return file.read(url_files.MAX_BYTES + 1)
+
+
+# ---- a new one -----------------------------------------------------------------------------------
+
+
+async def _create(kit: PushContext, task: queue.Task, node: Node, data: bytes, shortcut: Shortcut) -> None:
+    assert task.parent is not None
+    assert task.parent.remote_id is not None
+    for name in (naming.link_name(node.name) or node.name, node.name):
+        try:
+            async with _making(kit, node, shortcut, task.parent.remote_id, name):
+                answer = await kit.client.web_links.create(
+                    shortcut.url, task.parent.remote_id, name=name, description=shortcut.description
+                )
+        except errors.Conflict as error:
+            theirs = await conflicts.holder(kit, error)
+            if name != node.name and isinstance(theirs, items.File | items.Folder):
+                continue  # `notes.url` and the folder `notes` live side by side here, and so they can there
+            await _name_in_use(kit, task, node, data, shortcut, theirs)
+        except errors.NotFound as error:
+            await conflicts.missing(kit, task, error)
+        else:
+            crashpoints.reached(Point.UPLOAD_SENT)
+            await _done(kit, task, node, answer, data)
+        return
+
+
+@asynccontextmanager
+async def _making(
+    kit: PushContext, node: Node, shortcut: Shortcut, folder: str, name: str
+) -> AsyncIterator[None]:
+    """From before the request it is known here that a web link may have been made, whatever happens."""
+    sent = in_flight.Sent(node.ino, in_flight.mark_of(url_files.text(*shortcut)), folder=folder, name=name)
+    with kit.incoming.making(folder, name), kit.health.request("web_link"):
+        async with inflight_recovery.noted(kit, sent):
+            yield
+
+
+async def _name_in_use(
+    kit: PushContext, task: queue.Task, node: Node, data: bytes, shortcut: Shortcut, theirs: items.Item | None
+) -> None:
+    if (
+        isinstance(theirs, items.WebLink)
+        and said_by(remote_from_item(theirs)) == shortcut
+        and conflicts.may_be_ours(kit.db, node.ino, theirs)
+    ):
+        log.info("found an earlier web link whose response was lost; adopting it")
+        await _done(kit, task, node, theirs, data)
+    elif theirs is not None and conflicts.is_leaving(kit, task, node, theirs):
+        await kit.db.write(lambda conn: again(conn, task.op, "An earlier item is in the way."))
+    else:
+        await conflicts.keep_both(kit, task, theirs)
+
+
+# ---- one that was written to ---------------------------------------------------------------------
+
+
+async def _write(
+    kit: PushContext, task: queue.Task, node: Node, data: bytes, found: ParsedShortcut | None
+) -> None:
+    if found is not None and _is_link(kit, found):
+        await _change(kit, task, node, data, found.shortcut)
+    elif data:
+        await _become_file(kit, task, node)
+    else:
+        raise errors.Emptied(node.name)
+
+
+async def _change(kit: PushContext, task: queue.Task, node: Node, data: bytes, wanted: Shortcut) -> None:
+    assert node.remote_id is not None
+    before = url_files.of_item(tree.item_json(kit.db, node.ino))
+    if wanted == before:
+        await _unchanged(kit, task, node, data)
+        return
+    etag = node.etag
+    for _ in range(uploads.REBASES):
+        try:
+            with kit.health.request("web_link"):
+                answer = await kit.client.web_links.update(
+                    node.remote_id,
+                    url=wanted.url if wanted.url != before.url else None,
+                    description=wanted.description if wanted.description != before.description else None,
+                    etag=etag,
+                )
+        except errors.NotFound as error:
+            await conflicts.missing(kit, task, error)
+            return
+        except errors.PreconditionFailed:
+            theirs = await _theirs(kit, task, node)
+            if theirs is None:
+                return
+            now = said_by(remote_from_item(theirs))
+            if now == wanted:
+                await _done(kit, task, node, theirs, data)
+                return
+            if now != before:
+                await conflicts.keep_both(kit, task, theirs, anew=True)
+                return
+            etag = theirs.etag  # renamed or moved there
+        else:
+            crashpoints.reached(Point.UPLOAD_SENT)
+            await _done(kit, task, node, answer, data)
+            return
+    await kit.db.write(lambda conn: again(conn, task.op, "The web link is being changed at the service."))
+
+
+async def _theirs(kit: PushContext, task: queue.Task, node: Node) -> items.WebLink | None:
+    """The web link as the service has it now; None if it is gone, which then has been followed."""
+    try:
+        found = await kit.get(NodeKind.LINK, node.remote_id or "")
+    except errors.NotFound as error:
+        await conflicts.missing(kit, task, error)
+        return None
+    return found if isinstance(found, items.WebLink) else None
+
+
+async def _become_file(kit: PushContext, task: queue.Task, node: Node) -> None:
+    """What is in the file by now is nothing that a web link can say."""
+
+    def txn(conn: Connection) -> None:
+        now = tree.get(conn, node.ino)
+        if now.kind is NodeKind.LINK and now.remote_id is not None:
+            surplus = tree.insert(conn, None, now.name, NodeKind.LINK, now_ns=ops.now_ns())
+            ops.hand_over(conn, now.ino, surplus)
+            pending_ops.forget(conn, now.ino)
+            url_files.forget(conn, now.ino)
+            ops.record(conn, surplus, ops.OpKind.TRASH, due_ns=ops.now_ns())
+        queue.give_back(conn, task.op, not_before_ns=0)
+
+    await kit.db.write(txn)
+    log.info("a web link was overwritten with other contents: moving it to the trash and uploading a file")
+
+
+async def _unchanged(kit: PushContext, task: queue.Task, node: Node, data: bytes) -> None:
+    """Written, but to what the service has: at most in other words."""
+
+    def txn(conn: Connection) -> bool:
+        queue.finish(conn, task.op)
+        return _settle(conn, node, data)
+
+    await _release(kit, node, await kit.db.write(txn))
+
+
+async def _done(kit: PushContext, task: queue.Task, node: Node, answer: items.WebLink, data: bytes) -> None:
+    """The service has a web link that says what the node holds."""
+    theirs = remote_from_item(answer)
+
+    def txn(conn: Connection) -> tuple[list[Change], bool]:
+        in_flight.heard(conn, node.ino, theirs.id)
+        adopt_response.take_in(conn, node.ino, theirs)
+        queue.finish(conn, task.op)
+        released = _settle(conn, node, data)
+        now = tree.get(conn, node.ino)
+        if node.remote_id is None and now.parent is not None and now.remote_id == theirs.id:
+            ops.record_move(conn, now.ino, due_ns=ops.now_ns())
+        changes = apply_remote.apply(conn, [theirs], generation=kv_store.generation(conn))
+        if not url_files.says(data, said_by(theirs)):
+            # The service spells the address in its own way.
+            changes.append(Change(What.CONTENT, node.ino))
+        return changes, released
+
+    changes, released = await kit.db.write(txn)
+    crashpoints.reached(Point.UPLOAD_ADOPTED)
+    kit.incoming.publish(changes)
+    await _release(kit, node, released)
+
+
+def _settle(conn: Connection, node: Node, data: bytes) -> bool:
+    """The bytes of `node` are at the service, unless the node has others by now; whether the cache may let
+    them go."""
+    assert node.sha1 is not None
+    now = tree.get(conn, node.ino)
+    if (
+        now.kind is NodeKind.LINK
+        and now.remote_id is not None
+        and now.draft is None
+        and now.sha1 == node.sha1
+    ):
+        url_files.keep(conn, now.ino, data)
+        ops.drop(conn, now.ino, ops.OpKind.TOUCH)
+        return sealing.release_content(conn, node.sha1)
+    if now.parent is not None:
+        ops.record(conn, now.ino, ops.OpKind.UPLOAD, due_ns=ops.now_ns())
+    return False
+
+
+async def _release(kit: PushContext, node: Node, released: bool) -> None:
+    if released and node.sha1 is not None:
+        await kit.blocks.settle_clean(node.sha1)

@@ -1,0 +1,62 @@
+"""Files of `recovered/`: bytes that were written here and have no place on the drive any more.
+
+They are told of until a person has seen them: until they are moved away, or dismissed.  What a person gave up
+(`held.discard`) was seen then.
+"""
+
+import os
+from datetime import UTC, datetime
+from pathlib import Path
+
+from cmsfs.ipc import attention as shapes
+
+# Names of files, one a line.
+_SEEN = ".seen"
+
+# Copies of a damaged database are for whoever mends it.
+_DATABASE = "replica.db.damaged-"
+
+
+def waiting(folder: Path) -> list[shapes.RecoveredFile]:
+    """Those that no person has seen, the newest first."""
+    seen = _seen(folder)
+    found = []
+    for entry in _entries(folder):
+        if entry.name in seen or entry.name.startswith((".", _DATABASE)) or not entry.is_file():
+            continue
+        status = entry.stat()
+        modified = datetime.fromtimestamp(status.st_mtime, UTC)
+        found.append(shapes.RecoveredFile(path=entry.path, bytes=status.st_size, modified=modified))
+    return sorted(found, key=lambda one: one.modified, reverse=True)
+
+
+def dismiss(folder: Path) -> int:
+    """Tell no more of those that are there now; how many."""
+    found = [Path(one.path).name for one in waiting(folder)]
+    mark_seen(folder, *found)
+    return len(found)
+
+
+def mark_seen(folder: Path, *names: str) -> None:
+    """A person knows of these files."""
+    there = {entry.name for entry in _entries(folder)}
+    # A name that is gone may come again, for another file.
+    seen = sorted((_seen(folder) & there) | set(names))
+    new = folder / f"{_SEEN}.new"
+    new.write_bytes(b"".join(os.fsencode(name) + b"\n" for name in seen))
+    new.rename(folder / _SEEN)
+
+
+def _seen(folder: Path) -> set[str]:
+    try:
+        return {os.fsdecode(line) for line in (folder / _SEEN).read_bytes().splitlines()}
+    except FileNotFoundError:
+        return set()
+
+
+def _entries(folder: Path) -> list[os.DirEntry[str]]:
+    try:
+        with os.scandir(folder) as found:
+            return list(found)
+    except FileNotFoundError:
+        return []

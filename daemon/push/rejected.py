@@ -1,0 +1,209 @@
+"""What a person does about changes that the service refuses: try one again, or give it up.
+
+To give up is to take the service's side: a new file leaves the drive, a new version gives way to the one
+before, a rename or a deletion is undone.  Bytes that nobody else has are kept in `recovered/` first.
+
+Rule: only what is held, or has got nowhere for a while, can be given up; what runs may be at the service.
+"""
+
+import errno
+import logging
+import os
+import shutil
+from pathlib import Path
+from sqlite3 import Connection
+
+import trio
+
+from cmsfs import errors
+from cmsfs.journal import ops, queue, sealing
+from cmsfs.journal.drafts import Drafts
+from cmsfs.journal.ops import Op, OpKind
+from cmsfs.models.content import items
+from cmsfs.replica import item_details, kv_store, open_inodes, tree
+from cmsfs.replica.changes import Change, What
+from cmsfs.replica.merge import apply_remote, lineages
+from cmsfs.replica.nodes import Node, remote_from_item
+from cmsfs.replica.rows import node_rows
+from cmsfs.replica.sharing import lost_access
+from daemon.push import loop_detector, recovered_files
+from daemon.push.context import PushContext
+
+log = logging.getLogger(__name__)
+
+WRITTEN_AGAIN = "The file has been changed again, and that upload is pending."
+UNDER_WAY = "It is being uploaded right now; try again when `cmsfs status` shows the result."
+
+# Beside a file of which not all bytes could be kept: which ones those are.
+MISSING = ".missing"
+
+
+async def retry(kit: PushContext, path: str) -> None:
+    """Try again what failed of the item at a path.  Raises `UserError` if nothing did."""
+    found = [op for op in queue.failed(kit.db) if tree.path(kit.db, op.ino) == path]
+    if not found:
+        raise errors.UserError(f"No rejected change of {path} to retry.")
+
+    def txn(conn: Connection) -> None:
+        for op in found:
+            queue.release(conn, op, now_ns=ops.now_ns())
+
+    await kit.db.write(txn)
+
+
+async def discard(kit: PushContext, path: str, folder: Path) -> Path | None:
+    """Give up what is held of the item at a path, or has got nowhere for a minute; where its bytes are kept,
+    if it had any of its own.
+
+    Raises `UserError` if there is no such change, or something else has to be decided first.
+    """
+    held = [
+        op
+        for op in queue.failed(kit.db)
+        if (op.state == "held" or loop_detector.is_tired(op)) and tree.path(kit.db, op.ino) == path
+    ]
+    if not held:
+        raise errors.UserError(f"No change of {path} was rejected; `cmsfs conflicts` lists rejected changes.")
+    node = tree.find(kit.db, held[0].ino)
+    if node is None:
+        raise errors.UserError(f"{path} is gone.")
+    kept = None
+    if any(op.kind is OpKind.UPLOAD for op in held):
+        kept = await _keep(kit, node, folder)
+    theirs = await _theirs(kit, node)
+
+    def txn(conn: Connection) -> list[Change]:
+        now = tree.get(conn, node.ino)
+        if now.draft != node.draft:
+            raise errors.UserError(WRITTEN_AGAIN)
+        if "running" in ops.pending(conn, node.ino).values():
+            raise errors.UserError(UNDER_WAY)
+        if now.draft is not None:
+            Drafts.delete(conn, now.draft)
+        return _give_up(conn, now._replace(draft=None), held, theirs)
+
+    kit.incoming.publish(await kit.db.write(txn))
+    if node.draft is not None:
+        kit.commit.unlink(kit.drafts.gone(node.draft))
+    if node.sha1 is not None:
+        await kit.blocks.settle_clean(node.sha1)
+    if kept is not None:
+        recovered_files.mark_seen(folder, kept.name, f"{kept.name}{MISSING}")
+    log.info("the user discarded a rejected change")
+    return kept
+
+
+async def _theirs(kit: PushContext, node: Node) -> items.Item | None:
+    """The item as the service has it; None if it has none."""
+    if node.remote_id is None:
+        return None
+    try:
+        return await kit.get(node.kind, node.remote_id)
+    except errors.NotFound:
+        return None
+
+
+async def put_aside(kit: PushContext, node: Node, folder: Path) -> bool:
+    """Keep the bytes of a file of this machine only in the folder of what was recovered, before it goes;
+    whether it may go."""
+    if node.is_folder or not node.size:
+        return True
+    try:
+        return await _keep(kit, node, folder) is not None
+    except (errors.CmsfsError, OSError) as error:
+        log.info(
+            "a local-only file stays, because its contents cannot be moved to the recovered files: %s", error
+        )
+        return False
+
+
+async def _keep(kit: PushContext, node: Node, folder: Path) -> Path | None:
+    """A durable second name for the bytes of a file, in the folder of what was recovered."""
+    if node.draft is not None:
+        return await _keep_draft(kit, node, node.draft, folder)
+    if node.sha1 is None or node.sha1 == node.base_sha1:
+        return None
+    source = await kit.blocks.complete_path(node.sha1)
+    if source is None:
+        return None
+    return await trio.to_thread.run_sync(_second_name, source, folder, node.name)
+
+
+async def _keep_draft(kit: PushContext, node: Node, draft_id: int, folder: Path) -> Path:
+    """As `_keep`, of what was written over bytes that cannot be had any more."""
+    draft = kit.drafts.find(draft_id)
+    if draft is None or draft.writers or not draft.is_recorded:
+        raise errors.UserError(WRITTEN_AGAIN)
+    holes = draft.holes()
+
+    def keep() -> Path:
+        target = _second_name(draft.path, folder, node.name)
+        os.truncate(target, draft.size)
+        if holes:
+            lines = [f"{target.name}: these bytes were never downloaded and are zeros there:"]
+            lines += [f"{start} to {end - 1}" for start, end in holes]
+            target.with_name(f"{target.name}{MISSING}").write_text("\n".join(lines) + "\n", encoding="utf-8")
+        return target
+
+    return await trio.to_thread.run_sync(keep)
+
+
+def _second_name(source: Path, folder: Path, name: str) -> Path:
+    number, target = 1, folder / name
+    while target.exists():
+        number += 1
+        target = folder / f"{number} {name}"
+    try:
+        os.link(source, target)
+    except OSError as error:
+        if error.errno not in (errno.EXDEV, errno.EPERM, errno.EMLINK):
+            raise
+        shutil.copyfile(source, target)
+    for path, flags in ((target, 0), (folder, os.O_DIRECTORY)):
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | flags)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+    return target
+
+
+def _give_up(conn: Connection, node: Node, held: list[Op], theirs: items.Item | None) -> list[Change]:
+    if node.is_folder and node.remote_id is None and tree.has_children(conn, node.ino):
+        raise errors.UserError("The folder is not empty: discard or move its contents first.")
+    for op in held:
+        queue.cancel(conn, op)
+        if op.kind is OpKind.DESCRIBE:
+            item_details.unsay(conn, node.ino)
+    if theirs is None:
+        return _leave(conn, node)
+    changes: list[Change] = []
+    if open_inodes.is_open(conn, node.ino):
+        # Who has it open goes on with what was given up; it is nothing that is to be sent any more.
+        fresh = lineages.part(conn, node, changes)
+        node_rows.take_as_sent(conn, node.ino)
+        node = fresh
+    # As if nothing had happened here: what the service says is then taken for all of it.
+    here = remote_from_item(theirs)
+    node_rows.go_back_to_base(conn, node.ino)
+    if node.parent is None:
+        tree.mark_unlisted(conn, node.ino)
+    changes += apply_remote.apply(conn, [here], generation=kv_store.generation(conn))
+    if node.sha1 is not None:
+        sealing.release_content(conn, node.sha1)
+    return [*changes, Change(What.CONTENT, node.ino)]
+
+
+def _leave(conn: Connection, node: Node) -> list[Change]:
+    """The service has no such item: the drive has none either, then."""
+    ops.drop(conn, node.ino, *OpKind)
+    if node.parent is None:
+        return []
+    lineages.left(conn, node)
+    tree.detach(conn, node.ino)
+    if node.sha1 is not None:
+        node_rows.forget_content(conn, node.ino)
+        sealing.release_content(conn, node.sha1)
+    changes = [Change(What.GONE, node.ino, node.parent, node.name)]
+    lost_access.tidy(conn, node.parent, changes)
+    return changes

@@ -1,0 +1,121 @@
+"""Bytes that may no longer be read are wiped from this disk: those of what is not shared with us any more, of
+what our role no longer lets us read, and of their older versions; with them the desktop's small pictures.
+
+That there is something to wipe is a row of the transaction that took it from the tree (`replica.losses`), and
+goes when it is done: also over a restart.
+
+Rule: what something else here shows stays, and so do bytes that are not sent yet.
+"""
+
+import logging
+from pathlib import Path
+from sqlite3 import Connection
+
+import trio
+
+from cmsfs.cache import content_table
+from cmsfs.cache.blocks import BlockCache
+from cmsfs.replica import kv_store, tree
+from cmsfs.replica.changes import Change, Hub, What
+from cmsfs.replica.nodes import Node
+from cmsfs.sqlite import Database
+from cmsfs.vfs.permissions import NodeRight
+from daemon.account.permissions import RightsReader
+from daemon.desktop import thumbnail_wipe
+from daemon.fetch.hydrate import Hydrator
+from daemon.fetch.pins import Pins
+
+log = logging.getLogger(__name__)
+
+LOOK_SECONDS = 1.0
+
+# Contents that no node with a name has, nor one whose deletion or upload is still to be sent.  Older versions
+# that were read belong to no node, and go with the rest: they are only cached.
+_SHOWN_NOWHERE = """
+  SELECT c.sha1 FROM content AS c WHERE NOT c.dirty
+    AND NOT EXISTS (SELECT 1 FROM draft AS d WHERE d.base_sha1 = c.sha1)
+    AND NOT EXISTS (SELECT 1 FROM node AS n WHERE n.sha1 = c.sha1 AND
+      (n.parent IS NOT NULL OR n.draft IS NOT NULL OR EXISTS (SELECT 1 FROM op WHERE op.ino = n.ino)))
+"""
+
+
+class Wiper:
+    """The agent."""
+
+    def __init__(
+        self,
+        db: Database,
+        blocks: BlockCache,
+        hydrate: Hydrator,
+        keeper: Pins,
+        hub: Hub,
+        rights: RightsReader,
+        mountpoint: Path,
+    ) -> None:
+        self._mountpoint = mountpoint
+        self._db = db
+        self._blocks = blocks
+        self._hydrate = hydrate
+        self._keeper = keeper
+        self._hub = hub
+        self._rights = rights
+
+    async def run(self) -> None:
+        """Wipe as soon as there is something, for ever; what is open, when it is closed."""
+        while True:
+            if kv_store.get(self._db, kv_store.WIPE) is not None:
+                await self.once()
+            await trio.sleep(LOOK_SECONDS)
+
+    async def once(self) -> bool:
+        """Wipe what is to be wiped by now; whether that was all.  Cancelled: the next time goes on."""
+        noted = kv_store.get(self._db, kv_store.WIPE)
+        async with self._keeper.marking:
+            await self._blocks.flush()
+            wanted = set(await self._db.query(_shown_nowhere)) | await self._unreadable()
+            left = [sha1 for sha1 in wanted if not await self._wipe(sha1)]
+            self._blocks.pins_changed()
+            await self._blocks.flush()  # removes the files
+        await thumbnail_wipe.wipe(self._db, self._rights, self._mountpoint)
+        if wanted:
+            log.info("wiped %d cached files that may no longer be read", len(wanted) - len(left))
+        if left:
+            return False
+        await self._db.write(lambda conn: _done(conn, noted))
+        return True
+
+    async def _wipe(self, sha1: str) -> bool:
+        await self._db.write(lambda conn: content_table.unpin(conn, sha1))
+        if sha1 in self._hydrate.coming() or self._blocks.evict(sha1) is None:
+            return False
+        self._hub.publish(Change(What.CONTENT, ino) for ino in tree.having(self._db, sha1))
+        return True
+
+    async def _unreadable(self) -> set[str]:
+        """Contents that only nodes have which may not be read."""
+        tops = self._rights.unreadable()
+        below = await self._db.query(lambda conn: {one for top in tops for one in tree.subtree(conn, top)})
+        found: set[str] = set()
+        for ino in below:
+            node = tree.find(self._db, ino)
+            if node is None or node.sha1 is None or node.sha1 != node.base_sha1:
+                continue
+            if not self._may_read(node) and not self._is_readable(node.sha1):
+                found.add(node.sha1)
+        return found
+
+    def _is_readable(self, sha1: str) -> bool:
+        nodes = (tree.find(self._db, ino) for ino in tree.having(self._db, sha1))
+        return any(node is not None and node.parent is not None and self._may_read(node) for node in nodes)
+
+    def _may_read(self, node: Node) -> bool:
+        return NodeRight.READ in self._rights.of(node)
+
+
+def _shown_nowhere(conn: Connection) -> list[str]:
+    return [row[0] for row in conn.execute(_SHOWN_NOWHERE)]
+
+
+def _done(conn: Connection, noted: str | None) -> None:
+    if noted is not None and kv_store.at(conn, kv_store.WIPE) == noted:
+        kv_store.drop(conn, kv_store.WIPE)

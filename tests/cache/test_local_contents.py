@@ -1,0 +1,296 @@
+"""Contents that the service does not have yet."""
+
+import errno
+import os
+import shutil
+import threading
+from pathlib import Path
+
+import pytest
+import trio
+import trio.testing
+
+from cmsfs import errors, sqlite
+from cmsfs.cache import content_files, content_table
+from cmsfs.cache.blocks import BLOCK
+from tests.cache.conftest import Cache, MakeSample, OpenCache, started
+
+
+async def uploaded(cache: Cache, db: sqlite.Database, sha1: str) -> None:
+    await db.write(lambda conn: cache.mark_clean(conn, sha1))
+    await cache.settle_clean(sha1)
+
+
+async def test_a_local_file_becomes_content_and_after_the_upload_cache(
+    cache: Cache, db: sqlite.Database, sample: MakeSample, tmp_path: Path, folders: tuple[Path, Path]
+) -> None:
+    content = sample(BLOCK + 3)
+    await cache.adopt(db, content, tmp_path / "draft")
+    assert not (tmp_path / "draft").exists()
+    assert cache.path(content.sha1) == folders[1] / content.sha1
+    assert await cache.get(content) == content.data
+    assert cache.usage() == 0
+    await uploaded(cache, db, content.sha1)
+    assert cache.path(content.sha1) == folders[0] / content.sha1[:2] / content.sha1
+    assert list(folders[1].iterdir()) == []
+    assert await cache.get(content) == content.data
+    assert cache.usage() == content.size
+
+
+async def test_a_cached_content_that_is_written_again_is_kept_once_and_protected(
+    cache: Cache, db: sqlite.Database, sample: MakeSample, tmp_path: Path, folders: tuple[Path, Path]
+) -> None:
+    whole, part = sample(BLOCK), sample(3 * BLOCK)
+    await cache.put(whole)
+    await cache.put(part, 1)
+    for content in (whole, part):
+        await cache.adopt(db, content, tmp_path / "draft")
+        assert cache.absent(content) == []
+        assert await cache.get(content) == content.data
+    await cache.flush()
+    assert cache.usage() == 0
+    assert [path for path in folders[0].rglob("*") if path.is_file()] == []
+    found = db.rows("SELECT dirty, bitmap FROM content")
+    assert [tuple(row) for row in found] == [(1, None), (1, None)]
+
+
+async def test_a_content_adopted_twice_is_settled_once_nobody_needs_it(
+    cache: Cache, db: sqlite.Database, sample: MakeSample, tmp_path: Path
+) -> None:
+    content = sample(100)
+    await cache.adopt(db, content, tmp_path / "one")
+    await cache.adopt(db, content, tmp_path / "two")
+    assert not (tmp_path / "two").exists()
+    await uploaded(cache, db, content.sha1)
+    assert await cache.get(content) == content.data
+
+
+async def test_an_upload_that_ends_while_the_same_content_is_saved_again_does_not_expose_it(
+    cache: Cache, db: sqlite.Database, sample: MakeSample, tmp_path: Path, folders: tuple[Path, Path]
+) -> None:
+    content = sample(100)
+    await cache.adopt(db, content, tmp_path / "one")
+    await db.write(lambda conn: cache.mark_clean(conn, content.sha1))
+    await cache.adopt(db, content, tmp_path / "two")
+    await cache.settle_clean(content.sha1)
+    assert cache.path(content.sha1) == folders[1] / content.sha1
+
+
+async def test_a_content_adopted_while_it_is_being_settled_stays_with_the_drafts(
+    cache: Cache, db: sqlite.Database, sample: MakeSample, tmp_path: Path, folders: tuple[Path, Path]
+) -> None:
+    content = sample(100)
+    await cache.adopt(db, content, tmp_path / "one")
+    await db.write(lambda conn: cache.mark_clean(conn, content.sha1))
+    (tmp_path / "two").write_bytes(content.data)
+    busy = threading.Event()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(db.write, lambda conn: busy.wait(10))
+        await trio.testing.wait_all_tasks_blocked()
+        nursery.start_soon(cache.settle_clean, content.sha1)
+        await trio.testing.wait_all_tasks_blocked()
+        await cache.adopt_dirty(content.sha1, content.size, tmp_path / "two")
+        nursery.start_soon(db.write, lambda conn: cache.record_dirty(conn, content.sha1, content.size))
+        await trio.testing.wait_all_tasks_blocked()
+        busy.set()
+    assert cache.path(content.sha1) == folders[1] / content.sha1
+    assert await cache.get(content) == content.data
+
+
+async def test_what_was_dropped_before_does_not_take_the_row_of_a_local_content(
+    cache: Cache, db: sqlite.Database, sample: MakeSample, tmp_path: Path, folders: tuple[Path, Path]
+) -> None:
+    content = sample(100)
+    with pytest.raises(errors.IntegrityError):
+        await cache.write_blocks(content.sha1, content.size, 0, bytes(100))
+    await cache.adopt(db, content, tmp_path / "draft")
+    await db.write(lambda conn: cache.mark_clean(conn, content.sha1))
+    await cache.flush()
+    await cache.settle_clean(content.sha1)
+    assert cache.path(content.sha1) == folders[0] / content.sha1[:2] / content.sha1
+
+
+async def test_the_cache_never_ends_being_dirty(db: sqlite.Database, sample: MakeSample) -> None:
+    content = sample(100)
+    stale = content_table.ContentRow(
+        content.sha1, 100, b"\0", verified=False, dirty=False, pinned=False, used_at=1
+    )
+
+    def txn(conn: sqlite.Connection) -> None:
+        content_table.record_dirty(conn, content.sha1, content.size)
+        content_table.save(conn, [stale])
+        content_table.remove(conn, [content.sha1])
+
+    await db.write(txn)
+    found = content_table.find(db, content.sha1)
+    assert found is not None
+    assert (found.bits, found.verified, found.dirty) == (None, True, True)
+
+
+async def test_adopting_may_be_repeated(
+    cache: Cache, db: sqlite.Database, sample: MakeSample, tmp_path: Path
+) -> None:
+    content = sample(100)
+    (tmp_path / "draft").write_bytes(content.data)
+    for _ in range(2):
+        await cache.adopt_dirty(content.sha1, content.size, tmp_path / "draft")
+    await db.write(lambda conn: cache.record_dirty(conn, content.sha1, content.size))
+    assert await cache.get(content) == content.data
+
+
+async def test_a_file_of_another_size_is_not_adopted(
+    cache: Cache, sample: MakeSample, tmp_path: Path
+) -> None:
+    content = sample(100)
+    (tmp_path / "draft").write_bytes(content.data[:-1])
+    with pytest.raises(ValueError, match="99 bytes"):
+        await cache.adopt_dirty(content.sha1, content.size, tmp_path / "draft")
+    assert (tmp_path / "draft").exists()
+
+
+async def test_a_failed_transaction_gives_the_content_up_but_not_one_recorded_before(
+    cache: Cache, db: sqlite.Database, sample: MakeSample, tmp_path: Path, folders: tuple[Path, Path]
+) -> None:
+    content = sample(100)
+    (tmp_path / "draft").write_bytes(content.data)
+    os.link(tmp_path / "draft", tmp_path / "second")
+    await cache.adopt_dirty(content.sha1, content.size, tmp_path / "second")
+    cache.disown_dirty(content.sha1)
+    assert cache.absent(content) == [(0, 0)]
+    assert not (folders[1] / content.sha1).exists()
+    assert (tmp_path / "draft").read_bytes() == content.data
+
+    await cache.adopt(db, content, tmp_path / "other")
+    os.link(tmp_path / "draft", tmp_path / "second")
+    await cache.adopt_dirty(content.sha1, content.size, tmp_path / "second")
+    cache.disown_dirty(content.sha1)
+    with (tmp_path / "draft").open("r+b") as draft:
+        draft.write(b"written again")
+    assert await cache.get(content) == content.data
+
+
+async def test_damage_to_the_only_copy_is_an_error_and_never_removes_it(
+    open_cache: OpenCache, db: sqlite.Database, sample: MakeSample, tmp_path: Path, folders: tuple[Path, Path]
+) -> None:
+    cut, gone = sample(2 * BLOCK), sample(100)
+    async with started(open_cache()) as first:
+        for content in (cut, gone):
+            await first.adopt(db, content, tmp_path / "draft")
+    async with started(open_cache()) as cache:
+        os.truncate(folders[1] / cut.sha1, 5)
+        (folders[1] / gone.sha1).unlink()
+        for content in (cut, gone):
+            with pytest.raises(OSError) as caught:
+                await cache.get(content)
+            assert caught.value.errno == errno.EIO
+        assert (folders[1] / cut.sha1).exists()
+        assert cache.path(gone.sha1) is None
+
+
+async def test_a_flipped_bit_in_the_only_copy_is_told_after_a_power_cut(
+    open_cache: OpenCache,
+    db: sqlite.Database,
+    sample: MakeSample,
+    tmp_path: Path,
+    folders: tuple[Path, Path],
+    expect_log: object,
+) -> None:
+    assert callable(expect_log)
+    expect_log("is corrupt and was never uploaded")
+    content = sample(100)
+    async with started(open_cache()) as first:
+        await first.adopt(db, content, tmp_path / "draft")
+    (folders[1] / content.sha1).write_bytes(bytes(100))
+    cache = open_cache()
+    await cache.recover(clean_shutdown=False, same_boot=False)
+    with pytest.raises(errors.IntegrityError):
+        await cache.get(content)
+    await cache.verify_all()
+    assert (folders[1] / content.sha1).exists()
+    await cache.aclose()
+
+
+async def test_settling_to_another_file_system_copies(
+    cache: Cache,
+    db: sqlite.Database,
+    sample: MakeSample,
+    tmp_path: Path,
+    folders: tuple[Path, Path],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    content = sample(2 * BLOCK)
+    await cache.adopt(db, content, tmp_path / "draft")
+    assert await cache.get(content, 0, 5) == content.data[:5]
+    rename = Path.rename
+
+    def other_file_system(path: Path, target: Path) -> Path:
+        if folders[1] in path.parents and folders[0] in target.parents:
+            raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
+        return rename(path, target)
+
+    monkeypatch.setattr(Path, "rename", other_file_system)
+    await uploaded(cache, db, content.sha1)
+    assert cache.path(content.sha1) == folders[0] / content.sha1[:2] / content.sha1
+    assert await cache.get(content) == content.data
+    assert list(folders[1].iterdir()) == []
+    assert cache.usage() == content.size
+
+
+async def test_a_content_adopted_while_it_is_copied_stays_with_the_drafts(
+    cache: Cache,
+    db: sqlite.Database,
+    sample: MakeSample,
+    tmp_path: Path,
+    folders: tuple[Path, Path],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    content = sample(100)
+    await cache.adopt(db, content, tmp_path / "one")
+    await db.write(lambda conn: cache.mark_clean(conn, content.sha1))
+    (tmp_path / "two").write_bytes(content.data)
+    rename, copyfile, copying, go_on = Path.rename, shutil.copyfile, threading.Event(), threading.Event()
+
+    def other_file_system(path: Path, target: Path) -> Path:
+        if folders[1] in path.parents and folders[0] in target.parents:
+            raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
+        return rename(path, target)
+
+    def slow(source: Path, target: Path) -> None:
+        copyfile(source, target)
+        copying.set()
+        go_on.wait(10)
+
+    monkeypatch.setattr(Path, "rename", other_file_system)
+    monkeypatch.setattr(shutil, "copyfile", slow)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(cache.settle_clean, content.sha1)
+        await trio.to_thread.run_sync(copying.wait, 10)
+        await cache.adopt_dirty(content.sha1, content.size, tmp_path / "two")
+        await db.write(lambda conn: cache.record_dirty(conn, content.sha1, content.size))
+        go_on.set()
+    assert cache.path(content.sha1) == folders[1] / content.sha1
+    assert await cache.get(content) == content.data
+    assert [path for path in folders[0].rglob("*") if path.is_file()] == []
+
+
+async def test_an_adopted_content_is_not_forgotten_before_it_has_a_row(
+    cache: Cache, sample: MakeSample, tmp_path: Path
+) -> None:
+    cache._contents._max_live = 4
+    content = sample(100)
+    (tmp_path / "draft").write_bytes(content.data)
+    await cache.adopt_dirty(content.sha1, content.size, tmp_path / "draft")
+    for _ in range(20):
+        await cache.put(sample(10))
+    assert await cache.get(content) == content.data
+
+
+async def test_an_empty_local_file_goes_the_same_way(
+    cache: Cache, db: sqlite.Database, sample: MakeSample, tmp_path: Path
+) -> None:
+    empty = sample(0)
+    await cache.adopt(db, empty, tmp_path / "draft")
+    assert cache.path(empty.sha1) is not None
+    await uploaded(cache, db, empty.sha1)
+    assert await cache.get(empty) == b""
+    assert not content_files.is_left_over(empty.sha1)

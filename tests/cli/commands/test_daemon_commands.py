@@ -1,0 +1,196 @@
+"""Commands that ask a running daemon, against a socket that answers as the protocol says."""
+
+import json
+import os
+import subprocess
+import sys
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from cmsfs import config
+from cmsfs.cli import main
+from cmsfs.cli.support import daemonctl
+from cmsfs.ipc import control
+
+
+def _status(**fields):
+    moment = datetime.now(UTC) - timedelta(minutes=3)
+    values = {
+        "account": "default",
+        "profile": "Embedded service",
+        "mountpoint": "/mnt/drive",
+        "pid": 4711,
+        "version": "0.1.0",
+        "started": moment,
+        "health": control.HealthStatus(state="online", since=moment),
+    }
+    return control.DriveStatus(**(values | fields))
+
+
+def test_without_a_daemon_status_says_so(capsys):
+    assert main.run(["status"]) == 1
+    assert capsys.readouterr().err == "cmsfs: No drive is mounted; `cmsfs mount` mounts one.\n"
+
+
+def test_without_a_daemon_status_has_a_document_all_the_same(capsys):
+    assert main.run(["status", "--json"]) == 1
+    assert json.loads(capsys.readouterr().out) == {"mounted": False}
+
+
+def test_a_socket_that_nobody_listens_on_is_no_daemon():
+    path = config.Paths("dead").socket
+    path.parent.mkdir(exist_ok=True)
+    subprocess.run(
+        [sys.executable, "-c", "import socket, sys; socket.socket(1).bind(sys.argv[1])", path], check=True
+    )
+    assert path.exists()
+    assert daemonctl.find_account("dead") is None
+
+
+def test_status_begins_with_whether_all_is_well(spoken_to, capsys):
+    spoken_to(lambda request: [_status()])
+    assert main.run(["status"]) == 0
+    assert capsys.readouterr().out.splitlines()[0] == "/mnt/drive: up to date"
+
+
+def test_status_names_what_is_held_and_why(spoken_to, capsys):
+    op = control.PendingChange(
+        seq=1, kind="create", path="Legal/a.txt", state="held", attempts=2, error="no space", size=2000
+    )
+    spoken_to(lambda request: [_status(queue=control.QueueStatus(waiting=4, held=1, ops=[op]))])
+    assert main.run(["status"]) == 0
+    out = capsys.readouterr().out
+    assert "/mnt/drive: 1 change cannot be uploaded" in out
+    assert "held  create  2.0 kB  Legal/a.txt: no space (tried 2 times)" in out
+    assert "and 4 changes more" in out
+
+
+def test_status_as_json_is_the_daemons_own(spoken_to, capsys):
+    spoken_to(lambda request: [_status(requests={"search": 3})])
+    assert main.run(["status", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["mounted"] is True
+    assert found["requests"] == {"search": 3}
+    assert found["health"]["state"] == "online"
+
+
+def test_the_only_drive_is_meant_when_the_configured_one_is_not_mounted(spoken_to, capsys):
+    spoken_to(lambda request: [_status(account="demo")], account="demo")
+    assert main.run(["status"]) == 0
+    assert "account demo" in capsys.readouterr().out
+
+
+def test_of_several_drives_one_must_be_named(spoken_to, capsys):
+    spoken_to(account="one")
+    spoken_to(account="two")
+    assert main.run(["status"]) == 2
+    assert "choose one with --account: one, two." in capsys.readouterr().err
+
+
+def test_a_named_account_is_not_replaced_by_another(spoken_to):
+    spoken_to(account="one")
+    assert main.run(["--account", "two", "status"]) == 1
+
+
+def test_sync_waits_for_the_last_word(spoken_to, capsys):
+    spoken_to(lambda request: [control.Progress(pending=2), control.Progress(pending=1), control.Done()])
+    assert main.run(["sync"]) == 0
+    assert capsys.readouterr().out == "Everything is uploaded.\n"
+
+
+def test_sync_fails_when_something_is_held(spoken_to, capsys):
+    op = control.PendingChange(seq=1, kind="create", path="a.txt", state="held", error="no space left.")
+
+    def answers(request):
+        if isinstance(request, control.Sync):
+            return [control.Done(held=2)]
+        return [_status(queue=control.QueueStatus(held=2, ops=[op]))]
+
+    spoken_to(answers)
+    assert main.run(["sync"]) == 7
+    told = "cmsfs: 2 changes cannot be uploaded, for example a.txt: no space left.\n"
+    assert capsys.readouterr().err == told
+
+
+def test_sync_gives_up_after_its_timeout(spoken_to, capsys):
+    spoken_to(lambda request: [control.Progress(pending=3), control.Done()])
+    assert main.run(["sync", "--timeout", "0"]) == 1
+    assert "Not everything is uploaded after 0 s: 3 changes to go." in capsys.readouterr().err
+
+
+def test_a_refusal_is_told_with_its_exit_code(spoken_to, capsys):
+    spoken_to(lambda request: [control.Failure(message="The drive is in use.", exit_code=3)])
+    assert main.run(["sync"]) == 3
+    assert capsys.readouterr().err == "cmsfs: The drive is in use.\n"
+
+
+def test_a_daemon_that_ends_midway_is_told(spoken_to, capsys):
+    spoken_to(lambda request: [control.Progress(pending=3)])
+    assert main.run(["sync"]) == 1
+    assert capsys.readouterr().err == "cmsfs: The daemon exited before it responded.\n"
+
+
+def test_a_daemon_that_speaks_otherwise_is_told(spoken_to, capsys):
+    spoken_to(lambda request: [b'{"kind": "song"}\n'])
+    assert main.run(["sync"]) == 1
+    assert "is it an older version?" in capsys.readouterr().err
+
+
+def test_umount_waits_until_the_process_is_gone(spoken_to, capsys):
+    process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+
+    def answers(request):
+        process.communicate(b"\n")
+        return [control.Progress(pending=1), control.Done(pending=1)]
+
+    daemon = spoken_to(answers, pid=process.pid)
+    assert main.run(["umount", "--drain", "3"]) == 0
+    assert daemon.requests[-1] == control.Stop(drain_seconds=3)
+    out, err = capsys.readouterr()
+    assert out == "The drive at /mnt/drive is unmounted.\n"
+    assert err == "1 change will be uploaded after the next mount.\n"
+
+
+def test_umount_finds_the_drive_by_its_mountpoint(spoken_to, tmp_path):
+    spoken_to(account="one", mountpoint="/mnt/other")
+    daemon = spoken_to(lambda request: [control.Done()], account="two", mountpoint=str(tmp_path))
+    assert main.run(["umount", str(tmp_path / "." / "x" / "..")]) == 0
+    assert isinstance(daemon.requests[-1], control.Stop)
+
+
+def test_umount_of_nothing_says_so(tmp_path, capsys):
+    assert main.run(["umount", str(tmp_path)]) == 0
+    assert capsys.readouterr().out == f"Nothing is mounted at {tmp_path}.\n"
+
+
+def test_umount_leaves_other_file_systems_alone(capsys):
+    assert main.run(["umount", "/proc"]) == 3
+    assert capsys.readouterr().err == "cmsfs: /proc has another file system (proc) mounted on it.\n"
+
+
+def test_mounting_what_is_mounted_is_no_error(spoken_to, capsys):
+    home = Path(os.environ["HOME"])
+    spoken_to(mountpoint=str(home / "cmsfs"))
+    assert main.run(["mount"]) == 0
+    assert capsys.readouterr().out == f"The drive is already mounted at {home / 'cmsfs'}.\n"
+
+
+def test_an_account_is_mounted_at_one_place(spoken_to, tmp_path, capsys):
+    spoken_to()
+    assert main.run(["mount", str(tmp_path)]) == 3
+    assert "The account 'default' is already mounted at /mnt/drive." in capsys.readouterr().err
+
+
+def test_a_mountpoint_serves_one_account(spoken_to, tmp_path, capsys):
+    spoken_to(account="other", mountpoint=str(tmp_path))
+    assert main.run(["mount", str(tmp_path)]) == 3
+    assert f"{tmp_path} is in use by the account 'other'." in capsys.readouterr().err
+
+
+def test_the_runtime_folder_may_have_a_long_path(tmp_path, monkeypatch, spoken_to, capsys):
+    folder = tmp_path / ("x" * 150)
+    folder.mkdir(mode=0o700)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(folder))
+    spoken_to(lambda request: [control.Done()])
+    assert main.run(["sync"]) == 0
+    assert capsys.readouterr().out == "Everything is uploaded.\n"

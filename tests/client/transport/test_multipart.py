@@ -1,0 +1,141 @@
+"""The body of an upload."""
+
+import io
+
+import multipart as parsing
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cmsfs.client.transport import multipart
+from cmsfs.client.transport.multipart import PIECE, BytesSource, FileSource, MultipartBody, SourceChanged
+
+
+async def whole(upload):
+    data = b"".join([piece async for piece in upload])
+    await upload.aclose()
+    return data
+
+
+async def read(source):
+    return b"".join([piece async for piece in source.open()])
+
+
+class Lying:
+    """A source that says another size than it has."""
+
+    def __init__(self, size, *pieces):
+        self.size = size
+        self.closed = False
+        self._pieces = pieces
+
+    async def open(self):
+        try:
+            for piece in self._pieces:
+                yield piece
+        finally:
+            self.closed = True
+
+
+async def test_the_attributes_come_first_and_the_length_is_known():
+    upload = MultipartBody({"name": 'a "b"\r\n.txt', "parent": {"id": "0"}}, BytesSource(b"\r\n--content"))
+    data = await whole(upload)
+    assert upload.headers["content-length"] == str(len(data))
+    boundary = upload.headers["content-type"].partition("boundary=")[2]
+    attributes, file = parsing.MultipartParser(io.BytesIO(data), boundary).parts()
+    assert (attributes.name, file.name) == ("attributes", "file")
+    assert attributes.value == '{"name": "a \\"b\\"\\r\\n.txt", "parent": {"id": "0"}}'
+    assert file.raw == b"\r\n--content"
+
+
+async def test_it_can_be_sent_again_from_its_beginning():
+    upload = MultipartBody({"name": "a"}, BytesSource(bytes(3 * PIECE)))
+    broken_off = aiter(upload)
+    for _ in range(3):
+        await anext(broken_off)
+    data = await whole(upload)
+    assert len(data) == int(upload.headers["content-length"])
+
+
+async def test_progress_counts_the_bytes_of_the_file():
+    heard = []
+    await whole(MultipartBody({}, BytesSource(bytes(2 * PIECE + 5)), progress=heard.append))
+    assert heard == [PIECE, 2 * PIECE, 2 * PIECE + 5]
+
+
+@pytest.mark.parametrize("pieces", [[b"123"], [b"12345", b"6"], []])
+async def test_another_size_than_announced_ends_the_body_unfinished(pieces):
+    source = Lying(5, *pieces)
+    upload = MultipartBody({}, source)
+    taken = []
+    with pytest.raises(SourceChanged):
+        async for piece in upload:
+            taken.append(piece)
+    assert not b"".join(taken).endswith(b"--\r\n")
+    await upload.aclose()
+    assert source.closed
+
+
+async def test_closing_closes_the_source():
+    source = Lying(9, b"123", b"456", b"789")
+    upload = MultipartBody({}, source)
+    parts = aiter(upload)
+    await anext(parts)
+    await anext(parts)
+    assert not source.closed
+    await upload.aclose()
+    assert source.closed
+
+
+async def test_a_file_is_read_in_pieces(tmp_path):
+    path = tmp_path / "f"
+    path.write_bytes(bytes(range(256)) * 10_000)
+    source = FileSource(path)
+    assert source.size == 2_560_000
+    pieces = [piece async for piece in source.open()]
+    assert [len(piece) for piece in pieces] == [PIECE, PIECE, 2_560_000 - 2 * PIECE]
+    assert b"".join(pieces) == path.read_bytes()
+    assert await read(source) == path.read_bytes()
+
+
+@given(data=st.binary(max_size=50), offset=st.integers(0, 60), size=st.integers(0, 60))
+async def test_a_part_of_a_file(tmp_path_factory, data, offset, size):
+    path = tmp_path_factory.mktemp("part") / "f"
+    path.write_bytes(data)
+    assert await read(FileSource(path, offset)) == data[offset:]
+    part = FileSource(path, offset, size)
+    if offset + size <= len(data) or size == 0:
+        assert await read(part) == data[offset : offset + size]
+    else:
+        with pytest.raises(SourceChanged):
+            await read(part)
+
+
+@pytest.mark.parametrize("change", [b"", b"shorter", b"longer than it was before"])
+async def test_a_file_that_changes_its_size_is_noticed(tmp_path, change):
+    path = tmp_path / "f"
+    path.write_bytes(b"as it was when")
+    source = FileSource(path)
+    path.write_bytes(change)
+    with pytest.raises(SourceChanged):
+        await read(source)
+
+
+async def test_a_file_that_grows_while_it_is_read_is_noticed(tmp_path):
+    path = tmp_path / "f"
+    path.write_bytes(bytes(2 * PIECE))
+    upload = MultipartBody({}, FileSource(path))
+    parts = aiter(upload)
+    await anext(parts)
+    await anext(parts)
+    with path.open("ab") as file:
+        file.write(b"more")
+    with pytest.raises(SourceChanged):
+        async for _ in parts:
+            pass
+    await upload.aclose()
+
+
+def test_a_file_that_is_not_there_is_an_ordinary_error(tmp_path):
+    with pytest.raises(FileNotFoundError):
+        multipart.FileSource(tmp_path / "none")

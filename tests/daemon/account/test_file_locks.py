@@ -1,0 +1,170 @@
+"""Locks: what others have locked here, and documents that are open here at the service."""
+
+import errno
+import os
+import stat
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+import trio
+
+from cmsfs import config
+from cmsfs.models.content import items
+from cmsfs.vfs.tree.attributes import SetAttr
+from tests.daemon import conftest
+from tests.daemon.account.test_permissions import bits, opened
+from tests.support.errno_probe import attempt, shared_file
+
+
+@pytest.fixture
+async def shared(
+    ben: conftest.Remote, user: int, drive: Any, nursery: trio.Nursery
+) -> AsyncIterator[items.File]:
+    """Ben's file `s/f`, which we may change, on our drive, whose locks are followed."""
+    file_id = await shared_file(drive, ben, "f", "editor", user)
+    nursery.start_soon(drive.agents.locks.run)
+    yield await ben.client.files.get(file_id)
+
+
+async def becomes(drive: Any, path: str, wanted: str) -> None:
+    """Wait until a file's bits are these."""
+    with trio.fail_after(20):
+        while await bits(drive, path) != wanted:
+            await drive.changed.wait()
+
+
+async def test_what_somebody_else_locked_is_read_and_not_changed(
+    drive: Any, ben: conftest.Remote, shared: items.File, caplog: pytest.LogCaptureFixture
+):
+    caplog.set_level("INFO")
+    ends = datetime.now(UTC) + timedelta(hours=2)
+    await ben.client.locks.lock(shared.id, expires_at=ends)
+    await drive.poll()
+    await becomes(drive, "s/f", "-r--r--r--")
+    assert await drive.read("s/f") == b"one"
+    for flags in (os.O_WRONLY, os.O_RDWR, os.O_WRONLY | os.O_TRUNC):
+        assert await attempt(opened(drive, "s/f", flags)) == "EACCES"
+    assert await attempt(drive.rename("s/f", "s/g")) == "EACCES"
+    assert await attempt(drive.unlink("s/f")) == "EACCES"
+    ino = await drive.ino("s/f")
+    assert await attempt(drive.fs.setattr(ino, SetAttr(mtime_ns=10**18))) == "EACCES"
+    for name in ("user.cms.description", "user.cms.tags", "user.xdg.comment", "user.xdg.tags"):
+        assert await attempt(drive.fs.setxattr(ino, name, b"x")) == "EACCES"
+    said = f"f cannot be changed: it is locked by Ben Tester until {ends.astimezone():%Y-%m-%d %H:%M}"
+    assert said in [record.getMessage() for record in caplog.records]
+    assert drive.ops() == []
+
+    await ben.client.locks.unlock(shared.id)
+    await drive.poll()
+    await becomes(drive, "s/f", "-rw-r--r--")
+    await drive.write("s/f", b"two")
+    await drive.sync()
+    assert await ben.read("f") == b"two"
+
+
+async def test_a_lock_against_downloads_takes_reading_away(
+    drive: Any, ben: conftest.Remote, shared: items.File
+):
+    await ben.client.locks.lock(shared.id, prevent_download=True)
+    await drive.poll()
+    await becomes(drive, "s/f", "----------")
+    assert await attempt(opened(drive, "s/f", os.O_RDONLY)) == "EACCES"
+
+
+async def test_a_lock_ends_by_itself(drive: Any, ben: conftest.Remote, shared: items.File):
+    await ben.client.locks.lock(shared.id, expires_at=datetime.now(UTC) + timedelta(seconds=3))
+    await drive.poll()
+    await becomes(drive, "s/f", "-r--r--r--")
+    # Nothing is heard of it: the drive knows the time.
+    await becomes(drive, "s/f", "-rw-r--r--")
+
+
+async def test_our_own_lock_is_none(drive: Any, other: conftest.Remote, nursery: trio.Nursery):
+    file_id = await other.file("mine", b"x")
+    await other.client.locks.lock(file_id)
+    await drive.names()
+    await drive.poll()
+    drive.agents.locks._read()
+    assert stat.filemode(drive.fs.getattr(await drive.ino("mine")).mode) == "-rw-r--r--"
+
+
+async def test_what_was_refused_for_a_lock_goes_when_it_is_gone(
+    drive: Any, ben: conftest.Remote, shared: items.File, nursery: trio.Nursery, expect_log: Any
+):
+    nursery.start_soon(drive.agents._follow_room)
+    # We have not heard of the lock when we write.
+    await ben.client.locks.lock(shared.id)
+    expect_log("locked")
+    await drive.write("s/f", b"ours")
+    await drive.sync()
+    assert [(kind, state) for kind, state, _ in drive.ops()] == [("upload", "held")]
+    await drive.poll()
+    await becomes(drive, "s/f", "-r--r--r--")
+    await ben.client.locks.unlock(shared.id)
+    await drive.poll()
+    await becomes(drive, "s/f", "-rw-r--r--")
+    with trio.fail_after(20):
+        while drive.ops():
+            await trio.lowlevel.checkpoint()
+    assert await ben.read("f") == b"ours"
+
+
+class TestOpenDocuments:
+    @pytest.fixture
+    def settings(self) -> config.Settings:
+        return config.Settings(settle_seconds=0, network_seconds=5, lock_open_documents=True, shared="root")
+
+    @pytest.fixture
+    async def claimed(self, drive: Any, other: conftest.Remote, nursery: trio.Nursery) -> str:
+        """`report.odt`, in our own drive, whose claims are made."""
+        file_id = await other.file("report.odt", b"x")
+        await drive.names()
+        nursery.start_soon(drive.agents.claims.run)
+        return file_id
+
+    @staticmethod
+    async def lock(other: conftest.Remote, file_id: str, *, there: bool) -> items.Lock | None:
+        with trio.fail_after(20):
+            while True:
+                found = (await other.client.files.get(file_id)).lock
+                if (found is not None) is there:
+                    return found
+
+    @pytest.mark.parametrize("name", [".~lock.report.odt#", "~$report.odt"])
+    async def test_a_document_is_locked_while_it_is_open(
+        self, drive: Any, other: conftest.Remote, claimed: str, name: str
+    ):
+        await drive.write(name, b"ada")
+        held = await self.lock(other, claimed, there=True)
+        assert held is not None
+        assert held.expired_at is not None
+        # Saving goes on as ever: one version more, and no conflict.
+        await drive.write("report.odt", b"longer")
+        await drive.sync()
+        assert await other.read("report.odt") == b"longer"
+        assert await drive.names() == sorted([name, "report.odt"])
+        await drive.unlink(name)
+        await self.lock(other, claimed, there=False)
+
+    async def test_a_document_that_has_another_version_by_then_is_unlocked(
+        self, drive: Any, other: conftest.Remote, claimed: str
+    ):
+        opened = await drive.fs.open(await drive.ino("report.odt"), os.O_RDWR)
+        await drive.write(".~lock.report.odt#", b"ada")
+        await self.lock(other, claimed, there=True)
+        # From another machine of the same person, who has the lock.
+        await other.write(claimed, b"from the other machine")
+        await drive.poll()
+        await drive.unlink(".~lock.report.odt#")
+        await self.lock(other, claimed, there=False)
+        await drive.fs.release(opened.fh)
+
+    async def test_a_document_that_cannot_be_locked_is_worked_on(
+        self, drive: Any, ben: conftest.Remote, user: int, nursery: trio.Nursery
+    ):
+        file_id = await shared_file(drive, ben, "f.odt", "viewer", user)
+        assert await attempt(drive.write("s/.~lock.f.odt#", b"ada")) in ("ok", errno.errorcode[errno.EACCES])
+        assert await drive.read("s/f.odt") == b"one"
+        assert (await ben.client.files.get(file_id)).lock is None

@@ -1,0 +1,197 @@
+"""Deletions that the service refuses: EPERM where that was to be expected, back at once where it was not."""
+
+from typing import Any
+
+import httpx
+import pytest
+
+from cmsfs import config
+from cmsfs.models.enterprise import retention
+from daemon.content import delete_guard
+from daemon.desktop.notifications import Notifications
+from tests.support.errno_probe import attempt
+
+pytestmark = pytest.mark.administers
+
+
+async def lock(other: Any, file_id: str) -> None:
+    """Somebody else locks a file."""
+    await other.client.locks.lock(file_id)
+    sql = "UPDATE item SET lock = json_set(lock, '$.by', (SELECT max(id) FROM user)) WHERE id = ?"
+    await other.store.write(lambda conn: conn.execute(sql, (int(file_id),)))
+
+
+class Strict(httpx.AsyncBaseTransport):
+    """A service whose policies keep what they protect out of the trash."""
+
+    def __init__(self, inner: Any) -> None:
+        self._inner = inner
+        self.refused = 0
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        if request.method == "DELETE" and "/files/" in request.url.path:
+            self.refused += 1
+            body = {
+                "type": "error",
+                "status": 403,
+                "code": "forbidden_by_policy",
+                "message": "A hold says no.",
+            }
+            return httpx.Response(403, json=body)
+        return await self._inner.handle_async_request(request)
+
+
+async def test_a_refused_deletion_is_back_at_once(
+    drive: Any, other: Any, stranger: int, settings: config.Settings, expect_log: Any
+) -> None:
+    expect_log("the item is restored")
+    folder = await other.folder("d")
+    number = await other.file("f", b"kept", folder)
+    await drive.names("d")
+    await lock(other, number)  # and the drive has not heard of it
+    assert await attempt(drive.unlink("d/f")) == "ok"
+    assert await drive.names("d") == []
+    await drive.sync()
+    assert await drive.names("d") == ["f"]
+    assert await drive.read("d/f") == b"kept"
+    assert drive.ops() == []
+    told: list[str] = []
+
+    async def show(summary: str, body: str, **kind: Any) -> int:
+        told.append(f"{summary}. {body}")
+        return 1
+
+    agents = drive.agents
+    notices = Notifications(
+        *(settings, drive.db, agents.health, agents.hub, lambda: "", show),
+        returned=agents.refusals.returned,
+    )
+    await notices.look()
+    assert told and told[0].startswith("A deletion was rejected. /d/f: The service does not allow this: ")
+
+
+async def test_after_a_refusal_the_next_attempt_is_refused_at_once(
+    drive: Any, other: Any, network: Any, expect_log: Any
+) -> None:
+    expect_log("the item is restored")
+    expect_log("cannot be deleted: The service does not allow this: A hold says no")
+    folder = await other.folder("d")
+    for name in ("f", "g", "h"):
+        await other.file(name, b"1", folder)
+    await drive.names("d")
+    lenient, network._inner = network._inner, Strict(network._inner)
+    assert await attempt(drive.unlink("d/f")) == "ok"
+    await drive.sync()
+    assert await attempt(drive.unlink("d/f")) == "EPERM"
+    assert await attempt(drive.unlink("d/g")) == "EPERM"
+    network._inner = lenient
+    # Meanwhile somebody has said something of it: it is the same file still.
+    await other.client.facts.describe("file", (await other.find("h")).id, description="new")
+    assert await attempt(drive.unlink("d/h")) == "ok"
+    assert await drive.names("d") == ["f", "g"]
+    assert drive.ops() == []
+    assert [item.name for item in await other.everything() if item.type == "file"] == ["f", "g"]
+
+
+async def test_what_is_in_no_doubt_is_never_asked_about(drive: Any, other: Any, network: Any) -> None:
+    folder = await other.folder("d")
+    for number in range(20):
+        await other.file(f"f{number}", b"1", folder)
+    await drive.names("d")
+    network.is_down = True
+    for number in range(20):
+        assert await attempt(drive.unlink(f"d/f{number}")) == "ok"
+    assert len(drive.ops()) == 20
+
+
+async def hold(drive: Any, other: Any, *names: str) -> None:
+    """Files in a held folder, and the drive knows that it is."""
+    folder = await other.folder("held")
+    for name in names:
+        await other.file(name, b"1", folder)
+    policy = await other.client.legal_holds.create("Case 42")
+    await other.client.legal_holds.assign(policy.id, "folder", folder)
+    await drive.names()
+    await drive.names("held")
+    assert await drive.fs.getxattr(await drive.ino("held"), "user.cms.hold") == b"Case 42"
+
+
+async def test_what_is_held_goes_into_the_trash_where_the_service_lets_it_and_is_asked_about_once(
+    drive: Any, other: Any, network: Any
+) -> None:
+    await hold(drive, other, "a", "b", "c")
+    number = (await other.find("a")).id
+    assert await attempt(drive.unlink("held/a")) == "ok"
+    assert drive.ops() == []
+    assert network.count("DELETE", "/files/") == 1
+    assert await attempt(drive.unlink("held/b")) == "ok"
+    assert [op[0] for op in drive.ops()] == ["trash"]
+    await drive.sync()
+    assert [item.name for item in await other.everything()] == ["held", "c"]
+    with pytest.raises(Exception, match="legal hold protects"):
+        await other.client.trash.purge("file", number)
+
+
+async def test_what_a_strict_service_holds_is_refused_at_once(
+    drive: Any, other: Any, network: Any, expect_log: Any
+) -> None:
+    expect_log("cannot be deleted: The service does not allow this: A hold says no")
+    await hold(drive, other, "a", "b")
+    network._inner = strict = Strict(network._inner)
+    for name in ("a", "b"):
+        assert await attempt(drive.unlink(f"held/{name}")) == "EPERM"
+    assert strict.refused == 2
+    assert await drive.names("held") == ["a", "b"]
+    assert drive.ops() == []
+
+
+async def test_what_is_retained_can_be_written_over_and_its_versions_stay(drive: Any, other: Any) -> None:
+    folder = await other.folder("d")
+    number = await other.file("f", b"first", folder)
+    policy = await other.client.retention.create(
+        retention.NewRetentionPolicy(
+            policy_name="Ten years",
+            policy_type="finite",
+            disposition_action="remove_retention",
+            retention_length=3650,
+        )
+    )
+    await other.client.retention.assign(policy.id, retention.RetentionAssignTo(type="folder", id=folder))
+    await drive.names("d")
+    await drive.write("d/f", b"second")
+    await drive.sync()
+    assert await other.read("f") == b"second"
+    assert await other.versions(number) == 2
+    (version,) = await other.client.versions.past(number)
+    with pytest.raises(Exception, match="retention policy protects"):
+        await other.client.versions.delete(number, version.id)
+
+
+async def test_a_service_that_does_not_answer_leaves_it_to_the_journal(
+    drive: Any, other: Any, network: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(delete_guard, "WAIT_SECONDS", 0.05)
+    await hold(drive, other, "a")
+    arrived, go = network.gate("DELETE", "/files/", before=True)
+    assert await attempt(drive.unlink("held/a")) == "ok"
+    assert arrived.is_set()
+    assert [op[0] for op in drive.ops()] == ["trash"]
+    go.set()
+
+
+async def test_a_file_that_was_renamed_over_and_cannot_go_comes_back_beside_the_other(
+    drive: Any, other: Any, stranger: int, expect_log: Any
+) -> None:
+    expect_log("the item is restored")
+    number = await other.file("a", b"theirs")
+    await other.file("b", b"moved")
+    await drive.names()
+    await lock(other, number)
+    await drive.rename("b", "a")
+    assert await drive.names() == ["a"]
+    await drive.sync()
+    names = await drive.names()
+    assert len(names) == 2
+    assert names[1].startswith("a (conflicted copy of ")
+    assert (await drive.read("a"), await drive.read(names[1])) == (b"theirs", b"moved")
+    assert sorted(item.name for item in await other.everything()) == names

@@ -1,0 +1,198 @@
+"""What is asked about single items: once, for a while, and never because attributes are listed."""
+
+from typing import Any
+
+import pytest
+
+from tests.support.errno_probe import PREFIX, attempt, listed, told, value
+
+
+async def test_all_fields_of_an_item_cost_one_request_and_a_listing_none(drive: Any, other: Any) -> None:
+    number = await other.file("f", b"12345")
+    await other.client.shared_links.share("file", number)
+    await drive.names()
+    asked = drive.agents.health.requests
+    assert (await value(drive, "f", "owner")).startswith("Ada Tester <")
+    assert await listed(drive, "f") == ["owner"]
+    assert asked["facts"] == 0
+    assert (await value(drive, "f", "created_by")).startswith("Ada Tester <")
+    assert "download" in (await value(drive, "f", "permissions")).split(",")
+    assert (await value(drive, "f", "shared_link")).startswith("http")
+    assert await value(drive, "f", "shared_link.access") == "open"
+    assert await value(drive, "f", "watermark") == "0"
+    assert await value(drive, "f", "nonsense") == "ENODATA"
+    assert asked["facts"] == 1
+    assert await listed(drive, "f") == ["owner", "shared_link"]
+
+
+async def test_an_answer_holds_while_the_etag_is_the_same(drive: Any, other: Any) -> None:
+    number = await other.file("f", b"12345")
+    await drive.names()
+    assert await value(drive, "f", "modified_by.id") == str(other.user)
+    assert await value(drive, "f", "version_number") == "1"
+    await other.write(number, b"67890")
+    await drive.poll()
+    assert await value(drive, "f", "version_number") == "2"
+    assert drive.agents.health.requests["facts"] == 2
+
+
+async def test_an_event_of_an_item_ends_what_was_known_of_it(drive: Any, other: Any) -> None:
+    number = await other.file("f", b"12345")
+    await drive.names()
+    assert await value(drive, "f", "shared_link") == "ENODATA"
+    await other.client.shared_links.share("file", number)
+    assert await value(drive, "f", "shared_link") == "ENODATA"
+    await drive.poll()
+    assert (await value(drive, "f", "shared_link")).startswith("http")
+
+
+async def test_an_answer_holds_for_a_while_only(drive: Any, other: Any) -> None:
+    number = await other.file("f", b"12345")
+    await drive.names()
+    assert await value(drive, "f", "shared_link") == "ENODATA"
+    await other.client.shared_links.share("file", number)
+    await drive.db.write(lambda conn: conn.execute("UPDATE fact SET learned_at = learned_at - 301"))
+    assert (await value(drive, "f", "shared_link")).startswith("http")
+
+
+async def test_without_the_service_what_is_known_is_told_and_all_else_is_refused(
+    drive: Any, other: Any, network: Any
+) -> None:
+    await other.file("known", b"1")
+    await other.file("new", b"2")
+    await drive.names()
+    before = await value(drive, "known", "permissions")
+    network.is_down = True
+    assert await attempt(drive.read("new")) != "ok"  # this is how the drive hears of it
+    await drive.db.write(lambda conn: conn.execute("UPDATE fact SET learned_at = 0"))
+    assert await value(drive, "known", "permissions") == before
+    assert await value(drive, "new", "permissions") == "ENETDOWN"
+    assert (await value(drive, "new", "owner")).startswith("Ada")
+    assert await told(drive, "new", "metadata.global.properties.k", "v") == "ENETDOWN"
+
+
+async def test_what_lives_here_only_has_what_the_drive_knows(drive: Any) -> None:
+    await drive.write(".~lock.f#", b"x")
+    assert await value(drive, ".~lock.f#", "sync") == "local"
+    assert await value(drive, ".~lock.f#", "cached") == "1"
+    for name in ("id", "owner", "permissions", "metadata", "hold", "retention"):
+        assert await value(drive, ".~lock.f#", name) == "ENODATA"
+    ino = await drive.ino(".~lock.f#")
+    await drive.fs.setxattr(ino, "user.xdg.comment", b"mine")
+    assert await drive.fs.listxattr(ino) == ["user.xdg.comment"]
+    assert drive.agents.health.requests["facts"] == 0
+
+
+async def test_a_file_tells_how_much_of_it_is_here(drive: Any, other: Any) -> None:
+    await other.file("f", b"x" * 300_000)
+    await drive.names()
+    assert await value(drive, "f", "cached") == "0"
+    await drive.read("f")
+    assert await value(drive, "f", "cached") == "300000"
+    assert await value(drive, "", "cached") == "ENODATA"
+
+
+# ---- description and tags ----------------------------------------------------------------------
+
+
+async def test_description_and_tags_are_set_at_once_and_sent(drive: Any, other: Any) -> None:
+    number = await other.file("f", b"1")
+    await drive.names()
+    ino = await drive.ino("f")
+    assert await told(drive, "f", "description", "what it is") == "ok"
+    await drive.fs.setxattr(ino, "user.xdg.tags", b"red, round,red")
+    assert await value(drive, "f", "tags") == "red,round"
+    assert await drive.fs.getxattr(ino, "user.xdg.comment") == b"what it is"
+    assert {"description", "tags", "user.xdg.comment", "user.xdg.tags"} <= set(await listed(drive, "f"))
+    await drive.sync()
+    found = await other.client.facts.item("file", number)
+    assert (found.description, found.tags) == ("what it is", ["red", "round"])
+    assert await value(drive, "f", "description") == "what it is"
+    assert await told(drive, "f", "description", None) == "ok"
+    await drive.fs.removexattr(ino, "user.xdg.tags")
+    assert await value(drive, "f", "description") == "ENODATA"
+    await drive.sync()
+    found = await other.client.facts.item("file", number)
+    assert not found.description
+    assert not found.tags  # type: ignore[union-attr]
+    assert await told(drive, "f", "description", None) == "ENODATA"
+    assert drive.ops() == []
+
+
+async def test_description_and_tags_wait_for_a_new_file_and_for_the_network(
+    drive: Any, other: Any, network: Any
+) -> None:
+    await drive.names()
+    network.is_down = True
+    await drive.write("f", b"new")
+    assert await told(drive, "f", "description", "said of it") == "ok"
+    assert await told(drive, "f", "tags", "red\nblue") == "ok"
+    network.is_down = False
+    await drive.sync()
+    item = await other.client.facts.item("file", (await other.find("f")).id)
+    assert (item.description, item.tags) == ("said of it", ["red", "blue"])
+
+
+async def test_what_was_said_stays_with_the_item_through_a_save(drive: Any, other: Any) -> None:
+    await drive.write("f", b"old")
+    await drive.sync()
+    assert await told(drive, "f", "tags", "kept") == "ok"
+    await drive.write("f.new", b"newer")
+    await drive.rename("f.new", "f")
+    assert await value(drive, "f", "tags") == "kept"
+    await drive.sync()
+    item = await other.client.facts.item("file", (await other.find("f")).id)
+    assert item.tags == ["kept"]
+    assert await other.versions(item.id) == 2
+
+
+async def test_tags_of_a_local_file_go_to_the_service_with_it(drive: Any, other: Any) -> None:
+    await drive.write("f.part", b"download")
+    await drive.fs.setxattr(await drive.ino("f.part"), "user.xdg.tags", b"red")
+    await drive.rename("f.part", "f")
+    await drive.sync()
+    assert (await other.client.facts.item("file", (await other.find("f")).id)).tags == ["red"]
+    assert await value(drive, "f", "tags") == "red"
+
+
+async def test_folders_and_web_links_are_described_too(drive: Any, other: Any) -> None:
+    folder = await other.folder("d")
+    link = await other.client.web_links.create("https://example.com/", "0", name="link")
+    await drive.names()
+    assert await told(drive, "d", "tags", "a,b") == "ok"
+    assert await told(drive, "link.url", "description", "where") == "ok"
+    ino = await drive.ino("link.url")
+    assert await drive.fs.getxattr(ino, "user.xdg.origin.url") == b"https://example.com/"
+    # A link has no tags at the service: they stay a program's own.
+    await drive.fs.setxattr(ino, "user.xdg.tags", b"here")
+    await drive.sync()
+    assert (await other.client.facts.item("folder", folder)).tags == ["a", "b"]
+    assert (await other.client.facts.item("web_link", link.id)).description == "where"
+    assert await drive.fs.getxattr(ino, "user.xdg.tags") == b"here"
+
+
+@pytest.mark.parametrize(
+    ("name", "given"), [("description", b"x" * 257), ("description", b"\xff"), ("tags", b"t" * 9)]
+)
+async def test_what_cannot_be_said_is_refused_at_once(
+    drive: Any, expect_log: Any, name: str, given: bytes
+) -> None:
+    await drive.write("f", b"1")
+    if name == "tags":
+        given = ",".join(f"t{number}" for number in range(101)).encode()
+    expect_log("at most|UTF-8")
+    assert await attempt(drive.fs.setxattr(await drive.ino("f"), PREFIX + name, given)) == "EINVAL"
+
+
+async def test_what_the_drive_tells_cannot_be_set(drive: Any, other: Any) -> None:
+    await other.file("f", b"1")
+    await drive.names()
+    for name in ("id", "etag", "permissions", "hold.id", "cached", "nonsense", "metadata"):
+        assert await told(drive, "f", name, "1") == "ENOTSUP"
+        assert await told(drive, "f", name, None) == "ENOTSUP"
+    # What is listed is in copies, too: `rsync -X` sets and removes it.
+    for name in ("owner", "sync", "shared_link"):
+        before = await value(drive, "f", name)
+        assert await told(drive, "f", name, "nobody") == "ok"
+        assert await told(drive, "f", name, None) == "ok"
+        assert await value(drive, "f", name) == before

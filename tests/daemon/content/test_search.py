@@ -1,0 +1,223 @@
+"""The searches of `.search` at the service: what words name is looked up, matches are placed in the tree."""
+
+import errno
+import os
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import trio
+
+from cmsfs import errors
+from cmsfs.models.content import metadata
+from cmsfs.replica import tree
+from cmsfs.replica.nodes import ROOT
+from cmsfs.service.storage.store import Store
+from cmsfs.vfs.virtual import search_results
+from daemon.content.search import RemoteSearch
+from tests.daemon.conftest import Drive, Remote
+from tests.support import errno_probe
+from tests.support.network import Network
+
+
+@pytest.fixture
+async def user(service: Store, user: int) -> int:
+    await errno_probe.may_administer(service)
+    return user
+
+
+@pytest.fixture
+def find(drive: Drive) -> Callable[[str], Any]:
+    """`await find(words)`: the paths that are found, sorted."""
+    agents = drive.agents
+    finding = RemoteSearch(drive.db, agents.client, agents.hydrate, agents.health)
+
+    async def run(words: str) -> list[str]:
+        search = await finding.begin(words)
+        found: list[str] = []
+        while not search.is_complete:
+            found += [one.path for one in await search.more()]
+        return sorted(found)
+
+    return run
+
+
+@pytest.fixture
+async def administrator(service: Store) -> None:
+    """The applications of the test may make templates of metadata."""
+    sql = "UPDATE app SET scopes = scopes || ' manage_enterprise_properties'"
+    await service.write(lambda conn: conn.execute(sql))
+
+
+@pytest.fixture
+async def legal(other: Remote, administrator: None) -> str:
+    """/Legal/Contracts with two files in it, and one beside."""
+    legal = await other.folder("Legal")
+    contracts = await other.folder("Contracts", legal)
+    await other.file("lease.txt", b"the lease of the harbour", contracts)
+    await other.file("sale.txt", b"x" * 5000, contracts)
+    await other.file("lease.txt", b"another lease", legal)
+    await other.file("lease.md", b"top")
+    return legal
+
+
+async def test_matches_are_placed_by_the_service_while_the_tree_is_unknown(drive: Drive, legal: str, find):
+    assert await find("lease") == ["Legal/Contracts/lease.txt", "Legal/lease.txt", "lease.md"]
+    assert tree.children(drive.db, ROOT) == []
+
+
+async def test_matches_are_placed_by_the_tree_where_that_knows_better(drive: Drive, legal: str, find):
+    await drive.names("")
+    await drive.names("Legal")
+    await drive.rename("Legal/lease.txt", "Legal/renamed.txt")
+    await drive.rename("Legal/Contracts", "Papers")
+    await drive.unlink("lease.md")
+    assert await find("lease") == ["Legal/renamed.txt", "Papers/lease.txt"]
+
+
+async def test_what_the_tree_does_not_know_is_below_a_folder_that_was_renamed_here(
+    drive: Drive, other: Remote, legal: str, find
+):
+    await drive.names("")
+    await drive.rename("Legal", "Law")
+    await other.file("lease 2.txt", b"", legal)
+    assert "Law/lease 2.txt" in await find("lease")
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        ("lease in:Legal", ["Legal/Contracts/lease.txt", "Legal/lease.txt"]),
+        ("lease in:/Legal/Contracts/", ["Legal/Contracts/lease.txt"]),
+        ("lease ext:md", ["lease.md"]),
+        ("type:file size:4K..6K", ["Legal/Contracts/sale.txt"]),
+        ("type:folder", ["Legal", "Legal/Contracts"]),
+        ("lease owner:me ext:md", ["lease.md"]),
+        ("lease owner:ada@example.com ext:md", ["lease.md"]),
+        ('lease owner:"Ada Tester" ext:md', ["lease.md"]),
+        ("type:file modified:..2000", []),
+        ("type:folder created:1h", ["Legal", "Legal/Contracts"]),
+        ("type:folder created:..yesterday", []),
+    ],
+)
+async def test_filters_filter(legal: str, find, words: str, found: list[str]):
+    assert await find(words) == found
+
+
+async def test_metadata_filters_by_the_template_s_types(other: Remote, legal: str, find):
+    fields = [
+        {"type": "float", "key": "sum", "displayName": "Sum"},
+        {
+            "type": "enum",
+            "key": "status",
+            "displayName": "Status",
+            "options": [{"key": "signed"}, {"key": "open"}],
+        },
+    ]
+    wish = {"scope": "enterprise", "displayName": "Deal", "templateKey": "deal", "fields": fields}
+    await other.client.metadata.create_template(metadata.NewTemplate.model_validate(wish))
+    for name, values in (("sale.txt", {"sum": 7, "status": "signed"}), ("lease.md", {"sum": 70})):
+        item = await other.find(name)
+        await other.client.metadata.put("file", item.id, "deal", values)
+    assert await find("metadata:deal") == ["Legal/Contracts/sale.txt", "lease.md"]
+    assert await find("metadata:deal.sum=5..10") == ["Legal/Contracts/sale.txt"]
+    assert await find("metadata:enterprise.deal.sum>=10") == ["lease.md"]
+    assert await find("metadata:deal.status=signed") == ["Legal/Contracts/sale.txt"]
+    with pytest.raises(errors.UserError, match="deal has sum, status, not 'price'"):
+        await find("metadata:deal.price=3")
+
+
+@pytest.mark.parametrize(
+    ("words", "absent"),
+    [
+        ("in:Nowhere", "folder Nowhere"),
+        ("owner:nobody@example.com", "user nobody@example.com"),
+        ("metadata:nothing", "metadata template nothing"),
+    ],
+)
+async def test_what_is_named_and_not_there_is_said(legal: str, find, words: str, absent: str):
+    with pytest.raises(FileNotFoundError) as seen:
+        await find(words)
+    assert seen.value.filename.startswith(absent)
+
+
+async def test_a_file_is_no_folder_to_search_in(legal: str, find):
+    with pytest.raises(errors.UserError, match="in: takes a folder"):
+        await find("x in:lease.md")
+
+
+async def test_what_is_in_the_trash_is_not_found(drive: Drive, other: Remote, legal: str, find):
+    await other.client.folders.delete(legal, recursive=True)
+    assert await find("lease") == ["lease.md"]
+
+
+async def test_what_was_deleted_here_is_not_listed_any_more(drive: Drive, legal: str, network: Network):
+    agents = drive.agents
+    memory = search_results.Memory(RemoteSearch(drive.db, agents.client, agents.hydrate, agents.health))
+    await drive.names("Legal/Contracts")
+
+    async def listed() -> list[str]:
+        results = await memory.results("lease")
+        await results.reach(10)
+        return sorted(results.by_name)
+
+    assert len(await listed()) == 3
+    asked = network.count("GET", "/search")
+    assert len(await listed()) == 3
+    assert network.count("GET", "/search") == asked
+    await drive.unlink("lease.md")
+    assert "lease.md" not in await listed()
+    await drive.unlink("Legal/Contracts/lease.txt")
+    await drive.sync()
+    assert len(await listed()) == 1
+
+
+async def test_web_links_are_found_as_they_are_called_here(drive: Drive, other: Remote, find):
+    await other.client.web_links.create("https://example.com/", parent_id="0", name="Harbour")
+    assert await find("harbour") == ["Harbour.url"]
+
+
+async def test_pages_follow_until_all_is_here(drive: Drive, other: Remote, find, monkeypatch):
+    monkeypatch.setattr("daemon.content.search.PAGE", 2)
+    for number in range(5):
+        await other.file(f"page {number}.txt")
+    assert await find("page") == [f"page {number}.txt" for number in range(5)]
+
+
+async def test_without_the_service_it_is_the_network_that_is_down(
+    drive: Drive, legal: str, network: Network, find
+):
+    network.is_down = True
+    with pytest.raises(errors.Offline):
+        await find("lease")
+    with trio.fail_after(5):
+        while drive.agents.health.can_ask:
+            await drive.agents.health.changed()
+    with pytest.raises(OSError, check=lambda error: error.errno == errno.ENETDOWN):
+        await find("lease")
+
+
+async def test_a_link_leads_to_the_file_though_its_folder_was_never_listed(
+    drive: Drive, other: Remote, legal: str
+):
+    shown = drive.agents.shown
+    top = await shown.lookup(ROOT, ".search")
+    search = await shown.lookup(top.ino, "harbour")
+    fh = await shown.opendir(search.ino)
+    (line,) = await shown.readdir(fh, 0)
+    shown.counted(line.attributes.ino)
+    target = os.fsdecode(await shown.readlink(line.attributes.ino))
+    assert target == "../../Legal/Contracts/lease.txt"
+    assert await drive.read(target.removeprefix("../../")) == b"the lease of the harbour"
+    shown.releasedir(fh)
+
+
+async def test_a_search_is_one_request(drive: Drive, legal: str, network: Network, find):
+    before = len(network.requests)
+    await find("lease")
+    assert [path.partition("?")[0] for _, path in network.requests[before:]] == ["/2.0/search"]
+    await drive.names("")
+    before = len(network.requests)
+    # Who owns what is here need not be asked for.
+    await find("lease owner:ADA@example.com")
+    assert len(network.requests) == before + 1

@@ -1,0 +1,325 @@
+"""The trash of the service as a folder of the drive, without a kernel: what is in it, out of it, into it."""
+
+import errno
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from cmsfs import config
+from cmsfs.replica.nodes import ROOT
+from cmsfs.vfs.virtual.virtual_inodes import FIRST
+from daemon.content import trash
+from tests.daemon.conftest import Drive, Remote
+
+
+class Bin:
+    """The folder as programs use it."""
+
+    def __init__(self, drive: Drive) -> None:
+        self.drive = drive
+        self.shown = drive.agents.shown
+
+    async def ino(self) -> int:
+        return (await self.shown.lookup(ROOT, ".trash")).ino
+
+    async def names(self) -> list[str]:
+        fh = await self.shown.opendir(await self.ino())
+        found: list[str] = []
+        while lines := await self.shown.readdir(fh, len(found)):
+            found += [line.name for line in lines]
+        self.shown.releasedir(fh)
+        return found
+
+    async def xattrs(self, name: str) -> dict[str, str]:
+        ino = (await self.shown.lookup(await self.ino(), name)).ino
+        return {
+            key: (await self.shown.getxattr(ino, key)).decode() for key in await self.shown.listxattr(ino)
+        }
+
+    async def out(self, name: str, path: str, flags: int = 0) -> None:
+        parent, new_name = await self.drive.place(path)
+        await self.shown.rename(await self.ino(), name, parent, new_name, flags)
+
+    async def take(self, path: str, name: str) -> None:
+        parent, old_name = await self.drive.place(path)
+        await self.shown.rename(parent, old_name, await self.ino(), name, 0)
+
+    async def purge(self, name: str, *, folder: bool = False) -> None:
+        await (self.shown.rmdir if folder else self.shown.unlink)(await self.ino(), name)
+
+
+@pytest.fixture
+def bin_(drive: Drive) -> Bin:
+    return Bin(drive)
+
+
+def fails(number: int) -> Any:
+    return pytest.raises(OSError, check=lambda error: error.errno == number)
+
+
+async def test_what_was_deleted_is_there_with_what_the_service_says_of_it(
+    drive: Drive, other: Remote, bin_: Bin
+):
+    docs = await other.folder("docs")
+    await other.file("a.txt", b"one", docs)
+    await other.client.web_links.create("https://example.com/", docs, name="Example")
+    await other.folder("old", docs)
+    for name, _ in (("docs/a.txt", 0), ("docs/Example.url", 0)):
+        await drive.unlink(name)
+    await drive.rmdir("docs/old")
+    # Still on their way, which takes a moment; looking waits for them.
+    assert sorted(await bin_.names()) == ["Example.url", "a.txt", "old"]
+    told = await bin_.xattrs("a.txt")
+    assert told["user.cms.original_path"] == "/docs/a.txt"
+    assert told["user.cms.deleted_by"] == told["user.cms.owner"] == "Ada Tester <ada@example.com>"
+    assert told["user.cms.purged_at"] > told["user.cms.trashed_at"]
+    assert (told["user.cms.type"], told["user.cms.size"]) == ("file", "3")
+    assert (await bin_.xattrs("Example.url"))["user.cms.url"] == "https://example.com/"
+    assert (await bin_.xattrs("old"))["user.cms.type"] == "folder"
+
+
+async def test_names_that_clash_are_told_apart_and_stay(drive: Drive, other: Remote, bin_: Bin):
+    for text in (b"1", b"2", b"3"):
+        await drive.write("x.txt", text)
+        await drive.sync()
+        await drive.unlink("x.txt")
+        await drive.sync()
+    first = await bin_.names()
+    assert first[0] == "x.txt"
+    assert len(set(first)) == 3
+    assert all(name.startswith("x (20") and name.endswith(").txt") for name in first[1:2])
+    # The one that has the plain name goes; the others are called what they were called.
+    await bin_.purge("x.txt")
+    assert sorted(await bin_.names()) == sorted(first[1:])
+
+
+async def test_a_file_comes_back_to_where_it_is_moved_with_its_id(drive: Drive, other: Remote, bin_: Bin):
+    docs = await other.folder("docs")
+    await other.folder("elsewhere")
+    made = await other.file("a.txt", b"one", docs)
+    await drive.unlink("docs/a.txt")
+    assert await bin_.names() == ["a.txt"]
+    await bin_.out("a.txt", "elsewhere/b.txt")
+    assert await drive.names("elsewhere") == ["b.txt"]
+    assert drive.node(await drive.ino("elsewhere/b.txt")).remote_id == made
+    assert await drive.read("elsewhere/b.txt") == b"one"
+    assert drive.ops() == []
+    assert await bin_.names() == []
+    assert "elsewhere/b.txt" in await other.paths()
+
+
+async def test_a_folder_comes_back_with_all_that_was_in_it(drive: Drive, other: Remote, bin_: Bin):
+    docs = await other.folder("docs")
+    await other.file("a.txt", b"one", await other.folder("deep", docs))
+    await drive.names("docs/deep")
+    await bin_.take("docs", "docs")
+    assert await drive.names() == []
+    assert await bin_.names() == ["docs"]
+    await bin_.out("docs", "docs")
+    assert await drive.read("docs/deep/a.txt") == b"one"
+    await drive.poll()
+    assert await drive.read("docs/deep/a.txt") == b"one"
+
+
+async def test_a_name_that_is_taken_where_it_came_from_does_not_stop_it_from_going_elsewhere(
+    drive: Drive, other: Remote, bin_: Bin
+):
+    await other.folder("elsewhere")
+    await other.file("a.txt", b"one")
+    await drive.unlink("a.txt")
+    await drive.sync()
+    await drive.write("a.txt", b"two")
+    await drive.sync()
+    with fails(errno.EEXIST):
+        await bin_.out("a.txt", "a.txt")
+    await bin_.out("a.txt", "elsewhere/a.txt")
+    assert await drive.read("elsewhere/a.txt") == b"one"
+    assert await drive.read("a.txt") == b"two"
+
+
+async def test_it_goes_into_a_folder_that_was_made_a_moment_ago(drive: Drive, other: Remote, bin_: Bin):
+    await other.file("a.txt", b"one")
+    await drive.unlink("a.txt")
+    await bin_.names()
+    await drive.mkdir("new")
+    await bin_.out("a.txt", "new/a.txt")
+    assert await drive.read("new/a.txt") == b"one"
+
+
+async def test_what_somebody_else_restored_or_purged_is_not_there(
+    drive: Drive, other: Remote, bin_: Bin, expect_log: Any
+):
+    for name in ("a", "b"):
+        await other.client.files.delete(await other.file(name))
+    assert sorted(await bin_.names()) == ["a", "b"]
+    for item in [item async for item in other.client.trash.items()]:
+        await (other.client.trash.restore if item.name == "a" else other.client.trash.purge)("file", item.id)
+    expect_log("it is no longer in the trash")
+    with fails(errno.ENOENT):
+        await bin_.out("a", "x")
+    with fails(errno.ENOENT):
+        await bin_.purge("b")
+
+
+async def test_bytes_of_what_is_in_the_trash_are_read_where_they_are_cached(
+    drive: Drive, other: Remote, bin_: Bin
+):
+    await other.file("seen", b"one")
+    await other.file("unseen", b"two")
+    assert await drive.read("seen") == b"one"
+    for name in ("seen", "unseen"):
+        await drive.unlink(name)
+    found = {name: (await bin_.shown.lookup(await bin_.ino(), name)).ino for name in ("seen", "unseen")}
+    opened = await bin_.shown.open(found["seen"], 0)
+    assert await bin_.shown.read(opened.fh, 0, 10) == b"one"
+    await bin_.shown.release(opened.fh)
+    with fails(errno.EACCES):
+        await bin_.shown.open(found["unseen"], 0)
+
+
+async def test_a_file_that_was_never_sent_is_sent_before_it_is_in_the_trash(
+    drive: Drive, other: Remote, bin_: Bin
+):
+    await drive.write("new.txt", b"only here")
+    await bin_.take("new.txt", "new.txt")
+    assert await drive.names() == []
+    assert await bin_.names() == ["new.txt"]
+    await bin_.out("new.txt", "back.txt")
+    assert await other.read("back.txt") == b"only here"
+
+
+async def test_a_folder_with_bytes_that_nobody_else_has_is_refused(
+    drive: Drive, other: Remote, bin_: Bin, network: Any, expect_log: Any
+):
+    await other.folder("docs")
+    await drive.write("docs/notes.tmp", b"a local one")
+    expect_log("it contains local-only files")
+    with fails(errno.EBUSY):
+        await bin_.take("docs", "docs")
+    assert await drive.read("docs/notes.tmp") == b"a local one"
+    await drive.unlink("docs/notes.tmp")
+    await drive.write("docs/new.txt", b"unsent")
+    network.is_down = True
+    drive.agents.health.suspect()
+    while drive.agents.health.can_ask:
+        await drive.agents.health.changed()
+    with fails(errno.ENETDOWN):
+        await bin_.take("docs", "docs")
+    assert await drive.read("docs/new.txt") == b"unsent"
+    network.is_down = False
+
+
+async def test_what_is_about_to_leave_a_folder_is_not_thrown_away_with_it(
+    drive: Drive, other: Remote, bin_: Bin
+):
+    await other.file("keep.txt", b"keep", await other.folder("docs"))
+    await drive.rename("docs/keep.txt", "keep.txt")
+    await bin_.take("docs", "docs")
+    assert await drive.names() == ["keep.txt"]
+    assert await other.paths() == ["keep.txt"]
+    await drive.poll()
+    assert await drive.read("keep.txt") == b"keep"
+
+
+async def test_a_file_that_is_being_written_stays(
+    drive: Drive, other: Remote, bin_: Bin, expect_log: Any, monkeypatch: Any
+):
+    await other.folder("docs")
+    monkeypatch.setattr(trash, "SEND_SECONDS", 0.3)
+    opened, _ = await drive.fs.create(await drive.ino("docs"), "open.txt", 0o644, 1)
+    await drive.fs.write(opened.fh, 0, b"half")
+    expect_log("it has pending uploads")
+    with fails(errno.EBUSY):
+        await bin_.take("docs", "docs")
+    await drive.fs.release(opened.fh)
+    assert await drive.read("docs/open.txt") == b"half"
+
+
+async def test_without_a_network_it_says_so(drive: Drive, bin_: Bin, network: Any):
+    network.is_down = True
+    drive.agents.health.suspect()
+    while drive.agents.health.can_ask:
+        await drive.agents.health.changed()
+    with fails(errno.ENETDOWN):
+        await bin_.names()
+
+
+class TestOfTheSpecification:
+    """A service that has the specification's operations and no others."""
+
+    @pytest.fixture
+    def settings(self) -> config.Settings:
+        return config.Settings(
+            settle_seconds=0,
+            network_seconds=5,
+            profile="specification",
+            base_url="http://x.test/2.0",
+            upload_url="http://x.test/2.0",
+            auth_url="http://x.test",
+        )
+
+    @pytest.fixture
+    async def link(self, other: Remote) -> AsyncIterator[str]:
+        docs = await other.folder("docs")
+        await other.folder("elsewhere")
+        made = await other.client.web_links.create("https://example.com/", docs, name="Example")
+        await other.client.web_links.delete(made.id)
+        yield made.id
+
+    async def test_the_trash_is_found_by_search(self, drive: Drive, bin_: Bin, link: str):
+        assert await bin_.names() == ["Example.url"]
+
+    async def test_a_link_comes_back_to_its_own_folder_under_a_new_name(
+        self, drive: Drive, bin_: Bin, link: str
+    ):
+        await bin_.out("Example.url", "docs/Better.url")
+        assert await drive.names("docs") == ["Better.url"]
+
+    async def test_elsewhere_is_refused_while_its_folder_is_there(
+        self, drive: Drive, bin_: Bin, link: str, network: Any, expect_log: Any
+    ):
+        await drive.names("docs")
+        expect_log("restores a web link to /docs only")
+        with fails(errno.EPERM):
+            await bin_.out("Example.url", "elsewhere/Example.url")
+        assert not [path for method, path in network.requests if method == "POST" and "web_links" in path]
+
+    async def test_where_it_came_back_is_shown_when_nobody_knew_before(
+        self, drive: Drive, bin_: Bin, other: Remote, link: str, expect_log: Any
+    ):
+        # The tree does not know the folder yet: it is asked, and the answer says where the link is.
+        await drive.names()
+        made = await other.folder("late")
+        late = await other.client.web_links.create("https://example.com/2", made, name="Late")
+        await other.client.web_links.delete(late.id)
+        expect_log("restores a web link to")
+        with fails(errno.EPERM):
+            await bin_.out("Late.url", "elsewhere/Late.url")
+        await drive.poll()
+        assert await drive.names("late") == ["Late.url"]
+
+    async def test_where_its_folder_is_gone_it_goes_where_it_is_moved(
+        self, drive: Drive, bin_: Bin, other: Remote, link: str
+    ):
+        await other.client.folders.delete((await other.find("docs")).id)
+        await bin_.out("Example.url", "elsewhere/Example.url")
+        assert await drive.names("elsewhere") == ["Example.url"]
+
+    async def test_files_are_not_restored_or_purged_there(
+        self, drive: Drive, bin_: Bin, other: Remote, expect_log: Any
+    ):
+        await other.client.files.delete(await other.file("a"))
+        expect_log("web links only")
+        expect_log("cannot delete permanently")
+        with fails(errno.EOPNOTSUPP):
+            await bin_.out("a", "a")
+        with fails(errno.EOPNOTSUPP):
+            await bin_.purge("a")
+
+
+async def test_the_hidden_folder_is_not_listed(drive: Drive, bin_: Bin):
+    fh = await bin_.shown.opendir(ROOT)
+    assert await bin_.shown.readdir(fh, 0) == []
+    bin_.shown.releasedir(fh)
+    assert await bin_.ino() >= FIRST

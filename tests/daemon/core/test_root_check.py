@@ -1,0 +1,100 @@
+"""A drive that begins at a folder, and what becomes of it while that folder is in the trash."""
+
+import errno
+from typing import Any
+
+import pytest
+import trio
+
+from cmsfs import errors
+from cmsfs.replica import tree
+from cmsfs.replica.nodes import NodeKind
+from daemon.core.health import HealthState
+from tests.daemon import conftest
+
+AGENTS = ("health", "push", "fs")
+
+
+async def narrowed(starting: conftest.Starting, other: conftest.Remote) -> str:
+    """A folder with `plan` and `old`, at which the next drive that is started begins; its id."""
+    folder = await other.folder("Project")
+    await other.file("plan", b"theirs", folder)
+    await other.file("old", b"old", folder)
+    async with starting(agents=(), folder="Project") as before:
+        await before.db.write(lambda conn: tree.begin_at(conn, folder))
+    return folder
+
+
+async def restore(other: conftest.Remote, folder: str) -> None:
+    await other.client.trash.restore(NodeKind.FOLDER, folder)
+
+
+async def until_told(drive: conftest.Drive, state: HealthState) -> None:
+    with trio.fail_after(20):
+        while drive.agents.health.state is not state:
+            await drive.agents.health.changed()
+
+
+async def polled(drive: conftest.Drive) -> None:
+    """A look at the service, which may find the folder gone."""
+    try:
+        await drive.poll()
+    except errors.RootGone:
+        pass
+
+
+class TestInTheTrash:
+    """Nothing can be changed, nothing is lost, and what waits goes when the folder is back."""
+
+    async def test_what_waits_goes_when_the_folder_is_back(
+        self, starting: conftest.Starting, other: conftest.Remote, network: Any, expect_log: Any
+    ) -> None:
+        expect_log("The folder that this drive begins at")
+        folder = await narrowed(starting, other)
+        async with starting(agents=AGENTS, folder="Project") as drive:
+            assert await drive.names() == ["old", "plan"]
+            assert await drive.read("plan") == b"theirs"
+            plan = await other.find("plan")
+            await other.client.folders.delete(folder, recursive=True)
+            await drive.write("plan", b"mine")
+            await drive.write("new", b"new")
+            await drive.mkdir("made")
+            await drive.unlink("old")
+            await until_told(drive, HealthState.READ_ONLY)
+            await polled(drive)
+            assert "is in the trash" in drive.agents.health.reason
+            assert await drive.names() == ["made", "new", "plan"]
+            assert await drive.read("plan") == b"mine"
+            with pytest.raises(OSError) as refused:
+                await drive.write("later", b"")
+            assert refused.value.errno == errno.EROFS
+            assert {state for _, state, _ in drive.ops()} <= {"ready", "running"}
+
+            await restore(other, folder)
+            await drive.poll()
+            assert drive.agents.health.state is HealthState.ONLINE
+            await drive.sync()
+            assert await other.paths() == ["Project/", "Project/made/", "Project/new", "Project/plan"]
+            assert await other.read("plan") == b"mine"
+            assert (await other.find("plan")).id == plan.id
+            await drive.write("later", b"")
+
+    async def test_what_is_shown_stays(
+        self, starting: conftest.Starting, other: conftest.Remote, expect_log: Any
+    ) -> None:
+        expect_log("The folder that this drive begins at")
+        folder = await narrowed(starting, other)
+        async with starting(agents=("health", "fs"), folder="Project") as drive:
+            assert await drive.names() == ["old", "plan"]
+            ino = await drive.ino("plan")
+            assert await drive.read("plan") == b"theirs"
+            await other.client.folders.delete(folder, recursive=True)
+            await polled(drive)
+            with pytest.raises(errors.RootGone):
+                await drive.agents.sweep.once(full=True)
+            assert drive.agents.health.state is HealthState.READ_ONLY
+            assert await drive.names() == ["old", "plan"]
+            await restore(other, folder)
+            await drive.poll()
+            assert drive.agents.health.state is HealthState.ONLINE
+            assert await drive.ino("plan") == ino

@@ -1,0 +1,329 @@
+"""Hydrate: bytes come once, in time, or with a clear error."""
+
+import errno
+import os
+from collections.abc import AsyncIterator
+from typing import Any
+
+import httpx
+import pytest
+import trio
+from trio.testing import wait_all_tasks_blocked
+
+from cmsfs import config
+from cmsfs.cache.blocks import BLOCK
+from cmsfs.replica.changes import Change, What
+from cmsfs.replica.nodes import Content
+from daemon.fetch import block_download, hydrate
+
+
+@pytest.fixture
+def settings() -> config.Settings:
+    return config.Settings(settle_seconds=0, network_seconds=2)
+
+
+async def content_of(drive: Any, other: Any, data: bytes, name: str = "f") -> Content:
+    await other.file(name, data)
+    await drive.names()
+    await drive.poll()
+    node = drive.node(await drive.ino(name))
+    return Content(node.sha1, node.size, node.remote_id, node.version)
+
+
+async def test_a_run_of_blocks_is_one_request(drive: Any, other: Any, network: Any) -> None:
+    data = os.urandom(3 * BLOCK + 17)
+    content = await content_of(drive, other, data)
+    await drive.agents.hydrate.blocks(content, 0, 3)
+    assert network.count("GET", "/content") == 1
+    assert await drive.read("f") == data
+    assert network.count("GET", "/content") == 1
+
+
+async def test_readers_of_one_block_share_a_request(drive: Any, other: Any, network: Any) -> None:
+    content = await content_of(drive, other, os.urandom(2 * BLOCK))
+    arrived, go = network.gate("GET", "/content")
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(drive.agents.hydrate.blocks, content, 0, 1)
+        await arrived.wait()
+        for _ in range(5):
+            nursery.start_soon(drive.agents.hydrate.blocks, content, 1, 1)
+        await wait_all_tasks_blocked(0.02)
+        go.set()
+    assert network.count("GET", "/content") == 1
+
+
+async def test_a_reader_that_gives_up_takes_nothing_from_the_others(
+    drive: Any, other: Any, network: Any
+) -> None:
+    content = await content_of(drive, other, b"x" * 100)
+    arrived, go = network.gate("GET", "/content")
+    with trio.CancelScope() as impatient:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(drive.agents.hydrate.blocks, content, 0, 0)
+            await arrived.wait()
+            impatient.cancel()
+    go.set()
+    assert await drive.read("f") == b"x" * 100
+    assert network.count("GET", "/content") == 1
+
+
+async def test_a_service_that_says_nothing_is_a_timeout(drive: Any, other: Any, network: Any) -> None:
+    content = await content_of(drive, other, b"x" * 100)
+    gates = [network.gate("GET", "/content") for _ in range(3)]
+    with pytest.raises(TimeoutError) as caught:
+        await drive.agents.hydrate.blocks(content, 0, 0)
+    assert caught.value.errno == errno.ETIMEDOUT
+    for _, go in gates:
+        go.set()
+
+
+async def test_a_connection_that_falls_silent_is_replaced_within_the_deadline(
+    drive: Any, other: Any, network: Any
+) -> None:
+    content = await content_of(drive, other, b"x" * 100)
+    network.gate("GET", "/content")
+    await drive.agents.hydrate.blocks(content, 0, 0)
+    assert network.count("GET", "/content") == 2
+
+
+async def test_read_ahead_never_waits_and_is_taken_over_by_a_reader(
+    drive: Any, other: Any, network: Any
+) -> None:
+    contents = [await content_of(drive, other, os.urandom(100), f"f{number}") for number in range(8)]
+    gates = [network.gate("GET", "/content") for _ in range(hydrate.BACKGROUND)]
+    for content in contents[:6]:
+        drive.agents.hydrate.ahead(content, 0, 0)
+    for arrived, _ in gates:
+        await arrived.wait()
+    # All places of read-ahead are taken; these two are queueing.
+    for content in contents[6:]:
+        drive.agents.hydrate.ahead(content, 0, 0)
+    await drive.agents.hydrate.blocks(contents[7], 0, 0)
+    assert network.count("GET", "/content") == 7
+    for _, go in gates:
+        go.set()
+    for content in contents:
+        await drive.agents.hydrate.blocks(content, 0, 0)
+    assert network.count("GET", "/content") == 8
+
+
+@pytest.fixture
+async def paced(starting: Any) -> AsyncIterator[Any]:
+    async with starting(paced=True) as drive:
+        yield drive
+
+
+async def test_what_is_read_ahead_and_who_waits_are_told_apart(paced: Any, other: Any, network: Any) -> None:
+    contents = [await content_of(paced, other, os.urandom(100), f"f{number}") for number in range(2)]
+    gates = [network.gate("GET", "/content", before=True) for _ in contents]
+    paced.agents.hydrate.ahead(contents[0], 0, 0)
+    await gates[0][0].wait()
+    assert paced.agents.pace.queues == {"ahead": (0, 1)}
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(paced.agents.hydrate.blocks, contents[1], 0, 0)
+        await gates[1][0].wait()
+        assert paced.agents.pace.queues == {"interactive": (0, 1), "ahead": (0, 1)}
+        for _, go in gates:
+            go.set()
+
+
+async def test_what_waits_for_the_end_of_a_pause_is_there_for_whoever_opens_it(
+    paced: Any, other: Any, nursery: trio.Nursery
+) -> None:
+    content = await content_of(paced, other, os.urandom(100))
+    paced.agents.pace.hold(True)
+    nursery.start_soon(paced.agents.hydrate.keep, content)
+    await wait_all_tasks_blocked(0.01)
+    assert paced.agents.pace.queues == {"pin": (1, 0)}
+    with trio.fail_after(3):
+        assert len(await paced.read("f")) == 100
+
+
+async def test_offline_is_told_at_once(drive: Any, other: Any, network: Any) -> None:
+    await content_of(drive, other, b"x" * 100)
+    network.is_down = True
+    drive.agents.health.suspect()
+    with trio.fail_after(5):
+        while drive.agents.health.can_ask:
+            await drive.agents.health.changed()
+    with pytest.raises(OSError, match="Network is down"):
+        await drive.read("f")
+    network.is_down = False
+    with trio.fail_after(5):
+        await drive.agents.health.reachable()
+    assert await drive.read("f") == b"x" * 100
+
+
+async def test_wrong_bytes_are_an_error_and_never_read(
+    drive: Any, other: Any, service: Any, expect_log: Any
+) -> None:
+    expect_log("a download does not match its SHA-1")
+    content = await content_of(drive, other, b"right bytes")
+    blob = next(path for path in (service.root / "blobs").glob("*/*") if path.name == content.sha1)
+    blob.chmod(0o600)
+    blob.write_bytes(b"wrong bytes")
+    with pytest.raises(OSError, match="Input/output error"):
+        await drive.read("f")
+
+
+async def test_bytes_that_are_nowhere_are_an_error(drive: Any) -> None:
+    with pytest.raises(OSError, match="Input/output error"):
+        await drive.agents.hydrate.blocks(Content("0" * 40, 10, None, None), 0, 0)
+
+
+async def test_a_large_file_streams_through(drive: Any, other: Any) -> None:
+    data = os.urandom(20 * BLOCK + 5)
+    await other.file("large", data)
+    found = drive.fs.getattr(await drive.ino("large"))
+    opened = await drive.fs.open(found.ino, os.O_RDONLY)
+    parts = [await drive.fs.read(opened.fh, start, 128 * 1024) for start in range(0, len(data), 128 * 1024)]
+    await drive.fs.release(opened.fh)
+    assert b"".join(parts) == data
+
+
+@pytest.mark.parametrize("error", [None, httpx.ReadError("reset"), httpx.ReadTimeout("silent")])
+async def test_a_download_that_breaks_goes_on_where_it_stopped(
+    drive: Any, other: Any, network: Any, error: Exception | None
+) -> None:
+    data = os.urandom(20 * BLOCK)
+    content = await content_of(drive, other, data)
+    network.break_body(BLOCK + 5, error)
+    network.break_body(3 * BLOCK, error)
+    await drive.agents.hydrate.blocks(content, 0, 19)
+    assert await drive.read("f") == data
+    assert network.count("GET", "/content") == 3
+    with trio.fail_after(5):
+        while not drive.agents.health.is_online:
+            await drive.agents.health.changed()
+
+
+async def test_downloads_that_bring_nothing_again_and_again_are_an_error(
+    drive: Any, other: Any, network: Any
+) -> None:
+    content = await content_of(drive, other, os.urandom(20 * BLOCK))
+    for _ in range(10):
+        network.break_body(BLOCK - 1, httpx.ReadError("reset"))
+    with pytest.raises(OSError, match="Network is down"):
+        await drive.agents.hydrate.blocks(content, 0, 19)
+    assert network.count("GET", "/content") == block_download.FRUITLESS
+
+
+@pytest.mark.parametrize("size", [1, BLOCK, BLOCK + 1, block_download.WHOLE_BYTES])
+async def test_a_file_of_one_request_is_never_read_unchecked(
+    drive: Any, other: Any, network: Any, expect_log: Any, size: int
+) -> None:
+    expect_log("a download does not match its SHA-1")
+    data = os.urandom(size)
+    content = await content_of(drive, other, data)
+    network.break_body(size // 2, flip=True)
+    with pytest.raises(OSError, match="Input/output error"):
+        await drive.fs.read((await drive.fs.open(await drive.ino("f"), os.O_RDONLY)).fh, 0, 1)
+    assert drive.agents.state.blocks.missing(content.sha1, size, 0, 99) != []
+    assert await drive.read("f") == data
+    assert network.count("GET", "/content") == 2
+
+
+async def test_a_large_file_that_came_wrong_is_dropped_when_it_is_whole(
+    drive: Any, other: Any, network: Any, expect_log: Any
+) -> None:
+    expect_log("a download does not match its SHA-1")
+    data = os.urandom(20 * BLOCK)
+    content = await content_of(drive, other, data)
+    network.break_body(BLOCK + 7, flip=True)
+    with pytest.raises(OSError, match="Input/output error"):
+        await drive.agents.hydrate.blocks(content, 0, 19)
+    assert not drive.agents.state.blocks.is_complete(content.sha1)
+    assert await drive.read("f") == data
+
+
+async def test_there_is_no_room_to_spare_for_what_nobody_waits_for(
+    drive: Any, other: Any, network: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    contents = [await content_of(drive, other, os.urandom(BLOCK), name) for name in "ab"]
+    monkeypatch.setattr(drive.agents.state.blocks._room, "_limit", BLOCK // 2)
+    drive.agents.hydrate.ahead(contents[0], 0, 0)
+    await wait_all_tasks_blocked(0.02)
+    assert network.count("GET", "/content") == 0
+    drive.agents.hydrate.ahead(contents[1], 0, 0)
+    await drive.agents.hydrate.blocks(contents[1], 0, 0)
+    assert network.count("GET", "/content") == 1
+
+
+async def test_who_waits_is_told_when_the_service_is_found_to_be_away(
+    drive: Any, other: Any, network: Any
+) -> None:
+    content = await content_of(drive, other, b"x" * 100)
+    arrived, _ = network.gate("GET", "/content")
+    async with trio.open_nursery() as nursery:
+
+        async def read() -> None:
+            with pytest.raises(OSError, match="Network is down"):
+                await drive.agents.hydrate.blocks(content, 0, 0)
+            nursery.cancel_scope.cancel()
+
+        nursery.start_soon(read)
+        await arrived.wait()
+        network.is_down = True
+        for work in drive.agents.hydrate._under_way.values():
+            work.at -= 10  # it has been silent for long
+        drive.agents.health.suspect()
+        await trio.sleep(1.5)
+        pytest.fail("nobody was told")
+
+
+async def test_of_a_small_file_that_did_not_come_whole_nothing_is_kept(
+    drive: Any, other: Any, network: Any
+) -> None:
+    size = block_download.WHOLE_BYTES
+    content = await content_of(drive, other, os.urandom(size))
+    for _ in range(block_download.FRUITLESS):
+        network.break_body(size - 5, httpx.ReadError("reset"))
+    with pytest.raises(OSError, match="Network is down"):
+        await drive.agents.hydrate.blocks(content, 0, 0)
+    assert drive.agents.state.blocks.missing(content.sha1, size, 0, 7) == [(0, 7)]
+
+
+async def test_who_has_read_of_a_large_file_that_came_wrong_does_not_come_to_its_end(
+    drive: Any, other: Any, network: Any, expect_log: Any
+) -> None:
+    expect_log("a download does not match its SHA-1")
+    data = os.urandom(20 * BLOCK)
+    await content_of(drive, other, data)
+    network.break_body(7, flip=True)
+    told: list[Change] = []
+    drive.agents.hub.subscribe(told.extend)
+    ino = await drive.ino("f")
+    first, second = [(await drive.fs.open(ino, os.O_RDONLY)).fh for _ in range(2)]
+    # Of a part alone nobody can know.
+    assert await drive.fs.read(first, 0, BLOCK) != data[:BLOCK]
+
+    async def read_on() -> None:
+        for start in range(BLOCK, len(data), BLOCK):
+            await drive.fs.read(first, start, BLOCK)
+
+    with pytest.raises(OSError, match="Input/output error"):
+        await read_on()
+    # Not here any more, not in the kernel, and whoever read of it is told so to the end.
+    assert Change(What.CONTENT, ino) in told
+    with pytest.raises(OSError, match="Input/output error"):
+        await drive.fs.read(first, len(data) - 1, 1)
+    assert (await drive.agents.status()).troubles.came_wrong == ["/f"]
+    # Who had read nothing yet reads what is right, and so does who opens it again.
+    assert await drive.fs.read(second, 0, len(data)) == data
+    for fh in (first, second):
+        await drive.fs.release(fh)
+    assert await drive.read("f") == data
+
+
+async def test_a_base_that_came_wrong_never_goes_into_what_is_uploaded(
+    drive: Any, other: Any, network: Any, expect_log: Any
+) -> None:
+    expect_log("a download does not match its SHA-1")
+    data = os.urandom(80 * BLOCK)
+    await content_of(drive, other, data)
+    network.break_body(BLOCK + 7, flip=True)
+    opened = await drive.fs.open(await drive.ino("f"), os.O_WRONLY)
+    await drive.fs.write(opened.fh, len(data), b"more")
+    await drive.fs.release(opened.fh)
+    await drive.sync()
+    assert await other.read("f") == data + b"more"

@@ -1,0 +1,322 @@
+"""The crawl: everything becomes known by itself, over restarts, and an opened folder does not wait for it."""
+
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+
+from cmsfs import config
+from cmsfs.replica import kv_store, tree
+from cmsfs.replica.nodes import ROOT
+from cmsfs.service.content import items as service_items
+from cmsfs.service.storage.kinds import ItemKind
+from cmsfs.service.storage.store import Store
+from cmsfs.sqlite import Connection
+from daemon.listing import search_lister, search_windows
+
+EMPTY = "da39a3ee5e6b4b0d3255bfef95601890afd80709"
+FOLDERS, FILES = 10, 130
+
+search_only = pytest.mark.parametrize("settings", ["specification"], indirect=True)
+single_folders = pytest.mark.parametrize("settings", ["box"], indirect=True)
+both = pytest.mark.parametrize("settings", ["specification", "box"], indirect=True)
+
+
+@pytest.fixture
+def settings(request: pytest.FixtureRequest) -> config.Settings:
+    """Those of an embedded service, or of the profile that a test names."""
+    made = config.Settings(settle_seconds=0, network_seconds=5)
+    if profile := getattr(request, "param", None):
+        addresses = dict.fromkeys(("base_url", "upload_url", "auth_url"), "http://service.test")
+        made = made.model_copy(update={"profile": profile} | addresses)
+    return made
+
+
+@pytest.fixture
+async def large(service: Store, user: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """More than a search can reach, that being little here: folders of files, two files to a moment."""
+    monkeypatch.setattr(search_windows, "MOST", 999)
+    monkeypatch.setattr(search_windows, "_SAMPLE_AT", 800)
+
+    def txn(conn: Connection) -> None:
+        owner = conn.execute("SELECT * FROM user WHERE id = ?", (user,)).fetchone()
+        root = service_items.find(conn, owner["root"])
+        number = 0
+        for folder in range(FOLDERS):
+            new = service_items.New(ItemKind.FOLDER, f"folder {folder:02}")
+            row = service_items.insert(conn, root, new, by=user, now=10**15 + number)
+            for file in range(FILES):
+                number += 1
+                one = service_items.New(ItemKind.FILE, f"file {file:03}", 0, EMPTY)
+                service_items.insert(conn, row, one, by=user, now=10**15 + number // 2)
+
+    await service.write(txn)
+
+
+def counted(drive: Any) -> int:
+    return int(drive.db.row("SELECT count(*) AS n FROM node WHERE parent IS NOT NULL")["n"])
+
+
+async def unknown(drive: Any) -> list[int]:
+    found: list[int] = await drive.db.query(lambda conn: tree.unlisted(conn))
+    return found
+
+
+@both
+async def test_everything_becomes_known_and_then_nothing_is_asked(
+    large: None, drive: Any, network: Any
+) -> None:
+    await drive.agents.crawl.once()
+    assert counted(drive) == FOLDERS * (FILES + 1)
+    assert await unknown(drive) == []
+    asked = len(network.requests)
+    assert len(await drive.names()) == FOLDERS
+    for folder in range(FOLDERS):
+        assert len(await drive.names(f"folder {folder:02}")) == FILES
+    await drive.agents.crawl.once()
+    assert len(network.requests) == asked
+
+
+@search_only
+async def test_after_a_restart_it_goes_on_where_it_was(large: None, starting: Any, network: Any) -> None:
+    async with starting() as drive, trio.open_nursery() as nursery:
+        arrived, _ = network.gate("GET", "offset=600", before=True)
+        nursery.start_soon(drive.agents.crawl.once)
+        await arrived.wait()
+        assert (await drive.agents.status()).listing.state == "running"
+        nursery.cancel_scope.cancel()
+    async with starting() as drive:
+        before = kv_store.get(drive.db, kv_store.CRAWL)
+        assert before is not None and '"folder"' not in before
+        asked = network.count("GET", "/search")
+        await drive.agents.crawl.once()
+        # The folders, and the window that was done, are not asked for again.
+        assert network.count("GET", "type=folder") == 1
+        assert network.count("GET", "/search") - asked < FOLDERS * FILES / 200 + 8
+        assert counted(drive) == FOLDERS * (FILES + 1)
+        assert await unknown(drive) == []
+        assert kv_store.get(drive.db, kv_store.CRAWL) is None
+
+
+async def test_an_opened_folder_does_not_wait_for_the_crawl(large: None, drive: Any, network: Any) -> None:
+    arrived, go = network.gate("GET", "type=file", before=True)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(drive.agents.crawl.once)
+        await arrived.wait()
+        with trio.fail_after(5):
+            assert len(await drive.names("folder 07")) == FILES
+            assert len(await drive.names()) == FOLDERS
+        go.set()
+    assert counted(drive) == FOLDERS * (FILES + 1)
+
+
+@search_only
+async def test_where_only_search_lists_the_root_hurries_the_crawl_and_folders_overtake(
+    large: None, drive: Any, network: Any
+) -> None:
+    arrived, go = network.gate("GET", "type=file", before=True)
+    names: list[list[str]] = []
+
+    async def root() -> None:
+        names.append(await drive.names())
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(root)
+        await arrived.wait()
+        nursery.start_soon(drive.agents.crawl.once)
+        with trio.fail_after(5):
+            assert len(await drive.agents.state.db.query(lambda conn: tree.subtree(conn, ROOT))) > FOLDERS
+            assert len(await drive.names("folder 07")) == FILES
+        assert names == []
+        go.set()
+    assert len(names[0]) == FOLDERS
+    # One enumeration was enough for both: the root's first page, and a few looks for where to cut.
+    assert network.count("GET", "/search") < FOLDERS * FILES / 200 + FILES / 200 + 15
+
+
+async def test_an_opened_root_leaves_the_rest_to_be_listed_over_a_restart_too(
+    large: None, starting: Any, network: Any
+) -> None:
+    async with starting() as drive:
+        assert len(await drive.names()) == FOLDERS
+        # Only the root is known: nothing can be compared with the service yet.
+        asked = network.count("GET", "/search")
+        assert await drive.agents.sweep.once(full=True) == 0
+        assert network.count("GET", "/search") == asked
+    async with starting() as drive:
+        asked = len(network.requests)
+        await drive.agents.crawl.once()
+        # In windows of everything, and not folder by folder.
+        assert network.count("GET", "/folders/") == 1
+        assert len(network.requests) - asked < FOLDERS * FILES / 200 + 15
+        assert counted(drive) == FOLDERS * (FILES + 1)
+        assert await unknown(drive) == []
+        # It was compared with everything thereby.
+        assert kv_store.get(drive.db, kv_store.SWEPT_AT) is not None
+
+
+async def test_a_folder_below_that_is_opened_overtakes_the_tree_of_the_root(
+    large: None, drive: Any, network: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(search_windows, "MOST", 100)
+    arrived, _ = network.gate("GET", "type=file", before=True)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(drive.agents.crawl.follow)
+        await drive.names()
+        await arrived.wait()
+        # Its tree is too large to be waited for as well, though there are no folders in it: nothing is left.
+        drive.agents.crawl.opened(await drive.ino("folder 03"))
+        # The rest of everything was given up for it, and is taken up again.
+        with trio.fail_after(10):
+            while await unknown(drive):
+                await drive.changed.wait()
+                await trio.testing.wait_all_tasks_blocked(0.01)
+        asked = len(network.requests)
+        drive.agents.crawl.opened(await drive.ino("folder 03"))
+        await trio.testing.wait_all_tasks_blocked(0.01)
+        assert len(network.requests) == asked  # all below is known
+        nursery.cancel_scope.cancel()
+    assert counted(drive) == FOLDERS * (FILES + 1)
+    urls = [path for _, path in network.requests]
+    below = f"ancestor_folder_ids={drive.node(await drive.ino('folder 03')).remote_id}&"
+    first_below = next(number for number, url in enumerate(urls) if below in f"{url}&")
+    assert any("type=file" in url and "ancestor_folder_ids=0" in url for url in urls[first_below:])
+
+
+async def test_a_tree_that_is_nearly_everything_is_not_enumerated_by_itself(
+    large: None, drive: Any, network: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(search_windows, "MOST", 100)
+    monkeypatch.setattr(search_lister, "MOST_BELOW", FILES - 1)
+    assert len(await drive.names()) == FOLDERS
+    asked = len(network.requests)
+    await drive.agents.crawl._below(await drive.ino("folder 03"))
+    assert len(network.requests) == asked + 1
+    monkeypatch.setattr(search_lister, "MOST_BELOW", FILES)
+    await drive.agents.crawl._below(await drive.ino("folder 03"))
+    assert counted(drive) == FOLDERS + FILES
+
+
+@both
+async def test_what_is_not_there_any_more_goes_away(drive: Any, other: Any) -> None:
+    docs = await other.folder("docs")
+    inner = await other.folder("inner", docs)
+    await other.file("deep", b"d", parent=inner)
+    await other.file("stays", b"s", parent=docs)
+    await drive.agents.crawl.once()
+    await other.client.folders.delete(inner, recursive=True)
+    await drive.write("docs/ours", b"not sent yet")
+    await drive.db.write(_forget_all)
+    await drive.agents.crawl.once()
+    assert await drive.names("docs") == ["ours", "stays"]
+
+
+@search_only
+async def test_what_a_restless_window_did_not_show_stays(drive: Any, other: Any, network: Any) -> None:
+    for number in range(3):
+        await other.file(f"file {number}", b"x")
+    await drive.agents.crawl.once()
+    await drive.db.write(_forget_all)
+    await other.client.files.delete((await other.find("file 1")).id)
+    whole = drive.agents.crawl._whole
+    plan = await whole._begun()
+    plan.restless.append((None, None))
+    await drive.db.write(lambda conn: kv_store.put(conn, kv_store.CRAWL, plan.model_dump_json()))
+    await drive.agents.crawl.once()
+    assert await drive.names() == ["file 0", "file 1", "file 2"]
+    await drive.db.write(_forget_all)
+    await drive.agents.crawl.once()
+    assert await drive.names() == ["file 0", "file 2"]
+
+
+@search_only
+async def test_what_a_window_that_moved_did_not_show_stays(
+    large: None, drive: Any, other: Any, network: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(search_windows, "ATTEMPTS", 1)
+    await drive.agents.crawl.once()
+    await drive.db.write(_forget_all)
+    gates = [network.gate("GET", f"offset={offset}", before=True) for offset in (200, 400, 600)]
+    gone = drive.node(await drive.ino("folder 06/file 005"))
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(drive.agents.crawl.once)
+        for arrived, _ in gates:
+            await arrived.wait()
+        await other.client.files.delete(gone.remote_id)
+        for _, go in gates:
+            go.set()
+    assert tree.find(drive.db, gone.ino).parent is not None
+    await drive.db.write(_forget_all)
+    await drive.agents.crawl.once()
+    node = tree.find(drive.db, gone.ino)
+    assert node is None or node.parent is None
+
+
+@both
+async def test_it_waits_for_the_network_and_goes_on_by_itself(
+    starting: Any, other: Any, network: Any, nursery: trio.Nursery
+) -> None:
+    await other.file("f", b"x", parent=await other.folder("docs"))
+    async with starting() as drive:
+        network.is_down = True
+        drive.agents.health.suspect()
+        with trio.fail_after(5):
+            while drive.agents.health.can_ask:
+                await drive.agents.health.changed()
+        async with trio.open_nursery() as own:
+            own.start_soon(drive.agents.crawl.run)
+            await trio.testing.wait_all_tasks_blocked(0.01)
+            network.is_down = False
+            with trio.fail_after(10):
+                while not tree.is_listed(drive.db, ROOT) or await unknown(drive):
+                    await drive.changed.wait()
+                    await trio.testing.wait_all_tasks_blocked(0.01)
+            own.cancel_scope.cancel()
+        assert await drive.names("docs") == ["f"]
+
+
+@single_folders
+async def test_a_very_large_folder_is_read_by_marker(
+    drive: Any, service: Store, user: int, network: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("daemon.listing.folder_lister.MOST_BY_OFFSET", 1500)
+    await _fill(service, user, 2300)
+    assert len(await drive.names()) == 2300
+    assert network.count("GET", "usemarker=true") == 3
+
+
+@single_folders
+async def test_a_listing_of_a_folder_in_which_things_move_is_repeated(
+    drive: Any, other: Any, service: Store, user: int, network: Any
+) -> None:
+    await _fill(service, user, 2300)
+    arrived, go = network.gate("GET", "offset=2000", before=True)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(drive.names)
+        await arrived.wait()
+        await other.client.files.delete((await _named(other, "file 0001")).id)
+        go.set()
+    found = await drive.names()
+    assert len(found) == 2299
+    assert "file 0001" not in found
+
+
+async def _named(other: Any, name: str) -> Any:
+    page = await other.client.folders.page("0")
+    return next(item for item in page.entries if item.name == name)
+
+
+async def _fill(service: Store, user: int, count: int) -> None:
+    def txn(conn: Connection) -> None:
+        owner = conn.execute("SELECT * FROM user WHERE id = ?", (user,)).fetchone()
+        root = service_items.find(conn, owner["root"])
+        for number in range(count):
+            new = service_items.New(ItemKind.FILE, f"file {number:04}", 0, EMPTY)
+            service_items.insert(conn, root, new, by=user, now=10**15 + number)
+
+    await service.write(txn)
+
+
+def _forget_all(conn: Connection) -> None:
+    conn.execute("DELETE FROM listing")

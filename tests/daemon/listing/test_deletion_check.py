@@ -1,0 +1,176 @@
+"""What goes away here: only what the service itself says is gone."""
+
+import errno
+from typing import Any
+
+import httpx
+import pytest
+import trio
+
+from cmsfs import config, errors
+from cmsfs.replica import tree
+from cmsfs.replica.merge import mass_deletions
+from cmsfs.replica.nodes import ROOT, NodeKind
+from daemon.listing import deletion_check
+
+PAGE = b"<html><h1>404 Not Found</h1><hr>gateway</html>"
+
+
+def gateway(request: httpx.Request) -> httpx.Response:
+    """What a gateway says of everything while it does not find the service."""
+    return httpx.Response(404, content=PAGE, headers={"content-type": "text/html"})
+
+
+async def tried(drive: Any) -> None:
+    """Until a change has been sent, and failed."""
+    with trio.fail_after(20):
+        while drive.db.row("SELECT 1 FROM op WHERE attempts > 0") is None:
+            await drive.agents.push._moved.wait()
+
+
+async def test_a_gateways_404_makes_nothing_gone(drive: Any, other: Any, network: Any) -> None:
+    docs = await other.folder("docs")
+    await other.file("f", b"theirs", parent=docs)
+    assert await drive.names("docs") == ["f"]
+    network.instead = gateway
+    await drive.write("docs/ours", b"ours")
+    with pytest.raises(OSError) as caught:
+        await drive.read("docs/f")
+    assert caught.value.errno == errno.EIO
+    await tried(drive)
+    assert await drive.names() == ["docs"]
+    assert await drive.names("docs") == ["f", "ours"]
+    network.instead = None
+    await drive.agents.push.retry_all()
+    await drive.sync()
+    assert await other.paths() == ["docs/", "docs/f", "docs/ours"]
+
+
+async def test_a_gateways_404_to_a_deletion_is_no_deletion(drive: Any, other: Any, network: Any) -> None:
+    await other.file("f", b"x")
+    assert await drive.names() == ["f"]
+    network.instead = gateway
+    await drive.unlink("f")
+    await tried(drive)
+    network.instead = None
+    await drive.agents.push.retry_all()
+    await drive.sync()
+    assert await other.paths() == []
+
+
+def empty(request: httpx.Request) -> httpx.Response | None:
+    """A service that has lost its index, or its mind: every listing is complete, and empty."""
+    if request.url.path.endswith("/search") or request.url.path.endswith("/items"):
+        return httpx.Response(200, json={"entries": [], "total_count": 0, "limit": 200, "offset": 0})
+    return None
+
+
+@pytest.fixture(params=["embedded", "specification", "box"])
+def settings(request: pytest.FixtureRequest) -> config.Settings:
+    made = config.Settings(settle_seconds=0, network_seconds=5)
+    if request.param != "embedded":
+        addresses = dict.fromkeys(("base_url", "upload_url", "auth_url"), "http://service.test")
+        made = made.model_copy(update={"profile": request.param} | addresses)
+    return made
+
+
+async def purge(other: Any, number: str) -> None:
+    """Nobody is told."""
+    for sql in ("DELETE FROM version WHERE file = ?", "DELETE FROM item WHERE id = ?"):
+        await other.store.write(lambda conn, sql=sql: conn.execute(sql, (int(number),)))
+
+
+async def test_an_empty_listing_takes_nothing_away(
+    drive: Any, other: Any, network: Any, expect_log: Any
+) -> None:
+    expect_log("a listing omitted 21 items that the service still has")
+    for number in range(21):
+        await other.file(f"f{number:02}", b"x")
+    assert len(await drive.names()) == 21
+    await drive.poll()
+    network.instead = empty
+    assert await drive.agents.sweep.once(full=True) == 0
+    await drive.db.write(lambda conn: tree.mark_unlisted(conn, ROOT))
+    assert len(await drive.names()) == 21
+    assert mass_deletions.asked(drive.db) is None
+
+
+async def test_what_a_short_listing_leaves_out_stays(drive: Any, other: Any, network: Any) -> None:
+    for name in ("a", "b", "c"):
+        await other.file(name, b"x")
+    assert await drive.names() == ["a", "b", "c"]
+    await drive.poll()
+    network.instead = empty
+    await drive.agents.sweep.once(full=True)
+    assert await drive.names() == ["a", "b", "c"]
+
+
+async def test_where_much_is_gone_a_person_is_asked(drive: Any, other: Any, expect_log: Any) -> None:
+    expect_log("2[01] items are missing at the service")
+    made = [await other.file(f"f{number:02}", b"x") for number in range(21)]
+    assert len(await drive.names()) == 21
+    await drive.poll()
+    for number in made[1:]:
+        await purge(other, number)
+    assert await drive.agents.sweep.once(full=True) == 0
+    assert len(await drive.names()) == 21
+    assert (await drive.agents.status()).missing == 20
+    told = (await drive.agents.conflicts()).missing
+    assert (told.items, told.paths[0]) == (20, "/f01")
+    assert "20 items" in drive.agents.notices._find_missing().body
+    # No: it stays, and the next comparison does not ask again.
+    assert (await drive.agents.decide_missing(False)).message == ""
+    assert await drive.agents.sweep.once(full=True) == 0
+    assert (await drive.agents.status()).missing == 0
+    assert len(await drive.names()) == 21
+    # More is gone: that is another question.  Yes: it goes.
+    await purge(other, made[0])
+    assert await drive.agents.sweep.once(full=True) == 0
+    assert (await drive.agents.status()).missing == 21
+    assert (await drive.agents.decide_missing(True)).message == "21 items were removed."
+    assert await drive.names() == []
+    assert (await drive.agents.status()).missing == 0
+
+
+@pytest.mark.parametrize("settings", ["embedded"], indirect=True)
+async def test_a_question_ends_when_what_was_missing_is_back(drive: Any, other: Any, expect_log: Any) -> None:
+    expect_log("16 items are missing at the service")
+    docs = await other.folder("docs")
+    for number in range(15):
+        await other.file(f"f{number:02}", b"x", parent=docs)
+    assert len(await drive.names("docs")) == 15
+    await drive.poll()
+    hide = "UPDATE item SET status = 1, trash = id WHERE id = ?"
+    await other.store.write(lambda conn: conn.execute(hide, (int(docs),)))
+    below = "UPDATE item SET status = 2, trash = ? WHERE parent = ?"
+    await other.store.write(lambda conn: conn.execute(below, (int(docs), int(docs))))
+    await drive.agents.sweep.once(full=True)
+    assert (await drive.agents.status()).missing == 16
+    await other.store.write(
+        lambda conn: conn.execute("UPDATE item SET status = 0, trash = 0 WHERE status IN (1, 2)")
+    )
+    await drive.agents.sweep.once(full=True)
+    assert (await drive.agents.status()).missing == 0
+    assert len(await drive.names("docs")) == 15
+
+
+async def test_a_service_that_does_not_know_the_root_either_has_lost_nothing(
+    drive: Any, other: Any, network: Any
+) -> None:
+    docs = await other.folder("docs")
+    for number in range(12):
+        await other.file(f"f{number:02}", b"x", parent=docs)
+    assert len(await drive.names("docs")) == 12
+
+    def lost(request: httpx.Request) -> httpx.Response | None:
+        if "/folders/" in request.url.path:
+            body = {"type": "error", "status": 404, "code": "not_found", "message": "none"}
+            return httpx.Response(404, json=body)
+        return None
+
+    network.instead = lost
+    agents = drive.agents
+    with pytest.raises(errors.ServerError):
+        await deletion_check.fetched(agents.client, agents.health, NodeKind.FOLDER, docs, db=drive.db)
+    # Of the root it says nothing when little is at stake.
+    assert await deletion_check.fetched(agents.client, agents.health, NodeKind.FOLDER, docs) is None

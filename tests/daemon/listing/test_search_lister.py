@@ -1,0 +1,262 @@
+"""Listing: everything below a folder becomes known, and only what is known goes away."""
+
+import errno
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+
+from cmsfs import config
+from cmsfs.replica import tree
+from cmsfs.replica.nodes import ROOT
+from cmsfs.service.content import items as service_items
+from cmsfs.service.storage.kinds import ItemKind
+from cmsfs.service.storage.store import Store
+from cmsfs.sqlite import Connection
+from daemon.listing import search_windows
+
+
+@pytest.fixture
+def settings(request: pytest.FixtureRequest) -> config.Settings:
+    """Those of an embedded service, or of the profile that a test names."""
+    made = config.Settings(settle_seconds=0, network_seconds=5)
+    if profile := getattr(request, "param", None):
+        addresses = dict.fromkeys(("base_url", "upload_url", "auth_url"), "http://service.test")
+        made = made.model_copy(update={"profile": profile} | addresses)
+    return made
+
+
+async def fill(
+    service: Store,
+    user: int,
+    count: int,
+    *,
+    created: Callable[[int], int],
+    size: Callable[[int], int] = lambda number: 0,
+    first: int = 0,
+) -> None:
+    """`count` files without bytes at the root, made by the service's own hand, for speed."""
+
+    def txn(conn: Connection) -> None:
+        owner = conn.execute("SELECT * FROM user WHERE id = ?", (user,)).fetchone()
+        root = service_items.find(conn, owner["root"])
+        sha1 = "da39a3ee5e6b4b0d3255bfef95601890afd80709"
+        for number in range(first, first + count):
+            new = service_items.New(ItemKind.FILE, f"file {number:06}", size(number), sha1)
+            service_items.insert(conn, root, new, by=user, now=created(number))
+
+    await service.write(txn)
+
+
+async def test_a_small_folder_takes_one_request_and_knows_all_below(drive: Any, other: Any) -> None:
+    docs = await other.folder("docs")
+    deep = await other.folder("deep", docs)
+    await other.file("f", b"x", parent=deep)
+    assert await drive.names() == ["docs"]
+    assert await drive.names("docs/deep") == ["f"]
+    assert drive.agents.health.requests["listing"] == 1
+    assert await drive.read("docs/deep/f") == b"x"
+
+
+@pytest.mark.parametrize("settings", ["specification"], indirect=True)
+async def test_ten_thousand_items_and_more_come_in_windows(
+    drive: Any, service: Store, user: int, network: Any
+) -> None:
+    await fill(service, user, 12_345, created=lambda number: 10**15 + number * 1000)
+    assert len(await drive.names()) == 12_345
+    offsets = [path for method, path in network.requests if method == "GET" and "/search" in path]
+    assert all(int(path.partition("&offset=")[2].partition("&")[0] or 0) <= 10_000 for path in offsets)
+    assert any("created_at_range" in path for path in offsets)
+    assert tree.is_listed(drive.db, ROOT)
+
+
+@pytest.mark.parametrize("settings", ["specification"], indirect=True)
+async def test_items_made_at_one_moment_are_told_apart_by_size(
+    drive: Any, service: Store, user: int, network: Any
+) -> None:
+    await fill(service, user, 10_500, created=lambda number: 10**15, size=lambda number: number % 7)
+    await fill(service, user, 300, created=lambda number: 10**15 + 1, first=20_000)
+    assert len(await drive.names()) == 10_800
+    assert network.count("GET", "size_range") > 0
+
+
+@pytest.mark.parametrize("settings", ["specification"], indirect=True)
+async def test_items_that_nothing_tells_apart_are_listed_as_far_as_they_can_be(
+    drive: Any, service: Store, user: int, network: Any
+) -> None:
+    await fill(service, user, 10_500, created=lambda number: 10**15)
+    # Pages of 200 up to the offset of 10,000, which itself is refused here and there.
+    assert len(await drive.names()) == 10_000
+    assert network.count("GET", "&offset=10000") == 0
+
+
+async def test_many_pages_come_folders_first(drive: Any, other: Any, service: Store, user: int) -> None:
+    await fill(service, user, 450, created=lambda number: 10**15 + number)
+    docs = await other.folder("docs")
+    await other.file("inside", b"i", parent=docs)
+    assert len(await drive.names()) == 451
+    assert await drive.names("docs") == ["inside"]
+
+
+async def test_what_a_listing_does_not_show_goes_away(drive: Any, other: Any) -> None:
+    docs = await other.folder("docs")
+    gone = await other.file("gone", b"g", parent=docs)
+    await other.file("stays", b"s", parent=docs)
+    assert await drive.names("docs") == ["gone", "stays"]
+    await other.client.files.delete(gone)
+    ino = await drive.ino("docs")
+    await drive.db.write(lambda conn: tree.mark_unlisted(conn, ino))
+    assert await drive.names("docs") == ["stays"]
+
+
+async def test_our_unsent_files_survive_a_listing(drive: Any, other: Any, network: Any) -> None:
+    await drive.names()
+    network.is_down = True
+    await drive.write("ours", b"o")
+    network.is_down = False
+    await drive.db.write(lambda conn: tree.mark_unlisted(conn, ROOT))
+    await drive.agents.health.reachable()
+    assert "ours" in await drive.names()
+
+
+async def test_a_file_of_ours_that_arrives_behind_a_listing_stays(
+    drive: Any, other: Any, network: Any
+) -> None:
+    await other.folder("docs")
+    await drive.names()
+    docs = await drive.ino("docs")
+    sent, send = network.gate("POST", "/content", before=True)
+    await drive.write("docs/ours", b"o")
+    await sent.wait()
+    await drive.db.write(lambda conn: tree.mark_unlisted(conn, docs))
+    arrived, go = network.gate("GET", "/search")
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(drive.agents.hydrate.listing, docs)
+        await arrived.wait()
+        # The page that is on its way was made before the service had the file.
+        send.set()
+        await drive.sync()
+        go.set()
+    assert await drive.names("docs") == ["ours"]
+    await drive.poll()
+    assert (await drive.names("docs"), await other.paths()) == (["ours"], ["docs/", "docs/ours"])
+
+
+async def test_a_file_that_is_on_its_way_into_a_folder_survives_its_listing(
+    drive: Any, other: Any, network: Any
+) -> None:
+    await other.folder("docs")
+    await other.folder("box")
+    await other.file("inside", b"i", await other.folder("deep", (await other.find("box")).id))
+    await other.file("f", b"f")
+    await drive.names()
+    docs = await drive.ino("docs")
+    network.is_down = True
+    await drive.rename("f", "docs/f")
+    await drive.rename("box", "docs/box")
+    network.is_down = False
+    held, go = network.gate("PUT", "/", before=True)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(drive.sync)
+        await held.wait()
+        await drive.db.write(lambda conn: tree.mark_unlisted(conn, docs))
+        assert await drive.names("docs") == ["box", "f"]
+        go.set()
+    await drive.poll()
+    assert await drive.names("docs/box/deep") == ["inside"]
+    assert await other.paths() == ["docs/", "docs/box/", "docs/box/deep/", "docs/box/deep/inside", "docs/f"]
+
+
+async def test_callers_of_one_folder_share_a_listing_and_one_above_counts(
+    drive: Any, other: Any, network: Any
+) -> None:
+    docs = await other.folder("docs")
+    await other.file("f", b"x", parent=docs)
+    await drive.names()
+    ino = await drive.ino("docs")
+
+    def unlist(conn: Connection) -> None:
+        tree.mark_unlisted(conn, ROOT)
+        tree.mark_unlisted(conn, ino)
+
+    await drive.db.write(unlist)
+    before = drive.agents.health.requests["listing"]
+    arrived, go = network.gate("GET", "/search")
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(drive.agents.hydrate.listing, ROOT)
+        await arrived.wait()
+        nursery.start_soon(drive.agents.hydrate.listing, ROOT)
+        nursery.start_soon(drive.agents.hydrate.listing, ino)
+        await trio.testing.wait_all_tasks_blocked(0.05)
+        go.set()
+    assert drive.agents.health.requests["listing"] == before + 1
+
+
+async def test_an_item_that_leaves_during_a_listing_hides_no_other(
+    drive: Any, other: Any, service: Store, user: int, network: Any
+) -> None:
+    await fill(service, user, 450, created=lambda number: 10**15 + number)
+    assert len(await drive.names()) == 450
+    await drive.db.write(lambda conn: tree.mark_unlisted(conn, ROOT))
+    arrived, go = network.gate("GET", "offset=400", before=True)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(drive.agents.hydrate.listing, ROOT)
+        await arrived.wait()
+        # What stands behind it moves up by one, onto a page that has been read.
+        await other.client.files.delete((await other.find("file 000449")).id)
+        await other.client.files.delete((await other.find("file 000448")).id)
+        go.set()
+    assert await drive.names() == [f"file {number:06}" for number in range(448)]
+
+
+async def test_a_listing_that_was_never_still_removes_nothing(
+    drive: Any, other: Any, service: Store, user: int, network: Any
+) -> None:
+    await fill(service, user, 450, created=lambda number: 10**15 + number)
+    assert len(await drive.names()) == 450
+    await drive.db.write(lambda conn: tree.mark_unlisted(conn, ROOT))
+    gates = [network.gate("GET", "offset=400", before=True) for _ in range(search_windows.ATTEMPTS)]
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(drive.agents.hydrate.listing, ROOT)
+        for number, (arrived, go) in enumerate(gates):
+            await arrived.wait()
+            await other.client.files.delete((await other.find(f"file {449 - number:06}")).id)
+            go.set()
+    # Each time another one moved onto a page that had been read, and was not shown.
+    assert len(await drive.names()) == 450
+    await drive.poll()
+    assert await drive.names() == [f"file {number:06}" for number in range(450 - search_windows.ATTEMPTS)]
+
+
+async def test_offline_is_told_at_once_and_known_folders_keep_working(
+    drive: Any, other: Any, network: Any
+) -> None:
+    await other.file("f", b"x")
+    await drive.names()
+    network.is_down = True
+    drive.agents.health.suspect()
+    with trio.fail_after(5):
+        while drive.agents.health.can_ask:
+            await drive.agents.health.changed()
+    assert await drive.names() == ["f"]
+    await drive.db.write(lambda conn: tree.mark_unlisted(conn, ROOT))
+    with pytest.raises(OSError, match="Network is down") as caught:
+        await drive.names()
+    assert caught.value.errno == errno.ENETDOWN
+    network.is_down = False
+    with trio.fail_after(10):
+        await drive.agents.health.reachable()
+    assert await drive.names() == ["f"]
+
+
+async def test_a_restart_asks_for_no_listing(starting: Any, other: Any) -> None:
+    await other.file("f", b"x")
+    async with starting() as drive:
+        assert await drive.names() == ["f"]
+    async with starting(agents=("health", "pull", "fs")) as drive:
+        assert await drive.names() == ["f"]
+        await drive.poll()
+        assert drive.agents.health.requests["listing"] == 0
+        assert drive.agents.health.requests["poll"] <= 4

@@ -1,0 +1,281 @@
+"""What others do while work of ours is under way is not lost, whichever of the two is heard first."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any
+
+import pytest
+import trio
+
+from cmsfs import config
+from cmsfs.replica.merge import deferred_updates
+from cmsfs.replica.merge.deferred_updates import DeferredUpdate
+from cmsfs.replica.nodes import NodeKind
+from cmsfs.vfs.tree.attributes import SetAttr
+
+
+@pytest.fixture
+def settings() -> config.Settings:
+    # The feed that tells everything once.
+    return config.Settings(settle_seconds=0, network_seconds=5, feed="events")
+
+
+async def reached(event: trio.Event) -> None:
+    with trio.fail_after(10):
+        await event.wait()
+
+
+async def settled(drive: Any) -> None:
+    await drive.sync()
+    await drive.poll()
+    assert deferred_updates.count(drive.db) == 0
+    assert drive.ops() == []
+
+
+async def known(drive: Any, other: Any, name: str = "f") -> str:
+    """A file that both sides have, with the bytes `first`; its id."""
+    number: str = await other.file(name, b"first")
+    assert await drive.read(name) == b"first"
+    return number
+
+
+def version_of(number: str) -> tuple[str, str]:
+    """The request that sends a version of a file."""
+    return "POST", f"/files/{number}/content"
+
+
+Overtaking = Callable[..., AbstractAsyncContextManager[None]]
+
+
+@pytest.fixture
+def overtaking(drive: Any, network: Any) -> Overtaking:
+    """`async with overtaking(ours, method, part)`: what is done inside is done, and heard of, after the
+    service has carried out this request of ours and before we have its answer; then all is settled."""
+
+    @asynccontextmanager
+    async def hold_up(ours: Awaitable[Any], method: str, part: str) -> AsyncIterator[None]:
+        carried_out, go = network.gate(method, part)
+        await ours
+        await reached(carried_out)
+        yield
+        await drive.poll()
+        go.set()
+        await settled(drive)
+
+    return hold_up
+
+
+async def test_a_version_that_overtakes_our_answer(drive: Any, other: Any, overtaking: Overtaking) -> None:
+    number = await known(drive, other)
+    async with overtaking(drive.write("f", b"ours"), *version_of(number)):
+        await other.write(number, b"theirs, later")
+    assert await drive.read("f") == b"theirs, later"
+    assert await other.read("f") == b"theirs, later"
+
+
+async def test_a_name_that_overtakes_our_answer(drive: Any, other: Any, overtaking: Overtaking) -> None:
+    number = await known(drive, other)
+    async with overtaking(drive.rename("f", "ours"), "PUT", f"/files/{number}"):
+        await other.client.files.update(number, name="theirs")
+    assert await drive.names() == ["theirs"]
+
+
+async def test_a_name_that_overtakes_the_answer_to_an_upload(
+    drive: Any, other: Any, overtaking: Overtaking
+) -> None:
+    number = await known(drive, other)
+    async with overtaking(drive.write("f", b"ours"), *version_of(number)):
+        await other.client.files.update(number, name="theirs")
+    assert await drive.names() == ["theirs"]
+    assert await drive.read("theirs") == b"ours"
+
+
+async def test_an_old_version_made_current_over_ours(drive: Any, other: Any, overtaking: Overtaking) -> None:
+    """It has the bytes that ours started from, so that nothing seems to have happened."""
+    number = await known(drive, other)
+    async with overtaking(drive.write("f", b"ours"), *version_of(number)):
+        await other.write(number, b"first")
+    assert await drive.read("f") == b"first"
+
+
+async def test_a_deletion_that_overtakes_our_answer(drive: Any, other: Any, overtaking: Overtaking) -> None:
+    number = await known(drive, other)
+    async with overtaking(drive.write("f", b"ours"), *version_of(number)):
+        await other.client.files.delete(number)
+    assert await drive.names() == []
+    assert await other.paths() == []
+
+
+async def test_a_move_elsewhere_while_our_new_name_is_sent(drive: Any, other: Any, network: Any) -> None:
+    """The answer is the first that we hear of it, and the event no news any more."""
+    folder = await other.folder("d")
+    number = await known(drive, other)
+    await drive.names("d")
+    arrives, go = network.gate("PUT", f"/files/{number}", before=True)
+    await drive.rename("f", "g")
+    await reached(arrives)
+    await other.client.files.update(number, parent_id=folder)
+    go.set()
+    await settled(drive)
+    assert await drive.names() == ["d"]
+    assert await drive.names("d") == ["g"]
+
+
+async def test_their_bytes_come_when_ours_are_taken_back(starting: Any, other: Any, network: Any) -> None:
+    """Written back to what it was, with its time, our file needs no request whose answer tells of theirs."""
+    async with starting(agents=("health", "fs")) as drive, trio.open_nursery() as nursery:
+        number = await known(drive, other)
+        before = drive.node(await drive.ino("f"))
+        await drive.write("f", b"ours")
+        await other.write(number, b"theirs")
+        await drive.poll()
+        await drive.write("f", b"first")
+        await drive.fs.setattr(before.ino, SetAttr(mtime_ns=before.mtime_ns))
+        nursery.start_soon(drive.agents.push.run)
+        await settled(drive)
+        assert await drive.read("f") == b"theirs"
+        assert await other.versions(number) == 2
+        assert [method for method, path in network.requests if number in path and method != "GET"] == []
+        nursery.cancel_scope.cancel()
+
+
+async def test_our_own_new_file_is_not_taken_for_somebody_elses(drive: Any, other: Any, network: Any) -> None:
+    """Its event comes before its answer; it is asked about only if the answer does not come."""
+    await drive.names()
+    carried_out, go = network.gate("POST", "/content")
+    await drive.write("f", b"ours")
+    await reached(carried_out)
+    await drive.poll()
+    assert deferred_updates.count(drive.db) == 1
+    assert await drive.names() == ["f"]
+    before = len(network.requests)
+    go.set()
+    await settled(drive)
+    assert not [path for method, path in network.requests[before:] if method == "GET" and "/files/" in path]
+    assert await drive.names() == ["f"]
+    assert await other.paths() == ["f"]
+
+
+async def failed_once(drive: Any) -> None:
+    with trio.fail_after(10):
+        while not drive.db.rows("SELECT 1 FROM op WHERE attempts > 0 AND state = 'ready'"):
+            await trio.lowlevel.checkpoint()
+
+
+async def test_an_upload_that_becomes_one_of_an_item_that_is_gone(
+    drive: Any, other: Any, network: Any
+) -> None:
+    """While it is found out what became of a first attempt, the file is saved over another one."""
+    number = await known(drive, other, "a")
+    network.lose_answer("POST", "/files/content")
+    await drive.write("new", b"ours")
+    await failed_once(drive)
+    await drive.rename("new", "newer")
+    asks, go = network.gate("OPTIONS", "/files/content")
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(drive.sync)
+        await reached(asks)
+        await other.client.files.delete(number)
+        await drive.rename("newer", "a")
+        go.set()
+    await settled(drive)
+    assert await drive.names() == ["a"]
+    assert await other.paths() == ["a"]
+    assert await other.read("a") == b"ours"
+
+
+async def test_what_was_sent_unheard_hides_nothing_when_its_file_is_gone(
+    drive: Any, other: Any, network: Any
+) -> None:
+    """It was saved over another file, and that one deleted here and changed there."""
+    number = await known(drive, other, "a")
+    network.lose_answer("POST", "/files/content")
+    await drive.write("new", b"ours")
+    await failed_once(drive)
+    network.is_down = True
+    await drive.rename("new", "a")
+    await drive.unlink("a")
+    sent = await other.find("new")
+    await other.write(sent.id, b"theirs, in our new file")
+    await other.write(number, b"theirs")
+    network.is_down = False
+    drive.agents.health.suspect()
+    await settled(drive)
+    assert await drive.names() == ["a", "new"]
+    assert await drive.read("a") == b"theirs"
+    assert await drive.read("new") == b"theirs, in our new file"
+
+
+async def test_what_is_in_doubt_is_so_after_a_restart(starting: Any, other: Any, network: Any) -> None:
+    async with starting() as drive:
+        number = await known(drive, other)
+        carried_out, _ = network.gate(*version_of(number))
+        await drive.write("f", b"ours")
+        await reached(carried_out)
+        await other.client.files.update(number, name="theirs")
+        await drive.poll()
+    async with starting() as drive:
+        assert deferred_updates.count(drive.db) == 1
+        await settled(drive)
+        assert await drive.names() == ["theirs"]
+        assert await drive.read("theirs") == await other.read("theirs") == b"ours"
+
+
+async def test_what_remains_in_doubt_is_asked_about_ever_more_seldom(
+    drive: Any, other: Any, network: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    number = await other.file("f", b"x")
+    await drive.names()
+    now = 0.0
+    agent = drive.agents.doubts
+    monkeypatch.setattr(agent, "_now", lambda: now)
+    doubt = DeferredUpdate(NodeKind.FILE, number, deferred_updates.ANYHOW)
+    monkeypatch.setattr(
+        deferred_updates, "drop", lambda conn, found: None
+    )  # as if it were left aside at once again
+    await drive.db.write(lambda conn: deferred_updates.note(conn, doubt))
+    asked = []
+    for second in range(64):
+        now = float(second)
+        before = network.count("GET", f"/files/{number}")
+        with trio.fail_after(5):
+            await agent.settle()
+        asked.append(network.count("GET", f"/files/{number}") - before)
+    assert asked[0] == 2
+    assert sum(asked) <= 7
+
+
+async def test_what_remains_in_doubt_is_asked_about_again_whatever_else_comes(
+    drive: Any, other: Any, network: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    number, another = await other.file("f", b"x"), await other.file("g", b"x")
+    await drive.names()
+    now = 0.0
+    agent = drive.agents.doubts
+    monkeypatch.setattr(agent, "_now", lambda: now)
+    drop = deferred_updates.drop
+
+    def drop_others(conn: Any, found: Any) -> None:
+        drop(conn, [one for one in found if one.id != number])
+
+    monkeypatch.setattr(deferred_updates, "drop", drop_others)
+    await drive.db.write(
+        lambda conn: deferred_updates.note(
+            conn, DeferredUpdate(NodeKind.FILE, number, deferred_updates.ANYHOW)
+        )
+    )
+    asked = []
+    # An item a second, longer than a number can be doubled.
+    for second in range(1100):
+        now = float(second)
+        before = network.count("GET", f"/files/{number}")
+        await drive.db.write(
+            lambda conn: deferred_updates.note(
+                conn, DeferredUpdate(NodeKind.FILE, another, deferred_updates.ANYHOW)
+            )
+        )
+        with trio.fail_after(5):
+            await agent.settle()
+        if network.count("GET", f"/files/{number}") > before:
+            asked.append(second)
+    assert asked == [0, 4, 12, 28, 60, 124, 252, 508, 1020]

@@ -1,0 +1,297 @@
+"""The stream of events: what comes twice, late or not at all, positions, and access that comes and goes."""
+
+from typing import Any
+
+import httpx
+import pytest
+import trio
+
+from cmsfs import config, errors
+from cmsfs.replica import kv_store, tree
+from cmsfs.replica.changes import What
+from daemon.pull import reconciler
+
+
+@pytest.fixture
+def settings() -> config.Settings:
+    # An interval that no test waits for: what shows was told by the service.
+    return config.Settings(
+        settle_seconds=0,
+        network_seconds=5,
+        feed="events",
+        poll_seconds=3600,
+        idle_poll_seconds=3600,
+        shared="root",
+    )
+
+
+async def _until(drive: Any, what: Any) -> None:
+    with trio.fail_after(10):
+        while not await what():
+            await drive.changed.wait()
+
+
+async def test_a_change_shows_as_soon_as_the_service_tells(starting: Any, other: Any) -> None:
+    async with starting(agents=("health", "fs", "pull")) as drive:
+        await drive.names()
+        number = await other.file("f", b"one")
+
+        async def came() -> bool:
+            return await drive.names() == ["f"]
+
+        await _until(drive, came)
+        await other.write(number, b"two, longer")
+
+        async def changed() -> bool:
+            return bool(await drive.read("f") == b"two, longer")
+
+        await _until(drive, changed)
+
+
+async def test_the_position_is_kept_with_what_it_brought(starting: Any, other: Any, network: Any) -> None:
+    async with starting() as drive:
+        await drive.names()
+        await other.file("f", b"x")
+        await drive.poll()
+        position = kv_store.get(drive.db, kv_store.EVENTS_POSITION)
+    await other.file("g", b"y")
+    async with starting() as drive:
+        assert kv_store.get(drive.db, kv_store.EVENTS_POSITION) == position
+        listings = drive.agents.health.requests["listing"]
+        await drive.poll()
+        assert await drive.names() == ["f", "g"]
+        assert drive.agents.health.requests["listing"] == listings == 0
+
+
+async def test_a_page_that_is_not_applied_comes_again(drive: Any, other: Any, network: Any) -> None:
+    """The position does not pass what could not be asked for."""
+    docs = await other.folder("docs")
+    await other.file("f", b"x", parent=docs)
+    await drive.names()
+    await drive.poll()
+    await other.client.folders.delete(docs, recursive=True)
+    await drive.poll()
+    await other.client.trash.restore("folder", docs)
+    # A restored folder is asked for; both attempts fail.
+    network.lose_answer("GET", f"/folders/{docs}")
+    network.lose_answer("GET", f"/folders/{docs}")
+    with pytest.raises(errors.RemoteError):
+        await drive.poll()
+    assert await drive.names() == []
+    await drive.poll()
+    assert await drive.names() == ["docs"]
+    assert await drive.read("docs/f") == b"x"
+
+
+async def test_a_position_that_the_service_does_not_know_has_everything_compared(
+    drive: Any, other: Any
+) -> None:
+    gone = await other.file("gone", b"x")
+    assert await drive.names() == ["gone"]
+    await drive.poll()
+    for position in ("no position", str(10**15)):
+        await drive.db.write(lambda conn: kv_store.drop(conn, kv_store.SWEEP_DUE))
+        await drive.db.write(lambda conn, text=position: kv_store.put(conn, kv_store.EVENTS_POSITION, text))
+        drive.agents.pull._feed._position = None
+        await drive.poll()
+        assert kv_store.get(drive.db, kv_store.SWEEP_DUE) == reconciler.FULL
+        assert kv_store.get(drive.db, kv_store.EVENTS_POSITION) != position
+    await other.client.files.delete(gone)
+    await drive.poll()
+    assert await drive.names() == []
+
+
+async def test_events_that_were_not_read_for_very_long_are_not_relied_on(drive: Any, other: Any) -> None:
+    await drive.names()
+    await drive.poll()
+    assert kv_store.get(drive.db, kv_store.SWEEP_DUE) is None
+    await drive.db.write(lambda conn: kv_store.put(conn, kv_store.EVENTS_READ_AT, "1000"))
+    await other.file("f", b"x")
+    await drive.poll()
+    assert await drive.names() == []
+    assert kv_store.get(drive.db, kv_store.SWEEP_DUE) == reconciler.FULL
+    await drive.agents.sweep.once(full=True)
+    assert await drive.names() == ["f"]
+
+
+async def test_a_folder_that_nobody_told_of_is_fetched_and_listed(
+    drive: Any, other: Any, network: Any
+) -> None:
+    """The events of two folders are lost; one in the deeper one is not."""
+    await drive.names()
+    outer = await other.folder("outer")
+    inner = await other.folder("inner", outer)
+    await other.file("early", b"e", parent=inner)
+    network._inner = _Losing(network._inner)
+    await drive.poll()
+    assert await drive.names() == []
+    network._inner = network._inner.inner
+    await other.file("late", b"l", parent=inner)
+    await drive.poll()
+    assert await drive.names() == ["outer"]
+    assert await drive.names("outer/inner") == ["early", "late"]
+
+
+async def test_news_that_comes_after_what_is_newer_is_no_news(drive: Any, other: Any, network: Any) -> None:
+    """A file is made and removed for good; that it was made is told last, and it does not come back."""
+    await drive.names()
+    network._inner = late = _Late(network._inner)
+    number = await other.file("f", b"x")
+    await drive.poll()
+    await other.client.files.delete(number)
+    await drive.poll()
+    assert late.held
+    late.released = True
+    await other.client.trash.purge("file", number)
+    await other.folder("another")
+    await drive.poll()
+    await drive.poll()
+    assert not late.held
+    assert await drive.names() == ["another"]
+
+
+class _Late(httpx.AsyncBaseTransport):
+    """That a file came is told when it is `released`, behind what came since."""
+
+    def __init__(self, inner: httpx.AsyncBaseTransport) -> None:
+        self._inner = inner
+        self.held: list[Any] = []
+        self.released = False
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        response = await self._inner.handle_async_request(request)
+        if request.method != "GET" or not request.url.path.endswith("/events"):
+            return response
+        await response.aread()
+        page = response.json()
+        if self.released:
+            page["entries"], self.held = page["entries"] + self.held, []
+        else:
+            self.held += [one for one in page["entries"] if one["event_type"] == "ITEM_UPLOAD"]
+            page["entries"] = [one for one in page["entries"] if one["event_type"] != "ITEM_UPLOAD"]
+        return httpx.Response(200, json={**page, "chunk_size": len(page["entries"])})
+
+
+class _Losing(httpx.AsyncBaseTransport):
+    """No event comes through."""
+
+    def __init__(self, inner: httpx.AsyncBaseTransport) -> None:
+        self.inner = inner
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        response = await self.inner.handle_async_request(request)
+        if request.method != "GET" or not request.url.path.endswith("/events"):
+            return response
+        await response.aread()
+        return httpx.Response(200, json={**response.json(), "entries": [], "chunk_size": 0})
+
+
+async def test_a_folder_shared_with_us_comes_and_goes(drive: Any, other: Any, ben: Any) -> None:
+    await drive.names()
+    folder = await ben.folder("theirs")
+    inside = await ben.file("f", b"one", await ben.folder("deep", folder))
+    made = await ben.client.collaborations.create("folder", folder, "editor", user_id=str(other.user))
+    await drive.poll()
+    assert await drive.names() == ["theirs"]
+    assert await drive.read("theirs/deep/f") == b"one"
+    drive.changes.clear()
+    await ben.client.collaborations.delete(made.id)
+    await drive.poll()
+    assert await drive.names() == []
+    assert What.GONE in {change.what for change in drive.changes}
+    # What was changed while we did not see it is there when we see it again.
+    await ben.write(inside, b"two")
+    await ben.client.collaborations.create("folder", folder, "viewer", user_id=str(other.user))
+    await drive.poll()
+    assert await drive.read("theirs/deep/f") == b"two"
+
+
+async def test_unsent_work_in_a_folder_that_is_taken_from_us_is_kept(
+    drive: Any, other: Any, ben: Any, network: Any
+) -> None:
+    """Held where it is, with nothing else in the folder; it is not made our own, and Ben's is as it was."""
+    await drive.names()
+    folder = await ben.folder("theirs")
+    await ben.file("f", b"one", folder)
+    await ben.file("g", b"untouched", folder)
+    made = await ben.client.collaborations.create("folder", folder, "editor", user_id=str(other.user))
+    await drive.poll()
+    assert await drive.names("theirs") == ["f", "g"]
+    network.is_down = True
+    await drive.write("theirs/f", b"ours, unsent")
+    await ben.client.collaborations.delete(made.id)
+    network.is_down = False
+    await drive.poll()
+    assert await drive.read("theirs/f") == b"ours, unsent"
+    await drive.sync()
+    assert await drive.names("theirs") == ["f"]
+    assert drive.ops() == [("upload", "held", "/theirs/f")]
+    assert await other.paths() == []
+    assert await ben.read("f") == b"one"
+
+
+async def test_a_page_is_one_transaction(drive: Any, other: Any) -> None:
+    """Whoever looks at the tree sees all that a page brings, or nothing."""
+    await drive.names()
+    batches: list[int] = []
+    drive.agents.hub.subscribe(lambda changes: batches.append(len(changes)))
+    for number in range(20):
+        await other.file(f"f{number}", b"x")
+    await drive.poll()
+    assert batches == [20]
+
+
+async def test_sharing_our_own_folder_costs_no_listing(drive: Any, other: Any, ben: Any) -> None:
+    docs = await other.folder("docs")
+    await other.file("f", b"x", parent=docs)
+    assert await drive.names("docs") == ["f"]
+    await drive.poll()
+    before = drive.agents.health.requests["listing"]
+    await other.client.collaborations.create("folder", docs, "editor", user_id=str(ben.user))
+    await drive.poll()
+    assert await drive.names("docs") == ["f"]
+    assert drive.agents.health.requests["listing"] == before
+
+
+async def test_what_an_event_does_not_show_stays_known(drive: Any, other: Any) -> None:
+    """A new version's event says nothing of tags: they are still there."""
+    number = await other.file("f", b"one")
+    url = f"{other.client.files._url}/{number}"
+    await other.client.files._wire.tell("PUT", url, body={"tags": ["kept"], "description": "d"})
+    await drive.names()
+    await drive.poll()
+    await other.write(number, b"two")
+    await drive.poll()
+    ino = await drive.ino("f")
+    assert '"kept"' in (tree.item_json(drive.db, ino) or "")
+    assert await drive.read("f") == b"two"
+
+
+async def test_the_position_is_never_ahead_of_what_is_applied(
+    starting: Any, other: Any, network: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever fails on the way, and a process that is killed there: the events come again."""
+    async with starting() as drive:
+        docs = await other.folder("docs")
+        await drive.names()
+        await drive.poll()
+        await other.client.folders.delete(docs, recursive=True)
+        await drive.poll()
+        before = kv_store.get(drive.db, kv_store.EVENTS_POSITION)
+        await other.client.trash.restore("folder", docs)
+        for _ in range(2):
+            network.lose_answer("GET", f"/folders/{docs}")
+        with pytest.raises(errors.RemoteError):
+            await drive.poll()
+        assert kv_store.get(drive.db, kv_store.EVENTS_POSITION) == before
+
+        async def fail(*args: Any, **kwargs: Any) -> None:
+            raise OSError(28, "the disk is full")
+
+        with monkeypatch.context() as patched, pytest.raises(OSError, match="disk is full"):
+            patched.setattr(drive.agents.incoming, "commit", fail)
+            await drive.poll()
+        assert kv_store.get(drive.db, kv_store.EVENTS_POSITION) == before
+    async with starting() as drive:
+        await drive.poll()
+        assert await drive.names() == ["docs"]

@@ -1,0 +1,109 @@
+"""After a gap, nothing is missed: the drive is away while everything changes, and then shows the same tree.
+
+Away is a daemon that does not run, or a network that does not carry; changed is everything that can be,
+by oneself and by others, up to access that was given and taken.
+"""
+
+import sys
+from typing import Any
+
+import pytest
+import trio
+
+from cmsfs import config
+from tests.support import random_changes
+
+FEW = 80
+# Minutes of a free machine.
+LONG = pytest.param(5_000, marks=[pytest.mark.long, pytest.mark.timeout(900)])
+
+
+@pytest.fixture(params=["search", "events"])
+def settings(request: Any) -> config.Settings:
+    return config.Settings(settle_seconds=0, network_seconds=30, feed=request.param)
+
+
+async def _same(drive: Any, other: Any) -> None:
+    here, there = await random_changes.local_tree(drive), await random_changes.remote_tree(other)
+    assert sorted(here) == sorted(there)
+    assert here == there
+
+
+async def _looked(drive: Any, settings: config.Settings, *, missed: bool) -> None:
+    """What the drive does by itself after a gap, now."""
+    with trio.fail_after(600):
+        await drive.agents.pull.poll()
+        if missed or settings.feed == "search":
+            # Access that was taken, and what was removed for good, is told by no search.
+            await drive.agents.sweep.once(full=missed)
+
+
+def _tell(story: random_changes.Churn, drive: Any, network: Any, before: int, what: str) -> None:
+    asked = [path for method, path in network.requests[before:] if "/content" not in path]
+    line = f"{what}: {sum(story.done.values())} changes, {len(asked)} requests ({story.done})"
+    sys.stderr.write(f"{line}\n")
+
+
+@pytest.mark.parametrize("number", [FEW, LONG])
+@pytest.mark.parametrize("seed", [1, 2])
+async def test_while_the_daemon_was_down(
+    starting: Any, settings: Any, other: Any, ben: Any, network: Any, number: int, seed: int
+) -> None:
+    story = random_changes.Churn(seed, other, ben)
+    await story.changes(number // 2)
+    async with starting() as drive:
+        await drive.agents.sweep.once(full=False)
+        await _same(drive, other)
+    await story.changes(number)
+    before = len(network.requests)
+    async with starting() as drive:
+        await _looked(drive, settings, missed=False)
+        _tell(story, drive, network, before, f"down, {settings.feed}")
+        await _same(drive, other)
+        assert drive.ops() == []
+
+
+@pytest.mark.parametrize("number", [FEW, LONG])
+async def test_while_offline(
+    starting: Any, settings: Any, other: Any, ben: Any, network: Any, number: int
+) -> None:
+    story = random_changes.Churn(3, other, ben)
+    await story.changes(number // 2)
+    async with starting(agents=("health", "push", "fs", "pull")) as drive:
+        await _same(drive, other)
+        network.is_down = True
+        drive.agents.health.suspect()
+        with trio.fail_after(10):
+            while drive.agents.health.can_ask:
+                await drive.agents.health.changed()
+        await story.changes(number)
+        before = len(network.requests)
+        network.is_down = False
+        drive.agents.health.suspect()
+        with trio.fail_after(10):
+            await drive.agents.health.reachable()
+        await _looked(drive, settings, missed=False)
+        _tell(story, drive, network, before, f"offline, {settings.feed}")
+        await _same(drive, other)
+
+
+@pytest.mark.parametrize("settings", ["events"], indirect=True)
+@pytest.mark.parametrize("number", [FEW, LONG])
+@pytest.mark.parametrize("lost", [0.0, 0.1])
+async def test_events_lost_twice_and_out_of_order(
+    starting: Any, settings: Any, other: Any, ben: Any, network: Any, number: int, lost: float
+) -> None:
+    """What comes twice or in another order does no harm; what is lost is found by comparing."""
+    story = random_changes.Churn(4, other, ben)
+    await story.changes(number // 2)
+    network._inner = stream = random_changes.Stream(network._inner, 5, lost=lost)
+    async with starting() as drive:
+        await _same(drive, other)
+        before = len(network.requests)
+        for _ in range(4):
+            await story.changes(number // 4)
+            await drive.agents.pull.poll()
+        await _looked(drive, settings, missed=lost > 0)
+        assert stream.twice and stream.moved and bool(stream.lost) == bool(lost)
+        _tell(story, drive, network, before, f"events, {stream.lost} lost, {stream.twice} twice")
+        await _same(drive, other)

@@ -1,0 +1,134 @@
+"""What no feed tells is found by comparing; and comparing costs little when there is nothing to find."""
+
+from typing import Any
+
+import httpx
+import pytest
+import trio
+
+from cmsfs import config
+from cmsfs.replica import kv_store
+from cmsfs.service.storage import tree_paths
+from daemon.pull import reconciler
+
+
+@pytest.fixture(params=["search", "events"])
+def settings(request: Any) -> config.Settings:
+    return config.Settings(settle_seconds=0, network_seconds=5, feed=request.param)
+
+
+async def test_what_was_purged_goes_with_the_quick_sweep(drive: Any, other: Any) -> None:
+    docs = await other.folder("docs")
+    gone = await other.file("gone", b"x", parent=docs)
+    await other.file("kept", b"y", parent=docs)
+    assert await drive.names("docs") == ["gone", "kept"]
+    await drive.poll()
+    await other.store.write(lambda conn: conn.execute("DELETE FROM version WHERE file = ?", (int(gone),)))
+    await other.store.write(lambda conn: conn.execute("DELETE FROM item WHERE id = ?", (int(gone),)))
+    await drive.poll()
+    assert await drive.names("docs") == ["gone", "kept"]
+    assert await drive.agents.sweep.once(full=False) == 1
+    assert await drive.names("docs") == ["kept"]
+
+
+async def test_a_quick_sweep_of_what_is_the_same_takes_one_request(drive: Any, other: Any) -> None:
+    for number in range(5):
+        await other.file(f"f{number}", b"x")
+    await drive.names()
+    await drive.mkdir("ours")
+    await drive.sync()
+    before = drive.agents.health.requests["sweep"]
+    assert await drive.agents.sweep.once(full=False) == 0
+    assert drive.agents.health.requests["sweep"] == before + 1
+
+
+@pytest.mark.parametrize("settings", ["events"], indirect=True)
+async def test_a_move_that_leaves_no_trace_is_found_by_the_full_sweep(drive: Any, other: Any) -> None:
+    one, two = await other.folder("one"), await other.folder("two")
+    moved = await other.file("f", b"x", parent=one)
+    assert await drive.names("one") == ["f"]
+    await drive.poll()
+
+    def silently(conn: Any) -> None:
+        folder = conn.execute("SELECT * FROM item WHERE id = ?", (int(two),)).fetchone()
+        sql = "UPDATE item SET parent = ?, path = ? WHERE id = ?"
+        conn.execute(sql, (int(two), tree_paths.below(folder)[0], int(moved)))
+
+    await other.store.write(silently)
+    await drive.poll()
+    assert await drive.agents.sweep.once(full=False) == 0
+    assert await drive.names("one") == ["f"]
+    assert await drive.agents.sweep.once(full=True) > 0
+    assert (await drive.names("one"), await drive.names("two")) == ([], ["f"])
+
+
+async def test_local_work_survives_the_sweep(drive: Any, other: Any, network: Any) -> None:
+    docs = await other.folder("docs")
+    await other.file("f", b"x", parent=docs)
+    assert await drive.names("docs") == ["f"]
+    network.is_down = True
+    await drive.write("docs/f", b"ours")
+    await drive.write("docs/new", b"new")
+    network.is_down = False
+    await other.client.folders.delete(docs, recursive=True)
+    await other.client.trash.purge("folder", docs)
+    await drive.agents.sweep.once(full=True)
+    await drive.sync()
+    assert await drive.read("docs/f") == b"ours"
+    assert await other.read("f") == b"ours"
+    assert await other.read("new") == b"new"
+
+
+class _Restless(httpx.AsyncBaseTransport):
+    """Before every other search a file goes into the trash, and before the next it is back."""
+
+    def __init__(self, inner: httpx.AsyncBaseTransport, other: Any, number: str) -> None:
+        self._inner = inner
+        self._other = other
+        self._number = number
+        self._turning = trio.Lock()
+        self.is_away = False
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        if request.url.path.endswith("/search"):
+            # One page at a time, so that no two are of the same moment.
+            async with self._turning:
+                await self.turn()
+                return await self._inner.handle_async_request(request)
+        return await self._inner.handle_async_request(request)
+
+    async def turn(self) -> None:
+        self.is_away = not self.is_away
+        if self.is_away:
+            await self._other.client.files.delete(self._number)
+        else:
+            await self._other.client.trash.restore("file", self._number)
+
+
+@pytest.mark.parametrize("settings", ["events"], indirect=True)
+async def test_nothing_goes_away_while_things_move(drive: Any, other: Any, network: Any) -> None:
+    """A listing that did not hold still is no proof that anything is gone."""
+    made = [await other.file(f"f{number:03}", b"x") for number in range(350)]
+    assert len(await drive.names()) == 350
+    await drive.poll()
+    calm, network._inner = network._inner, _Restless(network._inner, other, made[100])
+    await drive.agents.sweep.once(full=True)
+    restless, network._inner = network._inner, calm
+    assert len(await drive.names()) == 350
+    if restless.is_away:
+        await restless.turn()
+    await drive.poll()
+    assert len(await drive.names()) == 350
+
+
+async def test_a_sweep_that_is_due_is_due_after_a_restart(starting: Any, other: Any) -> None:
+    await other.file("f", b"x")
+    async with starting() as drive:
+        await drive.names()
+        await drive.db.write(lambda conn: reconciler.note_due(conn, reconciler.FULL))
+        await drive.db.write(lambda conn: reconciler.note_due(conn, reconciler.QUICK))
+    async with starting() as drive:
+        assert drive.agents.sweep._is_full_due()
+        await drive.agents.sweep.once(full=True)
+        assert kv_store.get(drive.db, kv_store.SWEEP_DUE) is None
+        assert not drive.agents.sweep._is_full_due()

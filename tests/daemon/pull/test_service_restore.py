@@ -1,0 +1,109 @@
+"""A service that comes back from a backup is believed: what it has is shown, and unsent work stays."""
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+from cmsfs import config
+from cmsfs.replica import kv_store
+from daemon.pull import reconciler
+
+
+@pytest.fixture(params=["embedded", "specification", "box"])
+def settings(request: pytest.FixtureRequest) -> config.Settings:
+    made = config.Settings(settle_seconds=0, network_seconds=5)
+    if request.param != "embedded":
+        addresses = dict.fromkeys(("base_url", "upload_url", "auth_url"), "http://service.test")
+        made = made.model_copy(update={"profile": request.param} | addresses)
+    return made
+
+
+def place(other: Any) -> Path:
+    """Where the service keeps what it knows."""
+    return Path(other.store.read("PRAGMA database_list")[0]["file"])
+
+
+def copied(source: Path, target: Path) -> None:
+    with closing(sqlite3.connect(source)) as one, closing(sqlite3.connect(target)) as two:
+        one.backup(two)
+
+
+async def test_a_full_comparison_believes_the_service(
+    drive: Any, other: Any, tmp_path: Path, network: Any
+) -> None:
+    database, backup = place(other), tmp_path / "backup.db"
+    docs = await other.folder("docs")
+    text = await other.file("text", b"old", parent=docs)
+    named = await other.file("named", b"n", parent=docs)
+    thrown = await other.file("thrown", b"t", parent=docs)
+    await other.file("same", b"s", parent=docs)
+    assert await drive.names("docs") == ["named", "same", "text", "thrown"]
+    await drive.poll()
+    copied(database, backup)
+    for data in (b"newer", b"newest"):
+        await other.write(text, data)
+    await other.client.files.update(named, name="called otherwise")
+    await other.client.files.delete(thrown)
+    await other.file("late", b"l", parent=docs)
+    await drive.poll()
+    assert await drive.names("docs") == ["called otherwise", "late", "same", "text"]
+    assert await drive.read("docs/text") == b"newest"
+    # The bytes are freed; and something here is not sent yet.
+    await drive.agents.free("/docs/text", unpin=False)
+    network.is_down = True
+    await drive.write("docs/same", b"ours")
+    network.is_down = False
+    copied(backup, database)
+    await other.folder("made after the backup")  # what is made there from now on
+    await drive.poll()
+    await drive.agents.sweep.once(full=True)
+    assert await drive.names("docs") == ["named", "same", "text", "thrown"]
+    assert await drive.read("docs/text") == b"old"
+    assert await drive.read("docs/thrown") == b"t"
+    await drive.sync()
+    assert await drive.read("docs/same") == b"ours"
+    assert await other.read("same") == b"ours"
+    # And from here on as ever.
+    await other.write(text, b"next")
+    await drive.poll()
+    assert await drive.read("docs/text") == b"next"
+
+
+@pytest.mark.parametrize("settings", ["embedded"], indirect=True)
+async def test_freed_bytes_that_the_service_has_no_more_are_asked_for(
+    drive: Any, other: Any, tmp_path: Path
+) -> None:
+    database, backup = place(other), tmp_path / "backup.db"
+    text = await other.file("text", b"old")
+    await drive.names()
+    await drive.poll()
+    copied(database, backup)
+    await other.write(text, b"newer")
+    await drive.poll()
+    copied(backup, database)
+    with pytest.raises(OSError):
+        await drive.read("text")
+    await drive.agents.doubts.settle()
+    assert await drive.read("text") == b"old"
+
+
+@pytest.mark.parametrize("settings", ["embedded"], indirect=True)
+async def test_events_that_begin_anew_have_everything_compared_soon(
+    drive: Any, other: Any, tmp_path: Path
+) -> None:
+    database, backup = place(other), tmp_path / "backup.db"
+    text = await other.file("text", b"old")
+    await drive.names()
+    await drive.poll()
+    copied(database, backup)
+    await other.write(text, b"newer")
+    await drive.poll()
+    copied(backup, database)
+    await drive.poll()
+    assert kv_store.get(drive.db, kv_store.SWEEP_DUE) == reconciler.FULL
+    with trio.fail_after(5):
+        await drive.agents.sweep._until_due(3600)

@@ -1,0 +1,114 @@
+"""News that something newer has overtaken, and answers that are less than they say, change nothing."""
+
+from typing import Any
+
+import httpx
+import pytest
+
+from cmsfs.replica import kv_store
+from cmsfs.replica.changes import Change
+from cmsfs.replica.merge import deferred_updates, listing_diff
+from cmsfs.replica.merge.deferred_updates import DeferredUpdate
+from cmsfs.replica.nodes import ROOT, NodeKind
+from cmsfs.sqlite import Connection
+from daemon.core.remote_updates import RemovedItem
+from daemon.listing.folder_lister import FolderItems
+
+
+async def test_an_older_page_changes_nothing(drive: Any, other: Any) -> None:
+    number = await other.file("f", b"one")
+    await drive.names()
+    old = await other.client.files.get(number)
+    await other.write(number, b"two")
+    await other.client.files.update(number, name="g")
+    await drive.poll()
+    await drive.agents.incoming.apply([old])
+    assert await drive.names() == ["g"]
+    assert await drive.read("g") == b"two"
+
+
+async def test_a_deletion_that_a_restoration_has_overtaken_changes_nothing(drive: Any, other: Any) -> None:
+    number = await other.file("f", b"one")
+    await drive.names()
+    await other.client.files.delete(number)
+    deleted = int((await other.client.trash.page(None)).entries[0].sequence_id or 0)
+    await other.client.trash.restore("file", number)
+    await drive.poll()
+    assert await drive.names() == ["f"]
+    await drive.agents.incoming.commit([], [RemovedItem(NodeKind.FILE, number, deleted)])
+    assert await drive.names() == ["f"]
+
+
+async def test_what_we_make_during_a_listing_is_not_missing_from_it(
+    drive: Any, other: Any, network: Any
+) -> None:
+    await drive.names()
+    sent, send = network.gate("POST", "/folders", before=True)
+    await drive.mkdir("ours")
+    await sent.wait()
+    # The listing is asked for before the service has the folder, and ends when it has it.
+    generation = await drive.db.write(kv_store.next_generation)
+    send.set()
+    await drive.sync()
+
+    def ended(conn: Connection) -> list[Change]:
+        return listing_diff.remove(conn, listing_diff.unseen_below(conn, ROOT, generation), generation)
+
+    assert await drive.db.write(ended) == []
+    assert await drive.names() == ["ours"]
+
+
+async def test_news_that_are_newer_than_the_settled_ones_stay_in_doubt(db: Any) -> None:
+    older, newer = DeferredUpdate(NodeKind.FILE, "7", 3), DeferredUpdate(NodeKind.FILE, "7", 5)
+
+    def settle(conn: Connection) -> None:
+        deferred_updates.note(conn, older)
+        # While the service is asked about the older ones.
+        deferred_updates.note(conn, newer)
+        deferred_updates.drop(conn, [older])
+
+    await db.write(settle)
+    assert [one.sequence for one in deferred_updates.ready(db)] == [5]
+    await db.write(lambda conn: deferred_updates.drop(conn, [newer]))
+    assert deferred_updates.ready(db) == []
+
+
+async def test_a_listing_shorter_than_its_total_is_not_whole(drive: Any, other: Any, network: Any) -> None:
+    """Even where the service does not find the one that it leaves out, either."""
+    made = [await other.file(name, b"x") for name in ("a", "b", "c")]
+    assert await drive.names() == ["a", "b", "c"]
+    entries = [(await other.client.files.get(number)).model_dump(mode="json") for number in made[:2]]
+
+    def sick(request: httpx.Request) -> httpx.Response | None:
+        if request.url.path.endswith("/folders/0/items"):
+            page = {"entries": entries, "total_count": 3, "limit": 1000, "offset": 0}
+            return httpx.Response(200, json=page)
+        if request.url.path.endswith(f"/files/{made[2]}"):
+            body = {"type": "error", "status": 404, "code": "not_found", "message": "none"}
+            return httpx.Response(404, json=body)
+        return None
+
+    network.instead = sick
+    agents = drive.agents
+    lister = FolderItems(drive.db, agents.client, agents.incoming, agents.health, agents.absences)
+    await lister.fill(ROOT, progress=lambda: None, grown=lambda: None)
+    assert await drive.names() == ["a", "b", "c"]
+
+
+async def test_a_file_that_was_changed_there_is_not_moved_into_the_trash(
+    drive: Any, other: Any, expect_log: Any
+) -> None:
+    expect_log("it was just changed at the service")
+    number = await other.file("f", b"one")
+    await drive.names()
+    await other.write(number, b"what a colleague wrote")
+    bin_ = (await drive.agents.shown.lookup(ROOT, ".trash")).ino
+    with pytest.raises(OSError):
+        await drive.agents.shown.rename(ROOT, "f", bin_, "f", 0)
+    assert await other.read("f") == b"what a colleague wrote"
+    await drive.poll()
+    assert await drive.read("f") == b"what a colleague wrote"
+    # Renamed there only, with the bytes that are known here: it goes.
+    await other.client.files.update(number, name="g")
+    await drive.agents.shown.rename(ROOT, "f", bin_, "f", 0)
+    assert await other.paths() == []

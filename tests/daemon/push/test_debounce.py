@@ -1,0 +1,133 @@
+"""A file that is written again and again is sent all the same, as it is at some moment."""
+
+import os
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+
+from cmsfs import config
+from cmsfs.journal import debounce, sealing
+
+SETTLE = 600.0
+
+
+@pytest.fixture
+def settings() -> config.Settings:
+    return config.Settings(settle_seconds=SETTLE, network_seconds=5)
+
+
+class Clock:
+    def __init__(self, drive: Any) -> None:
+        self.now = 1000.0
+        drive.agents.state.drafts.clock = lambda: self.now
+
+
+async def until_there(other: Any, name: str, data: bytes) -> None:
+    with trio.fail_after(20):
+        while name not in await other.paths() or await other.read(name) != data:
+            await trio.lowlevel.checkpoint()
+
+
+def rests(drive: Any, path: str) -> bool:
+    return (("upload", "ready", path)) in drive.ops()
+
+
+async def append(drive: Any, name: str, data: bytes) -> None:
+    """What `echo >> name` does."""
+    ino = await drive.ino(name)
+    opened = await drive.fs.open(ino, os.O_WRONLY | os.O_APPEND)
+    await drive.fs.write(opened.fh, drive.fs.getattr(ino).size, data)
+    await drive.fs.flush(opened.fh)
+    await drive.fs.release(opened.fh)
+
+
+async def test_a_file_that_is_appended_to_all_the_time_is_sent(drive: Any, other: Any) -> None:
+    clock = Clock(drive)
+    await drive.write("log", b"begin\n")
+    text = b"begin\n"
+    for number in range(2 * debounce.LONGEST_TIMES - 1):
+        assert rests(drive, "/log")
+        clock.now += SETTLE / 2
+        await append(drive, "log", b"%d\n" % number)
+        text += b"%d\n" % number
+    assert await other.paths() == []
+    clock.now += SETTLE / 2 + 1
+    await append(drive, "log", b"now\n")
+    await until_there(other, "log", text + b"now\n")
+    # From then on it rests anew.
+    await append(drive, "log", b"later\n")
+    assert rests(drive, "/log")
+    assert await other.read("log") == text + b"now\n"
+    await drive.sync()
+    assert await other.read("log") == text + b"now\nlater\n"
+    assert await other.paths() == ["log"]
+
+
+async def test_a_file_that_is_open_for_writing_is_sent_as_it_is_and_written_on(
+    drive: Any, other: Any
+) -> None:
+    clock = Clock(drive)
+    parent, name = await drive.place("log")
+    opened, made = await drive.fs.create(parent, name, 0o644, os.O_WRONLY)
+    await drive.fs.write(opened.fh, 0, b"one")
+    clock.now += SETTLE * debounce.LONGEST_TIMES + debounce.OPEN_SECONDS + 1
+    # Time is up, as far as the row says, too.
+    await drive.db.write(lambda conn: conn.execute("UPDATE op SET not_before = 0"))
+    drive.agents.push.wake()
+    await until_there(other, "log", b"one")
+    await drive.fs.write(opened.fh, 3, b" two")
+    assert drive.fs.getattr(made.ino).size == 7
+    await drive.fs.flush(opened.fh)
+    await drive.fs.release(opened.fh)
+    await drive.sync()
+    assert await other.read("log") == b"one two"
+    assert await other.versions((await other.find("log")).id) == 2
+    assert await drive.read("log") == b"one two"
+
+
+async def test_a_file_that_is_being_made_is_not_sent_half(
+    drive: Any, other: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It grows faster than it could be sent."""
+    monkeypatch.setattr(debounce, "BYTES_PER_SECOND", 1)
+    clock = Clock(drive)
+    parent, name = await drive.place("film")
+    opened, _ = await drive.fs.create(parent, name, 0o644, os.O_WRONLY)
+    await drive.fs.write(opened.fh, 0, b"x" * int(SETTLE * 30))
+    clock.now += SETTLE * 20
+    await drive.db.write(lambda conn: conn.execute("UPDATE op SET not_before = 0"))
+    drive.agents.push.wake()
+    await trio.testing.wait_all_tasks_blocked(0.3)
+    assert await other.paths() == []
+    clock.now += SETTLE * 21
+    drive.agents.push.wake()
+    await until_there(other, "film", b"x" * int(SETTLE * 30))
+    await drive.fs.release(opened.fh)
+
+
+async def test_what_is_written_while_it_is_hashed_is_in_the_snapshot_or_after_it(
+    drive: Any, other: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = Clock(drive)
+    parent, name = await drive.place("log")
+    opened, _ = await drive.fs.create(parent, name, 0o644, os.O_WRONLY)
+    await drive.fs.write(opened.fh, 0, b"one")
+    real, passes = sealing._fsync_and_hash, []
+
+    def hashed(fd: int) -> str:
+        passes.append(fd)
+        found = real(fd)
+        if len(passes) == 1:
+            trio.from_thread.run(drive.fs.write, opened.fh, 3, b" two")
+        return found
+
+    monkeypatch.setattr(sealing, "_fsync_and_hash", hashed)
+    clock.now += SETTLE * debounce.LONGEST_TIMES + debounce.OPEN_SECONDS + 1
+    await drive.db.write(lambda conn: conn.execute("UPDATE op SET not_before = 0"))
+    drive.agents.push.wake()
+    await until_there(other, "log", b"one two")
+    assert len(passes) == 2
+    await drive.fs.release(opened.fh)
+    assert await drive.read("log") == b"one two"

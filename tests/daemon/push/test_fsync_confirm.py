@@ -1,0 +1,68 @@
+"""fsync that returns when the service has the file."""
+
+import os
+from typing import Any
+
+import pytest
+import trio
+
+from cmsfs import config
+
+
+@pytest.fixture
+def settings() -> config.Settings:
+    return config.Settings(settle_seconds=60, network_seconds=5, fsync="remote", fsync_seconds=3)
+
+
+async def test_what_was_fsynced_is_at_the_service_while_it_is_still_open(drive: Any, other: Any) -> None:
+    await drive.mkdir("d")
+    opened, _ = await drive.fs.create(await drive.ino("d"), "log", 0o644, os.O_WRONLY)
+    for number in range(3):
+        await drive.fs.write(opened.fh, 4 * number, b"line")
+        await drive.fs.fsync(opened.fh)
+        assert await other.read("log") == b"line" * (number + 1)
+    await drive.fs.write(opened.fh, 12, b"last")
+    await drive.fs.flush(opened.fh)
+    await drive.fs.release(opened.fh)
+    assert await drive.read("d/log") == b"linelinelinelast"
+    await drive.sync()
+    assert await other.read("log") == b"linelinelinelast"
+    assert await other.versions((await other.find("log")).id) == 4
+    assert drive.ops() == []
+
+
+async def test_names_of_a_folder_are_at_the_service_after_its_fsync(drive: Any, other: Any) -> None:
+    await drive.mkdir("d")
+    await drive.mkdir("d/e")
+    fh = await drive.fs.opendir(await drive.ino("d"))
+    await drive.fs.fsyncdir(fh)
+    assert await other.paths() == ["d/", "d/e/"]
+    drive.fs.releasedir(fh)
+
+
+async def test_a_service_out_of_reach_is_a_timeout_and_loses_nothing(
+    drive: Any, other: Any, network: Any, expect_log: Any
+) -> None:
+    expect_log("the file is not uploaded after 3 s")
+    opened, _ = await drive.fs.create(1, "f", 0o644, os.O_WRONLY)
+    await drive.fs.write(opened.fh, 0, b"x")
+    network.is_down = True
+    with pytest.raises(TimeoutError), trio.fail_after(20):
+        await drive.fs.fsync(opened.fh)
+    await drive.fs.release(opened.fh)
+    network.is_down = False
+    await drive.sync()
+    assert await other.read("f") == b"x"
+
+
+async def test_a_refusal_is_an_error_and_loses_nothing(
+    drive: Any, other: Any, service: Any, expect_log: Any
+) -> None:
+    expect_log("the service reject")
+    await service.write(lambda conn: conn.execute("UPDATE user SET space_amount = 1"))
+    opened, _ = await drive.fs.create(1, "f", 0o644, os.O_WRONLY)
+    await drive.fs.write(opened.fh, 0, b"too much")
+    with pytest.raises(OSError, match="Input/output error"):
+        await drive.fs.fsync(opened.fh)
+    await drive.fs.release(opened.fh)
+    assert await drive.read("f") == b"too much"

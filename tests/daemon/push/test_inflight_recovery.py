@@ -1,0 +1,257 @@
+"""Uploads and new folders that arrived while nobody heard, in a program that died or over a line that broke:
+whatever happens to the item afterwards, the service has it once."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+import trio
+
+from cmsfs.service.provisioning import demo
+
+Ends = dict[str, tuple[list[str], dict[str, bytes]]]
+
+# What happens to `f` while its upload is unheard of; then what is there.
+ENDS: Ends = {
+    "nothing": (["f", "old"], {"f": b"one"}),
+    "rename": (["g", "old"], {"g": b"one"}),
+    "move": (["d/", "d/f", "old"], {"f": b"one"}),
+    "unlink": (["old"], {}),
+    "write": (["f", "old"], {"f": b"two"}),
+    "rename, write": (["g", "old"], {"g": b"two"}),
+    "replace": (["old"], {"old": b"one"}),
+    "be replaced": (["f", "old"], {"f": b"new"}),
+}
+
+
+async def happen(drive: Any, end: str) -> None:
+    match end:
+        case "rename":
+            await drive.rename("f", "g")
+        case "move":
+            await drive.mkdir("d")
+            await drive.rename("f", "d/f")
+        case "unlink":
+            await drive.unlink("f")
+        case "write":
+            await drive.write("f", b"two")
+        case "rename, write":
+            await drive.rename("f", "g")
+            await drive.write("g", b"two")
+        case "replace":
+            await drive.rename("f", "old")
+        case "be replaced":
+            await drive.write("new", b"new")
+            await drive.rename("new", "f")
+
+
+async def check(drive: Any, other: Any, paths: list[str], contents: dict[str, bytes]) -> None:
+    for _ in range(2):
+        await drive.sync()
+        await drive.poll()
+    assert await other.paths() == paths
+    assert sorted(await drive.names()) == sorted({path.split("/")[0] for path in paths})
+    for name, data in contents.items():
+        assert await other.read(name) == data
+    assert drive.ops() == []
+    assert drive.db.rows("SELECT * FROM unheard") == []
+
+
+Break = Callable[[Any, Any], Awaitable[None]]
+
+
+@pytest.mark.parametrize("version", [False, True], ids=["new file", "new version"])
+@pytest.mark.parametrize("end", ENDS)
+async def test_the_program_died_before_the_answer_was_written_down(
+    starting: Any, other: Any, network: Any, end: str, version: bool
+) -> None:
+    async with starting() as drive:
+        await drive.write("old", b"old")
+        if version:
+            await drive.write("f", b"zero")
+        await drive.sync()
+        arrived, _ = network.gate("POST", "/content")
+        await drive.write("f", b"one")
+        with trio.fail_after(5):
+            await arrived.wait()
+    async with starting(agents=("health", "fs")) as drive:
+        await happen(drive, end)
+        await drive.poll()
+    async with starting() as drive:
+        await check(drive, other, *ENDS[end])
+
+
+@pytest.mark.parametrize("version", [False, True], ids=["new file", "new version"])
+@pytest.mark.parametrize("end", ENDS)
+async def test_the_answer_was_lost(drive: Any, other: Any, network: Any, end: str, version: bool) -> None:
+    await drive.write("old", b"old")
+    if version:
+        await drive.write("f", b"zero")
+    await drive.sync()
+    arrived, go = network.gate("POST", "/content", before=True)
+    network.lose_answer("POST", "/content")
+    await drive.write("f", b"one")
+    with trio.fail_after(5):
+        await arrived.wait()
+    go.set()
+    with trio.fail_after(5):
+        while not drive.db.rows("SELECT * FROM op WHERE kind = 'upload' AND attempts > 0"):
+            await drive.agents.push._moved.wait()
+    await happen(drive, end)
+    await check(drive, other, *ENDS[end])
+
+
+async def test_somebody_elses_file_in_that_place_is_not_ours(starting: Any, other: Any, network: Any) -> None:
+    async with starting() as drive:
+        arrived, _ = network.gate("POST", "/content", before=True)
+        await drive.write("f", b"ours")
+        with trio.fail_after(5):
+            await arrived.wait()
+    await other.file("f", b"theirs")
+    async with starting(agents=("health", "fs")) as drive:
+        await drive.unlink("f")
+    async with starting() as drive:
+        await drive.sync()
+        await drive.poll()
+        assert await drive.read("f") == b"theirs"
+    assert await other.paths() == ["f"]
+
+
+# ---- folders -----------------------------------------------------------------------------------
+
+# What happens to `d` while its making is unheard of; then what is there.
+FOLDER_ENDS: dict[str, list[str]] = {
+    "nothing": ["d/", "old/"],
+    "rename": ["e/", "old/"],
+    "rename, with a file": ["e/", "e/f", "old/"],
+    "move": ["old/", "old/d/"],
+    "remove": ["old/"],
+    "rename, make again": ["d/", "e/", "old/"],
+    "remove, make again": ["d/", "old/"],
+}
+
+
+async def happen_to_folder(drive: Any, end: str) -> None:
+    match end:
+        case "rename":
+            await drive.rename("d", "e")
+        case "rename, with a file":
+            await drive.rename("d", "e")
+            await drive.write("e/f", b"f")
+        case "move":
+            await drive.rename("d", "old/d")
+        case "remove":
+            await drive.rmdir("d")
+        case "rename, make again":
+            await drive.rename("d", "e")
+            await drive.mkdir("d")
+        case "remove, make again":
+            await drive.rmdir("d")
+            await drive.mkdir("d")
+
+
+@pytest.mark.parametrize("end", FOLDER_ENDS)
+async def test_the_program_died_before_a_new_folder_was_written_down(
+    starting: Any, other: Any, network: Any, end: str
+) -> None:
+    async with starting() as drive:
+        await drive.mkdir("old")
+        await drive.sync()
+        arrived, _ = network.gate("POST", "/folders")
+        await drive.mkdir("d")
+        with trio.fail_after(5):
+            await arrived.wait()
+    async with starting(agents=("health", "fs")) as drive:
+        await happen_to_folder(drive, end)
+        await drive.poll()
+    async with starting() as drive:
+        await check(drive, other, FOLDER_ENDS[end], {})
+
+
+@pytest.mark.parametrize("end", FOLDER_ENDS)
+async def test_the_answer_to_a_new_folder_was_lost(drive: Any, other: Any, network: Any, end: str) -> None:
+    await drive.mkdir("old")
+    await drive.sync()
+    arrived, go = network.gate("POST", "/folders", before=True)
+    network.lose_answer("POST", "/folders")
+    await drive.mkdir("d")
+    with trio.fail_after(5):
+        await arrived.wait()
+    go.set()
+    with trio.fail_after(5):
+        while not drive.db.rows("SELECT * FROM op WHERE kind = 'mkdir' AND attempts > 0"):
+            await drive.agents.push._moved.wait()
+    await happen_to_folder(drive, end)
+    await check(drive, other, FOLDER_ENDS[end], {})
+
+
+@pytest.mark.parametrize("whose", ["another's", "older"])
+async def test_a_folder_in_that_place_that_we_did_not_make_is_not_ours(
+    starting: Any, other: Any, network: Any, service: Any, whose: str
+) -> None:
+    async with starting() as drive:
+        arrived, _ = network.gate("POST", "/folders", before=True)
+        await drive.mkdir("d")
+        with trio.fail_after(5):
+            await arrived.wait()
+    await other.folder("d")
+
+    def change(conn: Any) -> None:
+        if whose == "older":
+            conn.execute("UPDATE item SET created_at = 1 WHERE name = 'd'")
+            return
+        bob = demo.add_user(conn, 1, "Bob Other", "bob@example.com", now=1)
+        conn.execute("UPDATE item SET created_by = ? WHERE name = 'd'", (bob["id"],))
+
+    await service.write(change)
+    async with starting(agents=("health", "fs")) as drive:
+        await drive.rename("d", "e")
+    async with starting() as drive:
+        await drive.sync()
+        await drive.poll()
+        assert await drive.names() == ["d", "e"]
+    assert await other.paths() == ["d/", "e/"]
+
+
+@pytest.mark.parametrize("heard", [True, False])
+async def test_a_version_that_was_overtaken_by_a_save_does_not_come_after_it(
+    drive: Any, other: Any, network: Any, heard: bool
+) -> None:
+    await drive.write("f", b"one")
+    await drive.sync()
+    kept = (await other.find("f")).id
+    slow, let_slow_go = network.gate("POST", f"/files/{kept}/content", before=True)
+    await drive.write("f", b"two")
+    with trio.fail_after(5):
+        await slow.wait()
+    fast, let_fast_go = network.gate("POST", f"/files/{kept}/content")
+    await drive.write(".f.tmp", b"three")
+    await drive.rename(".f.tmp", "f")
+    with trio.fail_after(5):
+        await fast.wait()
+    assert len(drive.ops()) == 2
+
+    async def one_is_done() -> bool:
+        return len(drive.ops()) == 1
+
+    # The newer one is at the service.  Of the older one it says that it does not fit any more.
+    for gate in (let_fast_go, let_slow_go) if heard else (let_slow_go, let_fast_go):
+        gate.set()
+        await drive.agents.push.until(one_is_done, seconds=5)
+    await drive.sync()
+    assert await other.paths() == ["f"]
+    assert await drive.names() == ["f"]
+    assert (await other.find("f")).id == kept
+    assert await other.read("f") == await drive.read("f") == b"three"
+
+
+async def test_what_was_under_way_when_the_push_failed_is_sent_when_it_begins_again(
+    starting: Any, other: Any
+) -> None:
+    async with starting(agents=("health", "fs")) as drive, trio.open_nursery() as nursery:
+        await drive.write("f", b"x")
+        await drive.db.write(lambda conn: conn.execute("UPDATE op SET state = 'running'"))
+        nursery.start_soon(drive.agents.push.run)
+        await drive.sync()
+        assert await other.paths() == ["f"]
+        nursery.cancel_scope.cancel()

@@ -1,0 +1,41 @@
+"""Every way in which a file changes or goes elsewhere, by every way in which it is held open here, by what
+the program does next: each byte that was acknowledged is somewhere, and each byte read is the handle's."""
+
+from typing import Any
+
+import pytest
+
+from cmsfs import config
+from tests.support import lineages
+from tests.support.errno_probe import share
+
+
+@pytest.fixture
+def settings() -> config.Settings:
+    # Nothing is sent before the table says so; every upload that is held up has a worker.
+    return config.Settings(settle_seconds=3600, network_seconds=5, upload_workers=16)
+
+
+# One of each sort in every run.
+USUAL = {"longer", "shorter", "move", "trash", "folder into the trash", "rights"}
+ELSEWHERE = [pytest.param(one, marks=[] if one in USUAL else pytest.mark.long) for one in lineages.ELSEWHERE]
+
+
+@pytest.mark.parametrize("elsewhere", ELSEWHERE)
+async def test_no_byte_is_lost_and_none_is_anothers(
+    drive: Any, other: Any, ben: Any, user: int, network: Any, elsewhere: str
+) -> None:
+    table = lineages.Table(drive, other, network, elsewhere)
+    if elsewhere == "rights":
+
+        async def shared(folder: str) -> str:
+            return await share(ben, "folder", folder, "editor", user)
+
+        await table.make(ben, shared)
+    else:
+        await table.make(other)
+    await table.hold()
+    await table.change()
+    await table.go_on()
+    await table.settled()
+    await table.check()

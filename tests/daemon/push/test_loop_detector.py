@@ -1,0 +1,98 @@
+"""Changes that get nowhere though nobody refuses them: named, rested, and given up by who wants to."""
+
+from typing import Any
+
+import httpx
+import pytest
+import trio
+
+from cmsfs import config, errors, mountpoint_guard
+from cmsfs.ipc import control
+from cmsfs.journal import ops, queue
+from cmsfs.journal.ops import OpKind
+from daemon.push import dispatcher, loop_detector
+
+
+class _Failing(httpx.AsyncBaseTransport):
+    """No upload succeeds."""
+
+    def __init__(self, inner: httpx.AsyncBaseTransport) -> None:
+        self.inner = inner
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        if request.method == "POST" and "/content" in request.url.path:
+            await request.aread()
+            return httpx.Response(500)
+        return await self.inner.handle_async_request(request)
+
+
+async def _failed(drive: Any) -> ops.Op:
+    with trio.fail_after(10):
+        while not (found := queue.failed(drive.db)) or found[0].state == "running":
+            await drive.agents.push._moved.wait()
+    return found[0]
+
+
+async def test_a_change_that_is_tried_in_vain_is_named_and_can_be_given_up(
+    drive: Any, other: Any, network: Any
+) -> None:
+    network._inner = failing = _Failing(network._inner)
+    await drive.write("f", b"mine")
+    failed = await _failed(drive)
+    assert (await drive.agents.conflicts()).stuck == []
+    with pytest.raises(errors.UserError, match="No change of /f is held"):
+        await drive.agents.discard("/f")
+
+    def tired(conn: Any) -> None:
+        later = ops.now_ns() + 300 * 10**9
+        conn.execute("UPDATE op SET attempts = ?, not_before = ?", (loop_detector.TIRED_ATTEMPTS, later))
+
+    await drive.db.write(tired)
+    found = await drive.agents.conflicts()
+    assert [(one.path, one.error) for one in found.stuck] == [("/f", failed.error)]
+    (told,) = (await drive.agents.status()).troubles.stalled
+    assert told.name == "the upload of /f"
+    assert "discard" in told.reason
+    network._inner = failing.inner
+    assert str(config.Paths("default").recovered / "f") in await drive.agents.discard("/f")
+    assert (config.Paths("default").recovered / "f").read_bytes() == b"mine"
+    assert (await drive.agents.conflicts()).stuck == []
+    assert await drive.names() == []
+
+
+async def test_sync_says_what_it_waits_for(drive: Any, network: Any) -> None:
+    network._inner = _Failing(network._inner)
+    await drive.write("f", b"mine")
+    failed = await _failed(drive)
+    progress = drive.agents.server._progress()
+    assert isinstance(progress, control.Progress)
+    assert progress.message == f"/f: {failed.error}"
+
+
+async def test_what_comes_back_again_and_again_rests(drive: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An operation that finds, each time, that it is not the time."""
+    rounds = 0
+
+    async def give_back(kit: Any, task: queue.Task) -> None:
+        nonlocal rounds
+        rounds += 1
+        await kit.db.write(lambda conn: queue.give_back(conn, task.op, not_before_ns=0))
+
+    monkeypatch.setitem(dispatcher.PERFORM, OpKind.UPLOAD, give_back)
+    await drive.write("f", b"x")
+    assert (await _failed(drive)).error == f"{loop_detector.REASON}."
+    assert rounds == loop_detector.FREE_ROUNDS + 1
+
+
+async def test_a_start_after_a_crash_does_not_wait_long_for_the_service(starting: Any, tmp_path: Any) -> None:
+    """The folder is empty until the drive is mounted again."""
+    memo = config.Paths("default").mountpoint
+    async with starting() as drive:
+        usual = drive.agents._patience(True)
+        died = mountpoint_guard.MountpointGuard(tmp_path, memo)
+        died.open_up()
+        died.bar()
+        died.close()
+        assert drive.agents._patience(True) < 1.0 < usual < drive.agents._patience(False)
+        mountpoint_guard.restore(memo)
+        assert drive.agents._patience(True) == usual

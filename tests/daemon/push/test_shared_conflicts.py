@@ -1,0 +1,67 @@
+"""Two changes of what somebody else shares: who keeps the name, and where the other one is."""
+
+from typing import Any, get_args
+
+import pytest
+
+from cmsfs import config
+from tests.daemon import conftest
+from tests.support.errno_probe import share
+
+PLACES = get_args(config.Settings.model_fields["shared"].annotation)
+
+
+@pytest.fixture(params=PLACES)
+def settings(request: pytest.FixtureRequest) -> config.Settings:
+    return config.Settings(settle_seconds=0, network_seconds=5, shared=request.param)
+
+
+async def _shelf(drive: Any) -> str:
+    await drive.names()
+    await drive.poll()
+    if offered := [one.id for one in drive.agents.offering.told()]:
+        await drive.agents.decide_offers(offered, accept=True)
+    return "Shared with me" if "Shared with me" in await drive.names() else ""
+
+
+async def test_of_a_single_file_theirs_keeps_its_name_and_ours_is_ones_own(
+    drive: Any, ben: conftest.Remote, other: conftest.Remote, user: int
+) -> None:
+    """There is no folder of the owner's that this account could put its copy into."""
+    file_id = await ben.file("f.txt", b"one")
+    await share(ben, "file", file_id, "editor", user)
+    shelf = await _shelf(drive)
+    path = f"{shelf}/f.txt".lstrip("/")
+    assert await drive.read(path) == b"one"
+    await ben.write(file_id, b"theirs")
+    await drive.write(path, b"mine")
+    await drive.sync()
+    await drive.poll()
+    assert await drive.read(path) == b"theirs"
+    if shelf:
+        assert await drive.names(shelf) == ["f.txt"]
+    (copy,) = [name for name in await drive.names() if "conflicted copy of" in name]
+    assert await drive.read(copy) == b"mine"
+    assert await other.read(copy) == b"mine"
+    assert await ben.read("f.txt") == b"theirs"
+    assert await ben.paths() == ["f.txt"]
+    assert drive.ops() == []
+
+
+async def test_in_a_shared_folder_the_copy_is_beside_it_for_all(
+    drive: Any, ben: conftest.Remote, user: int
+) -> None:
+    folder = await ben.folder("s")
+    file_id = await ben.file("f.txt", b"one", folder)
+    await share(ben, "folder", folder, "editor", user)
+    shelf = await _shelf(drive)
+    path = f"{shelf}/s/f.txt".lstrip("/")
+    assert await drive.read(path) == b"one"
+    await ben.write(file_id, b"theirs")
+    await drive.write(path, b"mine")
+    await drive.sync()
+    await drive.poll()
+    assert await drive.read(path) == b"theirs"
+    (copy,) = [name for name in await ben.paths() if "conflicted copy of" in name]
+    assert copy.startswith("s/")
+    assert await ben.read(copy.removeprefix("s/")) == b"mine"

@@ -1,0 +1,99 @@
+"""Group commits: what was acknowledged is on the disk within a second."""
+
+import errno
+import itertools
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cmsfs.journal.group_commit import GroupCommit
+
+
+async def test_bytes_reach_the_disk_before_the_row_that_speaks_of_them(
+    desk: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The order of the fsyncs of a group commit: draft files, their folder, then the log."""
+    synced: list[str] = []
+    real = os.fsync
+
+    def watch(fd: int) -> None:
+        synced.append(Path(f"/proc/self/fd/{fd}").readlink().name)
+        real(fd)
+
+    draft = await desk.new("f", b"x")
+    commit = desk.commit
+    commit.note(draft)
+    monkeypatch.setattr(os, "fsync", watch)
+    await commit.commit()
+    assert synced == [draft.path.name, "drafts", "replica.db-wal"]
+
+
+async def test_group_commits_follow_within_a_second(desk: Any, autojump_clock: Any, nursery: Any) -> None:
+    import trio
+
+    draft = await desk.new("f", b"x")
+    commit = GroupCommit(desk.db, desk.root)
+    synced = trio.Event()
+
+    async def fsync() -> None:
+        synced.set()
+
+    draft.fsync = fsync  # type: ignore[method-assign]
+    nursery.start_soon(commit.run)
+    commit.note(draft)
+    with trio.fail_after(1):
+        await synced.wait()
+
+
+async def test_a_failing_disk_does_not_slow_down_the_groups(
+    desk: Any, autojump_clock: Any, nursery: Any, expect_log: Any
+) -> None:
+    import trio
+
+    expect_log("writing to disk fails")
+    draft = await desk.new("f", b"x")
+    commit = GroupCommit(desk.db, desk.root)
+    synced, tries = trio.Event(), []
+
+    async def fsync() -> None:
+        tries.append(trio.current_time())
+        if len(tries) < 10:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        synced.set()
+
+    draft.fsync = fsync  # type: ignore[method-assign]
+    nursery.start_soon(commit.run)
+    commit.note(draft)
+    with trio.fail_after(10):
+        await synced.wait()
+    assert max(after - before for before, after in itertools.pairwise(tries)) <= 1
+
+
+async def test_a_group_that_could_not_be_made_durable_is_not_forgotten(
+    desk: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    draft = await desk.new("f", b"x")
+    left = desk.root / "left.draft"
+    left.touch()
+    synced: list[str] = []
+    real = os.fsync
+
+    def fail(fd: int) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    def watch(fd: int) -> None:
+        synced.append(Path(f"/proc/self/fd/{fd}").readlink().name)
+        real(fd)
+
+    desk.commit.note(draft)
+    desk.commit.unlink(left)
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(ExceptionGroup):
+        await desk.commit.commit()
+    assert left.exists()
+    monkeypatch.setattr(os, "fsync", watch)
+    await desk.commit.commit()
+    assert synced == [draft.path.name, "drafts", "replica.db-wal"]
+    assert not left.exists()

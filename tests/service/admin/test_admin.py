@@ -1,0 +1,380 @@
+"""The administrators' pages over HTTP: who gets in, what a form does, what it costs with much to show."""
+
+import html
+import re
+
+import httpx
+import pytest
+
+from cmsfs.service.access import calls, scopes
+from cmsfs.service.admin import notices, overview, people, policies
+from cmsfs.service.oauth import clients, passwords
+from cmsfs.service.provisioning import demo
+from cmsfs.service.server import app
+from cmsfs.service.storage import attempt_limits
+
+HOST = "http://service.test"
+PASSWORD = "the password of ann"
+PASSWORD_HASH = passwords.hashed(PASSWORD)
+
+
+class Person:
+    """Somebody at a browser; follows redirections as one does."""
+
+    def __init__(self, service):
+        self.store = service
+        self.http = httpx.AsyncClient(transport=httpx.ASGITransport(app.build(service)), base_url=HOST)
+        self.page = None
+        self.at = "/admin"
+
+    def address(self, path):
+        """Where a page is for who has logged in."""
+        inside = path.startswith("/admin") and path != "/admin/login"
+        return self.at + path.removeprefix("/admin") if inside else path
+
+    async def open(self, path):
+        self.page = await self.http.get(self.address(path), follow_redirects=True)
+        return html.unescape(self.page.text)
+
+    async def post(self, path, **form):
+        """A form as the page that is open has it, with these fields."""
+        hidden = dict(re.findall(r'<input type="hidden" name="(\w+)" value="(\w+)">', self.page.text))
+        self.page = await self.http.post(self.address(path), data=hidden | form, follow_redirects=True)
+        if self.page.url.path.startswith("/admin/at/") and path == "/admin/login":
+            self.at = self.page.url.path
+        return html.unescape(self.page.text)
+
+    async def log_in(self, login="ann@example.com", password=PASSWORD):
+        await self.open("/admin/login")
+        return await self.post("/admin/login", login=login, password=password)
+
+    def rows(self, sql, *args):
+        return self.store.read(sql, *args)
+
+    def secrets(self):
+        return dict(re.findall(r'data-secret="([^"]+)">([^<]+)<', self.page.text))
+
+
+@pytest.fixture
+async def person(service):
+    await service.write(lambda conn: passwords.keep(conn, 2001, PASSWORD_HASH))
+    one = Person(service)
+    yield one
+    await one.http.aclose()
+
+
+@pytest.fixture
+async def admin(person):
+    assert "Test Enterprise" in await person.log_in()
+    return person
+
+
+PAGES = ["", "/users", "/apps", "/holds", "/retention", "/templates", "/trash", "/events"]
+
+
+@pytest.mark.parametrize("page", PAGES)
+async def test_nobody_sees_a_page_without_logging_in(person, page):
+    answer = await person.http.get(f"/admin{page}")
+    assert (answer.status_code, answer.headers["location"]) == (303, "/admin/login")
+
+
+@pytest.mark.parametrize("page", PAGES)
+async def test_a_page_is_safe_to_show(admin, page):
+    text = await admin.open(f"/admin{page}")
+    assert admin.page.status_code == 200
+    headers = admin.page.headers
+    assert "default-src 'none'" in headers["content-security-policy"]
+    assert "frame-ancestors 'none'" in headers["content-security-policy"]
+    assert headers["cache-control"] == "no-store"
+    assert "<script" not in text
+    assert " style=" not in text  # the policy would not let it count
+
+
+async def test_the_cookie_goes_where_nobody_else_can_lead_the_browser(admin, service):
+    """Every port of a host gets a cookie, other users' too; a path that they cannot know does not."""
+    cookie = admin.page.history[0].headers["set-cookie"]
+    value, *terms = [part.strip() for part in cookie.lower().split(";")]
+    assert {"httponly", "samesite=strict", f"path={admin.at}"} <= set(terms)
+    assert "secure" not in cookie  # over plain HTTP a browser would not keep it
+    assert re.fullmatch("/admin/at/[0-9a-f]{32}", admin.at)
+    # Who has the cookie, by whatever way, finds no page with it unless he knows the address, too.
+    thief = Person(service)
+    thief.http.headers["cookie"] = value
+    for path in ("/admin", "/admin/users", "/admin/at/" + "0" * 32, "/admin/at/" + "0" * 32 + "/users"):
+        answer = await thief.http.get(path)
+        assert (answer.status_code, answer.headers["location"]) == (303, "/admin/login"), path
+    assert "Log in" in await thief.open("/admin/login")
+    await thief.http.aclose()
+    again = Person(service)
+    await again.log_in()
+    assert again.at != admin.at
+    # The cookie of one log-in is none at the place of another.
+    answer = await admin.http.get(again.at, headers={"cookie": value})
+    assert answer.status_code == 303
+    await again.http.aclose()
+
+
+async def test_over_tls_the_cookies_names_say_so(service):
+    person = Person(service)
+    person.http.base_url = HOST.replace("http:", "https:")
+    await service.write(lambda conn: passwords.keep(conn, 2001, PASSWORD_HASH))
+    assert "Test Enterprise" in await person.log_in()
+    cookie = person.page.history[0].headers["set-cookie"]
+    assert cookie.startswith("__Secure-cmsfs_admin=") and "; Secure" in cookie
+    await person.open(
+        "/oauth2/authorize?response_type=code&client_id=tests&redirect_uri=http://127.0.0.1:1/callback"
+    )
+    assert person.page.headers["set-cookie"].startswith("__Host-cmsfs_login=")
+    await person.http.aclose()
+
+
+async def test_many_wrong_passwords_make_the_right_one_wait(person, service):
+    now = 0.0
+    service.attempts.clock = lambda: now
+    for _ in range(attempt_limits.FREE):
+        text = await person.log_in(password="wrong")
+        assert person.page.status_code == 401
+    assert "too many attempts" in text
+    assert "too many attempts" in await person.log_in()
+    assert "Test Enterprise" not in await person.open("/admin")
+    now = 1.0
+    assert "Test Enterprise" in await person.log_in()
+
+
+async def test_who_was_an_administrator_is_out_at_once(admin):
+    await admin.store.write(lambda conn: conn.execute("UPDATE user SET role = 'user' WHERE id = 2001"))
+    assert "Log in" in await admin.open("/admin/users")
+    await admin.store.write(
+        lambda conn: conn.execute("UPDATE user SET role = 'admin', status = 'inactive' WHERE id = 2001")
+    )
+    assert "Log in" in await admin.open("/admin/users")
+
+
+async def test_a_log_in_ends_by_itself(admin):
+    await admin.store.write(lambda conn: conn.execute("UPDATE login SET expires_at = 0"))
+    assert "Log in" in await admin.open("/admin")
+
+
+async def test_a_new_password_ends_what_the_old_one_began(admin, service):
+    other = Person(service)
+    await other.log_in()
+    assert "Test Enterprise" in await other.open("/admin")
+    await admin.open("/admin/users")
+    await admin.post("/admin/users/2001/password")
+    fresh = admin.secrets()["Password"]
+    assert "Log in" in await other.open("/admin")
+    assert "Test Enterprise" in await admin.open("/admin")  # who asked for it sits here
+    assert "Test Enterprise" in await other.log_in(password=fresh)
+    assert (await other.log_in()).count("too many attempts") == 1
+    await other.http.aclose()
+
+
+async def test_a_form_without_its_proof_does_nothing(admin):
+    await admin.open("/admin/users")
+    for form in ({}, {"form_proof": ""}, {"form_proof": "é"}):
+        answer = await admin.http.post(
+            admin.address("/admin/users"), data=form | {"name": "X", "login": "x@example.com"}
+        )
+        assert answer.status_code == 403
+    answer = await admin.http.post(admin.address("/admin/users"), content=b"\xff\xfe")
+    assert answer.status_code == 403
+    assert admin.rows("SELECT 1 FROM user WHERE login = 'x@example.com'") == []
+
+
+async def test_a_user_is_made_as_the_api_makes_one(admin, api):
+    await admin.open("/admin/users")
+    text = await admin.post("/admin/users", name="Nia New", login="nia@example.com", role="user")
+    assert "Nia New is a user now." in text
+    assert admin.secrets() == {}
+    (row,) = admin.rows("SELECT * FROM user WHERE login = 'nia@example.com'")
+    assert (await api.ask("GET", f"/users/{row['id']}"))["name"] == "Nia New"
+    for form, said in (
+        ({"name": "Nia New", "login": "nia@example.com"}, "exists already"),
+        ({"name": "", "login": "x@example.com"}, "at least 1 character"),
+        ({"name": "X", "login": "no address"}, "login"),
+        ({"name": "X", "login": "x@example.com", "role": "admin"}, "role"),
+        ({"name": "X", "login": "x@example.com", "space": "much"}, "whole number"),
+    ):
+        assert said in await admin.post("/admin/users", **form)
+        assert admin.page.status_code == 400
+    assert len(admin.rows("SELECT 1 FROM user")) == 3
+
+
+async def test_who_may_search_everything_is_said_on_the_page(admin):
+    def may():
+        return admin.rows("SELECT enterprise_content FROM user WHERE id = 2002")[0][0]
+
+    for word, expected in (("yes", 1), ("no", 0)):
+        await admin.open("/admin/users")
+        assert "now." in await admin.post("/admin/users/2002/search", may=word)
+        assert may() == expected
+    await admin.open("/admin/users")
+    assert "was not found" in await admin.post("/admin/users/9/search", may="yes")
+
+
+async def test_passwords_are_for_users_of_this_enterprise_who_log_in(admin):
+    def others(conn):
+        away = demo.add_enterprise(conn, "Elsewhere", now=0)
+        stranger = demo.add_user(conn, away, "Stranger", "stranger@example.com", now=0)
+        return stranger["id"], demo.add_user(conn, 1, "Robot", None, now=0)["id"]
+
+    stranger, robot = await admin.store.write(others)
+    assert "Stranger" not in await admin.open("/admin/users")
+    for wire_id, said in ((stranger, "was not found"), (robot, "does not log in"), ("x", "was not found")):
+        assert said in await admin.post(f"/admin/users/{wire_id}/password")
+        assert admin.secrets() == {}
+        await admin.open("/admin/users")
+
+
+@pytest.mark.parametrize("path", ["/admin/apps", "/admin/apps/tests/secret", "/admin/users/2001/password"])
+async def test_what_a_coadministrator_may_not(person, path):
+    def txn(conn):
+        conn.execute("UPDATE user SET role = 'coadmin' WHERE id = 2002")
+        passwords.keep(conn, 2002, PASSWORD_HASH)
+
+    await person.store.write(txn)
+    assert "Test Enterprise" in await person.log_in("uwe@example.com")
+    before = person.rows("SELECT secret_hash FROM app UNION ALL SELECT hash FROM password ORDER BY 1")
+    form = {"name": "Mine", "grant.client_credentials": "yes", "scope.root_readwrite": "yes"}
+    assert "dministrator" in await person.post(path, **form)
+    assert person.secrets() == {}
+    after = person.rows("SELECT secret_hash FROM app UNION ALL SELECT hash FROM password ORDER BY 1")
+    assert [tuple(row) for row in before] == [tuple(row) for row in after]
+
+
+async def test_an_application_and_its_secret(admin, api):
+    await admin.open("/admin/apps")
+    form = {"name": "Pump", "grant.client_credentials": "yes", "scope.root_readonly": "yes"}
+    await admin.post("/admin/apps", **form)
+    shown = admin.secrets()
+    (row,) = admin.rows("SELECT * FROM app WHERE client_id = ?", shown["Client ID"])
+    assert row["secret_hash"] == calls.hashed(shown["Client secret"])
+    assert (row["scopes"], row["grants"]) == ("root_readonly", "client_credentials")
+    await admin.open("/admin/apps")
+    assert shown["Client secret"] not in admin.page.text
+    grant = {"grant_type": "client_credentials", "box_subject_type": "enterprise", "box_subject_id": "1"}
+    grant |= {"client_id": shown["Client ID"], "client_secret": shown["Client secret"]}
+    token = (await api.oauth(grant))["access_token"]
+    assert await api.status(token) == 200
+    assert await api.status(token, "POST", "/folders", json={"name": "x", "parent": {"id": "0"}}) == 403
+    for wrong, said in (
+        ({"name": ""}, "name"),
+        ({"grant.client_credentials": ""} | {"grant.password": "yes"}, "grants"),
+        ({"scope.everything": "yes"}, "scopes"),
+        ({"grant.authorization_code": "yes"}, "redirect_uris are needed"),
+        ({"redirect_uris": "javascript:alert(1)"}, "can be sent to"),
+        ({"redirect_uris": "http://a.example.com/#x"}, "can be sent to"),
+        ({"redirect_uris": "/in"}, "whole address"),
+        ({"public_key": "no key"}, "PEM"),
+    ):
+        assert said in await admin.post("/admin/apps", **(form | wrong)), wrong
+        assert admin.page.status_code == 400
+    assert len(admin.rows("SELECT 1 FROM app")) == 2
+
+
+def test_what_can_be_registered_is_what_there_is():
+    from cmsfs.models.enterprise import apps
+
+    assert set(apps.Scope.__args__) == set(scopes.APPLICATION)
+    assert set(apps.Grant.__args__) == set(clients.GRANTS)
+
+
+async def test_a_hold_holds(admin, api):
+    file = await api.upload("evidence.txt", b"text")
+    await admin.open("/admin/holds")
+    form = {"name": "The matter", "target": "file", "target_id": file["id"]}
+    assert "is in force" in await admin.post("/admin/holds", **form)
+    await api.ask("DELETE", f"/files/{file['id']}", expect=204)
+    refused = await api.ask("DELETE", f"/files/{file['id']}/trash", expect=403)
+    assert refused["code"] == "forbidden_by_policy"
+    text = await admin.post("/admin/holds", name="Another", target="file", target_id="12345")
+    assert "The hold Another is there, but not assigned" in text
+    text = await admin.post("/admin/holds", name="A third", first="2026-02-01", last="2026-01-01")
+    assert "is after" in text
+    assert "needs the first and the last day" in await admin.post("/admin/holds", name="x", first="soon")
+    assert len(admin.rows("SELECT 1 FROM legal_hold_policy")) == 2
+
+
+async def test_a_template_is_one_of_the_api(admin, api):
+    await admin.open("/admin/templates")
+    form = {"name": "Purchase order", "field.1": "Order number", "type.1": "string", "copies": "yes"}
+    form |= {"field.2": "State", "type.2": "multiSelect", "options.2": "open, paid ,"}
+    form |= {"field.3": "2nd date", "type.3": "date"}
+    assert "purchaseOrder" in await admin.post("/admin/templates", **form)
+    made = await api.ask("GET", "/metadata_templates/enterprise/purchaseOrder/schema")
+    assert [one["key"] for one in made["fields"]] == ["orderNumber", "state", "field2ndDate"]
+    assert [one["key"] for one in made["fields"][1]["options"]] == ["open", "paid"]
+    assert made["copyInstanceOnItemCopy"] is True
+    assert "has this template" in await admin.post("/admin/templates", **form)
+    assert "keys of fields must differ" in await admin.post(
+        "/admin/templates", **(form | {"field.3": "state", "key": "other"})
+    )
+    assert f'name="field.{policies.FIELDS}"' in admin.page.text
+
+
+async def test_pages_of_users(admin, monkeypatch):
+    monkeypatch.setattr(people, "PAGE", 2)
+    await admin.store.write(
+        lambda conn: [demo.add_user(conn, 1, f"U {at}", f"u{at}@example.com", now=0)["id"] for at in range(3)]
+    )
+    seen = await walk(admin, "/admin/users", r"([\w]+)@example\.com</td>")
+    assert seen == ["ann", "uwe", "u0", "u1", "u2"]
+    assert "u1@example.com" not in await admin.open("/admin/users?filter_term=u2")
+    assert "is not a marker" in await admin.open("/admin/users?marker=x")
+
+
+async def test_pages_of_the_trash_and_of_events(admin, api, uwe, monkeypatch):
+    monkeypatch.setattr(overview, "PAGE", 2)
+    for caller in (uwe, api):
+        for at in range(3):
+            file = await caller.upload(f"file-{caller.user}-{at}")
+            await caller.ask("DELETE", f"/files/{file['id']}", expect=204)
+    names = [f"file-{caller.user}-{at}" for caller in (api, uwe) for at in range(3)]
+    assert await walk(admin, "/admin/trash", r"<td>(file-\d+-\d) ") == names
+    assert "file-2001-0" in await admin.open("/admin/trash?marker=nonsense-1-2")
+    told = await walk(admin, "/admin/events", r"<td>delete</td><td>(file-\d+-\d)</td>")
+    assert told == [f"file-{caller.user}-{at}" for caller in (api, uwe) for at in (2, 1, 0)]
+
+
+async def walk(admin, path, pattern):
+    """What the pages show, one after the other."""
+    seen = []
+    text = await admin.open(path)
+    while True:
+        seen += re.findall(pattern, text)
+        found = re.search(r'href="(\?[^"]+)" rel="next"', text)
+        if not found:
+            return seen
+        text = await admin.open(path + found[1])
+
+
+async def test_counting_ends_at_the_cap(admin, api, monkeypatch):
+    monkeypatch.setattr(overview, "CAP", 2)
+    for at in range(4):
+        await api.folder(f"f{at}")
+    assert "more than 2" in await admin.open("/admin")
+
+
+async def test_another_enterprise_is_not_looked_into(admin, uwe):
+    def move(conn):
+        away = demo.add_enterprise(conn, "Elsewhere", now=0)
+        conn.execute("UPDATE user SET enterprise = ? WHERE id = 2002", (away,))
+
+    await admin.store.write(move)
+    file = await uwe.upload("theirs.txt")
+    await uwe.ask("DELETE", f"/files/{file['id']}", expect=204)
+    await uwe.upload("kept.txt")
+    for page in ("", "/users", "/trash", "/events"):
+        text = await admin.open(f"/admin{page}")
+        assert "theirs.txt" not in text
+        assert "kept.txt" not in text
+        assert "uwe@example.com" not in text
+
+
+def test_a_notice_is_said_once_and_waits_for_few():
+    waiting = notices.FlashMessages()
+    for at in range(notices._MAX + 1):
+        waiting.put(str(at), notices.FlashMessage(f"done {at}"))
+    assert waiting.take("0") is None  # the oldest made room
+    assert waiting.take("5") == notices.FlashMessage("done 5")
+    assert waiting.take("5") is None

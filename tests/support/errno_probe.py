@@ -1,0 +1,84 @@
+"""What a program meets at a drive (an attribute, or the errno in its place), and what others do there."""
+
+import errno
+from typing import Any
+
+from cmsfs.models.content import metadata
+from cmsfs.service.access import scopes
+
+PREFIX = "user.cms."
+URL = "http://service.test"
+
+
+async def value(drive: Any, path: str, name: str) -> str:
+    """The value of an attribute, or the errno that there is in its place."""
+    try:
+        return (await drive.fs.getxattr(await drive.ino(path), PREFIX + name)).decode()
+    except OSError as error:
+        return errno.errorcode[error.errno or 0]
+
+
+async def attempt(call: Any) -> str:
+    try:
+        await call
+    except OSError as error:
+        return errno.errorcode[error.errno or 0]
+    return "ok"
+
+
+async def told(drive: Any, path: str, name: str, given: str | None) -> str:
+    ino = await drive.ino(path)
+    if given is None:
+        return await attempt(drive.fs.removexattr(ino, PREFIX + name))
+    return await attempt(drive.fs.setxattr(ino, PREFIX + name, given.encode()))
+
+
+async def listed(drive: Any, path: str) -> list[str]:
+    return [name.removeprefix(PREFIX) for name in await drive.fs.listxattr(await drive.ino(path))]
+
+
+async def may_administer(service: Any) -> None:
+    """Tokens are good for administration too; whether the account may is a matter of its role."""
+    every = " ".join(scopes.APPLICATION)
+    await service.write(lambda conn: conn.execute("UPDATE app SET scopes = ?", (every,)))
+
+
+async def make_project(other: Any) -> metadata.Template:
+    """A template with a field of each type."""
+    option = metadata.Option
+    wish = metadata.NewTemplate(
+        scope="enterprise",
+        template_key="project",
+        display_name="Project",
+        fields=[
+            metadata.Field(type="string", key="lead", display_name="Lead"),
+            metadata.Field(type="float", key="budget", display_name="Budget"),
+            metadata.Field(type="date", key="due", display_name="Due"),
+            metadata.Field(
+                type="enum",
+                key="phase",
+                display_name="Phase",
+                options=[option(key="plan"), option(key="build")],
+            ),
+            metadata.Field(
+                type="multiSelect", key="at", display_name="At", options=[option(key="x"), option(key="y")]
+            ),
+        ],
+    )
+    return await other.client.metadata.create_template(wish)
+
+
+async def share(ben: Any, kind: str, item_id: str, role: str, user: int) -> str:
+    """Ben gives a user a role in an item of his; the collaboration's id."""
+    return str((await ben.client.collaborations.create(kind, item_id, role, user_id=str(user))).id)
+
+
+async def shared_file(drive: Any, ben: Any, name: str, role: str, user: int) -> str:
+    """Ben's file `s/NAME`, in which a user has a role, is on the user's drive; its id."""
+    folder = await ben.folder("s")
+    file_id = str(await ben.file(name, b"one", folder))
+    await share(ben, "folder", folder, role, user)
+    await drive.names()
+    await drive.poll()
+    await drive.names("s")
+    return file_id

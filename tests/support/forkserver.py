@@ -1,0 +1,205 @@
+"""A process that has cmsfs loaded and forks whenever a test starts a program of it; `forked` asks it to.
+
+Most of what `python -m cmsfs status` costs is loading Python modules.  What is forked from here has them and
+is otherwise what was asked for: a process with its own arguments, environment, folder, descriptors, limits
+and session, which ends as Python ends.
+
+`python forkserver.py SOCKET` listens at that path until standard input is closed.  A request is a line of
+JSON, whose descriptors come with its first byte; answers are lines, too: the process id, then how it ended.
+"""
+
+import atexit
+import ctypes
+import fcntl
+import gc
+import io
+import json
+import os
+import pkgutil
+import resource
+import runpy
+import select
+import signal
+import socket
+import sys
+import threading
+import traceback
+from pathlib import Path
+from typing import Any
+
+import click
+
+# A program's own modules are not to find the tests'.
+sys.path.insert(0, str(Path(__file__).parent))
+import forked
+
+sys.path.pop(0)
+
+# What is forked moves its descriptors up here before it puts them in their places.
+HIGH = 1000
+
+
+def load() -> None:
+    """Everything that the programs load, now or when a command wants it."""
+    import cmsfs.service.serve
+
+    import daemon.command
+    import daemon.fsck.__main__  # noqa: F401
+    from cmsfs.cli import main
+
+    context = click.Context(main.cli)
+    for name in main.cli.list_commands(context):
+        main.cli.get_command(context, name)
+    for package in (cmsfs.auth, cmsfs.client):
+        for module in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
+            __import__(module.name)
+
+
+def serve(path: str) -> None:
+    """Answer requests until nobody holds the other end of standard input."""
+    load()
+    gc.collect()
+    gc.freeze()
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(path)
+    listener.listen(100)
+    forked.server = forked.Server(path)
+    forked.install()
+    print("ready", flush=True)  # noqa: T201
+    poll = select.poll()
+    for fd in (0, listener.fileno()):
+        poll.register(fd, select.POLLIN)
+    children: dict[int, tuple[int, socket.socket]] = {}  # by a descriptor of the process
+    while True:
+        for fd, _ in poll.poll():
+            if fd == 0:
+                return
+            if fd == listener.fileno():
+                connection, _ = listener.accept()
+                pid = _fork(connection)
+                process = os.pidfd_open(pid)
+                poll.register(process, select.POLLIN)
+                children[process] = pid, connection
+                _tell(connection, pid)
+            else:
+                poll.unregister(fd)
+                os.close(fd)
+                pid, connection = children.pop(fd)
+                _tell(connection, os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+                connection.close()
+
+
+def _tell(connection: socket.socket, number: int) -> None:
+    try:
+        connection.sendall(b"%d\n" % number)
+    except OSError:
+        pass  # who asked has gone, and the process goes on
+
+
+def _fork(connection: socket.socket) -> int:
+    data, fds, _, _ = socket.recv_fds(connection, 65536, 100)
+    while not data.endswith(b"\n") and (more := connection.recv(65536)):
+        data += more
+    pid = os.fork()
+    if pid == 0:
+        try:
+            code = _become(json.loads(data), fds)
+        except BaseException:
+            traceback.print_exc()
+            code = 255
+        os._exit(code)
+    for fd in fds:
+        os.close(fd)
+    return pid
+
+
+def _become(request: dict[str, Any], fds: list[int]) -> int:
+    """Be the process that was asked for; its exit code."""
+    held = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, HIGH) for fd in fds]
+    os.closerange(0, HIGH)
+    for target, fd in zip(request["fds"], held, strict=True):
+        os.dup2(fd, target)
+        os.close(fd)
+    if request["new_session"]:
+        os.setsid()
+    for limit, values in request["limits"]:
+        resource.setrlimit(limit, values)
+    os.umask(request["umask"])
+    os.chdir(request["cwd"])
+    os.environ.clear()
+    os.environ.update(request["env"])
+    _show_environment()
+    for name, fd, mode in (("stdin", 0, "r"), ("stdout", 1, "w"), ("stderr", 2, "w")):
+        _open_standard(name, fd, mode)
+    sys.argv[:] = request["argv"]
+    if not request["is_safe_path"]:
+        sys.path.insert(0, str(Path.cwd()))
+    code = _outcome(request["module"])
+    threading._shutdown()
+    atexit._run_exitfuncs()
+    return code if _flush() else 120
+
+
+def _outcome(module: str) -> int:
+    try:
+        runpy.run_module(module, run_name="__main__", alter_sys=True)
+    except SystemExit as end:
+        if end.code is None or isinstance(end.code, int):
+            return (end.code or 0) & 0xFF
+        print(end.code, file=sys.stderr)  # noqa: T201
+        return 1
+    except KeyboardInterrupt:
+        traceback.print_exc()
+        _flush()
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        os.kill(os.getpid(), signal.SIGINT)
+    except BaseException:
+        traceback.print_exc()
+        return 1
+    return 0
+
+
+def _flush() -> bool:
+    try:
+        for file in (sys.stdout, sys.stderr):
+            if file is not None and not file.closed:
+                file.flush()
+    except OSError:
+        return False
+    return True
+
+
+def _open_standard(name: str, fd: int, mode: str) -> None:
+    before = getattr(sys, f"__{name}__")
+    try:
+        raw = io.FileIO(fd, mode, closefd=False)
+    except OSError:
+        file = None
+    else:
+        buffered = io.BufferedReader(raw) if mode == "r" else io.BufferedWriter(raw)
+        file = io.TextIOWrapper(
+            buffered,
+            encoding=before.encoding,
+            errors=before.errors,
+            newline="\n" if mode == "w" else None,
+            line_buffering=name == "stderr" or raw.isatty(),
+        )
+        file.mode = mode
+    setattr(sys, name, file)
+    setattr(sys, f"__{name}__", file)
+
+
+def _show_environment() -> None:
+    """Have /proc/PID/environ show the environment, by which tests find their processes.
+
+    The kernel shows what lies where the program's first environment lay; its variable `ROOM` made room there.
+    """
+    fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
+    start, end = int(fields[47]), int(fields[48])
+    block = b"".join(b"%s=%s\0" % pair for pair in os.environb.items())
+    assert len(block) <= end - start
+    ctypes.memmove(start, block.ljust(end - start, b"\0"), end - start)
+
+
+if __name__ == "__main__":
+    serve(sys.argv[1])

@@ -1,0 +1,70 @@
+"""Answers held against the description of the service: what is sent is what is promised.
+
+Every answer that a test of the service gets passes here, so that the whole of them says that the description
+is true: the status is one that the operation knows, and the body has the shape.
+"""
+
+import json
+from functools import cache
+from typing import Any
+
+import httpx
+import jsonschema_rs
+
+from cmsfs.service.api import operations
+from cmsfs.service.server import app, openapi
+
+OTHERS = [*app.OAUTH, *app.PUBLIC]
+OTHER_GROUPS = [*app.OAUTH_GROUPS, *app.PUBLIC_GROUPS]
+PREFIXES = ("/api/2.0", "/2.0", "/api")
+
+
+@cache
+def document() -> dict[str, Any]:
+    return openapi.document(app.API_GROUPS, OTHER_GROUPS, version="0")
+
+
+def find(method: str, path: str) -> operations.Operation | None:
+    """The operation that answers such a request."""
+    method = "GET" if method == "HEAD" else method
+    for prefix, routes in (*((prefix, app.API) for prefix in PREFIXES[:2]), ("/api", OTHERS), ("", OTHERS)):
+        if path.startswith(prefix):
+            for route in routes:
+                if method in route.methods and route.path_regex.match(path[len(prefix) :]):
+                    return route if isinstance(route, operations.Operation) else None
+    return None
+
+
+@cache
+def _described(name: str) -> dict[str, Any]:
+    for path in document()["paths"].values():
+        for one in path.values():
+            if one["operationId"] == name:
+                return one["responses"]
+    raise AssertionError(f"{name} is not described")
+
+
+@cache
+def _validator(name: str, status: int) -> Any:
+    content = _described(name)[str(status)].get("content", {})
+    schema = content.get("application/json", {}).get("schema")
+    if schema is None:
+        return None
+    return jsonschema_rs.Draft202012Validator(schema | {"components": document()["components"]})
+
+
+async def check(answer: httpx.Response) -> None:
+    """Fail for an answer that the description does not know."""
+    one = find(answer.request.method, answer.request.url.path)
+    if one is None:
+        return
+    name, status = one.name_of_operation, answer.status_code
+    assert str(status) in _described(name), f"{one.line} does not say that it may answer {status}"
+    await answer.aread()
+    if answer.request.method == "HEAD" or not (validator := _validator(name, status)):
+        return
+    problems = [
+        f"{error.instance_path}: {error.message}"
+        for error in validator.iter_errors(json.loads(answer.content))
+    ]
+    assert not problems, (one.line, status, problems)

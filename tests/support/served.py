@@ -1,0 +1,130 @@
+"""A service in a process of its own, another program that works in the same account, and the drive on it."""
+
+import hashlib
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.support import patience
+
+SECONDS = 20.0
+
+
+class Api:
+    """Another program that works in the same account."""
+
+    def __init__(self, url: str, credentials: dict[str, str]) -> None:
+        self._http = httpx.Client(base_url=url, timeout=30)
+        self._url, self._credentials = url, credentials
+        self.user = credentials["user_id"]
+        grant = {
+            "grant_type": "client_credentials",
+            "client_id": credentials["client_id"],
+            "client_secret": credentials["client_secret"],
+            "box_subject_type": "user",
+            "box_subject_id": credentials["user_id"],
+        }
+        token = self._http.post("/oauth2/token", data=grant).json()["access_token"]
+        self._http.headers["Authorization"] = f"Bearer {token}"
+
+    def close(self) -> None:
+        self._http.close()
+
+    def colleague(self) -> "Api":
+        """Somebody else of the enterprise."""
+        made = self._ask("POST", "/2.0/users", json={"name": "Cy Tester", "login": "cy.tester@example.com"})
+        return Api(self._url, self._credentials | {"user_id": made["id"]})
+
+    def share(self, kind: str, number: str, user: str, role: str = "editor") -> str:
+        wish = {"item": {"type": kind, "id": number}, "role": role}
+        body = wish | {"accessible_by": {"type": "user", "id": user}}
+        return str(self._ask("POST", "/2.0/collaborations", json=body)["id"])
+
+    def folder(self, name: str, parent: str = "0") -> str:
+        return str(self._ask("POST", "/2.0/folders", json={"name": name, "parent": {"id": parent}})["id"])
+
+    def file(self, name: str, data: bytes, parent: str = "0") -> str:
+        return self._upload("/api/2.0/files/content", {"name": name, "parent": {"id": parent}}, data)
+
+    def write(self, number: str, data: bytes) -> None:
+        self._upload(f"/api/2.0/files/{number}/content", {}, data)
+
+    def update(self, kind: str, number: str, **values: Any) -> None:
+        self._ask("PUT", f"/2.0/{kind}s/{number}", json=values)
+
+    def copy(self, number: str, name: str) -> str:
+        copied = self._ask("POST", f"/2.0/files/{number}/copy", json={"name": name, "parent": {"id": "0"}})
+        return str(copied["id"])
+
+    def delete(self, kind: str, number: str) -> None:
+        self._ask("DELETE", f"/2.0/{kind}s/{number}{'?recursive=true' if kind == 'folder' else ''}")
+
+    def restore(self, kind: str, number: str) -> None:
+        self._ask("POST", f"/2.0/{kind}s/{number}", json={})
+
+    def _upload(self, path: str, attributes: dict[str, Any], data: bytes) -> str:
+        sha1 = hashlib.sha1(data, usedforsecurity=False).hexdigest()
+        parts = {"attributes": (None, json.dumps(attributes)), "file": ("file", data)}
+        found = self._ask("POST", path, files=parts, headers={"Content-MD5": sha1})
+        return str(found["entries"][0]["id"])
+
+    def _ask(self, method: str, path: str, **rest: Any) -> Any:
+        answer = self._http.request(method, path, **rest)
+        answer.raise_for_status()
+        return answer.json() if answer.content else None
+
+
+@pytest.fixture
+def api(stopped: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Api]:
+    """A service in a process of its own, and the drive mounted on it."""
+    data = tmp_path / "service"
+    server = subprocess.Popen(
+        [sys.executable, "-m", "cmsfs", "serve", "--data", str(data), "--port", "0", "--json"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    assert server.stdout is not None
+    said = ""
+    while not said.endswith("}\n"):
+        line = server.stdout.readline()
+        assert line, "the server did not start"
+        said += line
+    url = json.loads(said)["url"]
+    credentials = json.loads((data / "credentials.json").read_text())
+    secret = tmp_path / "secret"
+    secret.write_text(credentials["client_secret"])
+    settings = {
+        "PROFILE": "server",
+        "BASE_URL": f"{url}/2.0",
+        "UPLOAD_URL": f"{url}/api/2.0",
+        "AUTH_URL": url,
+        "CLIENT_ID": credentials["client_id"],
+        "CLIENT_SECRET_FILE": str(secret),
+        "SUBJECT_ID": credentials["user_id"],
+        # Nothing here is found by asking again and again.
+        "POLL_SECONDS": "3600",
+        "IDLE_POLL_SECONDS": "3600",
+    }
+    for name, value in settings.items():
+        monkeypatch.setenv(f"CMSFS_{name}", value)
+    try:
+        stopped.top.mkdir()
+        stopped.cmsfs("mount", stopped.top)
+        api = Api(url, credentials)
+        yield api
+        api.close()
+    finally:
+        stopped.cmsfs("umount", stopped.top, "--force", check=False)
+        server.terminate()
+        server.communicate(timeout=20)
+
+
+def until(what: Callable[[], bool]) -> None:
+    patience.until(what, SECONDS, "the change was not seen")

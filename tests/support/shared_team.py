@@ -1,0 +1,56 @@
+"""A folder that somebody else shares with the drive's account, and what is done there."""
+
+from typing import Any
+
+from tests.daemon import conftest
+from tests.support.errno_probe import share
+
+SHELF = "Shared with me"
+TEAM = f"{SHELF}/Team"
+
+
+class Team:
+    """Ben's folder `Team` with `plan`, `notes` and `Sub/deep` in it, and what he lets us do there."""
+
+    def __init__(self, ben: conftest.Remote, user: int) -> None:
+        self.ben = ben
+        self.user = user
+        self.given = ""
+
+    async def make(self) -> "Team":
+        self.folder = await self.ben.folder("Team")
+        self.plan = await self.ben.file("plan", b"Ben's plan", self.folder)
+        await self.ben.file("notes", b"Ben's notes", self.folder)
+        self.sub = await self.ben.folder("Sub", self.folder)
+        self.deep = await self.ben.file("deep", b"Ben's deep", self.sub)
+        await self.give()
+        return self
+
+    async def give(self, role: str = "editor") -> None:
+        self.given = await share(self.ben, "folder", self.folder, role, self.user)
+
+    async def take(self) -> None:
+        await self.ben.client.collaborations.delete(self.given)
+
+
+async def listed(drive: conftest.Drive) -> None:
+    for path in (SHELF, TEAM, f"{TEAM}/Sub"):
+        await drive.names(path)
+
+
+async def take_while_away(drive: conftest.Drive, team: Team, network: Any) -> None:
+    """A file is changed, another one and a folder are made, and the access ends before anything is sent."""
+    network.is_down = True
+    await drive.write(f"{TEAM}/plan", b"my plan")
+    await drive.write(f"{TEAM}/new", b"mine alone")
+    await drive.mkdir(f"{TEAM}/made")
+    await drive.write(f"{TEAM}/made/in it", b"mine, too")
+    await team.take()
+    network.is_down = False
+    await drive.poll()
+    await drive.sync()
+
+
+def held(drive: conftest.Drive) -> list[str]:
+    assert all(state == "held" for _, state, _ in drive.ops())
+    return sorted({path for _, _, path in drive.ops()})

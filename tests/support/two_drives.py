@@ -1,0 +1,304 @@
+"""Two drives on one account, the programs that use them, and the judgement of what they went through."""
+
+import contextlib
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cmsfs import config, errors
+from cmsfs.cli.support import daemonctl
+from cmsfs.ipc import control
+from cmsfs.service.storage.store import Store
+from tests.support import ledger, story
+
+NAMES = ["a.txt", "b.txt", "c.txt", "d.txt"]
+ACCOUNTS = ["one", "two"]
+
+# Files that are left open at a time.
+HELD = 6
+
+KILL_SECONDS = 10
+
+# How long a step waits for a daemon whose network has stalled; what it asked for goes on without it.
+STEP_SECONDS = 0.5
+
+# Each of these attempts is given up by the command line's side after a quarter of a minute.
+PATIENCE = 8
+
+
+@dataclass(frozen=True)
+class Held:
+    """A file that was opened at this path and is left open, whatever it is by now."""
+
+    fd: int
+    path: Path
+
+
+class Two:
+    """The drives, and random programs at both.  Its methods block: call them from a thread."""
+
+    def __init__(self, folder: Path, home: Path, service: Store) -> None:
+        self.tops = {account: folder / account for account in ACCOUNTS}
+        self.store = folder / "service"
+        self.service = service
+        self.ledger = ledger.Ledger()
+        self.trace = story.Trace(folder / "story", home)
+        self.trace.folder.mkdir()
+        self.labels: dict[str, str] = {}
+        self.number = 0
+        self.held: list[Held] = []
+
+    def cmsfs(self, *arguments: object) -> None:
+        done = subprocess.run(
+            [sys.executable, "-m", "cmsfs", *map(str, arguments)],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=90,
+            cwd="/",
+        )
+        assert done.returncode == 0, f"{arguments}: {done.stdout}{done.stderr}"
+
+    def mount(self) -> None:
+        for account, top in self.tops.items():
+            top.mkdir()
+            self.cmsfs("--account", account, "mount", top)
+
+    def ask(self, account: str, request: Any) -> None:
+        daemon = daemonctl.find_account(account)
+        assert daemon is not None
+        for _ in daemonctl.exchange(daemon.socket, request):
+            pass
+
+    def hint(self, account: str, request: Any) -> None:
+        """Ask, and hang up after a moment."""
+        end = time.monotonic() + STEP_SECONDS
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(daemonctl, "SILENCE_SECONDS", STEP_SECONDS)
+            for _ in daemonctl.exchange(config.Paths(account).socket, request):
+                if time.monotonic() > end:
+                    return
+
+    def insist(self, account: str, request: Any) -> None:
+        """Ask until there is an answer: a request that met a stall takes a minute."""
+        for attempt in range(PATIENCE):
+            try:
+                self.ask(account, request)
+                return
+            except errors.UserError:
+                if attempt == PATIENCE - 1:
+                    raise
+
+    def settle(self) -> None:
+        """Both have sent everything and heard everything."""
+        for _ in range(4):
+            for account in ACCOUNTS:
+                self.insist(account, control.Sync())
+            for account in ACCOUNTS:
+                self.insist(account, control.Poll())
+
+    # ---- programs --------------------------------------------------------------------------------
+
+    def text(self, account: str) -> bytes:
+        self.number += 1
+        return f"{account} {self.number}\n".encode() * (1 + self.number % 50)
+
+    def note(self, path: Path, what: str) -> None:
+        self.trace.note(path.parent.name, f"{path.name} {what}")
+
+    def wrote(self, path: Path, data: bytes, *, over: str | None) -> None:
+        """The drive has said that it keeps this."""
+        self.ledger.wrote(data, over=over)
+        self.labels[ledger.sha1(data)] = story.label(data)
+        self.note(path, f"has {story.label(data)}, which is acknowledged")
+
+    def replaced(self, path: Path, before: bytes) -> None:
+        """A program at this drive saw this there, and it is there no more."""
+        self.ledger.saw_and_replaced(before)
+        self.note(path, f"had {story.label(before)}, which is given up")
+
+    def write(self, path: Path, data: bytes) -> None:
+        """Into the file: what was read through the same handle is what is overwritten."""
+        fd = os.open(path, os.O_RDWR)
+        try:
+            before = self.overwrite(path, fd, data)
+        except BaseException:
+            os.close(fd)
+            raise
+        os.close(fd)
+        self.wrote(path, data, over=ledger.sha1(before))
+
+    def overwrite(self, path: Path, fd: int, data: bytes) -> bytes:
+        before = os.pread(fd, 1 << 20, 0)
+        self.note(path, f"inode {story.inode(fd)} shows {story.label(before)}: to be {story.label(data)}")
+        os.ftruncate(fd, 0)
+        # From here on it is gone by the program's own will, whether or not anything takes its place.
+        self.replaced(path, before)
+        os.pwrite(fd, data, 0)
+        return before
+
+    def hold(self, path: Path) -> None:
+        """Open the file and leave it open, whatever becomes of it."""
+        self.held.append(Held(os.open(path, os.O_RDWR), path))
+        self.note(path, f"inode {story.inode(self.held[-1].fd)} is held")
+        if len(self.held) > HELD:
+            os.close(self.held.pop(0).fd)
+
+    def write_held(self, held: Held, data: bytes) -> None:
+        """Into a file that was opened long ago, whichever it is by now."""
+        before = self.overwrite(held.path, held.fd, data)
+        os.fsync(held.fd)
+        self.wrote(held.path, data, over=ledger.sha1(before))
+
+    def giving_up(self, path: Path) -> None:
+        """The file at this path is about to be removed or replaced here: what is written to it then goes."""
+        found = path.stat() if path.exists() else None
+        for held in list(self.held):
+            if found is not None and os.path.samestat(os.fstat(held.fd), found):
+                self.held.remove(held)
+                os.close(held.fd)
+
+    def let_go(self) -> None:
+        while self.held:
+            with contextlib.suppress(OSError):  # its daemon may have been killed
+                os.close(self.held.pop().fd)
+
+    def create(self, path: Path, data: bytes) -> None:
+        self.note(path, f"is to be made: {story.label(data)}")
+        with path.open("xb") as file:
+            file.write(data)
+        # It may follow a file that was deleted here a moment ago.
+        self.wrote(path, data, over=ledger.ANY)
+
+    def save(self, path: Path, data: bytes) -> None:
+        before = path.read_bytes() if path.exists() else b""
+        temporary = path.with_name(f".goutputstream-{self.number}")
+        temporary.write_bytes(data)
+        self.wrote(temporary, data, over=ledger.ANY)
+        self.giving_up(path)
+        self.note(path, f"inode {story.inode(path)} shows {story.label(before)}: {temporary.name} goes over")
+        temporary.rename(path)
+        self.replaced(path, before)
+
+    def rename(self, path: Path, target: Path) -> None:
+        before = target.read_bytes() if target.exists() else b""
+        moved = path.read_bytes()
+        if ledger.sha1(moved) in self.ledger.acknowledged:
+            self.ledger.put_anywhere(moved)
+        if path != target:
+            self.giving_up(target)
+        self.note(path, f"inode {story.inode(path)} shows {story.label(moved)}: to be {target.name}")
+        self.note(target, f"inode {story.inode(target)} shows {story.label(before)}: {path.name} goes over")
+        path.rename(target)
+        if path != target:
+            self.replaced(target, before)
+
+    def unlink(self, path: Path) -> None:
+        before = path.read_bytes()
+        self.giving_up(path)
+        self.note(path, f"inode {story.inode(path)} shows {story.label(before)}: to be unlinked")
+        path.unlink()
+        self.replaced(path, before)
+
+    def step(self, chance: random.Random) -> None:
+        account = chance.choice(ACCOUNTS)
+        path = self.tops[account] / chance.choice(NAMES)
+        act = chance.choices(
+            ["write", "save", "rename", "unlink", "hold", "held", "sync", "poll"],
+            weights=[40, 20, 8, 7, 10, 20, 12, 12],
+        )[0]
+        try:
+            match act:
+                case "write" if path.exists():
+                    self.write(path, self.text(account))
+                case "write":
+                    self.create(path, self.text(account))
+                case "save":
+                    self.save(path, self.text(account))
+                case "rename":
+                    self.rename(path, self.tops[account] / chance.choice(NAMES))
+                case "unlink":
+                    self.unlink(path)
+                case "hold":
+                    self.hold(path)
+                case "held" if self.held:
+                    self.write_held(chance.choice(self.held), self.text(account))
+                case "sync":
+                    self.hint(account, control.Sync())
+                case "poll":
+                    self.hint(account, control.Poll())
+        except (OSError, errors.UserError) as error:
+            # Refused, or the network failed the call: nothing was acknowledged.
+            self.note(path, f"{act} raised {error!r}")
+
+    def kill(self, account: str) -> None:
+        """The daemon is gone in the middle of whatever it did, and another one takes its place."""
+        daemon = daemonctl.find_account(account)
+        assert daemon is not None
+        self.trace.note(account, "kill")
+        os.kill(daemon.pid, signal.SIGKILL)
+        # Of the other drive too: which are whose nobody noted.
+        self.let_go()
+        _wait_for_end(daemon.pid)
+        self.trace.after_kill(account)
+        with self.trace.telling(account, "mount"):
+            self.cmsfs("--account", account, "mount", self.tops[account])
+
+    def story(self, seed: int, steps: int, *, kill_every: int = 0) -> None:
+        self.trace.note("story", f"seed {seed}, {steps} steps, a kill every {kill_every}")
+        chance = random.Random(seed)
+        for number in range(1, steps + 1):
+            self.step(chance)
+            if kill_every and not number % kill_every:
+                self.kill(chance.choice(ACCOUNTS))
+        self.let_go()
+
+    # ---- the judgement ---------------------------------------------------------------------------
+
+    def chains(self) -> list[list[str]]:
+        rows = self.service.read("SELECT file, sha1 FROM version ORDER BY file, id")
+        found: dict[int, list[str]] = {}
+        for row in rows:
+            found.setdefault(row["file"], []).append(row["sha1"])
+        return list(found.values())
+
+    def judge(self) -> tuple[list[str], list[tuple[str, str]]]:
+        """What vanished, and what was overwritten unseen."""
+        chains = self.chains()
+        return self.ledger.vanished(sha1 for chain in chains for sha1 in chain), self.ledger.unseen(chains)
+
+    def explained(self, contents: list[str]) -> str:
+        """What is known of the contents that a story went wrong with."""
+        told = [self.labels[sha1].strip("<").partition(";")[0] for sha1 in contents if sha1 in self.labels]
+        return f"{', '.join(told)}: {self.trace.keep(told, self.store)}"
+
+    def check_same(self) -> None:
+        """Both drives show what the service has."""
+        rows = self.service.read("SELECT name, sha1 FROM item WHERE kind = 1 AND status = 0")
+        there = {row["name"]: row["sha1"] for row in rows}
+        for account, top in self.tops.items():
+            here = {path.name: ledger.sha1(path.read_bytes()) for path in top.iterdir()}
+            here = {name: sha1 for name, sha1 in here.items() if not name.startswith(".goutputstream-")}
+            assert here == there, f"{account}: {self.explained([*here.values(), *there.values()])}"
+
+
+def _wait_for_end(pid: int) -> None:
+    """Until the process has ended; it is nobody's child here, and may stay as a zombie."""
+    deadline = time.monotonic() + KILL_SECONDS
+    while time.monotonic() < deadline:
+        try:
+            state = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace")
+        except (FileNotFoundError, ProcessLookupError):
+            return
+        if state.rpartition(")")[2].split()[0] in "ZX":
+            return
+        os.sched_yield()
+    raise AssertionError(f"process {pid} does not end")

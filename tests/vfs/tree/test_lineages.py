@@ -1,0 +1,333 @@
+"""An inode is one lineage of bytes: what becomes of open files when the service has something else."""
+
+import errno
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+
+from cmsfs.journal import recovery
+from cmsfs.replica import tree
+from cmsfs.replica.naming import CONFLICT_MARK
+from cmsfs.replica.nodes import ROOT
+from cmsfs.vfs.tree.attributes import SetAttr
+
+VERSIONS = [b"new", b"NEW BYTES", b"new bytes and more"]
+
+
+async def fresh(drive: Any, name: str = "f") -> int:
+    return int((await drive.fs.lookup(ROOT, name)).ino)
+
+
+def copies(drive: Any) -> list[str]:
+    return [name for name in drive.names() if CONFLICT_MARK in name]
+
+
+@pytest.mark.parametrize("new", VERSIONS)
+async def test_an_open_file_stays_as_it_was_and_the_name_has_the_new_version(drive: Any, new: bytes) -> None:
+    ino = await drive.remote_file(1, "f", b"old bytes")
+    old = await drive.fs.open(ino, os.O_RDONLY)
+    await drive.remote_file(1, "f", new)
+    assert await fresh(drive) != ino
+    for _ in range(2):
+        assert await drive.read_file("f") == new
+        assert await drive.fs.read(old.fh, 0, 100) == b"old bytes"
+    assert drive.fs.getattr(ino).size == 9
+    assert drive.fs.getattr(await fresh(drive)).size == len(new)
+    await drive.fs.release(old.fh)
+
+
+async def test_a_file_that_nobody_has_open_keeps_its_number(drive: Any) -> None:
+    ino = await drive.remote_file(1, "f", b"old")
+    await drive.fs.release((await drive.fs.open(ino, os.O_RDONLY)).fh)
+    assert await drive.remote_file(1, "f", b"new") == ino
+
+
+async def test_what_is_written_to_the_older_version_is_a_conflict_copy_of_it(drive: Any) -> None:
+    ino = await drive.remote_file(1, "f", b"one")
+    opened = await drive.fs.open(ino, os.O_RDWR)
+    await drive.remote_file(1, "f", b"two, longer")
+    await drive.fs.write(opened.fh, drive.fs.getattr(ino).size, b" more")
+    await drive.fs.flush(opened.fh)
+    assert await drive.read_file("f") == b"two, longer"
+    (copy,) = copies(drive)
+    assert await drive.read_file(copy) == b"one more"
+    assert drive.ops() == [("upload", f"/{copy}")]
+    await drive.fs.release(opened.fh)
+
+
+async def test_a_copy_goes_on_as_that_copy(drive: Any) -> None:
+    ino = await drive.remote_file(1, "log", b"0")
+    opened = await drive.fs.open(ino, os.O_RDWR)
+    for number in range(1, 5):
+        await drive.remote_file(1, "log", b"theirs %d" % number)
+        await drive.fs.write(opened.fh, number, b"%d" % number)
+        await drive.fs.flush(opened.fh)
+    (copy,) = copies(drive)
+    assert await drive.read_file(copy) == b"01234"
+    await drive.fs.release(opened.fh)
+
+
+async def test_cutting_an_older_version_cuts_that_one(drive: Any) -> None:
+    ino = await drive.remote_file(1, "f", b"one and more")
+    opened = await drive.fs.open(ino, os.O_RDWR)
+    await drive.remote_file(1, "f", b"two")
+    await drive.fs.setattr(ino, SetAttr(size=3), opened.fh)
+    await drive.fs.release(opened.fh)
+    assert await drive.read_file("f") == b"two"
+    assert await drive.read_file(*copies(drive)) == b"one"
+
+
+@pytest.mark.parametrize("flags", [os.O_RDWR, os.O_WRONLY])
+async def test_a_file_that_was_made_here_is_based_on_what_was_uploaded_of_it(drive: Any, flags: int) -> None:
+    ino = await drive.write_file("note", b"mine")
+    reader, writer = await drive.fs.open(ino, os.O_RDONLY), await drive.fs.open(ino, flags)
+    await drive.fs.release(reader.fh)
+    reader = await drive.fs.open(ino, os.O_RDONLY)
+    await drive.fs.release(writer.fh)
+    await drive.seal(ino)
+    await drive.uploaded(ino, 1, b"mine")
+    writer = await drive.fs.open(ino, flags)
+    await drive.remote_file(1, "note", b"theirs, the second")
+    await drive.fs.write(writer.fh, 4, b"+")
+    await drive.fs.release(writer.fh)
+    await drive.fs.release(reader.fh)
+    assert await drive.read_file("note") == b"theirs, the second"
+    assert tree.find(drive.db, await fresh(drive, "note")).etag is not None
+    assert await drive.read_file(*copies(drive)) == b"mine+"
+
+
+@pytest.mark.parametrize("cut", [False, True])
+async def test_what_is_written_after_a_deletion_elsewhere_is_there_again(drive: Any, cut: bool) -> None:
+    ino = await drive.remote_file(1, "f", b"one")
+    opened = await drive.fs.open(ino, os.O_RDWR)
+    await drive.fs.read(opened.fh, 0, 3)
+    await drive.gone(ino)
+    assert drive.names() == []
+    if cut:
+        await drive.fs.setattr(ino, SetAttr(size=2), opened.fh)
+    else:
+        await drive.fs.write(opened.fh, 3, b" more")
+    await drive.fs.fsync(opened.fh)
+    assert drive.ops() == [("upload", "/f")]
+    assert drive.names() == ["f"]
+    assert tree.find(drive.db, ino).remote_id is None
+    await drive.fs.release(opened.fh)
+    assert await drive.read_file("f") == (b"on" if cut else b"one more")
+
+
+async def test_a_folder_that_went_too_is_made_anew(drive: Any) -> None:
+    top = await drive.remote_folder(7, "top")
+    await drive.remote_folder(8, "below", parent=7)
+    ino = await drive.remote_file(1, "f", b"one", parent=8)
+    opened = await drive.fs.open(ino, os.O_RDWR)
+    await drive.gone(top)
+    await drive.fs.write(opened.fh, 0, b"ONE")
+    await drive.fs.release(opened.fh)
+    assert tree.path(drive.db, ino) == "/top/below/f"
+    assert sorted(drive.ops()) == [("mkdir", "/top"), ("mkdir", "/top/below"), ("upload", "/top/below/f")]
+    assert await drive.read_file("f", parent=tree.find(drive.db, ino).parent) == b"ONE"
+
+
+async def test_a_name_that_another_has_taken_is_not_taken_back(drive: Any) -> None:
+    ino = await drive.remote_file(1, "f", b"one")
+    opened = await drive.fs.open(ino, os.O_RDWR)
+    await drive.gone(ino)
+    await drive.remote_file(2, "f", b"another")
+    await drive.fs.write(opened.fh, 0, b"ONE")
+    await drive.fs.release(opened.fh)
+    assert await drive.read_file("f") == b"another"
+    assert await drive.read_file(*copies(drive)) == b"ONE"
+
+
+@pytest.mark.parametrize("name", ["f", "g"])
+async def test_what_comes_back_from_the_trash_is_beside_what_was_written_meanwhile(
+    drive: Any, name: str
+) -> None:
+    ino = await drive.remote_file(1, "f", b"one")
+    opened = await drive.fs.open(ino, os.O_RDWR)
+    await drive.gone(ino)
+    await drive.fs.write(opened.fh, 0, b"ONE")
+    await drive.remote_file(1, name, b"one")
+    await drive.fs.release(opened.fh)
+    assert await drive.read_file(name) == b"one"
+    (copy,) = copies(drive)
+    assert copy.startswith(f"{name} (")
+    assert await drive.read_file(copy) == b"ONE"
+
+
+async def test_a_copy_is_beside_its_winner_wherever_that_is(drive: Any) -> None:
+    folder = await drive.remote_folder(7, "folder")
+    ino = await drive.remote_file(1, "f", b"one")
+    opened = await drive.fs.open(ino, os.O_RDWR)
+    await drive.remote_file(1, "f", b"two")
+    await drive.remote_file(1, "g", b"two", parent=7)
+    await drive.fs.write(opened.fh, 0, b"ONE")
+    await drive.fs.release(opened.fh)
+    names = drive.names(folder)
+    assert len(names) == 2
+    assert names[1].startswith("g (conflicted copy of ")
+
+
+@pytest.mark.parametrize("how", ["unlink", "rename over", "unlink the newer"])
+async def test_only_what_a_program_here_removes_goes(drive: Any, how: str) -> None:
+    ino = await drive.remote_file(1, "f", b"one")
+    opened = await drive.fs.open(ino, os.O_RDWR)
+    if how == "unlink the newer":
+        await drive.remote_file(1, "f", b"two")
+    if how == "rename over":
+        await drive.write_file("g", b"instead")
+        await drive.fs.rename(ROOT, "g", ROOT, "f", 0)
+    else:
+        await drive.fs.unlink(ROOT, "f")
+    await drive.fs.write(opened.fh, 0, b"ONE")
+    await drive.fs.release(opened.fh)
+    assert len(copies(drive)) == (how == "unlink the newer")
+
+
+@pytest.mark.parametrize("changed", [True, False])
+async def test_a_death_before_the_name_was_given_loses_nothing(
+    drive: Any, tmp_path: Path, changed: bool
+) -> None:
+    """A truncation has its row before the file is cut; the process may die between that and the name."""
+    ino = await drive.remote_file(1, "f", b"one")
+    opened = await drive.fs.open(ino, os.O_RDWR)
+    await drive.remote_file(1, "f", b"two")
+    await drive.fs.write(opened.fh, 0, b"")
+    if changed:
+        await drive.db.write(lambda conn: conn.execute("UPDATE draft SET size = 2, base_size = 2"))
+    await recovery.recover(drive.db, drive.drafts, tmp_path)
+    assert len(copies(drive)) == changed
+    assert drive.ops() == [("upload", f"/{copy}") for copy in copies(drive)]
+    assert drive.db.row("SELECT 1 FROM lineage") is None
+
+
+async def test_what_was_only_read_leaves_nothing(drive: Any) -> None:
+    ino = await drive.remote_file(1, "f", b"one")
+    opened = await drive.fs.open(ino, os.O_RDWR)
+    await drive.remote_file(1, "f", b"two")
+    await drive.fs.release(opened.fh)
+    await trio.testing.wait_all_tasks_blocked(0.01)
+    assert tree.find(drive.db, ino) is None
+    assert drive.names() == ["f"]
+
+
+async def test_who_opens_by_a_name_that_has_moved_on_is_sent_to_look_again(drive: Any) -> None:
+    ino = await drive.remote_file(1, "f", b"one")
+    reader = await drive.fs.open(ino, os.O_RDONLY)
+    await drive.remote_file(1, "f", b"two")
+    with pytest.raises(OSError, check=lambda error: error.errno == errno.ESTALE):
+        await drive.fs.open(ino, os.O_RDONLY)
+    # Who asks again means this one, as through /proc/self/fd.
+    again = await drive.fs.open(ino, os.O_RDONLY)
+    assert await drive.fs.read(again.fh, 0, 10) == b"one"
+    for opened in (reader, again):
+        await drive.fs.release(opened.fh)
+
+
+async def test_what_hangs_on_the_item_goes_with_the_name(drive: Any) -> None:
+    ino = await drive.remote_file(1, "f", b"one")
+    await drive.fs.setattr(ino, SetAttr(mode=0o600))
+    await drive.fs.setxattr(ino, "user.mine", b"1")
+    await drive.fs.setxattr(ino, "user.cms.description", b"ours")
+    await drive.fs.rename(ROOT, "f", ROOT, "g", 0)
+    reader = await drive.fs.open(ino, os.O_RDONLY)
+    await drive.remote_file(1, "f", b"two")
+    new = await fresh(drive, "g")
+    assert new != ino
+    assert sorted(drive.ops()) == [("describe", "/g"), ("move", "/g")]
+    assert await drive.fs.getxattr(new, "user.mine") == b"1"
+    assert await drive.fs.getxattr(new, "user.cms.description") == b"ours"
+    assert drive.fs.getattr(new).mode & 0o7777 == 0o600
+    await drive.fs.release(reader.fh)
+
+
+async def test_opening_waits_for_news_of_the_same_file(drive: Any) -> None:
+    """A transaction that has found the file closed must not give other bytes to a handle that comes then."""
+    ino = await drive.remote_file(1, "f", b"old")
+    found, go_on = trio.Event(), trio.Event()
+
+    def examine(number: int) -> bool:
+        answer = bool(drive.fs.inodes.open._examine(number))
+        trio.from_thread.run_sync(found.set)
+        trio.from_thread.run(go_on.wait)
+        return answer
+
+    drive.db.define("is_open", examine, arguments=1)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(drive.remote_file, 1, "f", b"new bytes")
+        await found.wait()
+        opened: list[Any] = []
+
+        async def open_it() -> None:
+            opened.append(await drive.fs.open(ino, os.O_RDWR))
+
+        nursery.start_soon(open_it)
+        await trio.testing.wait_all_tasks_blocked(0.01)
+        assert opened == []
+        go_on.set()
+    fh = opened[0].fh
+    assert await drive.fs.read(fh, 0, 20) == b"new bytes"
+    await drive.fs.write(fh, 9, b"!")
+    await drive.fs.release(fh)
+    assert drive.names() == ["f"]
+    assert await drive.read_file("f") == b"new bytes!"
+
+
+async def replaced(drive: Any, how: str, name: str) -> None:
+    """What a program does that has not heard yet whose name this is."""
+    if how == "removed":
+        await drive.fs.unlink(ROOT, name)
+    else:
+        await drive.write_file("new", b"new")
+        await drive.fs.rename(ROOT, "new", ROOT, name, 0)
+
+
+@pytest.mark.parametrize("how", ["removed", "replaced"])
+async def test_a_name_that_was_given_a_moment_ago_is_not_meant_by_a_program(drive: Any, how: str) -> None:
+    """The kernel remembers for a moment more that there is no such name."""
+    ino = await drive.remote_file(1, "f", b"one")
+    opened = await drive.fs.open(ino, os.O_RDWR)
+    await drive.gone(ino)
+    await drive.fs.write(opened.fh, 0, b"ONE")
+    await drive.fs.fsync(opened.fh)
+    assert drive.names() == ["f"]
+    await replaced(drive, how, "f")
+    assert await drive.read_file(*copies(drive)) == b"ONE"
+    await drive.fs.release(opened.fh)
+
+
+@pytest.mark.parametrize("how", ["removed", "replaced"])
+async def test_what_is_written_behind_news_of_its_name_is_not_meant_by_a_program(
+    drive: Any, how: str
+) -> None:
+    ino = await drive.remote_file(1, "f", b"one")
+    opened = await drive.fs.open(ino, os.O_RDWR)
+    await drive.remote_file(1, "g", b"one")
+    await drive.fs.write(opened.fh, 0, b"ONE")
+    await drive.fs.fsync(opened.fh)
+    await replaced(drive, how, "g")
+    assert await drive.read_file(*copies(drive)) == b"ONE"
+    await drive.fs.release(opened.fh)
+
+
+@pytest.mark.parametrize("how", ["removed", "replaced"])
+async def test_an_open_file_that_news_have_put_in_the_way_is_written_on_as_a_copy(
+    drive: Any, how: str
+) -> None:
+    ino = await drive.remote_file(1, "f", b"one")
+    opened = await drive.fs.open(ino, os.O_RDWR)
+    await drive.remote_file(1, "g", b"one")
+    await replaced(drive, how, "g")
+    await drive.fs.write(opened.fh, 0, b"ONE")
+    await drive.fs.fsync(opened.fh)
+    node = tree.find(drive.db, ino)
+    assert node.parent == ROOT
+    assert ("upload", f"/{node.name}") in drive.ops()
+    assert await drive.read_file(node.name) == b"ONE"
+    if how == "replaced":
+        assert await drive.read_file("g") == b"new"
+    await drive.fs.release(opened.fh)

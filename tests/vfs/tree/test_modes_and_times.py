@@ -1,0 +1,56 @@
+"""Permission bits and times: what is kept here, and what is sent."""
+
+import os
+import stat
+from typing import Any
+
+import pytest
+
+from cmsfs.vfs.tree.attributes import SetAttr
+
+
+async def test_modes_and_times_are_kept_and_owners_are_not_changed(drive: Any) -> None:
+    ino = await drive.write_file("f", b"abc")
+    after = await drive.fs.setattr(ino, SetAttr(mode=stat.S_IFREG | 0o755, mtime_ns=12345, uid=os.getuid()))
+    assert (stat.S_IMODE(after.mode), after.mtime_ns) == (0o755, 12345)
+    with pytest.raises(PermissionError):
+        await drive.fs.setattr(ino, SetAttr(uid=os.getuid() + 1))
+    await drive.seal(ino)
+    assert drive.fs.getattr(ino).mtime_ns == 12345
+
+
+async def test_the_access_time_is_apart_from_the_modification_time(drive: Any) -> None:
+    ino = await drive.write_file("f", b"abc")
+    made = drive.fs.getattr(ino)
+    assert made.atime_ns == made.mtime_ns
+    after = await drive.fs.setattr(ino, SetAttr(atime_ns=1_000_000_001, mtime_ns=2_000_000_002))
+    assert (after.atime_ns, after.mtime_ns) == (1_000_000_001, 2_000_000_002)
+    after = await drive.fs.setattr(ino, SetAttr(atime_ns=3))
+    assert (after.atime_ns, after.mtime_ns) == (3, 2_000_000_002)
+    await drive.seal(ino)
+    again = drive.fs.getattr(ino)
+    assert (again.atime_ns, again.mtime_ns) == (3, 2_000_000_002)
+    assert drive.ops() == [("upload", "/f")]
+
+
+async def test_setting_an_access_time_alone_is_a_change_and_nothing_to_send(drive: Any) -> None:
+    ino = await drive.remote_file(1, "f", b"abc")
+    before = drive.fs.getattr(ino)
+    after = await drive.fs.setattr(ino, SetAttr(atime_ns=5))
+    assert after.ctime_ns > before.ctime_ns
+    assert drive.ops() == []
+
+
+@pytest.mark.parametrize("seconds", [-(2**40), -1, 2**31, 2**32, 2**40])
+async def test_a_time_of_any_century_is_kept_or_as_near_as_can_be(drive: Any, seconds: int) -> None:
+    ino = await drive.write_file("f", b"abc")
+    wanted = seconds * 10**9 + 123_456_789
+    after = await drive.fs.setattr(ino, SetAttr(atime_ns=wanted, mtime_ns=wanted))
+    kept = min(max(wanted, -(2**63)), 2**63 - 1)  # the years 1677 to 2262
+    assert (after.atime_ns, after.mtime_ns) == (kept, kept)
+
+
+async def test_the_time_of_a_known_file_is_sent_alone(drive: Any) -> None:
+    ino = await drive.remote_file(1, "f", b"abc")
+    await drive.fs.setattr(ino, SetAttr(mtime_ns=10**9))
+    assert drive.ops() == [("touch", "/f")]

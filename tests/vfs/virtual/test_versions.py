@@ -1,0 +1,35 @@
+"""How past versions are called."""
+
+import pytest
+
+from cmsfs.vfs.virtual.versions import PastVersion, named
+
+
+@pytest.fixture(autouse=True)
+def utc(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "UTC")
+
+
+def _version(number: int, author: str = "Ann Example", second: int = 0) -> PastVersion:
+    return PastVersion(str(number), "a" * 40, 3, (1_700_000_000 + second) * 10**9, author)
+
+
+def test_a_name_tells_when_and_who_and_keeps_the_suffix():
+    assert [name for name, _ in named("report.odt", [_version(1)])] == ["2023-11-14 22.13.20 Ann Example.odt"]
+    assert [name for name, _ in named("README", [_version(1, "")])] == ["2023-11-14 22.13.20"]
+
+
+def test_a_new_version_leaves_the_names_of_older_ones():
+    before = named("a.txt", [_version(2), _version(1)])
+    after = named("a.txt", [_version(3), _version(2), _version(1)])
+    assert after[1:] == before
+    assert len({name for name, _ in after}) == 3
+    assert after[0][0].endswith("Ann Example (3).txt")
+
+
+@pytest.mark.parametrize("author", ["A/B\nC", "x" * 300, "é" * 300])
+def test_any_author_makes_a_legal_name(author: str):
+    ((name, _),) = named("a.txt", [_version(1, author)])
+    assert "/" not in name
+    assert "\n" not in name
+    assert len(name.encode()) <= 255
