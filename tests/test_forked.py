@@ -69,4 +69,4 @@ def test_a_script_passes_its_signal_on(program, tmp_path):
             pass
         process.terminate()
         assert process.wait(timeout=30) == 0
-        assert "stopping" in process.stderr.read()
+        assert "another signal" in process.stderr.read()

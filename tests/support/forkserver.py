@@ -12,6 +12,7 @@ import atexit
 import ctypes
 import fcntl
 import gc
+import importlib
 import io
 import json
 import os
@@ -27,7 +28,10 @@ import traceback
 from pathlib import Path
 from typing import Any
 
-import click
+import cmsfs.auth
+import cmsfs.cli
+import cmsfs.client
+import daemon
 
 # A program's own modules are not to find the tests'.
 sys.path.insert(0, str(Path(__file__).parent))
@@ -41,18 +45,9 @@ HIGH = 1000
 
 def load() -> None:
     """Everything that the programs load, now or when a command wants it."""
-    import cmsfs.service.serve
-
-    import daemon.command
-    import daemon.fsck.__main__  # noqa: F401
-    from cmsfs.cli import main
-
-    context = click.Context(main.cli)
-    for name in main.cli.list_commands(context):
-        main.cli.get_command(context, name)
-    for package in (cmsfs.auth, cmsfs.client):
-        for module in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
-            __import__(module.name)
+    for package in (cmsfs.cli, cmsfs.auth, cmsfs.client, daemon):
+        for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+            importlib.import_module(module.name)
 
 
 def serve(path: str) -> None:
