@@ -87,6 +87,9 @@ def _apply_one(conn: Connection, remote: Remote, generation: int, changes: list[
         conn.execute("UPDATE node SET seen = max(seen, ?) WHERE ino = ?", (generation, node.ino))
         if lost_access.is_lost(node):
             lost_access.regain(conn, node, remote.parent_id)
+        if node.parent is None:
+            # What was deleted here goes with what was to be sent of it, should the item come back.
+            op_rows.delete_waiting(conn, node.ino, "upload")
     verdict = decisions.decide(conn, node, remote)
     if verdict is Verdict.IGNORE:
         return

@@ -105,6 +105,8 @@ def decide(conn: Connection, node: Node | None, remote: Remote) -> Verdict:
         return Verdict.IGNORE
     pending = pending_ops.pending(conn, node.ino)
     local = _local(conn, node, remote, pending)
+    # What comes back is what the service has, whatever it was here when it was deleted.
+    is_version = is_version or (node.parent is None and local is not Local.TRASHED)
     news = _of_bytes(conn, remote) if is_version and _has_other_bytes(conn, node, remote, pending) else None
     if news is None:
         return VERDICTS[local, News.FACTS if is_version else News.PLACE]

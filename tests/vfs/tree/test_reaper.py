@@ -10,6 +10,8 @@ import trio
 import trio.testing
 
 from cmsfs.replica import tree
+from cmsfs.replica.nodes import ROOT
+from cmsfs.vfs.tree.attributes import SetAttr
 
 
 async def delete(drive: Any, name: str, ino: int) -> None:
@@ -66,3 +68,27 @@ async def test_sealed_bytes_go_after_the_log_is_on_the_disk(
         while path.exists():
             await trio.lowlevel.checkpoint()
     assert synced == [True]
+
+
+@pytest.mark.parametrize("sealed", [False, True])
+@pytest.mark.parametrize("theirs", [b"one, the first", b"theirs"])
+async def test_what_was_deleted_with_unsent_bytes_comes_back_as_the_service_has_it(
+    drive: Any, sealed: bool, theirs: bytes
+) -> None:
+    ino = await drive.remote_file(1, "f", b"one, the first")
+    opened = await drive.fs.open(ino, os.O_RDWR)
+    await drive.fs.setattr(ino, SetAttr(size=0), opened.fh)
+    await drive.fs.write(opened.fh, 0, b"ours")
+    await drive.fs.release(opened.fh)
+    if sealed:
+        await drive.seal(ino)
+    await drive.db.write(lambda conn: conn.execute("UPDATE op SET state = 'running'"))
+    await drive.fs.unlink(ROOT, "f")
+    await trio.testing.wait_all_tasks_blocked(0.01)
+    # The upload has failed and is tried again later; the deletion was refused.
+    await drive.db.write(lambda conn: conn.execute("UPDATE op SET state = 'ready' WHERE kind = 'upload'"))
+    await drive.db.write(lambda conn: conn.execute("DELETE FROM op WHERE kind = 'trash'"))
+    await drive.remote_file(1, "f", theirs)
+    assert await drive.read_file("f") == theirs
+    assert drive.fs.getattr(ino).size == len(theirs)
+    assert drive.ops() == []
