@@ -137,6 +137,7 @@ async def run(starting: Any, *, seed: int, steps: int, every: int, stalls: bool,
     assert len(two.ledger.acknowledged) > steps // 3
     vanished, unseen = two.judge()
     assert vanished == [], f"seed {seed}: {two.explained(vanished)}"
+    assert two.foreign == [], f"seed {seed}: {two.foreign} {two.explained([])}"
     assert unseen == [], f"seed {seed}: {two.explained([sha1 for pair in unseen for sha1 in pair])}"
     await trio.to_thread.run_sync(two.check_same)
     two.trace.forget()

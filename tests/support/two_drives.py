@@ -52,7 +52,9 @@ class Two:
         self.ledger = ledger.Ledger()
         self.trace = story.Trace(folder / "story", home)
         self.trace.folder.mkdir()
-        self.labels: dict[str, str] = {}
+        self.labels: dict[str, str] = {ledger.sha1(b""): story.label(b"")}
+        # What a program has read that none has written.
+        self.foreign: list[str] = []
         self.number = 0
         self.held: list[Held] = []
 
@@ -109,7 +111,9 @@ class Two:
 
     def text(self, account: str) -> bytes:
         self.number += 1
-        return f"{account} {self.number}\n".encode() * (1 + self.number % 50)
+        data = f"{account} {self.number}\n".encode() * (1 + self.number % 50)
+        self.labels[ledger.sha1(data)] = story.label(data)
+        return data
 
     def note(self, path: Path, what: str) -> None:
         self.trace.note(path.parent.name, f"{path.name} {what}")
@@ -119,6 +123,12 @@ class Two:
         self.ledger.wrote(data, over=over)
         self.labels[ledger.sha1(data)] = story.label(data)
         self.note(path, f"has {story.label(data)}, which is acknowledged")
+
+    def shows(self, path: Path, inode: int | None, data: bytes, what: str) -> None:
+        """A program has read this, and is about to do something with the file."""
+        self.note(path, f"inode {inode} shows {story.label(data)}: {what}")
+        if ledger.sha1(data) not in self.labels:
+            self.foreign.append(f"{path.parent.name}: {path.name} inode {inode} shows {story.label(data)}")
 
     def replaced(self, path: Path, before: bytes) -> None:
         """A program at this drive saw this there, and it is there no more."""
@@ -138,7 +148,7 @@ class Two:
 
     def overwrite(self, path: Path, fd: int, data: bytes) -> bytes:
         before = os.pread(fd, 1 << 20, 0)
-        self.note(path, f"inode {story.inode(fd)} shows {story.label(before)}: to be {story.label(data)}")
+        self.shows(path, story.inode(fd), before, f"to be {story.label(data)}")
         os.ftruncate(fd, 0)
         # From here on it is gone by the program's own will, whether or not anything takes its place.
         self.replaced(path, before)
@@ -184,7 +194,7 @@ class Two:
         temporary.write_bytes(data)
         self.wrote(temporary, data, over=ledger.ANY)
         self.giving_up(path)
-        self.note(path, f"inode {story.inode(path)} shows {story.label(before)}: {temporary.name} goes over")
+        self.shows(path, story.inode(path), before, f"{temporary.name} goes over")
         temporary.rename(path)
         self.replaced(path, before)
 
@@ -195,8 +205,8 @@ class Two:
             self.ledger.put_anywhere(moved)
         if path != target:
             self.giving_up(target)
-        self.note(path, f"inode {story.inode(path)} shows {story.label(moved)}: to be {target.name}")
-        self.note(target, f"inode {story.inode(target)} shows {story.label(before)}: {path.name} goes over")
+        self.shows(path, story.inode(path), moved, f"to be {target.name}")
+        self.shows(target, story.inode(target), before, f"{path.name} goes over")
         path.rename(target)
         if path != target:
             self.replaced(target, before)
@@ -204,7 +214,7 @@ class Two:
     def unlink(self, path: Path) -> None:
         before = path.read_bytes()
         self.giving_up(path)
-        self.note(path, f"inode {story.inode(path)} shows {story.label(before)}: to be unlinked")
+        self.shows(path, story.inode(path), before, "to be unlinked")
         path.unlink()
         self.replaced(path, before)
 
@@ -268,6 +278,12 @@ class Two:
         found: dict[int, list[str]] = {}
         for row in rows:
             found.setdefault(row["file"], []).append(row["sha1"])
+        self.foreign += [
+            f"the service's file {file} has {sha1}"
+            for file, chain in found.items()
+            for sha1 in chain
+            if sha1 not in self.labels
+        ]
         return list(found.values())
 
     def judge(self) -> tuple[list[str], list[tuple[str, str]]]:
