@@ -10,6 +10,7 @@ from importlib import resources
 from pathlib import Path
 
 from cmsfs import sqlite
+from cmsfs.replica.fresh_names import FreshNames
 from cmsfs.replica.open_inodes import OpenInodes
 
 VERSION = 7
@@ -29,4 +30,5 @@ async def open_replica(path: Path) -> AsyncIterator[sqlite.Database]:
     }
     async with sqlite.open_database(path, schema(), version=VERSION, upgrades=upgrades) as db:
         OpenInodes().attach(db)
+        FreshNames().attach(db)
         yield db

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping
 from sqlite3 import Connection
 
 from cmsfs.models import wire_names
-from cmsfs.replica import kv_store, local_attributes, tree, url_files
+from cmsfs.replica import fresh_names, kv_store, local_attributes, tree, url_files
 from cmsfs.replica.changes import Change, What
 from cmsfs.replica.merge import (
     bulk_insert,
@@ -211,7 +211,7 @@ def _update_place(
     if node.parent is not None:
         changes.append(Change(What.ENTRY, node.ino, node.parent, node.name))
     changes += made
-    name_conflicts.note_brought(conn, node.ino)
+    fresh_names.note(conn, node.ino)
     if node.parent is not None:
         name_conflicts.give_back(conn, node.parent, node.name, changes)
 

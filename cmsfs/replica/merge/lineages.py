@@ -21,7 +21,7 @@ machine, and its bytes go with its last handle.
 import time
 from sqlite3 import Connection
 
-from cmsfs.replica import item_details, pins, tree, url_files
+from cmsfs.replica import fresh_names, item_details, pins, tree, url_files
 from cmsfs.replica.changes import Change, What
 from cmsfs.replica.merge import deferred_updates, name_conflicts, pending_ops
 from cmsfs.replica.nodes import ROOT, Ino, Node
@@ -124,7 +124,7 @@ def give_name(conn: Connection, ino: Ino, changes: list[Change]) -> None:
         name = name_conflicts.free_name(conn, parent, name)
     tree.place(conn, ino, parent, name)
     changes.append(Change(What.ENTRY, ino, parent, name))
-    name_conflicts.note_brought(conn, ino)
+    fresh_names.note(conn, ino)
 
 
 def name_all(conn: Connection) -> int:

@@ -12,12 +12,11 @@ Rule: what only we have does not go because a program meant the file that had it
 
 import itertools
 import socket
-import time
 from datetime import date
 from sqlite3 import Connection
 
 from cmsfs.models import wire_names
-from cmsfs.replica import naming, tree
+from cmsfs.replica import fresh_names, naming, tree
 from cmsfs.replica.changes import Change, What
 from cmsfs.replica.merge import pending_ops
 from cmsfs.replica.nodes import COLUMNS, ROOT, Ino, Node, NodeKind, Remote, node_from_row
@@ -27,9 +26,6 @@ _IN_ROOT = (
     f"SELECT {COLUMNS} FROM node WHERE parent = ? AND base_parent = ? AND remote_id IS NOT NULL"
     " AND base_name IS NOT NULL"
 )
-
-# For so long a program, or a person before a window, may still go by the names as they were.
-MOMENT_SECONDS = 10.0
 
 
 def settle(conn: Connection, ino: Ino, remote: Remote, parent: Ino, name: str, changes: list[Change]) -> str:
@@ -184,7 +180,7 @@ def give_back(
     first = min(waiting, key=lambda node: _rank(conn, node))
     changes.append(Change(What.ENTRY, first.ino, parent, first.name))
     _put(conn, first.ino, parent, _told(conn, first, parent), changes)
-    note_brought(conn, first.ino)
+    fresh_names.note(conn, first.ino)
     give_back(conn, parent, first.name, changes, at_once=at_once)
 
 
@@ -193,22 +189,3 @@ def give_back_all(conn: Connection, changes: list[Change]) -> None:
     for node in map(node_from_row, conn.execute(_IN_ROOT, (ROOT, wire_names.ROOT_ID)).fetchall()):
         if node.name != node.base_name and shares.is_shared_node(conn, node):
             give_back(conn, ROOT, _told(conn, node, ROOT), changes, at_once=True)
-
-
-def note_brought(conn: Connection, ino: Ino) -> None:
-    """The node has got a name that the kernel may not know of yet; that is remembered a while."""
-    conn.execute("CREATE TEMP TABLE IF NOT EXISTS brought(ino INTEGER PRIMARY KEY, at REAL NOT NULL)")
-    conn.execute("DELETE FROM brought WHERE at < ?", (time.monotonic() - MOMENT_SECONDS,))
-    conn.execute("INSERT OR REPLACE INTO brought VALUES (?, ?)", (ino, time.monotonic()))
-
-
-def was_brought(conn: Connection, node: Node) -> bool:
-    """Whether somebody who removes or replaces what has this name may mean another file, or none.
-
-    Which file a program means the kernel does not tell, and it hears of a change a moment after it.
-    """
-    known = conn.execute("SELECT 1 FROM sqlite_temp_master WHERE name = 'brought'").fetchone()
-    if known is None:
-        return False
-    row = conn.execute("SELECT at FROM brought WHERE ino = ?", (node.ino,)).fetchone()
-    return row is not None and time.monotonic() - row[0] < MOMENT_SECONDS

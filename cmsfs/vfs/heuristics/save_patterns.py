@@ -17,7 +17,7 @@ from sqlite3 import Connection
 
 from cmsfs.journal import ops
 from cmsfs.models import wire_names
-from cmsfs.replica import open_inodes, tree
+from cmsfs.replica import fresh_names, open_inodes, tree
 from cmsfs.replica.merge import lineages, name_conflicts, pending_ops
 from cmsfs.replica.nodes import Ino, Node, NodeKind
 from cmsfs.replica.rows import node_rows
@@ -102,7 +102,7 @@ def stepped_aside(conn: Connection, target: Node) -> bool:
     It does if it has just come to this name with bytes that only we have: nobody has seen it here.  A file
     that is merely open goes; but whoever has it open has not given it up, so what is written to it is kept.
     """
-    if not name_conflicts.was_brought(conn, target):
+    if not fresh_names.is_fresh(conn, target):
         return False
     if not pending_ops.has_bytes(conn, target):
         if not target.is_folder and open_inodes.is_open(conn, target.ino):

@@ -80,6 +80,7 @@ class Filesystem:
         self._confirm = confirm
         self.inodes = Inodes()
         self.inodes.open.attach(db)
+        self.inodes.fresh.attach(db)
         self._db, self._drafts, self._commit, self._account = db, drafts, commit, account
         self._handles = Handles()
         self._snapshots = Snapshots(db)
@@ -116,6 +117,7 @@ class Filesystem:
             raise errno_map.oserror(errno.ENOENT, name)
         # atomic: no await until the reply
         self.inodes.looked_up(node.ino)
+        self.inodes.fresh.looked_up(node.ino, parent, name)
         return self._attributes(node)
 
     def forget(self, pairs: list[tuple[Ino, int]]) -> None:
@@ -240,7 +242,9 @@ class Filesystem:
         await self._allowed(node, permissions.needed(flags))
         if flags & os.O_TRUNC:
             await self._files.truncate(ino, 0)
-        return await self._files.open(ino, flags)
+        opened = await self._files.open(ino, flags)
+        self.inodes.fresh.opened(ino)
+        return opened
 
     async def create(self, parent: Ino, name: str, mode: int, flags: int) -> tuple[OpenResult, Attributes]:
         """Make a file and open it; counted as a lookup."""

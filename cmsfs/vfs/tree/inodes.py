@@ -6,6 +6,7 @@ forget it at once.  The root is never counted.
 
 from array import array
 
+from cmsfs.replica.fresh_names import FreshNames
 from cmsfs.replica.nodes import ROOT, Ino
 from cmsfs.replica.open_inodes import OpenInodes
 
@@ -21,7 +22,7 @@ class Inodes:
     def __init__(self) -> None:
         self._lookups = _Counts()
         # Transactions look at it, too.
-        self.open = OpenInodes()
+        self.open, self.fresh = OpenInodes(), FreshNames()
         # Folders of which the kernel was told that a name is not in them.
         self._denied: set[Ino] = set()
 

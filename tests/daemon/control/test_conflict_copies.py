@@ -7,8 +7,8 @@ import pytest
 import trio
 
 from cmsfs.models.content import items
-from cmsfs.replica import kv_store
-from cmsfs.replica.merge import apply_remote, name_conflicts
+from cmsfs.replica import fresh_names, kv_store
+from cmsfs.replica.merge import apply_remote
 from cmsfs.replica.nodes import remote_from_item
 
 
@@ -323,7 +323,7 @@ async def test_unsent_bytes_that_news_bring_to_a_name_stay_when_a_program_means_
 async def test_what_was_there_for_a_while_is_removed_as_it_is(
     drive: Any, other: Any, network: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(name_conflicts, "MOMENT_SECONDS", 0.0)
+    monkeypatch.setattr(fresh_names, "MOMENT_SECONDS", 0.0)
     moved = await other.file("a.txt", b"old")
     await drive.names()
     held, go = network.gate("POST", "/content", before=True)

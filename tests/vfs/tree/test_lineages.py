@@ -10,7 +10,7 @@ import trio
 import trio.testing
 
 from cmsfs.journal import recovery
-from cmsfs.replica import tree
+from cmsfs.replica import fresh_names, tree
 from cmsfs.replica.naming import CONFLICT_MARK
 from cmsfs.replica.nodes import ROOT
 from cmsfs.vfs.tree.attributes import SetAttr
@@ -331,3 +331,27 @@ async def test_an_open_file_that_news_have_put_in_the_way_is_written_on_as_a_cop
     if how == "replaced":
         assert await drive.read_file("g") == b"new"
     await drive.fs.release(opened.fh)
+
+
+@pytest.mark.parametrize("how", ["removed", "replaced"])
+@pytest.mark.parametrize("name", ["f", "g"])
+async def test_a_file_that_was_opened_by_its_new_name_is_meant(drive: Any, how: str, name: str) -> None:
+    ino = await drive.remote_file(1, "f", b"one")
+    if name == "f":
+        await drive.fs.lookup(ROOT, "f")
+    await drive.remote_file(1, "g", b"one")
+    if name == "g":
+        await drive.fs.lookup(ROOT, "g")
+    opened = await drive.fs.open(ino, os.O_RDWR)
+    await drive.fs.write(opened.fh, 0, b"ONE")
+    await drive.fs.release(opened.fh)
+    await replaced(drive, how, "g")
+    assert len(copies(drive)) == (name == "f")
+
+
+async def test_fresh_names_are_forgotten_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fresh_names, "MOMENT_SECONDS", 0.0)
+    names = fresh_names.FreshNames()
+    for number in range(10_000):
+        names._note(number, ROOT, "f")
+    assert len(names._places) < 2_000
