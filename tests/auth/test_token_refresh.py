@@ -253,10 +253,10 @@ import importlib.util
 spec = importlib.util.spec_from_file_location("of_the_test", sys.argv[1])
 test = importlib.util.module_from_spec(spec); spec.loader.exec_module(test)
 from cmsfs import config, crashpoints
-from cmsfs.auth import keeping
+from cmsfs.auth import token_store
 crashpoints.arm(config.crash_plan())
 here = pathlib.Path(sys.argv[2])
-trio.run(test.fetched, here / "book", keeping.FileKeep(here / "state" / "token"), here)
+trio.run(test.fetched, here / "book", token_store.FileTokenStore(here / "state" / "token"), here)
 """
 
 

@@ -169,7 +169,7 @@ def person(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> C
     def sit(action: str = "grant", login: str = "ben@example.com") -> None:
         password = tmp_path / "password"
         password.write_text(server.credentials["passwords"][login])  # type: ignore[index]
-        script = Path(__file__).parents[0] / "support" / "browser_person.py"
+        script = Path(__file__).parents[1] / "support" / "browser_person.py"
         program = tmp_path / "browser"
         program.write_text(f'#!/bin/sh\nexec {sys.executable} {script} "$1" {login} {password} {action}\n')
         program.chmod(0o700)

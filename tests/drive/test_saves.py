@@ -213,7 +213,7 @@ def test_libreoffice_saves_one_version(shared: Any, tmp_path: Path) -> None:
     profile = f"-env:UserInstallation=file://{tmp_path}/profile"
 
     def store() -> None:
-        script = Path(__file__).parents[0] / "support" / "libreoffice_save.py"
+        script = Path(__file__).parents[1] / "support" / "libreoffice_save.py"
         done = subprocess.run(
             [
                 python,

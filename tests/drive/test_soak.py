@@ -164,7 +164,7 @@ def use(stopped: Any, tmp_path: Path, seconds: float, stage: str) -> list[dict[s
     for number in range(WORKERS):
         report = tmp_path / f"report-{stage}-{number}"
         arguments = [stopped.top / f"{stage}{number}", str(seconds), str(number), report]
-        script = Path(__file__).parents[0] / "support" / "soak_worker.py"
+        script = Path(__file__).parents[1] / "support" / "soak_worker.py"
         process = subprocess.Popen([sys.executable, script, *arguments], stderr=subprocess.PIPE, text=True)
         workers.append((process, report))
     found = []

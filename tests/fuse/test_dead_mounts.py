@@ -12,7 +12,7 @@ import pytest
 
 from cmsfs import errors, mounts
 
-PROGRAM = Path(__file__).parents[0] / "support" / "memory_drive.py"
+PROGRAM = Path(__file__).parents[1] / "support" / "memory_drive.py"
 
 
 @pytest.fixture

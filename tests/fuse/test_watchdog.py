@@ -15,11 +15,11 @@ HUNG = """
 import os, runpy, sys, trio
 from pathlib import Path
 sys.path.insert(0, sys.argv[1])
-from tests.fuse import memory_drive, watchdog
+from tests.support import fuse_watchdog, memory_drive
 from cmsfs.fuse import mount, operations
 
 async def main(place):
-    dog = watchdog.Watchdog()
+    dog = fuse_watchdog.Watchdog()
     dog.arm(seconds=60, under=place.parent)
     async with mount.mounted(operations.Operations(memory_drive.MemoryDrive()), place, create=True):
         os.write(1, b"mounted\\n")

@@ -75,7 +75,7 @@ def test_what_is_installed_from_the_wheel_runs_by_itself(built: Path, tmp_path: 
             cwd="/",
         )
         assert done.returncode == 0, done.stderr
-    script = "from cmsfs.cli import units; print(units._source())"
+    script = "from cmsfs.cli.mount import units; print(units._source())"
     found = subprocess.run([python, "-c", script], capture_output=True, text=True, env=environment, cwd="/")
     assert found.stdout.strip() == f"{tmp_path}/env/share/systemd/user/cmsfs@.service"
 

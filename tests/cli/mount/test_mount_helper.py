@@ -10,7 +10,7 @@ import pytest
 from cmsfs import errors, mounts
 from cmsfs.cli.mount import mount_helper
 
-PROGRAM = [sys.executable, "-P", "-c", "from cmsfs.cli import mount_helper; mount_helper.main()"]
+PROGRAM = [sys.executable, "-P", "-c", "from cmsfs.cli.mount import mount_helper; mount_helper.main()"]
 
 
 def test_settings_are_options_and_the_rest_is_left_to_mount() -> None:
@@ -87,7 +87,7 @@ def test_mount_uses_it_also_for_reading_only_and_umount_ends_it(
     helper = tmp_path / "helper"
     helper.write_text(
         f'#!/bin/sh\nexport PYTHONPATH="{os.environ.get("PYTHONPATH", "")}"\n'
-        f"exec {sys.executable} -P -c 'from cmsfs.cli import mount_helper; mount_helper.main()' \"$@\"\n"
+        f"exec {sys.executable} -P -c '{PROGRAM[-1]}' \"$@\"\n"
     )
     helper.chmod(0o755)
     script = f"""

@@ -40,7 +40,7 @@ async def test_a_change_that_is_tried_in_vain_is_named_and_can_be_given_up(
     await drive.write("f", b"mine")
     failed = await _failed(drive)
     assert (await drive.agents.conflicts()).stuck == []
-    with pytest.raises(errors.UserError, match="No change of /f is held"):
+    with pytest.raises(errors.UserError, match="No change of /f was rejected"):
         await drive.agents.discard("/f")
 
     def tired(conn: Any) -> None:

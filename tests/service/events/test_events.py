@@ -255,15 +255,16 @@ async def test_waiting_ends_some_time(api, monkeypatch):
 OTHER = """
 import sys, trio
 from pathlib import Path
-from cmsfs.service import items, store
-from cmsfs.service.storage.kinds import Kind
+from cmsfs.service.content import items
+from cmsfs.service.storage import store
+from cmsfs.service.storage.kinds import ItemKind
 
 async def main():
     async with store.open_store(Path(sys.argv[1])) as opened:
         def txn(conn):
             user = conn.execute("SELECT * FROM user WHERE login = 'ann@example.com'").fetchone()
             parent = items.find(conn, user["root"])
-            items.insert(conn, parent, items.New(Kind.FOLDER, "theirs"), by=user["id"], now=opened.now())
+            items.insert(conn, parent, items.New(ItemKind.FOLDER, "theirs"), by=user["id"], now=opened.now())
         await opened.write(txn)
 
 trio.run(main)

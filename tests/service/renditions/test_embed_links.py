@@ -6,7 +6,7 @@ import pytest
 import trio
 from PIL import Image
 
-from cmsfs.service.oauth import access_tokens
+from cmsfs.service.access import callers
 from cmsfs.service.renditions import indexing
 from tests.support import sample_documents
 
@@ -107,7 +107,7 @@ async def test_a_link_ends(api, monkeypatch):
     await api.store.write(
         lambda conn: conn.execute(
             "UPDATE token SET expires_at = ? WHERE bound = ? AND hash = ?",
-            (1, int(file["id"]), access_tokens.access.hashed(first["access_token"])),
+            (1, int(file["id"]), callers.hashed(first["access_token"])),
         )
     )
     await look(api, first["url"], 404)

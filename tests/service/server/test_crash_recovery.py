@@ -16,7 +16,7 @@ import trio
 from cmsfs.models.content import upload_sessions as shapes
 from cmsfs.service.storage import store
 
-CHILD = Path(__file__).parents[1] / "support" / "crashing_service.py"
+CHILD = Path(__file__).parents[2] / "support" / "crashing_service.py"
 
 # Two parts.
 BIG = random.Random(7).randbytes(20_000_001)

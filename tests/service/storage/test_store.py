@@ -135,7 +135,8 @@ async def test_a_second_process_does_no_harm_to_the_first(root):
             orphan = opened.blobs.keep_bytes(b"its row is about to be written")
             code = (
                 "import sys, trio, pathlib\n"
-                "from cmsfs.service import store, demo\n"
+                "from cmsfs.service.provisioning import demo\n"
+                "from cmsfs.service.storage import store\n"
                 "async def main():\n"
                 "    async with store.open_store(pathlib.Path(sys.argv[1])) as opened:\n"
                 "        print((await demo.ensure_sample(opened)).user_id)\n"

@@ -131,7 +131,7 @@ async def test_a_job_that_computes_without_end_is_ended(tmp_path, monkeypatch):
     source = tmp_path / "source"
     source.write_bytes(b"x")
     program = (
-        "from cmsfs.service import extraction, worker\n"
+        "from cmsfs.service.worker import extraction, worker\n"
         "worker.JOB_PROCESSOR_SECONDS = 0.2\n"
         "extraction.words = lambda path: [0 for _ in iter(int, 1)]\n"
         "worker.main()"

@@ -117,7 +117,8 @@ async def test_a_document_without_an_end_is_given_up_by_the_worker_itself(tmp_pa
     """Whatever it is doing, a system call or a library's C."""
     endless = tmp_path / "endless"
     os.mkfifo(endless)
-    program = "from cmsfs.service import worker; worker.JOB_SECONDS = 1; worker.main()"  # the real one has 30
+    # The real one has 30 seconds.
+    program = "from cmsfs.service.worker import worker; worker.JOB_SECONDS = 1; worker.main()"
     async with worker_client.open_workshop() as shop:
         monkeypatch.setattr(worker_client, "COMMAND", [sys.executable, "-P", "-c", program])
         with (
@@ -156,7 +157,7 @@ async def test_a_worker_has_no_file_of_the_service_and_no_network(tmp_path, monk
     (blobs / "good").write_bytes(sample_documents.pdf("heron"))
     program = (
         "import pathlib, socket\n"
-        "from cmsfs.service import extraction, worker\n"
+        "from cmsfs.service.worker import extraction, worker\n"
         "def words(path):\n"
         "    told = []\n"
         f"    for name in ({str(secret)!r}, '/proc/1/environ', {str(Path.home() / '.profile')!r}):\n"
@@ -208,9 +209,9 @@ async def test_when_the_service_is_killed_the_worker_ends_by_itself(tmp_path):
     os.mkfifo(endless)
     program = (
         "import sys, trio\n"
-        "from cmsfs.service import workshop\n"
+        "from cmsfs.service.worker import worker_client\n"
         "async def main():\n"
-        "    async with workshop.open_workshop() as shop:\n"
+        "    async with worker_client.open_workshop() as shop:\n"
         "        async with trio.open_nursery() as nursery:\n"
         "            job = {'what': 'text', 'source': sys.argv[1], 'target': sys.argv[1] + '.made'}\n"
         "            nursery.start_soon(shop.do, job)\n"

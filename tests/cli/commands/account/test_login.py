@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from cmsfs import config
 from cmsfs.auth import token_store
 
-PERSON = Path(__file__).parents[2] / "support" / "browser_person.py"
+PERSON = Path(__file__).parents[3] / "support" / "browser_person.py"
 
 ENTERPRISE = """
 [enterprise]
