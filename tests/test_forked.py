@@ -65,8 +65,8 @@ def test_a_script_passes_its_signal_on(program, tmp_path):
     command = [script, "serve", "--data", tmp_path / "data", "--port", "0", "--json"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout and process.stderr
-        for _ in iter(process.stdout.readline, "}\n"):
-            pass
+        while (line := process.stdout.readline()) != "}\n":
+            assert line, process.stderr.read()
         process.terminate()
         assert process.wait(timeout=30) == 0
         assert "another signal" in process.stderr.read()
