@@ -7,6 +7,7 @@ Rule: never call from the event loop.  A notification waits in the kernel for re
 can answer.
 """
 
+import contextlib
 import threading
 
 import pyfuse3
@@ -39,6 +40,16 @@ class KernelSession:
         with self._calling:
             if self._live:
                 pyfuse3.invalidate_inode(ino, attr_only=attributes_only)
+
+    def doubt_attributes(self, ino: Ino) -> None:
+        """Have the kernel ask for the attributes of an inode when it needs them next: for a handler, before
+        its answer, where the notifier may come too late.
+
+        Never waits: not for the kernel, and not for a call of the notifier, which may wait for the handler.
+        """
+        if self._live:
+            with contextlib.suppress(OSError):
+                pyfuse3.invalidate_inode(ino, attr_only=True)
 
     def invalidate_entry(self, parent: Ino, name: bytes, *, deleted: Ino = 0) -> None:
         """Forget what a name stands for; those who watch inode `deleted` are told that it is gone."""

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 import pyfuse3
 
-from cmsfs.fuse import convert
+from cmsfs.fuse import convert, kernel
 from cmsfs.fuse.drive import FilesystemPort
 from cmsfs.fuse.handler import handler, quiet
 from cmsfs.replica.nodes import Ino
@@ -128,6 +128,8 @@ class Operations(pyfuse3.Operations):
     @handler
     async def open(self, ino: Ino, flags: int, ctx: pyfuse3.RequestContext) -> pyfuse3.FileInfo:
         opened = await self._drive.open(ino, flags)
+        if opened.is_news:
+            kernel.session.doubt_attributes(ino)
         self._copying.opened(ctx.pid, opened.fh, ino, flags)
         return convert.file_info(opened)
 

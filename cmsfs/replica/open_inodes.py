@@ -12,11 +12,16 @@ the transaction marks first and looks at the count then.  Whatever the order, on
 Rule: `opened` before `is_examined`, and no await between the last `is_examined` and the read of the row.
 """
 
+import time
 from collections import Counter
 from sqlite3 import Connection
 
 from cmsfs.replica.nodes import Ino
 from cmsfs.sqlite import Database
+
+# The kernel hears of a change a moment after it.
+MOMENT_SECONDS = 60.0
+_MANY = 4096
 
 
 class OpenInodes:
@@ -25,6 +30,8 @@ class OpenInodes:
     def __init__(self) -> None:
         self._opens: Counter[Ino] = Counter()
         self._examined: set[Ino] = set()
+        # Closed inodes that were given other bytes, and not opened since.
+        self._news: dict[Ino, float] = {}
 
     def attach(self, db: Database) -> None:
         """Let the transactions of this database ask here."""
@@ -51,6 +58,10 @@ class OpenInodes:
         """Whether the transaction that runs at this moment has asked about the inode."""
         return ino in self._examined
 
+    def take_news(self, ino: Ino) -> bool:
+        """Whether a transaction has given other bytes to the inode since it was last open, a moment ago."""
+        return self._news.pop(ino, None) is not None
+
     def __len__(self) -> int:
         return len(self._opens)
 
@@ -58,7 +69,14 @@ class OpenInodes:
 
     def _examine(self, ino: Ino) -> bool:
         self._examined.add(ino)
-        return ino in self._opens
+        if ino in self._opens:
+            return True
+        self._news[ino] = now = time.monotonic()
+        if len(self._news) > _MANY:
+            # The kernel has heard of the older ones.
+            for old in [one for one, at in list(self._news.items()) if now - at > MOMENT_SECONDS]:
+                self._news.pop(old, None)
+        return False
 
 
 def is_open(conn: Connection, ino: Ino) -> bool:

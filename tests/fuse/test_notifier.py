@@ -27,6 +27,15 @@ async def test_other_bytes_show_when_nobody_has_the_file_open(fs, top, told, out
     assert await outside((top / "a").read_bytes) == b"the new"
 
 
+async def test_a_program_is_sooner_than_the_news_and_reads_all_of_it(fs, top, outside):
+    fs.put("a", b"old")
+    assert await outside((top / "a").read_bytes) == b"old"
+    await fs.entered["release"].wait()
+    await outside(os.stat, top / "a")
+    fs.news.add(fs.put("a", b"longer than before").ino)
+    assert await outside((top / "a").read_bytes) == b"longer than before"
+
+
 async def test_an_open_handle_keeps_its_version_and_a_new_one_reads_the_new(fs, top, told, outside):
     fs.put("a", b"old bytes")
     old = await outside(os.open, top / "a", os.O_RDONLY)

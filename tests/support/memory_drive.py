@@ -52,6 +52,7 @@ class MemoryDrive:
         self.entered: dict[str, trio.Event] = collections.defaultdict(trio.Event)
         self.timeout = 300.0
         self.denied: set[Ino] = set()  # folders in which a name was asked for that is not there
+        self.news: set[Ino] = set()  # files with other bytes than the kernel has heard of
         self.is_all_known = False  # to the notifier: then the kernel itself is asked
         self._last_ino, self._last_fh = 10, 0
 
@@ -195,7 +196,8 @@ class MemoryDrive:
         fh = self._handle(ino, flags)
         if flags & os.O_ACCMODE == os.O_RDONLY:
             self.handles[fh].snapshot = thing.data
-        opened = OpenResult(fh, keep_cache=not thing.dirty_pages, direct_io=old)
+        keep = not thing.dirty_pages
+        opened = OpenResult(fh, keep_cache=keep, direct_io=old, is_news=ino in self.news)
         thing.dirty_pages = old
         return opened
 

@@ -48,11 +48,13 @@ class DirEntry:
 
 @dataclass(frozen=True, slots=True)
 class OpenResult:
-    """An open file: `keep_cache`: the kernel's pages are of this version; `direct_io`: it must keep none."""
+    """An open file: `keep_cache`: the kernel's pages are of this version; `direct_io`: it must keep none;
+    `is_news`: the size that the kernel remembers may be another version's, and reads would end there."""
 
     fh: int
     keep_cache: bool = False
     direct_io: bool = False
+    is_news: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -94,9 +94,10 @@ class FileIO:
         """
         file = await self._opened(ino)
         # atomic: no await until the handle is there
-        keep = self._page_version(ino) == self._version(file)
-        self._pages[ino] = self._version(file)
-        return OpenResult(self._add(file, flags), keep_cache=keep)
+        before, now = self._page_version(ino), self._version(file)
+        self._pages[ino] = now
+        is_news = self._inodes.open.take_news(ino) or before not in (_NO_VERSION, now)
+        return OpenResult(self._add(file, flags), keep_cache=before == now, is_news=is_news)
 
     def created(self, node: Node, draft: Draft, flags: int) -> OpenResult:
         """The handle of a file that was just made with an empty draft."""
