@@ -15,6 +15,7 @@ import pytest_timeout  # type: ignore[import-untyped]
 
 from cmsfs import sqlite
 from cmsfs.replica import database
+from tests.support import cheap_passwords as _cheap_passwords
 from tests.support import documents as _commands
 from tests.support import faults as _faults
 from tests.support import forked as _forked
@@ -35,6 +36,8 @@ hypothesis.settings.register_profile(
     "cmsfs", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
 )
 hypothesis.settings.load_profile("cmsfs")
+
+_cheap_passwords.install()
 
 
 def pytest_configure() -> None:

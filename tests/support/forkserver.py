@@ -35,6 +35,7 @@ import daemon
 
 # A program's own modules are not to find the tests'.
 sys.path.insert(0, str(Path(__file__).parent))
+import cheap_passwords
 import forked
 
 sys.path.pop(0)
@@ -48,6 +49,7 @@ def load() -> None:
     for package in (cmsfs.cli, cmsfs.auth, cmsfs.client, daemon):
         for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
             importlib.import_module(module.name)
+    cheap_passwords.install()
 
 
 def serve(path: str) -> None:

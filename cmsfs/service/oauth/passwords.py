@@ -17,7 +17,7 @@ import trio
 from cmsfs.service.storage.store import Store
 
 # 32 MiB and 80 ms for an attempt; two at once, so that attempts cannot fill the memory.
-_LOG_N, _R, _P = 15, 8, 1
+LOG_N, _R, _P = 15, 8, 1
 _MAX_MEMORY = 64 * 1024 * 1024
 _AT_ONCE = trio.CapacityLimiter(2)
 
@@ -27,8 +27,8 @@ MAX_LENGTH = 1024
 def hashed(password: str) -> str:
     """What is stored of a password.  Takes a while: not on the loop."""
     salt = secrets.token_bytes(16)
-    parts = (salt, _derive(password, salt, _LOG_N, _R, _P))
-    return "$".join(["scrypt", f"{_LOG_N},{_R},{_P}", *(base64.b64encode(part).decode() for part in parts)])
+    parts = (salt, _derive(password, salt, LOG_N, _R, _P))
+    return "$".join(["scrypt", f"{LOG_N},{_R},{_P}", *(base64.b64encode(part).decode() for part in parts)])
 
 
 def keep(conn: Connection, user: int, password_hash: str) -> None:
@@ -43,9 +43,9 @@ async def check(store: Store, login: str, password: str, *, who: str = "") -> in
     the waiting.
     """
     what = f"login:{login.casefold()[:MAX_LENGTH]}"
-    user, stored = None, _NOBODY
+    user, stored = None, _nobody()
     if not store.attempts.take(who, what):
-        user, stored = _find(store, login) or (None, _NOBODY)
+        user, stored = _find(store, login) or (None, stored)
     right = await trio.to_thread.run_sync(_matches, password, stored, limiter=_AT_ONCE)
     if not right or user is None:
         return None
@@ -74,5 +74,6 @@ def _derive(password: str, salt: bytes, log_n: int, r: int, p: int) -> bytes:
     return hashlib.scrypt(secret, salt=salt, n=2**log_n, r=r, p=p, maxmem=_MAX_MEMORY)
 
 
-# Nobody's: what a password is compared with when there is no such login.
-_NOBODY = f"scrypt${_LOG_N},{_R},{_P}$" + "$".join([base64.b64encode(bytes(16)).decode(), "AAAA"])
+def _nobody() -> str:
+    """Nobody's: what a password is compared with when there is no such login."""
+    return f"scrypt${LOG_N},{_R},{_P}$" + "$".join([base64.b64encode(bytes(16)).decode(), "AAAA"])

@@ -9,11 +9,13 @@ from cmsfs.service.oauth import passwords
 from cmsfs.service.provisioning import demo
 from cmsfs.service.storage import attempt_limits, store
 from tests.service.conftest import PASSWORD
+from tests.support import cheap_passwords
 
 LOGIN = "uwe@example.com"
 
 
-def test_two_hashes_of_one_password_differ():
+def test_two_hashes_of_one_password_differ(monkeypatch):
+    monkeypatch.setattr(passwords, "LOG_N", cheap_passwords.SHIPPED)
     one, other = passwords.hashed("x"), passwords.hashed("x")
     assert one != other
     assert one.startswith("scrypt$15,8,1$")
