@@ -1,4 +1,4 @@
-"""Places where a test may kill the process: each is a moment between two steps of keeping a change.
+"""Named points at which crash tests kill the process, each between two steps of a durable change.
 
 A test gives the name of a file in `CMSFS_CRASH_PLAN`; while that file holds `POINT N`, the N-th passage of
 this point from then on is the last thing that the process does.  Without the variable, `reached` costs one

@@ -1,4 +1,4 @@
-"""Every exception of cmsfs, and what its catcher may read from it.
+"""The exception hierarchy of cmsfs, and the data that each exception carries.
 
     CmsfsError
     ├── UserError                  a person can mend it: one sentence and an exit code

@@ -1,4 +1,4 @@
-"""What a person is told when a command fails: one sentence and an exit code.
+"""Turns exceptions of a command into one sentence and an exit code.
 
 Asked by the command line, and by `cmsfsd` when it cannot start.  Errors of the service are explained by
 `auth.explain`, which the agents of the daemon use too, so that all say the same.
@@ -9,7 +9,7 @@ Rule: a bug is called a bug; it never looks like a mistake of the person.
 import click
 
 from cmsfs import errors
-from cmsfs.auth import user_messages as service_failures
+from cmsfs.auth import user_messages
 
 INTERRUPTED = 130  # 128 + SIGINT, as shells have it
 
@@ -22,7 +22,7 @@ def explain(error: BaseException) -> errors.UserError:
         case errors.UserError() as told:
             return told
         case errors.CmsfsError() as refused:
-            return service_failures.explain(refused)
+            return user_messages.explain(refused)
         case OSError(strerror=str(reason), filename=name):
             where = f"{name}: " if name else ""
             return errors.UserError(f"{where}{reason}.")

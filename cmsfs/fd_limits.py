@@ -1,4 +1,4 @@
-"""How many files this process may have open, and what is kept for what must not fail.
+"""The limit of open files: raises it, and reserves descriptors for work that must not fail.
 
 The kernel gives a process a soft limit, often 1,024, and a hard one that it may raise it to.  What grows with
 what programs do (drafts, cached contents) takes a share of it and no more; and a few descriptors are kept in

@@ -1,4 +1,4 @@
-"""The collector of cyclic garbage, told what a program that runs for days is like.
+"""Tunes Python's garbage collector for a long-running process.
 
 A sixth of the time of a large listing was spent by the collector in looking through objects that live as
 long as the process, and through pages of items that no cycle holds.

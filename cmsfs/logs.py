@@ -1,4 +1,4 @@
-"""Logging set-up: what a line looks like on a terminal and under systemd.
+"""Logging setup: line formats for terminals and for systemd.
 
 Modules log with `logging.getLogger(__name__)`, constant messages and values as arguments.  `context`
 binds fields (op, ino, id) to every line logged inside it, in this task and the tasks it starts.

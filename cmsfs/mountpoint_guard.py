@@ -1,4 +1,4 @@
-"""The folder below a drive: nobody writes into it while nothing is mounted on it; it is given back as it was.
+"""Makes the mountpoint read-only while no drive is mounted on it, and restores its mode after an unmount.
 
 When a daemon dies its mount is gone for a moment, and the mountpoint is an ordinary folder: what a program
 saves there then is hidden by the next mount.  So the folder loses its right to be written to when the drive

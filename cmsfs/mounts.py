@@ -1,4 +1,4 @@
-"""Mounts as this machine shows them: which there are, which are dead, and how to be rid of one.
+"""The mounts of this machine: lists them, detects dead ones, unmounts.
 
 The drive looks here before it mounts, the command line before it starts or stops one.  It reads
 `/proc/self/mountinfo`, which never touches a mount, and asks a mount itself only through a child process,

@@ -40,8 +40,7 @@ from daemon.content.delete_guard import DeleteGuard
 from daemon.content.document_locks import DocumentLocks
 from daemon.content.item_details import ItemDetails
 from daemon.content.trash import RemoteTrash
-from daemon.control import disk_status
-from daemon.control import server as control_server
+from daemon.control import disk_status, server
 from daemon.control.commands import Answers
 from daemon.control.status import StatusReport
 from daemon.core import concurrency, request_scheduler
@@ -117,7 +116,7 @@ async def run(
         await drive.fs.begin()
         agents.keep(drive.ending.heed_signals, drive.pull.poke, name="signals")
         agents.keep(downscoped.tell_end, deadline, drive.health, name="deadline")
-        async with control_server.listening(settings.paths.socket) as listener:
+        async with server.listening(settings.paths.socket) as listener:
             drive.start(agents, listener)
             await drive.serve(settings, create=create, ready=functools.partial(ready, note))
         nursery.cancel_scope.cancel()
@@ -270,7 +269,7 @@ class Agent(Answers):
             *(self.crawl, whole, self.pins, self.pace, self.pausing, self.fs.inodes),
             disk=lambda: disk_status.told(state.reserve, state.blocks),
         )
-        self.server = control_server.ControlServer(db, self.health, self)
+        self.server = server.ControlServer(db, self.health, self)
 
     def _access_changed(self, items: Iterable[tuple[NodeKind, str]]) -> None:
         """Others may have given or taken rights on these items (kind, id)."""

@@ -14,8 +14,8 @@ import trio
 
 import cmsfs
 from cmsfs import config, crashpoints, errors, failures, fd_limits, gc_tuning, logs, process_env, sd_notify
-from cmsfs.ipc import ready as starting
-from daemon import app as program
+from cmsfs.ipc import ready as ipc_ready
+from daemon import app
 
 # How long a thread that wants the interpreter's lock waits for it: the loop and the thread that writes to the
 # tree hand it to one another many times for each page of a listing.  The default is 5 ms.
@@ -31,10 +31,10 @@ class Starter:
         self._fd = fd
 
     def ready(self, note: str) -> None:
-        self._tell(starting.ready_line(note))
+        self._tell(ipc_ready.ready_line(note))
 
     def failed(self, told: errors.UserError) -> None:
-        self._tell(starting.error_line(told.message, told.exit_code))
+        self._tell(ipc_ready.error_line(told.message, told.exit_code))
         sd_notify.tell(STATUS=told.message)
 
     def _tell(self, line: str) -> None:
@@ -89,7 +89,7 @@ def main(
         logs.configure(settings.log_level, form=log_format or settings.log_format)
         crashpoints.arm(config.crash_plan())
         run = functools.partial(
-            program.run,
+            app.run,
             settings,
             mountpoint=settings.mountpoint,
             # A folder named on the command line must be there, since a mistake in typing would make one.

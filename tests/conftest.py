@@ -15,11 +15,9 @@ import pytest_timeout  # type: ignore[import-untyped]
 
 from cmsfs import sqlite
 from cmsfs.replica import database
-from tests.support import cheap_passwords as _cheap_passwords
-from tests.support import documents as _commands
-from tests.support import faults as _faults
-from tests.support import forked as _forked
-from tests.support import proxy as _proxy
+from tests.support import cheap_passwords, documents, forked
+from tests.support import faults as support_faults
+from tests.support import proxy as support_proxy
 from tests.support.patience import Patience
 
 XDG = {
@@ -37,15 +35,15 @@ hypothesis.settings.register_profile(
 )
 hypothesis.settings.load_profile("cmsfs")
 
-_cheap_passwords.install()
+cheap_passwords.install()
 
 
 def pytest_configure() -> None:
-    _forked.install()
+    forked.install()
 
 
 def pytest_unconfigure() -> None:
-    _forked.server.stop()
+    forked.server.stop()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -151,25 +149,25 @@ def expect_log(log_watch: _Watch) -> Callable[[str], None]:
 @pytest.fixture
 def proxy() -> Any:
     """The module `proxy`: `async with proxy.running(host, port, proxy.Link(0.04)) as link`."""
-    return _proxy
+    return support_proxy
 
 
 @pytest.fixture
 def faults() -> Any:
     """The module `faults`: `async with faults.running(host, port, plan) as relay`."""
-    return _faults
+    return support_faults
 
 
 @pytest.fixture(scope="session")
 def commands() -> Any:
     """The module `commands`: what the documents have their readers type."""
-    return _commands
+    return documents
 
 
 @pytest.fixture(scope="session")
 def program() -> Callable[[str], str]:
     """`program("cmsfs")`: the line of a shell script that becomes this program of ours."""
-    return _forked.script
+    return forked.script
 
 
 @pytest.fixture

@@ -1,1 +1,1 @@
-"""Login, token keeping and the bearer header."""
+"""Login, token storage and the bearer header."""

@@ -1,4 +1,4 @@
-"""An application as a file describes it: who it is, its secret, and perhaps the key that it signs with.
+"""OAuth applications read from a file: client id, secret and, optionally, the key that signs JWT assertions.
 
 Three shapes are read: what the public API's console gives out (`boxAppSettings`), the flat one that
 `cmsfs serve` writes beside its data, and nothing but `client_id` and `client_secret`.

@@ -1,4 +1,5 @@
-"""The authorization-code grant with PKCE: where the browser is sent, and how the code comes back.
+"""The authorization-code grant with PKCE: builds the browser URL and receives the code on a loopback
+redirect.
 
 `Consent` is one attempt; its code comes by `Listener`, which waits on the loopback address for the browser,
 or as what a person pasted.  `redeem` makes tokens of it.

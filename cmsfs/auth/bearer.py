@@ -1,4 +1,4 @@
-"""The bearer token on every request: fetched when needed, renewed before it ends, once at a time.
+"""Adds the bearer token to every request; fetches and renews it before expiry, one renewal at a time.
 
 `fetch` is where a token comes from (`auth.grants`); this module decides when.
 

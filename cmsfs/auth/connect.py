@@ -1,4 +1,4 @@
-"""From settings to a client that is ready: the embedded service in this process, or one on the network.
+"""Builds a ready client from the settings: for the embedded service in this process, or one on the network.
 
 `open_backend` is used by the daemon and by the commands that speak with the service themselves.
 

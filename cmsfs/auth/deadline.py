@@ -1,4 +1,4 @@
-"""A time after which there are no tokens any more.
+"""Stops issuing tokens after a fixed time, for drives that are mounted for a limited time only.
 
 Rule: it runs from when the drive is mounted, by a clock that nobody sets and that counts sleep.
 """

@@ -1,4 +1,4 @@
-"""Where tokens come from: each grant as the `fetch` that `bearer.BearerAuth` wants."""
+"""The OAuth grants, each as the `fetch` function that `bearer.BearerAuth` calls for a token."""
 
 import secrets
 import time

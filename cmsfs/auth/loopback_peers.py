@@ -1,4 +1,4 @@
-"""Whose program is at the other end of a connection that never leaves this machine.
+"""Finds which user and process own the other end of a loopback connection.
 
 Rule: the kernel says it, nobody else; what cannot be found out is not ours.
 """

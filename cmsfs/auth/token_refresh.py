@@ -1,4 +1,4 @@
-"""Tokens for a person who once consented: each refresh uses up a refresh token and brings the next.
+"""Refreshes a person's tokens: each refresh consumes a refresh token and stores the next one.
 
 Several processes of one user share a login: the drive's daemon, and commands beside it.  Whoever needs a
 token takes the lock, and looks first whether another has fetched one already.

@@ -1,4 +1,4 @@
-"""Where a person's tokens stay between two runs: the keyring of the session, or a file of this user's.
+"""Stores a person's tokens between runs: in the session's keyring, or in a file with mode 0600.
 
 One `Kept` an account: the application that asked for consent, the refresh token, and the last access token,
 so that a command does not use up a refresh token for each question.  `open_keep` gives the place that the
@@ -100,32 +100,32 @@ class KeyringTokenStore:
 
     def read(self) -> StoredLogin | None:
         import keyring  # here: it looks for its backends when it is loaded
-        from keyring import errors as refusals
+        from keyring import errors as keyring_errors
 
         try:
             found = keyring.get_password(SERVICE, self._account)
-        except refusals.KeyringError as error:
+        except keyring_errors.KeyringError as error:
             raise _locked(error) from None
         return None if found is None else _parsed(found, self.title)
 
     def write(self, kept: StoredLogin) -> None:
         import keyring
-        from keyring import errors as refusals
+        from keyring import errors as keyring_errors
 
         try:
             keyring.set_password(SERVICE, self._account, json.dumps(asdict(kept)))
-        except refusals.KeyringError as error:
+        except keyring_errors.KeyringError as error:
             raise _locked(error) from None
 
     def clear(self) -> None:
         import keyring
-        from keyring import errors as refusals
+        from keyring import errors as keyring_errors
 
         try:
             keyring.delete_password(SERVICE, self._account)
-        except refusals.PasswordDeleteError:
+        except keyring_errors.PasswordDeleteError:
             pass  # there was nothing
-        except refusals.KeyringError as error:
+        except keyring_errors.KeyringError as error:
             raise _locked(error) from None
 
 
@@ -152,14 +152,14 @@ def has_keyring() -> bool:
     if not is_installed():
         return False
     import keyring
-    from keyring import errors as refusals
+    from keyring import errors as keyring_errors
 
     try:
         chosen = keyring.get_keyring()
         if chosen.priority < 1:
             return False
         keyring.get_password(SERVICE, "probe")
-    except (refusals.KeyringError, RuntimeError, OSError):
+    except (keyring_errors.KeyringError, RuntimeError, OSError):
         return False
     return True
 

@@ -1,4 +1,4 @@
-"""What a person is told when the service cannot be used: one sentence, and an exit code.
+"""Error messages and exit codes for when the service cannot be used.
 
 The daemon's failing start and a failing command say the same, since both ask here.
 

@@ -1,4 +1,4 @@
-"""Which blocks of a content are on this disk: arithmetic on a bitmap, no state and no disk.
+"""Bitmap arithmetic: which blocks of a content are on disk.  Holds no state and reads no files.
 
 One bit a block, bit i of byte i // 8 counted from the low end; `None` stands for "every block", so that
 a complete content carries no bitmap.  Used by every module of the cache.

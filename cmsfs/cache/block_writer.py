@@ -1,4 +1,4 @@
-"""Fetched blocks on their way into a file, and the check when the last ones land.
+"""Writes downloaded blocks into the cache file and verifies the SHA-1 when the last one has arrived.
 
 Called by hydrate, through `Blocks.write_blocks`, for each piece of a download.
 

@@ -1,4 +1,4 @@
-"""The block cache: the bytes of contents, block by block, keyed by their SHA-1.
+"""The block cache: file contents in blocks, keyed by SHA-1.
 
 The vfs reads here, hydrate writes what it fetched, the journal brings in what was written locally
 (dirty.py).  Keyed by content, versions never mix and a rename costs nothing.
@@ -28,7 +28,7 @@ from cmsfs.cache import (
     local_contents,
     recovery,
 )
-from cmsfs.cache import pass_through as passing
+from cmsfs.cache import pass_through as cache_pass_through
 
 log = logging.getLogger(__name__)
 
@@ -64,7 +64,7 @@ class BlockCache:
         self._room = eviction.Evictor(
             db, self._contents, self._files, limit_bytes=limit_bytes, keep_free_bytes=keep_free_bytes
         )
-        self._passing = passing.PassThrough()
+        self._passing = cache_pass_through.PassThrough()
         self._written: OrderedDict[str, float] = OrderedDict()
 
     # What is here

@@ -1,4 +1,4 @@
-"""The files of contents: where they are, their descriptors, and reading and writing bytes.
+"""Cache files on disk: paths, open descriptors, reading and writing bytes.
 
 A clean content is `root/ab/<sha1>`, a sparse file of the content's full size; a dirty one is
 `dirty_root/<sha1>`.  Descriptors are kept open in a small bounded LRU and are lent out by count,

@@ -1,4 +1,4 @@
-"""The contents in use, held in memory over the `content` table.
+"""In-memory index of the contents in use, over the `content` table.
 
 `Contents` answers what is here from memory, and writes rows behind: a change is noted at once and
 reaches the table with the next `flush`, many in one transaction.  A row is always written after the

@@ -1,4 +1,4 @@
-"""The `content` table: what is on this disk, one row a content.
+"""The `content` table: one row for each content in the cache.
 
 The cache writes its rows in batches some time after the fact (contents.py); the journal composes
 `record_dirty` and `mark_clean` into its own transactions, so that the bytes to send and the op that

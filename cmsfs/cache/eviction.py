@@ -1,4 +1,4 @@
-"""Making room: how much to evict, and which contents may go.
+"""Cache eviction: how much to evict, and which contents are eligible.
 
 The cache fills up to its limit and is then emptied to a lower mark in one go, so that a long download
 does not evict one content for each block.  What the rest of the machine needs (`keep_free`) comes

@@ -1,4 +1,4 @@
-"""Contents that the service does not have yet: how they enter the cache and when they become ordinary.
+"""Contents that are not uploaded yet: how they enter the cache, and when they become evictable.
 
     a draft's file ── adopt ──> drafts/<sha1>, record_dirty (row)
                                    … upload …

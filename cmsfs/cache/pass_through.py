@@ -1,4 +1,4 @@
-"""Blocks that are read without being kept: in memory only, while the disk has no room for the cache.
+"""Reads without caching: blocks in memory only, while the disk has no room for the cache.
 
 A drive must be readable on a full disk.  What is fetched then stays here until it is read, or until others
 need the place; nothing of it is ever written to the disk, nor counted as being here.

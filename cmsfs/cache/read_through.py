@@ -1,4 +1,4 @@
-"""Reading content that may not be here yet: from the cache, after having fetched what it lacks.
+"""Reads content through the cache, downloading missing blocks first.
 
 Used for handles, for the base under a draft and for sealing.  How blocks are fetched is the business of
 a layer above; it hands in a `Fetcher`.

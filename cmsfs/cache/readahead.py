@@ -1,4 +1,4 @@
-"""Read-ahead: from the reads of one handle to the blocks that should be fetched before they are read.
+"""Read-ahead: predicts from one handle's reads which blocks to download next.
 
 One `Window` a handle, no state elsewhere and no disk; the vfs calls `advance` with every read and hands
 the answer to hydrate as background work.

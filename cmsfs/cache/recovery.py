@@ -1,4 +1,4 @@
-"""Bringing table and folders together again at start.
+"""Reconciles the cache's table with its files at start.
 
 Whatever a killed process or a power cut left between a file and its row is put right here, before
 anything is read.  Bitmaps outlive a killed process, since the page cache does; after a power cut

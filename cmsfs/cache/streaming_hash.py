@@ -1,4 +1,4 @@
-"""The SHA-1 of a file that is being filled, taken while it fills.
+"""Computes the SHA-1 of a file while it is being filled.
 
 A gibibyte takes most of a second to hash.  Done when the last block has landed, that second is waited for by
 whoever reads the end of the file; done on the way, it is nobody's.

@@ -1,1 +1,1 @@
-"""The calling side of the wire, one class a capability."""
+"""The HTTP client, one class per capability."""

@@ -1,4 +1,4 @@
-"""What the words of a search name and only the service knows: people, and the types of metadata fields.
+"""Resolves names in a search that only the service knows: people, and types of metadata fields.
 
 `models.search_words` understands the words; the drive's `.search` and `cmsfs search` look up here what they
 mean.

@@ -1,4 +1,4 @@
-"""A path on the service, such as /Documents/a.txt, to the item it means.
+"""Resolves a path on the service, such as /Documents/a.txt, to an item.
 
 One request a folder on the way.  Where the service can list folders it is asked to, elsewhere a search
 below the folder looks for the name; the profile says which.
@@ -20,7 +20,7 @@ from cmsfs.client.content import search
 from cmsfs.config import local_patterns
 from cmsfs.models import wire_names
 from cmsfs.models.content import items
-from cmsfs.models.content import search as searching
+from cmsfs.models.content import search as models_search
 
 ROOT_ID = "0"
 FIELDS = ["name", "parent", "size", "sha1", "etag", "modified_at", "url", "owned_by"]
@@ -123,8 +123,8 @@ class RemotePaths:
         # A phrase finds nearly every name at once; one without a word in it is found among everything.
         phrase = '"' + name.replace('"', " ") + '"'
         for text in (phrase, search.EVERYTHING):
-            query = searching.Query(
-                query=text, ancestor_folder_ids=[folder.id], fields=FIELDS, limit=searching.MAX_LIMIT
+            query = models_search.Query(
+                query=text, ancestor_folder_ids=[folder.id], fields=FIELDS, limit=models_search.MAX_LIMIT
             )
             async for item in self._client.search.entries(query):
                 if item.parent and item.parent.id == folder.id:

@@ -1,4 +1,4 @@
-"""The way in: `open_client` makes a `Client`, which has every capability as an attribute.
+"""`open_client` makes a `Client`, which has every capability as an attribute.
 
 One client is one pool of HTTP/1.1 connections: HTTP/2 was measured four to five times slower here, its
 framing being pure Python, and it broke when a server closed a busy connection.

@@ -1,4 +1,4 @@
-"""How limits of bandwidth are written in the settings: rates, and the times of day that they hold at."""
+"""Parses bandwidth limits: rates, and the times of day at which they apply."""
 
 import re
 from datetime import time

@@ -1,4 +1,4 @@
-"""What the settings say of themselves, for people: the example file, and one line or paragraph a setting."""
+"""Renders the descriptions of settings for the example file, the manual page and `cmsfs config`."""
 
 import json
 import textwrap

@@ -1,4 +1,4 @@
-"""From the configuration file and the environment to `Settings`, and what is wrong with them.
+"""Loads `Settings` from the configuration file and the environment, and reports what is invalid.
 
 Rule: a setting that was renamed is read by its old names, too, wherever it may stand.
 """

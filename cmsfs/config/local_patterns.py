@@ -1,4 +1,4 @@
-"""Names that live on this machine only, unless the settings say otherwise.
+"""Default name patterns of files that stay local and are never uploaded.
 
 These are what programs put beside a document for themselves.  Each is a shell pattern for the last part of a
 path, in any case.

@@ -1,4 +1,4 @@
-"""Where the files of cmsfs are.
+"""Paths of the files that cmsfs uses: configuration, state, cache, sockets.
 
 Rule: no other module but environment.py knows where a file lives.
 """

@@ -1,4 +1,4 @@
-"""Profiles: how a service is reached and what it can do, a small file each in `cmsfs/profiles`."""
+"""Service profiles: URLs and capabilities of a service, one TOML file each in `cmsfs/profiles`."""
 
 import tomllib
 from importlib import resources

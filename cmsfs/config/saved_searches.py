@@ -1,4 +1,4 @@
-"""Saved searches: names for queries, in a small file beside the configuration that people may edit.
+"""Saved searches: named queries in an editable file beside the configuration.
 
     [default]                                   # the account
     "Budget of this year" = "budget type:file modified:2026"

@@ -1,4 +1,4 @@
-"""Everything that can be set, each setting described once.
+"""All settings, each declared and described once.
 
 The example file (`cmsfs config edit`), `cmsfs.toml(5)` and `cmsfs config show KEY` are made of it
 (`descriptions`).  A setting that gets a better name keeps its old one in `old`: files that have it are still
@@ -15,8 +15,8 @@ from typing import Any, Literal, cast
 import platformdirs
 import pydantic
 
+from cmsfs.config import local_patterns
 from cmsfs.config.bandwidth_limits import Bandwidth, Rate
-from cmsfs.config.local_patterns import DEFAULT as LOCAL_NAMES
 from cmsfs.config.paths import APP, Paths
 
 
@@ -136,12 +136,12 @@ class Settings(pydantic.BaseModel):
     )
     fsync_seconds: float = _setting(60.0, "The timeout of fsync with `remote`.", unit="seconds")
     local_names: tuple[str, ...] = _setting(
-        LOCAL_NAMES,
+        local_patterns.DEFAULT,
         "Names that stay on this machine, as shell patterns: what programs put beside a document for"
         " themselves (locks, backups, partial downloads). The list replaces the built-in one, so that it"
         " can be shortened.",
         example=["*.tmp", ".~lock.*#"],
-        remark=f"{len(LOCAL_NAMES)} patterns; `cmsfs config show --all` lists them",
+        remark=f"{len(local_patterns.DEFAULT)} patterns; `cmsfs config show --all` lists them",
     )
     local_days: int = _setting(
         30, "Local files that nobody touched for so long are deleted; 0 keeps them for ever.", unit="days"

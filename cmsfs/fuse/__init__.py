@@ -1,1 +1,1 @@
-"""The kernel protocol, and nothing else."""
+"""The FUSE protocol, and nothing else."""

@@ -1,4 +1,4 @@
-"""Between the file system's values and the kernel's structures.
+"""Converts between the file system's values and the kernel's structures.
 
 Called by `operations` alone.
 

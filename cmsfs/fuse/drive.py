@@ -1,4 +1,4 @@
-"""What the handlers ask of the file system.
+"""The interface that the FUSE handlers require of the file system.
 
 `cmsfs.vfs.tree.filesystem` offers it; `operations` is written against these signatures and nothing more.
 

@@ -1,4 +1,4 @@
-"""The kernel edge: what a handler may let out.
+"""The boundary to the kernel: turns every exception of a handler into an errno.
 
 `@handler` and `@quiet` wrap every method of `operations.Operations`.  An exception other than `FUSEError`
 ends `pyfuse3.main()` and leaves every caller waiting in the kernel, so nothing else may pass.

@@ -1,4 +1,4 @@
-"""Calls into the kernel that do not answer a request.
+"""Calls into the kernel that answer no request: cache invalidations.
 
 pyfuse3 keeps one session in module globals, and a call on a session that was closed uses freed memory.
 `mount` says when the session is live; `notifier` calls through here, from its thread.

@@ -1,4 +1,4 @@
-"""From a mountpoint to a served drive, and back.
+"""Mounts the file system, serves requests, and unmounts.
 
 `mounted` is used once a process: pyfuse3 keeps its session in module globals.  The daemon enters it when
 everything that the handlers need is running, and leaves it before anything of that stops.

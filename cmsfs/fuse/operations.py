@@ -1,4 +1,4 @@
-"""The kernel protocol: one short handler for each request, and no decisions.
+"""The FUSE request handlers: one short method per request, without decisions.
 
 Every handler decodes what the kernel sent, asks the file system, and encodes its answer; `handler.py` says
 what becomes of errors.

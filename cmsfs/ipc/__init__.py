@@ -1,1 +1,1 @@
-"""What command line and daemon say to each other over the control socket."""
+"""Messages between the command line and the daemon over the control socket."""

@@ -1,4 +1,4 @@
-"""What waits for a person: parts of `models.control.Conflicts`.
+"""Items that need attention: parts of `ipc.control.Conflicts`.
 
 Rule: as there, fields may be added, none is renamed.
 """

@@ -1,4 +1,4 @@
-"""What the command line and a running daemon say to each other.
+"""Requests and responses of the control socket.
 
 One Unix socket for each account (`config.Paths.socket`, mode 0600), one request a connection.  The
 caller writes one request as a line of JSON; the daemon answers with lines of JSON: any number of

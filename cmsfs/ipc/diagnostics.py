@@ -1,4 +1,4 @@
-"""What a status tells of the daemon's insides: parts of `models.control.Status`.
+"""Internals of the daemon in its status: parts of `ipc.control.Status`.
 
 Rule: as there, fields may be added, none is renamed.
 """

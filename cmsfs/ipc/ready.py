@@ -1,4 +1,4 @@
-"""The one line that a starting daemon says to who started it: that it is ready, or why it is not."""
+"""The line by which a starting daemon tells its launcher that it is ready, or why it failed."""
 
 
 def ready_line(note: str = "") -> str:

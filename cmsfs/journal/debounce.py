@@ -1,4 +1,4 @@
-"""How long a change rests before it is sent, so that a flurry of saves is one upload; and no longer.
+"""Debouncing: how long a change rests before upload, so that a burst of saves is one upload.
 
 Each write lets it rest anew.  A file that is written again and again would rest for ever: so what has waited
 for long since its first unsent byte is sent as it is at that moment, while its writers go on, and what they

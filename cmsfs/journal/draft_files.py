@@ -1,4 +1,4 @@
-"""The descriptors of drafts: a bounded number is kept open, the longest unused are closed for others.
+"""A bounded pool of open draft descriptors (least recently used are closed).
 
 A draft may be open in programs for days, thousands of them at once; a descriptor is needed while bytes are
 read, written or made durable, and opening one again takes 5 µs.

@@ -1,4 +1,4 @@
-"""Giving drafts their place again when the database that knew it is lost.
+"""Restores drafts from the manifest when the database is lost.
 
 Rule: nothing that the tree holds gives way: what has its name taken gets another one beside it.
 """
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from sqlite3 import Connection
 
-from cmsfs.cache import content_table as content_rows
+from cmsfs.cache import content_table
 from cmsfs.journal import draft_rows, manifest, ops
 from cmsfs.replica import naming, tree
 from cmsfs.replica.nodes import ROOT, Ino, Node, NodeKind
@@ -170,5 +170,5 @@ def _lay_over(
 
 
 def _fill(conn: Connection, ino: Ino, sha1: str, size: int) -> None:
-    content_rows.restore_dirty(conn, sha1, size)
+    content_table.restore_dirty(conn, sha1, size)
     node_rows.set_content(conn, ino, sha1=sha1, size=size)

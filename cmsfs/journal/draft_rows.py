@@ -1,4 +1,4 @@
-"""The table `draft`: every change of its rows; extents as the column has them.
+"""The `draft` table: every change of its rows, and the encoding of extents.
 
 What is in a draft's file is `cmsfs.journal.drafts`.
 """

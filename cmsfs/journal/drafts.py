@@ -1,4 +1,4 @@
-"""Drafts: content being written, laid over the content it started from.
+"""Drafts: bytes being written, as an overlay on the content that they started from.
 
 A draft is a sparse file and a set of extents; what the extents do not cover shows the base content, and
 beyond the base, zeros.  So changing ten bytes of a large file neither downloads nor copies it.  When the

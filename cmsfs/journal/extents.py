@@ -1,4 +1,4 @@
-"""A set of byte ranges: which parts of a file a draft holds.
+"""A set of byte ranges: which parts of a file a draft contains.
 
 Pure data, kept sorted, disjoint and merged.
 """

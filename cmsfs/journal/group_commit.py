@@ -1,4 +1,4 @@
-"""Group commit: what was acknowledged is on the disk within a second, without an fsync for each file.
+"""Group commit: acknowledged writes are on disk within a second, with one fsync for many files.
 
 A close records its draft (`Drafts`), which a killed process survives; this task then fsyncs the draft
 files of all recent closes and commits once, durably, for all of them.  `fsync(2)` does the same at once

@@ -1,4 +1,4 @@
-"""What was begun to be made or sent, and of whose end nobody has heard: the service may have it.
+"""Uploads and creations that were sent and have no response yet: the service may have them.
 
 A connection breaks after the last byte, a process dies before the answer is written down.  Whoever then
 meets a file at the service must know whether it is our own: else a file that was deleted here comes back, one

@@ -1,4 +1,4 @@
-"""What the drafts folder holds, written beside it: names, places and bases of all bytes that were not sent.
+"""The manifest of the drafts folder: names, places and bases of all unsent bytes, for recovery.
 
 The database knows which file a draft belongs to.  Should the database be lost, the manifest still does, so
 that what was written here goes back to its place and is uploaded from there, with the version that it

@@ -1,4 +1,4 @@
-"""Operations: what is still to be told to the service, recorded in the transaction that makes it true here.
+"""Pending operations, recorded in the same transaction as the local change.
 
 An operation says what is to be brought about for a node, not the steps: the worker reads the node for
 its bytes, name and place at the moment it runs.  So a second save, a second rename and a rename of

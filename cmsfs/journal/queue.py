@@ -1,4 +1,4 @@
-"""The journal read as a queue: which operations may be sent now, in what order.
+"""The journal as a queue: which operations may be sent now, and in what order.
 
 `candidates` proposes, `claim` decides inside a transaction, `finish`, `retry` and `hold` end a run.
 

@@ -1,4 +1,4 @@
-"""Putting the journal in order at start, after whatever ended the last run.
+"""Recovers the journal at start, however the last run ended.
 
 What a crash can leave, and what mends it:
 

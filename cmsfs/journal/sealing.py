@@ -1,4 +1,4 @@
-"""Sealing: a draft that nobody writes any more becomes content, known by its SHA-1.
+"""Sealing: a draft that is no longer written becomes content, identified by its SHA-1.
 
 Called by the push just before an upload.  Order of the steps: fill the holes from the base, fsync, hash,
 link the file to its place as content, commit, and unlink the draft once the commit is durable (with the

@@ -1,3 +1,1 @@
-"""What both sides of a wire share: pydantic shapes, and the small pure functions that go with them, as what
-makes a valid name.  Nothing here reads, writes or asks anybody.
-"""
+"""Pydantic models that client and service share, with pure functions such as name validation.  No I/O."""

@@ -1,4 +1,4 @@
-"""What every shape on the wire shares: the model's configuration, timestamps, numbers, mini references.
+"""The base of all wire models: configuration, timestamps, numbers, mini references.
 
 Imported by all other models.  A model says what may come and in which form; what it means is decided
 by the client and the service.

@@ -1,4 +1,4 @@
-"""The two envelopes of a collection: by offset and by marker."""
+"""The two envelopes of collections: by offset and by marker."""
 
 from typing import Generic, TypeVar
 

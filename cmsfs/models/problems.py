@@ -1,4 +1,4 @@
-"""The body of an error answer."""
+"""The body of an error response."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Names that both sides must agree on: headers, parameters, and what an item may be called.
+"""Headers, parameter names and the rules for item names that both sides must agree on.
 
 The specification leaves several names open; they are the public API's.  Here is the one place to read
 them and the one place to correct them.

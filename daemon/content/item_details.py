@@ -16,7 +16,7 @@ from typing import Any
 import trio
 
 from cmsfs import errors
-from cmsfs.client.content.item_details import Kind as ItemKind
+from cmsfs.client.content.item_details import ItemKind
 from cmsfs.client.session import Client
 from cmsfs.replica import item_details, kv_store
 from cmsfs.replica.item_details import DetailSubject

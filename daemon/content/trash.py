@@ -17,15 +17,13 @@ import trio
 
 from cmsfs import errors
 from cmsfs.client.content.search import EVERYTHING
-from cmsfs.client.content.trash import TRASH_FIELDS
-from cmsfs.client.content.trash import Kind as Word
+from cmsfs.client.content.trash import TRASH_FIELDS, TrashKind
 from cmsfs.client.session import Client
 from cmsfs.journal import in_flight, ops, queue
-from cmsfs.models.content import items
-from cmsfs.models.content import search as searching
+from cmsfs.models.content import items, search
 from cmsfs.replica import naming, tree
 from cmsfs.replica.changes import Change
-from cmsfs.replica.merge import deletions as vanishing
+from cmsfs.replica.merge import deletions as replica_deletions
 from cmsfs.replica.nodes import ROOT, Ino, Node, NodeKind, Remote, remote_from_item
 from cmsfs.replica.rows import op_rows
 from cmsfs.replica.sharing import shares
@@ -49,7 +47,11 @@ SEND_SECONDS = 10.0
 # How often a file whose etag is not the one we know is looked at again, while its bytes are.
 ATTEMPTS = 3
 
-_WORDS: dict[NodeKind, Word] = {NodeKind.FILE: "file", NodeKind.FOLDER: "folder", NodeKind.LINK: "web_link"}
+_WORDS: dict[NodeKind, TrashKind] = {
+    NodeKind.FILE: "file",
+    NodeKind.FOLDER: "folder",
+    NodeKind.LINK: "web_link",
+}
 
 
 class _Listed:
@@ -85,18 +87,18 @@ class _Searched:
     async def next(self) -> Sequence[Remote]:
         if self._ended:
             return []
-        query = searching.Query(
+        query = search.Query(
             query=EVERYTHING,
             trash_content="trashed_only",
             fields=list(TRASH_FIELDS),
-            limit=searching.MAX_LIMIT,
+            limit=search.MAX_LIMIT,
             offset=self._offset,
         )
         self._health.check()
         with self._health.request("trash"):
             page = await self._client.search.page(query)
         self._offset += page.limit or len(page.entries)
-        self._ended = self._offset >= page.total_count or self._offset > searching.MAX_OFFSET
+        self._ended = self._offset >= page.total_count or self._offset > search.MAX_OFFSET
         if self._ended and self._offset < page.total_count:
             log.warning("the trash has more items than a search can return; the oldest are not shown")
         return [remote_from_item(item) for item in page.entries]
@@ -302,7 +304,7 @@ class RemoteTrash:
 
         def txn(conn: Connection) -> list[Change]:
             in_flight.heard(conn, ino, node.remote_id)
-            return vanishing.vanish(conn, ino, sequence=sequence)
+            return replica_deletions.vanish(conn, ino, sequence=sequence)
 
         with trio.CancelScope(shield=True):
             self.kit.incoming.publish(await self.kit.db.write(txn))

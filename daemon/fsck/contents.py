@@ -11,8 +11,7 @@ from collections import Counter
 from pathlib import Path
 from sqlite3 import Connection, Row
 
-from cmsfs.cache import bitmap, content_files
-from cmsfs.cache import content_table as content_rows
+from cmsfs.cache import bitmap, content_files, content_table
 from cmsfs.replica.rows import op_rows
 from daemon.fsck.findings import Report, StatePaths
 
@@ -69,7 +68,7 @@ def _clean(conn: Connection, row: Row, place: StatePaths, *, repair: bool, hashe
         return ""
     if repair:
         path.unlink(missing_ok=True)
-        content_rows.remove(conn, [row["sha1"]])
+        content_table.remove(conn, [row["sha1"]])
     return said
 
 

@@ -22,9 +22,8 @@ from cmsfs import errors
 from cmsfs.client.session import Client
 from cmsfs.models.content import entries, events, items
 from cmsfs.replica import item_details, kv_store, tree
-from cmsfs.replica.merge import apply_remote
+from cmsfs.replica.merge import apply_remote, deferred_updates
 from cmsfs.replica.merge.deferred_updates import DeferredUpdate
-from cmsfs.replica.merge.deferred_updates import note as put_off
 from cmsfs.replica.nodes import NodeKind
 from cmsfs.sqlite import Database
 from daemon.account import access_loss
@@ -242,7 +241,7 @@ class EventFeed:
 
         def note(conn: Connection) -> None:
             for one in unread:
-                put_off(conn, DeferredUpdate(*one.key, one.sequence or 0))
+                deferred_updates.note(conn, DeferredUpdate(*one.key, one.sequence or 0))
             for kind, item_id in touched:
                 item_details.doubt(conn, kind, item_id)
             for folder_id in empty:

@@ -8,7 +8,7 @@ import os
 from datetime import UTC, datetime
 from pathlib import Path
 
-from cmsfs.ipc import attention as shapes
+from cmsfs.ipc import attention
 
 # Names of files, one a line.
 _SEEN = ".seen"
@@ -17,7 +17,7 @@ _SEEN = ".seen"
 _DATABASE = "replica.db.damaged-"
 
 
-def waiting(folder: Path) -> list[shapes.RecoveredFile]:
+def waiting(folder: Path) -> list[attention.RecoveredFile]:
     """Those that no person has seen, the newest first."""
     seen = _seen(folder)
     found = []
@@ -26,7 +26,7 @@ def waiting(folder: Path) -> list[shapes.RecoveredFile]:
             continue
         status = entry.stat()
         modified = datetime.fromtimestamp(status.st_mtime, UTC)
-        found.append(shapes.RecoveredFile(path=entry.path, bytes=status.st_size, modified=modified))
+        found.append(attention.RecoveredFile(path=entry.path, bytes=status.st_size, modified=modified))
     return sorted(found, key=lambda one: one.modified, reverse=True)
 
 

@@ -18,7 +18,7 @@ from cmsfs.models.base import Reference
 from cmsfs.models.content import uploads
 from cmsfs.service.provisioning import demo
 from cmsfs.service.server import app, serve
-from cmsfs.service.storage import store as stores
+from cmsfs.service.storage import store as service_store
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Way:
 
 @pytest.fixture
 async def store(tmp_path):
-    async with stores.open_store(tmp_path / "service") as opened:
+    async with service_store.open_store(tmp_path / "service") as opened:
         yield opened
 
 

@@ -5,9 +5,9 @@ import hashlib
 import pytest
 
 from cmsfs import errors
-from cmsfs.client import session as sessions
+from cmsfs.client import session as client_session
 from cmsfs.client.transport.multipart import BytesSource, FileSource
-from cmsfs.models.content import upload_sessions as shapes
+from cmsfs.models.content import upload_sessions as models_upload_sessions
 from cmsfs.service.uploads import upload_sessions
 
 PART = 1000
@@ -18,7 +18,7 @@ SHA1 = hashlib.sha1(DATA).hexdigest()
 @pytest.fixture(autouse=True)
 def small(monkeypatch):
     monkeypatch.setattr(upload_sessions, "PART_SIZE", PART)
-    monkeypatch.setattr(shapes, "MIN_FILE_SIZE", 100)
+    monkeypatch.setattr(models_upload_sessions, "MIN_FILE_SIZE", 100)
 
 
 async def test_a_file_of_the_disk(client, tmp_path):
@@ -82,7 +82,7 @@ async def test_a_part_whose_answer_was_lost(client):
 async def test_a_commit_that_is_not_ready(client, monkeypatch):
     monkeypatch.setattr(upload_sessions, "PATIENCE", 0)
     monkeypatch.setattr(upload_sessions, "RETRY_AFTER", "0")
-    monkeypatch.setattr(sessions.upload_sessions, "COMMIT_WAIT", 0.01)
+    monkeypatch.setattr(client_session.upload_sessions, "COMMIT_WAIT", 0.01)
     session = await client.upload_sessions.begin("0", "large", 3 * PART)
     parts = await client.upload_sessions.send(session, BytesSource(DATA[: 3 * PART]))
     sha1 = hashlib.sha1(DATA[: 3 * PART]).hexdigest()

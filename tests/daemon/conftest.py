@@ -33,8 +33,8 @@ from cmsfs.service.server import app
 from cmsfs.service.storage import store
 from cmsfs.service.storage.store import Store
 from cmsfs.sqlite import Connection
-from daemon import app as main
-from daemon import local_state as disk
+from daemon import app as daemon_app
+from daemon import local_state
 from daemon.core.request_scheduler import RequestScheduler
 from tests.support import errno_probe
 from tests.support.network import Network
@@ -94,7 +94,7 @@ class Remote:
 class Drive:
     """Our side: `agents` is what `daemon.app` built; calls are those of programs."""
 
-    def __init__(self, agents: main.Agent) -> None:
+    def __init__(self, agents: daemon_app.Agent) -> None:
         self.agents = agents
         self.fs = agents.fs
         self.db = agents.state.db
@@ -305,10 +305,10 @@ def starting(network: Network, user: int, settings: config.Settings, tmp_path: P
         pace = RequestScheduler(config.profile(wanted).limits) if paced else None
         async with (
             _client(network, user, pace) as client,
-            disk.open_state(wanted) as state,
+            local_state.open_state(wanted) as state,
             trio.open_nursery() as nursery,
         ):
-            built = main.Agent(wanted, tmp_path / "mnt", state, client, nursery, pace)
+            built = daemon_app.Agent(wanted, tmp_path / "mnt", state, client, nursery, pace)
             await built.contact()
             nursery.start_soon(built.notifier.run)
             push = functools.partial(built.account.once_known, built.push.run)

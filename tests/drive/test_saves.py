@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from tests.support import recorded_saves as recorded
+from tests.support import recorded_saves
 
 
 @dataclass(frozen=True)
@@ -161,7 +161,7 @@ def test_every_program_that_is_here_saves_one_version(shared: Any) -> None:
 
 
 def test_every_recorded_save_is_one_version(shared: Any) -> None:
-    check_saves(shared, recorded.SAVES)
+    check_saves(shared, recorded_saves.SAVES)
 
 
 def test_git_writes_its_own_files_as_new_versions(shared: Any) -> None:

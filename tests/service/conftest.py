@@ -18,7 +18,7 @@ from cmsfs.service.oauth import access_tokens, clients, passwords
 from cmsfs.service.provisioning import demo
 from cmsfs.service.server import app, serve
 from cmsfs.service.storage import store
-from cmsfs.service.uploads import upload_sessions as sessions
+from cmsfs.service.uploads import upload_sessions as service_upload_sessions
 from tests.support import openapi_check
 
 SECRET = "a secret of the tests"
@@ -207,7 +207,7 @@ def _fill(conn: Connection, now: int) -> None:
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Files of a few parts of a thousand bytes."""
-    monkeypatch.setattr(sessions, "PART_SIZE", PART)
+    monkeypatch.setattr(service_upload_sessions, "PART_SIZE", PART)
     monkeypatch.setattr(upload_sessions, "MIN_FILE_SIZE", 100)
 
 

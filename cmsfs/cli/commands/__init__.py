@@ -1,1 +1,1 @@
-"""The commands, in the groups in which `--help` lists them."""
+"""The commands, in the groups that `--help` shows."""

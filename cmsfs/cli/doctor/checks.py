@@ -1,4 +1,4 @@
-"""What `cmsfs doctor` finds: one `Check` for each question, with the remedy for whatever is wrong.
+"""The result type of `cmsfs doctor`: one `Check` per question, with the fix for what is wrong.
 
 Rule: a check never raises and changes nothing; what a person would do is a command, where there
 is one.

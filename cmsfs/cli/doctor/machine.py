@@ -1,4 +1,4 @@
-"""Checks of this machine: FUSE, folders and their permissions, disk, limits, mounts, daemon, local state."""
+"""Checks of this machine: FUSE, folder permissions, disk space, limits, mounts, daemon, local state."""
 
 import importlib.metadata
 import json
@@ -14,7 +14,7 @@ from pathlib import Path
 
 import cmsfs
 from cmsfs import config, errors, mounts, output
-from cmsfs.cli.doctor import checks as checkup
+from cmsfs.cli.doctor import checks as doctor_checks
 from cmsfs.cli.doctor.checks import Check
 from cmsfs.cli.support import daemonctl
 from cmsfs.ipc import control
@@ -37,13 +37,13 @@ def checks(settings: config.Settings) -> Iterator[Check]:
         ("limits", _limits),
         ("stale mounts", _stale),
     ):
-        yield checkup.guarded(name, look)
-    yield checkup.guarded("sharing", lambda: _sharing(settings))
-    yield checkup.guarded("permissions", lambda: _permissions(settings))
-    yield checkup.guarded("mountpoint", lambda: _mountpoint(settings))
-    yield checkup.guarded("disk", lambda: _disk(settings))
-    yield checkup.guarded("daemon", lambda: _daemon(settings))
-    yield checkup.guarded("local state", lambda: _state(settings))
+        yield doctor_checks.guarded(name, look)
+    yield doctor_checks.guarded("sharing", lambda: _sharing(settings))
+    yield doctor_checks.guarded("permissions", lambda: _permissions(settings))
+    yield doctor_checks.guarded("mountpoint", lambda: _mountpoint(settings))
+    yield doctor_checks.guarded("disk", lambda: _disk(settings))
+    yield doctor_checks.guarded("daemon", lambda: _daemon(settings))
+    yield doctor_checks.guarded("local state", lambda: _state(settings))
 
 
 def _fuse() -> Check:
@@ -64,7 +64,7 @@ def _fuse() -> Check:
 def _fusermount() -> Check:
     found = shutil.which("fusermount3")
     if found is None:
-        state: checkup.State = "warning" if os.geteuid() == 0 else "failed"
+        state: doctor_checks.State = "warning" if os.geteuid() == 0 else "failed"
         return Check("fusermount", state, "fusermount3 is missing.", "sudo apt install fuse3")
     if os.geteuid() != 0 and not Path(found).stat().st_mode & stat.S_ISUID:
         return Check(

@@ -1,4 +1,4 @@
-"""Checks of the way to the service: names, TLS, clocks, the login, the room that is left."""
+"""Checks of the connection to the service: DNS, TLS, clock skew, login, quota."""
 
 import email.utils
 import http.client
@@ -13,7 +13,7 @@ import trio
 from cmsfs import config, errors, output
 from cmsfs.auth import connect, token_store
 from cmsfs.auth.user_messages import explain
-from cmsfs.cli.doctor import checks as checkup
+from cmsfs.cli.doctor import checks as doctor_checks
 from cmsfs.cli.doctor.checks import Check
 from cmsfs.client import session
 from cmsfs.models.enterprise import users
@@ -36,23 +36,25 @@ def checks(settings: config.Settings) -> Iterator[Check]:
     if not profile.embedded:
         addresses = {url: urlsplit(url) for url in (profile.base_url, profile.upload_url, profile.auth_url)}
         hosts = list(dict.fromkeys(parts.hostname or "" for parts in addresses.values()))
-        names = checkup.guarded("names", lambda: _names(hosts))
+        names = doctor_checks.guarded("names", lambda: _names(hosts))
         yield names
         if names.state == "failed":
             yield Check("connection", "skipped", "the service's name is not known")
             return
-        connection = checkup.guarded("connection", lambda: _connection(settings, urlsplit(profile.auth_url)))
+        connection = doctor_checks.guarded(
+            "connection", lambda: _connection(settings, urlsplit(profile.auth_url))
+        )
         yield connection
         if connection.state == "failed":
             yield Check("login", "skipped", "the service is not reached")
             return
-        yield checkup.guarded("clock", lambda: _clock(settings, urlsplit(profile.auth_url)))
+        yield doctor_checks.guarded("clock", lambda: _clock(settings, urlsplit(profile.auth_url)))
     else:
-        yield checkup.guarded("worker", _worker)
+        yield doctor_checks.guarded("worker", _worker)
     me: list[users.User] = []
-    yield checkup.guarded("login", lambda: _login(settings, me))
+    yield doctor_checks.guarded("login", lambda: _login(settings, me))
     if me:
-        yield checkup.guarded("room", lambda: _room(me[0]))
+        yield doctor_checks.guarded("room", lambda: _room(me[0]))
 
 
 def _worker() -> Check:

@@ -1,4 +1,4 @@
-"""The report that a person can send to somebody who helps: everything that helps, and no secret.
+"""The support bundle: diagnostics for a bug report, with secrets redacted.
 
 Rule: what goes in is chosen by name; whatever looks like a secret is struck out besides, wherever it is.
 """

@@ -1,4 +1,4 @@
-"""Starting a daemon in the background: a session of its own, its log in a file, and word of the outcome.
+"""Starts the daemon in the background: own session, log file, and waits until it reports ready or failed.
 
 `cmsfsd --ready-fd N` writes `READY` when the mount answers, or the sentence of its failure; only then
 does the command return.  Called by `drive.demo` and `drive.mount`.
@@ -17,7 +17,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from cmsfs import config, errors, mountpoint_guard, mounts
-from cmsfs.ipc import ready as lines
+from cmsfs.ipc import ready as ipc_ready
 
 # The mount answers after milliseconds; the rest is for a service that answers slowly on a first start.
 START_SECONDS = 90.0
@@ -75,7 +75,7 @@ def start(settings: config.Settings, mountpoint: Path, *, sample: bool) -> str:
     if line is None:
         _end(child)
         raise errors.UserError(f"The drive was not ready after {START_SECONDS:.0f} s; see {paths.log}.")
-    exit_code, sentence = lines.parse_ready_line(line)
+    exit_code, sentence = ipc_ready.parse_ready_line(line)
     if exit_code:
         _end(child)
         raise errors.UserError(

@@ -1,4 +1,4 @@
-"""`mount.cmsfs`: what mount(8) runs for `mount -t fuse.cmsfs ACCOUNT FOLDER` and for a line of fstab.
+"""`mount.cmsfs`: the mount(8) helper for `mount -t fuse.cmsfs ACCOUNT FOLDER` and fstab.
 
     default  /home/ada/cmsfs  fuse.cmsfs  setuid=ada,noauto,_netdev,poll_seconds=10  0 0
 

@@ -1,4 +1,4 @@
-"""The drive as a unit of the user's systemd: whether it can be, starting it, keeping it over logins.
+"""Runs the drive as a systemd user unit: whether that is possible, starting it, enabling it at login.
 
 `drive.mount` asks `refusal` first: a unit starts from the manager's own surroundings, so a command line with
 others (another mountpoint, `CMSFS_*`, folders of its own) starts its daemon itself.

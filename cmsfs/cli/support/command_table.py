@@ -1,4 +1,4 @@
-"""The commands of `cmsfs` as its help groups them, with the module that each is in.
+"""The table of commands: help group, name and module of each.
 
 Rule: a summary is one line that begins with a verb; what a command does in full is its docstring.
 """

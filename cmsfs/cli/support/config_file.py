@@ -1,4 +1,4 @@
-"""Changing the configuration file as a person would: their comments, order and spelling stay.
+"""Edits the configuration file in place, preserving comments, order and formatting.
 
 `update` is used by `login`; `config` shows and checks the file without changing it.
 

@@ -1,4 +1,4 @@
-"""What the options before the command say, and the settings that follow from them.
+"""The global options and the settings that result from them.
 
 `main.cli` makes one `Context` for a command line; commands get it with `@pass_context`.
 """

@@ -1,4 +1,4 @@
-"""The calling side of the control socket: which daemons run, and asking one of them.
+"""The client of the control socket: finds running daemons and sends them requests.
 
 Plain blocking sockets: a command asks one thing and waits for it.  `models.control` says what may be
 said.  Commands call `find_for` to learn whom to ask, then `status` or `exchange`.

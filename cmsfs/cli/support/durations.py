@@ -1,4 +1,4 @@
-"""A span of time as a person types it."""
+"""Parses durations such as `30m` and `2h`."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""The argument `REMOTE` of a command: a path of the service.
+"""The `REMOTE` argument of commands: a path on the service.
 
 What is written as a path of this machine, on a mounted drive of the account, means the same item;
 `client.remote_paths` finds it.

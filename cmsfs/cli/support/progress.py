@@ -1,4 +1,4 @@
-"""Progress while a command waits: bars where standard error is a terminal, now and then a line elsewhere.
+"""Progress display: bars on a terminal, occasional lines elsewhere.
 
 `changes` shows the journal draining (sync, umount); `transfer` shows one file's bytes (get, put).
 

@@ -1,4 +1,4 @@
-"""How `cmsfs status` looks on a terminal.
+"""Renders `cmsfs status` on a terminal.
 
 Rule: the first line says whether all is well; what needs a person comes before what is merely so.
 """

@@ -1,4 +1,4 @@
-"""How records of the service look: one under the other as a table, one alone as lines, or JSON.
+"""Prints records of the service: several as a table, one as key-value lines, or as JSON.
 
 `--fields` chooses what of a record is shown, in dotted names (`enterprise.name`); without it a table has the
 columns its command chose and a single record everything it has.

@@ -1,4 +1,4 @@
-"""The bytes of one file, down from the service and up to it, for `get` and `put`.
+"""Downloads and uploads one file, for `get` and `put`.
 
 A download goes into a temporary file beside its destination and gets its name when its SHA-1 is the
 service's; an upload is read twice, for the SHA-1 and for the sending.

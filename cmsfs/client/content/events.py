@@ -1,4 +1,4 @@
-"""Events: what happened since a position, and waiting for more.
+"""The events endpoint: events since a stream position, and long polling for more.
 
 The stream is read with `since` until a page is empty; `wait` then returns when there is something to read.
 

@@ -1,4 +1,4 @@
-"""Files: their facts, their bytes, and what can be done to one.
+"""The files endpoint: properties, contents, and changes of a file.
 
 Rule: `content` gives exactly the bytes asked for or raises; it never ends early without a word.
 """

@@ -1,4 +1,4 @@
-"""Folders: made, moved, deleted, and listed one level deep."""
+"""The folders endpoint: create, move, delete, and list one level."""
 
 from typing import TypeVar
 

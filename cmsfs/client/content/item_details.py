@@ -1,4 +1,4 @@
-"""Everything that the service says of one item, and what people say about it: description and tags."""
+"""Reads all fields of one item, and sets its description and tags."""
 
 from typing import Literal
 
@@ -8,7 +8,7 @@ from cmsfs.client.transport.retry import Repeat
 from cmsfs.client.transport.wire import Wire
 from cmsfs.models.content import items
 
-Kind = Literal["file", "folder", "web_link"]
+ItemKind = Literal["file", "folder", "web_link"]
 
 # Not asked for: a link that is made by asking (`expiring_embed_link`), a folder's content, and metadata,
 # which has requests of its own.
@@ -28,7 +28,7 @@ class ItemDetailsApi:
         self._wire = wire
         self._base = base_url
 
-    async def item(self, kind: Kind, item_id: str) -> items.Item:
+    async def item(self, kind: ItemKind, item_id: str) -> items.Item:
         """Raises `NotFound`, also for what is in the trash."""
         shape = _SHAPES[kind]
         fields = [name for name in shape.model_fields if name not in _LEFT_OUT]
@@ -36,7 +36,7 @@ class ItemDetailsApi:
         return living(await self._wire.ask(shape, "GET", url, repeat=Repeat.READ, params=params))
 
     async def describe(
-        self, kind: Kind, item_id: str, *, description: str | None = None, tags: list[str] | None = None
+        self, kind: ItemKind, item_id: str, *, description: str | None = None, tags: list[str] | None = None
     ) -> items.Item:
         """Set description and tags; None leaves as it is, empty ones take them away.
 

@@ -1,4 +1,4 @@
-"""Locks of files: others may not change a locked one until it is unlocked or the lock ends."""
+"""File locks: others cannot change a locked file until it is unlocked or the lock expires."""
 
 from datetime import datetime
 

@@ -1,4 +1,4 @@
-"""Metadata: templates of the enterprise, and instances on files and folders."""
+"""Metadata templates of the enterprise, and metadata instances on files and folders."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal

@@ -1,4 +1,4 @@
-"""Representations: what the service makes of a file: its words, small pictures of it.
+"""Representations that the service derives from a file: extracted text and thumbnails.
 
 They are made when they are first asked for, so whoever asks may have to wait.
 

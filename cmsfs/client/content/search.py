@@ -1,4 +1,4 @@
-"""Search: one page, or all entries of a query.
+"""The search endpoint: one page, or an iterator over all results.
 
 Search is also how the drive lists and how it learns of changes; `EVERYTHING` and `FIELDS` are for that.
 """

@@ -1,4 +1,4 @@
-"""Shared links: set, taken away, and followed to what they show.
+"""Shared links: create, remove, and resolve to the shared item.
 
 Rule: the terms that are not given stay as they are, or are the service's default for a new link.
 """

@@ -1,4 +1,4 @@
-"""The trash: what is in it, back out of it, and out of it for good.
+"""The trash: list, restore, permanently delete.
 
 Only what was deleted itself is in the trash; what is below a deleted folder goes with it.
 """
@@ -15,7 +15,7 @@ from cmsfs.models.content import items
 from cmsfs.models.content.items import Item  # by name: `Trash.items` hides the module
 from cmsfs.models.paging import MarkerPage
 
-Kind = Literal["file", "folder", "web_link"]
+TrashKind = Literal["file", "folder", "web_link"]
 
 # What is told of an item in the trash: also when it goes, and who put it there, which is who changed it last.
 TRASH_FIELDS = (*FIELDS, "purged_at", "created_by", "modified_by")
@@ -47,7 +47,7 @@ class TrashApi:
         return await self._wire.ask(MarkerPage[Item], "GET", url, repeat=Repeat.READ, params=params)
 
     async def restore(
-        self, kind: Kind, item_id: str, *, name: str | None = None, parent_id: str | None = None
+        self, kind: TrashKind, item_id: str, *, name: str | None = None, parent_id: str | None = None
     ) -> Item:
         """Back to where it was; to `parent_id` only if that folder is gone.
 
@@ -60,6 +60,6 @@ class TrashApi:
             _SHAPES[kind], "POST", f"{self._url}/{kind}s/{item_id}", params=FIELDS_PARAM, body=body.body()
         )
 
-    async def purge(self, kind: Kind, item_id: str) -> None:
+    async def purge(self, kind: TrashKind, item_id: str) -> None:
         """Delete for good.  Raises `NotFound` if it is not in the trash, `Forbidden` under a hold."""
         await self._wire.tell("DELETE", f"{self._url}/{kind}s/{item_id}/trash")

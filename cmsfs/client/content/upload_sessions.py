@@ -1,4 +1,4 @@
-"""Large files in parts: sent several at once, resumed where they stopped, and made a file by the commit.
+"""Chunked uploads: parts sent in parallel, resumable, committed as a file.
 
 A caller that keeps the session's id can go on after anything: `send` asks which parts are there and sends
 the others.  The service compares each part, and the whole, with their SHA-1.
@@ -19,8 +19,7 @@ from cmsfs.client.content.uploads import BAD_DIGEST, OTHER_BYTES
 from cmsfs.client.transport import multipart
 from cmsfs.client.transport.retry import Repeat
 from cmsfs.client.transport.wire import Wire
-from cmsfs.models.content import items, uploads
-from cmsfs.models.content import upload_sessions as shapes
+from cmsfs.models.content import items, upload_sessions, uploads
 from cmsfs.models.paging import OffsetPage
 
 # As the public API advises: three to five, the lowest offsets first.
@@ -72,36 +71,38 @@ class UploadSessionsApi:
         self._wire = wire
         self._url = f"{upload_url}/files"
 
-    async def begin(self, folder_id: str, name: str, size: int) -> shapes.UploadSession:
+    async def begin(self, folder_id: str, name: str, size: int) -> upload_sessions.UploadSession:
         """A session for a new file.  Raises `Conflict` if the name is taken."""
         body = {"folder_id": folder_id, "file_size": size, "file_name": name}
         return await self._wire.ask(
-            shapes.UploadSession, "POST", f"{self._url}/upload_sessions", kind="upload", body=body
+            upload_sessions.UploadSession, "POST", f"{self._url}/upload_sessions", kind="upload", body=body
         )
 
-    async def begin_version(self, file_id: str, size: int) -> shapes.UploadSession:
+    async def begin_version(self, file_id: str, size: int) -> upload_sessions.UploadSession:
         """A session for a new version."""
         url = f"{self._url}/{file_id}/upload_sessions"
         return await self._wire.ask(
-            shapes.UploadSession, "POST", url, kind="upload", body={"file_size": size}
+            upload_sessions.UploadSession, "POST", url, kind="upload", body={"file_size": size}
         )
 
-    async def get(self, session_id: str) -> shapes.UploadSession:
+    async def get(self, session_id: str) -> upload_sessions.UploadSession:
         """Raises `Gone` or `NotFound` for one that is over."""
         url = f"{self._url}/upload_sessions/{session_id}"
-        return await self._wire.ask(shapes.UploadSession, "GET", url, kind="upload", repeat=Repeat.READ)
+        return await self._wire.ask(
+            upload_sessions.UploadSession, "GET", url, kind="upload", repeat=Repeat.READ
+        )
 
     async def abort(self, session_id: str) -> None:
         """Give the upload up; its parts go."""
         await self._wire.tell("DELETE", f"{self._url}/upload_sessions/{session_id}")
 
-    async def parts(self, session: shapes.UploadSession) -> list[shapes.Part]:
+    async def parts(self, session: upload_sessions.UploadSession) -> list[upload_sessions.Part]:
         """The parts that have arrived, by offset."""
         url = session.session_endpoints.list_parts or f"{self._part_url(session)}/parts"
-        found: list[shapes.Part] = []
+        found: list[upload_sessions.Part] = []
         while True:
             page = await self._wire.ask(
-                OffsetPage[shapes.Part],
+                OffsetPage[upload_sessions.Part],
                 "GET",
                 url,
                 kind="upload",
@@ -114,11 +115,11 @@ class UploadSessionsApi:
 
     async def send(
         self,
-        session: shapes.UploadSession,
+        session: upload_sessions.UploadSession,
         source: multipart.FileSource | multipart.BytesSource,
         *,
         progress: multipart.Progress | None = None,
-    ) -> list[shapes.Part]:
+    ) -> list[upload_sessions.Part]:
         """Send the parts that have not arrived; all parts, ready for `commit`.
 
         Raises `IntegrityError` if a part that is there has other bytes than the source, `PartDamaged` if
@@ -161,8 +162,13 @@ class UploadSessionsApi:
         return [there[offset] for offset in sorted(there)]
 
     async def _send_undamaged(
-        self, session: shapes.UploadSession, offset: int, piece: multipart.Source, sha1: str, total: int
-    ) -> shapes.Part:
+        self,
+        session: upload_sessions.UploadSession,
+        offset: int,
+        piece: multipart.Source,
+        sha1: str,
+        total: int,
+    ) -> upload_sessions.Part:
         for attempt in range(PART_ATTEMPTS):
             try:
                 return await self._send_part(session, offset, piece, sha1, total)
@@ -173,10 +179,15 @@ class UploadSessionsApi:
         raise AssertionError
 
     async def _send_part(
-        self, session: shapes.UploadSession, offset: int, piece: multipart.Source, sha1: str, total: int
-    ) -> shapes.Part:
+        self,
+        session: upload_sessions.UploadSession,
+        offset: int,
+        piece: multipart.Source,
+        sha1: str,
+        total: int,
+    ) -> upload_sessions.Part:
         headers = {
-            "digest": shapes.digest(sha1),
+            "digest": upload_sessions.digest(sha1),
             "content-range": f"bytes {offset}-{offset + piece.size - 1}/{total}",
             "content-type": "application/octet-stream",
             "content-length": str(piece.size),
@@ -184,7 +195,7 @@ class UploadSessionsApi:
         body = PartSource(piece)
         try:
             answer = await self._wire.ask(
-                shapes.UploadedPart,
+                upload_sessions.UploadedPart,
                 "PUT",
                 self._part_url(session),
                 kind="upload",
@@ -206,8 +217,8 @@ class UploadSessionsApi:
 
     async def commit(
         self,
-        session: shapes.UploadSession,
-        parts: list[shapes.Part],
+        session: upload_sessions.UploadSession,
+        parts: list[upload_sessions.Part],
         *,
         sha1: str,
         etag: str | None = None,
@@ -220,9 +231,11 @@ class UploadSessionsApi:
         `etag`, `IntegrityError` if the whole has another SHA-1.  Cancelled: the file may be there or not.
         """
         times = {"content_created_at": content_created_at, "content_modified_at": content_modified_at}
-        given = shapes.CommitAttributes.model_validate({key: v for key, v in times.items() if v is not None})
-        body = shapes.Commit(parts=parts, attributes=given).body()
-        headers = {"digest": shapes.digest(sha1)} | ({} if etag is None else {"if-match": etag})
+        given = upload_sessions.CommitAttributes.model_validate(
+            {key: v for key, v in times.items() if v is not None}
+        )
+        body = upload_sessions.Commit(parts=parts, attributes=given).body()
+        headers = {"digest": upload_sessions.digest(sha1)} | ({} if etag is None else {"if-match": etag})
         url = session.session_endpoints.commit or f"{self._part_url(session)}/commit"
         for _ in range(MAX_COMMITS):
             try:
@@ -247,7 +260,7 @@ class UploadSessionsApi:
             return result.entries[0]
         raise errors.ProtocolError("the service does not come to an end with joining the parts")
 
-    def _part_url(self, session: shapes.UploadSession) -> str:
+    def _part_url(self, session: upload_sessions.UploadSession) -> str:
         return session.session_endpoints.upload_part or f"{self._url}/upload_sessions/{session.id}"
 
 

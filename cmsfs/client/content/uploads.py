@@ -1,4 +1,4 @@
-"""Uploads: a new file, and a new version of one.
+"""Direct uploads of a new file or a new version.
 
 The SHA-1 goes with the bytes and is compared with what the service says it has.
 

@@ -1,4 +1,4 @@
-"""Versions of a file: what there was before, and back to it.
+"""File versions: list, download, promote, delete.
 
 The bytes of one are read with `Files.content(file_id, version=...)`.
 """

@@ -1,4 +1,4 @@
-"""Web links: made, changed, deleted, and restored from the trash."""
+"""Web links: create, change, delete, restore."""
 
 from cmsfs.client.content.files import if_match, living
 from cmsfs.client.content.search import FIELDS_PARAM

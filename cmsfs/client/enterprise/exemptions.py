@@ -1,4 +1,4 @@
-"""Collaboration exemptions: users to whom the enterprise's list of domains does not apply."""
+"""Users who are exempt from the collaboration allowlist."""
 
 from cmsfs.client.transport.paging import ByMarker, pages
 from cmsfs.client.transport.retry import Repeat

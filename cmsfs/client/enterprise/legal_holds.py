@@ -1,4 +1,4 @@
-"""Legal hold policies: listed, read, made, changed, released; and their assignments."""
+"""Legal hold policies (list, read, create, change, release) and their assignments."""
 
 from collections.abc import Sequence
 from datetime import datetime

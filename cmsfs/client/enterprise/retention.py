@@ -1,4 +1,4 @@
-"""Retention: policies, and what they are assigned to."""
+"""Retention policies and their assignments."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""The token endpoint: a grant for a token, and the end of one."""
+"""The token endpoint: exchanges a grant for a token, and revokes tokens."""
 
 import pydantic
 

@@ -1,4 +1,4 @@
-"""Users: who the token speaks for, and others of the enterprise, whom administrators list and manage."""
+"""Users: the current user, and, for administrators, the others of the enterprise."""
 
 from collections.abc import Sequence
 

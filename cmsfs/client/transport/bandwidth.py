@@ -1,4 +1,4 @@
-"""How fast bytes of files go: a limit for each direction, shared by all streams of a client.
+"""Bandwidth limits per direction, shared by all transfers of a client.
 
 The wire hands the bytes of downloads and of uploads through a `Flow`; metadata is not counted.  A limit is
 asked for at every piece, so one that follows the time of day takes hold in the middle of a file.

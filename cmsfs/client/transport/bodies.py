@@ -1,4 +1,4 @@
-"""Bodies of answers, read whole: never more than their kind may have, never for ever.
+"""Reads response bodies with limits on size and time.
 
 What is counted is what comes out of the decompression, and it is counted while it comes: a small answer can
 be the whole memory of a machine.  Only gzip is asked for, since how much comes out of it can be limited.

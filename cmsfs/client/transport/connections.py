@@ -1,4 +1,4 @@
-"""Connections of one client: in what pieces they are read, and where they may lead.
+"""Connection settings of a client: read buffer size, and which addresses may be connected to.
 
 A name may lead into this machine where an address may not.  Looking it up beforehand proves nothing, since
 the next answer may be another one.  So the connection is made and looked at, before a byte is sent on it.

@@ -1,4 +1,4 @@
-"""Where the bytes of versions are: the addresses to which the service redirected, while they are good.
+"""Caches the redirect targets of downloads while they are valid.
 
 A service answers a question for bytes with an address of its own for them, good for some minutes.  Whoever
 reads a file range by range need not ask for it each time.

@@ -1,4 +1,4 @@
-"""An ASGI app as an httpx transport: the service in our own process, without a socket.
+"""An httpx transport for an ASGI app: the embedded service in our own process, without a socket.
 
 The app runs as a task of the given nursery.  It pulls the request's body piece by piece, and its answer
 comes through a channel of capacity 0, so that a body of any length costs the memory of one piece.

@@ -1,4 +1,4 @@
-"""The client edge: what httpx raises and what the service answers, as exceptions of `cmsfs.errors`.
+"""Maps httpx exceptions and error responses to the exceptions of `cmsfs.errors`.
 
 Everything that `client/` lets out has passed through here.
 

@@ -1,4 +1,4 @@
-"""Which hosts are the service's own: they get its tokens, and others do not.
+"""The hosts that belong to the service: only these receive its tokens.
 
 Rule: an address that the service names, for a download or something to read, is a stranger's until it is
 shown to be the service's.

@@ -1,4 +1,4 @@
-"""The body of an upload: the attributes as JSON, then the bytes of the file, in this order.
+"""The multipart body of an upload: JSON attributes first, then the file's bytes.
 
 `Upload` is the body as httpx takes it: of known length, and sent again from its beginning when a
 connection or a token turned out stale.  A `Source` gives the bytes.

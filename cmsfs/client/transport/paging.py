@@ -1,4 +1,4 @@
-"""Collections over pages, by offset and by marker, as one async iterator of entries.
+"""Iterates over paged collections, by offset or by marker.
 
 The iterators are objects and not generators, so that whoever stops early need not close them.
 

@@ -1,4 +1,4 @@
-"""When a request may go out: what the wire asks before every attempt.
+"""Rate limiting: the hook that delays each request attempt.
 
 The wire knows which kind of request it is (search, upload, download, token, other); who asks for it, and
 what the account may still spend, is known above, and comes in as a `RateGate`.

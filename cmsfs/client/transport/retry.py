@@ -1,4 +1,4 @@
-"""What may be asked again, when, and how often.
+"""The retry policy: which requests are retried, when, and how often.
 
 Repeating is for the small mishaps that a person need not hear of: a connection that broke under a
 read, a busy service.  It is bounded by attempts, by the longest wait, and by the caller's deadline;

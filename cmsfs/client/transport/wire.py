@@ -1,4 +1,4 @@
-"""One request and its answer: sent, repeated if that is safe, judged, decoded.
+"""Sends one request: retries if safe, checks the status, decodes the response.
 
 The capability modules of this folder say what to ask; how asking goes is here, once.
 
@@ -16,7 +16,7 @@ import trio
 
 from cmsfs import errors
 from cmsfs.client.transport import bandwidth, bodies, download_urls, hosts, rate_gate, retry
-from cmsfs.client.transport import errors as edge
+from cmsfs.client.transport import errors as client_errors
 from cmsfs.client.transport.retry import Repeat
 
 Counters = collections.Counter[str]
@@ -94,7 +94,7 @@ class Wire:
         request = self._request(method, url, params=params, headers=headers, json=body)
         response = await self._whole(request, kind, Repeat.CHANGE)
         if response.status_code == httpx.codes.ACCEPTED:
-            return edge.retry_after(response) or 0.0
+            return client_errors.retry_after(response) or 0.0
         return _decoded(shape, response)
 
     async def tell(
@@ -117,7 +117,7 @@ class Wire:
             response = await self._http.send(request, auth=None, stream=True)
             await bodies.read(response, limit=bodies.SMALL_BYTES)
             if not response.is_success:
-                raise edge.from_token_response(response)
+                raise client_errors.from_token_response(response)
             return response
 
         return await self._repeated(attempt, "token", repeat)
@@ -152,11 +152,14 @@ class Wire:
                 await bodies.read(response, limit=bodies.SMALL_BYTES)
                 # Transient like a 5xx, and handled like one.
                 raise errors.ServerError(
-                    202, "unavailable", "the content is not ready yet", retry_after=edge.retry_after(response)
+                    202,
+                    "unavailable",
+                    "the content is not ready yet",
+                    retry_after=client_errors.retry_after(response),
                 )
             if not response.is_success:
                 await bodies.read(response, limit=bodies.SMALL_BYTES)
-                raise edge.from_response(response)
+                raise client_errors.from_response(response)
             return response
 
         response = await self._repeated(attempt, kind, Repeat.READ)
@@ -201,7 +204,7 @@ class Wire:
         return url.scheme == "https" or self._in_process or hosts.is_loopback(url.host)
 
     def _request(self, method: str, url: str, **parts: Any) -> httpx.Request:
-        with edge.translated():
+        with client_errors.translated():
             return self._http.build_request(method, url, **parts)
 
     async def _whole(self, request: httpx.Request, kind: str, repeat: Repeat) -> httpx.Response:
@@ -209,7 +212,7 @@ class Wire:
             response = await self._http.send(request, auth=self._auth_for(request), stream=True)
             await bodies.read(response)
             if not response.is_success:
-                raise edge.from_response(response)
+                raise client_errors.from_response(response)
             return response
 
         return await self._repeated(attempt, kind, repeat)
@@ -222,7 +225,7 @@ class Wire:
             try:
                 async with self._pace.turn(kind):
                     self.counters[kind] += 1
-                    with edge.translated():
+                    with client_errors.translated():
                         return await attempt()
             except errors.RemoteError as error:
                 if isinstance(error, errors.RateLimited):
@@ -263,7 +266,7 @@ class Body:
         piece = self._rest
         if not piece:
             began = trio.current_time()
-            with edge.translated():
+            with client_errors.translated():
                 piece = await anext(self._pieces)
             self._waited += trio.current_time() - began
             self._came += len(piece)

@@ -1,4 +1,4 @@
-"""What is said of a file, and the bodies that say it, change it and mark files and folders.
+"""Comments, and the request bodies for comments and for watermarks of files and folders.
 
 Rule: `tagged_message` names people as `@[id:name]`; in `message` they are `@name`.
 """

@@ -1,4 +1,4 @@
-"""An item as the drive takes it from a page of results: what its tree is made of, and the rest unread.
+"""A lean item model for listings: the fields that the drive's tree needs, the rest unparsed.
 
 A listing of a million items is five thousand pages, decoded on the event loop.  This shape decodes in half
 the time of `items.Item`: fields without a column in the tree stay the plain values that came (`facts`).

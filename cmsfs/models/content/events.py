@@ -1,4 +1,4 @@
-"""Events: what happened to the items of a user, in order, and where to wait for the next one.
+"""Events: changes to a user's items in order, and the long-poll address.
 
 A position stands between two events; the numbers have no other meaning.  Events may come twice: they are
 told apart by `event_id`, and an old one by its source's `sequence_id`.

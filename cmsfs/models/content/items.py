@@ -1,4 +1,4 @@
-"""Files, folders and web links as the service answers them, and the bodies that make and change them.
+"""Files, folders and web links as responses, and the request bodies that create and change them.
 
 Every field but `type` and `id` is optional: an answer holds the mini representation and what was asked
 for.  A field that was not sent is not in `model_fields_set`.

@@ -1,4 +1,4 @@
-"""Metadata: templates, their fields, instances on items, and changes of instances.
+"""Metadata templates, fields, instances, and JSON Patch operations on instances.
 
 A template says which keys an instance has and what their values may be; `global.properties` takes any key.
 An instance on the wire is one flat object: the template's keys, and what is said about it under names that

@@ -1,4 +1,4 @@
-"""A search: its parameters with their rules, and the envelope of its results.
+"""Search requests: parameters with their validation, and the result envelope.
 
 One model serves both sides: the client builds a `Query` and sends `params()`, the service reads the
 same from the query string, where lists are comma-joined and an omitted end of a range is empty.

@@ -1,4 +1,4 @@
-"""Uploads in parts: the session, its parts, and the commit that makes a file of them.
+"""Chunked uploads: the session, its parts, and the commit.
 
 Digests of parts and of the whole file travel in a header, in base64 (`digest`); answers show them in
 hexadecimal.

@@ -1,4 +1,4 @@
-"""Upload: the attributes part that comes before the bytes, the preflight, and the answer."""
+"""Direct uploads: the attributes part before the bytes, the preflight check, and the response."""
 
 import pydantic
 

@@ -1,4 +1,4 @@
-"""Versions of a file as they are answered, and the bodies that restore and promote one."""
+"""File versions in responses, and the bodies that restore and promote one."""
 
 from typing import Any
 

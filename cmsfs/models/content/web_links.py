@@ -1,4 +1,4 @@
-"""Bodies that make, change and restore web links.  The link itself is `items.WebLink`."""
+"""Request bodies that create, change and restore web links.  The response is `items.WebLink`."""
 
 from typing import Final
 from urllib.parse import urlsplit

@@ -1,4 +1,4 @@
-"""Applications as they are registered with the service."""
+"""OAuth applications registered with the service."""
 
 import re
 from typing import Annotated, Literal

@@ -1,4 +1,4 @@
-"""Collaborations: who may do what with an item of somebody else, and the bodies that make and change them.
+"""Collaborations and their roles, and the request bodies that create and change them.
 
 Rule: the roles are the public API's, with the spaces and hyphens that they have there.
 """

@@ -1,4 +1,4 @@
-"""Exemptions from the list of domains with which an enterprise collaborates."""
+"""Exemptions from the collaboration allowlist."""
 
 from cmsfs.models.base import EnterpriseMini, Model, Reference, Timestamp, UserMini
 

@@ -1,4 +1,4 @@
-"""Legal holds: policies, what they are assigned to, and the bodies that make and change them.
+"""Legal hold policies, their assignments, and the request bodies that create and change them.
 
 Rule: a policy's id is a number in payloads, as the specification shows it; models read either.
 """

@@ -1,4 +1,4 @@
-"""Retention: policies, what they are assigned to, and the bodies that make and change them.
+"""Retention policies, their assignments, and the request bodies that create and change them.
 
 Rule: an assignment's id and the length in it are numbers in payloads, as the specification shows them; a
 policy by itself has its length as text, as the public API shows it.  Models read either.

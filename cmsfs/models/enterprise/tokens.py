@@ -1,4 +1,4 @@
-"""The token endpoint: the five grants, the token, and the OAuth error body.
+"""The token endpoint: the five grants, the token response, and the OAuth error body.
 
 A grant's `form()` is the form-encoded body.  Secrets are `SecretStr`, so that printing or logging a
 grant or a token shows none.

@@ -1,4 +1,4 @@
-"""Users: the full form of the specification, and the bodies that make and change them.
+"""Users in full, and the request bodies that create and change them.
 
 Fields of a user that were not asked for may be absent; of an external user most are null.
 """

@@ -12,7 +12,7 @@ from sqlite3 import Row
 from typing import Any
 
 from cmsfs.models.base import format_timestamp
-from cmsfs.models.content import items as shapes
+from cmsfs.models.content import items
 from cmsfs.service import problems
 
 
@@ -38,7 +38,7 @@ def check_download(row: Row, user: int, now: int) -> None:
         raise problems.Refused(403, "access_denied_item_locked", "The lock does not allow downloads.")
 
 
-def column(wish: shapes.NewLock | None, *, by: int, now: int) -> str | None:
+def column(wish: items.NewLock | None, *, by: int, now: int) -> str | None:
     """What a request's `lock` makes of the column."""
     if wish is None:
         return None

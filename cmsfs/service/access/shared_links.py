@@ -16,8 +16,7 @@ from sqlite3 import Connection, Row
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from cmsfs.models.content import events
-from cmsfs.models.content import items as shapes
+from cmsfs.models.content import events, items
 from cmsfs.service import problems
 from cmsfs.service.access import link_passwords
 from cmsfs.service.access.roles import ItemRight
@@ -59,7 +58,7 @@ class Shared:
 
 
 def columns(
-    row: Row, wish: shapes.NewSharedLink | None, rights: ItemRight, *, origin: str, now: int
+    row: Row, wish: items.NewSharedLink | None, rights: ItemRight, *, origin: str, now: int
 ) -> tuple[dict[str, Any], str | None]:
     """What a request's `shared_link` makes of the columns, and the event for it.
 

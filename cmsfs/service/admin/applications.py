@@ -16,7 +16,7 @@ from starlette import responses
 from cmsfs import errors
 from cmsfs.models.enterprise import apps
 from cmsfs.service.access import calls, scopes
-from cmsfs.service.admin import desk as desks
+from cmsfs.service.admin import desk as service_desk
 from cmsfs.service.admin.desk import Desk
 from cmsfs.service.oauth import clients
 from cmsfs.service.users import users
@@ -69,7 +69,7 @@ async def create(desk: Desk, form: dict[str, str]) -> responses.Response:
             redirect_uris=form.get("redirect_uris", "").split(),
         )
     except pydantic.ValidationError as error:
-        raise desks.Mistake(desks.sentence(error)) from None
+        raise service_desk.Mistake(service_desk.sentence(error)) from None
     client_id, secret, kid = secrets.token_hex(16), secrets.token_urlsafe(32), secrets.token_hex(4)
 
     def txn(conn: Connection) -> None:
@@ -92,7 +92,7 @@ async def create(desk: Desk, form: dict[str, str]) -> responses.Response:
     try:
         await desk.store.write(txn)
     except errors.UserError as error:
-        raise desks.Mistake(str(error)) from None
+        raise service_desk.Mistake(str(error)) from None
     shown = {"Client ID": client_id, "Client secret": secret} | ({"Key ID": kid} if pem else {})
     return desk.done(f"{wish.name} is registered.", secrets=shown)
 
@@ -118,7 +118,9 @@ async def renew(desk: Desk, form: dict[str, str]) -> responses.Response:
 
 def _require_admin(desk: Desk) -> None:
     if desk.caller.role != "admin":
-        raise desks.Mistake("Only an administrator registers applications, which may speak for everybody.")
+        raise service_desk.Mistake(
+            "Only an administrator registers applications, which may speak for everybody."
+        )
 
 
 def _checked(form: dict[str, str], prefix: str) -> list[str]:

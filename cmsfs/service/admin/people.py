@@ -15,7 +15,7 @@ from starlette import responses
 
 from cmsfs.service import problems
 from cmsfs.service.access import callers, calls
-from cmsfs.service.admin import desk as desks
+from cmsfs.service.admin import desk as service_desk
 from cmsfs.service.admin.desk import Desk
 from cmsfs.service.oauth import passwords
 from cmsfs.service.storage import app_users, store
@@ -40,7 +40,7 @@ async def show(desk: Desk, *, form: dict[str, str] | None = None, mistake: str =
             fields=_FIELDS,
             user_type="managed",
         )
-    except desks.Mistake as error:
+    except service_desk.Mistake as error:
         found, mistake = {"entries": [], "total_count": 0, "next_marker": None}, str(error)
     return desk.page(
         "users.html", form=form, mistake=mistake, found=found, term=term, next=found["next_marker"] or ""
@@ -52,7 +52,7 @@ async def create(desk: Desk, form: dict[str, str]) -> responses.Response:
     body["role"] = form.get("role") or "user"
     if text := form.get("space", "").strip():
         if not text.isascii() or not text.isdigit() or len(text) > 9:
-            raise desks.Mistake("The space must be a whole number of GiB.")
+            raise service_desk.Mistake("The space must be a whole number of GiB.")
         body["space_amount"] = int(text) * _GIB
     made = await desk.ask("POST /users", body=body)
     if not form.get("password"):
@@ -96,5 +96,5 @@ async def _give_password(desk: Desk, wire_id: str) -> str:
     try:
         await desk.store.write(txn)
     except problems.Refused as refused:
-        raise desks.Mistake(refused.message) from None
+        raise service_desk.Mistake(refused.message) from None
     return word

@@ -10,7 +10,7 @@ from typing import Any
 
 from starlette import responses
 
-from cmsfs.service.admin import desk as desks
+from cmsfs.service.admin import desk as service_desk
 from cmsfs.service.admin.desk import Desk
 
 PAGE = 50
@@ -35,7 +35,7 @@ _TYPES = {
 async def _list(desk: Desk, line: str, template: str, **values: Any) -> responses.Response:
     try:
         found = await desk.ask(line, marker=desk.marker, limit=PAGE)
-    except desks.Mistake as error:
+    except service_desk.Mistake as error:
         found, values["mistake"] = {"entries": [], "next_marker": None}, str(error)
     return desk.page(template, entries=found["entries"], next=found["next_marker"] or "", **values)
 
@@ -52,7 +52,7 @@ async def hold(desk: Desk, form: dict[str, str]) -> responses.Response:
     first, last = form.get("first", ""), form.get("last", "")
     if first or last:
         if not _DAY.fullmatch(first) or not _DAY.fullmatch(last):
-            raise desks.Mistake(
+            raise service_desk.Mistake(
                 "A hold for a time needs the first and the last day; without days it is ongoing."
             )
         body |= {
@@ -63,7 +63,7 @@ async def hold(desk: Desk, form: dict[str, str]) -> responses.Response:
         body["is_ongoing"] = True
     kind, target = form.get("target", ""), form.get("target_id", "").strip()
     if bool(kind) != bool(target):
-        raise desks.Mistake("To assign the hold, choose what it covers and give the id of that.")
+        raise service_desk.Mistake("To assign the hold, choose what it covers and give the id of that.")
     made = await desk.ask("POST /legal_hold_policies", body=body)
     if not kind:
         return desk.done(
@@ -72,7 +72,7 @@ async def hold(desk: Desk, form: dict[str, str]) -> responses.Response:
     wish = {"policy_id": str(made["id"]), "assign_to": {"type": kind, "id": target}}
     try:
         await desk.ask("POST /legal_hold_policy_assignments", body=wish)
-    except desks.Mistake as mistake:
+    except service_desk.Mistake as mistake:
         return desk.done(f"The hold {made['policy_name']} is there, but not assigned: {mistake}", failed=True)
     return desk.done(f"The hold {made['policy_name']} is in force.")
 
@@ -111,15 +111,15 @@ def _fields(form: dict[str, str]) -> list[dict[str, Any]]:
         options = [word for one in form.get(f"options.{row}", "").split(",") if (word := one.strip())]
         if not name:
             if options:
-                raise desks.Mistake(f"Field {row} has options but no name.")
+                raise service_desk.Mistake(f"Field {row} has options but no name.")
             continue
         made: dict[str, Any] = {"type": kind, "key": _key(name), "displayName": name}
         if kind in ("enum", "multiSelect"):
             if not options:
-                raise desks.Mistake(f"{name} needs options, with commas between.")
+                raise service_desk.Mistake(f"{name} needs options, with commas between.")
             made["options"] = [{"key": one} for one in options]
         elif options:
-            raise desks.Mistake(f"{name} is no choice: it has no options.")
+            raise service_desk.Mistake(f"{name} is no choice: it has no options.")
         found.append(made)
     return found
 

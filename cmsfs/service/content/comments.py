@@ -12,7 +12,7 @@ from typing import Any
 from starlette import responses
 
 from cmsfs.models.content import comments
-from cmsfs.models.content import events as words
+from cmsfs.models.content import events as models_events
 from cmsfs.service import problems
 from cmsfs.service.access import calls
 from cmsfs.service.access.roles import ItemRight
@@ -87,7 +87,7 @@ async def create(call: calls.Call) -> responses.Response:
             " VALUES (?1, ?2, ?3, ?4, ?5, ?5)",
             (file["id"], reply, message, call.caller.id, now),
         )
-        events.record(conn, file, words.COMMENT, by=call.caller.id, now=now)
+        events.record(conn, file, models_events.COMMENT, by=call.caller.id, now=now)
         return _shape(read(f"{_SELECT} WHERE comment.id = ?", made.lastrowid)[0])
 
     return calls.answer(await call.store.write(txn), 201)
@@ -143,7 +143,7 @@ async def delete(call: calls.Call) -> responses.Response:
         if call.caller.id != row["created_by"] and ItemRight.OWN not in calls.rights(read, call.caller, file):
             raise problems.Refused(403, "forbidden", "Somebody else wrote this comment.")
         conn.execute("DELETE FROM comment WHERE id = ?", (row["id"],))
-        events.record(conn, file, words.UNCOMMENT, by=call.caller.id, now=call.store.now())
+        events.record(conn, file, models_events.UNCOMMENT, by=call.caller.id, now=call.store.now())
 
     await call.store.write(txn)
     return responses.Response(status_code=204)

@@ -20,14 +20,14 @@ import trio
 from starlette import requests, responses, types
 
 from cmsfs.models.content import events
-from cmsfs.models.content import items as shapes
+from cmsfs.models.content import items as models_items
 from cmsfs.service import problems
 from cmsfs.service.access import calls
 from cmsfs.service.access.roles import ItemRight
 from cmsfs.service.api import operations
 from cmsfs.service.api.operations import Operation
 from cmsfs.service.content import items, quota, trash
-from cmsfs.service.events import events as recorder
+from cmsfs.service.events import events as service_events
 from cmsfs.service.metadata import instances
 from cmsfs.service.renditions import embed_links, indexing, representations
 from cmsfs.service.serialize import item_serializer
@@ -50,7 +50,7 @@ async def get(call: calls.Call) -> responses.Response:
 
 
 async def update(call: calls.Call) -> responses.Response:
-    wish = await call.body(shapes.UpdateItem)
+    wish = await call.body(models_items.UpdateItem)
     return calls.answer(await call.store.write(lambda conn: items.apply(conn, call, ItemKind.FILE, wish)))
 
 
@@ -64,7 +64,7 @@ async def delete(call: calls.Call) -> responses.Response:
 
 
 async def copy(call: calls.Call) -> responses.Response:
-    wish = await call.body(shapes.CopyItem)
+    wish = await call.body(models_items.CopyItem)
     if wish.name is not None:
         items.check_name(wish.name)
 
@@ -126,7 +126,7 @@ def add_version(
     conn.execute("UPDATE item SET version = ? WHERE id = ?", (cursor.lastrowid, row["id"]))
     row = items.find(conn, row["id"])
     if event is not None:
-        recorder.record(conn, row, event, by=by, now=now)
+        service_events.record(conn, row, event, by=by, now=now)
     return row
 
 
@@ -235,7 +235,7 @@ routes = [
         "GET /files/{id}",
         get,
         "Get a file",
-        shapes.File,
+        models_items.File,
         query=[operations.FIELDS],
         headers=[operations.SHARED_LINK, operations.IF_NONE_MATCH],
     ),
@@ -243,10 +243,10 @@ routes = [
         "PUT /files/{id}",
         update,
         "Change a file",
-        shapes.File,
+        models_items.File,
         query=[operations.FIELDS],
         headers=[operations.IF_MATCH],
-        body=shapes.UpdateItem,
+        body=models_items.UpdateItem,
         errors=(409,),
     ),
     Operation(
@@ -256,11 +256,11 @@ routes = [
         "POST /files/{id}/copy",
         copy,
         "Copy a file",
-        shapes.File,
+        models_items.File,
         status=201,
         query=[operations.FIELDS],
         headers=[operations.SHARED_LINK],
-        body=shapes.CopyItem,
+        body=models_items.CopyItem,
         errors=(409,),
     ),
 ]

@@ -16,7 +16,7 @@ from cmsfs.service import problems
 from cmsfs.service.access import calls
 from cmsfs.service.access.roles import ItemRight
 from cmsfs.service.content import files, items, quota, trash
-from cmsfs.service.events import events as recorder
+from cmsfs.service.events import events as service_events
 from cmsfs.service.metadata import instances
 from cmsfs.service.storage import store, tree_paths
 from cmsfs.service.storage.kinds import ItemKind
@@ -81,7 +81,7 @@ class FolderCopy:
         top = items.find(conn, self.top)
         if top is None:
             raise problems.Refused(409, "operation_blocked_temporary", "The copy was deleted meanwhile.")
-        recorder.record(conn, top, events.COPY, by=self._by, now=self._call.store.now())
+        service_events.record(conn, top, events.COPY, by=self._by, now=self._call.store.now())
         return top
 
     def give_up(self, conn: Connection) -> None:

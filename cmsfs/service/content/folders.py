@@ -14,7 +14,7 @@ import trio
 from starlette import responses
 
 from cmsfs.models import paging as models_paging
-from cmsfs.models.content import items as shapes
+from cmsfs.models.content import items as models_items
 from cmsfs.service import problems
 from cmsfs.service.access import access_rights, calls
 from cmsfs.service.access.roles import ItemRight
@@ -88,7 +88,7 @@ async def _list(call: calls.Call, where: str, args: tuple[Any, ...], *, mini: bo
 
 
 async def create(call: calls.Call) -> responses.Response:
-    wish = await call.body(shapes.NewFolder)
+    wish = await call.body(models_items.NewFolder)
     items.check_name(wish.name)
 
     def txn(conn: Connection) -> dict[str, Any]:
@@ -108,7 +108,7 @@ async def create(call: calls.Call) -> responses.Response:
 
 
 async def update(call: calls.Call) -> responses.Response:
-    wish = await call.body(shapes.UpdateItem)
+    wish = await call.body(models_items.UpdateItem)
     return calls.answer(await call.store.write(lambda conn: items.apply(conn, call, ItemKind.FOLDER, wish)))
 
 
@@ -126,7 +126,7 @@ async def delete(call: calls.Call) -> responses.Response:
 
 
 async def copy(call: calls.Call) -> responses.Response:
-    wish = await call.body(shapes.CopyItem)
+    wish = await call.body(models_items.CopyItem)
     if wish.name is not None:
         items.check_name(wish.name)
     made = folder_copies.FolderCopy(call)
@@ -173,7 +173,7 @@ def _has_children(conn: Connection, row: Row) -> bool:
     return found.fetchone() is not None
 
 
-_LISTING = models_paging.OffsetPage[shapes.Item] | models_paging.MarkerPage[shapes.Item]
+_LISTING = models_paging.OffsetPage[models_items.Item] | models_paging.MarkerPage[models_items.Item]
 _PAGE = (*operations.PAGED, operations.FIELDS)
 
 routes = [
@@ -182,17 +182,17 @@ routes = [
         "POST /folders",
         create,
         "Create a folder",
-        shapes.Folder,
+        models_items.Folder,
         status=201,
         query=_PAGE,
-        body=shapes.NewFolder,
+        body=models_items.NewFolder,
         errors=(404, 409),
     ),
     Operation(
         "GET /folders/{id}",
         get,
         "Get a folder",
-        shapes.Folder,
+        models_items.Folder,
         query=_PAGE,
         headers=[operations.SHARED_LINK, operations.IF_NONE_MATCH],
     ),
@@ -200,10 +200,10 @@ routes = [
         "PUT /folders/{id}",
         update,
         "Change a folder",
-        shapes.Folder,
+        models_items.Folder,
         query=[operations.FIELDS],
         headers=[operations.IF_MATCH],
-        body=shapes.UpdateItem,
+        body=models_items.UpdateItem,
         errors=(409,),
     ),
     Operation(
@@ -218,11 +218,11 @@ routes = [
         "POST /folders/{id}/copy",
         copy,
         "Copy a folder",
-        shapes.Folder,
+        models_items.Folder,
         status=201,
         query=_PAGE,
         headers=[operations.SHARED_LINK],
-        body=shapes.CopyItem,
+        body=models_items.CopyItem,
         errors=(409,),
         more="The folder with everything below it; of each file, the current version alone.",
     ),

@@ -12,8 +12,8 @@ from sqlite3 import Connection, Row
 from typing import Any
 
 from cmsfs.models import wire_names
-from cmsfs.models.content import events as words
-from cmsfs.models.content import items as shapes
+from cmsfs.models.content import events as models_events
+from cmsfs.models.content import items
 from cmsfs.service import problems
 from cmsfs.service.access import calls, locks, protection, shared_links
 from cmsfs.service.access.roles import ItemRight
@@ -103,7 +103,7 @@ def check_free(
 
 
 def insert(
-    conn: Connection, parent: Row, new: New, *, by: int, now: int, event: str | None = words.CREATE
+    conn: Connection, parent: Row, new: New, *, by: int, now: int, event: str | None = models_events.CREATE
 ) -> Row:
     """Make an item in a folder.  The name was checked and is free.
 
@@ -222,7 +222,7 @@ def _is_where_it_is(read: store.Read, call: calls.Call, row: Row, parent_id: str
 
 
 def apply(
-    conn: Connection, call: calls.Call, kind: ItemKind, wish: shapes.UpdateItem, **more: Any
+    conn: Connection, call: calls.Call, kind: ItemKind, wish: items.UpdateItem, **more: Any
 ) -> dict[str, Any]:
     """Change an item as a request wishes, `more` columns with it, and give the new item.
 
@@ -247,7 +247,7 @@ def apply(
     event = None
     if "lock" in wish.model_fields_set and kind is ItemKind.FILE:
         columns["lock"] = locks.column(wish.lock, by=call.caller.id, now=call.store.now())
-        event = words.UNLOCK if wish.lock is None else words.LOCK
+        event = models_events.UNLOCK if wish.lock is None else models_events.LOCK
     if "shared_link" in wish.model_fields_set:
         rights = calls.rights(read, call.caller, row)
         url = call.request.url
@@ -255,7 +255,7 @@ def apply(
             row, wish.shared_link, rights, origin=f"{url.scheme}://{url.netloc}", now=call.store.now()
         )
         columns |= made
-        if event == words.SHARE_UPDATE:
+        if event == models_events.SHARE_UPDATE:
             # Who came by the link before comes by it again only on the new terms.
             conn.execute("DELETE FROM recent_link WHERE item = ?", (row["id"],))
     columns = _changed(row, columns | more)
@@ -268,7 +268,7 @@ def apply(
     return item_serializer.ItemSerializer(read, call.fields, caller=call.caller).item(row)
 
 
-def _needed(wish: shapes.UpdateItem, more: dict[str, Any]) -> ItemRight:
+def _needed(wish: items.UpdateItem, more: dict[str, Any]) -> ItemRight:
     """The rights that a change needs; moving is judged when it is known to be one."""
     given = wish.model_fields_set
     needed = ItemRight.SEE
@@ -283,7 +283,7 @@ def _needed(wish: shapes.UpdateItem, more: dict[str, Any]) -> ItemRight:
     return needed
 
 
-def _set_terms(conn: Connection, row: Row, wish: shapes.UpdateItem) -> None:
+def _set_terms(conn: Connection, row: Row, wish: items.UpdateItem) -> None:
     given = {column: getattr(wish, name) for name, column in item_serializer.TERMS.items()}
     given = {column: value for column, value in given.items() if value is not None}
     if given:
@@ -297,8 +297,8 @@ def _word(columns: dict[str, Any], other: str | None = None) -> str:
     if other is not None and columns.keys() <= {"lock", "link", "link_terms"}:
         return other
     if "parent" in columns:
-        return words.MOVE
-    return words.RENAME if "name" in columns else words.MODIFY
+        return models_events.MOVE
+    return models_events.RENAME if "name" in columns else models_events.MODIFY
 
 
 def _changed(row: Row, columns: dict[str, Any]) -> dict[str, Any]:

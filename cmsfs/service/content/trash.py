@@ -14,7 +14,7 @@ from typing import Any
 from starlette import responses
 
 from cmsfs.models.content import events
-from cmsfs.models.content import items as shapes
+from cmsfs.models.content import items as models_items
 from cmsfs.service import problems
 from cmsfs.service.access import calls, protection
 from cmsfs.service.access.roles import ItemRight
@@ -52,7 +52,7 @@ def put(conn: Connection, row: Row, *, by: int, now: int) -> None:
         conn.execute(_HIDE, (row["id"], *tree_paths.below(row)))
 
 
-def bring_back(conn: Connection, call: calls.Call, row: Row, wish: shapes.Restore, *, now: int) -> Row:
+def bring_back(conn: Connection, call: calls.Call, row: Row, wish: models_items.Restore, *, now: int) -> Row:
     """Take an item out of the trash.
 
     403 if there is no folder to take it to, 409 if its name is taken there.
@@ -74,7 +74,7 @@ def bring_back(conn: Connection, call: calls.Call, row: Row, wish: shapes.Restor
     return back
 
 
-def _home(conn: Connection, call: calls.Call, row: Row, wish: shapes.Restore) -> Row:
+def _home(conn: Connection, call: calls.Call, row: Row, wish: models_items.Restore) -> Row:
     original: Row | None = conn.execute("SELECT * FROM item WHERE id = ?", (row["parent"],)).fetchone()
     read = store.reader(conn)
     if original is not None and items.is_active(original):
@@ -122,7 +122,7 @@ async def remove(kind: ItemKind, call: calls.Call) -> responses.Response:
 
 
 async def restore(kind: ItemKind, call: calls.Call) -> responses.Response:
-    wish = await call.body(shapes.Restore)
+    wish = await call.body(models_items.Restore)
 
     def txn(conn: Connection) -> dict[str, Any]:
         read = store.reader(conn)
@@ -134,9 +134,9 @@ async def restore(kind: ItemKind, call: calls.Call) -> responses.Response:
 
 
 _SHAPES: dict[ItemKind, Any] = {
-    ItemKind.FOLDER: shapes.Folder,
-    ItemKind.FILE: shapes.File,
-    ItemKind.WEB_LINK: shapes.WebLink,
+    ItemKind.FOLDER: models_items.Folder,
+    ItemKind.FILE: models_items.File,
+    ItemKind.WEB_LINK: models_items.WebLink,
 }
 
 
@@ -159,7 +159,7 @@ def _operations(kind: ItemKind) -> list[Operation]:
         _SHAPES[kind],
         status=201,
         query=query,
-        body=shapes.Restore,
+        body=models_items.Restore,
         errors=(409,),
     )
     return [*found, back]

@@ -13,8 +13,7 @@ from typing import Any
 from starlette import responses
 
 from cmsfs.models import paging as models_paging
-from cmsfs.models.content import events
-from cmsfs.models.content import versions as shapes
+from cmsfs.models.content import events, versions
 from cmsfs.service import problems
 from cmsfs.service.access import calls, protection
 from cmsfs.service.access.roles import ItemRight
@@ -118,7 +117,7 @@ async def delete(call: calls.Call) -> responses.Response:
 
 
 async def restore(call: calls.Call) -> responses.Response:
-    wish = await call.body(shapes.RestoreVersion)
+    wish = await call.body(versions.RestoreVersion)
     if wish.trashed_at is not None:
         raise problems.invalid("trashed_at", "must be null")
 
@@ -134,7 +133,7 @@ async def restore(call: calls.Call) -> responses.Response:
 
 
 async def promote(call: calls.Call) -> responses.Response:
-    wish = await call.body(shapes.Promote)
+    wish = await call.body(versions.Promote)
     row = calls.get_for_change(call.store.read, call, ItemKind.FILE, call.id, needed=ItemRight.EDIT)
     old = files.find_version(call.store.read, row, wish.id)
     seen = await indexing.look(await call.store.blobs.head(old["sha1"]), old["size"])
@@ -184,7 +183,7 @@ routes = [
         f"GET {_PATH}",
         get_all,
         "List the earlier versions of a file",
-        models_paging.OffsetPage[shapes.FileVersion],
+        models_paging.OffsetPage[versions.FileVersion],
         query=(*operations.PAGED, operations.FIELDS),
         headers=[operations.SHARED_LINK],
         more="The versions before the current one, newest first.",
@@ -193,18 +192,18 @@ routes = [
         f"POST {_PATH}/current",
         promote,
         "Make an earlier version the current one again",
-        shapes.FileVersion,
+        versions.FileVersion,
         status=201,
         query=[operations.FIELDS],
         headers=[operations.IF_MATCH],
-        body=shapes.Promote,
+        body=versions.Promote,
         errors=(409,),
     ),
     Operation(
         f"GET {_PATH}/{{version}}",
         get,
         "Get a version of a file",
-        shapes.FileVersion,
+        versions.FileVersion,
         query=[operations.FIELDS],
         headers=[operations.SHARED_LINK],
     ),
@@ -220,9 +219,9 @@ routes = [
         f"PUT {_PATH}/{{version}}",
         restore,
         "Take a version out of the trash",
-        shapes.FileVersion,
+        versions.FileVersion,
         query=[operations.FIELDS],
         headers=[operations.IF_MATCH],
-        body=shapes.RestoreVersion,
+        body=versions.RestoreVersion,
     ),
 ]

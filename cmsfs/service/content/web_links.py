@@ -11,7 +11,7 @@ from typing import Any
 from starlette import responses
 
 from cmsfs.models import wire_names
-from cmsfs.models.content import items as shapes
+from cmsfs.models.content import items as models_items
 from cmsfs.models.content import web_links
 from cmsfs.service.access import calls
 from cmsfs.service.access.roles import ItemRight
@@ -61,7 +61,7 @@ async def update(call: calls.Call) -> responses.Response:
 
     def txn(conn: Connection) -> dict[str, Any]:
         given = wish.model_dump(include={"name", "parent", "description"}, exclude_none=True)
-        change = shapes.UpdateItem(**given)
+        change = models_items.UpdateItem(**given)
         if "shared_link" in wish.model_fields_set:
             change.shared_link = wish.shared_link
         more = {} if wish.url is None else {"url": wish.url}
@@ -90,7 +90,7 @@ routes = [
         "POST /web_links",
         create,
         "Create a web link",
-        shapes.WebLink,
+        models_items.WebLink,
         query=[operations.FIELDS],
         body=web_links.NewWebLink,
         errors=(404, 409),
@@ -99,7 +99,7 @@ routes = [
         "GET /web_links/{id}",
         get,
         "Get a web link",
-        shapes.WebLink,
+        models_items.WebLink,
         query=[operations.FIELDS],
         headers=[operations.SHARED_LINK, operations.IF_NONE_MATCH],
     ),
@@ -107,7 +107,7 @@ routes = [
         "PUT /web_links/{id}",
         update,
         "Change a web link",
-        shapes.WebLink,
+        models_items.WebLink,
         query=[operations.FIELDS],
         headers=[operations.IF_MATCH],
         body=web_links.UpdateWebLink,
@@ -124,7 +124,7 @@ routes = [
         "POST /web_links/{id}",
         restore,
         "Restore a web link",
-        shapes.WebLink,
+        models_items.WebLink,
         status=201,
         query=[operations.FIELDS],
         body=web_links.RestoreWebLink,

@@ -17,7 +17,7 @@ import pydantic_core
 import trio
 from starlette import requests, responses
 
-from cmsfs.models.content import events as shapes
+from cmsfs.models.content import events
 from cmsfs.service import problems
 from cmsfs.service.access import access_rights, actors, calls
 from cmsfs.service.api import operations, paging
@@ -114,7 +114,7 @@ async def get(call: calls.Call) -> responses.Response:
         # Everything up to here is seen by this answer, whether or not it is of this user or stream.
         top = read(_TOP)[0]["top"]
         start = top if after is None else min(after, top)
-        wanted = sorted(shapes.TREE) if stream == "changes" else []
+        wanted = sorted(events.TREE) if stream == "changes" else []
         rows = []
         if stream != "sync":  # nothing is marked as synced here
             rows = read(
@@ -149,7 +149,7 @@ def _end(conn: Connection, now: int) -> None:
         besides = [] if one["user"] is None or one["status"] != "accepted" else [one["user"]]
         details = {"collab_id": str(one["id"]), "reason": "expired"}
         by = one["created_by"]
-        record(conn, row, shapes.COLLAB_REMOVE, by=by, now=now, details=details, besides=besides)
+        record(conn, row, events.COLLAB_REMOVE, by=by, now=now, details=details, besides=besides)
 
 
 async def realtime(call: calls.Call) -> responses.Response:
@@ -185,10 +185,10 @@ async def _hold(call: calls.Call, after: int) -> str:
             # Taken before looking: a write after the look sets this one.
             written = call.store.written
             if call.store.read(_NEWEST, call.caller.id)[0]["top"] > after:
-                return shapes.NEW_CHANGE
+                return events.NEW_CHANGE
             with trio.move_on_after(LOOK_SECONDS):
                 await written.wait()
-    return shapes.RECONNECT
+    return events.RECONNECT
 
 
 async def _until_gone(request: requests.Request, scope: trio.CancelScope) -> None:
@@ -204,7 +204,7 @@ routes = [
         "GET /events",
         get,
         "List events",
-        shapes.EventPage,
+        events.EventPage,
         query=[
             operations.choice("stream_type", "Which events.", *_STREAMS),
             _POSITION,
@@ -212,12 +212,12 @@ routes = [
             operations.Parameter("limit", f"How many at most, up to {MAX_LIMIT}.", operations.OFFSET.schema),
         ],
     ),
-    Operation("OPTIONS /events", realtime, "Ask where to wait for events", shapes.RealtimeServers),
+    Operation("OPTIONS /events", realtime, "Ask where to wait for events", events.RealtimeServers),
     Operation(
         "GET /events/wait",
         wait,
         "Wait for an event",
-        shapes.RealtimeNotice,
+        events.RealtimeNotice,
         query=[_POSITION],
         more="Long poll: answered as soon as there is something new for this user.",
     ),

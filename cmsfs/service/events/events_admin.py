@@ -14,7 +14,7 @@ import pydantic_core
 from starlette import responses
 
 from cmsfs.models import base
-from cmsfs.models.content import events as words
+from cmsfs.models.content import events
 from cmsfs.service import problems
 from cmsfs.service.access import calls
 from cmsfs.service.api import operations, paging
@@ -36,22 +36,22 @@ _TOP = "SELECT coalesce(max(seq), 0) AS top FROM sqlite_sequence WHERE name = 'a
 
 # What administrators are told for an event of users; what is not here has one name for both.
 WORDS: Final = {
-    words.UPLOAD: "UPLOAD",
-    words.COPY: "COPY",
-    words.MOVE: "MOVE",
-    words.RENAME: "RENAME",
-    words.MODIFY: "EDIT",
-    words.TRASH: "DELETE",
-    words.RESTORE: "UNDELETE",
-    words.PROMOTE: "FILE_VERSION_RESTORE",
-    words.LOCK: "LOCK",
-    words.UNLOCK: "UNLOCK",
-    words.SHARE: "SHARE",
-    words.UNSHARE: "UNSHARE",
-    words.COLLAB_INVITE: "COLLABORATION_INVITE",
-    words.COLLAB_ADD: "COLLABORATION_ACCEPT",
-    words.COLLAB_REMOVE: "COLLABORATION_REMOVE",
-    words.COLLAB_ROLE: "COLLABORATION_ROLE_CHANGE",
+    events.UPLOAD: "UPLOAD",
+    events.COPY: "COPY",
+    events.MOVE: "MOVE",
+    events.RENAME: "RENAME",
+    events.MODIFY: "EDIT",
+    events.TRASH: "DELETE",
+    events.RESTORE: "UNDELETE",
+    events.PROMOTE: "FILE_VERSION_RESTORE",
+    events.LOCK: "LOCK",
+    events.UNLOCK: "UNLOCK",
+    events.SHARE: "SHARE",
+    events.UNSHARE: "UNSHARE",
+    events.COLLAB_INVITE: "COLLABORATION_INVITE",
+    events.COLLAB_ADD: "COLLABORATION_ACCEPT",
+    events.COLLAB_REMOVE: "COLLABORATION_REMOVE",
+    events.COLLAB_ROLE: "COLLABORATION_ROLE_CHANGE",
 }
 
 
@@ -66,7 +66,7 @@ def record_item(conn: Connection, row: Row, word: str, *, by: int, now: int, det
         "parent": None if parent is None else item_serializer.folder_mini(parent),
         "owned_by": item_serializer.user_mini(owner),
     }
-    if word == words.COLLAB_REMOVE and json.loads(details).get("reason") == "expired":
+    if word == events.COLLAB_REMOVE and json.loads(details).get("reason") == "expired":
         word = "COLLABORATION_EXPIRATION"
     record(conn, owner["enterprise"], WORDS.get(word, word), source, by=by, now=now, details=details)
 

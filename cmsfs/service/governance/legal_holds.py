@@ -11,7 +11,7 @@ from sqlite3 import Connection, Row
 from typing import Any, get_args
 
 from cmsfs.models import wire_names
-from cmsfs.models.enterprise import legal_holds as shapes
+from cmsfs.models.enterprise import legal_holds
 from cmsfs.service import problems
 from cmsfs.service.access import calls, protection
 from cmsfs.service.api import marker_pagination, operations
@@ -23,23 +23,23 @@ from cmsfs.service.storage.kinds import ItemKind
 _MOMENTS = ("deleted_at", "filter_started_at", "filter_ended_at")
 
 
-class _Policies(policies.Policies[shapes.NewLegalHoldPolicy, shapes.UpdateLegalHoldPolicy]):
+class _Policies(policies.Policies[legal_holds.NewLegalHoldPolicy, legal_holds.UpdateLegalHoldPolicy]):
     name = "legal_hold_policy"
     path = "/legal_hold_policies"
     assigned = "legal_hold_assignment"
     in_force = "a.deleted_at IS NULL"
     mini = ("id", "policy_name")
-    shape = shapes.LegalHoldPolicy
-    counts = shapes.HoldAssignmentCounts
+    shape = legal_holds.LegalHoldPolicy
+    counts = legal_holds.HoldAssignmentCounts
     filters = (operations.Parameter("policy_name", "What the names begin with."),)
     deleting = ("Release", 202)
-    new = shapes.NewLegalHoldPolicy
-    update = shapes.UpdateLegalHoldPolicy
+    new = legal_holds.NewLegalHoldPolicy
+    update = legal_holds.UpdateLegalHoldPolicy
 
     def conditions(self, params: Mapping[str, str]) -> list[tuple[str, Any]]:
         return [policies.begins("name_key", wire_names.name_key(params.get("policy_name", "")))]
 
-    def columns(self, wish: shapes.NewLegalHoldPolicy) -> dict[str, Any]:
+    def columns(self, wish: legal_holds.NewLegalHoldPolicy) -> dict[str, Any]:
         started, ended = wish.filter_started_at, wish.filter_ended_at
         return {
             "name": wish.policy_name,
@@ -50,7 +50,7 @@ class _Policies(policies.Policies[shapes.NewLegalHoldPolicy, shapes.UpdateLegalH
             "filter_ended_at": None if ended is None else item_serializer.micros(ended),
         }
 
-    def changes(self, row: Row, wish: shapes.UpdateLegalHoldPolicy, now: int) -> dict[str, Any]:
+    def changes(self, row: Row, wish: legal_holds.UpdateLegalHoldPolicy, now: int) -> dict[str, Any]:
         given = {"name": wish.policy_name, "description": wish.description}
         given["release_notes"] = wish.release_notes
         if wish.policy_name is not None:
@@ -81,22 +81,22 @@ def _status(row: Row, now: int) -> str:
     return "releasing" if row["deleted_at"] > now - protection.RELEASE_MICROS else "released"
 
 
-class _Assignments(policy_assignments.Assignments[shapes.NewHoldAssignment]):
+class _Assignments(policy_assignments.Assignments[legal_holds.NewHoldAssignment]):
     path = "/legal_hold_policy_assignments"
     listing = "GET /legal_hold_policy_assignments"
     filters = (
         operations.Parameter("policy_id", "The policy.", required=True),
-        operations.choice("assign_to_type", "What it is assigned to.", *get_args(shapes.AssignType)),
+        operations.choice("assign_to_type", "What it is assigned to.", *get_args(legal_holds.AssignType)),
         operations.Parameter("assign_to_id", "The id of that."),
     )
     select = "a.target AS shown, p.deleted_at AS policy_deleted_at"
     mini = ("id",)
-    shape = shapes.HoldAssignment
-    version_shape = shapes.VersionOnHold
+    shape = legal_holds.HoldAssignment
+    version_shape = legal_holds.VersionOnHold
     closed = ("deleted_at", "released")
     coverage = ("on hold", protection.HELD)
     deleting_errors = (409,)
-    new = shapes.NewHoldAssignment
+    new = legal_holds.NewHoldAssignment
 
     def policy_id(self, call: calls.Call) -> str:
         if not (wire_id := call.request.query_params.get("policy_id")):
@@ -114,7 +114,7 @@ class _Assignments(policy_assignments.Assignments[shapes.NewHoldAssignment]):
         return found
 
     def target(
-        self, read: store.Read, caller: calls.Caller, wish: shapes.NewHoldAssignment
+        self, read: store.Read, caller: calls.Caller, wish: legal_holds.NewHoldAssignment
     ) -> dict[str, Any]:
         kind, wire_id = wish.assign_to.type, wish.assign_to.id
         found: Row | None

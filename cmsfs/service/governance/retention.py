@@ -16,7 +16,7 @@ from sqlite3 import Connection, Row
 from typing import Any
 
 from cmsfs.models.content import items
-from cmsfs.models.enterprise import retention as shapes
+from cmsfs.models.enterprise import retention
 from cmsfs.service import problems
 from cmsfs.service.access import calls, protection
 from cmsfs.service.api import marker_pagination, operations
@@ -32,34 +32,34 @@ _NOTICES = ("can_owner_extend_retention", "are_owners_notified", "custom_notific
 _UPLOAD = "upload_date"
 
 
-class _Policies(policies.Policies[shapes.NewRetentionPolicy, shapes.UpdateRetentionPolicy]):
+class _Policies(policies.Policies[retention.NewRetentionPolicy, retention.UpdateRetentionPolicy]):
     name = "retention_policy"
     path = "/retention_policies"
     assigned = "retention_assignment"
     mini = ("id", "policy_name", "retention_length", "disposition_action")
-    shape = shapes.RetentionPolicy
-    counts = shapes.RetentionAssignmentCounts
+    shape = retention.RetentionPolicy
+    counts = retention.RetentionAssignmentCounts
     filters = (
         operations.Parameter("policy_name", "What the names begin with."),
         operations.choice("policy_type", "Of one type.", "finite", "indefinite"),
         operations.Parameter("created_by_user_id", "Made by this user."),
     )
     deleting = ("Delete", 204)
-    new = shapes.NewRetentionPolicy
-    update = shapes.UpdateRetentionPolicy
+    new = retention.NewRetentionPolicy
+    update = retention.UpdateRetentionPolicy
 
     def conditions(self, params: Mapping[str, str]) -> list[tuple[str, Any]]:
         # Unlike holds, by the exact letters.
         found = [policies.begins("name", params.get("policy_name", ""))]
         if kind := params.get("policy_type"):
-            if kind not in ("finite", shapes.INDEFINITE):
+            if kind not in ("finite", retention.INDEFINITE):
                 raise problems.invalid("policy_type", "must be finite or indefinite")
-            found.append(("(days IS NULL) = ?", kind == shapes.INDEFINITE))
+            found.append(("(days IS NULL) = ?", kind == retention.INDEFINITE))
         if user := params.get("created_by_user_id"):
             found.append(("created_by = ?", calls.parse_id(user)))
         return found
 
-    def columns(self, wish: shapes.NewRetentionPolicy) -> dict[str, Any]:
+    def columns(self, wish: retention.NewRetentionPolicy) -> dict[str, Any]:
         return {
             "name": wish.policy_name,
             "description": wish.description or "",
@@ -69,7 +69,7 @@ class _Policies(policies.Policies[shapes.NewRetentionPolicy, shapes.UpdateRetent
             "details": _notices("{}", wish),
         }
 
-    def changes(self, row: Row, wish: shapes.UpdateRetentionPolicy, now: int) -> dict[str, Any]:
+    def changes(self, row: Row, wish: retention.UpdateRetentionPolicy, now: int) -> dict[str, Any]:
         given = {
             "name": wish.policy_name,
             "description": wish.description,
@@ -94,8 +94,8 @@ class _Policies(policies.Policies[shapes.NewRetentionPolicy, shapes.UpdateRetent
     def details(self, row: Row, now: int) -> dict[str, Any]:
         known: dict[str, Any] = json.loads(row["details"])
         return {
-            "policy_type": shapes.INDEFINITE if row["days"] is None else "finite",
-            "retention_length": shapes.INDEFINITE if row["days"] is None else str(row["days"]),
+            "policy_type": retention.INDEFINITE if row["days"] is None else "finite",
+            "retention_length": retention.INDEFINITE if row["days"] is None else str(row["days"]),
             "retention_type": "modifiable" if row["is_modifiable"] else "non_modifiable",
             "disposition_action": row["disposition_action"],
             "status": "active" if row["retired_at"] is None else "retired",
@@ -118,7 +118,7 @@ def _longer(row: Row, days: int | None) -> int | None:
     return days
 
 
-def _notices(before: str, wish: shapes.NewRetentionPolicy | shapes.UpdateRetentionPolicy) -> str:
+def _notices(before: str, wish: retention.NewRetentionPolicy | retention.UpdateRetentionPolicy) -> str:
     given = {name: value for name, value in wish.model_dump(mode="json").items() if name in _NOTICES}
     known = json.loads(before) | {name: value for name, value in given.items() if value is not None}
     return json.dumps(known, ensure_ascii=False)
@@ -132,19 +132,19 @@ def _stays() -> problems.Refused:
     return _forbidden("The policy cannot be modified: what it is assigned to stays.")
 
 
-class _Assignments(policy_assignments.Assignments[shapes.NewRetentionAssignment]):
+class _Assignments(policy_assignments.Assignments[retention.NewRetentionAssignment]):
     path = "/retention_policy_assignments"
     listing = "GET /retention_policies/{id}/assignments"
     filters = (operations.choice("type", "Of one type.", "enterprise", "folder", "metadata_template"),)
     select = "p.days, p.disposition_action, p.is_modifiable, coalesce(t.uuid, a.target) AS shown"
     join = "LEFT JOIN metadata_template AS t ON a.type = 'metadata_template' AND t.id = a.target"
     mini = ("id", "retention_policy", "assigned_to")
-    shape = shapes.RetentionAssignment
+    shape = retention.RetentionAssignment
     version_shape = items.File
     version_note = "Each as its file, with this version in it."
     closed = ("retired_at", "retired")
     coverage = ("under retention", protection.RETAINED)
-    new = shapes.NewRetentionAssignment
+    new = retention.NewRetentionAssignment
 
     def policy_id(self, call: calls.Call) -> str:
         return call.id
@@ -154,7 +154,7 @@ class _Assignments(policy_assignments.Assignments[shapes.NewRetentionAssignment]
         return [("a.type = ?", kind)] if kind else []
 
     def target(
-        self, read: store.Read, caller: calls.Caller, wish: shapes.NewRetentionAssignment
+        self, read: store.Read, caller: calls.Caller, wish: retention.NewRetentionAssignment
     ) -> dict[str, Any]:
         to = wish.assign_to
         if to.type == "metadata_template":
@@ -181,7 +181,7 @@ class _Assignments(policy_assignments.Assignments[shapes.NewRetentionAssignment]
             "type": "retention_policy",
             "id": self.of.wire_id(call, row["policy"]),
             "policy_name": row["policy_name"],
-            "retention_length": shapes.INDEFINITE if row["days"] is None else row["days"],
+            "retention_length": retention.INDEFINITE if row["days"] is None else row["days"],
             "disposition_action": row["disposition_action"],
         }
         return {
@@ -205,7 +205,7 @@ class _Assignments(policy_assignments.Assignments[shapes.NewRetentionAssignment]
         ]
 
 
-def _instances(template: Row, wish: shapes.NewRetentionAssignment) -> dict[str, Any]:
+def _instances(template: Row, wish: retention.NewRetentionAssignment) -> dict[str, Any]:
     """A template as a target, and what its instances must say; 400 for what they cannot."""
     by_id = {one["id"]: one for one in json.loads(template["fields"])}
     filters = []

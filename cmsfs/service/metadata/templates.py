@@ -15,7 +15,7 @@ from typing import Any
 import pydantic
 from starlette import responses
 
-from cmsfs.models import paging as models_paging
+from cmsfs.models import paging
 from cmsfs.models.content import metadata
 from cmsfs.service import problems
 from cmsfs.service.access import calls
@@ -239,7 +239,7 @@ def _of_path(call: calls.Call, read: store.Read) -> Row:
 
 _PATH = "/metadata_templates"
 _SCHEMA = _PATH + "/{scope}/{key}/schema"
-_PAGE = models_paging.MarkerPage[metadata.Template]
+_PAGE = paging.MarkerPage[metadata.Template]
 
 routes = [
     Operation(

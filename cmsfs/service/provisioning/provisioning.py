@@ -18,10 +18,10 @@ import trio
 
 from cmsfs import errors
 from cmsfs.models import wire_names
-from cmsfs.models.content import events as words
-from cmsfs.models.content import metadata as metadata_shapes
-from cmsfs.models.enterprise import legal_holds as hold_shapes
-from cmsfs.models.enterprise import retention as retention_shapes
+from cmsfs.models.content import events as models_events
+from cmsfs.models.content import metadata
+from cmsfs.models.enterprise import legal_holds as models_legal_holds
+from cmsfs.models.enterprise import retention as models_retention
 from cmsfs.service.content import items
 from cmsfs.service.events import events
 from cmsfs.service.governance import legal_holds, retention
@@ -269,7 +269,7 @@ class _Provision:
         events.record(
             self._conn,
             folder,
-            words.COLLAB_ADD,
+            models_events.COLLAB_ADD,
             by=folder["owner"],
             now=now,
             details=details,
@@ -294,15 +294,15 @@ class _Provision:
         if self._conn.execute(sql, (self._enterprise, template.key)).fetchone():
             return
         given = [
-            metadata_shapes.Field(
+            metadata.Field(
                 type=one.type,
                 key=one.key,
                 display_name=one.display_name or one.key,
-                options=[metadata_shapes.Option(key=key) for key in one.options] or None,
+                options=[metadata.Option(key=key) for key in one.options] or None,
             )
             for one in template.fields
         ]
-        whole = metadata_shapes.NewTemplate(
+        whole = metadata.NewTemplate(
             scope="enterprise",
             template_key=template.key,
             display_name=template.display_name,
@@ -317,7 +317,7 @@ class _Provision:
         key = wire_names.name_key(hold.name)
         found = self._one("legal_hold_policy", enterprise=self._enterprise, name_key=key, deleted_at=None)
         if found is None:
-            shape = hold_shapes.NewLegalHoldPolicy(
+            shape = models_legal_holds.NewLegalHoldPolicy(
                 policy_name=hold.name,
                 description=hold.description,
                 filter_started_at=hold.filter_started_at,
@@ -344,9 +344,9 @@ class _Provision:
     def _ensure_retention(self, policy: enterprise_file.ProvisionedRetention, where: str) -> None:
         found = self._one("retention_policy", enterprise=self._enterprise, name=policy.name)
         if found is None:
-            shape = retention_shapes.NewRetentionPolicy(
+            shape = models_retention.NewRetentionPolicy(
                 policy_name=policy.name,
-                policy_type="indefinite" if policy.days == retention_shapes.INDEFINITE else "finite",
+                policy_type="indefinite" if policy.days == models_retention.INDEFINITE else "finite",
                 retention_length=policy.days,
                 disposition_action=policy.disposition_action,
                 retention_type="modifiable" if policy.modifiable else "non_modifiable",

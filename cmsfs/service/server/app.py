@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 from starlette import requests, routing, types
 
 from cmsfs.service import problems
-from cmsfs.service.admin import pages as admin
+from cmsfs.service.admin import pages
 from cmsfs.service.admin.notices import FlashMessages
 from cmsfs.service.api import operations
 from cmsfs.service.api.operations import Group, Operation
@@ -183,7 +183,7 @@ OAUTH = operations.flat(OAUTH_GROUPS)
 PUBLIC = operations.flat(PUBLIC_GROUPS)
 
 # What people look at.
-PAGES = [*docs_page.routes, *share_pages.routes, *admin.routes]
+PAGES = [*docs_page.routes, *share_pages.routes, *pages.routes]
 
 
 class Service:

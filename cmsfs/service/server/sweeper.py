@@ -16,7 +16,7 @@ from sqlite3 import Connection, Row
 
 import trio
 
-from cmsfs.models.content import events as words
+from cmsfs.models.content import events as models_events
 from cmsfs.service import problems
 from cmsfs.service.access import protection
 from cmsfs.service.content import items, trash
@@ -84,9 +84,9 @@ async def sweep(opened: store.Store, now: int, *, dispose: bool = True) -> None:
     await _each("permanently deleted versions", opened, _DUE_VERSIONS, now, _drop_version)
     if dispose:
         await _dispose(opened, now)
-    unshare = partial(_clear, ("link", "link_terms"), words.UNSHARE)
+    unshare = partial(_clear, ("link", "link_terms"), models_events.UNSHARE)
     await _each("expired shared links", opened, _DUE_LINKS, now, unshare)
-    await _each("expired locks", opened, _DUE_LOCKS, now, partial(_clear, ("lock",), words.UNLOCK))
+    await _each("expired locks", opened, _DUE_LOCKS, now, partial(_clear, ("lock",), models_events.UNLOCK))
     await events.expire(opened, now)
     await _end_uploads(opened, now)
     await _forget(opened, now)
@@ -183,7 +183,7 @@ def _clear(columns: tuple[str, ...], word: str, conn: Connection, number: int, n
     ends = None
     if row is not None and row[columns[-1]] is not None:
         terms = json.loads(row[columns[-1]])
-        ends = terms["ends" if word == words.UNSHARE else "expires_at"]
+        ends = terms["ends" if word == models_events.UNSHARE else "expires_at"]
     if row is None or ends is None or ends > now:
         return False
     conn.execute(f"UPDATE item SET {', '.join(f'{one} = NULL' for one in columns)} WHERE id = ?", (number,))

@@ -12,8 +12,8 @@ from typing import Any
 
 from starlette import responses
 
-from cmsfs.models.content import events as words
-from cmsfs.models.enterprise import collaborations as shapes
+from cmsfs.models.content import events as models_events
+from cmsfs.models.enterprise import collaborations
 from cmsfs.service import problems
 from cmsfs.service.access import calls, roles
 from cmsfs.service.access.roles import ItemRight
@@ -22,8 +22,7 @@ from cmsfs.service.api.operations import Operation
 from cmsfs.service.content import items, ownership
 from cmsfs.service.events import events
 from cmsfs.service.serialize import item_serializer
-from cmsfs.service.sharing import collaborations_allowlist as allowlist
-from cmsfs.service.sharing import collaborations_list as listing
+from cmsfs.service.sharing import collaborations_allowlist, collaborations_list
 from cmsfs.service.storage import store
 from cmsfs.service.storage.kinds import KINDS, ItemKind, ItemStatus
 
@@ -36,16 +35,16 @@ _INSERT = """
 
 
 async def create(call: calls.Call) -> responses.Response:
-    wish = await call.body(shapes.NewCollaboration)
+    wish = await call.body(collaborations.NewCollaboration)
 
     def txn(conn: Connection) -> dict[str, Any]:
         row = _invite(conn, call, wish)
-        return listing.shape(store.reader(conn), call, row)
+        return collaborations_list.shape(store.reader(conn), call, row)
 
     return calls.answer(await call.store.write(txn), 201)
 
 
-def _invite(conn: Connection, call: calls.Call, wish: shapes.NewCollaboration) -> Row:
+def _invite(conn: Connection, call: calls.Call, wish: collaborations.NewCollaboration) -> Row:
     read = store.reader(conn)
     kind = KINDS[wish.item.type]
     item = calls.get_item(read, call.caller, kind, wish.item.id)
@@ -58,7 +57,7 @@ def _invite(conn: Connection, call: calls.Call, wish: shapes.NewCollaboration) -
         _check_path(kind, rights)
     now = call.store.now()
     user, email = _invited(read, wish.accessible_by)
-    allowlist.check(read, item, user, email)
+    collaborations_allowlist.check(read, item, user, email)
     _make_room(conn, item, user, email, now=now)
     owner = read("SELECT * FROM user WHERE id = ?", item["owner"])[0]
     at_once = user is not None and user["enterprise"] == owner["enterprise"]
@@ -69,7 +68,7 @@ def _invite(conn: Connection, call: calls.Call, wish: shapes.NewCollaboration) -
         user=None if user is None else user["id"],
         email=email,
         enterprise=owner["enterprise"],
-        status=shapes.ACCEPTED if at_once else shapes.PENDING,
+        status=collaborations.ACCEPTED if at_once else collaborations.PENDING,
         path=bool(wish.can_view_path),
         access_only=bool(wish.is_access_only),
         expires_at=_end(wish.expires_at, now),
@@ -77,7 +76,13 @@ def _invite(conn: Connection, call: calls.Call, wish: shapes.NewCollaboration) -
         now=now,
         acknowledged_at=now if at_once else None,
     )
-    _tell(conn, row, words.COLLAB_ADD if at_once else words.COLLAB_INVITE, by=call.caller.id, now=now)
+    _tell(
+        conn,
+        row,
+        models_events.COLLAB_ADD if at_once else models_events.COLLAB_INVITE,
+        by=call.caller.id,
+        now=now,
+    )
     return row
 
 
@@ -88,7 +93,7 @@ def insert(conn: Connection, item: Row, **values: Any) -> Row:
     return row
 
 
-def _invited(read: store.Read, wish: shapes.Invited) -> tuple[Row | None, str | None]:
+def _invited(read: store.Read, wish: collaborations.Invited) -> tuple[Row | None, str | None]:
     """Who is meant: a user, or the address of somebody who is none yet."""
     if wish.type == "group":
         raise problems.invalid("accessible_by.type", "there are no groups here; invite users")
@@ -112,7 +117,8 @@ def _make_room(conn: Connection, item: Row, user: Row | None, email: str | None,
         (item["id"], number, email),
     ).fetchone()
     over = found is not None and (
-        found["status"] == shapes.REJECTED or (found["expires_at"] is not None and found["expires_at"] <= now)
+        found["status"] == collaborations.REJECTED
+        or (found["expires_at"] is not None and found["expires_at"] <= now)
     )
     if (found is not None and not over) or number == item["owner"]:
         raise problems.Refused(400, "user_already_collaborator", "User is already a collaborator.")
@@ -147,16 +153,16 @@ def _end(when: Any, now: int) -> int | None:
 
 
 async def get(call: calls.Call) -> responses.Response:
-    row = listing.get(call.store.read, call, call.id)
-    return calls.answer(listing.shape(call.store.read, call, row))
+    row = collaborations_list.get(call.store.read, call, call.id)
+    return calls.answer(collaborations_list.shape(call.store.read, call, row))
 
 
 async def update(call: calls.Call) -> responses.Response:
-    wish = await call.body(shapes.UpdateCollaboration)
+    wish = await call.body(collaborations.UpdateCollaboration)
 
     def txn(conn: Connection) -> dict[str, Any] | None:
         read = store.reader(conn)
-        row = listing.get(read, call, call.id)
+        row = collaborations_list.get(read, call, call.id)
         now = call.store.now()
         if wish.role == roles.OWNER:
             _hand_over(conn, call, row, now=now)
@@ -164,14 +170,14 @@ async def update(call: calls.Call) -> responses.Response:
         columns = _changes(read, call, row, wish, now=now)
         if columns:
             row = _change(conn, call, row, columns, now=now)
-        return listing.shape(read, call, row)
+        return collaborations_list.shape(read, call, row)
 
     found = await call.store.write(txn)
     return responses.Response(status_code=204) if found is None else calls.answer(found)
 
 
 def _changes(
-    read: store.Read, call: calls.Call, row: Row, wish: shapes.UpdateCollaboration, *, now: int
+    read: store.Read, call: calls.Call, row: Row, wish: collaborations.UpdateCollaboration, *, now: int
 ) -> dict[str, Any]:
     """The columns that a request changes."""
     item = read("SELECT * FROM item WHERE id = ?", row["item"])[0]
@@ -180,12 +186,12 @@ def _changes(
     if wish.status is not None and wish.status != row["status"]:
         if row["user"] != call.caller.id:
             raise _insufficient("Only who is invited accepts or rejects.")
-        if row["status"] != shapes.PENDING:
+        if row["status"] != collaborations.PENDING:
             said = "The invitation was answered already."
             raise problems.Refused(400, "invalid_status", said)
-        if wish.status == shapes.ACCEPTED:
+        if wish.status == collaborations.ACCEPTED:
             invited = read("SELECT * FROM user WHERE id = ?", row["user"])[0]
-            allowlist.check(read, item, invited, None)
+            collaborations_allowlist.check(read, item, invited, None)
         columns |= {"status": wish.status, "acknowledged_at": now}
     given = wish.model_fields_set
     if wish.role is not None and wish.role != row["role"]:
@@ -217,12 +223,12 @@ def _change(conn: Connection, call: calls.Call, row: Row, columns: dict[str, Any
         f"UPDATE collaboration SET modified_at = ?{parts} WHERE id = ?", (now, *columns.values(), row["id"])
     )
     row = conn.execute("SELECT * FROM collaboration WHERE id = ?", (row["id"],)).fetchone()
-    if columns.get("status") == shapes.ACCEPTED:
-        _tell(conn, row, words.COLLAB_ADD, by=call.caller.id, now=now)
-    elif columns.get("status") == shapes.REJECTED:
-        _tell(conn, row, words.COLLAB_REMOVE, by=call.caller.id, now=now)
+    if columns.get("status") == collaborations.ACCEPTED:
+        _tell(conn, row, models_events.COLLAB_ADD, by=call.caller.id, now=now)
+    elif columns.get("status") == collaborations.REJECTED:
+        _tell(conn, row, models_events.COLLAB_REMOVE, by=call.caller.id, now=now)
     else:
-        _tell(conn, row, words.COLLAB_ROLE, by=call.caller.id, now=now)
+        _tell(conn, row, models_events.COLLAB_ROLE, by=call.caller.id, now=now)
     return row
 
 
@@ -233,7 +239,7 @@ def _hand_over(conn: Connection, call: calls.Call, row: Row, *, now: int) -> Non
     if ItemRight.OWN not in calls.rights(read, call.caller, item):
         raise _insufficient("Only the owner hands an item over.")
     found = read("SELECT * FROM user WHERE id = ?", row["user"])
-    if row["status"] != shapes.ACCEPTED or not found:
+    if row["status"] != collaborations.ACCEPTED or not found:
         raise problems.Refused(400, "invalid_status", "Who has not accepted cannot become the owner.")
     new = found[0]
     if new["enterprise"] != call.caller.enterprise:
@@ -256,7 +262,7 @@ def _hand_over(conn: Connection, call: calls.Call, row: Row, *, now: int) -> Non
         user=item["owner"],
         email=None,
         enterprise=new["enterprise"],
-        status=shapes.ACCEPTED,
+        status=collaborations.ACCEPTED,
         path=False,
         access_only=False,
         expires_at=None,
@@ -264,18 +270,18 @@ def _hand_over(conn: Connection, call: calls.Call, row: Row, *, now: int) -> Non
         now=now,
         acknowledged_at=now,
     )
-    items.touch(conn, item, by=call.caller.id, now=now, event=words.MOVE, **columns)
+    items.touch(conn, item, by=call.caller.id, now=now, event=models_events.MOVE, **columns)
 
 
 async def delete(call: calls.Call) -> responses.Response:
     def txn(conn: Connection) -> None:
         read = store.reader(conn)
-        row = listing.get(read, call, call.id)
+        row = collaborations_list.get(read, call, call.id)
         if row["user"] != call.caller.id:
             item = read("SELECT * FROM item WHERE id = ?", row["item"])[0]
             _check_hold(call, calls.rights(read, call.caller, item), row)
         conn.execute("DELETE FROM collaboration WHERE id = ?", (row["id"],))
-        _tell(conn, row, words.COLLAB_REMOVE, by=call.caller.id, now=call.store.now())
+        _tell(conn, row, models_events.COLLAB_REMOVE, by=call.caller.id, now=call.store.now())
 
     await call.store.write(txn)
     return responses.Response(status_code=204)
@@ -290,7 +296,7 @@ def end_all(conn: Connection, user: int, *, by: int, now: int) -> None:
     ).fetchall()
     for row in rows:
         conn.execute("DELETE FROM collaboration WHERE id = ?", (row["id"],))
-        _tell(conn, row, words.COLLAB_REMOVE, by=by, now=now)
+        _tell(conn, row, models_events.COLLAB_REMOVE, by=by, now=now)
 
 
 def _tell(conn: Connection, row: Row, word: str, *, by: int, now: int) -> None:
@@ -311,7 +317,7 @@ def _insufficient(said: str) -> problems.Refused:
     return problems.Refused(403, "access_denied_insufficient_permissions", said)
 
 
-_SHOWN = shapes.Collaboration
+_SHOWN = collaborations.Collaboration
 
 routes = [
     Operation(
@@ -321,7 +327,7 @@ routes = [
         _SHOWN,
         status=201,
         query=[operations.FIELDS],
-        body=shapes.NewCollaboration,
+        body=collaborations.NewCollaboration,
         errors=(404, 409),
     ),
     Operation("GET /collaborations/{id}", get, "Get a collaboration", _SHOWN, query=[operations.FIELDS]),
@@ -331,10 +337,10 @@ routes = [
         "Change a collaboration",
         _SHOWN,
         query=[operations.FIELDS],
-        body=shapes.UpdateCollaboration,
+        body=collaborations.UpdateCollaboration,
         also={204: None},
         errors=(409,),
     ),
     Operation("DELETE /collaborations/{id}", delete, "End a collaboration", status=204),
-    *listing.routes,
+    *collaborations_list.routes,
 ]

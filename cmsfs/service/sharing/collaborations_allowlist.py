@@ -13,8 +13,8 @@ from typing import Any
 
 from starlette import responses
 
-from cmsfs.models import paging as models_paging
-from cmsfs.models.enterprise import collaborations as shapes
+from cmsfs.models import paging
+from cmsfs.models.enterprise import collaborations
 from cmsfs.service import problems
 from cmsfs.service.access import calls
 from cmsfs.service.api import marker_pagination, operations
@@ -70,7 +70,7 @@ async def get_all(call: calls.Call) -> responses.Response:
 
 async def create(call: calls.Call) -> responses.Response:
     calls.require_admin(call.caller)
-    wish = await call.body(shapes.NewAllowlistEntry)
+    wish = await call.body(collaborations.NewAllowlistEntry)
 
     def txn(conn: Connection) -> int:
         cursor = conn.execute(
@@ -119,14 +119,14 @@ def _shape(call: calls.Call, row: Row) -> dict[str, Any]:
 
 
 _PATH = "/collaboration_whitelist_entries"
-_SHOWN = shapes.AllowlistEntry
+_SHOWN = collaborations.AllowlistEntry
 
 routes = [
     Operation(
         f"GET {_PATH}",
         get_all,
         "List the domains to collaborate with",
-        models_paging.MarkerPage[_SHOWN],
+        paging.MarkerPage[_SHOWN],
         query=operations.MARKED,
     ),
     Operation(
@@ -134,7 +134,7 @@ routes = [
         create,
         "Allow a domain",
         _SHOWN,
-        body=shapes.NewAllowlistEntry,
+        body=collaborations.NewAllowlistEntry,
         errors=(409,),
     ),
     Operation(f"GET {_PATH}/{{id}}", get, "Get a domain to collaborate with", _SHOWN),

@@ -12,7 +12,7 @@ from typing import Any
 
 from starlette import responses
 
-from cmsfs.models.enterprise import collaborations as shapes
+from cmsfs.models.enterprise import collaborations
 from cmsfs.service import problems
 from cmsfs.service.access import access_rights, calls
 from cmsfs.service.access.roles import ItemRight
@@ -79,7 +79,7 @@ async def of_item(kind: ItemKind, call: calls.Call) -> responses.Response:
 
 async def pending(call: calls.Call) -> responses.Response:
     params = call.request.query_params
-    if params.get("status") != shapes.PENDING:
+    if params.get("status") != collaborations.PENDING:
         raise problems.invalid("status", "must be pending", reason="invalid_parameter")
     limit = marker_pagination.read_limit(params)
     offset = paging.read_number(params, "offset", 0)
@@ -96,7 +96,7 @@ async def pending(call: calls.Call) -> responses.Response:
 
 def shape(read: store.Read, call: calls.Call, row: Row) -> dict[str, Any]:
     """A collaboration as it is answered, with the fields that were asked for."""
-    is_open = row["status"] == shapes.PENDING
+    is_open = row["status"] == collaborations.PENDING
     item = read("SELECT * FROM item WHERE id = ?", row["item"])[0]
     found = read("SELECT * FROM user WHERE id IN (?, ?)", row["user"], row["created_by"])
     users = {one["id"]: one for one in found}
@@ -146,7 +146,7 @@ routes = [
         "GET /collaborations",
         pending,
         "List the invitations that wait for an answer",
-        shapes.CollaborationsPage,
+        collaborations.CollaborationsPage,
         query=[
             operations.Parameter(
                 "status", "`pending`.", {"type": "string", "enum": ["pending"]}, required=True
@@ -162,7 +162,7 @@ routes = [
             f"GET /{KIND_NAMES[kind]}s/{{id}}/collaborations",
             partial(of_item, kind),
             f"List the collaborations on a {KIND_NAMES[kind]}",
-            shapes.CollaborationsPage,
+            collaborations.CollaborationsPage,
             query=[*operations.MARKED, operations.OFFSET, operations.FIELDS],
             more="The collaborations and open invitations on an item and on the folders above it.",
         )

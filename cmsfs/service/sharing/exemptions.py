@@ -8,7 +8,7 @@ from typing import Any
 
 from starlette import responses
 
-from cmsfs.models import paging as models_paging
+from cmsfs.models import paging
 from cmsfs.models.enterprise import exemptions
 from cmsfs.service import problems
 from cmsfs.service.access import calls
@@ -107,7 +107,7 @@ routes = [
         f"GET {_PATH}",
         list_exemptions,
         "List collaboration exemptions",
-        models_paging.MarkerPage[_SHOWN],
+        paging.MarkerPage[_SHOWN],
         query=operations.MARKED,
     ),
     Operation(

@@ -7,7 +7,7 @@ Rule: without the right word there is nothing here, and nothing says whether the
 
 from starlette import requests, responses
 
-from cmsfs.models.content import items as shapes
+from cmsfs.models.content import items
 from cmsfs.service import problems
 from cmsfs.service.access import calls, locks, shared_links
 from cmsfs.service.api import operations
@@ -45,7 +45,7 @@ routes = [
         "GET /shared_items",
         get,
         "Get the item that a shared link shows",
-        shapes.Item,
+        items.Item,
         query=[operations.FIELDS],
         headers=[operations.SHARED_LINK, operations.IF_NONE_MATCH],
         errors=(404,),

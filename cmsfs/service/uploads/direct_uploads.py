@@ -20,7 +20,7 @@ import multipart
 from starlette import responses
 
 from cmsfs.models import base, wire_names
-from cmsfs.models.content import items as shapes
+from cmsfs.models.content import items as models_items
 from cmsfs.models.content import uploads
 from cmsfs.service import problems
 from cmsfs.service.access import calls
@@ -39,7 +39,9 @@ A = TypeVar("A", bound=base.Model)
 MAX_ATTRIBUTES = 64 * 1024
 
 # The whole file, but for what has to be made first: that is asked for by its name.
-_WHOLE = [name for name in shapes.File.model_fields if name not in ("expiring_embed_link", "representations")]
+_WHOLE = [
+    name for name in models_items.File.model_fields if name not in ("expiring_embed_link", "representations")
+]
 
 _SHA1 = re.compile(r"[0-9a-f]{40}")
 

@@ -20,7 +20,7 @@ from typing import Any
 import trio
 from starlette import responses
 
-from cmsfs.models.content import upload_sessions as shapes
+from cmsfs.models.content import upload_sessions
 from cmsfs.service import problems
 from cmsfs.service.access import calls
 from cmsfs.service.access.roles import ItemRight
@@ -151,7 +151,7 @@ async def _add_part(
 
 async def plan(call: calls.Call) -> responses.Response:
     session = find(call.store.read, call)
-    wish = await call.body(shapes.PartsPlan)
+    wish = await call.body(upload_sessions.PartsPlan)
     hits: list[dict[str, Any]] = []
     misses: list[dict[str, Any]] = []
     for one in wish.parts:
@@ -160,7 +160,7 @@ async def plan(call: calls.Call) -> responses.Response:
     return calls.answer({"upload_session_id": session["id"], "hits": hits, "misses": misses})
 
 
-async def _find_bytes(call: calls.Call, session: Row, wish: shapes.PlannedPart) -> Row | None:
+async def _find_bytes(call: calls.Call, session: Row, wish: upload_sessions.PlannedPart) -> Row | None:
     end = min(wish.offset + session["part_size"], session["size"])
     if wish.offset % session["part_size"] or wish.offset + wish.size != end:
         return None
@@ -205,7 +205,7 @@ routes = [
         "PUT /files/upload_sessions/{id}",
         put_part,
         "Upload a part",
-        shapes.UploadedPart,
+        upload_sessions.UploadedPart,
         headers=[DIGEST, _CONTENT_RANGE],
         body=operations.BYTES,
         errors=(409, 410, 412, 416),
@@ -214,8 +214,8 @@ routes = [
         "POST /files/upload_sessions/{id}/plan",
         plan,
         "Ask which parts need not be sent",
-        shapes.PlanAnswer,
-        body=shapes.PartsPlan,
+        upload_sessions.PlanAnswer,
+        body=upload_sessions.PartsPlan,
         errors=(409, 410),
         more="Which parts need not be sent: those that arrived, and those that the file has in that place.",
     ),

@@ -15,8 +15,7 @@ import trio
 from starlette import responses
 
 from cmsfs.models import paging as models_paging
-from cmsfs.models.content import upload_sessions as shapes
-from cmsfs.models.content import uploads as models_uploads
+from cmsfs.models.content import upload_sessions, uploads
 from cmsfs.service import problems
 from cmsfs.service.access import calls
 from cmsfs.service.api import operations, paging
@@ -46,7 +45,7 @@ _PARTS = "SELECT * FROM upload_part WHERE session = ? ORDER BY offset"
 
 
 async def create_for_file(call: calls.Call) -> responses.Response:
-    wish = await call.body(shapes.NewSession)
+    wish = await call.body(upload_sessions.NewSession)
     if wish.folder_id is None:
         raise _missing("folder_id", "missing_destination")
     if calls.parse_id(str(wish.folder_id)) is None:
@@ -66,14 +65,14 @@ async def create_for_file(call: calls.Call) -> responses.Response:
 
 
 async def create_for_version(call: calls.Call) -> responses.Response:
-    wish = await call.body(shapes.NewSession)
+    wish = await call.body(upload_sessions.NewSession)
     size = _read_size(wish)
     name = _read_name(wish)
     row = direct_uploads.judge_version(call.store.read, call, call.id, name)
     return await _create(call, size, name, folder=None, file=row["id"], owner=row["owner"])
 
 
-def _read_size(wish: shapes.NewSession) -> int:
+def _read_size(wish: upload_sessions.NewSession) -> int:
     size = wish.file_size
     if size is None:
         raise _missing("file_size", "missing_file_size")
@@ -81,13 +80,13 @@ def _read_size(wish: shapes.NewSession) -> int:
         size = int(size)
     if type(size) is not int or not 0 <= size < 2**62:
         raise problems.invalid("file_size", "must be a number of bytes", code="invalid_file_size")
-    if size < shapes.MIN_FILE_SIZE:
-        said = f"is less than {shapes.MIN_FILE_SIZE} bytes: upload the file in one piece"
+    if size < upload_sessions.MIN_FILE_SIZE:
+        said = f"is less than {upload_sessions.MIN_FILE_SIZE} bytes: upload the file in one piece"
         raise problems.invalid("file_size", said, code="file_size_too_small")
     return size
 
 
-def _read_name(wish: shapes.NewSession) -> str | None:
+def _read_name(wish: upload_sessions.NewSession) -> str | None:
     if wish.file_name is None or isinstance(wish.file_name, str):
         return wish.file_name
     raise problems.invalid("file_name", "must be text", code="item_name_invalid")
@@ -196,7 +195,7 @@ async def commit(call: calls.Call) -> responses.Response:
     name, expected = upload_parts.read_digest(call)
     if name != "sha":
         raise problems.invalid("digest", "must be the SHA-1 of the whole file", code="bad_digest")
-    wish = shapes.Commit.model_validate_json(await calls.read_body(call.request, MAX_COMMIT))
+    wish = upload_sessions.Commit.model_validate_json(await calls.read_body(call.request, MAX_COMMIT))
     found = call.store.read(_PARTS, session["id"])
     _check_parts(session, wish, found)
     _judge(call.store.read, call, session, wish)
@@ -233,7 +232,7 @@ def _not_ready() -> responses.Response:
     return responses.Response(status_code=202, headers={"Retry-After": RETRY_AFTER})
 
 
-def _check_parts(session: Row, wish: shapes.Commit, found: list[Row]) -> None:
+def _check_parts(session: Row, wish: upload_sessions.Commit, found: list[Row]) -> None:
     """400 unless the commit names each part of the file, in whatever order, as it arrived."""
     named = {one.part_id: one for one in wish.parts}
     agree = len(named) == len(wish.parts) == len(found) == -(-session["size"] // session["part_size"])
@@ -246,7 +245,7 @@ def _check_parts(session: Row, wish: shapes.Commit, found: list[Row]) -> None:
         raise problems.Refused(400, "parts_mismatch", said)
 
 
-def _judge(read: store.Read, call: calls.Call, session: Row, wish: shapes.Commit) -> None:
+def _judge(read: store.Read, call: calls.Call, session: Row, wish: upload_sessions.Commit) -> None:
     """Refuse at once what would be refused when everything is joined."""
     name = wish.attributes.name or session["name"]
     if session["file"] is None:
@@ -269,7 +268,7 @@ def _store(
     conn: Connection,
     call: calls.Call,
     session: Row,
-    wish: shapes.Commit,
+    wish: upload_sessions.Commit,
     content: direct_uploads.UploadedContent,
 ) -> Row:
     given = wish.attributes
@@ -304,28 +303,30 @@ routes = [
         f"POST {_PATH}",
         create_for_file,
         "Begin the upload of a new file in parts",
-        shapes.UploadSession,
+        upload_sessions.UploadSession,
         status=201,
-        body=shapes.NewSession,
+        body=upload_sessions.NewSession,
         errors=(404, 409),
     ),
     Operation(
         "POST /files/{id}/upload_sessions",
         create_for_version,
         "Begin the upload of a new version in parts",
-        shapes.UploadSession,
+        upload_sessions.UploadSession,
         status=201,
         headers=[operations.IF_MATCH],
-        body=shapes.NewSession,
+        body=upload_sessions.NewSession,
         errors=(409,),
     ),
-    Operation(f"GET {_PATH}/{{id}}", status, "Get an upload session", shapes.UploadSession, errors=(410,)),
+    Operation(
+        f"GET {_PATH}/{{id}}", status, "Get an upload session", upload_sessions.UploadSession, errors=(410,)
+    ),
     Operation(f"DELETE {_PATH}/{{id}}", abort, "Give an upload session up", status=204, errors=(410,)),
     Operation(
         f"GET {_PATH}/{{id}}/parts",
         list_parts,
         "List the parts that have arrived",
-        models_paging.OffsetPage[shapes.Part],
+        models_paging.OffsetPage[upload_sessions.Part],
         query=operations.PAGED,
         errors=(410,),
     ),
@@ -333,11 +334,11 @@ routes = [
         f"POST {_PATH}/{{id}}/commit",
         commit,
         "Make a file of the parts",
-        models_uploads.UploadResult,
+        uploads.UploadResult,
         status=201,
         query=[operations.FIELDS],
         headers=[upload_parts.DIGEST, operations.IF_MATCH],
-        body=shapes.Commit,
+        body=upload_sessions.Commit,
         also={202: None},
         errors=(409, 410),
     ),

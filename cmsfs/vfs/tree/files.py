@@ -21,8 +21,7 @@ from cmsfs.crashpoints import Point
 from cmsfs.journal import debounce, ops
 from cmsfs.journal.drafts import Draft, Drafts
 from cmsfs.journal.group_commit import GroupCommit
-from cmsfs.replica import tree
-from cmsfs.replica import url_files as shortcuts
+from cmsfs.replica import tree, url_files
 from cmsfs.replica.changes import Change
 from cmsfs.replica.merge import lineages
 from cmsfs.replica.nodes import Content, Ino, Node, NodeKind
@@ -380,7 +379,7 @@ class FileIO:
         """What a web link shows while nothing is being written to it."""
         if node.kind is not NodeKind.LINK or node.draft is not None or node.sha1 is not None:
             return None
-        return shortcuts.current(self._db, node.ino)
+        return url_files.current(self._db, node.ino)
 
     def _version(self, file: OpenFile) -> str | bytes | Draft | None:
         if (draft := file.draft) is not None:

@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 from cmsfs.models.content import web_links
-from cmsfs.replica import url_files as shortcuts
+from cmsfs.replica import url_files
 from cmsfs.replica.nodes import Ino, Node, NodeKind
 from cmsfs.vfs import errno_map
 from cmsfs.vfs.permissions import NodeRight
@@ -67,8 +67,8 @@ class LinkUrls:
             data, before = found
             if before.url == url:
                 return False
-            new = shortcuts.edited(data, url=url)
-            if shortcuts.parse(new) is None:
+            new = url_files.edited(data, url=url)
+            if url_files.parse(new) is None:
                 raise errno_map.oserror(errno.EFBIG, node.name)  # it would be none any more
             await self._write(node, fh, data, new)
             return True
@@ -86,9 +86,9 @@ class LinkUrls:
             finally:
                 self._let_go(node.ino)
 
-    async def _read(self, fh: int) -> tuple[bytes, shortcuts.Shortcut] | None:
-        data = bytes(await self._files.read(fh, 0, shortcuts.MAX_BYTES + 1))
-        found = shortcuts.parse(data)
+    async def _read(self, fh: int) -> tuple[bytes, url_files.Shortcut] | None:
+        data = bytes(await self._files.read(fh, 0, url_files.MAX_BYTES + 1))
+        found = url_files.parse(data)
         return None if found is None else (data, found.shortcut)
 
     async def _write(self, node: Node, fh: int, old: bytes, new: bytes) -> None:

@@ -11,8 +11,7 @@ from sqlite3 import Connection
 from cmsfs.journal import draft_rows, ops
 from cmsfs.journal.drafts import Drafts
 from cmsfs.journal.extents import Extents
-from cmsfs.replica import tree
-from cmsfs.replica import url_files as shortcuts
+from cmsfs.replica import tree, url_files
 from cmsfs.replica.nodes import Ino, NodeKind
 from cmsfs.vfs import errno_map
 
@@ -26,7 +25,7 @@ def begin_draft(conn: Connection, drafts: Drafts, ino: Ino, shown: bytes, text: 
     node = tree.get(conn, ino)
     if node.kind is not NodeKind.LINK or node.draft is not None or node.sha1 is not None:
         raise errno_map.oserror(errno.ESTALE, node.name)
-    if shown != shortcuts.shown(conn, ino):
+    if shown != url_files.shown(conn, ino):
         raise errno_map.oserror(errno.ESTALE, node.name)
     draft_id = Drafts.insert(conn, ino, None)
     if text:

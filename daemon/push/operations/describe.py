@@ -7,7 +7,7 @@ import logging
 from sqlite3 import Connection
 
 from cmsfs import errors
-from cmsfs.client.content.item_details import Kind as ItemKind
+from cmsfs.client.content.item_details import ItemKind
 from cmsfs.journal import queue
 from cmsfs.models.content import items
 from cmsfs.replica import item_details, kv_store

@@ -16,7 +16,7 @@ from cmsfs.client.content import upload_sessions
 from cmsfs.client.transport import multipart, retry
 from cmsfs.crashpoints import Point
 from cmsfs.models.content import items
-from cmsfs.models.content import upload_sessions as shapes
+from cmsfs.models.content import upload_sessions as models_upload_sessions
 from cmsfs.replica.nodes import NodeKind
 from cmsfs.sqlite import Connection
 from daemon.push.context import PushContext
@@ -76,7 +76,7 @@ async def send(
 
 async def _resumed(
     kit: PushContext, ino: int, target: Target, sha1: str
-) -> tuple[shapes.UploadSession, Purpose] | None:
+) -> tuple[models_upload_sessions.UploadSession, Purpose] | None:
     """The session that an earlier run has begun for these bytes, and for what; None if there is none that
     is still good.
 
@@ -89,7 +89,7 @@ async def _resumed(
     if (row["sha1"], begun_for.file_id) != (sha1, purpose(target).file_id):
         await give_up(kit, ino)
         return None
-    session = shapes.UploadSession.model_validate_json(row["session"])
+    session = models_upload_sessions.UploadSession.model_validate_json(row["session"])
     try:
         with kit.health.request("upload"):
             await kit.client.upload_sessions.get(session.id)
@@ -112,7 +112,9 @@ async def _there_already(kit: PushContext, target: Target, sha1: str) -> items.F
     return None
 
 
-async def _begun(kit: PushContext, ino: int, target: Target, sha1: str, size: int) -> shapes.UploadSession:
+async def _begun(
+    kit: PushContext, ino: int, target: Target, sha1: str, size: int
+) -> models_upload_sessions.UploadSession:
     calls = kit.client.upload_sessions
     with kit.health.request("upload"):
         if isinstance(target, NewVersion):
@@ -151,7 +153,9 @@ async def give_up(kit: PushContext, ino: int) -> None:
         return
     await _forget(kit, ino)
     try:
-        await kit.client.upload_sessions.abort(shapes.UploadSession.model_validate_json(row["session"]).id)
+        await kit.client.upload_sessions.abort(
+            models_upload_sessions.UploadSession.model_validate_json(row["session"]).id
+        )
     except errors.RemoteError as error:
         log.debug("an upload session could not be aborted; it expires by itself: %s", error)
 

@@ -30,7 +30,7 @@ from cmsfs.replica.nodes import Content, Node, Remote, remote_from_item, remote_
 from daemon.push import adopt_response, conflicts, inflight_recovery
 from daemon.push.context import PushContext, again
 from daemon.push.operations import append_merge, server_copy
-from daemon.push.operations import multipart as parts
+from daemon.push.operations import multipart as push_multipart
 from daemon.push.operations.upload_targets import Base, NewFile, NewVersion, Target, base_of
 
 log = logging.getLogger(__name__)
@@ -71,7 +71,7 @@ async def upload(kit: PushContext, task: queue.Task) -> None:
             await _send_version(kit, task, node, path)
     except inflight_recovery.Superseded:
         kit.superseded[node.ino] += 1
-        await parts.give_up(kit, node.ino)
+        await push_multipart.give_up(kit, node.ino)
         await kit.db.write(lambda conn: queue.give_back(conn, task.op, not_before_ns=0))
         log.info("canceling an upload, because the file has newer contents")
     finally:
@@ -190,7 +190,7 @@ async def _send(kit: PushContext, task: queue.Task, node: Node, path: Path, targ
     time, progress = moment(node.mtime_ns), _progress(kit, task, node)
     if 0 < kit.profile.parts_from_bytes <= node.size:
         source = multipart.FileSource(path)
-        return await parts.send(
+        return await push_multipart.send(
             kit=kit,
             ino=node.ino,
             target=target,
@@ -331,7 +331,7 @@ async def _done(
     theirs = remote_from_item(answer)
 
     def txn(conn: Connection) -> tuple[list[Change], bool]:
-        parts.forget(conn, node.ino)
+        push_multipart.forget(conn, node.ino)
         holder = adopt_response.take_in(conn, node.ino, theirs)
         # What another file that has taken its place is sending goes on being awaited.
         in_flight.heard(conn, node.ino, theirs.id if holder.ino == node.ino else None)

@@ -10,8 +10,7 @@ import trio
 from cmsfs import config
 from cmsfs.auth import connect
 from cmsfs.cli import main
-from cmsfs.models.content import items, metadata
-from cmsfs.models.content import search as searching
+from cmsfs.models.content import items, metadata, search
 
 pytestmark = pytest.mark.usefixtures("sample")
 
@@ -172,7 +171,7 @@ def test_a_template_is_shown_with_its_fields(run):
 async def _carriers(client) -> int:
     """How many items carry the sample's template."""
     wish = {"mdfilters": [{"scope": "enterprise", "templateKey": "project", "filters": {}}]}
-    return (await client.search.page(searching.Query.model_validate(wish))).total_count
+    return (await client.search.page(search.Query.model_validate(wish))).total_count
 
 
 def test_a_template_goes_with_its_instances_when_that_is_meant(run, capsys, monkeypatch):

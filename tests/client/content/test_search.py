@@ -4,7 +4,7 @@ import pytest
 from starlette.responses import JSONResponse
 
 from cmsfs import errors
-from cmsfs.client.content import search as searching
+from cmsfs.client.content import search as client_search
 from cmsfs.models.content import search
 
 
@@ -47,13 +47,13 @@ async def test_a_page_is_asked_for_with_the_drives_fields(connect):
         return await paged([file(1)])(request)
 
     client = await connect(handler)
-    query = search.Query(query=searching.EVERYTHING, ancestor_folder_ids=["5"], limit=200)
+    query = search.Query(query=client_search.EVERYTHING, ancestor_folder_ids=["5"], limit=200)
     results = await client.search.page(query)
     assert [item.name for item in results.entries] == ["1.txt"]
     fields = seen.pop("fields").split(",")
     assert {"parent", "etag", "sha1", "size", "url"} <= set(fields)
     assert "path_collection" not in fields
-    assert seen == {"query": searching.EVERYTHING, "ancestor_folder_ids": "5", "limit": "200"}
+    assert seen == {"query": client_search.EVERYTHING, "ancestor_folder_ids": "5", "limit": "200"}
     assert client.counters == {"search": 1}
 
 

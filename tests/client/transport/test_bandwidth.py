@@ -10,7 +10,7 @@ import trio.testing
 from starlette.responses import JSONResponse, Response
 
 from cmsfs import config, errors
-from cmsfs.auth import connect as backend
+from cmsfs.auth import connect as auth_connect
 from cmsfs.client.transport import bandwidth, multipart
 from cmsfs.models import base
 from cmsfs.models.content import uploads
@@ -104,7 +104,7 @@ async def test_a_limit_of_the_day_takes_hold_in_the_middle_of_a_file(connect, au
     def clock():
         return datetime(2026, 11, 21, 17, 59, 55) + timedelta(seconds=trio.current_time() - midnight)
 
-    client = await connect(whole, flow=backend.flow_of(settings, clock))
+    client = await connect(whole, flow=auth_connect.flow_of(settings, clock))
     began = trio.current_time()
     assert await download(client) == SIZE
     # Five seconds at the limit (and a second's worth at once), then the rest at once.

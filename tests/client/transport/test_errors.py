@@ -9,7 +9,7 @@ import trio
 from starlette.responses import Response
 
 from cmsfs import errors
-from cmsfs.client.transport import errors as edge
+from cmsfs.client.transport import errors as client_errors
 from cmsfs.client.transport import retry
 
 ONCE = retry.Policy(attempts=1, connect_attempts=1)
@@ -67,13 +67,15 @@ async def test_each_status_has_its_exception(connect, status, expected):
     ],
 )
 def test_a_refusal_without_the_services_error_body_is_not_the_services(status, body):
-    found = edge.from_response(answer(status, body))
+    found = client_errors.from_response(answer(status, body))
     assert type(found) is errors.NotOurs
     assert found.status == status
 
 
 def test_a_token_that_may_too_little_is_a_refusal_of_the_service():
-    found = edge.from_response(answer(403, b"", www_authenticate='Bearer error="insufficient_scope"'))
+    found = client_errors.from_response(
+        answer(403, b"", www_authenticate='Bearer error="insufficient_scope"')
+    )
     assert type(found) is errors.Forbidden
 
 
@@ -96,7 +98,7 @@ def test_a_token_that_may_too_little_is_a_refusal_of_the_service():
     ],
 )
 def test_any_error_body_is_survived(body):
-    found = edge.from_response(answer(502, body))
+    found = client_errors.from_response(answer(502, body))
     assert type(found) is errors.ServerError
     assert found.status == 502
     assert found.code == ""
@@ -105,14 +107,14 @@ def test_any_error_body_is_survived(body):
 
 def test_of_a_strange_error_body_what_can_be_read_is_kept():
     body = b'{"status": "high", "code": "item_name_in_use", "context_info": {"conflicts": {"id": "5"}}}'
-    found = edge.from_response(answer(409, body))
+    found = client_errors.from_response(answer(409, body))
     assert found.code == "item_name_in_use"
     assert found.conflict == {"id": "5"}
 
 
 def test_a_401_without_a_body_tells_what_its_header_says():
     header = 'Bearer realm="Service", error="invalid_token", error_description="The token is dead."'
-    found = edge.from_response(answer(401, www_authenticate=header))
+    found = client_errors.from_response(answer(401, www_authenticate=header))
     assert isinstance(found, errors.Unauthorized)
     assert "The token is dead" in found.message
 
@@ -122,30 +124,32 @@ def test_a_401_without_a_body_tells_what_its_header_says():
     [("100", 100.0), ("0", 0.0), (" 7 ", 7.0), ("", None), ("soon", None), ("-3", None), ("1e3", None)],
 )
 def test_retry_after_in_seconds(value, seconds):
-    assert edge.retry_after(answer(429, retry_after=value)) == seconds
+    assert client_errors.retry_after(answer(429, retry_after=value)) == seconds
 
 
 @pytest.mark.parametrize(
     "value", ["99999999999", "9" * 400, "Fri, 31 Dec 9999 23:59:59 GMT", "Fri, 31 Dec 9999 23:59:59 -2359"]
 )
 def test_nobody_is_kept_away_for_longer_than_an_hour(value):
-    assert edge.retry_after(answer(429, retry_after=value)) == edge.LONGEST_RETRY_AFTER
+    assert client_errors.retry_after(answer(429, retry_after=value)) == client_errors.LONGEST_RETRY_AFTER
 
 
 def test_retry_after_as_a_date():
     soon = email.utils.formatdate(time.time() + 90, usegmt=True)
-    assert edge.retry_after(answer(503, retry_after=soon)) == pytest.approx(90, abs=2)
+    assert client_errors.retry_after(answer(503, retry_after=soon)) == pytest.approx(90, abs=2)
     past = email.utils.formatdate(time.time() - 90, usegmt=True)
-    assert edge.retry_after(answer(503, retry_after=past)) == 0
-    assert edge.retry_after(answer(503, retry_after="Fri, 99 Foo 2026 99:99:99 GMT")) is None
+    assert client_errors.retry_after(answer(503, retry_after=past)) == 0
+    assert client_errors.retry_after(answer(503, retry_after="Fri, 99 Foo 2026 99:99:99 GMT")) is None
 
 
 def test_a_refusal_of_the_token_endpoint_has_a_form_of_its_own():
-    found = edge.from_token_response(answer(400, b'{"error":"invalid_grant","error_description":"Dead."}'))
+    found = client_errors.from_token_response(
+        answer(400, b'{"error":"invalid_grant","error_description":"Dead."}')
+    )
     assert isinstance(found, errors.OAuthError)
     assert (found.error, found.description, found.status) == ("invalid_grant", "Dead.", 400)
-    assert isinstance(edge.from_token_response(answer(502, b"<html>")), errors.ServerError)
-    assert isinstance(edge.from_token_response(answer(400, b'{"error": 17}')), errors.BadRequest)
+    assert isinstance(client_errors.from_token_response(answer(502, b"<html>")), errors.ServerError)
+    assert isinstance(client_errors.from_token_response(answer(400, b'{"error": 17}')), errors.BadRequest)
 
 
 @pytest.mark.parametrize(

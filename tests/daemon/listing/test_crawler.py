@@ -9,7 +9,7 @@ import trio.testing
 from cmsfs import config
 from cmsfs.replica import kv_store, tree
 from cmsfs.replica.nodes import ROOT
-from cmsfs.service.content import items as service_items
+from cmsfs.service.content import items
 from cmsfs.service.storage.kinds import ItemKind
 from cmsfs.service.storage.store import Store
 from cmsfs.sqlite import Connection
@@ -41,15 +41,15 @@ async def large(service: Store, user: int, monkeypatch: pytest.MonkeyPatch) -> N
 
     def txn(conn: Connection) -> None:
         owner = conn.execute("SELECT * FROM user WHERE id = ?", (user,)).fetchone()
-        root = service_items.find(conn, owner["root"])
+        root = items.find(conn, owner["root"])
         number = 0
         for folder in range(FOLDERS):
-            new = service_items.New(ItemKind.FOLDER, f"folder {folder:02}")
-            row = service_items.insert(conn, root, new, by=user, now=10**15 + number)
+            new = items.New(ItemKind.FOLDER, f"folder {folder:02}")
+            row = items.insert(conn, root, new, by=user, now=10**15 + number)
             for file in range(FILES):
                 number += 1
-                one = service_items.New(ItemKind.FILE, f"file {file:03}", 0, EMPTY)
-                service_items.insert(conn, row, one, by=user, now=10**15 + number // 2)
+                one = items.New(ItemKind.FILE, f"file {file:03}", 0, EMPTY)
+                items.insert(conn, row, one, by=user, now=10**15 + number // 2)
 
     await service.write(txn)
 
@@ -310,10 +310,10 @@ async def _named(other: Any, name: str) -> Any:
 async def _fill(service: Store, user: int, count: int) -> None:
     def txn(conn: Connection) -> None:
         owner = conn.execute("SELECT * FROM user WHERE id = ?", (user,)).fetchone()
-        root = service_items.find(conn, owner["root"])
+        root = items.find(conn, owner["root"])
         for number in range(count):
-            new = service_items.New(ItemKind.FILE, f"file {number:04}", 0, EMPTY)
-            service_items.insert(conn, root, new, by=user, now=10**15 + number)
+            new = items.New(ItemKind.FILE, f"file {number:04}", 0, EMPTY)
+            items.insert(conn, root, new, by=user, now=10**15 + number)
 
     await service.write(txn)
 

@@ -11,7 +11,7 @@ import trio.testing
 from cmsfs import config
 from cmsfs.replica import tree
 from cmsfs.replica.nodes import ROOT
-from cmsfs.service.content import items as service_items
+from cmsfs.service.content import items
 from cmsfs.service.storage.kinds import ItemKind
 from cmsfs.service.storage.store import Store
 from cmsfs.sqlite import Connection
@@ -41,11 +41,11 @@ async def fill(
 
     def txn(conn: Connection) -> None:
         owner = conn.execute("SELECT * FROM user WHERE id = ?", (user,)).fetchone()
-        root = service_items.find(conn, owner["root"])
+        root = items.find(conn, owner["root"])
         sha1 = "da39a3ee5e6b4b0d3255bfef95601890afd80709"
         for number in range(first, first + count):
-            new = service_items.New(ItemKind.FILE, f"file {number:06}", size(number), sha1)
-            service_items.insert(conn, root, new, by=user, now=created(number))
+            new = items.New(ItemKind.FILE, f"file {number:06}", size(number), sha1)
+            items.insert(conn, root, new, by=user, now=created(number))
 
     await service.write(txn)
 

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from cmsfs.models.content import upload_sessions as shapes
+from cmsfs.models.content import upload_sessions as models_upload_sessions
 from cmsfs.service.uploads import upload_sessions
 
 # What it asks for with every item.
@@ -151,7 +151,7 @@ async def test_changes_are_polled(api):
 @pytest.mark.parametrize("version", [False, True])
 async def test_large_files(api, monkeypatch, version):
     monkeypatch.setattr(upload_sessions, "PART_SIZE", 1000)
-    monkeypatch.setattr(shapes, "MIN_FILE_SIZE", 100)
+    monkeypatch.setattr(models_upload_sessions, "MIN_FILE_SIZE", 100)
     data = bytes(range(256)) * 10
     base = "http://service.test/api/2.0/files"
     if version:

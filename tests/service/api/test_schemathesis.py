@@ -16,7 +16,7 @@ import pytest
 import trio
 
 from cmsfs.service.provisioning import demo
-from cmsfs.service.server import serve as serving
+from cmsfs.service.server import serve
 from cmsfs.service.storage import store
 
 # What a run may take altogether.
@@ -73,7 +73,7 @@ def prepared(described: dict[str, Any], opened: store.Store) -> dict[str, Any]:
 async def test_no_answer_is_a_failure_or_a_surprise(tmp_path, nursery):
     async with store.open_store(tmp_path / "data") as opened:
         credentials = await demo.ensure_sample(opened)
-        url = await nursery.start(lambda task_status: serving.serve(opened, port=0, task_status=task_status))
+        url = await nursery.start(lambda task_status: serve.serve(opened, port=0, task_status=task_status))
         form = {
             "grant_type": "client_credentials",
             "client_id": credentials.client_id,

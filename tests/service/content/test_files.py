@@ -2,7 +2,7 @@
 
 import pytest
 
-from cmsfs.models.content import items as shapes
+from cmsfs.models.content import items
 
 CONTENT = bytes(range(200))
 
@@ -13,10 +13,10 @@ async def file(api):
 
 
 async def test_a_file_has_every_field_of_the_specification(api, file):
-    wanted = set(shapes.File.model_fields) - {"expiring_embed_link"}
+    wanted = set(items.File.model_fields) - {"expiring_embed_link"}
     found = await api.ask("GET", f"/files/{file['id']}", params={"fields": ",".join(wanted)})
     assert found.keys() == wanted
-    shapes.File.model_validate(found)
+    items.File.model_validate(found)
     usual = await api.ask("GET", f"/files/{file['id']}")
     assert usual == {name: file[name] for name in usual}  # an upload answers with more
 

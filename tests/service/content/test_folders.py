@@ -3,13 +3,13 @@
 import pytest
 
 from cmsfs.models import paging
-from cmsfs.models.content import items as shapes
+from cmsfs.models.content import items as models_items
 from cmsfs.service.content import items
 
 
 async def test_a_new_folder(api):
     found = await api.folder("docs")
-    folder = shapes.Folder.model_validate(found)
+    folder = models_items.Folder.model_validate(found)
     assert (folder.name, folder.etag, folder.size, folder.item_status) == ("docs", "0", 0, "active")
     assert folder.parent is not None and folder.parent.id == "0"
     assert folder.path_collection is not None
@@ -100,7 +100,7 @@ async def test_a_listing_by_offset_is_full_and_whole(api, crowd, limit):
     seen = []
     while True:
         found = await api.ask("GET", f"/folders/0/items?limit={limit}&offset={len(seen)}")
-        page = paging.OffsetPage[shapes.Item].model_validate(found)
+        page = paging.OffsetPage[models_items.Item].model_validate(found)
         assert (page.total_count, page.limit, page.offset) == (21, limit, len(seen))
         assert len(page.entries) == min(limit, 21 - len(seen))
         seen += [one.name for one in page.entries]

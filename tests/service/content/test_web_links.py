@@ -2,13 +2,13 @@
 
 import pytest
 
-from cmsfs.models.content import items as shapes
+from cmsfs.models.content import items
 
 
 async def test_a_new_link(api):
     folder = await api.folder("links")
     found = await api.link("site", folder["id"], "https://example.com/a?b=c#d")
-    link = shapes.WebLink.model_validate(found)
+    link = items.WebLink.model_validate(found)
     assert (link.name, link.url, link.etag) == ("site", "https://example.com/a?b=c#d", "0")
     assert {"sequence_id", "path_collection", "trashed_at", "purged_at", "shared_link"} < found.keys()
     assert None not in [link.created_at, link.modified_at]
@@ -61,7 +61,7 @@ async def test_a_restored_link_is_answered_whole(api):
     path = await trashed(api, parent=folder["id"])
     assert (await api.ask("GET", f"{path}/trash"))["item_status"] == "trashed"
     back = await api.ask("POST", path, expect=201)
-    link = shapes.WebLink.model_validate(back)
+    link = items.WebLink.model_validate(back)
     assert (link.name, link.item_status, link.trashed_at, link.purged_at) == ("link", "active", None, None)
     assert link.path_collection is not None and link.parent is not None
     assert [one.id for one in link.path_collection.entries] == ["0", folder["id"]]

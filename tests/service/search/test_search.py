@@ -2,7 +2,7 @@
 
 import pytest
 
-from cmsfs.models.content import search as shapes
+from cmsfs.models.content import search
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ async def test_everything_is_found(api, tree):
         *("search_results_items", len(ALIVE)),
         *(200, 0),
     )
-    assert len(shapes.SearchResults.model_validate(found).entries) == len(ALIVE)
+    assert len(search.SearchResults.model_validate(found).entries) == len(ALIVE)
 
 
 async def test_words_are_looked_for_in_names_texts_and_descriptions(api, tree):
@@ -239,7 +239,7 @@ async def test_paging_meets_everything_exactly_once(api, params):
 
 async def test_the_form_with_shared_links(api, tree):
     found = await api.search("fox", include_recent_shared_links="True")
-    assert shapes.SharedLinkResults.model_validate(found).entries[0].item.name == "a.txt"
+    assert search.SharedLinkResults.model_validate(found).entries[0].item.name == "a.txt"
     assert (found["type"], found["entries"][0]["type"]) == (
         *("search_results_with_shared_links", "search_result"),
     )

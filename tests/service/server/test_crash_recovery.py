@@ -13,7 +13,7 @@ import httpx
 import pytest
 import trio
 
-from cmsfs.models.content import upload_sessions as shapes
+from cmsfs.models.content import upload_sessions
 from cmsfs.service.storage import store
 
 CHILD = Path(__file__).parents[2] / "support" / "crashing_service.py"
@@ -61,11 +61,11 @@ class Client:
         parts = []
         for offset in range(0, len(data), PART):
             part = data[offset : offset + PART]
-            headers = {"digest": shapes.digest(_sha1(part).digest())}
+            headers = {"digest": upload_sessions.digest(_sha1(part).digest())}
             headers["content-range"] = f"bytes {offset}-{offset + len(part) - 1}/{len(data)}"
             path = f"/files/upload_sessions/{session}"
             parts.append((await self.ask("PUT", path, content=part, headers=headers)).json()["part"])
-        headers = {"digest": shapes.digest(_sha1(data).digest())}
+        headers = {"digest": upload_sessions.digest(_sha1(data).digest())}
         path = f"/files/upload_sessions/{session}/commit"
         answer = await self.ask("POST", path, json={"parts": parts}, headers=headers)
         self.known[name] = answer.json()["entries"][0]["sha1"]

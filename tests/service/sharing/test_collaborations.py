@@ -2,7 +2,7 @@
 
 import pytest
 
-from cmsfs.models.enterprise import collaborations as models
+from cmsfs.models.enterprise import collaborations
 from tests.support import sharing
 
 
@@ -32,7 +32,7 @@ async def test_within_the_enterprise_it_begins_at_once(api, uwe, tree):
     assert made["created_by"]["login"] == "ann@example.com"
     assert made["acknowledged_at"] == made["created_at"]
     assert (made["invite_email"], made["expires_at"], made["can_view_path"]) == (None, None, False)
-    models.Collaboration.model_validate(made)
+    collaborations.Collaboration.model_validate(made)
     for who in (api, uwe):
         assert await who.ask("GET", f"/collaborations/{made['id']}") == made
         assert await of(who, tree["folder"]) == [made]

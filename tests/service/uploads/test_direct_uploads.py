@@ -6,8 +6,7 @@ import httpx
 import pytest
 import trio
 
-from cmsfs.models.content import items
-from cmsfs.models.content import uploads as shapes
+from cmsfs.models.content import items, uploads
 from cmsfs.service.server import app
 
 HELLO = hashlib.sha1(b"hello", usedforsecurity=False).hexdigest()
@@ -27,7 +26,7 @@ SCOPE = {
 
 async def test_a_new_file(api):
     found = await api.send("/files/content", {"name": "a.txt", "parent": {"id": "0"}}, b"hello", expect=201)
-    file = shapes.UploadResult.model_validate(found).entries[0]
+    file = uploads.UploadResult.model_validate(found).entries[0]
     assert found["total_count"] == 1
     assert (file.name, file.size, file.sha1, file.etag, file.item_status) == (
         "a.txt",

@@ -6,7 +6,7 @@ import hashlib
 import pytest
 import trio
 
-from cmsfs.models.content import upload_sessions as shapes
+from cmsfs.models.content import upload_sessions
 
 UPLOADS = "http://service.test/api/2.0"
 SESSIONS = f"{UPLOADS}/files/upload_sessions"
@@ -19,7 +19,7 @@ def sha1(data):
 
 
 def digest(data):
-    return shapes.digest(sha1(data).digest())
+    return upload_sessions.digest(sha1(data).digest())
 
 
 async def code(answer):

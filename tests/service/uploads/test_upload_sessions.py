@@ -6,7 +6,7 @@ import io
 import pytest
 import trio
 
-from cmsfs.models.content import upload_sessions as shapes
+from cmsfs.models.content import upload_sessions as models_upload_sessions
 from cmsfs.service.storage import store
 from cmsfs.service.uploads import upload_sessions
 
@@ -21,7 +21,7 @@ def sha1(data):
 
 
 def digest(data):
-    return shapes.digest(sha1(data).digest())
+    return models_upload_sessions.digest(sha1(data).digest())
 
 
 async def code(answer):

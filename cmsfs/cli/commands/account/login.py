@@ -1,4 +1,4 @@
-"""login, logout, whoami: how an account comes to its tokens, and gives them back.
+"""`cmsfs login`, `logout`, `whoami`: obtain, revoke and inspect an account's tokens.
 
 A person consents in a browser (`auth.consent`); a server uses a file that its service's console gave out.
 What was agreed is written into the configuration file, tokens into the keyring or a file (`auth.keeping`).
@@ -23,7 +23,7 @@ import trio
 
 from cmsfs import config, errors, output
 from cmsfs.auth import apps, authorization_code, connect, token_refresh
-from cmsfs.auth import token_store as keeping
+from cmsfs.auth import token_store as auth_token_store
 from cmsfs.cli.support import config_file, context, daemonctl
 from cmsfs.client import session
 from cmsfs.models.enterprise import tokens, users
@@ -125,7 +125,9 @@ def login(
         me, keep = trio.run(_as_person, settings, chosen, way, before)
         if token_store == "auto":
             # What was found now is meant later, when the session is another one.
-            values["token_store"] = "keyring" if isinstance(keep, keeping.KeyringTokenStore) else "file"
+            values["token_store"] = (
+                "keyring" if isinstance(keep, auth_token_store.KeyringTokenStore) else "file"
+            )
         output.note(f"Tokens are stored in {keep.title}.")
     path = config_file.update(account, _only(values))
     output.say(f"Logged in to {_host(settings)} as {_named(me)}, account {account} in {path}.")
@@ -212,7 +214,7 @@ def _application(way: _Way, settings: config.Settings) -> apps.Application:
     kept = None
     if way.client_id is None:
         try:
-            kept = keeping.open_keep(settings).read()
+            kept = auth_token_store.open_keep(settings).read()
         except errors.CmsfsError:
             pass  # what is there is to be replaced
     if kept is not None:
@@ -235,7 +237,7 @@ def _known(before: config.Settings, settings: config.Settings) -> str | None:
     if config.profile(before).base_url != config.profile(settings).base_url:
         return None
     try:
-        kept = keeping.open_keep(before).read()
+        kept = auth_token_store.open_keep(before).read()
     except errors.CmsfsError:
         return None
     return kept.user_id if kept is not None else None
@@ -257,7 +259,7 @@ async def _is_right(way: _Way, settings: config.Settings, me: users.User, before
 
 async def _as_person(
     settings: config.Settings, app: apps.Application, way: _Way, before: str | None
-) -> tuple[users.User, keeping.TokenStore]:
+) -> tuple[users.User, auth_token_store.TokenStore]:
     """Have a person consent, and keep what comes of it; who that is, and where the tokens are.
 
     `before`: the user whose login the account has by now."""
@@ -279,8 +281,8 @@ async def _as_person(
                 "in the browser; log in again.",
                 exit_code=6,
             )
-        keep = await token_refresh.blocking(lambda: keeping.open_keep(settings))
-        made = keeping.StoredLogin(
+        keep = await token_refresh.blocking(lambda: auth_token_store.open_keep(settings))
+        made = auth_token_store.StoredLogin(
             client_id=app.client_id,
             client_secret=app.client_secret,
             refresh_token=token.refresh_token.get_secret_value(),
@@ -332,14 +334,14 @@ def logout(ctx: context.Context, *, forget: bool) -> None:
         raise errors.UserError(
             f"The account {settings.account!r} uses application credentials, so there is no login to end."
         )
-    keep = keeping.open_keep(settings)
+    keep = auth_token_store.open_keep(settings)
     ended = trio.run(_log_out, settings, keep, forget)
     output.say("Logged out." if ended else "Not logged in.")
     if daemonctl.find_account(settings.account):
         output.note("The drive is still mounted with its local contents; `cmsfs umount` unmounts it.")
 
 
-async def _log_out(settings: config.Settings, keep: keeping.TokenStore, forget: bool) -> bool:
+async def _log_out(settings: config.Settings, keep: auth_token_store.TokenStore, forget: bool) -> bool:
     async with token_refresh.locked(config.Paths(settings.account).token_lock):
         try:
             login = await token_refresh.blocking(keep.read)
@@ -351,7 +353,7 @@ async def _log_out(settings: config.Settings, keep: keeping.TokenStore, forget: 
     return login is not None
 
 
-async def _revoke(settings: config.Settings, login: keeping.StoredLogin, *, forget: bool) -> None:
+async def _revoke(settings: config.Settings, login: auth_token_store.StoredLogin, *, forget: bool) -> None:
     endpoints = connect.endpoints_of(settings)
     async with session.open_client(endpoints, ca_file=settings.ca_file) as client:
         try:

@@ -1,4 +1,4 @@
-"""`cmsfs token`: narrower tokens out of the account's own."""
+"""`cmsfs token`: derives tokens with narrower scopes from the account's token (token exchange)."""
 
 import click
 import trio

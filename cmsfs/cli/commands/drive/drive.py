@@ -1,4 +1,4 @@
-"""The drive: demo, mount, umount, sync.
+"""`cmsfs demo`, `mount`, `umount`, `sync`.
 
 These commands start a daemon (`starting`) or ask a running one (`daemonctl`); none of them touches the
 daemon's files or looks into the mount.

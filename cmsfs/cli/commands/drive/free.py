@@ -1,4 +1,4 @@
-"""What takes up room on this machine and need not: free.
+"""`cmsfs free`: frees disk space by dropping cached content that can be downloaded again.
 
 A path is one on this machine below the mountpoint, or one of the drive.
 

@@ -1,4 +1,4 @@
-"""`cmsfs open`: the drive in the file manager, or the address of a web link in the browser.
+"""`cmsfs open`: opens the drive in the file manager, or a web link in the browser.
 
 The desktop's entries call this; a failure there has no terminal to be read in, so it is a notification, too.
 

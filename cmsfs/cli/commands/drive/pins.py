@@ -1,4 +1,4 @@
-"""What is kept on this machine: pin, unpin, pins.
+"""`cmsfs pin`, `unpin`, `pins`: keep items available offline.
 
 A path is one on this machine below the mountpoint, or one of the drive.
 

@@ -1,4 +1,4 @@
-"""`cmsfs search`: find items at the service, and keep searches under names that the drive shows.
+"""`cmsfs search`: searches the service, and manages saved searches that the drive shows as folders.
 
 Straight through the client, so it works without a drive, too; on a drive `.search/QUERY/` holds the matches.
 
@@ -18,7 +18,7 @@ from cmsfs.client.session import Client
 from cmsfs.config import saved_searches
 from cmsfs.models import wire_names
 from cmsfs.models.content import items
-from cmsfs.models.content import search as searching
+from cmsfs.models.content import search as models_search
 from cmsfs.query import parser
 
 TYPES = {"file": "file", "folder": "folder", "link": "web_link"}
@@ -132,22 +132,24 @@ async def _search(
     async with connect.open_backend(settings) as client:
         query = (await _query(client, settings, wanted)).model_copy()
         query.fields = [*remote_paths.FIELDS, "path_collection"]
-        query.limit = min(limit, searching.MAX_LIMIT)
+        query.limit = min(limit, models_search.MAX_LIMIT)
         found: list[remote_paths.Found] = []
         total = 0
         while len(found) < limit:
-            query.offset = min(query.offset, searching.MAX_OFFSET)
+            query.offset = min(query.offset, models_search.MAX_OFFSET)
             page = await client.search.page(query)
             total = page.total_count
             known = {(one.type, one.id) for one in found}
             found += [one for one in page.entries if (one.type, one.id) not in known]
             query.offset += page.limit if page.limit > 0 else len(page.entries)
-            if not page.entries or query.offset >= min(total, searching.MAX_OFFSET):
+            if not page.entries or query.offset >= min(total, models_search.MAX_OFFSET):
                 break
         return found[:limit], total
 
 
-async def _query(client: Client, settings: config.Settings, wanted: parser.ParsedSearch) -> searching.Query:
+async def _query(
+    client: Client, settings: config.Settings, wanted: parser.ParsedSearch
+) -> models_search.Query:
     paths = remote_paths.RemotePaths(client, settings)
     owners = [await _owner(client, who) for who in wanted.owners]
     metadata = None

@@ -1,4 +1,4 @@
-"""Files of the service without a drive: get and put.
+"""`cmsfs get` and `put`: download and upload files without a mounted drive.
 
 Straight through the client, of the embedded service as of one on the network.
 

@@ -1,4 +1,4 @@
-"""`cmsfs link`: a web link at the service.
+"""`cmsfs link`: creates and changes web links.
 
 Straight through the client, so it works without a drive; on one the web link shows as a file `NAME.url`.
 """
@@ -10,8 +10,7 @@ from cmsfs import errors, output
 from cmsfs.auth import connect
 from cmsfs.cli.support import context, daemonctl, path_argument
 from cmsfs.client import remote_paths, session
-from cmsfs.models.content import items
-from cmsfs.models.content import web_links as models
+from cmsfs.models.content import items, web_links
 
 # By which a web link shows as a file on a drive.
 SUFFIX = ".url"
@@ -31,10 +30,10 @@ def link(
 
     In a folder it is named after its URL.  (`cmsfs share` creates a shared link to a file or folder.)
     """
-    if not models.is_address(url):
+    if not web_links.is_address(url):
         raise errors.UserError(f"{url} is not a web URL; web links start with http:// or https://.")
-    if description is not None and len(description) > models.MAX_DESCRIPTION:
-        raise errors.UserError(f"A description has at most {models.MAX_DESCRIPTION} characters.")
+    if description is not None and len(description) > web_links.MAX_DESCRIPTION:
+        raise errors.UserError(f"A description has at most {web_links.MAX_DESCRIPTION} characters.")
     where, made = trio.run(_link, ctx, url, path, description, replace)
     daemonctl.have_looked(ctx.account, ctx.settings())
     if as_json:

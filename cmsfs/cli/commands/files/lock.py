@@ -1,4 +1,4 @@
-"""Locks of files at the service: others can read a locked file, and not change it.
+"""`cmsfs lock` and `unlock`: locks files at the service against changes by others.
 
 Straight through the client, so they work without a drive, too.
 

@@ -1,4 +1,4 @@
-"""The shared link of an item.
+"""`cmsfs share` and `unshare`: the shared link of an item.
 
 Straight through the client, so it works without a drive, too.
 

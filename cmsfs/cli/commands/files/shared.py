@@ -1,4 +1,4 @@
-"""`cmsfs shared`: what others share and is not shown yet, where the settings say to ask (`shared = "ask"`).
+"""`cmsfs shared`: lists shares that await your answer (`shared = "ask"`) and accepts or hides them.
 
 Rule: nothing here looks into the mount: the daemon is asked.
 """

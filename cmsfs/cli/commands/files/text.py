@@ -1,4 +1,4 @@
-"""`cmsfs text`: the words of a document, as the service reads them.
+"""`cmsfs text`: the text of a document as the service extracted it.
 
 Straight through the client, so it works without a drive, too; with one a path below the mountpoint will do.
 

@@ -1,4 +1,4 @@
-"""`cmsfs trash`: what was deleted, back out of the trash, and out of it for good.
+"""`cmsfs trash`: lists, restores and permanently deletes items in the trash.
 
 Straight through the client, so it works without a drive, too; a drive that is mounted is told to look.
 
@@ -19,7 +19,7 @@ from cmsfs.client import remote_paths, session
 from cmsfs.client.content import search
 from cmsfs.client.content import trash as client_trash
 from cmsfs.models.content import items
-from cmsfs.models.content import search as searching
+from cmsfs.models.content import search as models_search
 
 GONE = "(gone)"
 
@@ -192,11 +192,11 @@ async def _found(client: session.Client, settings: config.Settings) -> list[remo
     """All that is in the trash, by its listing or, where there is none, by search."""
     if config.profile(settings).trash:
         return [item async for item in client.trash.items()]
-    query = searching.Query(
+    query = models_search.Query(
         query=search.EVERYTHING,
         trash_content="trashed_only",
         fields=list(client_trash.TRASH_FIELDS),
-        limit=searching.MAX_LIMIT,
+        limit=models_search.MAX_LIMIT,
     )
     return [item async for item in client.search.entries(query)]
 

@@ -1,4 +1,4 @@
-"""The versions of a file: told, fetched, and made the current one again.
+"""`cmsfs versions`: lists, downloads and restores versions of a file.
 
 Straight through the client, so it works without a drive, too; on a drive `NAME@versions` shows the past.
 

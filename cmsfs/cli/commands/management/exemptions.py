@@ -1,4 +1,4 @@
-"""`cmsfs exemptions`: users whom the enterprise's list of domains does not bind, for administrators."""
+"""`cmsfs exemptions`: users exempt from the collaboration allowlist, for administrators."""
 
 import click
 import trio
@@ -6,7 +6,7 @@ import trio
 from cmsfs import output
 from cmsfs.auth import connect
 from cmsfs.cli.support import context, tables
-from cmsfs.models.enterprise import exemptions as shapes
+from cmsfs.models.enterprise import exemptions as models_exemptions
 
 COLUMNS = ("id", "user.name", "user.login", "created_at")
 
@@ -24,7 +24,7 @@ def exemptions() -> None:
 def list_(ctx: context.Context, *, limit: int | None, fields: tuple[str, ...], as_json: bool) -> None:
     """List the exemptions."""
 
-    async def work() -> list[shapes.Exemption]:
+    async def work() -> list[models_exemptions.Exemption]:
         async with connect.open_backend(ctx.settings()) as client:
             return await tables.collected(client.exemptions.list(), "exemption", limit=limit)
 
@@ -39,7 +39,7 @@ def list_(ctx: context.Context, *, limit: int | None, fields: tuple[str, ...], a
 def show(ctx: context.Context, exemption: str, *, fields: tuple[str, ...], as_json: bool) -> None:
     """Show an exemption, given by its id."""
 
-    async def work() -> shapes.Exemption:
+    async def work() -> models_exemptions.Exemption:
         async with connect.open_backend(ctx.settings()) as client:
             return await client.exemptions.get(exemption)
 

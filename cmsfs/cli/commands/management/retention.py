@@ -1,4 +1,4 @@
-"""`cmsfs retention`: retention policies and what they are assigned to, for administrators."""
+"""`cmsfs retention`: retention policies and their assignments, for administrators."""
 
 import click
 import trio
@@ -6,7 +6,7 @@ import trio
 from cmsfs import output
 from cmsfs.auth import connect
 from cmsfs.cli.support import context, tables
-from cmsfs.models.enterprise import retention as shapes
+from cmsfs.models.enterprise import retention as models_retention
 
 POLICIES = ("id", "policy_name", "retention_length", "disposition_action", "status")
 ASSIGNMENTS = ("id", "assigned_to.type", "assigned_to.id", "assigned_by.name", "assigned_at")
@@ -25,7 +25,7 @@ def retention() -> None:
 def list_(ctx: context.Context, *, limit: int | None, fields: tuple[str, ...], as_json: bool) -> None:
     """List the policies."""
 
-    async def work() -> list[shapes.RetentionPolicy]:
+    async def work() -> list[models_retention.RetentionPolicy]:
         async with connect.open_backend(ctx.settings()) as client:
             entries = client.retention.list(fields=tables.asked(fields or POLICIES))
             return await tables.collected(entries, "policy", limit=limit)
@@ -44,7 +44,7 @@ def assignments(
 ) -> None:
     """List what POLICY, given by its id, is assigned to."""
 
-    async def work() -> list[shapes.RetentionAssignment]:
+    async def work() -> list[models_retention.RetentionAssignment]:
         async with connect.open_backend(ctx.settings()) as client:
             entries = client.retention.assignments(policy, fields=tables.asked(fields or ASSIGNMENTS))
             return await tables.collected(entries, "assignment", limit=limit)
@@ -60,7 +60,7 @@ def assignments(
 def show(ctx: context.Context, assignment: str, *, fields: tuple[str, ...], as_json: bool) -> None:
     """Show an assignment, given by its id: the policy, what it is assigned to, by whom and since when."""
 
-    async def work() -> shapes.RetentionAssignment:
+    async def work() -> models_retention.RetentionAssignment:
         async with connect.open_backend(ctx.settings()) as client:
             return await client.retention.get_assignment(assignment, fields=tables.asked(fields))
 

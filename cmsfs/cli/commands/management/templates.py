@@ -8,8 +8,7 @@ from cmsfs.auth import connect
 from cmsfs.cli.support import context, tables
 from cmsfs.client import session
 from cmsfs.client.content import metadata as client_metadata
-from cmsfs.models.content import metadata
-from cmsfs.models.content import search as searching
+from cmsfs.models.content import metadata, search
 
 COLUMNS = ("templateKey", "displayName", "scope", "hidden", "id")
 FIELD_COLUMNS = ("key", "type", "displayName", "options")
@@ -117,4 +116,4 @@ async def _instances(client: session.Client, key: str, scope: client_metadata.Sc
         "fields": ["id"],
         "limit": 1,
     }
-    return (await client.search.page(searching.Query.model_validate(wanted))).total_count
+    return (await client.search.page(search.Query.model_validate(wanted))).total_count

@@ -1,4 +1,4 @@
-"""`cmsfs users`: who is in the enterprise, for its administrators."""
+"""`cmsfs users`: the users of the enterprise, for administrators."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from cmsfs import errors, output
 from cmsfs.auth import connect
 from cmsfs.cli.support import context, tables
 from cmsfs.client import session
-from cmsfs.models.enterprise import users as shapes
+from cmsfs.models.enterprise import users as models_users
 
 COLUMNS = ("id", "name", "login", "role", "status", "space_used")
 
@@ -47,7 +47,7 @@ def list_(
     External users are found only by their full login.
     """
 
-    async def work() -> list[shapes.User]:
+    async def work() -> list[models_users.User]:
         async with connect.open_backend(ctx.settings()) as client:
             entries = client.users.list(term=term, kind=kind, fields=tables.asked(fields or COLUMNS))
             return await tables.collected(entries, "user", limit=limit)
@@ -63,7 +63,7 @@ def list_(
 def show(ctx: context.Context, user: str, *, fields: tuple[str, ...], as_json: bool) -> None:
     """Show a user, given by an ID, a full login, or `me`."""
 
-    async def work() -> shapes.User:
+    async def work() -> models_users.User:
         async with connect.open_backend(ctx.settings()) as client:
             return await client.users.get(await find(client, user), fields=tables.asked(fields))
 
@@ -142,7 +142,7 @@ def create(
     """Create a managed user called NAME."""
     given = {key: value for key, value in options.items() if value is not None}
     try:
-        wish = shapes.NewUser.model_validate({"name": name} | given)
+        wish = models_users.NewUser.model_validate({"name": name} | given)
     except pydantic.ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(str(part) for part in first["loc"]) or "the user"
@@ -150,7 +150,7 @@ def create(
             f"{where}: {first['msg'].removeprefix('Value error, ')}.", exit_code=2
         ) from None
 
-    async def work() -> shapes.User:
+    async def work() -> models_users.User:
         async with connect.open_backend(ctx.settings()) as client:
             return await client.users.create(wish, fields=tables.asked(fields))
 

@@ -1,4 +1,4 @@
-"""`cmsfs config`: the configuration file shown, checked and edited.
+"""`cmsfs config`: shows, checks and edits the configuration file.
 
 Rule: `edit` leaves a file that holds, or the one that was there.
 """
@@ -12,7 +12,7 @@ from pathlib import Path
 
 import click
 
-from cmsfs import config as settings_of
+from cmsfs import config as cmsfs_config
 from cmsfs import errors, output, process_env
 from cmsfs.cli.support import config_file, context
 from cmsfs.config import descriptions
@@ -21,7 +21,7 @@ _EDITORS = ("sensible-editor", "editor", "nano", "vi")
 
 
 def _complete_key(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    return [name for name in settings_of.Settings.model_fields if name.startswith(incomplete)]
+    return [name for name in cmsfs_config.Settings.model_fields if name.startswith(incomplete)]
 
 
 @click.group()
@@ -32,7 +32,7 @@ def config() -> None:
 @config.command("path")
 def path() -> None:
     """Print the path of the file."""
-    output.say(str(settings_of.config_file()))
+    output.say(str(cmsfs_config.config_file()))
 
 
 @config.command("show")
@@ -46,7 +46,7 @@ def show(ctx: context.Context, key: str | None, *, everything: bool, as_json: bo
     if key is not None:
         _show_one(settings, key, as_json=as_json)
         return
-    origins = settings_of.origins(settings.account)
+    origins = cmsfs_config.origins(settings.account)
     values = settings.model_dump(mode="json")
     chosen = {key: value for key, value in values.items() if everything or key in origins or key == "account"}
     if as_json:
@@ -57,14 +57,14 @@ def show(ctx: context.Context, key: str | None, *, everything: bool, as_json: bo
     output.table(rows)
 
 
-def _show_one(settings: settings_of.Settings, key: str, *, as_json: bool) -> None:
-    key = settings_of.OLD_NAMES.get(key, key)
-    if key not in settings_of.Settings.model_fields:
-        near = settings_of.hint(key, settings_of.Settings.model_fields)
+def _show_one(settings: cmsfs_config.Settings, key: str, *, as_json: bool) -> None:
+    key = cmsfs_config.OLD_NAMES.get(key, key)
+    if key not in cmsfs_config.Settings.model_fields:
+        near = cmsfs_config.hint(key, cmsfs_config.Settings.model_fields)
         raise errors.UserError(f"There is no setting {key}{near or '.'}", exit_code=2)
     about = descriptions.describe(key)
     value = settings.model_dump(mode="json")[key]
-    origin = settings_of.origins(settings.account).get(key, "default")
+    origin = cmsfs_config.origins(settings.account).get(key, "default")
     if as_json:
         found = {"value": value, "from": origin, "description": about.text, "type": about.kind}
         output.document({key: found | {"unit": about.unit, "old_names": list(about.old_names)}})
@@ -87,19 +87,19 @@ def _shown(value: object) -> str:
 @config.command("check")
 def check() -> None:
     """Check the file and the environment variables, and report every error."""
-    where = settings_of.config_file()
+    where = cmsfs_config.config_file()
     try:
         text = where.read_text(encoding="utf-8")
     except FileNotFoundError:
         text = ""
     except (OSError, UnicodeDecodeError) as error:
         raise errors.ConfigError(f"{where} cannot be read: {error}.") from None
-    found = [*config_file.problems(text), *settings_of.unknown_variables()]
+    found = [*config_file.problems(text), *cmsfs_config.unknown_variables()]
     for problem in found:
         output.complain(problem)
     if found:
         sys.exit(2)
-    for renamed in [*config_file.old_names(text), *settings_of.old_variables()]:
+    for renamed in [*config_file.old_names(text), *cmsfs_config.old_variables()]:
         output.note(renamed)
     output.say(f"{where} holds." if text else f"There is no {where}; using the defaults.")
 
@@ -110,7 +110,7 @@ def edit() -> None:
 
     A new file starts with every setting explained and commented out.
     """
-    where = settings_of.config_file()
+    where = cmsfs_config.config_file()
     before = where.read_text(encoding="utf-8") if where.exists() else descriptions.example()
     with tempfile.TemporaryDirectory(prefix="cmsfs-config-") as folder:
         draft = Path(folder) / "config.toml"

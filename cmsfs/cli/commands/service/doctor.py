@@ -1,4 +1,4 @@
-"""`cmsfs doctor`: is all well with this machine, the account, and the way to the service?
+"""`cmsfs doctor`: diagnoses this machine, the account and the connection, and suggests fixes.
 
 Rule: each finding has its remedy, and one that fails hides no other.
 """

@@ -1,4 +1,4 @@
-"""`cmsfs fsck`: the check of the local state, which a program of the daemon's makes.
+"""`cmsfs fsck`: checks the local state, by running `daemon.fsck` as a process of its own.
 
 Rule: the command line stays out of the daemon's files; it only starts who may look into them.
 """

@@ -1,4 +1,4 @@
-"""`cmsfs serve`: the embedded service as a server on the network.
+"""`cmsfs serve`: runs the embedded service as a network server.
 
 Rule: it says where it listens and where the credentials are, never what they are.
 """
@@ -20,8 +20,8 @@ from cmsfs import config, errors, gc_tuning, logs, output, process_env, sd_notif
 from cmsfs.cli.support import context
 from cmsfs.service.provisioning import demo, provisioning
 from cmsfs.service.server import connections
-from cmsfs.service.server import rate_limits as limits
-from cmsfs.service.server import serve as serving
+from cmsfs.service.server import rate_limits as service_rate_limits
+from cmsfs.service.server import serve as service_serve
 from cmsfs.service.storage import store
 
 log = logging.getLogger(__name__)
@@ -30,7 +30,7 @@ DEFAULT_PORT = 8472
 
 # A client that takes nothing of its answer would hold the end up for a minute more.  Nothing that was
 # acknowledged is lost by ending in the middle of anything.
-_STOP_AT_LAST = serving.STOP_SECONDS + 2
+_STOP_AT_LAST = service_serve.STOP_SECONDS + 2
 
 
 _IN_CLEAR = (
@@ -150,7 +150,7 @@ def _origin(url: str | None) -> str | None:
 
 async def _serve(options: _Options) -> None:
     # Before the store is opened: it may be brought to a newer format, under nobody's hands.
-    with serving.only_server(options.folder):
+    with service_serve.only_server(options.folder):
         async with store.open_store(options.folder) as opened:
             await _serve_store(opened, options)
 
@@ -164,14 +164,14 @@ async def _serve_store(opened: store.Store, options: _Options) -> None:
         ids = provisioning.ids(opened, options.enterprise)
     stop = trio.Event()
     listen = functools.partial(
-        serving.serve,
+        service_serve.serve,
         opened,
         host=options.host,
         port=options.port,
         certfile=options.certfile,
         keyfile=options.keyfile,
         public_url=options.public_url,
-        rates=limits.RateLimits() if options.rates else None,
+        rates=service_rate_limits.RateLimits() if options.rates else None,
         stop=stop,
     )
 

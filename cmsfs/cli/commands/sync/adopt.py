@@ -1,4 +1,4 @@
-"""What lies in the mountpoint below the drive, brought into it."""
+"""`cmsfs adopt`: moves files that lie in the mountpoint below the drive onto the drive."""
 
 import click
 

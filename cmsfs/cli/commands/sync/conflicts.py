@@ -1,4 +1,4 @@
-"""What waits for a person, and what a person does about it: conflicts, retry, discard.
+"""`cmsfs conflicts`, `retry`, `discard`: items that need attention, and how to resolve them.
 
 A path is one on this machine below the mountpoint, or one of the drive, as `cmsfs status` shows it.
 

@@ -1,4 +1,4 @@
-"""What a running drive is told: pause, resume, log-level.
+"""`cmsfs pause`, `resume`, `log-level`: control a running drive.
 
 Rule: each may be repeated; the daemon does it at once.
 """

@@ -1,4 +1,4 @@
-"""`cmsfs missing`: what the service does not have any more, and whether it is to go here, too.
+"""`cmsfs missing`: lists a mass deletion at the service that awaits confirmation, and confirms it.
 
 Rule: nothing here looks into the mount: the daemon is asked.
 """

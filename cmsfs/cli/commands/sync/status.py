@@ -1,4 +1,4 @@
-"""What the running drive tells of itself: status, of all or of single items, once or as it goes.
+"""`cmsfs status`: the sync status of the drive or of single items, once or continuously.
 
 Rule: the daemon is asked, the mount is not looked into: a status comes however the drive is.
 """
