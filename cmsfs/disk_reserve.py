@@ -1,5 +1,4 @@
-"""A reserve of disk space for the local state, released when the disk is full so that state can still be
-saved.
+"""Disk space reserved for the local state, released when the disk is full so that state can still be saved.
 
 A disk without any room refuses even to record that something was deleted, or that an upload is done: then
 nothing frees room any more.  So some room is held by a file of its own, and programs meet ENOSPC before it is

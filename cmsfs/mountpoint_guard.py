@@ -1,4 +1,4 @@
-"""Makes the mountpoint read-only while no drive is mounted on it, and restores its mode after an unmount.
+"""Makes the mountpoint read-only while no drive is mounted on it, and restores its mode afterwards.
 
 When a daemon dies its mount is gone for a moment, and the mountpoint is an ordinary folder: what a program
 saves there then is hidden by the next mount.  So the folder loses its right to be written to when the drive

@@ -1,4 +1,4 @@
-"""How results look to people and programs: sentences, aligned tables, sizes and times, and JSON for programs.
+"""Formats results: sentences, aligned tables, sizes and times for people; JSON for programs.
 
 Rule: results go to standard output, everything else to standard error; with `--json` standard output
 holds exactly one JSON document.  On a terminal what is not printable is shown (`\\e`, `\\u202e`): names and a

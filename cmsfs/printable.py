@@ -1,4 +1,4 @@
-"""Text that others wrote, for a terminal or a notification: what is not printable is shown, not obeyed.
+"""Escapes control characters in untrusted text before it reaches a terminal or notification.
 
 Names and sentences of a service may hold escape sequences, other controls, characters that turn the direction
 of writing, and some that nobody sees.  Each becomes a visible escape, as `ls` has them.

@@ -1,6 +1,4 @@
-"""What a process was started with beyond its settings (variables, another home, the user's systemd), and what
-it leaves on the machine: folders that are nobody else's, no core dump.
-"""
+"""The process environment: variables, home, systemd; creates private folders, disables core dumps."""
 
 import ctypes
 import os

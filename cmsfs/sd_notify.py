@@ -1,4 +1,4 @@
-"""Messages to the service manager that started this process (sd_notify(3)): ready, status, alive, stopping.
+"""sd_notify(3) messages to systemd: ready, status, watchdog, stopping.
 
 One datagram a message, by hand.  Without `NOTIFY_SOCKET` nothing is sent, so callers need not ask.
 """

@@ -1,4 +1,4 @@
-"""One SQLite file under trio: point reads on the loop, writes as functions in one worker thread.
+"""SQLite under trio: short reads on the event loop, write transactions in one worker thread.
 
 A point read takes 6 µs on the loop and 80 µs through a thread, so bounded reads stay here.  A commit
 can take 17 ms (checkpoint), so writes leave.  Used by the replica and by the embedded service.

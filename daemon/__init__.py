@@ -1,1 +1,1 @@
-"""The running agent: composition, push, pull, hydrate, control."""
+"""The sync agent: composition, push, pull, downloads, control."""

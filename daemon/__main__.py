@@ -1,4 +1,4 @@
-"""`cmsfsd`, and `python -m daemon`: loads the program (`daemon.command`) and runs it."""
+"""`cmsfsd` and `python -m daemon`: imports `daemon.command` and runs it."""
 
 import gc
 import sys

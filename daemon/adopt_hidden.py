@@ -1,4 +1,4 @@
-"""Brings what lies below the drive into it: a process of its own, which writes through the mount.
+"""Moves files that lie in the mountpoint below the drive onto it: a process that writes through the mount.
 
     python -m daemon.adopt_hidden FD MOUNTPOINT
 

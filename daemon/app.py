@@ -1,4 +1,4 @@
-"""The whole program on two screens: every object is built here, every task is started here.
+"""The composition root: builds every object and starts every task.
 
     state     lock, database, recovery of journal and cache
     backend   the service: embedded in this process, or far away

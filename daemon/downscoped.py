@@ -1,4 +1,4 @@
-"""The service for a drive that can do less than its account: one folder, only reading, only for a time.
+"""A client with a downscoped token for a restricted drive: one folder, read-only, or until a time.
 
 The whole drive gets the account's client; a narrowed one a client whose token the service itself has cut
 down (`auth.backend.open_narrowed`).  The folder's path is looked up once, by the account's own rights; from

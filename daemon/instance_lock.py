@@ -1,4 +1,4 @@
-"""One daemon for an account: a lock on a file, which the kernel gives back however the process ends."""
+"""One daemon per account: a file lock that the kernel releases however the process ends."""
 
 import fcntl
 import os

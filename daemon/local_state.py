@@ -1,4 +1,4 @@
-"""What is on this disk of one drive, opened together and recovered from however the last run ended."""
+"""Opens a drive's local state (database, cache, journal) and recovers it after the last run."""
 
 import logging
 from collections.abc import AsyncIterator

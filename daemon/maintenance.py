@@ -1,4 +1,4 @@
-"""Small regular work on local state, which nothing waits for.
+"""Periodic maintenance of the local state.
 
 Rule: each piece may be interrupted anywhere and is simply done again.
 """

@@ -1,4 +1,4 @@
-"""Keeps the manifest of the drafts folder up to date while the drive runs, and writes it at the end.
+"""Keeps the manifest of the drafts folder up to date, and writes it at shutdown.
 
 It is written some seconds after a change, and never more often than it costs next to nothing.
 """

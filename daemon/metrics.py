@@ -1,4 +1,4 @@
-"""The drive's figures for Prometheus, where the settings allow it: a port of this machine, or a Unix socket.
+"""Prometheus metrics on a local port or a Unix socket, if the settings enable it.
 
 The text is written by hand: a dozen figures that the status has anyway need no registry and no thread.  Names
 of files and accounts are not among them.

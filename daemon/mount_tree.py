@@ -1,4 +1,4 @@
-"""What the kernel is given: the account's tree with the hidden folders and the views beside it.
+"""Assembles what is mounted: the account's tree with the virtual folders.
 
 Rule: what is shown is put together here; what it means stands with each in `cmsfs.vfs`.
 """

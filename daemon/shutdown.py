@@ -1,4 +1,4 @@
-"""How the daemon is asked to end, and how far it has come with that."""
+"""Requests a shutdown of the daemon, and tracks its progress."""
 
 import signal
 from collections.abc import Callable

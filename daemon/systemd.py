@@ -1,4 +1,4 @@
-"""Telling systemd how the daemon is: ready, what it does, alive, stopping.
+"""Reports the daemon's state to systemd: ready, status, watchdog, stopping.
 
 `cmsfs.sd_notify` sends; `cmsfs@.service` says what the manager does with it.
 

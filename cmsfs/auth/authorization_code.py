@@ -1,5 +1,4 @@
-"""The authorization-code grant with PKCE: builds the browser URL and receives the code on a loopback
-redirect.
+"""The authorization-code grant with PKCE: builds the browser URL and receives the code on loopback.
 
 `Consent` is one attempt; its code comes by `Listener`, which waits on the loopback address for the browser,
 or as what a person pasted.  `redeem` makes tokens of it.

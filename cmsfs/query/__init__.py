@@ -1,1 +1,1 @@
-"""The search language: what a person types, parsed."""
+"""The search language: parser for what a person types."""

@@ -1,4 +1,4 @@
-"""Metadata in a search as people type it: `metadata:contract.status=signed`, `metadata:contract.sum=5..10`.
+"""Metadata terms in a search: `metadata:contract.status=signed`, `metadata:contract.sum=5..10`.
 
 The scope may stand before the template (`global.properties.project=x`), without one it is the enterprise's.
 Several conditions are joined by AND and must be of one template, as the service has it.

@@ -1,4 +1,4 @@
-"""What a person types to search: the service's own language, and filter words such as `type:file size:1M..`.
+"""Parses search input: the service's query language, and filters such as `type:file size:1M..`.
 
     budget AND 2026 type:file ext:pdf,docx in:Legal/Contracts owner:me size:1M..10M modified:2026-03
 

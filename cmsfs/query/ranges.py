@@ -1,4 +1,4 @@
-"""Ranges of sizes and times as a person types them: `1M..10M`, `>500kB`, `2026-03`, `7d`, `..yesterday`.
+"""Parses ranges of sizes and times: `1M..10M`, `>500kB`, `2026-03`, `7d`, `..yesterday`.
 
 A moment that is not written out to the minute is a span: `2026-03` is the whole month, so `2026-01..2026-03`
 ends with March.  A size that stands alone is a span too: `1M` is all that is 1 MiB and some.

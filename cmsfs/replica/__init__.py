@@ -1,1 +1,1 @@
-"""The local copy of the tree."""
+"""The replica: the local copy of the account's tree."""

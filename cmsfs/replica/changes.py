@@ -1,4 +1,4 @@
-"""What changed in the tree, told after the commit.
+"""Change notifications from the tree, delivered after the commit.
 
 Whoever applies what the service says publishes a `Change` here; the kernel's notifier and other agents
 listen.  Changes that come from the kernel itself are not published: the kernel made them.

@@ -1,4 +1,4 @@
-"""Opening replica.db: its schema, its format version, and the way from older formats.
+"""Opens replica.db: schema, format version, and upgrades from older formats.
 
 Rule: an upgrade keeps the journal and the drafts; whoever changes schema.sql raises `VERSION` and adds
 `upgrade_N.sql`, which leads from version N to the next.

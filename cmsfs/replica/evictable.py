@@ -1,4 +1,4 @@
-"""What of an item's bytes need not be on this disk: for who wants room back.
+"""How many bytes of an item are on disk and could be freed.
 
 Rule: one look walks everything below the item; it is a read for a thread.  The cache judges once more,
 by what is so at that moment.

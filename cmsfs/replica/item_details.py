@@ -1,4 +1,4 @@
-"""What was asked about single items, and what holds and retention policies cover.
+"""Cached details of single items, and which items holds and retention policies cover.
 
 Listings bring what the drive needs of every item; what somebody asks by an extended attribute is kept here,
 with the etag that the item had and the time.  `daemon.content.item_details` asks and writes, `vfs.attrs`

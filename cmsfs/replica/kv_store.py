@@ -1,4 +1,4 @@
-"""Single values that outlive a restart: change cursors, the listing generation, the boot id."""
+"""A key-value table: change cursors, listing generation, boot id."""
 
 from sqlite3 import Connection
 

@@ -1,4 +1,4 @@
-"""Permission bits and programs' own attributes of items that are not here (any more), by the item's id.
+"""Local mode bits and user xattrs of items that are not in the tree now, by item id.
 
 The service has no place for them: what was trashed and restored, or unshared and shared again, would be back
 without them once its row is gone.  They are kept for a time (`attribute_retention_days`), and go to the row

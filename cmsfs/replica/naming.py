@@ -1,4 +1,4 @@
-"""Names: what an item of the service is called here, and what a conflict copy is called.
+"""Local names of remote items, and names of conflict copies.
 
 The service's rule for clashes (`models.names.name_key`) and Linux's limits meet in this module.
 """

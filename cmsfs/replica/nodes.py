@@ -1,4 +1,4 @@
-"""A row of the tree, and what an item of the service amounts to in it.
+"""The `Node` row, and the mapping from a remote item to it.
 
 `Node` is how every layer above sees a file, folder or web link; `Remote` is what the service says of
 one.  Conversion from the wire happens in `remote_from_item`, nowhere else.

@@ -1,4 +1,4 @@
-"""Which inodes programs have open, as transactions must know it.
+"""The inodes that programs have open, for use inside transactions.
 
 What the service says is applied in the writer's thread, while the loop opens files.  A transaction that is
 about to give other bytes to an inode asks `examine`, and leaves one that is open alone.  Between its question

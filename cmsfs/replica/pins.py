@@ -1,4 +1,4 @@
-"""What is kept here whole: the pinned items, and what keeping them takes.
+"""Pinned items, and the disk space that they need.
 
 A pin is on an item and holds for all that is below it, now and later.  `daemon.fetch.pins` does the work;
 it asks `survey` what there is to do, and marks contents with `cache.rows`.

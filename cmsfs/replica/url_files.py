@@ -1,4 +1,4 @@
-"""Web links as files: the text that a `.url` file holds, and what such a text says.
+"""Web links as files: formats and parses `.url` files.
 
 The format is the InternetShortcut of the desktop world, an INI file that file managers and browsers of all
 systems open: `URL=` is the address, `Comment=` the description, with the escapes of desktop entries.

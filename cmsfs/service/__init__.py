@@ -1,1 +1,1 @@
-"""The serving side of the wire: the embedded service."""
+"""The embedded service."""

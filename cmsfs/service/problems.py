@@ -1,4 +1,4 @@
-"""The service edge: what went wrong inside becomes a status and an error body here, and nowhere else.
+"""Turns exceptions into HTTP statuses and error bodies; nowhere else does.
 
 Code of the service raises `Refused`; `Edge` wraps the whole application and turns it, and everything
 unforeseen, into an answer.  A refusal that comes before the request's body was read is sent at once, and

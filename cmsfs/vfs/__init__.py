@@ -1,1 +1,1 @@
-"""The meaning of the drive, without kernel and without network."""
+"""The semantics of the file system, without kernel and without network."""

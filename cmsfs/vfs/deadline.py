@@ -1,4 +1,4 @@
-"""Asking a virtual node: for so long, and with an answer that programs understand."""
+"""Runs requests of virtual folders with a deadline, and maps their failures to errnos."""
 
 import errno
 import os

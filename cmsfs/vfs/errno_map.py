@@ -1,4 +1,4 @@
-"""What failed on the way to the service, in the words that programs understand.
+"""Maps errors of the service and of the disk to errnos.
 
 The one place where `cmsfs.errors` become `OSError`.
 """

@@ -1,4 +1,4 @@
-"""Metadata as texts: each value of an instance is an attribute, `metadata.<scope>.<template>.<field>`.
+"""Metadata values as xattrs: `metadata.<scope>.<template>.<field>`.
 
 A list of options has commas between them (or line ends, where an option has a comma), a number is written as
 people write it, a date is RFC 3339.  The scope of an enterprise is `enterprise`, with or without the number

@@ -1,4 +1,4 @@
-"""What the service allows this account, as mode bits and as errors.
+"""The account's permissions on items as mode bits and errnos.
 
 `Right` is what the drive asks about; the agent above knows which rights there are (`ports.AccountPort`).
 What was made here and is not at the service yet is ours.

@@ -1,4 +1,4 @@
-"""What the vfs needs from the layers above it, as narrow as it is used.
+"""Interfaces that the vfs requires of the layers above it.
 
 The running agent (`daemon`) implements these; the vfs never knows a client.
 """

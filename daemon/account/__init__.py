@@ -1,1 +1,1 @@
-"""The account: its connection, permissions, locks, and access that ends or is given up."""
+"""The account: connection, permissions, file locks, lost access."""

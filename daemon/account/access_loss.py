@@ -1,4 +1,4 @@
-"""Before what others shared goes from the drive: what of it is still shown to us, elsewhere.
+"""Before an item that is no longer shared is removed: checks whether it is visible elsewhere.
 
 A folder inside it may be shared with us by itself.  Then the service shows that in the root from now on, and
 it is moved there, with the work in it, before the rest goes.

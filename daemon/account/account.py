@@ -1,4 +1,4 @@
-"""What the agent knows of the account: whether the service is heard, and how much room there is.
+"""The account's state: whether the service is reachable, and the free quota.
 
 The vfs asks for both on its way (`vfs.ports.Account`), so both are answered from memory.
 """

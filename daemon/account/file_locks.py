@@ -1,4 +1,4 @@
-"""Files that somebody else has locked at the service: they can be read here, and not changed.
+"""Files that others have locked at the service: readable here, not writable.
 
 The service says who has locked a file with every listing and every event, so nothing is asked: the few
 that are locked are read from the tree whenever something changed.

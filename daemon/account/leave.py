@@ -1,4 +1,4 @@
-"""Leaving what others share: one's own part in it ends, and the item stays as it is for everybody else.
+"""Leaving a share: removes one's own collaboration; the item stays for everybody else.
 
 Whoever takes something away from `Shared with me` means that it is not to be shown there any more.  So what
 is sent for it is the end of one's own collaboration, never the deletion of the item.

@@ -1,4 +1,4 @@
-"""Notices that the account was logged in to anew, after its login had been refused.
+"""Detects a new login after the previous one was refused.
 
 While the service refuses the login, nothing is sent, and the health's probe asks ever more seldom.  A person
 who has just logged in does not want to wait for it: a new login leaves a changed file, whichever way it was

@@ -1,4 +1,4 @@
-"""Pausing: the person wants no traffic but what a program waits for, for a while or until told otherwise.
+"""Pausing sync: only requests that a program waits for are sent, for a time or until resumed.
 
 Changes gather in the journal, nothing is looked for, listed ahead or fetched for pins; what a program reads
 is fetched all the same.  A pause outlives a restart.

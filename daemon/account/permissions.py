@@ -1,4 +1,4 @@
-"""Which rights this account has on what others own.
+"""The account's permissions on items that others own.
 
 Rights are not among the fields that the drive asks of every item: they make a page half as large again and
 twice as dear to decode (measured: 120 to 181 kB, 10 to 22 ms), and on what the account owns they are all

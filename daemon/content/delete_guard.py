@@ -1,4 +1,4 @@
-"""Deletions that the service may refuse: which are asked about at once, and what became of the others.
+"""Deletions that the service may refuse: which are checked beforehand, and what happens to refused ones.
 
 A deletion is journaled and sent later, so that `rm -r` is quick; a refusal then brings the item back.  Where
 a refusal is to be expected the service is asked before the program is answered, and the program gets EPERM:

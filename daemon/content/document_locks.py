@@ -1,4 +1,4 @@
-"""Locks at the service for documents that are open in an office application here.
+"""Locks documents at the service while they are open in an office application here.
 
 The application's lock file appears (`vfs.lockfiles`): the document is locked at the service, so that others
 see who works on it; the lock file goes: it is unlocked.  A lock ends by itself after an hour, and is renewed

@@ -1,4 +1,4 @@
-"""Asks the service about single items when somebody wants to know, and keeps the answers for a while.
+"""Fetches details of single items on demand and caches them for a while.
 
 Listings bring what the drive needs of every item.  All other fields and metadata are asked for by name, an
 item at a time, one request for each; nothing is ever asked because attributes are listed.  An answer holds

@@ -1,4 +1,4 @@
-"""Reads what legal holds and retention policies are assigned to.
+"""Reads the assignments of legal holds and retention policies.
 
 There is no request for "what holds this item": policies are listed, then the assignments of each.  Both are
 for administrators.

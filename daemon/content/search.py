@@ -1,4 +1,4 @@
-"""Finding: the searches of the drive's `.search`, made at the service and placed in the tree.
+"""Runs the searches of `.search` at the service and maps the results to the tree.
 
 The words are understood by `models.search_words`; what they name, folders of the drive, people, templates of
 metadata, is looked up here.  Where a match is, the replica says: it knows what was renamed or deleted here a

@@ -1,4 +1,4 @@
-"""The trash at the service, for the drive: listed, restored from, purged, and put into while a program waits.
+"""The service's trash for the drive: list, restore, purge, and delete into it synchronously.
 
 Nothing here is journaled: who restores or purges needs the answer.  A restored item is applied to the tree
 before the program has its answer, and so is a deletion.

@@ -1,4 +1,4 @@
-"""What files were, from the service."""
+"""Lists and downloads earlier versions of files."""
 
 from collections.abc import Sequence
 

@@ -1,1 +1,1 @@
-"""The control socket: commands, and what they report."""
+"""The control socket: commands and status."""

@@ -1,4 +1,4 @@
-"""What the control socket may ask of the running drive: a method for each request, declared by `answers`.
+"""The requests of the control socket: one method each, registered by `answers`.
 
 Rule: nothing is decided here; each answer is an agent's.
 """

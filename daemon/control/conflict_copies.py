@@ -1,4 +1,4 @@
-"""What waits for a person: conflict copies on the drive."""
+"""Lists the conflict copies on the drive."""
 
 from datetime import UTC, datetime
 from sqlite3 import Connection

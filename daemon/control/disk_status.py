@@ -1,4 +1,4 @@
-"""What `cmsfs status` says while a disk of this machine has too little room."""
+"""The part of `cmsfs status` that reports a local disk with too little space."""
 
 from cmsfs.cache.blocks import BlockCache
 from cmsfs.disk_reserve import DiskReserve

@@ -1,4 +1,4 @@
-"""The server of the control socket: what `cmsfs status`, `sync` and `umount` ask.
+"""The server of the control socket, which answers `cmsfs status`, `sync` and `umount`.
 
 One request a connection, answers as `models.control` says; which method answers it is declared there
 (`answers`), and looked up here.  Only this user may connect: the socket is

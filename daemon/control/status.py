@@ -1,4 +1,4 @@
-"""What `cmsfs status` tells, gathered from the agents."""
+"""Collects `cmsfs status` from the agents."""
 
 import os
 from collections.abc import Callable, Mapping

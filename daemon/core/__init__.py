@@ -1,2 +1,1 @@
-"""What every other part of the agent stands on: scheduling of requests, health, supervision, remote
-updates."""
+"""What the rest of the agent builds on: request scheduling, health, supervision, remote updates."""

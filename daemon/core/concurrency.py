@@ -1,4 +1,4 @@
-"""A bounded number of tasks over a list of work, with one exception coming out as itself.
+"""Runs a bounded number of tasks over a list; raises a single exception unwrapped.
 
 A nursery alone wraps what its tasks raise into a group, which no `except errors.NotFound` would match.
 """

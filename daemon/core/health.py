@@ -1,4 +1,4 @@
-"""How the agent gets on with the service: a small state machine fed by the outcomes of requests.
+"""The connection state machine (online, offline, ...), driven by the outcomes of requests.
 
 What the connection is like comes from the requests; that the drive is paused, from the person; that it may
 only be read, from the account.  A pause hides the rest, a trouble with the connection hides "read-only".

@@ -1,4 +1,4 @@
-"""The one way in for what the service says: applied to the tree, then told to the kernel.
+"""Applies remote items to the tree and then invalidates the kernel's caches; the only way in.
 
 Listings and polls hand their pages to `apply`.  What the push is making at this moment is left aside: the
 item that a page shows may be our own, whose answer is still on its way, and would be taken for somebody

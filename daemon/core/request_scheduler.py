@@ -1,4 +1,4 @@
-"""The one scheduler of requests: what the account may spend, and who comes first.
+"""The request scheduler: the account's rate budget, and which request goes first.
 
 Every attempt of every request passes `Budget.turn` (it is the client's `pacing`).  Who it is for is said by
 whoever starts the work: `with spending(Class.LISTING): ...` holds for everything awaited inside and for tasks

@@ -1,4 +1,4 @@
-"""The folder that a narrowed drive begins at: whether the service still shows it.
+"""Checks that the folder at the root of a restricted drive still exists at the service.
 
 In the trash, or not shared any more, it takes everything below it along, for the time that it is away.  So
 the drive keeps what it shows and what waits to be sent, and lets nothing be changed until the folder is back,

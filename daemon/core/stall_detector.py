@@ -1,4 +1,4 @@
-"""Keeps a loop that gets nowhere from asking and asking, and names it.
+"""Detects request loops that make no progress, slows them down and names them in the log.
 
 A loop tells its governor of each round, whether it got on.  Rounds that do not are let go a few times at
 once, since most of what fails fails once, and then ever more seldom; never more than one a second on average.

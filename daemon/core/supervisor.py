@@ -1,4 +1,4 @@
-"""Starts what runs beside the mount, and begins it again when it fails.
+"""Starts background tasks and restarts them when they fail.
 
 A failure that nobody expected in what lists folders, follows changes or warns of them must not take the drive
 away from the programs that use it: without a handler of its own, an exception of one task ends all others.

@@ -1,4 +1,4 @@
-"""What the service tells of items and this machine cannot hold: set aside and told, the rest goes on.
+"""Remote items that this machine cannot store: skipped and reported, the rest continues.
 
 A size or a number beyond 64 bits, a name that is no text, a form that is not understood: one such item must
 not keep the news of all others away.

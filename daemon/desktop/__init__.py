@@ -1,1 +1,1 @@
-"""The person's desktop: notifications and thumbnails."""
+"""Desktop integration: notifications and thumbnails."""

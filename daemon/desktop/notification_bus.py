@@ -1,4 +1,4 @@
-"""Words on the person's desktop: the freedesktop notification service of the session's bus.
+"""Sends desktop notifications over the session's D-Bus (freedesktop).
 
 One message, one connection: notifications are rare, and a session may end and another begin.
 

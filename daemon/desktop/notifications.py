@@ -1,5 +1,4 @@
-"""What a person is told without asking: a conflict, a change or a deletion that is refused, a login that
-died, a disk that is nearly full.
+"""Which events are shown as desktop notifications: conflicts, refused changes, an expired login, a full disk.
 
 Every few seconds each of these is looked at; one that is new, or has grown, becomes a notification of the
 desktop.  Of one kind there is one at a time, which the next one replaces, and not more often than every few

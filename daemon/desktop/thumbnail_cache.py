@@ -1,4 +1,4 @@
-"""Files of the freedesktop thumbnail cache: where they are, whether they are fresh, and how they are written.
+"""The freedesktop thumbnail cache: paths, freshness, writing.
 
 `~/.cache/thumbnails/SIZE/MD5.png`, the MD5 being that of the file's URI; in the picture stand that URI and
 the file's time in seconds, by which a file manager knows whether it is still good.  The source of all of this

@@ -1,4 +1,4 @@
-"""Small pictures of what may no longer be read go from the desktop's cache, whoever put them there.
+"""Removes thumbnails of files that may no longer be read from the desktop's cache.
 
 File managers keep a picture of each photo that they have shown, under the address of the file.  Of what lies
 below the mountpoint those stay that show a file as it is here and may be read; another one is made anew by

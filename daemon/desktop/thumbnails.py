@@ -1,4 +1,4 @@
-"""Thumbnails: the small pictures of a folder of photos, before a file manager makes its own.
+"""Downloads thumbnails of a photo folder before a file manager would make its own.
 
 A file manager reads every photo of a folder to draw it small, which downloads them all.  With the setting
 `thumbnails` a folder that is opened gets its pictures from the service (`representations`) into the desktop's

@@ -1,1 +1,1 @@
-"""Downloads: blocks, prefetch, pinned folders, and what is evicted to free space."""
+"""Downloads: blocks, prefetch, pinned items, eviction."""

@@ -1,4 +1,4 @@
-"""One run of blocks from the service into the cache, through whatever the network does on the way.
+"""Downloads one run of blocks into the cache, resuming after network failures.
 
 Hydrate decides what is fetched and who waits for it; here bytes come, are kept as they land, and a
 connection that breaks, falls silent or ends too early is replaced by another that goes on where it stopped.

@@ -1,4 +1,4 @@
-"""Freeing: drops from this disk what a person does not need here, until it is read again.
+"""Frees disk space on request: evicts contents that can be downloaded again.
 
 Whatever is read afterwards is fetched anew, so nothing is lost by it; what would be lost stays: bytes that
 the service does not have.  So does what is pinned, unless its pin is taken away by the same call, and what is

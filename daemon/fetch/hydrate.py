@@ -1,4 +1,4 @@
-"""Hydrate: brings what is missing here, listings and blocks, when the vfs or the push asks for it.
+"""Downloads missing listings and blocks when the vfs or the push needs them.
 
 Single flight: for each folder and each block there is at most one request under way, and whoever wants
 the same joins it.  A listing of a folder above counts, since it covers all below.  Two limiters keep

@@ -1,4 +1,4 @@
-"""From a path of the drive, as a person writes it, to the node.
+"""Resolves a drive path that a person typed to a node.
 
 Rule: nothing is counted as a look-up: the kernel knows nothing of this.
 """

@@ -1,4 +1,4 @@
-"""Pins: keeps what a person has pinned here whole, whatever others do to it.
+"""Keeps pinned items completely downloaded while others change them.
 
 Rounds: look at all pinned trees (`replica.pins.survey`), mark their contents so that the cache lets them
 stay, have unknown folders listed and missing contents fetched, last of all who want something of the

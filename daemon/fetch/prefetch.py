@@ -1,4 +1,4 @@
-"""Directory prefetch: programs that read small files one after another find the next ones here already.
+"""Directory prefetch: downloads the next small files when a program reads a folder in order.
 
 `grep -r`, `cp -r`, `tar` and thumbnailers open files in an order that can be guessed: as readdir gave them
 or by name, through the folders below and beside.  The vfs tells of every file that is read from its

@@ -1,4 +1,4 @@
-"""What somebody waits for and somebody else brings: one piece of work, any number of waiters.
+"""Single flight: one piece of work for any number of waiters.
 
 The work runs in a nursery of its own, so a waiter that gives up takes nothing from the others.
 

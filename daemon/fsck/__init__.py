@@ -1,1 +1,1 @@
-"""`cmsfs fsck`: looking at the local state of a drive that is not mounted, and repairing it."""
+"""`cmsfs fsck`: checks and repairs the local state of an unmounted drive."""

@@ -1,4 +1,4 @@
-"""Contents: that rows and files agree, and that files hold what their SHA-1 says.
+"""Checks contents: rows match files, and files match their SHA-1.
 
 A cached content that is not whole is fetched again; one that the service does not have is kept whatever it
 holds, and its upload is held so that a person decides.  A file of the cache that no row speaks of is no

@@ -1,4 +1,4 @@
-"""What a check finds, and where it looks.
+"""The findings of a check, and the paths that it reads.
 
 Rule: a check without `repair` changes nothing; a repair moves bytes that only this disk has, and deletes
 nothing but what the service has too.

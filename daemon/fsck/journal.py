@@ -1,4 +1,4 @@
-"""Tree and journal: that every row hangs somewhere, and that every change of ours is still going to be sent.
+"""Checks tree and journal: every row has a parent, and every local change is still queued.
 
 Rule: a row is put where a person finds it, never deleted, unless nothing can be sent or shown for it.
 """

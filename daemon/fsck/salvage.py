@@ -1,4 +1,4 @@
-"""The database itself: whether SQLite finds it whole, and what can be read out of one that is not.
+"""Checks the database's integrity, and salvages rows from a damaged one.
 
 A damaged index is made anew; otherwise every row that can still be read, from both ends of each table, goes
 into a new database.  The damaged one is kept whatever happens.

@@ -1,1 +1,1 @@
-"""How folders become known: by search, by folder listing, and by a full enumeration in the background."""
+"""Folder listings: by search, by folder listing, and by a full enumeration in the background."""

@@ -1,4 +1,4 @@
-"""Which of the listers a drive uses: what the service can, its profile says."""
+"""Chooses the lister that the service's profile supports."""
 
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple

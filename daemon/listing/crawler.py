@@ -1,4 +1,4 @@
-"""The crawl: the whole tree becomes known in the background, so that `find` is answered here.
+"""Lists the whole tree in the background, so that `find` is answered locally.
 
 With a lister by search everything comes in windows (`whole`).  Folders that are then not known yet, and with
 a lister of single folders all of them, are listed one by one.  A folder that somebody opens does not wait

@@ -1,4 +1,4 @@
-"""What a comparison did not show: whether that is gone, only the service's word on the item itself says.
+"""Confirms with the service that items missing from a listing are really deleted.
 
 A listing that is empty or short proves nothing.  The highest of what is missing are asked about one by one:
 what the service shows is taken over, what it calls trashed, or says in its own words that it has not, goes

@@ -1,4 +1,4 @@
-"""Making single folders known, by the service's listing of one folder.
+"""Lists single folders by the service's folder listing.
 
 For services whose search cannot list, this is the lister; beside a lister by search it answers for a folder
 whose tree is too large to be waited for.

@@ -1,4 +1,4 @@
-"""The whole tree by search, window after window, over any number of restarts.
+"""Enumerates the whole tree by search, window after window, resumable over restarts.
 
 What is still to be done is one value in the replica, written with every window that is done: the windows, the
 generation, the spans in which things moved.  A folder that a window shows is marked; when all windows are

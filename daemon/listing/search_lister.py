@@ -1,4 +1,4 @@
-"""Making folders known by search: everything below a folder, for the service's search knows no single one.
+"""Lists folders by search, which returns everything below a folder.
 
 A folder becomes known together with all below it, with a request for every 200 items.  Where that is too much
 to wait for, and the service can list a single folder, only the folder itself is listed (`folder_items`); all

@@ -1,4 +1,4 @@
-"""Everything that a search matches, however much that is.
+"""Splits a search into time windows, so that results beyond the service's limit can be read.
 
 A search reaches its first ten thousand matches only.  A larger result is cut into windows over one of its
 times; items of one moment are cut further by what they are and by their size.  The pages of a window are

@@ -1,4 +1,4 @@
-"""Whether a program that walks through a tree had better wait for the enumeration that is under way.
+"""Detects programs that walk the tree, and whether they should wait for the running enumeration.
 
 For whoever waits a folder is listed by itself: a round trip, or several.  An enumeration brings two hundred
 items with a request and has several requests under way: `find` over a thousand folders is through sooner when

@@ -1,4 +1,4 @@
-"""Whether programs use the drive: polls are often while they do, and seldom while nobody looks."""
+"""Whether programs use the drive, which sets the polling interval."""
 
 from cmsfs.vfs.tree.inodes import Inodes
 from daemon.core.health import Health

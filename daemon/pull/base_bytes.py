@@ -1,4 +1,4 @@
-"""Bytes that a file here consists of and that the service has under another item only: kept with the drafts.
+"""Keeps base bytes that a local file needs and that the service has only as a version of another item.
 
 An editor that renames `doc` to `doc~` and writes `doc` anew leaves a backup whose bytes are an older version
 of the document at the service.  That version goes with the document, and what the cache has of it may be

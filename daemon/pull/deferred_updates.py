@@ -1,4 +1,4 @@
-"""Settles doubts: what was left aside while work of ours was under way is asked about when that has ended.
+"""Applies remote updates that were deferred while a local operation was in progress.
 
 Most are settled by our own answer and cost nothing; of the rest the service is asked one by one.
 

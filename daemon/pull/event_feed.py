@@ -1,4 +1,4 @@
-"""What others change, as the service's stream of events tells it.
+"""Remote changes from the service's event stream.
 
 An event says which item changed, and how that looked then.  A page is brought down to one verdict for each
 item: what the newest event shows of it (`event_items`), or what the service says when it is asked, or that it

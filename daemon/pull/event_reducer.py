@@ -1,4 +1,4 @@
-"""What a page of events says of each item.
+"""Reduces a page of events to one update per item.
 
 Where the newest event of an item carries all that the tree keeps of it, that is taken; a service puts more or
 less into it, and the fields of a change that the tree keeps and an event never shows are those of before.

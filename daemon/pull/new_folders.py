@@ -1,4 +1,4 @@
-"""Folders that came with a change: what is in them is not told by it, and is listed.
+"""Lists the contents of folders that arrived by an event, which does not include them.
 
 A folder that was moved here, restored or shared with us brings content that nobody changed.
 

@@ -1,4 +1,4 @@
-"""Pull: what others change at the service, applied here within seconds.
+"""The pull loop: applies remote changes within seconds.
 
 How changes are found is the feed's: by search, every few seconds while the drive is in use and seldom
 otherwise; or by the stream of events, as soon as the service says that there is one.

@@ -1,4 +1,4 @@
-"""Comparing everything with the service, to find what no feed tells.
+"""Periodically compares the whole tree with the service, to find changes that no feed reported.
 
 What was removed for good or is no longer shown to us, a move that leaves `modified_at` alone, an event that
 was lost: nothing says so.  Two sweeps find it.  The quick one asks how many items there are in each of some

@@ -1,4 +1,4 @@
-"""What others change, found by search: for services that tell of changes in no other way.
+"""Remote changes by search, for services without an event stream.
 
 Two searches a poll: what was changed since the cursor, and what was deleted since.  Cursors are times of
 the service's clock, taken from its items; each poll looks back two minutes further, since a search may

@@ -1,1 +1,1 @@
-"""Push: the journal, carried out at the service."""
+"""Push: sends the journal's operations to the service."""

@@ -1,4 +1,4 @@
-"""Taking in what the service answered to a change of ours, whatever happened here while it was on its way.
+"""Applies the service's response to an operation, whatever changed locally in the meantime.
 
 Meanwhile the node may have been renamed, deleted, written again, or given the identity of another item
 (a new file renamed over an old one).  So an answer is never written to "the node of the task" but to the

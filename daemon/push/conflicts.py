@@ -1,4 +1,4 @@
-"""Conflicts: when the service has something else than what a change of ours started from.
+"""Conflicts: the service's state differs from the base of a local change.
 
     here             at the service     becomes
     new name         name in use        theirs keeps it, ours is a conflict copy; equal content is one file

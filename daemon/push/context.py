@@ -1,4 +1,4 @@
-"""What carrying out an operation needs: the same few objects for every kind of operation.
+"""What every operation needs: the objects that all of them share.
 
 `dispatcher.Dispatcher` owns the kit and hands it to `uploads`, `folders`, `moves` and `removals`, whose
 functions take a claimed task, ask the service, and write what follows in one transaction that also ends the

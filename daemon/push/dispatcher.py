@@ -1,4 +1,4 @@
-"""The dispatcher of the journal and its workers.
+"""Dispatches journal operations to a pool of workers.
 
 The dispatcher claims operations that may go and hands them, one at a time, to whichever worker is free; a
 worker carries one out and sees that it ends: done, given back for later, or held.  Nothing is sent while

@@ -1,4 +1,4 @@
-"""What becomes of an operation that failed: tried again, when, or held until a person decides.
+"""What happens to a failed operation: retried with backoff, or held until the user decides.
 
 Rule: whatever may pass is tried again for ever; only a refusal that asking again cannot change is held.
 """

@@ -1,4 +1,4 @@
-"""Finding out what became of a new file or folder that was sent, and of which nobody has heard since.
+"""Finds out whether a create or upload without a response succeeded.
 
 What goes to the same place again meets the earlier one by itself: the name is in use.  But where the item has
 been renamed, moved, deleted or has taken over another's identity meanwhile, nothing would meet it, and it

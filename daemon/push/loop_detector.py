@@ -1,4 +1,4 @@
-"""Operations that are looked at again and again, though nothing fails.
+"""Detects operations that are retried again and again without an error.
 
 What is carried out may find that it is not the time, and gives the operation back at once, expecting that
 something else has changed by the next look.  Where that never comes, looking would go on without a rest.

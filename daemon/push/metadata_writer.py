@@ -1,4 +1,4 @@
-"""Sets values of metadata: judged by the template, then sent as a patch that tests what was there.
+"""Writes metadata values: validated by the template, sent as a JSON Patch that tests the old value.
 
 The first value of a template makes its instance.  A refusal is one log line that names what is allowed.
 

@@ -1,4 +1,4 @@
-"""Files of `recovered/`: bytes that were written here and have no place on the drive any more.
+"""Files in `recovered/`: local bytes that no longer have a place on the drive.
 
 They are told of until a person has seen them: until they are moved away, or dismissed.  What a person gave up
 (`held.discard`) was seen then.

@@ -1,4 +1,4 @@
-"""What a person does about changes that the service refuses: try one again, or give it up.
+"""Retries or discards changes that the service refused, at the user's request.
 
 To give up is to take the service's side: a new file leaves the drive, a new version gives way to the one
 before, a rename or a deletion is undone.  Bytes that nobody else has are kept in `recovered/` first.

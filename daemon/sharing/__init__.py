@@ -1,1 +1,1 @@
-"""What others share with this account: shown, offered, regained, wiped."""
+"""Shared items: shown, offered, regained, wiped."""

@@ -1,4 +1,4 @@
-"""What others offer to share, and what the person says to it (`replica.offers`).
+"""Lists shares that await the user's answer, and accepts or declines them (`replica.sharing.offers`).
 
 Rule: the service is asked before an item is shown: it may be shared no more, or be called otherwise by now.
 """

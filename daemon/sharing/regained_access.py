@@ -1,4 +1,4 @@
-"""What waits for a right or for room that others give: it goes by itself when there is that again.
+"""Retries operations that waited for permissions or quota when these have come back.
 
 A role that is changed is told by an event, where there are events; that an owner has made room is told by
 nothing, and neither is without events that something is shared again.  So what is held in what others share

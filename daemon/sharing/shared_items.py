@@ -1,4 +1,4 @@
-"""What others share with this account: where it is shown, and who is told.
+"""Shows items that others share in their folder, and notifies the user.
 
 The tree needs to know whose drive it is before it can tell one's own from what others share; the service says
 so at the first contact, and again whenever the account is looked at.

@@ -1,5 +1,5 @@
-"""Bytes that may no longer be read are wiped from this disk: those of what is not shared with us any more, of
-what our role no longer lets us read, and of their older versions; with them the desktop's small pictures.
+"""Wipes bytes that may no longer be read: contents, versions and thumbnails of items that are no longer
+shared with us or that our role no longer lets us read.
 
 That there is something to wipe is a row of the transaction that took it from the tree (`replica.losses`), and
 goes when it is done: also over a restart.

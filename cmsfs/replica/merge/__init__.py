@@ -1,1 +1,1 @@
-"""Remote state merged into the local tree."""
+"""Merges remote state into the local tree."""

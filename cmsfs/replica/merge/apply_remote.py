@@ -1,4 +1,4 @@
-"""Applying what the service says to the tree.
+"""Applies remote items to the tree.
 
 `apply` takes items of a listing or a change feed, as the table in `merging` says; `adopt` takes the answer
 to a change of ours; deletions are `vanishing`.  All run inside a caller's transaction and return the changes

@@ -1,4 +1,4 @@
-"""Items that the tree does not have yet, a page of them at once.
+"""Inserts new items into the tree in bulk, one page at a time.
 
 A first listing brings little else, and brings it a million times; one statement for a page is five times
 faster than the statements that an item needs when something here may be in its way.

@@ -1,4 +1,4 @@
-"""What becomes of news of an item, by how its node stands here.
+"""The decision table of the merge: what a remote update does, by the local state of the node.
 
 `decide` looks at both sides and says it; `cmsfs.replica.merge.apply_remote` carries it out.
 

@@ -1,4 +1,4 @@
-"""News that could not be taken over when it came, since work of ours was under way.
+"""Remote updates that could not be applied because a local operation was in progress.
 
 While a change of ours waits or is on its way to the service, what is told of the same item stays aside:
 bytes are not mixed, a place is not fought over twice, an answer may be older than the news that overtook it.

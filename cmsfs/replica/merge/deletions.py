@@ -1,4 +1,4 @@
-"""Items that the service has no more, or does not show any more: what becomes of their nodes.
+"""Removes nodes whose items were deleted at the service or are no longer shared with us.
 
 Inside a caller's transaction; the changes are published after its commit.
 

@@ -1,5 +1,5 @@
-"""An inode is one lineage of bytes: it begins as one version of an item, or as nothing, and changes by the
-writes of this machine alone.
+"""Whether an inode keeps its identity: one inode is one history of bytes, from one item version or from a
+local creation, changed only by writes of this machine.
 
 Size, pages, mappings and handles are the kernel's inode's.  So news that would give an open file other bytes
 give name, item and all that hangs on the item to a fresh inode (`part`), and the open one goes on without a

@@ -1,5 +1,5 @@
-"""What a listing did not show: it may be gone, if the listing was complete (`daemon.listing.deletion_check`
-asks).
+"""Nodes that a complete listing did not contain: candidates for deletion, which
+`daemon.listing.deletion_check` confirms.
 
 Every listing has a number, its generation, and marks what it shows with it (`node.seen`).
 

@@ -1,4 +1,4 @@
-"""What a comparison did not show and would take away, where that is much: a person is asked first.
+"""Holds back large deletions found by a listing until the user confirms them.
 
 The question is a row, so a restart asks it again.  An answer of "no" holds for a day: a comparison that finds
 the same missing says nothing meanwhile.

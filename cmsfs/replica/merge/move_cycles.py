@@ -1,4 +1,4 @@
-"""Folder moves on both sides that would close a ring: the service has one of them, and ours is taken back.
+"""Resolves concurrent folder moves that would form a cycle: the service's move stays, ours is undone.
 
 `P` was moved into `Q` here while somebody moved `Q` into `P`.  The service would refuse ours, and two folders
 in each other are in no folder at all.

@@ -1,4 +1,4 @@
-"""Two nodes and one name: who makes way for whom, and who gets the name back.
+"""Two nodes with one name: which one is renamed, and when it gets its name back.
 
 The service tells of changes one by one, so for a while two of its items may be due at one name here.
 

@@ -1,4 +1,4 @@
-"""What the service does not have yet, as the tree must know it."""
+"""What the merge must know of operations that are not sent yet."""
 
 from sqlite3 import Connection
 

@@ -1,4 +1,4 @@
-"""Where an item of the service is here: in which folder, and under which name."""
+"""Where a remote item goes in the local tree: its folder and name."""
 
 import itertools
 from sqlite3 import Connection

@@ -1,4 +1,4 @@
-"""Bringing the tree in line with the rules by which what others share has its place and name.
+"""Moves shared items in the tree after the rules for their place and name have changed.
 
 The rules change when it becomes known whose drive it is, when a setting is changed, and with a version of
 the drive that reserves other names.

@@ -1,4 +1,4 @@
-"""The table `node`, for the layers above: what they change of a row beside its place.
+"""The `node` table: changes of columns other than a node's place, for the layers above.
 
 Places are `cmsfs.replica.tree`, and what the service says is `cmsfs.replica.merge.apply_remote`.
 """

@@ -1,4 +1,4 @@
-"""The table `op`: every change of its rows.
+"""The `op` table: every change of its rows.
 
 What the rows mean is `cmsfs.journal.ops`, and which of them may run is `cmsfs.journal.queue`.  The table is
 changed here, since what the service says of an item ends operations of ours in the same transaction.

@@ -1,4 +1,4 @@
-"""The table `unheard`: what was sent and has no answer yet; `cmsfs.journal.in_flight` says why."""
+"""The `unheard` table: requests without a response; `cmsfs.journal.in_flight` says why."""
 
 from sqlite3 import Connection
 

@@ -1,4 +1,4 @@
-"""The table `xattr`: programs' own attributes, which `cmsfs.vfs.attrs` shows."""
+"""The `xattr` table: user xattrs, which `cmsfs.vfs.attrs` shows."""
 
 from collections.abc import Iterable
 from sqlite3 import Connection

@@ -1,1 +1,1 @@
-"""What others share, as the local tree knows it."""
+"""Shared items in the local tree."""

@@ -1,4 +1,4 @@
-"""Access that ends: what others share is not shown to us any more, which is no deletion.
+"""Lost access: items that are no longer shared with us leave the tree, which is not a deletion.
 
 What is not sent yet of it stays where it is, as what it is: its operations are held, with their bytes, and go
 when the item is shown again, into the same item.  A node that is here so is *lost*: it has its item's id, and

@@ -1,4 +1,4 @@
-"""Offers: what others share, where the person wants to be asked before it is shown (`shared = "ask"`).
+"""Shares that await the user's answer before they appear on the drive (`shared = "ask"`).
 
 An item that nobody has decided on has no place and no name here.  What was decided is kept by the item's id;
 what was forgotten is asked again, and so is what is shared anew.

@@ -1,4 +1,4 @@
-"""What others share with this account: which items those are, and the folder that they arrive in.
+"""The items shared with this account, and the folder in which they appear.
 
 The service shows them beside what is in one's own root, under names that somebody else has chosen and may
 change at any time.  Here they are in a folder of the drive's own, `Shared with me`, which the service does

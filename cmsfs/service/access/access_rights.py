@@ -1,4 +1,4 @@
-"""Rights: what somebody may see and do, found from ownership, collaborations, shared links and bound tokens.
+"""A caller's rights on an item, from ownership, collaborations, shared links and downscoped tokens.
 
 `access` asks here for one item and `item_serializer.ItemSerializer` for a page of them; search and the
 listing of a root ask for `tops`: the items of others that are seen, each with all below.  An item belongs

@@ -1,4 +1,4 @@
-"""Who acts: somebody whom only the application knows, and for whom it made the request's token.
+"""The actor of a request: an external user, known only to the application that got the token.
 
 An annotator token speaks for a user and names an actor.  What is done with it is the user's doing as far as
 rights and `created_by` go; events tell the actor beside that.

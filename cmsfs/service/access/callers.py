@@ -1,4 +1,4 @@
-"""Whom a token speaks for: a user, or with `as-user` another one of the enterprise.
+"""Resolves a token to its caller: a user, or another user through the `as-user` header.
 
 The account that an application has of its own administers like a co-administrator, as far as the scopes of
 that application go: an administrator gave them to it.

@@ -1,4 +1,4 @@
-"""Who calls, and what they may see and do.
+"""The context of one request: its caller, and what that caller may see and do.
 
 `guarded` makes a Starlette endpoint of a handler: it checks the bearer token and its scopes (see scopes.py)
 and hands the handler a `Call`.  `get_item`, `get_trashed`, `get_target` and `get_for_change` are the ways to

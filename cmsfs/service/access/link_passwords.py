@@ -1,4 +1,4 @@
-"""Passwords of shared links: how they are kept, and what guessing them costs.
+"""Passwords of shared links: hashing, and throttling of guesses.
 
 Kept as scrypt hashes, each with its salt, in the link's terms.  A client sends the password along with every
 request; that it was right a moment ago is remembered, so that it costs something only once.

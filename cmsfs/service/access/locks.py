@@ -1,4 +1,4 @@
-"""Locks of files: who locked one may change it, others may not until the lock is taken away or ends.
+"""File locks: only the owner of a lock may change the file until it is removed or expires.
 
 A lock is a JSON object in the file's row.  It is set and taken away with the file's other properties
 (`PUT /files/:id`); `calls.get_for_change` asks `check`.

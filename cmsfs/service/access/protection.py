@@ -1,4 +1,4 @@
-"""What holds and retention protect: the one place that says so, and refuses what would destroy it.
+"""Refuses deletions that legal holds or retention policies forbid; the one place that decides this.
 
 A version is held while a hold's assignment covers it, and retained until the last retention that covers it
 ends.  Coverage is found by the item's place, owner and metadata at the moment of asking; what leaves a

@@ -1,4 +1,4 @@
-"""Roles, and the rights that each gives: the public API's matrix of collaborators, as one table.
+"""The permission matrix: rights of each collaboration role.
 
 A role is given on a file, or on a folder and then holds for all below.  Who has several roles on the way
 to an item has the rights of all of them together.  `access_rights` finds the roles, `access` asks for rights.

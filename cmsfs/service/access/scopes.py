@@ -1,4 +1,4 @@
-"""Scopes: what there are, which contain which, and what each operation needs.
+"""OAuth scopes: which exist, which include others, and which each operation requires.
 
 `calls.guarded` asks here before any handler runs.  An operation that has no line in the table needs
 `root_readwrite` and a token that is not bound to an item; a test names such operations.

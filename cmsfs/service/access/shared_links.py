@@ -1,4 +1,4 @@
-"""Shared links: set and taken away with an item's other properties, and what one shows to whom.
+"""Shared links: set and removed with an item's other properties, and what a link shows to whom.
 
 A link is a word of random letters in the item's row, and its terms beside it as a JSON object.  It shows
 the item and, of a folder, everything below.  A request names a link in the header `boxapi`

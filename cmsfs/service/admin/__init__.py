@@ -1,1 +1,1 @@
-"""The administrators' pages: what the enterprise has, and what it needs set up, without any program."""
+"""The administrators' web pages: setup and overview of the enterprise."""

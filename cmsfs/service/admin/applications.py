@@ -1,4 +1,4 @@
-"""Applications and their credentials: listed, registered, given new secrets.
+"""Applications and credentials: list, register, issue new secrets.
 
 A secret is shown when it is made and never again: what is stored is its hash.
 

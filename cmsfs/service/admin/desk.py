@@ -1,4 +1,4 @@
-"""An administrator at a page: what they may do is what the API lets them do, by its own operations.
+"""The context of an administrator's page: calls the API's own operations with the administrator's rights.
 
 `Desk.ask` runs an operation's handler for the person who logged in, as if a request with a token of all
 scopes had come: the same checks, the same events, the same words when something is refused.

@@ -1,4 +1,4 @@
-"""In and out: administrators log in with their password, and every form proves that it is ours.
+"""Administrator login and logout, and CSRF tokens of forms.
 
 Attempts are slowed down as on the authorize page (passwords.py); who is no administrator hears what a wrong
 password hears.

@@ -1,4 +1,4 @@
-"""What the next page says once: that something was done, and secrets, which are never shown again.
+"""Flash messages: confirmations and new secrets that are shown once on the next page.
 
 A form's answer is a redirection, so that a reload repeats nothing; what there is to say waits here in
 between, in memory only, for the browser that it is meant for.

@@ -1,4 +1,4 @@
-"""The enterprise at a glance, what lies in the trash, and what happened lately.
+"""Overview pages: figures of the enterprise, the trash, recent events.
 
 Counts stop at a cap and lists come in pages, so that a page costs the same however much there is.
 

@@ -1,4 +1,4 @@
-"""The addresses of the administrators' pages."""
+"""The routes of the administrators' pages."""
 
 from starlette import routing
 

@@ -1,4 +1,4 @@
-"""Users: listed, made, and given passwords.
+"""Users: list, create, set passwords.
 
 A password is made here and shown once; users have none of their own until then, and who has none comes in
 through applications alone.

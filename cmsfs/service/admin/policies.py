@@ -1,4 +1,4 @@
-"""What protects and describes content: legal holds, retention, metadata templates.
+"""Pages for legal holds, retention policies and metadata templates.
 
 All of it through the API's operations; a hold may be assigned as it is made.
 

@@ -1,4 +1,4 @@
-"""Pages by marker over what administrators manage: users, policies, assignments, exemptions, templates.
+"""Marker paging over what administrators manage: users, policies, assignments, exemptions, templates.
 
 All of these have ascending ids and are few, so a marker is the id of the last entry sent: what is added or
 removed between two pages neither repeats nor hides anything else.  The specification's first marker, 0,

@@ -1,4 +1,4 @@
-"""An operation: a route of the API, and what its description says of it.
+"""Declares API operations: a route together with its OpenAPI description.
 
 Each capability lists its operations beside its handlers; app.py groups and serves them, openapi.py describes
 them.  What the route says by itself is not said again: parameters of the path, the name, the scopes

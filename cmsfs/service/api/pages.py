@@ -1,4 +1,4 @@
-"""Pages for people, as HTML: the one way to them.
+"""Renders HTML pages; the only way to them.
 
 Plain documents out of `templates/`, without scripts, in the reader's light or dark colours.
 

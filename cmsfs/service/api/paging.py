@@ -1,4 +1,4 @@
-"""Pages by offset and by marker, and how a folder's items and the trash are walked.
+"""Offset and marker paging, and the SQL that walks folders and the trash.
 
 A marker is the key of the last entry sent, so that what is added or removed between two pages neither
 repeats nor hides anything else.  Its text means nothing to clients and is judged like any other input.

@@ -1,4 +1,4 @@
-"""Comments: said of a file or in reply to another comment, listed, changed and taken back.
+"""Comments on files and replies to comments: list, create, change, delete.
 
 Search finds files by them (a trigger keeps the index), and a file counts them.
 

@@ -1,4 +1,4 @@
-"""Downloads: from the question for a file's bytes to the address that gives them.
+"""Downloads: redirects a content request to a signed URL, and serves that URL.
 
 `GET /files/:id/content` is answered with a redirection to an address on the same host: signed, good for a
 quarter of an hour, for everybody who has it and without a token, as clients of the public API expect it.

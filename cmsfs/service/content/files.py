@@ -1,5 +1,4 @@
-"""Files: get, change, delete, copy, and how bytes are sent.  They are asked for in downloads.py and come in
-through uploads.py.
+"""Files: get, change, delete, copy.  Downloads are in downloads.py, uploads in the package `uploads`.
 
 Content is streamed a mebibyte at a time, read in threads.  Of ranges, `bytes=a-b` and `bytes=a-` are
 served; one that begins behind the end, and the suffix form, which the public API does not know, are

@@ -1,4 +1,4 @@
-"""Copies of folders, with all that is below; of files their current versions alone.
+"""Recursive copies of folders; of files only the current version is copied.
 
 What is to be copied is found first, and is refused if it is too much.  Then it is made in slices, so that
 nobody else who writes waits for all of it; what changes meanwhile is copied as it is found or left out.  A

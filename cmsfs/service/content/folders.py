@@ -1,4 +1,4 @@
-"""Folders: get, list, create, change, delete; and the listing of the trash.
+"""Folders: get, list, create, change, delete; and listing the trash.
 
 A listing holds mini representations unless `fields` asks for more, full pages, and folders before files
 before web links.

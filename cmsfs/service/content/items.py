@@ -1,4 +1,4 @@
-"""What files, folders and web links have in common: names, places, changes, and the sizes above them.
+"""What files, folders and web links have in common: names, parents, changes, folder sizes.
 
 Used by the capability modules inside their transactions.  A row's `path` names the folders above, so that
 a subtree is a range of the index; moving a folder rewrites that beginning for everything below.

@@ -1,4 +1,4 @@
-"""How often what a shared link shows was fetched and looked at: the counts in the shared link itself.
+"""Download and preview counts of shared links.
 
 A fetch counts when it begins; one that goes on where another broke off is none of its own.
 """

@@ -1,4 +1,4 @@
-"""Ownership: whatever is put into a tree belongs to the tree's owner, who pays for its space.
+"""Ownership: items belong to the owner of their tree, whose quota they use.
 
 Moving an item into somebody else's folder hands it over, and so does making a collaborator the owner
 (collaborations.py).

@@ -1,4 +1,4 @@
-"""What a user may store: the size of one file, and the space for all that is in the own tree."""
+"""Quotas: the largest file a user may upload, and the space of their tree."""
 
 from cmsfs.service import problems
 from cmsfs.service.storage import store

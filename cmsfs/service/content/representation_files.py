@@ -1,4 +1,4 @@
-"""Where representations are to be had: how one stands, and its bytes.
+"""Serves representations: their state, and their bytes.
 
 Clients come here by the addresses that representations.py puts on a file, with their token, and make nothing
 of them but filling in `{+asset_path}`: with nothing, or with the first page's name.

@@ -1,4 +1,4 @@
-"""The trash: putting items in, listing it, taking them out, removing them for good.
+"""The trash: move items into it, list, restore, permanently delete.
 
 Only the item that was deleted is in the trash; what is below a trashed folder is found by nobody until
 the folder comes back.  An item goes back to the folder it came from; another folder is taken only if that

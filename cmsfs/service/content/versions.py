@@ -1,4 +1,4 @@
-"""Versions of a file: the ones before the current, one of them, into the trash, out of it, and promoted.
+"""File versions: list, get, delete, restore, promote.
 
 A promotion makes a new version of an old one's bytes; no version is ever changed or moved.  The file gets
 the old version's name back, too, if a later version brought another.  A version in the trash still counts

@@ -1,4 +1,4 @@
-"""Watermarks: files and folders are marked as to be shown with one, and all that is below a folder with it.
+"""Watermarks on files and folders; a folder's watermark covers everything below it.
 
 The mark is a property of the item; what it is worth is up to the programs that show content.
 

@@ -1,4 +1,4 @@
-"""Events: one for each change of the tree, for three weeks, and the long poll that waits for the next.
+"""The user event stream: records one event per change, keeps three weeks, serves the long poll.
 
 `record` is called inside the transaction of the change by what changes items (items.py, files.py), so that
 there is no change without its event and no event without its change.  The source is stored as the item was

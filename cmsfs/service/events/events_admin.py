@@ -1,4 +1,4 @@
-"""The streams of administrators: what happened in the whole enterprise, for a year.
+"""The enterprise event streams for administrators, kept for a year.
 
 `admin_logs` is asked about a span of time, `admin_logs_streaming` is followed from a position and goes two
 weeks back.  They have words of their own, and a source of their own shape: ids and names, no whole item.

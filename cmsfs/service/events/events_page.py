@@ -1,4 +1,4 @@
-"""A page of events: where it begins, one moment for all that it reads, and the events as they are answered.
+"""Reads one page of events: its start position, a consistent snapshot, and the events as JSON.
 
 Shared by the streams of users (events.py) and of administrators (events_admin.py).
 """

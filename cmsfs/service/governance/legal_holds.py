@@ -1,4 +1,4 @@
-"""Legal holds: what sets these policies and their assignments apart from others (`policies.py`).
+"""Legal holds: what differs from other policies (`policies.py`).
 
 Deleting is answered at once and takes effect a little later: `active` becomes `releasing`, then `released`.
 A hold on a user covers what they own and what they made; `ownership` and `interactions` are one of the two.

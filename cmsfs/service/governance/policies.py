@@ -1,4 +1,4 @@
-"""Policies of an enterprise: listed, made, changed and deleted.
+"""Policies of an enterprise: list, create, change, delete.
 
 Legal holds and retention are policies with assignments (`policy_assignments.py`); here is what they have in
 common, in `legal_holds.py` and `retention.py` what differs.

@@ -1,4 +1,4 @@
-"""What policies are assigned to, and the files and versions that they cover there.
+"""Policy assignments, and the files and versions that each covers.
 
 What legal holds and retention have in common; what differs is in `legal_holds.py` and `retention.py`.
 

@@ -1,4 +1,4 @@
-"""Retention: what sets these policies and their assignments apart from others (`policies.py`).
+"""Retention: what differs from other policies (`policies.py`).
 
 A policy keeps what it is assigned to for a number of days from the upload, or without end.  One that is not
 modifiable can only be lengthened and retired; retired, it covers nothing new, and what it has stays until

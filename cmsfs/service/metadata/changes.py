@@ -1,4 +1,4 @@
-"""Operations that change a template's schema, and what they do to the instances that are there.
+"""Changes of a template's schema, and their effect on existing instances.
 
 Removed fields and options go from every instance; a renamed option is renamed in them.  A field's key and
 type stay what they are.

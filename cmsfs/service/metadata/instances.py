@@ -1,4 +1,4 @@
-"""Instances of metadata on files and folders: listed, put on, changed by JSON Patch, taken off.
+"""Metadata instances on files and folders: list, create, change by JSON Patch, delete.
 
 Rule: whoever may see an item sees its instances, changing them is a right of its own; a root has none.
 """

@@ -1,4 +1,4 @@
-"""Instances of metadata where items are read: in their fields, and as a filter of search.
+"""Reads metadata instances for other operations: as fields of items, and as search filters.
 
 `fields=metadata.scope.key` puts instances on an item; `mdfilters` finds the items whose instance of one
 template has certain values.  Numbers and dates are given as ranges, both ends included.

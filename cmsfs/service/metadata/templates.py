@@ -1,4 +1,4 @@
-"""Metadata templates: listed, made, changed, deleted; and whether a value is what its template allows.
+"""Metadata templates: list, create, change, delete; and validation of values.
 
 Everybody in the enterprise may read them, administrators write them.  The scope `global` holds one template,
 `properties`, which takes any key and belongs to nobody.

@@ -1,4 +1,4 @@
-"""Access tokens, and the families that tokens of one consent belong to.
+"""Access tokens, and the token families that one consent creates.
 
 The grants (credentials, codes.py, families.py, assertions.py, exchange.py) decide; here the rows are
 written and the answer is made.  Revoking an access or a refresh token of a family ends the family; a

@@ -1,4 +1,4 @@
-"""JSON Web Tokens of applications: the jwt-bearer grant, and those that a token exchange takes.
+"""JWT assertions of applications: for the jwt-bearer grant and for token exchange.
 
 An assertion is signed with RS256, RS384 or RS512 by a key of the application: the one that its header names
 by `kid` or, as some clients of the public API name none, the one that verifies it.  It is meant for this

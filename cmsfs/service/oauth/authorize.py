@@ -1,4 +1,4 @@
-"""The authorize endpoint: a person logs in and gives an application access to what is theirs.
+"""The authorize endpoint: a person logs in and grants an application access.
 
 An application sends a browser here; the person logs in, is asked, and goes back with a code (codes.py) or
 with an error.  What is wrong with the application or its redirect URI is shown, never sent there.

@@ -1,4 +1,4 @@
-"""People in browsers: the cookie that says who logged in, and the proof that a form is ours.
+"""Browser sessions: the login cookie, and CSRF tokens of forms.
 
 The cookie is random; before the log-in it only ties the form to the browser, at the log-in it is replaced,
 so that nobody can plant one.  A form carries a value made of the cookie, which no other site can know.

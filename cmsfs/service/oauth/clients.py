@@ -1,4 +1,4 @@
-"""Applications as clients of the token endpoint: who asks, what they may ask for, where codes may go.
+"""Authenticates applications at the token endpoint: permitted grants, scopes and redirect URIs.
 
 Credentials come in the form or in HTTP Basic.  Redirect URIs are compared as text; only the port of a
 loopback address is left to the application, which takes whichever is free (RFC 8252, section 7.3).

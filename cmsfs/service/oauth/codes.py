@@ -1,4 +1,4 @@
-"""Authorization codes: made by the authorize page, redeemed at the token endpoint.
+"""Authorization codes: issued by the authorize page, redeemed at the token endpoint.
 
 A code lives 30 seconds and is good for one use; whoever redeems one again ends what came of it.  With PKCE
 (S256) only who began can redeem; a wrong verifier uses the code up.

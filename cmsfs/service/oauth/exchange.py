@@ -1,4 +1,4 @@
-"""Token exchange: a narrower token out of a wider one, for scopes and perhaps one item.
+"""Token exchange: downscopes a token to fewer scopes and, optionally, one item.
 
 What is narrowed is an access token or an application's assertion.  The new token has only scopes that the
 old one has, and is bound to the item, which the old one must reach; it ends with the old one.  With an

@@ -1,4 +1,4 @@
-"""Passwords: how people log in to the authorize page.
+"""Passwords of users: hashing and verification.
 
 Kept as scrypt hashes, each with its salt and parameters.  Guessing is slowed down (see attempts.py), for who
 guesses and for nobody else.

@@ -1,4 +1,4 @@
-"""The refresh_token grant: a refresh token for the next pair.
+"""The refresh_token grant: exchanges a refresh token for a new token pair.
 
 A refresh token is good for one use.  Whoever shows one that was used may have stolen it, or it was stolen
 from them: nobody can tell, so the whole family ends and the user has to consent again.

@@ -1,4 +1,4 @@
-"""The token endpoint: the form of each of the five grants to the module that knows it; and revocation.
+"""The token endpoint: dispatches the five grants to their modules, and revokes tokens.
 
 Both spellings of the subject of client credentials are taken, the specification's and the public API's.
 Refusals have the OAuth body, not the API's.

@@ -1,4 +1,4 @@
-"""The sample enterprise: what a first look at cmsfs shows, and what tests work on.
+"""The sample enterprise of `cmsfs demo` and of the tests.
 
 `cmsfs demo`, `cmsfs serve` and the embedded profile call `ensure_sample` on a store; the first call fills
 it, every later one only reads the credentials, which stand beside the data for this user alone.

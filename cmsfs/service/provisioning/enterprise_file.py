@@ -1,4 +1,4 @@
-"""The enterprise file: a TOML that says who and what there is to be when the service starts.
+"""Parses the enterprise file: a TOML of users, apps and contents to create when the service starts.
 
 `enterprise.example.toml` beside this module shows and explains every table.  What is said here is what a
 person types; provisioning.py turns it into rows.

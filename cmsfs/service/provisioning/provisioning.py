@@ -1,4 +1,4 @@
-"""An enterprise as a file says it: users, apps, folders, templates, holds, retention, made where missing.
+"""Creates what an enterprise file lists and the store lacks: users, apps, folders, templates, policies.
 
 `cmsfs serve --enterprise-file` calls `ensure` before it listens.  Things are recognised by what people call
 them: the enterprise by name, users by login, apps by client id, folders by path, templates by key, policies

@@ -1,4 +1,4 @@
-"""What is in the sample drive: folders, files, web links, and one file in the trash.
+"""The contents of the sample drive: folders, files, web links, and one file in the trash.
 
 Only text, written for this purpose, and one of each thing that administrators manage.  demo.py puts it into a
 store.

@@ -1,1 +1,1 @@
-"""What is derived from files: text, thumbnails, previews."""
+"""Renditions derived from files: text, thumbnails, previews."""

@@ -1,4 +1,4 @@
-"""Expiring embed links: an address that shows a file to whoever has it, for at most an hour.
+"""Expiring embed links: a URL that shows a file to whoever has it, for at most an hour.
 
 `fields=expiring_embed_link` on one file makes a token that is bound to it and good for looking alone, and an
 address with that token in it.  The page behind the address shows what the service made of the file, words or

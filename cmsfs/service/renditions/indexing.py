@@ -1,4 +1,4 @@
-"""The words of files for search, and whatever else the worker is to make: the backlog, and who works it off.
+"""The background queue that extracts text for search and makes other renditions in the worker.
 
 A file that is plain text from one end to the other is found at once.  Any other that may hold words is in
 the backlog (`unindexed`) from the transaction that names its content until the worker has read it; a restart

@@ -1,4 +1,4 @@
-"""Representations: a file's words and small pictures of it, offered, asked for, and handed out.
+"""Representations (extracted text, thumbnails): which a file has, requesting them, serving them.
 
 `GET /files/:id?fields=representations` lists what there may be of a file, by its name's ending.  With the
 header `X-Rep-Hints` (`[jpg?dimensions=320x320][extracted_text]`; alternatives between commas) it lists what

@@ -1,4 +1,4 @@
-"""`GET /files/:id/thumbnail.png` and `.jpg`: the oldest way of the public API to a small picture of a file.
+"""`GET /files/:id/thumbnail.png` and `.jpg`: the thumbnail endpoint.
 
 The sizes that there are: 32, 64, 128 and 256 pixels as PNG, 32, 94, 160 and 320 as JPEG.  Of those within the
 bounds that were asked for the smallest is sent.  While it is being made the answer is 202 with the time to

@@ -1,1 +1,1 @@
-"""Search: from the query to SQL and its cached results."""
+"""Search: from the query to SQL and cached results."""

@@ -1,4 +1,4 @@
-"""The query language of search, compiled for the full-text index.
+"""Compiles the query language of search for the full-text index.
 
 Words, "exact phrases", and the operators AND, OR, NOT in upper case; lower or mixed case are words.
 Several words are read as OR unless there is an operator; then neighbours without one are AND.  NOT binds

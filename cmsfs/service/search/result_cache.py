@@ -1,4 +1,4 @@
-"""What a search found, kept for its next pages.
+"""Caches search results for their next pages.
 
 Counting the matches and putting them in order costs the same for every page of a search, and far more than
 the page itself.  So the first page keeps the count, the second the order of all that can be paged to, and

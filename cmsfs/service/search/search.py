@@ -1,4 +1,4 @@
-"""Search: the filters of the specification over the index, one page at a time.
+"""The search operation: the specification's filters over the index, one page at a time.
 
 Where is looked, and how, is decided in search_plan.py.  Without a rank the order is creation, then id: both
 never change, so that pages neither repeat nor lose what is there all the while.

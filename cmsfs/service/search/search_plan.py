@@ -1,4 +1,4 @@
-"""Where a search looks, and the SQL that it becomes.
+"""Plans a search: which items to look at, and the SQL for it.
 
 Text is found by the full-text index, and what is found there is judged.  Where there is no text to find
 (`NOT "..."`, which is how a drive lists everything), the page is walked along the index that suits: below a

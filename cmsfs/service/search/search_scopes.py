@@ -1,4 +1,4 @@
-"""The places in which a search looks: conditions on items, each with the way to walk what it holds.
+"""Search scopes: SQL conditions for the places that a search covers.
 
 Rule: what is made of many folders is one place, however many they are.
 """

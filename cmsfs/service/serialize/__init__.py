@@ -1,1 +1,1 @@
-"""Items as JSON."""
+"""Serializes items as JSON."""

@@ -1,4 +1,4 @@
-"""What is told of items from beside their rows: watermarks, comments, links that lead to them, marks to sync.
+"""Fields of items that come from other tables: watermarks, comments, shared links, sync state.
 
 `item_serializer.ItemSerializer` looks these up for all items of an answer together, only those that were
 asked for.

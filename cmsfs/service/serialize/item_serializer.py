@@ -1,4 +1,4 @@
-"""Rows as items on the wire: the mini representation, the standard answer, and the fields asked for.
+"""Serializes item rows: mini, standard, and with requested fields.
 
 `ItemSerializer` is made for one answer and looks parents, owners and paths up for all of its rows together.
  What depends on who asks (permissions, the folders above) it has from access_rights.py.

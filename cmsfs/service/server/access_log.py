@@ -1,4 +1,4 @@
-"""One line for each request that was answered: what was asked, how it ended, how long it took, for whom.
+"""The access log: method, path, status, duration and user of each request.
 
 `serve` puts `AccessLog` around the application.  Lines are `key=value` through standard logging, to be read
 by people and cut by programs; `request` is the id that an error body shows as `request_id`, and `by` the

@@ -1,4 +1,4 @@
-"""The application: the capability modules' routes under the API's and the upload host's paths.
+"""The ASGI application: routes of all modules under the API's and the upload host's paths.
 
 `build` is all that a server, a transport in the same process or a test needs.  One server plays all hosts
 of the public API: for a server at URL u, base_url is u/2.0, upload_url is u/api/2.0 and auth_url is u.

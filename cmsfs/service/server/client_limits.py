@@ -1,4 +1,4 @@
-"""What stands between a socket and the application: how slow a client may be, and what headers say.
+"""Limits on slow clients and on request headers, before the application sees a request.
 
 `serve` puts `ClientLimits` around the application; a service in the same process does without.
 

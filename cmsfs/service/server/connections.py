@@ -1,4 +1,4 @@
-"""The connections of the service's socket: taken, counted, and given up for others when there are too many.
+"""Accepts and counts connections, and closes idle ones when there are too many.
 
 A connection costs a descriptor, and what it asks for perhaps another.  When there are as many as there may
 be, the one that has been silent for longest makes room, of those from the address that has most: an idle one,

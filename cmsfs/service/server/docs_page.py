@@ -1,4 +1,4 @@
-"""The service's front: its root page, its description for programs, and the same to read.
+"""The root page, the OpenAPI document and the API documentation page.
 
 The description is made once for each application, when somebody first asks.
 

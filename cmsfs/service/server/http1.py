@@ -1,4 +1,4 @@
-"""Connections that speak HTTP/1.1 and nothing else, with TLS and without.
+"""HTTP/1.1 connections, with and without TLS.
 
 Hypercorn leaves HTTP/1.1 for whoever sends HTTP/2's preface or asks for h2c, and no setting keeps it from
 that.  So it is given a connection that never tells it: another version is 505, and the wish to upgrade is

@@ -1,4 +1,4 @@
-"""The OpenAPI description of the service, made of its operations and of the models that they read and write.
+"""Generates the OpenAPI description from the operations and their models.
 
 Paths are as they are served: everything below /2.0, the operations of uploads below /api/2.0, where clients
 send them, tokens and shared links at the root.

@@ -1,4 +1,4 @@
-"""How much a user may ask for: token buckets for calls, uploads and searches, off unless asked for.
+"""Rate limits per user: token buckets for calls, uploads and searches; off by default.
 
 `cmsfs serve --rate-limits` gives the application one `Limits`; `calls.guarded` has it judge every call of a
 user, and the token endpoint every request.  A bucket holds what may be asked at once and fills up evenly; a

@@ -1,4 +1,4 @@
-"""The service on a socket: Hypercorn's trio worker in the caller's nursery.
+"""Serves the application on a socket: Hypercorn's trio worker in the caller's nursery.
 
 `cmsfs serve` runs this; so do the tests that speak real HTTP.  HTTP/1.1 only: HTTP/2 in pure Python is
 several times slower.

@@ -1,4 +1,4 @@
-"""What time does by itself: trash is emptied, retained content disposed of, and what has an end ends.
+"""Scheduled cleanup: empties the trash, disposes of retained content, removes what has expired.
 
 Whoever runs the application runs `run` beside it.  Each pass works in small transactions, so that nobody
 waits long for the writer, and judges everything once more inside them.  A pass that is cut off is gone on

@@ -1,4 +1,4 @@
-"""Collaborations: made, changed, accepted, rejected, ended.  Listings and shapes: collaborations_list.py.
+"""Collaborations: create, change, accept, reject, remove.  Lists are in collaborations_list.py.
 
 Within the enterprise a collaboration begins at once; users of other enterprises, and addresses that nobody
 has yet, are invited and it is for them to accept.  The role `owner` hands the item over: it moves into the

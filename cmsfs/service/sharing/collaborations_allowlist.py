@@ -1,4 +1,4 @@
-"""With whom an enterprise collaborates: its list of domains, and what else keeps collaborations inside.
+"""The collaboration allowlist: domains with which an enterprise may collaborate.
 
 Without a list everybody may be invited.  With one, users of other enterprises must have an address in a
 domain that is on it: inbound for content of ours, outbound for ours on theirs.  Exempt users (exemptions.py)

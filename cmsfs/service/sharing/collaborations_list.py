@@ -1,5 +1,4 @@
-"""Collaborations as they are seen: of an item with those of the folders above, one by its id, and what waits
-for the caller's answer.
+"""Lists collaborations: of an item including those of parent folders, one by id, and pending ones.
 
 Rule: who collaborates is seen by whom a collaboration is about, and by whoever sees the item, unless the
 folder shows it to its owner and co-owners only.

@@ -1,4 +1,4 @@
-"""Collaboration exemptions: users to whom the enterprise's list of domains does not apply.
+"""Users who are exempt from the collaboration allowlist.
 
 Rule: administrators only; an exemption of another enterprise does not exist.
 """

@@ -1,4 +1,4 @@
-"""The pages behind open shared links, for people: what a link shows, a preview of it, and its bytes.
+"""Web pages of open shared links: the item, a preview, its download.
 
 `/s/WORD` is the address that every client hands out.  A folder's page lists what is in it; a link with a
 password asks for it first, and a signed cookie remembers for an hour that it was right.  Links for an

@@ -1,4 +1,4 @@
-"""What a shared link leads to: the item for who calls the API, the bytes for anybody with an open link.
+"""Resolves shared links: the item for API callers, the bytes for anybody with an open link.
 
 The links themselves are in shared_links.py.
 

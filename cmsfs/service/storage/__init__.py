@@ -1,1 +1,1 @@
-"""The store: SQLite, blobs, parts of uploads, derived files, signed URLs."""
+"""The store: SQLite, blobs, upload parts, derived files, signed URLs."""

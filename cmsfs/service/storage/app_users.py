@@ -1,4 +1,4 @@
-"""App users: users of an application, who never log in, and whom others can invite nevertheless.
+"""App users: users that an application manages, who never log in but can be invited.
 
 For that they have a login, too; its domain is one that no mail reaches, and nobody else's login is there.
 """

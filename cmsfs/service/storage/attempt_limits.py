@@ -1,4 +1,4 @@
-"""Guesses: how long somebody who named a wrong secret waits before the next one is judged.
+"""Throttles repeated wrong secrets.
 
 Counted is the pair of who asks (an address, a user) and what for (a login, a link, an application).  From the
 fifth wrong guess on the wait doubles each time.  A stranger thereby makes nobody wait but whoever comes from

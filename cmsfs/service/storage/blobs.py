@@ -1,4 +1,4 @@
-"""The blob directory: bytes of files under the SHA-1 of their content, streaming in and out.
+"""The blob store: file contents by SHA-1, streamed in and out.
 
 `blobs/ab/<sha1>` is the content, `incoming/` holds what is still arriving.  Used by uploads (in) and
 downloads (out); all disk work happens in threads, a mebibyte at a time.

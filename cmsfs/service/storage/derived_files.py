@@ -1,4 +1,4 @@
-"""What the worker made of contents: words and small pictures, by the SHA-1 of what they were made of.
+"""Files that the worker derived from contents (text, thumbnails), by the SHA-1 of their source.
 
 `renditions/ab/<sha1>.<name>` is what was made, a row says whether it is there, asked for, or not to be had.
 It is made once for each content, however many files and versions have that, and can be made again at any

@@ -1,4 +1,4 @@
-"""The numbers that stand for kinds and states of items in the database (see schema.sql)."""
+"""Integer codes of item kinds and states in the database (see schema.sql)."""
 
 from enum import IntEnum
 

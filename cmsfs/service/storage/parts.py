@@ -1,4 +1,4 @@
-"""The parts of unfinished uploads on disk, and how they are joined into one content.
+"""Parts of unfinished uploads on disk, and how they are joined into one content.
 
 `sessions/<session>/<part>` is a part, on disk before its row.  An `Assembly` reads the parts in order into
 a content; it works while a commit waits for it and rests between two commits, so that no task has to be

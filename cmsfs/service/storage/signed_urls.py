@@ -1,4 +1,4 @@
-"""Signed addresses: words that say what they open and until when, and that nobody else can make.
+"""Signed URLs: state what they open and until when, and cannot be forged.
 
 The key is a file in the store's folder: all processes that serve the store know it, and a restart keeps what
 was given out.

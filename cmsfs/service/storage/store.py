@@ -1,4 +1,4 @@
-"""The store of the embedded service: database, blobs and clock, opened together.
+"""The store: database, blobs and clock, opened together.
 
 `open_store` is how `cmsfs serve`, `cmsfs demo`, the daemon's embedded service and every test get one.
 The same folder may be open in several processes at once; each holds a shared lock on it, and whoever

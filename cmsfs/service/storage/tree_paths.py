@@ -1,4 +1,4 @@
-"""Where items are in their tree: a row's `path` names the ids of the folders above it, `/1/20/`.
+"""Materialized paths: a row's `path` lists the ids of the folders above it, `/1/20/`.
 
 Rule: a path ends with a slash, so that the id of a folder is never the beginning of another one's.
 """

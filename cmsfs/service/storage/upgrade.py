@@ -1,4 +1,4 @@
-"""A store of an older format is brought to this one.
+"""Upgrades a store of an older format.
 
 Formats 1 to 4 each had several shapes, told apart by nothing but what is in them; every one of them lacks
 tables and columns of the next, and none has anything that means something else now.  So the store is compared

@@ -1,1 +1,1 @@
-"""Uploads: in one request, and in parts."""
+"""Uploads: direct, and in parts."""

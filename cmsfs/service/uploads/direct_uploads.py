@@ -1,4 +1,4 @@
-"""Uploads: a new file, a new version, and the question beforehand whether it would be taken.
+"""Direct uploads: new file, new version, and the preflight check.
 
 The body is multipart and is parsed as it arrives: the attributes come first and are judged before the
 first byte of the file is looked at.  The file is the part that is called `file`, else the first with a file

@@ -1,4 +1,4 @@
-"""The parts of an upload as they arrive, and the question which of them need not be sent.
+"""Receives the parts of an upload, and tells which parts need not be sent.
 
 Called through the routes here and by upload_sessions.py, which begins and ends the sessions.
 

@@ -1,4 +1,4 @@
-"""Uploads in parts: begun, fed part by part in any order, resumed after a break, and committed.
+"""Upload sessions: create, list, abort, commit; parts may arrive in any order.
 
 Parts arrive through upload_parts.py and lie in files of their own (parts.py).  The commit joins them;
 while that lasts the answer is 202, and the same commit sent again goes on with it.  The rows of the file

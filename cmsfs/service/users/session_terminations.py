@@ -1,4 +1,4 @@
-"""Sessions of users ended by an administrator: each has to log in, and each application to be let in, anew.
+"""Ends all sessions of users: they must log in again, and applications need new consent.
 
 What ends is everything that was given out: access tokens, consents with their refresh tokens, codes, and
 logins in browsers.  An application whose grant needs no user gets a new token as soon as it asks for one.

@@ -1,4 +1,4 @@
-"""Users: me, one by id, the enterprise's list; administrators make, change and delete them.
+"""Users: the current one, by id, the list; administrators create, change and delete them.
 
 Managed users and app users belong to the caller's enterprise.  An external user belongs to another one and
 collaborates here: such a user is listed by the whole login only, and shows no more than a name.

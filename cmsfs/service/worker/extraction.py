@@ -1,4 +1,4 @@
-"""The words of a document: what search finds in a file, and its representation as text.
+"""Extracts text from documents, for search and for the text representation.
 
 Runs in the worker (see worker.py) and nowhere else: a library that parses what strangers uploaded may eat
 the processor, the memory or the process, and there it may.  What a file is, is told by its beginning, not by

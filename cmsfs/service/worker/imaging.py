@@ -1,4 +1,4 @@
-"""Small pictures of pictures, and of the first page of a PDF.
+"""Makes thumbnails of images and of the first page of a PDF.
 
 Runs in the worker (see worker.py), like extraction.py and for the same reasons.  A picture keeps its
 proportions and its right way up, and is never made larger than it is.

@@ -1,4 +1,4 @@
-"""What a process takes from itself for good: files beyond those it needs, and the network (Landlock).
+"""Sandboxes this process for good (Landlock): no files but those it needs, no network.
 
 The worker confines itself before it opens what strangers wrote.  Where the kernel cannot (older than 5.13, or
 built without), it goes on as any process of the user, and `cmsfs doctor` says so.

@@ -1,4 +1,4 @@
-"""The process that opens what strangers uploaded: `python -P -m cmsfs.service.worker.worker`.
+"""The worker process that parses untrusted documents: `python -P -m cmsfs.service.worker.worker`.
 
 The service starts it (see workshop.py) and hands it one job after the other, each a line of JSON on its
 standard input; it answers each with a line on its standard output, and writes what it made into the file

@@ -1,4 +1,4 @@
-"""The service's side of the worker: started when there is a job, ended when there is none for a while.
+"""Runs the worker process: starts it for a job, stops it when idle.
 
 One job at a time.  A worker that dies of its job, or takes longer than a job may, is replaced by the next
 job's; whoever handed the job in hears why it is not done.

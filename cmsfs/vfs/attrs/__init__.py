@@ -1,1 +1,1 @@
-"""Extended attributes: what can be told of an item beyond `stat`, one noun a file."""
+"""Extended attributes, one module per subject."""

@@ -1,4 +1,4 @@
-"""Description and tags: what people say of an item, set here under names of the service's and freedesktop's.
+"""Description and tags as xattrs, under our names and freedesktop's.
 
 They are journaled like every change of a file: setting them works at once, offline, and on what the service
 does not have yet, and is sent as one request when it has rested.  What can be wrong with them (their length)

@@ -1,4 +1,4 @@
-"""What an item of the service says of itself, as texts: the part of `user.cms.` that any item has.
+"""Fields of an item as xattrs: the part of `user.cms.` that every item has.
 
 `values` makes them of a whole item, wherever it comes from (a listing, the trash, a search); `of_json` of
 what the replica keeps.  SEMANTICS.md shows the table `FIELDS` to people; a test compares the two.

@@ -1,4 +1,4 @@
-"""Legal holds and retention as texts: which policies protect an item, and by what.
+"""Legal holds and retention policies of an item as xattrs.
 
 The service says of no item that it is held: administrators may read what policies are assigned to, and what
 covers an item follows from its place, owner and metadata, as at the service.  Each attribute has one line for

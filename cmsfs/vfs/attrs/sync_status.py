@@ -1,4 +1,4 @@
-"""What the drive itself knows of a node: how it stands with the service, and how much of it is here."""
+"""Sync status and cached share of a node as xattrs."""
 
 import errno
 

@@ -1,4 +1,4 @@
-"""Programs' own attributes: where a download came from, a colour, whatever a program wants to find again.
+"""Arbitrary `user.*` xattrs that programs set.
 
 They are kept on this machine, since the service has no place for them, and stay with the file over renames
 and restarts.

@@ -1,1 +1,1 @@
-"""What is recognized in the calls of programs: saves, copies, lock files, local-only files."""
+"""Patterns in the system calls of programs: saves, copies, lock files, local-only files."""

@@ -1,4 +1,4 @@
-"""Who copies what: which files a program had open for reading when it made or opened another to write.
+"""Detects file copies: which files a program was reading when it created another.
 
 Bytes alone say nothing: two files may be equal without one having come from the other.  The kernel does not
 tell that a file is being copied (`copy_file_range` arrives as reads and writes), but it says which thread

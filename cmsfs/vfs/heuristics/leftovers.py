@@ -1,4 +1,4 @@
-"""What programs have left on this machine only, and how long nobody has touched it.
+"""Local-only files that programs left behind, and for how long they have been idle.
 
 Days are those on which the drive was in use, counted one by one: a clock that was wrong and is set right
 makes nothing old.  Noted of each file is when it was last changed, and on which of these days that was seen.

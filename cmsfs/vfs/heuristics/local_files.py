@@ -1,4 +1,4 @@
-"""Which names live on this machine only, and what that means for the tree.
+"""Local-only names: which match the patterns, and what that means for the tree.
 
 Programs put files beside a document that mean nothing to anybody else: locks, swap files, half-written new
 versions.  They behave like any file here, outlive a restart, and never reach the service.  A node is

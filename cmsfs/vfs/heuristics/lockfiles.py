@@ -1,4 +1,4 @@
-"""Lock files of office applications: what they stand for.
+"""Lock files of office applications: which document each belongs to.
 
 While a document is open, LibreOffice keeps `.~lock.NAME#` beside it and Microsoft Office `~$NAME`, of a long
 name without its first two characters.  They live on this machine only (`localnames`); whoever wants to know

@@ -1,4 +1,4 @@
-"""How programs save a file, seen from the calls that they make.
+"""Recognizes how programs save files (replace by rename, truncate and write, ...).
 
 Few write into the file that they opened.  Most write a new file and rename it over the old one; others
 rename the old one away, make a new one in its place, and remove the backup or leave it.  Sent as it happens,

@@ -1,1 +1,1 @@
-"""The tree of the account as a file system: one capability a module."""
+"""The account's tree as a file system, one module per capability."""

@@ -1,4 +1,4 @@
-"""What a call of the file system answers with: plain values, free of any kernel protocol."""
+"""Return values of file system calls: plain types, independent of the kernel protocol."""
 
 import stat
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Which names a listing shows: those that were in the folder when its reading began.
+"""Directory snapshots: readdir shows the names that existed when the directory was opened.
 
 A name may change hands while somebody reads: a save puts another inode there, a rename an older one.  In
 whatever order rows were read, such a name would come twice or never.  So the names are taken when the reading

@@ -1,4 +1,4 @@
-"""Names in folders: making, removing and renaming what they stand for.
+"""Directory entries: create, unlink, rmdir, rename.
 
 `Filesystem` hands the calls of programs to this module; each is one local transaction, which also records
 what the service is to be told.

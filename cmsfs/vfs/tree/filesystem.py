@@ -1,4 +1,4 @@
-"""The drive as plain async methods on inode numbers and names: what every operation means.
+"""The file system as async methods on inode numbers and names: the meaning of every operation.
 
 `fuse.operations` calls this and translates; SEMANTICS.md beside it says what each operation promises.
 Metadata is answered from the replica, bytes by `files`, changes are one local transaction each.  The

@@ -1,4 +1,4 @@
-"""Open files and folders.
+"""The table of open files and folders.
 
 All handles of an inode share one `OpenFile`, so that what one writes another reads.  A change made elsewhere
 does not touch it: the name leads to another inode then (`replica.lineages`), and two versions never mix.

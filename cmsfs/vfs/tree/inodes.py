@@ -1,4 +1,4 @@
-"""How long a node must be kept: the kernel's lookups and our open handles, counted in memory.
+"""Reference counts of inodes: kernel lookups and open handles.
 
 Rule: a count is raised with no await before the reply that hands out the inode, since the kernel may
 forget it at once.  The root is never counted.

@@ -1,4 +1,4 @@
-"""The address of a web link as an attribute: freedesktop's name for where something came from, and ours.
+"""The URL of a web link as an xattr, under freedesktop's name and ours.
 
 Setting it is an edit of the link's file like any other: at once here, sent after a moment, with the rules of
 such edits.  A file that says no address just now (it is being written, or is to be a file) is left alone, so

@@ -1,4 +1,4 @@
-"""Which names may be made on the drive.
+"""Validates names that programs create on the drive.
 
 The service decides what a name is; asking it would be too late, so its rules are applied here, before
 anything is recorded.

@@ -1,4 +1,4 @@
-"""How much more may be written before the service, or this machine's disk, would refuse it.
+"""How much may still be written before the service's quota or the local disk is full.
 
 A program that copies files learns from the write that fails, not from an upload that is refused an hour
 later.  What counts is what the account may use, what it has used, and what is on its way there; all of it a

@@ -1,4 +1,4 @@
-"""The end of nodes that were unlinked: when nobody holds them any more, their rows and bytes go, at once.
+"""Deletes rows and bytes of unlinked nodes when their last reference is gone.
 
 A node is held by the kernel's lookups, by open handles and by operations that are still to be sent.  The
 first two are counted in memory only, so what is left when the process dies is removed at the next start.

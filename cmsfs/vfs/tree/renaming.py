@@ -1,4 +1,4 @@
-"""Renaming: what rename(2) asks for, in one transaction of the caller.
+"""rename(2): the work inside the caller's transaction.
 
 What a rename over another file means for the identity of both at the service stands in `saves`, what it means
 for whether the service hears of it in `localnames`.

@@ -1,4 +1,4 @@
-"""What may be done in `Shared with me`: nothing is put there, taken away or moved elsewhere.
+"""Restrictions of the folder `Shared with me`: nothing is created, deleted or moved there.
 
 The service has no such folder: what lies in it are the roots of what others share, which stay where they are.
 They are renamed and changed in place as far as the role goes; so the files are allowed that programs make

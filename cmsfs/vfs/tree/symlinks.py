@@ -1,4 +1,4 @@
-"""Symbolic links, which live on this machine only.
+"""Symbolic links, which are local-only.
 
 The service has none.  Refusing them breaks what people run on a drive: `npm install` links every program
 of `node_modules/.bin`, `python -m venv` its interpreter and `lib64`, and git checks links out as text files.

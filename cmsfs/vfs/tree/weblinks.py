@@ -1,4 +1,4 @@
-"""Writing to a web link: its text becomes a draft like that of any file, which the push reads as a shortcut.
+"""Writes to web links: the text becomes a draft, which the push parses as a `.url` file.
 
 Rule: from the moment a draft is there it holds what the link said before, whatever dies in between; a link
 that was half written must never pass for one that was emptied.

@@ -1,4 +1,4 @@
-"""Extended attributes: reading, listing, setting and removing them, whoever their noun belongs to.
+"""getxattr, listxattr, setxattr and removexattr, dispatched to the modules of `vfs.attrs`.
 
 `attrs` has one noun a file; here it is decided which of them a name means.  A listing shows what is worth a
 glance and is known here: listing asks nobody, ever, since `ls -l` and file managers list every file.  A name

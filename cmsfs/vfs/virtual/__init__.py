@@ -1,1 +1,1 @@
-"""Folders that are no items: the trash, searches, versions."""
+"""Virtual folders: the trash, searches, versions."""

@@ -1,4 +1,4 @@
-"""The trash of desktops: what file managers expect at the top of a disk, `.Trash-UID` with `info`, `files`.
+"""The freedesktop trash, `.Trash-UID` with `info` and `files`, mapped to the service's trash.
 
 A file manager that throws something away writes a note into `info` and renames the thing into `files`: here
 that puts it into the service's trash, at once.  Renaming it back out restores it.  What was thrown away so

@@ -1,4 +1,4 @@
-"""Open files and folders of what is no row: what a handle reads, and which numbers it keeps in use.
+"""Handles of virtual files and folders: what they read, and which inode numbers they keep alive.
 
 Rule: a file is read as it was when it was opened; what is written goes to its node at once.
 """

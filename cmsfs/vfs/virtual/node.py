@@ -1,4 +1,4 @@
-"""What the drive shows beside the items of the account: folders, files and links that are no rows.
+"""Virtual nodes: folders, files and links that are not items of the account.
 
 The trash, the results of a search and the past versions of a file are made of these.  `composite` gives them
 inode numbers and answers the kernel; whoever shows something derives from these classes and says what it

@@ -1,4 +1,4 @@
-"""The drive as the kernel sees it: the account's tree, and beside it what is no row of the tree.
+"""Routes each call to the account's tree or to a virtual folder, by inode number.
 
 Hidden folders at the root (`.trash`, `.search`) and views of an item (`report.odt@versions`) are virtual
 nodes.  This module answers for them, hands all else to the `Filesystem`, and lets things be moved from one

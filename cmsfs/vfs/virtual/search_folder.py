@@ -1,4 +1,4 @@
-"""`.search`: a folder whose subfolders are searches, and a search's matches as links into the tree.
+"""`.search`: each subfolder is a search, its matches are symbolic links into the tree.
 
     .search/                     lists the saved searches; any other name is a search too
     .search/budget type:file/    its matches, each a relative symbolic link such as `../../Legal/x.odt`

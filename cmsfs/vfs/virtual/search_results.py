@@ -1,4 +1,4 @@
-"""What a search found, as links: fetched page by page, remembered for a while, each under a name of its own.
+"""Search results as links: paged, cached for a while, with unique names.
 
 The folders of `.search` (`search_folder`) read from here; `FinderPort` is the port to the service.
 

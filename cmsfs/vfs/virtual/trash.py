@@ -1,5 +1,4 @@
-"""The service's trash as a folder: listed, moved out of (which restores), removed from (which purges), moved
-into (which deletes at once, a folder whole).
+"""The service's trash as a folder: list it, move out to restore, delete to purge, move in to delete.
 
 The service is asked whenever a program opens the folder, and what it said is believed for a few seconds.
 The agent above does the asking (`Bin`); here stand the names, and what each refusal is for a program.

@@ -1,4 +1,4 @@
-"""One item in the trash: what it is called there, and what the drive shows of it.
+"""One item in the trash: its name and attributes there.
 
 A name is the item's own; of several of one name all but the first that was seen get the moment of their
 deletion, and if that is not enough their id.  A name that was given stays while the drive runs.

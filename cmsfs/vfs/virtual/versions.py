@@ -1,4 +1,4 @@
-"""The past of a file: `report.odt@versions` is a folder of the versions before the current one.
+"""File versions: the folder `report.odt@versions` holds the versions before the current one.
 
 It stands beside every file that the service knows, in no listing; each version has a name by time and author,
 keeps the file's suffix, and can be read.  Copying one over the file brings it back, as a new version.

@@ -1,4 +1,4 @@
-"""Inode numbers of what is shown beside the tree: made up, held while the kernel or a handle needs them.
+"""Inode numbers of virtual nodes: allocated, and kept while the kernel or a handle uses them.
 
 Rows of the tree count up from 1, these from far above, so that a number alone says which side answers.
 """

@@ -1,1 +1,1 @@
-"""One module for each kind of change that is sent."""
+"""One module for each kind of operation."""

@@ -1,4 +1,4 @@
-"""Appends to one file on two machines: a lineage that has become a conflict copy goes on as that copy.
+"""Concurrent appends on two machines: later appends continue in the conflict copy.
 
 A program that opens its log by name for each line opens theirs anew after every conflict.  What it appended
 to that goes to the end of the copy that was made first, instead of into one more copy a line.

@@ -1,4 +1,4 @@
-"""Removals: the item is in the trash of the service.
+"""Sends deletions: the item goes to the service's trash.
 
 A file goes only as the version that was deleted here; if it has other bytes by now it comes back, and so
 does a folder in which something is that nobody here has seen, and whatever the service does not let go.

@@ -1,4 +1,4 @@
-"""Description, tags and metadata: the item has what was set here.
+"""Sends description, tags and metadata.
 
 The last writer wins; what the service has now is applied like any other news.
 """

@@ -1,4 +1,4 @@
-"""Folders: the folder exists at the service.
+"""Creates folders at the service.
 
 A folder of that name that is there already is as good as one that we make: two people who make `docs` mean
 one folder.

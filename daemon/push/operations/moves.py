@@ -1,4 +1,4 @@
-"""Moves, renames and times: the item is where it is here, is called what it is called here, has our time.
+"""Sends moves, renames and modification times.
 
 The last writer wins a place; only names are fought over (`conflicts`).  The answer is applied like any
 other news, since the item may have changed in other ways meanwhile.

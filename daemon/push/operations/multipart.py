@@ -1,4 +1,4 @@
-"""Large files, sent in parts: what has arrived at the service need not be sent again, whatever happens.
+"""Uploads large files in parts, resuming with what has already arrived.
 
 The session that the service gave is kept in the journal's database, so the next run, also one after a
 restart, asks which parts are there and sends the others.  A session belongs to bytes (their SHA-1) and to a

@@ -1,4 +1,4 @@
-"""A new file that a program copied from another on the drive: copied at the service, nothing is sent.
+"""Copies a file at the service when a program copied it on the drive, in place of an upload.
 
 `cp` on the drive reads and writes every byte here, but the service need not hear them again.  That bytes are
 equal is no reason: only a file that the program had open while it wrote this one

@@ -1,4 +1,4 @@
-"""Where the bytes of an upload go: a new file, or a new version of one that exists.
+"""Where an upload goes: a new file, or a new version of an existing one.
 
 Rule: a new version carries the version that it starts from, all of it.  `Base` has no empty field, so that no
 code can send over an item without saying what it has seen of it.

@@ -1,4 +1,4 @@
-"""Uploads: the file exists at the service and has our bytes.
+"""Uploads the bytes of a file.
 
 A draft is sealed first, so that what is sent has a SHA-1 before the first byte goes.  The version that
 ours started from goes along as `If-Match`; what the service says to that decides between a new version,

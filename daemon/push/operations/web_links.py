@@ -1,4 +1,4 @@
-"""Web links: what is written into a `.url` file is one at the service.
+"""Creates and changes web links from what was written into `.url` files.
 
 A new file becomes a web link if it is called like one and says nothing that a web link cannot say, so that it
 can be shown again as it was.  A web link that is written to gets the new address and description; one that
