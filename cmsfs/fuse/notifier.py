@@ -19,6 +19,7 @@ import trio
 from cmsfs.fuse import convert, kernel
 from cmsfs.replica.changes import Change, Hub, What
 from cmsfs.replica.nodes import Ino
+from cmsfs.wakeup import Signal
 
 log = logging.getLogger(__name__)
 
@@ -57,9 +58,8 @@ class Notifier:
         self._inodes = inodes
         # Bounded by the tree: a change of something that is waiting already takes its place.
         self._waiting: dict[_Key, Change] = {}
-        self._posted = trio.Event()
-        self._settled = trio.Event()
-        self._settled.set()
+        self._posted = Signal()
+        self._settled = Signal(is_set=True)
         self._thread = trio.CapacityLimiter(1)
         self._unheard = 0  # batches of what the kernel did not know at first
         self._complained: set[int] = set()
@@ -72,7 +72,7 @@ class Notifier:
         async with trio.open_nursery() as nursery:
             while True:
                 await self._posted.wait()
-                self._posted = trio.Event()
+                self._posted.clear()
                 batch, self._waiting = list(self._waiting.values()), {}
                 if unknown := await self._tell_all(batch):
                     self._unheard += 1
@@ -116,7 +116,7 @@ class Notifier:
             key = _key(change)
             self._waiting[key] = _merged(self._waiting.get(key), change)
         if self._waiting:
-            self._settled = trio.Event() if self._settled.is_set() else self._settled
+            self._settled.clear()
             self._posted.set()
 
     async def _tell_all(self, changes: list[Change]) -> list[Change]:

@@ -32,6 +32,7 @@ from cmsfs.replica import tree
 from cmsfs.replica.nodes import Content, Ino
 from cmsfs.replica.rows import node_rows
 from cmsfs.sqlite import Database
+from cmsfs.wakeup import Signal
 
 # A thread hop costs 85 µs: worth it when the copy into the page cache takes about as long.
 THREAD_FROM = 128 * 1024
@@ -73,7 +74,7 @@ class Draft:
         self.lock = trio.Lock()
         # Set when the draft is no more, `content` then says what it became (None: it was dropped); and when
         # its sealing has failed, so that it is written on.  Whoever has waited looks again.
-        self.replaced = trio.Event()
+        self.replaced = Signal()
         self.content: tuple[str, int] | None = None
         self._opened = opened if opened is not None else DraftFiles()
         self._file = self._opened.file(path)
@@ -246,9 +247,7 @@ class Draft:
     def stays(self) -> None:
         """Its sealing has ended without making it content: whoever waits for that writes on here."""
         self.sealed = False
-        self.replaced.set()
-        if not self.dropped:
-            self.replaced = trio.Event()
+        self.replaced.pulse()
 
     async def fsync(self) -> None:
         """Wait until the bytes are on the disk."""

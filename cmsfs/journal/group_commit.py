@@ -17,6 +17,7 @@ from cmsfs import crashpoints, fd_limits
 from cmsfs.crashpoints import Point
 from cmsfs.journal.drafts import Draft
 from cmsfs.sqlite import Database
+from cmsfs.wakeup import Signal
 
 log = logging.getLogger(__name__)
 
@@ -38,10 +39,10 @@ class GroupCommit:
         self._root = drafts_root
         self._recorded: dict[int, Draft] = {}
         self._unlinks: list[Path] = []
-        self._wanted = trio.Event()
+        self._wanted = Signal()
         # When a program last changed something (monotonic).
         self.noted_at = -math.inf
-        self._noted = trio.Event()
+        self._noted = Signal()
 
     def note(self, draft: Draft | None = None) -> None:
         """Something was committed (and, with a draft, its bytes written) that must be durable soon."""
@@ -49,8 +50,7 @@ class GroupCommit:
             self._recorded[draft.id] = draft
         self.noted_at = time.monotonic()
         self._wanted.set()
-        self._noted.set()
-        self._noted = trio.Event()
+        self._noted.pulse()
 
     async def noted_after(self, moment: float) -> None:
         """Wait until a program has changed something after `moment` (monotonic)."""
@@ -85,7 +85,7 @@ class GroupCommit:
     async def commit(self) -> None:
         """Make everything noted so far durable.  Failed: it is noted still."""
         # atomic: no await until the group is taken
-        self._wanted = trio.Event()
+        self._wanted.clear()
         group, self._recorded = self._recorded, {}
         unlinks, self._unlinks = self._unlinks, []
         try:

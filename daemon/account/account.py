@@ -15,6 +15,7 @@ from cmsfs.replica import kv_store
 from cmsfs.replica.nodes import Node, NodeKind
 from cmsfs.sqlite import Database
 from cmsfs.vfs.permissions import NodeRight
+from cmsfs.wakeup import Signal
 from daemon.account.file_locks import FileLocks
 from daemon.account.permissions import RightsReader
 from daemon.core.health import Health
@@ -53,8 +54,8 @@ class Account:
         self._health = health
         self._space: tuple[int, int] | None = None
         self._largest: int | None = None
-        self._doubt = trio.Event()
-        self._more_room = trio.Event()
+        self._doubt = Signal()
+        self._more_room = Signal()
         self._known = trio.Event()
 
     @property
@@ -124,8 +125,7 @@ class Account:
         if user.max_upload_size:
             self._largest = user.max_upload_size
         if before is not None and self._space is not None and _free(before) < _free(self._space):
-            self._more_room.set()
-            self._more_room = trio.Event()
+            self._more_room.pulse()
 
     def _refusal(self, user: users.User) -> str | None:
         """Why nothing may be changed with this account."""
@@ -143,7 +143,7 @@ class Account:
                 await self._doubt.wait()
                 # Somebody who is refused tries again and again.
                 await trio.sleep(DOUBT_SECONDS)
-            self._doubt = trio.Event()
+            self._doubt.clear()
             await self._health.reachable()
             try:
                 await self.refresh()

@@ -20,6 +20,7 @@ from cmsfs.replica.changes import Change, Hub, What
 from cmsfs.replica.nodes import Ino, Node
 from cmsfs.sqlite import Database
 from cmsfs.vfs.permissions import ALL, NodeRight
+from cmsfs.wakeup import Signal
 
 # Changes come by the page: a page later is early enough.
 GATHER_SECONDS = 0.2
@@ -58,8 +59,8 @@ class FileLocks:
         self._user_id = user_id
         self._known: dict[Ino, FileLock] = {}
         self._holding: frozenset[Ino] = frozenset()
-        self._changed = trio.Event()
-        self._freed = trio.Event()
+        self._changed = Signal()
+        self._freed = Signal()
         hub.subscribe(self._note)
 
     async def freed(self) -> None:
@@ -82,7 +83,7 @@ class FileLocks:
     async def run(self) -> None:
         """Follow what changes, for ever."""
         while True:
-            self._changed = trio.Event()
+            self._changed.clear()
             self._read()
             with trio.move_on_after(self._seconds_to_the_next_end()):
                 await self._changed.wait()
@@ -105,8 +106,7 @@ class FileLocks:
             freed, self._holding = self._holding - holding, holding
             self._hub.publish([Change(What.ATTRIBUTES, ino) for ino in changed])
             if freed:
-                self._freed.set()
-                self._freed = trio.Event()
+                self._freed.pulse()
 
     def _note(self, changes: list[Change]) -> None:
         self._changed.set()

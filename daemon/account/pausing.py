@@ -14,6 +14,7 @@ import trio
 
 from cmsfs.replica import kv_store
 from cmsfs.sqlite import Database
+from cmsfs.wakeup import Signal
 from daemon.core.health import Health
 from daemon.core.request_scheduler import RequestScheduler
 
@@ -30,7 +31,7 @@ class Pausing:
         self._db = db
         self._health = health
         self._pace = pace
-        self._changed = trio.Event()
+        self._changed = Signal()
         self._until = _parsed(kv_store.get(db, kv_store.PAUSED))
         self._tell()
 
@@ -64,8 +65,7 @@ class Pausing:
             value = FOR_EVER if until == math.inf else str(until)
             await self._db.write(lambda conn: kv_store.put(conn, kv_store.PAUSED, value))
         self._until = until
-        self._changed.set()
-        self._changed = trio.Event()
+        self._changed.pulse()
         self._tell()
 
     def _tell(self) -> None:

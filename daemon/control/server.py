@@ -27,6 +27,7 @@ from cmsfs.ipc import control
 from cmsfs.journal import queue
 from cmsfs.replica import tree
 from cmsfs.sqlite import Database
+from cmsfs.wakeup import Signal
 from daemon.core.health import Health
 
 log = logging.getLogger(__name__)
@@ -91,7 +92,7 @@ class ControlServer:
         self._health = health
         self._drive = drive
         self._talking = 0
-        self._silent = trio.Event()
+        self._silent = Signal()
 
     async def serve(self, listener: trio.SocketListener) -> None:
         await trio.serve_listeners(self._handle, [listener])
@@ -113,8 +114,7 @@ class ControlServer:
             log.exception("unexpected error while handling a command")
         finally:
             self._talking -= 1
-            self._silent.set()
-            self._silent = trio.Event()
+            self._silent.pulse()
 
     async def _converse(self, stream: trio.SocketStream) -> None:
         if not _is_same_user(stream.socket):

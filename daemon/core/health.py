@@ -24,6 +24,7 @@ import trio
 from cmsfs import errors
 from cmsfs.auth.user_messages import explain
 from cmsfs.vfs import errno_map
+from cmsfs.wakeup import Signal
 
 log = logging.getLogger(__name__)
 
@@ -61,8 +62,8 @@ class Health:
         self._rootless: str | None = None
         self.requests: Counter[str] = Counter()
         self._subscribers: list[Callable[[], None]] = []
-        self._changed = trio.Event()
-        self._doubt = trio.Event()
+        self._changed = Signal()
+        self._doubt = Signal()
 
     # ---- what others ask ----
 
@@ -191,9 +192,8 @@ class Health:
             self.state, self.since = state, datetime.now(UTC)
         elif not tell:
             return
-        # atomic: whoever waits on the old event sees the new state
-        self._changed.set()
-        self._changed = trio.Event()
+        # atomic: whoever is woken sees the new state
+        self._changed.pulse()
         for heard in self._subscribers:
             heard()
 
@@ -203,14 +203,14 @@ class Health:
         """Ask `probe` whenever there is doubt, and go on until the service answers; for ever."""
         while True:
             await self._doubt.wait()
-            self._doubt = trio.Event()
+            self._doubt.clear()
             wait = FIRST_PROBE_SECONDS
             while not await self._probe(probe):
                 with trio.move_on_after(wait * random.uniform(0.7, 1.3)):
                     await self._doubt.wait()
                     # Told to look now; but not more often than this, however many failures are told.
                     await trio.sleep(FIRST_PROBE_SECONDS)
-                self._doubt = trio.Event()
+                self._doubt.clear()
                 wait = min(wait * 2, LONGEST_PROBE_SECONDS)
 
     async def _probe(self, probe: Callable[[], Awaitable[object]]) -> bool:

@@ -23,6 +23,7 @@ from contextlib import asynccontextmanager, contextmanager
 import trio
 
 from cmsfs import config
+from cmsfs.wakeup import Signal
 
 
 class Priority(enum.IntEnum):
@@ -144,7 +145,7 @@ class RequestScheduler:
         self._last_waited = -math.inf
         self._waiting: Counter[Priority] = Counter()
         self._running: Counter[Priority] = Counter()
-        self._moved = trio.Event()
+        self._moved = Signal()
         self._held = False
 
     def hold(self, held: bool) -> None:
@@ -236,5 +237,4 @@ class RequestScheduler:
     def _tell(self) -> None:
         # Only when somebody listens: this runs at every request.
         if self._waiting.total():
-            self._moved.set()
-            self._moved = trio.Event()
+            self._moved.pulse()

@@ -22,6 +22,7 @@ from cmsfs.replica import tree
 from cmsfs.replica.nodes import Ino, Node, NodeKind
 from cmsfs.service.worker import worker_client
 from cmsfs.sqlite import Database
+from cmsfs.wakeup import Signal
 from daemon.core.health import Health
 from daemon.desktop import thumbnail_cache
 
@@ -57,7 +58,7 @@ class Thumbnails:
         self._mountpoint = mountpoint
         self._cache = cache
         self._waiting: OrderedDict[Ino, trio.Event] = OrderedDict()
-        self._came = trio.Event()
+        self._came = Signal()
         self._none: OrderedDict[str, None] = OrderedDict()
         self._worker = trio.Lock()
         self.made = 0
@@ -79,8 +80,8 @@ class Thumbnails:
         async with worker_client.open_workshop() as shop:
             while True:
                 while not self._waiting:
+                    self._came.clear()
                     await shop.rest()
-                    self._came = trio.Event()
                     await self._came.wait()
                 folder, done = self._waiting.popitem()
                 try:

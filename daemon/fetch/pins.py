@@ -27,6 +27,7 @@ from cmsfs.replica.nodes import Ino, NodeKind
 from cmsfs.sqlite import Database
 from cmsfs.vfs import errno_map
 from cmsfs.vfs.ports import Wakeable
+from cmsfs.wakeup import Signal
 from daemon.core import concurrency
 from daemon.core.health import Health
 from daemon.fetch.hydrate import PINNED, Hydrator
@@ -57,7 +58,7 @@ class Pins:
         self._blocks = blocks
         self._hydrate = hydrate
         self._health = health
-        self._news = trio.Event()
+        self._news = Signal()
         self._trees: list[pins.Tree] = []
         self._fetching: dict[str, pins.WantedContent] = {}
         self._cost = 0.0
@@ -176,7 +177,7 @@ class Pins:
     async def run(self) -> None:
         """Keep what is pinned, for ever.  Cancelled: what came is here."""
         while True:
-            self._news = trio.Event()
+            self._news.clear()
             wait = RETRY_SECONDS
             try:
                 if await self.once():
@@ -254,7 +255,7 @@ class Pins:
 
         async def one(wanted: pins.WantedContent) -> None:
             nonlocal left, no_room
-            news = self._news.is_set() and trio.current_time() - began > ROUND_SECONDS
+            news = self._news.is_set and trio.current_time() - began > ROUND_SECONDS
             if news or no_room or self._round.cancel_called or not self._health.may_work:
                 return
             self._fetching[wanted.content.sha1] = wanted

@@ -16,6 +16,7 @@ from cmsfs import errors
 from cmsfs.replica import tree
 from cmsfs.replica.nodes import ROOT, Ino
 from cmsfs.sqlite import Database
+from cmsfs.wakeup import Signal
 from daemon.core import concurrency, request_scheduler
 from daemon.core.health import Health
 from daemon.core.request_scheduler import Priority
@@ -58,7 +59,7 @@ class Crawler:
         self._opened: list[Ino] = []
         self._fetching: Ino | None = None
         self._giving_way = trio.CancelScope()
-        self._news = trio.Event()
+        self._news = Signal()
         self.is_running = False
 
     def opened(self, folder: Ino) -> None:
@@ -77,7 +78,7 @@ class Crawler:
         with request_scheduler.with_priority(Priority.OPENED):
             while True:
                 await self._news.wait()
-                self._news = trio.Event()
+                self._news.clear()
                 while self._opened and self._health.may_work:
                     self._fetching = folder = self._opened.pop()
                     with trio.CancelScope() as self._giving_way:

@@ -20,6 +20,7 @@ import trio
 from cmsfs.replica import tree
 from cmsfs.replica.nodes import ROOT, Ino
 from cmsfs.sqlite import Database
+from cmsfs.wakeup import Signal
 
 # Who comes for the next folder later than this does not walk.
 HASTE_SECONDS = 0.5
@@ -39,7 +40,7 @@ class RunningEnumeration:
         self.total: int | None = None  # items still to come when it began; None: not known yet
         self._came = 0
         self._began = trio.current_time()
-        self._moved = trio.Event()
+        self._moved = Signal()
 
     def took(self, count: int) -> None:
         """So many items came."""
@@ -48,8 +49,7 @@ class RunningEnumeration:
 
     def moved(self) -> None:
         """Have those who wait look again."""
-        self._moved.set()
-        self._moved = trio.Event()
+        self._moved.pulse()
 
     async def news(self) -> None:
         await self._moved.wait()

@@ -17,6 +17,7 @@ import trio
 from cmsfs.cache.blocks import BlockCache
 from cmsfs.replica.nodes import Content
 from cmsfs.sqlite import Database
+from cmsfs.wakeup import Signal
 from daemon.core.health import Health
 from daemon.fetch.hydrate import Hydrator
 
@@ -44,7 +45,7 @@ class BaseBytes:
         self._blocks = blocks
         self._hydrate = hydrate
         self._health = health
-        self._wanted = trio.Event()
+        self._wanted = Signal()
         self._lost: set[str] = set()
         self._keeping = trio.Lock()
 
@@ -55,7 +56,7 @@ class BaseBytes:
         """Keep what files here depend on, for ever."""
         while True:
             # atomic: what comes from here on is seen by this round, or begins the next one
-            self._wanted = trio.Event()
+            self._wanted.clear()
             try:
                 await self._hold(None)
             except OSError as error:

@@ -19,6 +19,7 @@ import trio
 
 from cmsfs import errors
 from cmsfs.auth.user_messages import explain
+from cmsfs.wakeup import Signal
 from daemon.core.health import Health
 from daemon.core.stall_detector import StallDetector
 from daemon.fetch.hydrate import Hydrator
@@ -94,7 +95,7 @@ class Poller:
         self._is_used = is_used
         self._settle = settle
         self._used_at = trio.current_time()
-        self._wanted = trio.Event()
+        self._wanted = Signal()
         self._polling = trio.Lock()
         self.last: datetime | None = None
         self._polled_at = trio.current_time()
@@ -154,7 +155,7 @@ class Poller:
         await trio.sleep(least)
         with trio.move_on_after(seconds - least):
             await self._wanted.wait()
-        self._wanted = trio.Event()
+        self._wanted.clear()
 
     async def _until_told(self) -> None:
         """Wait for news, for somebody who asks, or a minute; where waiting fails, for the interval."""

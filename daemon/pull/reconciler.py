@@ -29,6 +29,7 @@ from cmsfs.models.content.search import Query
 from cmsfs.replica import kv_store, tree
 from cmsfs.replica.nodes import ROOT, Ino
 from cmsfs.sqlite import Database
+from cmsfs.wakeup import Signal
 from daemon.core import request_scheduler
 from daemon.core.health import Health
 from daemon.core.remote_updates import RemoteUpdates
@@ -111,7 +112,7 @@ class Reconciler:
         self._windows = search_windows.Windows(client.search, health, purpose="sweep")
         self._query = Query(query=EVERYTHING, ancestor_folder_ids=[tree.root_id(db)])
         self._sweeping = trio.Lock()
-        self._wanted = trio.Event()
+        self._wanted = Signal()
         self._quick_at = float("-inf")
         self.differences = 0  # found since the start
 
@@ -182,8 +183,8 @@ class Reconciler:
         """Whether somebody wants a sweep."""
         with trio.move_on_after(seconds):
             await self._wanted.wait()
-        wanted = self._wanted.is_set()
-        self._wanted = trio.Event()
+        wanted = self._wanted.is_set
+        self._wanted.clear()
         return wanted
 
     # ---- by search ----

@@ -25,6 +25,7 @@ from cmsfs.journal import ops, queue
 from cmsfs.journal.ops import OpKind
 from cmsfs.replica.nodes import Ino, Node
 from cmsfs.replica.rows import op_rows
+from cmsfs.wakeup import Signal
 from daemon.push import error_policy, loop_detector, rejected
 from daemon.push.context import INTERACTIVE_SECONDS, LONGEST_WAIT_SECONDS, PushContext, wait_ns
 from daemon.push.operations import deletes, describe, folders, moves, web_links
@@ -74,8 +75,8 @@ class Dispatcher:
     def __init__(self, kit: PushContext, *, workers: int) -> None:
         self._kit = kit
         self._workers = workers
-        self._wanted = trio.Event()
-        self._moved = trio.Event()
+        self._wanted = Signal()
+        self._moved = Signal()
         self._running = 0
         self._large = 0
         self._hurried = 0
@@ -168,7 +169,7 @@ class Dispatcher:
     async def drained(self) -> None:
         """Wait until everything is at the service that can be: held operations and files that are still
         open for writing are not waited for."""
-        while queue.unfinished(self._kit.db) and not (self._stuck and not self._wanted.is_set()):
+        while queue.unfinished(self._kit.db) and not (self._stuck and not self._wanted.is_set):
             # Not only workers end operations: an upload is pointless once its file is deleted.
             with trio.move_on_after(1):
                 await self._moved.wait()
@@ -196,7 +197,7 @@ class Dispatcher:
 
     async def _round(self, send: "trio.MemorySendChannel[_Job]") -> None:
         # atomic: what comes from here on is seen by this round, or wakes the next one
-        self._wanted = trio.Event()
+        self._wanted.clear()
         self._stuck = False
         await self._kit.health.reachable()
         if self._dangling or self._hurried:
@@ -212,7 +213,7 @@ class Dispatcher:
         # While everything rests, as during a copy of many files, there is nothing to go through.
         if soonest is not None and soonest <= ops.now_ns():
             sent = await self._pass(send)
-            if not sent and not self._running and not self._wanted.is_set():
+            if not sent and not self._running and not self._wanted.is_set:
                 sent = await self._break_ring(send)
         due = queue.next_due(self._kit.db, after_ns=ops.now_ns())
         self._stuck = not sent and not self._running and due is None
@@ -305,8 +306,7 @@ class Dispatcher:
                 self.wake()
 
     def _tell(self) -> None:
-        self._moved.set()
-        self._moved = trio.Event()
+        self._moved.pulse()
 
     # ---- the workers ----
 

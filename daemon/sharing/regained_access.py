@@ -19,6 +19,7 @@ from cmsfs.journal.ops import Op, OpKind
 from cmsfs.replica import naming, tree
 from cmsfs.replica.nodes import Node, NodeKind
 from cmsfs.replica.sharing import lost_access, shares
+from cmsfs.wakeup import Signal
 from daemon.listing import deletion_check
 from daemon.pull.new_folders import NewFolders
 from daemon.push.context import PushContext
@@ -41,7 +42,7 @@ class RegainedAccess:
         self._kit = kit
         self._push = push
         self._arrived = arrived
-        self._told = trio.Event()
+        self._told = Signal()
         self._after = 0  # the last operation that had a turn
 
     def told(self) -> None:
@@ -54,7 +55,7 @@ class RegainedAccess:
             with trio.move_on_after(SECONDS):
                 await self._told.wait()
                 await trio.sleep(GATHER_SECONDS)
-            self._told = trio.Event()
+            self._told.clear()
             await self._kit.health.reachable()
             try:
                 await self.once()

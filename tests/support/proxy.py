@@ -26,6 +26,8 @@ from typing import Literal
 
 import trio
 
+from cmsfs.wakeup import Signal
+
 # What Linux lets a receive window grow to (the last figure of tcp_rmem).
 WINDOW = 6 * 1024**2
 
@@ -71,7 +73,7 @@ class Proxy:
         self.port = 0
         self._address = address
         self._state: Literal["up", "cut", "silent"] = "up"
-        self._changed = trio.Event()
+        self._changed = Signal()
         self._up = _Line(link.rate)
         self._down = _Line(link.rate)
         self._open: set[_Connection] = set()
@@ -102,8 +104,7 @@ class Proxy:
 
     def _become(self, state: Literal["up", "cut", "silent"]) -> None:
         self._state = state
-        self._changed.set()
-        self._changed = trio.Event()
+        self._changed.pulse()
 
     async def heard(self) -> None:
         """Wait while the link is silent."""
@@ -194,7 +195,7 @@ class _Flight:
         self._chunks: deque[tuple[float, bytes]] = deque()
         self._unconfirmed: deque[tuple[float, int]] = deque()
         self._size = 0
-        self._news = trio.Event()
+        self._news = Signal()
 
     async def put(self, left: float, data: bytes) -> None:
         """Send a chunk; waits for room in the window, and for the queue before the line to be short."""
@@ -224,8 +225,7 @@ class _Flight:
         await self._news.wait()
 
     def _tell(self) -> None:
-        self._news.set()
-        self._news = trio.Event()
+        self._news.pulse()
 
 
 def _reset(stream: trio.SocketStream) -> None:

@@ -13,8 +13,9 @@ import logging
 import secrets
 import time
 
-import trio
 from starlette import routing, types
+
+from cmsfs.wakeup import Signal
 
 log = logging.getLogger("cmsfs.service.access.calls")
 
@@ -28,8 +29,7 @@ class AccessLog:
     def __init__(self, app: types.ASGIApp) -> None:
         self._app = app
         self._answering = 0
-        self._idle = trio.Event()
-        self._idle.set()
+        self._idle = Signal(is_set=True)
 
     async def idle(self) -> None:
         """Return when nothing is being answered, long polls aside."""
@@ -62,8 +62,8 @@ class AccessLog:
 
     def _begin(self, counts: bool) -> None:
         self._answering += counts
-        if self._answering == 1 and self._idle.is_set():
-            self._idle = trio.Event()
+        if self._answering == 1:
+            self._idle.clear()
 
     def _end(self, counts: bool) -> None:
         self._answering -= counts

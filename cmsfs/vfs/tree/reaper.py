@@ -9,8 +9,6 @@ operation, news of a deletion.  Asking too often is harmless.
 
 from sqlite3 import Connection
 
-import trio
-
 from cmsfs.cache.blocks import BlockCache
 from cmsfs.journal import sealing
 from cmsfs.journal.drafts import Drafts
@@ -19,6 +17,7 @@ from cmsfs.replica import tree
 from cmsfs.replica.nodes import TRASH, Ino
 from cmsfs.sqlite import Database
 from cmsfs.vfs.tree.inodes import Inodes
+from cmsfs.wakeup import Signal
 
 
 class Reaper:
@@ -33,7 +32,7 @@ class Reaper:
         self._drafts = drafts
         self._inodes = inodes
         self._considered: set[Ino] = set()
-        self._wanted = trio.Event()
+        self._wanted = Signal()
 
     def consider(self, ino: Ino) -> None:
         """Delete this node soon, if it is unlinked and nobody holds it."""
@@ -49,7 +48,7 @@ class Reaper:
         while True:
             await self._wanted.wait()
             # atomic: no await until the set is taken
-            self._wanted = trio.Event()
+            self._wanted.clear()
             considered, self._considered = self._considered, set()
             try:
                 await self._delete({ino for ino in considered if not self._inodes.is_used(ino)})

@@ -1,0 +1,47 @@
+"""Waking tasks again and again, where a `trio.Event` does it once."""
+
+import trio
+
+
+class Signal:
+    """An event that can be set again, for tasks of one loop.
+
+    Two ways to use it:
+
+    - `set` and `clear`: something is to be done, or is so, until whoever deals with it clears the signal.
+      Clear before looking at the work: what comes meanwhile sets it again.
+    - `pulse`: something has changed.  Whoever waits goes on and looks; nobody else hears of it.
+
+    No wake-up is lost: a task that waited when it was set or pulsed goes on, also where it is cleared before
+    that task runs; and clearing what is not set leaves those who wait where they are.
+    """
+
+    __slots__ = ("_event",)
+
+    def __init__(self, *, is_set: bool = False) -> None:
+        self._event = trio.Event()
+        if is_set:
+            self._event.set()
+
+    @property
+    def is_set(self) -> bool:
+        return self._event.is_set()
+
+    def set(self) -> None:
+        """Let those who wait go on, and those who come, until it is cleared."""
+        self._event.set()
+
+    def clear(self) -> None:
+        """Have those who come from now on wait."""
+        if self._event.is_set():
+            self._event = trio.Event()
+
+    def pulse(self) -> None:
+        """Let those who wait now go on, and nobody else.  One that is set stays so."""
+        if not self._event.is_set():
+            self._event.set()
+            self._event = trio.Event()
+
+    async def wait(self) -> None:
+        """Wait until it is set or pulsed; a checkpoint in any case."""
+        await self._event.wait()
