@@ -2,7 +2,6 @@
 
 import gc
 import logging
-import re
 import signal
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -18,6 +17,7 @@ from cmsfs.replica import database
 from tests.support import cheap_passwords, documents, forked
 from tests.support import faults as support_faults
 from tests.support import proxy as support_proxy
+from tests.support.log_watch import ExpectLog, LogWatch
 from tests.support.patience import Patience
 
 XDG = {
@@ -106,28 +106,10 @@ def private_folders(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytes
     return home
 
 
-class _Watch(logging.Handler):
-    """Collects what is logged as WARNING or worse."""
-
-    def __init__(self) -> None:
-        super().__init__(logging.WARNING)
-        self.lines: list[str] = []
-        self.expected: list[str] = []
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self.lines.append(f"{record.levelname} {record.name}: {record.getMessage()}")
-
-    def unannounced(self) -> list[str]:
-        return [line for line in self.lines if not any(re.search(p, line) for p in self.expected)]
-
-    def unheard(self) -> list[str]:
-        return [p for p in self.expected if not any(re.search(p, line) for line in self.lines)]
-
-
 @pytest.fixture(autouse=True)
-def log_watch() -> Iterator[_Watch]:
+def log_watch() -> Iterator[LogWatch]:
     """Fails the test for a warning that it did not announce, and for one announced that did not come."""
-    watch = _Watch()
+    watch = LogWatch()
     root = logging.getLogger()
     root.addHandler(watch)
     # Things that were never closed are found by the test that made them, not by a later one.  What is older
@@ -141,7 +123,7 @@ def log_watch() -> Iterator[_Watch]:
 
 
 @pytest.fixture
-def expect_log(log_watch: _Watch) -> Callable[[str], None]:
+def expect_log(log_watch: LogWatch) -> ExpectLog:
     """`expect_log(pattern)`: a line matching this at WARNING or above belongs to the story of the test."""
     return log_watch.expected.append
 

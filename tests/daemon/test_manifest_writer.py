@@ -10,10 +10,14 @@ import pytest
 import trio
 
 from cmsfs import config, errors
+from cmsfs.config import Settings
 from cmsfs.journal import manifest
 from daemon import manifest_writer
 from daemon.fsck import __main__ as fsck
 from daemon.push import recovered_files
+from tests.support.daemon_drive import Drive, Remote, Starting
+from tests.support.log_watch import ExpectLog
+from tests.support.network import Network
 
 BASE = bytes(range(256)) * 1200  # 300 kB
 NEW = b"nobody else has this" * 9000
@@ -41,7 +45,7 @@ EXPECTED = {
 
 
 @pytest.fixture
-async def left(starting: Any, settings: Any, other: Any, network: Any) -> Any:
+async def left(starting: Starting, settings: Settings, other: Remote, network: Network) -> Any:
     """A drive that was left with a changed file, a new one in a new folder, and a version that was sealed."""
     folder = await other.folder("docs")
     await other.file("report", BASE, folder)
@@ -67,7 +71,7 @@ def _sha1(data: bytes) -> str:
     return hashlib.sha1(data, usedforsecurity=False).hexdigest()
 
 
-async def all_is_back(starting: Any, other: Any) -> None:
+async def all_is_back(starting: Starting, other: Remote) -> None:
     async with starting() as drive:
         assert await drive.names("docs") == ["new", "report", "sheet"]
         await drive.sync()
@@ -82,7 +86,7 @@ async def all_is_back(starting: Any, other: Any) -> None:
 
 
 @pytest.mark.parametrize("how", [lose, damage])
-async def test_repair_puts_unsent_files_back(left: Any, starting: Any, other: Any, how: Any) -> None:
+async def test_repair_puts_unsent_files_back(left: Any, starting: Starting, other: Remote, how: Any) -> None:
     how(left.paths)
     await repair(left)
     assert recovered_files.waiting(left.paths.recovered) == []
@@ -90,14 +94,16 @@ async def test_repair_puts_unsent_files_back(left: Any, starting: Any, other: An
 
 
 async def test_a_start_without_its_database_puts_unsent_files_back(
-    left: Any, starting: Any, other: Any, expect_log: Any
+    left: Any, starting: Starting, other: Remote, expect_log: ExpectLog
 ) -> None:
     expect_log("the local database was lost")
     lose(left.paths)
     await all_is_back(starting, other)
 
 
-async def test_a_version_that_came_meanwhile_is_not_overwritten(left: Any, starting: Any, other: Any) -> None:
+async def test_a_version_that_came_meanwhile_is_not_overwritten(
+    left: Any, starting: Starting, other: Remote
+) -> None:
     await other.write((await other.find("sheet")).id, b"theirs")
     lose(left.paths)
     await repair(left)
@@ -110,7 +116,9 @@ async def test_a_version_that_came_meanwhile_is_not_overwritten(left: Any, start
         assert await drive.read(f"docs/{copy}") == b"two"
 
 
-async def test_a_damaged_database_names_its_repair(left: Any, starting: Any, expect_log: Any) -> None:
+async def test_a_damaged_database_names_its_repair(
+    left: Any, starting: Starting, expect_log: ExpectLog
+) -> None:
     damage(left.paths)
     expect_log("the database cannot be read")
     with pytest.raises(errors.UserError, match=r"cmsfs fsck --repair"):
@@ -118,7 +126,9 @@ async def test_a_damaged_database_names_its_repair(left: Any, starting: Any, exp
             pass
 
 
-async def test_what_has_no_place_is_told_until_it_is_dismissed(left: Any, starting: Any, other: Any) -> None:
+async def test_what_has_no_place_is_told_until_it_is_dismissed(
+    left: Any, starting: Starting, other: Remote
+) -> None:
     (left.paths.drafts / manifest.NAME).unlink()
     lose(left.paths)
     await repair(left)
@@ -135,7 +145,7 @@ async def test_what_has_no_place_is_told_until_it_is_dismissed(left: Any, starti
         assert [Path(one.path).name for one in (await drive.agents.conflicts()).recovered] == ["another"]
 
 
-async def test_the_manifest_follows_changes(drive: Any, nursery: trio.Nursery) -> None:
+async def test_the_manifest_follows_changes(drive: Drive, nursery: trio.Nursery) -> None:
     state = drive.agents.state
     keep = functools.partial(manifest_writer.run, rest_seconds=0.01)
     nursery.start_soon(keep, state.db, state.drafts.root, drive.agents.commit)
@@ -156,7 +166,7 @@ async def test_the_manifest_follows_changes(drive: Any, nursery: trio.Nursery) -
     await named("/folder/second")
 
 
-async def test_an_unreadable_manifest_is_none(tmp_path: Path, expect_log: Any) -> None:
+async def test_an_unreadable_manifest_is_none(tmp_path: Path, expect_log: ExpectLog) -> None:
     (tmp_path / manifest.NAME).write_bytes(b'{"entries": {"1.draft": {}}}')
     expect_log("cannot be read")
     assert manifest.read(tmp_path) == manifest.Manifest()

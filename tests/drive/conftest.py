@@ -7,100 +7,23 @@ another process.  A watchdog aborts the mount of a test that hangs.
 import os
 import re
 import shutil
-import signal
 import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from cmsfs import config, mounts
-from cmsfs.cli.support import daemonctl
-from cmsfs.ipc import control
+from cmsfs import mounts
 from tests.conftest import XDG
-from tests.support.patience import Patience, until
+from tests.support.mounted_drive import MountedDrive
+from tests.support.patience import Patience
 from tests.support.served import api
 
 __all__ = ["api"]  # a fixture of this folder
 
 WATCHDOG_SECONDS = 100.0
 LONG_SECONDS = 14400.0
-
-
-class Running:
-    """A drive on the embedded service; `top` is where the test works."""
-
-    def __init__(self, mountpoint: Path, home: Path, top: Path | None = None) -> None:
-        self.mountpoint = mountpoint
-        self.top = top or mountpoint
-        self.home = home
-
-    def cmsfs(
-        self, *arguments: object, check: bool = True, seconds: float = 90
-    ) -> subprocess.CompletedProcess[str]:
-        """Run the command line; its exit code must be 0 unless `check` is false."""
-        done = subprocess.run(
-            [sys.executable, "-m", "cmsfs", *map(str, arguments)],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=seconds,
-            cwd="/",
-        )
-        if check:
-            assert done.returncode == 0, f"{arguments}: {done.stdout}{done.stderr}"
-        return done
-
-    def start(self) -> None:
-        self.cmsfs("demo", self.mountpoint)
-
-    def stop(self) -> None:
-        self.cmsfs("umount", self.mountpoint)
-
-    def free(self) -> None:
-        """Whatever has happened, it is not mounted any more.  Raises AssertionError if that was hard."""
-        if mounts.find(self.mountpoint) is None and daemonctl.find_account("default") is None:
-            return
-        self.cmsfs("umount", self.mountpoint, "--force", check=False)
-        if mounts.find(self.mountpoint) is not None:
-            mounts.detach(self.mountpoint)
-            raise AssertionError("the drive could not be unmounted")
-
-    def sync(self) -> None:
-        """As `cmsfs sync`, without a process for it."""
-        for answer in daemonctl.exchange(config.Paths("default").socket, control.Sync()):
-            if isinstance(answer, control.Done):
-                assert not answer.held, answer
-
-    def status(self) -> dict[str, Any]:
-        """As `cmsfs status --json`, without a process for it."""
-        daemon = daemonctl.find_account("default")
-        assert daemon is not None, "no daemon runs"
-        return daemonctl.status(daemon).model_dump(mode="json")
-
-    def kill(self) -> None:
-        """The daemon is gone in the middle of whatever it did."""
-        pid = self.status()["pid"]
-        os.kill(pid, signal.SIGKILL)
-        # Not our child: nobody tells us when it is gone.
-        until(lambda: not Path(f"/proc/{pid}/stat").exists(), 10, "the daemon lives")
-
-    def sh(self, script: str, *, cwd: Path | None = None, timeout: float = 90) -> str:
-        """What a shell script prints, run in the drive; it must succeed."""
-        done = subprocess.run(
-            ["bash", "-euc", script],
-            cwd=cwd or self.top,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=timeout,
-            env={**os.environ, "LC_ALL": "C.UTF-8", "GIT_CONFIG_GLOBAL": "/dev/null"},
-        )
-        assert done.returncode == 0, f"{script}\n{done.stdout}{done.stderr}"
-        return done.stdout
 
 
 @pytest.fixture
@@ -130,25 +53,25 @@ def watchdog(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[threadi
 
 
 @pytest.fixture
-def stopped(tmp_path: Path, private_folders: Path, watchdog: threading.Event) -> Iterator[Running]:
+def stopped(tmp_path: Path, private_folders: Path, watchdog: threading.Event) -> Iterator[MountedDrive]:
     """A drive that was never started."""
-    running = Running(tmp_path / "drive", private_folders)
+    running = MountedDrive(tmp_path / "drive", private_folders)
     yield running
     running.free()
 
 
 @pytest.fixture
-def drive(stopped: Running) -> Running:
+def drive(stopped: MountedDrive) -> MountedDrive:
     """A running drive with the sample enterprise, for this test alone."""
     stopped.start()
     return stopped
 
 
 @pytest.fixture(scope="session")
-def everyday(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+def everyday(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MountedDrive]:
     """The drive behind `shared`; started by the first test."""
     home = tmp_path_factory.mktemp("everyday")
-    running = Running(home / "drive", home)
+    running = MountedDrive(home / "drive", home)
     for name in XDG.values():
         (home / name).mkdir(mode=0o700)
     yield running
@@ -159,8 +82,11 @@ def everyday(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
 
 @pytest.fixture
 def shared(
-    everyday: Running, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, watchdog: Any
-) -> Iterator[Running]:
+    everyday: MountedDrive,
+    request: pytest.FixtureRequest,
+    monkeypatch: pytest.MonkeyPatch,
+    watchdog: threading.Event,
+) -> Iterator[MountedDrive]:
     """An empty folder of the test's own on a drive that many tests use, one after the other.
 
     At the end everything must be at the service.  After a test that failed the next one has another drive.
@@ -170,7 +96,7 @@ def shared(
         everyday.start()
     folder = everyday.mountpoint / re.sub(r"\W", "-", request.node.name)
     folder.mkdir()
-    yield Running(everyday.mountpoint, everyday.home, folder)
+    yield MountedDrive(everyday.mountpoint, everyday.home, folder)
     failed = request.node.stash.get(FAILED, False)
     try:
         if not failed:
@@ -186,7 +112,7 @@ def shared(
                 (everyday.home / name).mkdir(mode=0o700)
 
 
-def _check_settled(running: Running) -> None:
+def _check_settled(running: MountedDrive) -> None:
     if mounts.find(running.mountpoint) is None:
         running.start()
     running.sync()

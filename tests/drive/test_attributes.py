@@ -2,27 +2,27 @@
 
 import subprocess
 from pathlib import Path
-from typing import Any
 
 from cmsfs.service.provisioning import samples
+from tests.support.mounted_drive import MountedDrive
 
 
-def failing(drive: Any, script: str) -> str:
+def failing(drive: MountedDrive, script: str) -> str:
     """What a command that must fail prints."""
     done = subprocess.run(["bash", "-c", script], cwd=drive.top, capture_output=True, text=True, timeout=60)
     assert done.returncode != 0, done.stdout
     return done.stderr
 
 
-def value(drive: Any, path: str, name: str) -> str:
+def value(drive: MountedDrive, path: str, name: str) -> str:
     return str(drive.sh(f"getfattr --only-values -n 'user.cms.{name}' '{path}'"))
 
 
-def log_of(drive: Any) -> str:
+def log_of(drive: MountedDrive) -> str:
     return "".join(path.read_text() for path in drive.home.rglob("cmsfsd.log"))
 
 
-def test_attributes_with_ordinary_tools(drive: Any, tmp_path: Path) -> None:
+def test_attributes_with_ordinary_tools(drive: MountedDrive, tmp_path: Path) -> None:
     # Metadata: read, set, removed, judged.
     plan = samples.DESCRIBED
     field = "metadata.enterprise.project."

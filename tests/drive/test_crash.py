@@ -6,12 +6,12 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from cmsfs.crashpoints import Point
 from tests.support import crash_rounds
+from tests.support.crash_rounds import Disk, Rounds
 
 # Those of keeping tokens are passed by tests/auth/test_token_refresh.py.
 POINTS = [point for point in Point if not point.startswith("tokens")]
@@ -24,8 +24,8 @@ OFTEN = {point for point in POINTS if point.startswith(("close", "group", "seal"
 
 
 @pytest.fixture
-def rounds(tmp_path: Path, private_folders: Path) -> Iterator[Any]:
-    made = crash_rounds.Rounds(tmp_path, seed=random.randrange(10**9))
+def rounds(tmp_path: Path, private_folders: Path) -> Iterator[Rounds]:
+    made = Rounds(tmp_path, seed=random.randrange(10**9))
     watchdog = threading.Timer(7000, made.free)
     watchdog.daemon = True
     watchdog.start()
@@ -34,7 +34,7 @@ def rounds(tmp_path: Path, private_folders: Path) -> Iterator[Any]:
     made.free()
 
 
-def carry_out(rounds: Any, ends: list[Point | None]) -> None:
+def carry_out(rounds: Rounds, ends: list[Point | None]) -> None:
     """A round for each way to end; None is a random moment."""
     rounds.start()
     for end in ends:
@@ -70,8 +70,8 @@ def lie(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def disk(tmp_path: Path, lie: str, rounds: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    made = crash_rounds.Disk(tmp_path, lie=lie)
+def disk(tmp_path: Path, lie: str, rounds: Rounds, monkeypatch: pytest.MonkeyPatch) -> Iterator[Disk]:
+    made = Disk(tmp_path, lie=lie)
     for variable, name in (("XDG_STATE_HOME", "state"), ("XDG_CACHE_HOME", "cache")):
         monkeypatch.setenv(variable, str(made.mountpoint / name))
     yield made
@@ -79,7 +79,7 @@ def disk(tmp_path: Path, lie: str, rounds: Any, monkeypatch: pytest.MonkeyPatch)
     made.free()
 
 
-def cut_the_power(rounds: Any, disk: Any, count: int) -> None:
+def cut_the_power(rounds: Rounds, disk: Disk, count: int) -> None:
     """Programs write, some with fsync; the power goes; what was durable is there."""
     disk.start()
     rounds.start()
@@ -103,13 +103,13 @@ def cut_the_power(rounds: Any, disk: Any, count: int) -> None:
         rounds.check_service(found)
 
 
-def test_no_promised_byte_is_lost_in_a_power_cut(rounds: Any, disk: Any) -> None:
+def test_no_promised_byte_is_lost_in_a_power_cut(rounds: Rounds, disk: Disk) -> None:
     cut_the_power(rounds, disk, 2)
 
 
 @pytest.mark.long
 @pytest.mark.timeout(7200)
-def test_no_promised_byte_is_lost_in_many_power_cuts(rounds: Any, disk: Any) -> None:
+def test_no_promised_byte_is_lost_in_many_power_cuts(rounds: Rounds, disk: Disk) -> None:
     cut_the_power(rounds, disk, 60)
 
 
@@ -118,7 +118,7 @@ def test_no_promised_byte_is_lost_in_many_power_cuts(rounds: Any, disk: Any) -> 
     ["drafts", pytest.param("log", marks=pytest.mark.long), pytest.param("names", marks=pytest.mark.long)],
     indirect=True,
 )
-def test_the_power_cut_finds_a_missing_fsync(rounds: Any, disk: Any) -> None:
+def test_the_power_cut_finds_a_missing_fsync(rounds: Rounds, disk: Disk) -> None:
     # That bytes are missing, and nothing else.
     with pytest.raises(AssertionError, match=r" is .*, not \{"):
         cut_the_power(rounds, disk, 10)
@@ -129,7 +129,7 @@ def test_the_power_cut_finds_a_missing_fsync(rounds: Any, disk: Any) -> None:
 
 # Two tests of half the length: they may run beside each other.
 @pytest.mark.parametrize("half", [0, 1])
-def test_no_acknowledged_byte_is_lost_when_the_daemon_is_killed(rounds: Any, half: int) -> None:
+def test_no_acknowledged_byte_is_lost_when_the_daemon_is_killed(rounds: Rounds, half: int) -> None:
     points: list[Point | None] = POINTS[half::2]
     # Always a random moment; the named points take turns over the runs.
     chosen = rounds.random.sample(points, 4)
@@ -139,6 +139,6 @@ def test_no_acknowledged_byte_is_lost_when_the_daemon_is_killed(rounds: Any, hal
 @pytest.mark.long
 @pytest.mark.timeout(7200)
 @pytest.mark.parametrize("part", range(4))
-def test_no_acknowledged_byte_is_lost_in_many_rounds(rounds: Any, part: int) -> None:
+def test_no_acknowledged_byte_is_lost_in_many_rounds(rounds: Rounds, part: int) -> None:
     points = list(POINTS)
     carry_out(rounds, [points[(number // 2) % len(points)] if number % 2 else None for number in range(50)])

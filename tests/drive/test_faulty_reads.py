@@ -27,6 +27,7 @@ from cmsfs.auth import connect
 from cmsfs.client.transport import multipart
 from cmsfs.models import base
 from cmsfs.models.content import uploads
+from tests.support.mounted_drive import MountedDrive
 from tests.support.patience import until
 
 KIB = 1024
@@ -143,7 +144,7 @@ class Faulty:
 
 @pytest.fixture
 def faulty(
-    tmp_path: Path, private_folders: Path, faults: Any, stopped: Any, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, private_folders: Path, faults: Any, stopped: MountedDrive, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Faulty]:
     made = Faulty(tmp_path / "served", faults, seed=11)
     try:
@@ -229,7 +230,7 @@ def check_wrong_whole(top: Path, faulty: Faulty) -> None:
     assert path.read_bytes() == data
 
 
-def test_every_read_is_right_or_a_clean_error_in_time(stopped: Any, faulty: Faulty) -> None:
+def test_every_read_is_right_or_a_clean_error_in_time(stopped: MountedDrive, faulty: Faulty) -> None:
     right, failed = run(stopped.top, faulty, 18)
     assert faulty.plan.faults >= FAULTS
     assert right > failed
@@ -239,7 +240,9 @@ def test_every_read_is_right_or_a_clean_error_in_time(stopped: Any, faulty: Faul
 
 @pytest.mark.long
 @pytest.mark.parametrize("seed", range(20))
-def test_every_read_is_right_or_a_clean_error_at_length(stopped: Any, faulty: Faulty, seed: int) -> None:
+def test_every_read_is_right_or_a_clean_error_at_length(
+    stopped: MountedDrive, faulty: Faulty, seed: int
+) -> None:
     faulty.dice.seed(seed)
     run(stopped.top, faulty, 30)
     check_recovery(stopped.top, faulty)

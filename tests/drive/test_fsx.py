@@ -10,9 +10,10 @@ import os
 import random
 import shutil
 from pathlib import Path
-from typing import Any
 
 import pytest
+
+from tests.support.mounted_drive import MountedDrive
 
 KIB = 1024
 LARGEST = 3 * 1024 * KIB
@@ -23,7 +24,7 @@ SIZES = [3_000, 700 * KIB, LARGEST]
 class Model:
     """The files as they must be, and the same work done on both."""
 
-    def __init__(self, drive: Any, seed: int) -> None:
+    def __init__(self, drive: MountedDrive, seed: int) -> None:
         self.drive = drive
         self.dice = random.Random(seed)
         self.done = 0
@@ -109,7 +110,7 @@ class Model:
             self.compare(self.path(name).read_bytes(), data, 0, len(data))
 
 
-def run(drive: Any, *, seed: int, rounds: int, steps: int) -> Model:
+def run(drive: MountedDrive, *, seed: int, rounds: int, steps: int) -> Model:
     model = Model(drive, seed)
     for _ in range(rounds):
         for _ in range(steps):
@@ -122,11 +123,11 @@ def run(drive: Any, *, seed: int, rounds: int, steps: int) -> Model:
     return model
 
 
-def test_every_read_is_what_was_written(shared: Any) -> None:
+def test_every_read_is_what_was_written(shared: MountedDrive) -> None:
     assert run(shared, seed=3, rounds=1, steps=40).done > 50
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("seed", range(10))
-def test_every_read_is_what_was_written_at_length(drive: Any, seed: int) -> None:
+def test_every_read_is_what_was_written_at_length(drive: MountedDrive, seed: int) -> None:
     run(drive, seed=seed, rounds=6, steps=400)

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from tests.support import crash_rounds
+from tests.support.crash_rounds import Rounds
 
 PIECE = 300_000
 
@@ -36,8 +37,8 @@ def small_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path
 
 
 @pytest.fixture
-def rounds(small_disk: Path, tmp_path: Path, private_folders: Path) -> Iterator[Any]:
-    made = crash_rounds.Rounds(tmp_path, seed=1)
+def rounds(small_disk: Path, tmp_path: Path, private_folders: Path) -> Iterator[Rounds]:
+    made = Rounds(tmp_path, seed=1)
     made.settle_seconds = 3600
     yield made
     made.free()
@@ -58,7 +59,7 @@ def fill(folder: Path, chance: random.Random) -> dict[str, bytes]:
     raise AssertionError("the disk is not full")
 
 
-def test_a_full_disk_is_told_and_loses_nothing(rounds: Any, small_disk: Path) -> None:
+def test_a_full_disk_is_told_and_loses_nothing(rounds: Rounds, small_disk: Path) -> None:
     chance = random.Random(2)
     ballast = small_disk / "ballast"
     ballast.write_bytes(bytes(8_000_000))
@@ -102,7 +103,7 @@ def use_up(disk: Path) -> None:
                 assert error.errno == errno.ENOSPC, error
 
 
-def test_a_disk_that_the_drive_has_filled_is_emptied_by_it(rounds: Any, small_disk: Path) -> None:
+def test_a_disk_that_the_drive_has_filled_is_emptied_by_it(rounds: Rounds, small_disk: Path) -> None:
     """Deleting works, the daemon ends at once and starts again, what was acknowledged is uploaded."""
     rounds.start()
     rounds.end()  # the log of the database is as short as it can be
@@ -149,7 +150,7 @@ def test_a_disk_that_the_drive_has_filled_is_emptied_by_it(rounds: Any, small_di
     rounds.end()
 
 
-def test_a_limit_on_the_size_of_files_stops_large_files_only(rounds: Any, small_disk: Path) -> None:
+def test_a_limit_on_the_size_of_files_stops_large_files_only(rounds: Rounds, small_disk: Path) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (4_000_000, hard))
     try:

@@ -7,11 +7,12 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 import cmsfs
+from tests.drive.conftest import Same
+from tests.support.mounted_drive import MountedDrive
 
 WRITER = """
 import os, sys, time
@@ -29,7 +30,7 @@ for number in range(count):
 
 
 def test_a_copied_tree_is_the_same_after_a_restart_and_after_the_loss_of_all_local_state(
-    shared: Any, sources: Path, same: Any
+    shared: MountedDrive, sources: Path, same: Same
 ) -> None:
     shared.sh(f"cp -a {sources} copy")
     same(sources, shared.top / "copy")
@@ -48,7 +49,7 @@ def test_a_copied_tree_is_the_same_after_a_restart_and_after_the_loss_of_all_loc
     same(sources, shared.top / "copy")
 
 
-def test_a_restarted_drive_is_walked_without_asking_the_service(drive: Any, sources: Path) -> None:
+def test_a_restarted_drive_is_walked_without_asking_the_service(drive: MountedDrive, sources: Path) -> None:
     drive.sh(f"cp -a {sources} copy")
     drive.sync()
     drive.stop()
@@ -60,7 +61,7 @@ def test_a_restarted_drive_is_walked_without_asking_the_service(drive: Any, sour
 
 
 def test_what_is_written_and_sent_takes_no_more_of_the_disk_than_the_cache_may(
-    stopped: Any, monkeypatch: pytest.MonkeyPatch
+    stopped: MountedDrive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     limit = 1 << 20
     monkeypatch.setenv("CMSFS_CACHE_BYTES", str(limit))
@@ -76,7 +77,7 @@ def test_what_is_written_and_sent_takes_no_more_of_the_disk_than_the_cache_may(
     stopped.stop()
 
 
-def test_a_killed_daemon_loses_no_file_that_was_closed_a_second_ago(drive: Any) -> None:
+def test_a_killed_daemon_loses_no_file_that_was_closed_a_second_ago(drive: MountedDrive) -> None:
     writer = subprocess.Popen(
         [sys.executable, "-c", WRITER, str(drive.top), "100000"], stdout=subprocess.PIPE, text=True, bufsize=1
     )
@@ -108,7 +109,7 @@ def test_a_killed_daemon_loses_no_file_that_was_closed_a_second_ago(drive: Any) 
         assert hashlib.sha1(name.read_bytes()).hexdigest() == sha1, name
 
 
-def test_starting_twice_and_stopping_twice_is_harmless(drive: Any) -> None:
+def test_starting_twice_and_stopping_twice_is_harmless(drive: MountedDrive) -> None:
     drive.start()
     assert os.path.ismount(drive.top)
     drive.stop()
@@ -116,7 +117,7 @@ def test_starting_twice_and_stopping_twice_is_harmless(drive: Any) -> None:
     assert not os.path.ismount(drive.top)
 
 
-def test_what_the_command_line_puts_there_shows_on_the_drive(drive: Any, tmp_path: Path) -> None:
+def test_what_the_command_line_puts_there_shows_on_the_drive(drive: MountedDrive, tmp_path: Path) -> None:
     (tmp_path / "local.txt").write_text("from elsewhere")
     drive.sh("ls")
     drive.cmsfs("put", tmp_path / "local.txt", "/elsewhere.txt")
@@ -140,7 +141,7 @@ def test_what_the_command_line_puts_there_shows_on_the_drive(drive: Any, tmp_pat
     assert "is on the drive of default, and other is meant." in refused.stderr
 
 
-def test_an_unmount_whose_limit_is_reached_leaves_the_rest_for_the_next_mount(shared: Any) -> None:
+def test_an_unmount_whose_limit_is_reached_leaves_the_rest_for_the_next_mount(shared: MountedDrive) -> None:
     shared.sh("mkdir d; for i in $(seq 200); do printf $i > d/$i; done")
     told = shared.cmsfs("umount", "--drain", "0", shared.mountpoint)
     assert "uploaded after the next mount" in told.stderr

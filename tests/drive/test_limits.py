@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from tests.support.mounted_drive import MountedDrive
+
 pytestmark = pytest.mark.long
 
 LIMITED = """
@@ -39,7 +41,7 @@ def _run(code: str, *words: Any) -> subprocess.Popen[str]:
 
 
 def test_limits_of_file_size_and_appends_of_many_are_those_of_a_local_disk(
-    drive: Any, tmp_path: Path
+    drive: MountedDrive, tmp_path: Path
 ) -> None:
     for way in ("write", "append"):
         here, there = (_run(LIMITED, folder / way, way).communicate()[0] for folder in (drive.top, tmp_path))

@@ -7,9 +7,9 @@ import shutil
 import signal
 import subprocess
 from pathlib import Path
-from typing import Any
 
 from cmsfs.replica.naming import CONFLICT_MARK
+from tests.support.mounted_drive import MountedDrive
 from tests.support.served import Api, until
 
 OLD = bytes(range(256)) * 40_000  # 10 MB
@@ -22,7 +22,7 @@ def copies(top: Path) -> list[Path]:
 
 
 def test_what_is_read_is_read_whole_while_another_version_is_saved(
-    stopped: Any, api: Api, tmp_path: Path
+    stopped: MountedDrive, api: Api, tmp_path: Path
 ) -> None:
     for name, new in {"shorter": SHORT, "longer": LONG, "as long": OLD[::-1]}.items():
         path, copy = stopped.top / name, tmp_path / name
@@ -67,7 +67,9 @@ def _follow(path: Path, api: Api) -> None:
         tail.communicate(timeout=20)
 
 
-def test_what_is_written_to_an_older_version_is_kept_beside_the_newer_one(stopped: Any, api: Api) -> None:
+def test_what_is_written_to_an_older_version_is_kept_beside_the_newer_one(
+    stopped: MountedDrive, api: Api
+) -> None:
     path = stopped.top / "log.txt"
     number = api.file("log.txt", b"one\n" * 1000)
     until(path.exists)
@@ -109,7 +111,7 @@ def _map(top: Path, api: Api) -> None:
     assert copy.read_bytes() == b"NEW" + OLD[3:]
 
 
-def test_a_program_that_runs_goes_on(stopped: Any, api: Api) -> None:
+def test_a_program_that_runs_goes_on(stopped: MountedDrive, api: Api) -> None:
     path = stopped.top / "sleep"
     program = Path(shutil.which("sleep") or "/bin/sleep").read_bytes()
     number = api.file("sleep", program)
@@ -129,7 +131,7 @@ def test_a_program_that_runs_goes_on(stopped: Any, api: Api) -> None:
     assert running.wait(20) == -signal.SIGTERM
 
 
-def test_what_is_written_after_a_deletion_elsewhere_is_there(stopped: Any, api: Api) -> None:
+def test_what_is_written_after_a_deletion_elsewhere_is_there(stopped: MountedDrive, api: Api) -> None:
     for what in ("file", "folder"):
         folder = api.folder(what)
         number = api.file("f", SHORT, folder)

@@ -20,6 +20,8 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_as_test
 
+from tests.support.mounted_drive import MountedDrive
+
 NAMES = ["a", "b", "long name.txt", "b~", "t.tmp"]
 LOCAL = {"b~", "t.tmp"}
 
@@ -45,7 +47,7 @@ def renameat2(old: Path, new: Path, flags: int) -> None:
 class Both(RuleBasedStateMachine):
     """One story.  `drive` and `host` are given by the test."""
 
-    drive: Any
+    drive: MountedDrive
     host: Path
     limit = 0
     numbers = itertools.count(1)
@@ -279,7 +281,7 @@ def tree(top: Path, *, local: bool = True) -> dict[str, Any]:
 
 
 @pytest.fixture
-def both(shared: Any, tmp_path: Path) -> type[Both]:
+def both(shared: MountedDrive, tmp_path: Path) -> type[Both]:
     Both.drive, Both.host = shared, tmp_path / "host"
     Both.host.mkdir()
     Both.stories, Both.restarts, Both.calls, Both.good = [], 0, 0, 0

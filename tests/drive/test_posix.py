@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 
 from tests.support import recorded_saves
+from tests.support.mounted_drive import MountedDrive
 
 
 def children(count: int, script: str, *arguments: object) -> list[str]:
@@ -86,7 +87,7 @@ with mmap.mmap(fd, 0) as mapped:
 """
 
 
-def test_several_processes_at_one_file(shared: Any) -> None:
+def test_several_processes_at_one_file(shared: MountedDrive) -> None:
     log = shared.top / "log"
     children(4, APPEND, log)
     lines = log.read_text().splitlines()
@@ -114,7 +115,7 @@ def test_several_processes_at_one_file(shared: Any) -> None:
     assert mapped.read_bytes() == expected
 
 
-def test_files_that_are_open_and_have_no_name_any_more(shared: Any) -> None:
+def test_files_that_are_open_and_have_no_name_any_more(shared: MountedDrive) -> None:
     top = shared.top
     (top / "f").write_bytes(b"old")
     with (top / "f").open("r+b", buffering=0) as file:
@@ -143,7 +144,7 @@ def test_files_that_are_open_and_have_no_name_any_more(shared: Any) -> None:
         assert mapped[:] == b"another"
 
 
-def test_holes_copies_and_what_is_refused(shared: Any) -> None:
+def test_holes_copies_and_what_is_refused(shared: MountedDrive) -> None:
     sparse = shared.top / "sparse"
     with sparse.open("w+b", buffering=0) as file:
         fd = file.fileno()
@@ -176,7 +177,7 @@ def test_holes_copies_and_what_is_refused(shared: Any) -> None:
     os.close(folder)
 
 
-def test_what_the_service_has_no_place_for_is_kept_here(drive: Any) -> None:
+def test_what_the_service_has_no_place_for_is_kept_here(drive: MountedDrive) -> None:
     top = drive.top
     (top / "project").mkdir()
     drive.sh(
@@ -223,7 +224,7 @@ def test_what_the_service_has_no_place_for_is_kept_here(drive: Any) -> None:
     assert drive.status()["local"]["items"] == 1
 
 
-def test_environments_repositories_and_links_work(drive: Any) -> None:
+def test_environments_repositories_and_links_work(drive: MountedDrive) -> None:
     drive.sh(
         f"""
         {sys.executable} -m venv --without-pip env
@@ -246,7 +247,7 @@ def test_environments_repositories_and_links_work(drive: Any) -> None:
     assert drive.status()["local"]["items"] == 0
 
 
-def test_names_as_the_service_and_as_linux_want_them(drive: Any, tmp_path: Path) -> None:
+def test_names_as_the_service_and_as_linux_want_them(drive: MountedDrive, tmp_path: Path) -> None:
     top = drive.top
     composed, parts = "Pläne", unicodedata.normalize("NFD", "Pläne")
     (top / parts).write_text("parts")
@@ -309,7 +310,7 @@ def test_names_as_the_service_and_as_linux_want_them(drive: Any, tmp_path: Path)
 
 
 @pytest.mark.parametrize("lock", [fcntl.flock, fcntl.lockf])
-def test_a_lock_ends_with_its_process(shared: Any, lock: Any) -> None:
+def test_a_lock_ends_with_its_process(shared: MountedDrive, lock: Any) -> None:
     path = shared.top / "f"
     path.write_text("x")
     kind = lock.__name__

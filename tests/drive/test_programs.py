@@ -2,9 +2,11 @@
 
 import shutil
 from pathlib import Path
-from typing import Any
 
 import pytest
+
+from tests.drive.conftest import Same
+from tests.support.mounted_drive import MountedDrive
 
 
 def needs(*programs: str) -> None:
@@ -12,7 +14,7 @@ def needs(*programs: str) -> None:
     assert not missing, f"the test set-up lacks {missing}"
 
 
-def test_git_keeps_a_repository(shared: Any, sources: Path) -> None:
+def test_git_keeps_a_repository(shared: MountedDrive, sources: Path) -> None:
     needs("git")
     shared.sh(
         f"""
@@ -30,7 +32,7 @@ def test_git_keeps_a_repository(shared: Any, sources: Path) -> None:
     shared.sh(f"diff -r {sources}/json repo/json")
 
 
-def test_editors_and_sed_change_files_in_place(shared: Any) -> None:
+def test_editors_and_sed_change_files_in_place(shared: MountedDrive) -> None:
     needs("vim")
     shared.sh("printf 'one\\ntwo\\n' > text; vim -es -u NONE -c '%s/one/ONE/' -c wq text; cat text")
     shared.sync()
@@ -43,7 +45,7 @@ def test_editors_and_sed_change_files_in_place(shared: Any) -> None:
 
 
 def test_rsync_copies_both_ways_and_finds_nothing_to_do_the_second_time(
-    shared: Any, sources: Path, tmp_path: Path, same: Any
+    shared: MountedDrive, sources: Path, tmp_path: Path, same: Same
 ) -> None:
     needs("rsync")
     shared.sh(f"rsync -a {sources}/ there/")
@@ -55,13 +57,13 @@ def test_rsync_copies_both_ways_and_finds_nothing_to_do_the_second_time(
     same(sources, tmp_path / "back")
 
 
-def test_tar_goes_round(shared: Any, sources: Path, same: Any) -> None:
+def test_tar_goes_round(shared: MountedDrive, sources: Path, same: Same) -> None:
     shared.sh(f"tar -C {sources} -cf a.tar .; mkdir out; tar -C out -xf a.tar; tar -C out -df a.tar")
     same(sources, shared.top / "out")
 
 
 @pytest.mark.parametrize("mode", ["delete", "wal"])
-def test_sqlite_keeps_a_database_whole(shared: Any, mode: str) -> None:
+def test_sqlite_keeps_a_database_whole(shared: MountedDrive, mode: str) -> None:
     needs("sqlite3")
     script = f"""
     sqlite3 data.db 'PRAGMA journal_mode={mode}; CREATE TABLE t(a, b);'
@@ -77,7 +79,7 @@ def test_sqlite_keeps_a_database_whole(shared: Any, mode: str) -> None:
     assert shared.sh("sqlite3 data.db 'PRAGMA integrity_check; SELECT count(*) FROM t;'") == "ok\n1000\n"
 
 
-def test_many_files_are_removed_and_stay_removed(shared: Any) -> None:
+def test_many_files_are_removed_and_stay_removed(shared: MountedDrive) -> None:
     shared.sh("mkdir d; cd d; for i in $(seq 80); do echo $i > f$i; done")
     shared.sync()
     shared.sh("rm -r d; mkdir d; echo new > d/f1")

@@ -8,10 +8,10 @@ import os
 import select
 import struct
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from tests.support.mounted_drive import MountedDrive
 from tests.support.served import SECONDS, Api, until
 
 IN_DELETE_SELF = 0x400
@@ -37,7 +37,7 @@ class Watch:
         os.close(self._fd)
 
 
-def test_names_and_bytes_follow_though_the_kernel_remembers_them(stopped: Any, api: Api) -> None:
+def test_names_and_bytes_follow_though_the_kernel_remembers_them(stopped: MountedDrive, api: Api) -> None:
     top = stopped.top
     folder = api.folder("box")
     number = api.file("f", b"one", folder)
@@ -63,7 +63,9 @@ def fresh(path: Path) -> bytes:
         return file.readall()
 
 
-def test_what_is_here_is_not_fetched_again_under_another_name_or_as_a_copy(stopped: Any, api: Api) -> None:
+def test_what_is_here_is_not_fetched_again_under_another_name_or_as_a_copy(
+    stopped: MountedDrive, api: Api
+) -> None:
     top, data = stopped.top, os.urandom(3_000_000)
     folder = api.folder("box")
     number = api.file("f", data)
@@ -91,7 +93,7 @@ def test_what_is_here_is_not_fetched_again_under_another_name_or_as_a_copy(stopp
     assert after["cache"]["used_bytes"] == before["cache"]["used_bytes"]
 
 
-def test_an_open_file_stays_the_version_that_was_opened(stopped: Any, api: Api) -> None:
+def test_an_open_file_stays_the_version_that_was_opened(stopped: MountedDrive, api: Api) -> None:
     path = stopped.top / "f"
     old_bytes, new_bytes = b"old bytes" * 100_000, b"NEW BYTES" * 100_001
     number = api.file("f", old_bytes)
@@ -108,7 +110,9 @@ def test_an_open_file_stays_the_version_that_was_opened(stopped: Any, api: Api) 
         assert old.read(9) == old_bytes[500_000:500_009]
 
 
-def test_who_watches_a_file_or_an_empty_folder_is_told_of_its_deletion(stopped: Any, api: Api) -> None:
+def test_who_watches_a_file_or_an_empty_folder_is_told_of_its_deletion(
+    stopped: MountedDrive, api: Api
+) -> None:
     """Who watches the folder around it is not: the kernel has no word for that."""
     top = stopped.top
     folder = api.folder("box")
@@ -125,7 +129,9 @@ def test_who_watches_a_file_or_an_empty_folder_is_told_of_its_deletion(stopped: 
         box.close()
 
 
-def test_a_folder_that_comes_back_is_whole_though_somebody_stands_in_it(stopped: Any, api: Api) -> None:
+def test_a_folder_that_comes_back_is_whole_though_somebody_stands_in_it(
+    stopped: MountedDrive, api: Api
+) -> None:
     folder = api.folder("box")
     api.file("f", b"one", folder)
     place = stopped.top / "box"
@@ -142,7 +148,7 @@ def test_a_folder_that_comes_back_is_whole_though_somebody_stands_in_it(stopped:
         os.close(stands)
 
 
-def test_a_full_comparison_is_there_for_the_asking(stopped: Any, api: Api) -> None:
+def test_a_full_comparison_is_there_for_the_asking(stopped: MountedDrive, api: Api) -> None:
     api.file("f", b"x")
     done = stopped.cmsfs("sync", "--full")
     assert "Everything" in done.stdout
@@ -154,7 +160,7 @@ def names(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
-def test_a_colleague_takes_no_name_and_nothing_that_is_deleted(stopped: Any, api: Api) -> None:
+def test_a_colleague_takes_no_name_and_nothing_that_is_deleted(stopped: MountedDrive, api: Api) -> None:
     top: Path = stopped.top
     api.file("diary.txt", b"mine", api.folder("Private"))
     api.file("note.md", b"my note")

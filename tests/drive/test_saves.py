@@ -14,11 +14,11 @@ from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.support import recorded_saves
+from tests.support.mounted_drive import MountedDrive
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Remote:
 class Service:
     """The embedded service's own tables, read past every layer that could deceive itself."""
 
-    def __init__(self, drive: Any) -> None:
+    def __init__(self, drive: MountedDrive) -> None:
         self._path = next(drive.home.rglob("service.db"))
         self._top = drive.top.name
 
@@ -74,7 +74,9 @@ def sh(script: str, **environment: str) -> Save:
     return save
 
 
-def check_saves(drive: Any, saves: dict[str, tuple[Save, set[str]]], *, name: str = "document.txt") -> None:
+def check_saves(
+    drive: MountedDrive, saves: dict[str, tuple[Save, set[str]]], *, name: str = "document.txt"
+) -> None:
     """Each save makes one more version of the same item; beside it there is at the service what is listed."""
     service = Service(drive)
     for folder in saves:
@@ -149,7 +151,7 @@ PROGRAMS: dict[str, tuple[str, Save, set[str]]] = {
 }
 
 
-def test_every_program_that_is_here_saves_one_version(shared: Any) -> None:
+def test_every_program_that_is_here_saves_one_version(shared: MountedDrive) -> None:
     here = {name: (save, beside) for name, (tool, save, beside) in PROGRAMS.items() if shutil.which(tool)}
     assert len(here) > 15, "the test set-up lacks programs"
     check_saves(shared, here)
@@ -160,11 +162,11 @@ def test_every_program_that_is_here_saves_one_version(shared: Any) -> None:
     assert shared.status()["local"]["items"] >= 1
 
 
-def test_every_recorded_save_is_one_version(shared: Any) -> None:
+def test_every_recorded_save_is_one_version(shared: MountedDrive) -> None:
     check_saves(shared, recorded_saves.SAVES)
 
 
-def test_git_writes_its_own_files_as_new_versions(shared: Any) -> None:
+def test_git_writes_its_own_files_as_new_versions(shared: MountedDrive) -> None:
     repo = shared.top / "repo"
     repo.mkdir()
     commit = sh('git add .; git -c user.name=n -c user.email=e@example.com commit -qm "$1"')
@@ -185,7 +187,7 @@ def test_git_writes_its_own_files_as_new_versions(shared: Any) -> None:
     assert shared.sh("cd repo; git status --porcelain; git fsck --strict 2>&1") == ""
 
 
-def test_a_python_archive_that_is_appended_to_is_one_version(shared: Any) -> None:
+def test_a_python_archive_that_is_appended_to_is_one_version(shared: MountedDrive) -> None:
     with zipfile.ZipFile(shared.top / "a.zip", "w") as archive:
         archive.writestr("one", b"1" * 10000)
     (shared.top / "zipped").mkdir()
@@ -204,7 +206,7 @@ def test_a_python_archive_that_is_appended_to_is_one_version(shared: Any) -> Non
 
 @pytest.mark.long
 @pytest.mark.timeout(600)
-def test_libreoffice_saves_one_version(shared: Any, tmp_path: Path) -> None:
+def test_libreoffice_saves_one_version(shared: MountedDrive, tmp_path: Path) -> None:
     office = shutil.which("soffice")
     python = "/usr/bin/python3"  # of the system, as LibreOffice's module is
     if office is None or subprocess.run([python, "-c", "import uno"], capture_output=True).returncode:

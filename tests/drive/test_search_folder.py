@@ -2,16 +2,17 @@
 
 import errno
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from tests.support.mounted_drive import MountedDrive
 
-def _searches(drive: Any) -> int:
+
+def _searches(drive: MountedDrive) -> int:
     return int(drive.status()["requests"].get("search", 0))
 
 
-def test_searches_with_ordinary_tools(drive: Any, tmp_path: Path) -> None:
+def test_searches_with_ordinary_tools(drive: MountedDrive, tmp_path: Path) -> None:
     sh, top = drive.sh, drive.top
     for name in ("Harbour/Leases", "Harbour/Old"):
         (top / name).mkdir(parents=True)

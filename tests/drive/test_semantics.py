@@ -3,7 +3,8 @@
 import re
 import subprocess
 from importlib import resources
-from typing import Any
+
+from tests.support.mounted_drive import MountedDrive
 
 SECTION = re.compile(r"^## (.+)$", re.MULTILINE)
 
@@ -20,7 +21,7 @@ def sections() -> dict[str, list[str]]:
     return found
 
 
-def test_every_example_prints_what_it_says(drive: Any) -> None:
+def test_every_example_prints_what_it_says(drive: MountedDrive) -> None:
     found = sections()
     assert len(found) >= 6
     for title, lines in found.items():

@@ -25,6 +25,7 @@ from cmsfs.auth import connect
 from cmsfs.client.transport import multipart
 from cmsfs.models import base
 from cmsfs.models.content import uploads
+from tests.support.mounted_drive import MountedDrive
 
 SECONDS = float(os.environ.get("CMSFS_SOAK_SECONDS", "1800"))
 WARM_SECONDS = min(60.0, SECONDS / 4)
@@ -111,7 +112,7 @@ class Served:
 
 @pytest.fixture
 def served(
-    tmp_path: Path, private_folders: Path, faults: Any, stopped: Any, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, private_folders: Path, faults: Any, stopped: MountedDrive, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Served]:
     made = Served(tmp_path / "served", faults, seed=5)
     try:
@@ -158,7 +159,7 @@ class Other:
                 await trio.sleep(dice.random() * 0.5)
 
 
-def use(stopped: Any, tmp_path: Path, seconds: float, stage: str) -> list[dict[str, Any]]:
+def use(stopped: MountedDrive, tmp_path: Path, seconds: float, stage: str) -> list[dict[str, Any]]:
     """Several programs at once; what each of them has left."""
     workers = []
     for number in range(WORKERS):
@@ -185,7 +186,7 @@ def log() -> str:
     return config.Paths("default").log.read_text()
 
 
-def rest(stopped: Any) -> dict[str, int]:
+def rest(stopped: MountedDrive) -> dict[str, int]:
     """The gauges of a drive that nobody uses and that has nothing to do."""
     stopped.cmsfs("sync", seconds=900)  # four programs write more in half an hour than they give time to send
     Path("/proc/sys/vm/drop_caches").write_text("2\n")  # the kernel gives back what it knows
@@ -223,7 +224,7 @@ def patiently(path: Path) -> bytes:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can have the kernel give back lookups")
 def test_after_a_long_time_everything_is_right_and_nothing_has_leaked(
-    stopped: Any, served: Served, tmp_path: Path
+    stopped: MountedDrive, served: Served, tmp_path: Path
 ) -> None:
     served.broken = True
     use(stopped, tmp_path, WARM_SECONDS, "warm")

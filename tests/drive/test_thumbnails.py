@@ -6,12 +6,12 @@ import hashlib
 import io
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 from PIL import Image
 
 from daemon.desktop import thumbnail_cache
+from tests.support.mounted_drive import MountedDrive
 
 SECONDS = 60.0
 
@@ -23,7 +23,7 @@ def _photo(colour: str, size: tuple[int, int] = (800, 600)) -> bytes:
 
 
 def test_a_folder_of_photos_is_opened_without_a_download(
-    stopped: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    stopped: MountedDrive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stopped.start()  # fills the service
     stopped.stop()

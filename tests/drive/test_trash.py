@@ -2,17 +2,17 @@
 
 import json
 import os
-from typing import Any
 
 import pytest
 
 from cmsfs.cli.support import daemonctl
 from cmsfs.ipc import control
+from tests.support.mounted_drive import MountedDrive
 
 LINK = "Links/Tide table.url"
 
 
-def refused(drive: Any, script: str) -> str:
+def refused(drive: MountedDrive, script: str) -> str:
     """What a script says that must fail."""
     return str(drive.sh(f"({script}) 2>&1 && exit 1; true"))
 
@@ -24,7 +24,7 @@ def sync() -> None:
     daemonctl.carry_out(daemon, control.Sync())
 
 
-def trashed(drive: Any) -> list[str]:
+def trashed(drive: MountedDrive) -> list[str]:
     """What `ls` shows there, once all that was deleted has arrived."""
     found = drive.sh("ls -A .trash")
     if not found:
@@ -34,13 +34,13 @@ def trashed(drive: Any) -> list[str]:
 
 
 @pytest.fixture
-def drive(drive: Any) -> Any:
+def drive(drive: MountedDrive) -> MountedDrive:
     """With an empty trash."""
     drive.sh("rm -rf .trash/*")
     return drive
 
 
-def test_links_files_and_folders_go_there_and_come_back(drive: Any) -> None:
+def test_links_files_and_folders_go_there_and_come_back(drive: MountedDrive) -> None:
     assert ".trash" not in drive.sh("ls -A")
     _links(drive)
     _files_and_folders(drive)
@@ -49,7 +49,7 @@ def test_links_files_and_folders_go_there_and_come_back(drive: Any) -> None:
     assert drive.sh("find . -name '.Trash*'") == ""
 
 
-def _links(drive: Any) -> None:
+def _links(drive: MountedDrive) -> None:
     """What the specification says of restoring a web link."""
     was = drive.sh(f"getfattr --only-values -n user.cms.id '{LINK}'")
     drive.sh(f"rm '{LINK}'")
@@ -92,7 +92,7 @@ def _links(drive: Any) -> None:
     assert trashed(drive) == []
 
 
-def _files_and_folders(drive: Any) -> None:
+def _files_and_folders(drive: MountedDrive) -> None:
     drive.sh("mkdir -p f/deep; echo one > f/a.txt; echo two > f/deep/b.txt")
     sync()
     was = drive.sh("getfattr --only-values -n user.cms.id f/a.txt")
@@ -120,7 +120,7 @@ def _files_and_folders(drive: Any) -> None:
     drive.sh("rm -rf .trash/f .trash/*")
 
 
-def _protected(drive: Any) -> None:
+def _protected(drive: MountedDrive) -> None:
     """What a hold or a retention protects goes into the trash, and not out of it for good."""
     kept = {"Projects/Harbour Bridge/Permits": "Checklist.txt", "Reports/2025": "Year 2025.md"}
     for folder, name in kept.items():
@@ -141,7 +141,7 @@ def _protected(drive: Any) -> None:
     assert "Checklist.txt" in drive.sh("ls 'Projects/Harbour Bridge/Permits'")
 
 
-def _whole_folders(drive: Any) -> None:
+def _whole_folders(drive: MountedDrive) -> None:
     drive.sh("mkdir -p w/x/y; for n in $(seq 5); do echo $n > w/x/y/$n; done")
     # Nothing of it was sent yet.
     drive.sh("mv w .trash/")
@@ -154,12 +154,12 @@ def _whole_folders(drive: Any) -> None:
     assert trashed(drive) == []
 
 
-def test_the_command_line_and_the_desktop_use_the_same_trash(drive: Any) -> None:
+def test_the_command_line_and_the_desktop_use_the_same_trash(drive: MountedDrive) -> None:
     _commands(drive)
     _desktop(drive)
 
 
-def _commands(drive: Any) -> None:
+def _commands(drive: MountedDrive) -> None:
     drive.sh("mkdir c; echo one > c/a.txt; echo two > c/b.txt")
     sync()
     drive.sh("rm c/*; ls .trash > /dev/null")
@@ -182,7 +182,7 @@ def _commands(drive: Any) -> None:
     assert trashed(drive) == []
 
 
-def _desktop(drive: Any) -> None:
+def _desktop(drive: MountedDrive) -> None:
     top = f".Trash-{os.getuid()}"
     drive.sh("mkdir -p g/h; echo thrown > g/t.txt; echo deep > g/h/d.txt")
     drive.sh("gio trash g/t.txt; gio trash g/h")

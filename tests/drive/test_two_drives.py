@@ -4,6 +4,7 @@ nothing is overwritten that its writer has not seen."""
 import functools
 import json
 import random
+import threading
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -43,7 +44,7 @@ def _fill(conn: Connection) -> int:
 
 
 @pytest.fixture
-async def starting(tmp_path: Path, private_folders: Path, watchdog: Any) -> AsyncIterator[Any]:
+async def starting(tmp_path: Path, private_folders: Path, watchdog: threading.Event) -> AsyncIterator[Any]:
     """`await starting(plan, relay)`: both drives, each behind a relay of its own with this plan."""
     async with AsyncExitStack() as stack:
         service = await stack.enter_async_context(store.open_store(tmp_path / "service"))

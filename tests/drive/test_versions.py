@@ -4,16 +4,17 @@ import json
 import shutil
 import subprocess
 from pathlib import Path
-from typing import Any
 
 import pytest
+
+from tests.support.mounted_drive import MountedDrive
 
 
 def listing(folder: Path) -> list[Path]:
     return sorted(folder.iterdir())
 
 
-def test_the_past_of_a_file_is_a_folder_beside_it(drive: Any) -> None:
+def test_the_past_of_a_file_is_a_folder_beside_it(drive: MountedDrive) -> None:
     file = drive.top / "plan.txt"
     for text in ("first\n", "second, longer\n", "third\n"):
         file.write_text(text)

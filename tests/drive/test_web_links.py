@@ -6,10 +6,10 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from tests.support.mounted_drive import MountedDrive
 from tests.support.patience import until
 
 TEXT = "[InternetShortcut]\nURL=https://example.com/a\n"
@@ -30,7 +30,7 @@ def identity(path: Path) -> str:
     return os.getxattr(path, "user.cms.id").decode()
 
 
-def test_programs_make_change_and_remove_web_links(drive: Any) -> None:
+def test_programs_make_change_and_remove_web_links(drive: MountedDrive) -> None:
     folder = drive.top / "shortcuts"
     folder.mkdir()
     site = folder / "site.url"
@@ -90,7 +90,7 @@ def test_programs_make_change_and_remove_web_links(drive: Any) -> None:
     ]
 
 
-def test_rsync_and_git_find_nothing_to_do(shared: Any, tmp_path: Path) -> None:
+def test_rsync_and_git_find_nothing_to_do(shared: MountedDrive, tmp_path: Path) -> None:
     source = tmp_path / "source"
     source.mkdir()
     (source / "unix.url").write_text(TEXT)
@@ -121,7 +121,7 @@ def test_rsync_and_git_find_nothing_to_do(shared: Any, tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(shutil.which("gio") is None, reason="no desktop here")
-def test_a_double_click_opens_the_address(shared: Any, tmp_path: Path) -> None:
+def test_a_double_click_opens_the_address(shared: MountedDrive, tmp_path: Path) -> None:
     site = shared.top / "my site.url"
     site.write_text("[InternetShortcut]\nURL=https://example.com/?a=1&b=%20#c\n")
     script = shared.top / "script.url"

@@ -14,6 +14,7 @@ from cmsfs.journal.extents import Extents
 from cmsfs.replica import tree
 from cmsfs.replica.nodes import ROOT, Ino, NodeKind
 from cmsfs.sqlite import Connection
+from tests.journal.conftest import Desk
 
 WRITE = st.tuples(st.just("write"), st.integers(0, 40), st.binary(min_size=1, max_size=20))
 CUT = st.tuples(st.just("cut"), st.integers(0, 60), st.just(b""))
@@ -44,7 +45,7 @@ def test_a_draft_shows_what_a_file_would(steps: list[tuple[str, int, bytes]], ba
     assert shown == bytes(model)
 
 
-async def test_a_restart_finds_the_draft_as_it_was_recorded(desk: Any) -> None:
+async def test_a_restart_finds_the_draft_as_it_was_recorded(desk: Desk) -> None:
     draft = await desk.new("f", b"recorded")
     await draft.write(8, b" and not")
     again = await desk.restarted()
@@ -55,7 +56,7 @@ async def test_a_restart_finds_the_draft_as_it_was_recorded(desk: Any) -> None:
 OLD, NEW = b"o" * 5000, b"n" * 5000
 
 
-async def over_old(desk: Any) -> Draft:
+async def over_old(desk: Desk) -> Draft:
     """A file whose new version is written over all of its old one, and recorded."""
     old = await desk.new("f", OLD)
     sealed = await desk.sealer.seal(old)
@@ -74,7 +75,7 @@ async def over_old(desk: Any) -> Draft:
 @pytest.mark.parametrize("size", [0, 2000])
 @pytest.mark.parametrize("moment", ["before the row", "after the row", "after the cut"])
 async def test_a_killed_truncation_leaves_the_file_whole_or_cut(
-    desk: Any, size: int, moment: str, monkeypatch: pytest.MonkeyPatch
+    desk: Desk, size: int, moment: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Died(BaseException):
         pass
@@ -104,7 +105,7 @@ async def test_a_killed_truncation_leaves_the_file_whole_or_cut(
 
 
 async def test_a_truncation_is_on_the_disk_before_bytes_go(
-    desk: Any, monkeypatch: pytest.MonkeyPatch
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     draft = await over_old(desk)
     steps: list[str] = []
@@ -127,7 +128,7 @@ async def test_a_truncation_is_on_the_disk_before_bytes_go(
 
 
 async def test_a_truncation_that_cannot_be_recorded_changes_nothing(
-    desk: Any, monkeypatch: pytest.MonkeyPatch
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     draft = await over_old(desk)
 
@@ -141,7 +142,7 @@ async def test_a_truncation_that_cannot_be_recorded_changes_nothing(
     assert draft.size == len(NEW)
 
 
-async def test_bytes_that_were_never_recorded_do_not_show_in_a_gap(desk: Any) -> None:
+async def test_bytes_that_were_never_recorded_do_not_show_in_a_gap(desk: Desk) -> None:
     draft = await desk.new("f", b"begin")
     await draft.truncate(200_000)
     await draft.write(199_998, b"en")
@@ -159,7 +160,7 @@ async def test_bytes_that_were_never_recorded_do_not_show_in_a_gap(desk: Any) ->
 
 
 async def test_a_write_that_the_disk_cuts_short_counts_as_far_as_it_went(
-    desk: Any, monkeypatch: pytest.MonkeyPatch
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     draft = await desk.new("f", b"begin")
     real = os.pwrite
@@ -179,7 +180,7 @@ async def test_a_write_that_the_disk_cuts_short_counts_as_far_as_it_went(
     assert await desk.bytes_of("f") == (b"begin" + bytes(495) + b"x" * 500).ljust(2000, b"\0")
 
 
-async def test_a_draft_is_one_for_all_who_find_it(desk: Any) -> None:
+async def test_a_draft_is_one_for_all_who_find_it(desk: Desk) -> None:
     def txn(conn: Connection) -> tuple[Ino, int]:
         ino = tree.insert(conn, ROOT, "f", NodeKind.FILE, now_ns=0)
         return ino, Drafts.insert(conn, ino, None)

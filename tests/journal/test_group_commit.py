@@ -4,15 +4,18 @@ import errno
 import itertools
 import os
 from pathlib import Path
-from typing import Any
 
 import pytest
+import trio
+from trio.testing import MockClock
 
 from cmsfs.journal.group_commit import GroupCommit
+from tests.journal.conftest import Desk
+from tests.support.log_watch import ExpectLog
 
 
 async def test_bytes_reach_the_disk_before_the_row_that_speaks_of_them(
-    desk: Any, monkeypatch: pytest.MonkeyPatch
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The order of the fsyncs of a group commit: draft files, their folder, then the log."""
     synced: list[str] = []
@@ -30,7 +33,9 @@ async def test_bytes_reach_the_disk_before_the_row_that_speaks_of_them(
     assert synced == [draft.path.name, "drafts", "replica.db-wal"]
 
 
-async def test_group_commits_follow_within_a_second(desk: Any, autojump_clock: Any, nursery: Any) -> None:
+async def test_group_commits_follow_within_a_second(
+    desk: Desk, autojump_clock: MockClock, nursery: trio.Nursery
+) -> None:
     import trio
 
     draft = await desk.new("f", b"x")
@@ -48,7 +53,7 @@ async def test_group_commits_follow_within_a_second(desk: Any, autojump_clock: A
 
 
 async def test_a_failing_disk_does_not_slow_down_the_groups(
-    desk: Any, autojump_clock: Any, nursery: Any, expect_log: Any
+    desk: Desk, autojump_clock: MockClock, nursery: trio.Nursery, expect_log: ExpectLog
 ) -> None:
     import trio
 
@@ -72,7 +77,7 @@ async def test_a_failing_disk_does_not_slow_down_the_groups(
 
 
 async def test_a_group_that_could_not_be_made_durable_is_not_forgotten(
-    desk: Any, monkeypatch: pytest.MonkeyPatch
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     draft = await desk.new("f", b"x")
     left = desk.root / "left.draft"

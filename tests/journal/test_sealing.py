@@ -14,9 +14,11 @@ from cmsfs.journal.sealing import is_unsent, release_content
 from cmsfs.replica import tree
 from cmsfs.replica.nodes import ROOT
 from cmsfs.sqlite import Connection, Database
+from tests.journal.conftest import Desk
+from tests.support.log_watch import ExpectLog
 
 
-async def test_sealed_content_is_found_after_a_restart(desk: Any) -> None:
+async def test_sealed_content_is_found_after_a_restart(desk: Desk) -> None:
     draft = await desk.new("f", b"x" * (BLOCK + 1))
     sealed = await desk.sealer.seal(draft)
     assert sealed is not None
@@ -29,7 +31,7 @@ async def test_sealed_content_is_found_after_a_restart(desk: Any) -> None:
 
 @pytest.mark.parametrize("point", ["linked", "adopted", "committed"])
 async def test_a_crash_within_the_seal_loses_nothing(
-    desk: Any, point: str, monkeypatch: pytest.MonkeyPatch
+    desk: Desk, point: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The folder as it is when the process dies after this step; another process then recovers it."""
 
@@ -67,7 +69,9 @@ async def test_a_crash_within_the_seal_loses_nothing(
     await again.blocks.aclose()
 
 
-async def test_a_power_cut_that_took_the_end_of_a_file_takes_no_more(desk: Any, expect_log: Any) -> None:
+async def test_a_power_cut_that_took_the_end_of_a_file_takes_no_more(
+    desk: Desk, expect_log: ExpectLog
+) -> None:
     draft = await desk.new("f", b"0123456789")
     os.truncate(draft.path, 4)
     expect_log("after the power failed")
@@ -76,14 +80,14 @@ async def test_a_power_cut_that_took_the_end_of_a_file_takes_no_more(desk: Any, 
     await again.blocks.aclose()
 
 
-async def test_a_draft_file_without_a_row_is_kept_aside(desk: Any) -> None:
+async def test_a_draft_file_without_a_row_is_kept_aside(desk: Desk) -> None:
     (desk.root / "99.draft").write_bytes(b"whose?")
     again = await desk.restarted()
     assert (again.recovered / "99.draft").read_bytes() == b"whose?"
     await again.blocks.aclose()
 
 
-async def test_running_operations_are_ready_after_a_restart(desk: Any) -> None:
+async def test_running_operations_are_ready_after_a_restart(desk: Desk) -> None:
     await desk.new("f", b"x")
     await desk.db.write(lambda conn: conn.execute("UPDATE op SET state = 'running'"))
     again = await desk.restarted()
@@ -99,7 +103,7 @@ async def test_the_last_run_is_judged_by_its_mark_and_its_boot(db: Database) -> 
     assert await recovery.begin(db) == recovery.LastRun(clean=True, same_boot=False)
 
 
-async def test_a_draft_that_is_dropped_while_it_is_sealed_becomes_nothing(desk: Any) -> None:
+async def test_a_draft_that_is_dropped_while_it_is_sealed_becomes_nothing(desk: Desk) -> None:
     draft = await desk.new("f", b"on its way")
     await desk.db.write(lambda conn: Drafts.delete(conn, draft.id))
     assert await desk.sealer.seal(draft) is None
@@ -107,7 +111,7 @@ async def test_a_draft_that_is_dropped_while_it_is_sealed_becomes_nothing(desk: 
 
 
 async def test_bytes_are_on_the_disk_before_they_become_content(
-    desk: Any, monkeypatch: pytest.MonkeyPatch
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     draft = await desk.new("f", b"precious")
     steps: list[str] = []
@@ -128,7 +132,7 @@ async def test_bytes_are_on_the_disk_before_they_become_content(
 
 
 @pytest.mark.parametrize("holder", ["content", "base of a draft"])
-async def test_content_stays_while_another_file_has_to_send_it(desk: Any, holder: str) -> None:
+async def test_content_stays_while_another_file_has_to_send_it(desk: Desk, holder: str) -> None:
     one, two = await desk.new("one", b"the same"), await desk.new("two", b"the same")
     sealed = await desk.sealer.seal(one)
     assert sealed is not None

@@ -1,6 +1,6 @@
 """Names of items in folders of Linux, and back."""
 
-from typing import Any
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -56,6 +56,6 @@ def test_accents_are_kept_as_they_came_and_clash_all_the_same() -> None:
     assert wire_names.name_key(composed) == wire_names.name_key(parts)
 
 
-def test_this_machine_agrees_on_what_is_long(tmp_path: Any) -> None:
+def test_this_machine_agrees_on_what_is_long(tmp_path: Path) -> None:
     (tmp_path / naming.file_name(NodeKind.FILE, "界" * 255)).touch()
     assert len(list(tmp_path.iterdir())) == 1

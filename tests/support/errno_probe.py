@@ -5,12 +5,14 @@ from typing import Any
 
 from cmsfs.models.content import metadata
 from cmsfs.service.access import scopes
+from cmsfs.service.storage.store import Store
+from tests.support.daemon_drive import Drive, Remote
 
 PREFIX = "user.cms."
 URL = "http://service.test"
 
 
-async def value(drive: Any, path: str, name: str) -> str:
+async def value(drive: Drive, path: str, name: str) -> str:
     """The value of an attribute, or the errno that there is in its place."""
     try:
         return (await drive.fs.getxattr(await drive.ino(path), PREFIX + name)).decode()
@@ -26,24 +28,24 @@ async def attempt(call: Any) -> str:
     return "ok"
 
 
-async def told(drive: Any, path: str, name: str, given: str | None) -> str:
+async def told(drive: Drive, path: str, name: str, given: str | None) -> str:
     ino = await drive.ino(path)
     if given is None:
         return await attempt(drive.fs.removexattr(ino, PREFIX + name))
     return await attempt(drive.fs.setxattr(ino, PREFIX + name, given.encode()))
 
 
-async def listed(drive: Any, path: str) -> list[str]:
+async def listed(drive: Drive, path: str) -> list[str]:
     return [name.removeprefix(PREFIX) for name in await drive.fs.listxattr(await drive.ino(path))]
 
 
-async def may_administer(service: Any) -> None:
+async def may_administer(service: Store) -> None:
     """Tokens are good for administration too; whether the account may is a matter of its role."""
     every = " ".join(scopes.APPLICATION)
     await service.write(lambda conn: conn.execute("UPDATE app SET scopes = ?", (every,)))
 
 
-async def make_project(other: Any) -> metadata.Template:
+async def make_project(other: Remote) -> metadata.Template:
     """A template with a field of each type."""
     option = metadata.Option
     wish = metadata.NewTemplate(
@@ -73,7 +75,7 @@ async def share(ben: Any, kind: str, item_id: str, role: str, user: int) -> str:
     return str((await ben.client.collaborations.create(kind, item_id, role, user_id=str(user))).id)
 
 
-async def shared_file(drive: Any, ben: Any, name: str, role: str, user: int) -> str:
+async def shared_file(drive: Drive, ben: Any, name: str, role: str, user: int) -> str:
     """Ben's file `s/NAME`, in which a user has a role, is on the user's drive; its id."""
     folder = await ben.folder("s")
     file_id = str(await ben.file(name, b"one", folder))

@@ -19,6 +19,8 @@ from cmsfs.replica.naming import CONFLICT_MARK
 from cmsfs.replica.nodes import Ino
 from cmsfs.sqlite import Connection
 from cmsfs.vfs.tree.attributes import SetAttr
+from tests.support.daemon_drive import Drive, Remote
+from tests.support.network import Network
 
 HELD = ("read", "write", "append", "draft", "sealed", "uploading", "offline")
 THEN = ("read on", "write", "append", "truncate", "fsync", "close", "rename")
@@ -68,7 +70,7 @@ class Cell:
 class Table:
     """All cells of one change elsewhere, on one drive."""
 
-    def __init__(self, drive: Any, other: Any, network: Any, elsewhere: str) -> None:
+    def __init__(self, drive: Drive, other: Remote, network: Network, elsewhere: str) -> None:
         self.drive = drive
         self.other = other
         self.network = network

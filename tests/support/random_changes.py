@@ -12,6 +12,7 @@ import httpx
 
 from cmsfs import errors
 from cmsfs.client.enterprise.collaborations import CollaborationsApi
+from tests.support.daemon_drive import Drive, Remote
 
 NAMES = [f"{stem}{number}" for stem in ("a", "Ä", "report ", "x.txt-") for number in range(4)]
 
@@ -40,7 +41,7 @@ KINDS = {
 class Churn:
     """One random story at the service."""
 
-    def __init__(self, seed: int, other: Any, ben: Any) -> None:
+    def __init__(self, seed: int, other: Remote, ben: Any) -> None:
         self.random = random.Random(seed)
         self.other = other
         self.ben = ben
@@ -144,7 +145,7 @@ class Churn:
         self.shares.append(made.id)
 
 
-async def remote_tree(other: Any) -> dict[str, bytes]:
+async def remote_tree(other: Remote) -> dict[str, bytes]:
     """Paths and bytes of everything that the account sees at the service; folders end in a slash."""
     found = await other.everything()
     folders = {item.id: item for item in found if item.type == "folder"}
@@ -169,14 +170,14 @@ async def remote_tree(other: Any) -> dict[str, bytes]:
     return result
 
 
-async def _content(other: Any, item: Any) -> bytes:
+async def _content(other: Remote, item: Any) -> bytes:
     if not item.size:
         return b""
     async with other.client.files.content(item.id) as chunks:
         return b"".join([chunk async for chunk in chunks])
 
 
-async def local_tree(drive: Any, path: str = "") -> dict[str, bytes]:
+async def local_tree(drive: Drive, path: str = "") -> dict[str, bytes]:
     """What programs see on the drive."""
     result: dict[str, bytes] = {}
     for name in await drive.names(path):

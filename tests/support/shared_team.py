@@ -1,9 +1,8 @@
 """A folder that somebody else shares with the drive's account, and what is done there."""
 
-from typing import Any
-
 from tests.daemon import conftest
 from tests.support.errno_probe import share
+from tests.support.network import Network
 
 SHELF = "Shared with me"
 TEAM = f"{SHELF}/Team"
@@ -38,7 +37,7 @@ async def listed(drive: conftest.Drive) -> None:
         await drive.names(path)
 
 
-async def take_while_away(drive: conftest.Drive, team: Team, network: Any) -> None:
+async def take_while_away(drive: conftest.Drive, team: Team, network: Network) -> None:
     """A file is changed, another one and a folder are made, and the access ends before anything is sent."""
     network.is_down = True
     await drive.write(f"{TEAM}/plan", b"my plan")

@@ -2,11 +2,12 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
 
 import trio
 
 from cmsfs.models.content import items
+from tests.support.daemon_drive import Remote
+from tests.support.network import Network
 
 URL = "https://example.com/a?b=c#d"
 TEXT = b"[InternetShortcut]\nURL=https://example.com/a?b=c#d\n"
@@ -14,14 +15,14 @@ WINDOWS = b"[InternetShortcut]\r\nURL=https://example.com/\r\n"
 RICH = WINDOWS + b"IconFile=https://example.com/favicon.ico\r\nIconIndex=1\r\n"
 
 
-async def link(other: Any, name: str) -> items.WebLink:
+async def link(other: Remote, name: str) -> items.WebLink:
     found = await other.find(name)
     assert isinstance(found, items.WebLink)
     return found
 
 
 @asynccontextmanager
-async def meanwhile(network: Any, method: str, *, before: bool = True) -> AsyncIterator[None]:
+async def meanwhile(network: Network, method: str, *, before: bool = True) -> AsyncIterator[None]:
     """Inside, the request that follows from what was done waits; at the service, or on the way to it."""
     arrived, go = network.gate(method, "/web_links", before=before)
     with trio.fail_after(5):

@@ -5,7 +5,6 @@ import os
 import stat
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 import pytest
 import trio
@@ -13,22 +12,21 @@ import trio
 from cmsfs import config
 from cmsfs.models.content import items
 from cmsfs.vfs.tree.attributes import SetAttr
-from tests.daemon import conftest
 from tests.daemon.account.test_permissions import bits, opened
+from tests.support.daemon_drive import Drive, Remote
 from tests.support.errno_probe import attempt, shared_file
+from tests.support.log_watch import ExpectLog
 
 
 @pytest.fixture
-async def shared(
-    ben: conftest.Remote, user: int, drive: Any, nursery: trio.Nursery
-) -> AsyncIterator[items.File]:
+async def shared(ben: Remote, user: int, drive: Drive, nursery: trio.Nursery) -> AsyncIterator[items.File]:
     """Ben's file `s/f`, which we may change, on our drive, whose locks are followed."""
     file_id = await shared_file(drive, ben, "f", "editor", user)
     nursery.start_soon(drive.agents.locks.run)
     yield await ben.client.files.get(file_id)
 
 
-async def becomes(drive: Any, path: str, wanted: str) -> None:
+async def becomes(drive: Drive, path: str, wanted: str) -> None:
     """Wait until a file's bits are these."""
     with trio.fail_after(20):
         while await bits(drive, path) != wanted:
@@ -36,7 +34,7 @@ async def becomes(drive: Any, path: str, wanted: str) -> None:
 
 
 async def test_what_somebody_else_locked_is_read_and_not_changed(
-    drive: Any, ben: conftest.Remote, shared: items.File, caplog: pytest.LogCaptureFixture
+    drive: Drive, ben: Remote, shared: items.File, caplog: pytest.LogCaptureFixture
 ):
     caplog.set_level("INFO")
     ends = datetime.now(UTC) + timedelta(hours=2)
@@ -64,16 +62,14 @@ async def test_what_somebody_else_locked_is_read_and_not_changed(
     assert await ben.read("f") == b"two"
 
 
-async def test_a_lock_against_downloads_takes_reading_away(
-    drive: Any, ben: conftest.Remote, shared: items.File
-):
+async def test_a_lock_against_downloads_takes_reading_away(drive: Drive, ben: Remote, shared: items.File):
     await ben.client.locks.lock(shared.id, prevent_download=True)
     await drive.poll()
     await becomes(drive, "s/f", "----------")
     assert await attempt(opened(drive, "s/f", os.O_RDONLY)) == "EACCES"
 
 
-async def test_a_lock_ends_by_itself(drive: Any, ben: conftest.Remote, shared: items.File):
+async def test_a_lock_ends_by_itself(drive: Drive, ben: Remote, shared: items.File):
     await ben.client.locks.lock(shared.id, expires_at=datetime.now(UTC) + timedelta(seconds=3))
     await drive.poll()
     await becomes(drive, "s/f", "-r--r--r--")
@@ -81,7 +77,7 @@ async def test_a_lock_ends_by_itself(drive: Any, ben: conftest.Remote, shared: i
     await becomes(drive, "s/f", "-rw-r--r--")
 
 
-async def test_our_own_lock_is_none(drive: Any, other: conftest.Remote, nursery: trio.Nursery):
+async def test_our_own_lock_is_none(drive: Drive, other: Remote, nursery: trio.Nursery):
     file_id = await other.file("mine", b"x")
     await other.client.locks.lock(file_id)
     await drive.names()
@@ -91,7 +87,7 @@ async def test_our_own_lock_is_none(drive: Any, other: conftest.Remote, nursery:
 
 
 async def test_what_was_refused_for_a_lock_goes_when_it_is_gone(
-    drive: Any, ben: conftest.Remote, shared: items.File, nursery: trio.Nursery, expect_log: Any
+    drive: Drive, ben: Remote, shared: items.File, nursery: trio.Nursery, expect_log: ExpectLog
 ):
     nursery.start_soon(drive.agents._follow_room)
     # We have not heard of the lock when we write.
@@ -117,7 +113,7 @@ class TestOpenDocuments:
         return config.Settings(settle_seconds=0, network_seconds=5, lock_open_documents=True, shared="root")
 
     @pytest.fixture
-    async def claimed(self, drive: Any, other: conftest.Remote, nursery: trio.Nursery) -> str:
+    async def claimed(self, drive: Drive, other: Remote, nursery: trio.Nursery) -> str:
         """`report.odt`, in our own drive, whose claims are made."""
         file_id = await other.file("report.odt", b"x")
         await drive.names()
@@ -125,7 +121,7 @@ class TestOpenDocuments:
         return file_id
 
     @staticmethod
-    async def lock(other: conftest.Remote, file_id: str, *, there: bool) -> items.Lock | None:
+    async def lock(other: Remote, file_id: str, *, there: bool) -> items.Lock | None:
         with trio.fail_after(20):
             while True:
                 found = (await other.client.files.get(file_id)).lock
@@ -134,7 +130,7 @@ class TestOpenDocuments:
 
     @pytest.mark.parametrize("name", [".~lock.report.odt#", "~$report.odt"])
     async def test_a_document_is_locked_while_it_is_open(
-        self, drive: Any, other: conftest.Remote, claimed: str, name: str
+        self, drive: Drive, other: Remote, claimed: str, name: str
     ):
         await drive.write(name, b"ada")
         held = await self.lock(other, claimed, there=True)
@@ -149,7 +145,7 @@ class TestOpenDocuments:
         await self.lock(other, claimed, there=False)
 
     async def test_a_document_that_has_another_version_by_then_is_unlocked(
-        self, drive: Any, other: conftest.Remote, claimed: str
+        self, drive: Drive, other: Remote, claimed: str
     ):
         opened = await drive.fs.open(await drive.ino("report.odt"), os.O_RDWR)
         await drive.write(".~lock.report.odt#", b"ada")
@@ -162,7 +158,7 @@ class TestOpenDocuments:
         await drive.fs.release(opened.fh)
 
     async def test_a_document_that_cannot_be_locked_is_worked_on(
-        self, drive: Any, ben: conftest.Remote, user: int, nursery: trio.Nursery
+        self, drive: Drive, ben: Remote, user: int, nursery: trio.Nursery
     ):
         file_id = await shared_file(drive, ben, "f.odt", "viewer", user)
         assert await attempt(drive.write("s/.~lock.f.odt#", b"ada")) in ("ok", errno.errorcode[errno.EACCES])

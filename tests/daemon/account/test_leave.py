@@ -9,8 +9,9 @@ import pytest
 from cmsfs import config
 from cmsfs.replica.nodes import ROOT
 from cmsfs.replica.sharing import shares
-from tests.daemon import conftest
+from tests.support.daemon_drive import Drive, Remote, Starting
 from tests.support.errno_probe import attempt, share
+from tests.support.network import Network
 from tests.support.shared_team import SHELF
 
 
@@ -19,19 +20,19 @@ def settings() -> config.Settings:
     return config.Settings(settle_seconds=0, network_seconds=5, feed="events")
 
 
-async def _give(ben: conftest.Remote, kind: str, name: str, role: str, user: int) -> str:
+async def _give(ben: Remote, kind: str, name: str, role: str, user: int) -> str:
     made = await (ben.folder(name) if kind == "folder" else ben.file(name, b"theirs"))
     await share(ben, kind, made, role, user)
     return str(made)
 
 
-async def _parts(ben: conftest.Remote, kind: Any, item_id: str) -> list[str]:
+async def _parts(ben: Remote, kind: Any, item_id: str) -> list[str]:
     """Who collaborates on Ben's item."""
     found = ben.client.collaborations.of(kind, item_id)
     return [one.accessible_by.login or "" async for one in found if one.accessible_by is not None]
 
 
-async def _throw(drive: conftest.Drive, path: str, trash: str) -> None:
+async def _throw(drive: Drive, path: str, trash: str) -> None:
     """Move something into the trash of the drive, or into that of a desktop."""
     shown = drive.agents.shown
     into = (await shown.lookup(ROOT, trash)).ino
@@ -55,8 +56,8 @@ async def _throw(drive: conftest.Drive, path: str, trash: str) -> None:
     ],
 )
 async def test_removing_it_leaves_it(
-    starting: conftest.Starting,
-    ben: conftest.Remote,
+    starting: Starting,
+    ben: Remote,
     user: int,
     kind: str,
     role: str,
@@ -88,10 +89,10 @@ async def test_removing_it_leaves_it(
 
 
 async def test_what_is_shared_otherwise_cannot_be_left(
-    drive: conftest.Drive,
-    ben: conftest.Remote,
+    drive: Drive,
+    ben: Remote,
     user: int,
-    network: Any,
+    network: Network,
     log_watch: Any,
 ) -> None:
     item = await _give(ben, "file", "plan.txt", "editor", user)
@@ -118,7 +119,7 @@ async def test_what_is_shared_otherwise_cannot_be_left(
 
 
 async def test_without_the_service_it_is_left_later(
-    drive: conftest.Drive, ben: conftest.Remote, user: int, network: Any
+    drive: Drive, ben: Remote, user: int, network: Network
 ) -> None:
     item = await _give(ben, "file", "plan.txt", "editor", user)
     await drive.names()
@@ -131,7 +132,7 @@ async def test_without_the_service_it_is_left_later(
 
 
 async def test_a_folder_with_something_in_it_is_not_left_by_rmdir(
-    drive: conftest.Drive, ben: conftest.Remote, user: int
+    drive: Drive, ben: Remote, user: int
 ) -> None:
     item = await _give(ben, "folder", "Team", "editor", user)
     await ben.file("in it", b"theirs", item)
@@ -141,7 +142,7 @@ async def test_a_folder_with_something_in_it_is_not_left_by_rmdir(
     assert await _parts(ben, "folder", item) == ["ada@example.com"]
 
 
-async def test_what_was_read_of_it_is_wiped(drive: conftest.Drive, ben: conftest.Remote, user: int) -> None:
+async def test_what_was_read_of_it_is_wiped(drive: Drive, ben: Remote, user: int) -> None:
     await _give(ben, "file", "plan.txt", "editor", user)
     await drive.names()
     assert await drive.read(f"{SHELF}/plan.txt") == b"theirs"
@@ -151,9 +152,7 @@ async def test_what_was_read_of_it_is_wiped(drive: conftest.Drive, ben: conftest
     assert drive.db.rows("SELECT sha1 FROM content") == []
 
 
-async def test_deleting_and_making_anew_is_a_save(
-    starting: conftest.Starting, ben: conftest.Remote, user: int
-) -> None:
+async def test_deleting_and_making_anew_is_a_save(starting: Starting, ben: Remote, user: int) -> None:
     item = await _give(ben, "file", "plan.txt", "editor", user)
     async with starting(settle_seconds=600) as drive:
         await drive.names()

@@ -1,15 +1,16 @@
 """A login that is refused, and what tells the drive of a new one."""
 
-from typing import Any
-
 import pytest
 import trio
+from trio.testing import MockClock
 
 from cmsfs import config, errors
 from cmsfs.auth import token_refresh
 from cmsfs.replica import kv_store
 from daemon.account.login_watch import LoginWatch
 from daemon.core.health import Health, HealthState
+from tests.support.daemon_drive import Remote, Starting
+from tests.support.network import Network
 
 URL = "https://service.test"
 
@@ -47,7 +48,7 @@ async def _long_refused(service: Service, nursery: trio.Nursery, settings: confi
 
 @pytest.mark.parametrize("changed", ["token", "lock", "configuration"])
 async def test_a_new_login_is_noticed_within_seconds(
-    nursery: trio.Nursery, autojump_clock: Any, changed: str
+    nursery: trio.Nursery, autojump_clock: MockClock, changed: str
 ) -> None:
     settings = config.Settings()
     settings.paths.ensure()
@@ -66,7 +67,7 @@ async def test_a_new_login_is_noticed_within_seconds(
 
 
 async def test_after_a_start_without_the_service_anothers_login_sends_nothing(
-    starting: Any, other: Any, network: Any
+    starting: Starting, other: Remote, network: Network
 ) -> None:
     """Whose it is, its tokens need not say."""
     async with starting() as drive:
@@ -90,7 +91,7 @@ async def test_after_a_start_without_the_service_anothers_login_sends_nothing(
 
 
 async def test_while_nothing_changes_the_service_is_asked_seldom(
-    nursery: trio.Nursery, autojump_clock: Any
+    nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
     service = Service()
     await _long_refused(service, nursery, config.Settings())

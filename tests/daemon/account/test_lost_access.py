@@ -1,15 +1,15 @@
 """Access that ends and comes back: what is not sent stays, is told, and goes into the same item."""
 
 import os
-from typing import Any
 
 import pytest
 import trio
 
 from cmsfs import config
 from cmsfs.replica.sharing import lost_access
-from tests.daemon import conftest
+from tests.support.daemon_drive import Drive, Remote, Starting
 from tests.support.errno_probe import attempt, share
+from tests.support.network import Network
 from tests.support.shared_team import SHELF, TEAM, Team, held, listed, take_while_away
 
 
@@ -19,7 +19,7 @@ def settings() -> config.Settings:
 
 
 @pytest.fixture
-async def team(ben: conftest.Remote, user: int) -> Team:
+async def team(ben: Remote, user: int) -> Team:
     return await Team(ben, user).make()
 
 
@@ -27,7 +27,7 @@ UNSENT = [f"/{TEAM}/{name}" for name in ("made", "made/in it", "new", "plan")]
 
 
 async def test_unsent_work_is_held_where_it_is(
-    drive: conftest.Drive, team: Team, other: conftest.Remote, ben: conftest.Remote, network: Any
+    drive: Drive, team: Team, other: Remote, ben: Remote, network: Network
 ) -> None:
     await listed(drive)
     await take_while_away(drive, team, network)
@@ -41,7 +41,7 @@ async def test_unsent_work_is_held_where_it_is(
 
 
 async def test_it_goes_by_itself_into_the_same_items_when_the_access_is_back(
-    starting: conftest.Starting, team: Team, ben: conftest.Remote, network: Any
+    starting: Starting, team: Team, ben: Remote, network: Network
 ) -> None:
     async with starting() as drive:
         await listed(drive)
@@ -67,9 +67,7 @@ async def test_it_goes_by_itself_into_the_same_items_when_the_access_is_back(
         assert await drive.names() == [SHELF]
 
 
-async def test_so_it_is_in_the_root(
-    starting: conftest.Starting, team: Team, ben: conftest.Remote, network: Any
-) -> None:
+async def test_so_it_is_in_the_root(starting: Starting, team: Team, ben: Remote, network: Network) -> None:
     async with starting(shared="root") as drive:
         assert await drive.names("Team") == ["Sub", "notes", "plan"]
         network.is_down = True
@@ -88,7 +86,7 @@ async def test_so_it_is_in_the_root(
 
 
 async def test_a_copy_becomes_ones_own_and_the_rest_is_given_up(
-    drive: conftest.Drive, team: Team, other: conftest.Remote, network: Any
+    drive: Drive, team: Team, other: Remote, network: Network
 ) -> None:
     await listed(drive)
     await take_while_away(drive, team, network)
@@ -100,7 +98,7 @@ async def test_a_copy_becomes_ones_own_and_the_rest_is_given_up(
     assert await drive.names() == ["my plan"]
 
 
-async def test_it_can_be_deleted(drive: conftest.Drive, team: Team, network: Any) -> None:
+async def test_it_can_be_deleted(drive: Drive, team: Team, network: Network) -> None:
     await listed(drive)
     await take_while_away(drive, team, network)
     for name in ("new", "plan", "made/in it"):
@@ -112,7 +110,7 @@ async def test_it_can_be_deleted(drive: conftest.Drive, team: Team, network: Any
 
 
 async def test_what_is_still_shown_elsewhere_stays_with_the_work_in_it(
-    drive: conftest.Drive, team: Team, ben: conftest.Remote, network: Any
+    drive: Drive, team: Team, ben: Remote, network: Network
 ) -> None:
     await listed(drive)
     await share(ben, "folder", team.sub, "editor", team.user)
@@ -130,7 +128,7 @@ async def test_what_is_still_shown_elsewhere_stays_with_the_work_in_it(
     assert (await ben.find("deep")).id == team.deep
 
 
-async def test_what_has_nothing_unsent_goes(drive: conftest.Drive, team: Team) -> None:
+async def test_what_has_nothing_unsent_goes(drive: Drive, team: Team) -> None:
     await listed(drive)
     await team.take()
     await drive.poll()
@@ -140,7 +138,7 @@ async def test_what_has_nothing_unsent_goes(drive: conftest.Drive, team: Team) -
     assert await drive.names(TEAM) == ["Sub", "notes", "plan"]
 
 
-async def read_versions(drive: conftest.Drive, path: str) -> list[tuple[int, bytes]]:
+async def read_versions(drive: Drive, path: str) -> list[tuple[int, bytes]]:
     """All that is in `NAME@versions`, each with its inode."""
     folder, name = await drive.place(path)
     shown = drive.agents.shown
@@ -155,7 +153,7 @@ async def read_versions(drive: conftest.Drive, path: str) -> list[tuple[int, byt
     return found
 
 
-async def read_shown(drive: conftest.Drive, ino: int) -> bytes:
+async def read_shown(drive: Drive, ino: int) -> bytes:
     opened = await drive.agents.shown.open(ino, 0)
     try:
         return bytes(await drive.agents.shown.read(opened.fh, 0, 1000))
@@ -163,13 +161,13 @@ async def read_shown(drive: conftest.Drive, ino: int) -> bytes:
         await drive.agents.shown.release(opened.fh)
 
 
-async def wiped(drive: conftest.Drive) -> None:
+async def wiped(drive: Drive) -> None:
     with trio.fail_after(10):
         while not await drive.agents.wiping.once():
             await trio.lowlevel.checkpoint()
 
 
-def on_disk(drive: conftest.Drive) -> bytes:
+def on_disk(drive: Drive) -> bytes:
     """All bytes of the cache's files."""
     folder = drive.agents.settings.paths.blocks
     return b"".join(path.read_bytes() for path in folder.rglob("*") if path.is_file())
@@ -179,7 +177,7 @@ class TestBytes:
     """Bytes that may no longer be read are gone from this disk, and nobody gets at them."""
 
     @pytest.fixture
-    async def read(self, drive: conftest.Drive, team: Team, ben: conftest.Remote, other: Any) -> int:
+    async def read(self, drive: Drive, team: Team, ben: Remote, other: Remote) -> int:
         """Everything was read, also an older version, whose inode this is; `mine` has bytes of Ben's, too."""
         await ben.write(team.plan, b"Ben's new plan")
         await other.file("mine", b"Ben's notes")
@@ -195,7 +193,7 @@ class TestBytes:
             assert some in on_disk(drive)
         return ino
 
-    async def check(self, drive: conftest.Drive, ino: int) -> None:
+    async def check(self, drive: Drive, ino: int) -> None:
         assert await attempt(read_shown(drive, ino)) in ("ENOENT", "EACCES")
         await wiped(drive)
         for some in (b"Ben's plan", b"Ben's new plan", b"Ben's deep"):
@@ -203,22 +201,20 @@ class TestBytes:
         assert await drive.read("mine") == b"Ben's notes"
         assert b"Ben's notes" in on_disk(drive)
 
-    async def test_when_the_access_ends(self, drive: conftest.Drive, team: Team, read: int) -> None:
+    async def test_when_the_access_ends(self, drive: Drive, team: Team, read: int) -> None:
         await team.take()
         await drive.poll()
         await self.check(drive, read)
 
     async def test_when_the_access_ends_and_something_is_not_sent(
-        self, drive: conftest.Drive, team: Team, read: int, network: Any
+        self, drive: Drive, team: Team, read: int, network: Network
     ) -> None:
         await take_while_away(drive, team, network)
         await self.check(drive, read)
         assert await drive.read(f"{TEAM}/plan") == b"my plan"
         assert await attempt(read_versions(drive, f"{TEAM}/plan")) == "ENOENT"
 
-    async def test_over_a_restart(
-        self, starting: conftest.Starting, team: Team, ben: conftest.Remote
-    ) -> None:
+    async def test_over_a_restart(self, starting: Starting, team: Team, ben: Remote) -> None:
         async with starting() as drive:
             await listed(drive)
             await drive.read(f"{TEAM}/plan")
@@ -232,7 +228,7 @@ class TestBytes:
 
     @pytest.mark.parametrize("role", ["previewer", "uploader"])
     async def test_when_the_role_no_longer_lets_us_read(
-        self, drive: conftest.Drive, team: Team, ben: conftest.Remote, read: int, role: str
+        self, drive: Drive, team: Team, ben: Remote, read: int, role: str
     ) -> None:
         ino = await drive.ino(TEAM)
         await drive.agents.pins.pin(ino)
@@ -250,7 +246,7 @@ class TestBytes:
 
 @pytest.mark.parametrize("name", ["plan", "Sub/deep"])
 async def test_what_is_written_after_the_access_ended_goes_into_the_same_item(
-    drive: conftest.Drive, team: Team, other: conftest.Remote, ben: conftest.Remote, name: str
+    drive: Drive, team: Team, other: Remote, ben: Remote, name: str
 ) -> None:
     """A program has the file open all the time, and writes when nobody may see it any more."""
     await listed(drive)

@@ -3,7 +3,6 @@
 import errno
 import os
 import time
-from typing import Any
 
 import pytest
 import trio
@@ -12,13 +11,16 @@ import trio.testing
 from cmsfs import errors
 from cmsfs.replica import kv_store
 from cmsfs.service.access import calls
+from cmsfs.service.storage.store import Store
+from cmsfs.sqlite import Connection
 from cmsfs.vfs.tree.attributes import SetAttr
 from daemon.account.pausing import Pausing
 from daemon.core.health import HealthState
 from daemon.core.request_scheduler import Priority, with_priority
+from tests.support.daemon_drive import Drive, Remote, Starting
 
 
-async def test_while_paused_changes_gather_and_reads_are_served(drive: Any, other: Any) -> None:
+async def test_while_paused_changes_gather_and_reads_are_served(drive: Drive, other: Remote) -> None:
     await other.file("f", b"theirs")
     await drive.names()
     await drive.agents.pause(None)
@@ -36,7 +38,7 @@ async def test_while_paused_changes_gather_and_reads_are_served(drive: Any, othe
     assert await other.paths() == ["f", "mine"]
 
 
-async def test_a_pause_outlives_a_restart(starting: Any) -> None:
+async def test_a_pause_outlives_a_restart(starting: Starting) -> None:
     async with starting() as drive:
         await drive.agents.pause(3600)
     async with starting() as drive:
@@ -49,7 +51,7 @@ async def test_a_pause_outlives_a_restart(starting: Any) -> None:
         assert not drive.agents.health.is_paused
 
 
-async def test_a_pause_ends_when_its_time_has_come(drive: Any, nursery: trio.Nursery) -> None:
+async def test_a_pause_ends_when_its_time_has_come(drive: Drive, nursery: trio.Nursery) -> None:
     nursery.start_soon(drive.agents.pausing.run)
     await drive.agents.pause(0.2)
     assert drive.agents.health.is_paused
@@ -58,7 +60,9 @@ async def test_a_pause_ends_when_its_time_has_come(drive: Any, nursery: trio.Nur
     assert kv_store.get(drive.db, kv_store.PAUSED) is None
 
 
-async def test_a_pause_whose_time_passed_while_nothing_ran_is_over(drive: Any, nursery: trio.Nursery) -> None:
+async def test_a_pause_whose_time_passed_while_nothing_ran_is_over(
+    drive: Drive, nursery: trio.Nursery
+) -> None:
     await drive.db.write(lambda conn: kv_store.put(conn, kv_store.PAUSED, str(time.time() - 5)))
     late = Pausing(drive.db, drive.agents.health, drive.agents.pace)
     nursery.start_soon(late.run)
@@ -66,7 +70,7 @@ async def test_a_pause_whose_time_passed_while_nothing_ran_is_over(drive: Any, n
         await drive.agents.health.reachable()
 
 
-async def test_a_paused_budget_lets_only_those_go_who_are_waited_for(drive: Any) -> None:
+async def test_a_paused_budget_lets_only_those_go_who_are_waited_for(drive: Drive) -> None:
     pace = drive.agents.pace
     await drive.agents.pause(None)
     async with pace.turn("search"):
@@ -88,12 +92,12 @@ async def test_a_paused_budget_lets_only_those_go_who_are_waited_for(drive: Any)
             await went.wait()
 
 
-async def test_a_trouble_that_ends_during_a_pause_is_not_shown_after_it(starting: Any) -> None:
+async def test_a_trouble_that_ends_during_a_pause_is_not_shown_after_it(starting: Starting) -> None:
     async with starting(agents=()) as drive:
         await _trouble_during_a_pause(drive)
 
 
-async def _trouble_during_a_pause(drive: Any) -> None:
+async def _trouble_during_a_pause(drive: Drive) -> None:
     health = drive.agents.health
     told: list[bool] = []
     health.subscribe(lambda: told.append(health.can_ask))
@@ -109,7 +113,7 @@ async def _trouble_during_a_pause(drive: Any) -> None:
     assert health.state is HealthState.ONLINE
 
 
-async def test_an_account_that_only_reads(drive: Any, other: Any, service: Any, user: int) -> None:
+async def test_an_account_that_only_reads(drive: Drive, other: Remote, service: Store, user: int) -> None:
     await other.file("f", b"theirs")
     ino = await drive.ino("f")
     set_status = "UPDATE user SET status = ? WHERE id = ?"
@@ -134,13 +138,13 @@ async def test_an_account_that_only_reads(drive: Any, other: Any, service: Any, 
 
 
 async def test_a_dead_login_keeps_the_queue_and_goes_on_when_it_works_again(
-    drive: Any, other: Any, service: Any
+    drive: Drive, other: Remote, service: Store
 ) -> None:
     await other.file("f", b"theirs")
     await drive.names()
 
     async def secret(word: str) -> None:
-        def txn(conn: Any) -> None:
+        def txn(conn: Connection) -> None:
             conn.execute("UPDATE app SET secret_hash = ?", (calls.hashed(word),))
             if word != "secret":
                 conn.execute("DELETE FROM token")

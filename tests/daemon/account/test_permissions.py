@@ -13,13 +13,14 @@ from cmsfs import config
 from cmsfs.models.enterprise import collaborations
 from cmsfs.replica.changes import What
 from cmsfs.vfs.tree.attributes import SetAttr
-from tests.daemon import conftest
 from tests.support import errno_probe
+from tests.support.daemon_drive import Drive, Remote
 from tests.support.errno_probe import attempt, share
+from tests.support.network import Network
 
 
 @pytest.fixture
-def shared(ben: conftest.Remote, user: int, drive: Any) -> Callable[[str], Any]:
+def shared(ben: Remote, user: int, drive: Drive) -> Callable[[str], Any]:
     """`await shared(role)`: a folder `s` of Ben's, with `f` and `d/g` in it, is on our drive."""
 
     async def make(role: str) -> None:
@@ -35,18 +36,18 @@ def shared(ben: conftest.Remote, user: int, drive: Any) -> Callable[[str], Any]:
     return make
 
 
-async def bits(drive: Any, path: str) -> str:
+async def bits(drive: Drive, path: str) -> str:
     return stat.filemode(drive.fs.getattr(await drive.ino(path)).mode)
 
 
-async def told(drive: Any) -> None:
+async def told(drive: Drive) -> None:
     """The service has said everything that it was asked about rights."""
     with trio.fail_after(30):
         while drive.agents.account._rights._asking:
             await trio.lowlevel.checkpoint()
 
 
-async def opened(drive: Any, path: str, flags: int) -> None:
+async def opened(drive: Drive, path: str, flags: int) -> None:
     handle = await drive.fs.open(await drive.ino(path), flags)
     await drive.fs.release(handle.fh)
 
@@ -72,7 +73,7 @@ def test_the_table_names_every_role() -> None:
 
 
 @pytest.mark.parametrize("role", ROLES)
-async def test_a_role_is_mode_bits_and_errno(drive: Any, shared: Any, role: str) -> None:
+async def test_a_role_is_mode_bits_and_errno(drive: Drive, shared: Any, role: str) -> None:
     await shared(role)
     read, write, create, rename, unlink, file_bits, folder_bits = ROLES[role]
     for folder, name in (("s", "f"), ("s/d", "g")):
@@ -93,7 +94,7 @@ async def test_a_role_is_mode_bits_and_errno(drive: Any, shared: Any, role: str)
 
 @pytest.mark.parametrize("role", ROLES)
 async def test_what_a_role_does_not_allow_is_refused_at_the_call(
-    drive: Any, ben: conftest.Remote, shared: Any, role: str
+    drive: Drive, ben: Remote, shared: Any, role: str
 ) -> None:
     await shared(role)
     folder = await ben.find("s")
@@ -131,7 +132,7 @@ async def test_what_a_role_does_not_allow_is_refused_at_the_call(
     assert drive.ops() == []
 
 
-async def test_what_one_owns_is_never_asked_about(drive: Any, other: Any, network: Any) -> None:
+async def test_what_one_owns_is_never_asked_about(drive: Drive, other: Remote, network: Network) -> None:
     await other.file("f", b"mine", await other.folder("d"))
     await drive.names("d")
     await drive.read("d/f")
@@ -139,9 +140,7 @@ async def test_what_one_owns_is_never_asked_about(drive: Any, other: Any, networ
     assert drive.agents.health.requests["rights"] == 0
 
 
-async def test_a_higher_role_further_below_counts(
-    drive: Any, ben: conftest.Remote, shared: Any, user: int
-) -> None:
+async def test_a_higher_role_further_below_counts(drive: Drive, ben: Remote, shared: Any, user: int) -> None:
     await shared("viewer")
     deep = await ben.find("d")
     await share(ben, "folder", deep.id, "editor", user)
@@ -157,7 +156,7 @@ async def test_a_higher_role_further_below_counts(
 
 
 async def test_a_role_that_is_raised_shows_after_a_while(
-    drive: Any, ben: conftest.Remote, shared: Any, user: int
+    drive: Drive, ben: Remote, shared: Any, user: int
 ) -> None:
     await shared("viewer")
     assert await attempt(drive.write("s/new", b"x")) == "EACCES"
@@ -174,7 +173,7 @@ async def test_a_role_that_is_raised_shows_after_a_while(
 
 
 async def test_what_is_sent_while_an_open_waits_for_the_rights_is_what_it_sees(
-    drive: Any, ben: conftest.Remote, shared: Any, network: Any
+    drive: Drive, ben: Remote, shared: Any, network: Network
 ) -> None:
     await shared("editor")
     await drive.write("s/f", b"the bytes")
@@ -196,14 +195,14 @@ async def test_what_is_sent_while_an_open_waits_for_the_rights_is_what_it_sees(
     assert read == [b"the bytes"]
 
 
-async def test_without_a_network_what_was_said_holds(drive: Any, shared: Any, network: Any) -> None:
+async def test_without_a_network_what_was_said_holds(drive: Drive, shared: Any, network: Network) -> None:
     await shared("viewer")
     network.is_down = True
     assert await attempt(drive.write("s/new", b"x")) == "EACCES"
 
 
 async def test_nothing_is_restored_into_a_folder_that_may_only_be_read(
-    drive: Any, other: conftest.Remote, shared: Callable[[str], Any]
+    drive: Drive, other: Remote, shared: Callable[[str], Any]
 ) -> None:
     made = await other.client.web_links.create("https://example.com/", "0", name="L")
     await other.client.web_links.delete(made.id)
@@ -226,19 +225,19 @@ class TestByEvents:
     def settings(self, by_events: config.Settings) -> config.Settings:
         return by_events
 
-    async def change_role(self, ben: conftest.Remote, role: str) -> None:
+    async def change_role(self, ben: Remote, role: str) -> None:
         (found,) = ben.store.read("SELECT id FROM collaboration")
         wire, url = ben.client.folders._wire, f"{errno_probe.URL}/2.0/collaborations/{found['id']}"
         await wire.ask(collaborations.Collaboration, "PUT", url, body={"role": role})
 
-    async def told(self, drive: Any) -> None:
+    async def told(self, drive: Drive) -> None:
         await drive.poll()
         with trio.fail_after(5):
             while drive.agents.account._rights._asking:
                 await trio.lowlevel.checkpoint()
 
     async def test_a_role_that_is_raised_or_lowered_shows_at_once(
-        self, drive: Any, ben: conftest.Remote, shared: Any
+        self, drive: Drive, ben: Remote, shared: Any
     ) -> None:
         await shared("viewer")
         assert await attempt(drive.write("s/new", b"x")) == "EACCES"
@@ -257,7 +256,7 @@ class TestByEvents:
         assert await attempt(drive.write("s/newer", b"x")) == "EACCES"
 
     async def test_a_role_that_changes_while_it_is_asked_about(
-        self, drive: Any, ben: conftest.Remote, shared: Any, network: Any
+        self, drive: Drive, ben: Remote, shared: Any, network: Network
     ) -> None:
         await shared("viewer")
         with trio.fail_after(5):
@@ -276,7 +275,7 @@ class TestByEvents:
         assert await attempt(drive.write("s/new", b"x")) == "ok"
 
     async def test_access_that_is_taken_and_given_again(
-        self, drive: Any, ben: conftest.Remote, shared: Any, user: int
+        self, drive: Drive, ben: Remote, shared: Any, user: int
     ) -> None:
         await shared("viewer")
         (found,) = ben.store.read("SELECT id FROM collaboration")
@@ -290,7 +289,7 @@ class TestByEvents:
         assert await attempt(drive.write("s/d/g", b"ours")) == "ok"
 
     async def test_nobody_asks_about_rights_that_nobody_used(
-        self, drive: Any, ben: conftest.Remote, user: int
+        self, drive: Drive, ben: Remote, user: int
     ) -> None:
         await drive.names()
         await share(ben, "folder", await ben.folder("s"), "viewer", user)

@@ -9,12 +9,15 @@ from cmsfs import config
 from cmsfs.models.enterprise import retention
 from daemon.content import delete_guard
 from daemon.desktop.notifications import Notifications
+from tests.support.daemon_drive import Drive, Remote
 from tests.support.errno_probe import attempt
+from tests.support.log_watch import ExpectLog
+from tests.support.network import Network
 
 pytestmark = pytest.mark.administers
 
 
-async def lock(other: Any, file_id: str) -> None:
+async def lock(other: Remote, file_id: str) -> None:
     """Somebody else locks a file."""
     await other.client.locks.lock(file_id)
     sql = "UPDATE item SET lock = json_set(lock, '$.by', (SELECT max(id) FROM user)) WHERE id = ?"
@@ -42,7 +45,7 @@ class Strict(httpx.AsyncBaseTransport):
 
 
 async def test_a_refused_deletion_is_back_at_once(
-    drive: Any, other: Any, stranger: int, settings: config.Settings, expect_log: Any
+    drive: Drive, other: Remote, stranger: int, settings: config.Settings, expect_log: ExpectLog
 ) -> None:
     expect_log("the item is restored")
     folder = await other.folder("d")
@@ -71,7 +74,7 @@ async def test_a_refused_deletion_is_back_at_once(
 
 
 async def test_after_a_refusal_the_next_attempt_is_refused_at_once(
-    drive: Any, other: Any, network: Any, expect_log: Any
+    drive: Drive, other: Remote, network: Network, expect_log: ExpectLog
 ) -> None:
     expect_log("the item is restored")
     expect_log("cannot be deleted: The service does not allow this: A hold says no")
@@ -93,7 +96,9 @@ async def test_after_a_refusal_the_next_attempt_is_refused_at_once(
     assert [item.name for item in await other.everything() if item.type == "file"] == ["f", "g"]
 
 
-async def test_what_is_in_no_doubt_is_never_asked_about(drive: Any, other: Any, network: Any) -> None:
+async def test_what_is_in_no_doubt_is_never_asked_about(
+    drive: Drive, other: Remote, network: Network
+) -> None:
     folder = await other.folder("d")
     for number in range(20):
         await other.file(f"f{number}", b"1", folder)
@@ -104,7 +109,7 @@ async def test_what_is_in_no_doubt_is_never_asked_about(drive: Any, other: Any, 
     assert len(drive.ops()) == 20
 
 
-async def hold(drive: Any, other: Any, *names: str) -> None:
+async def hold(drive: Drive, other: Remote, *names: str) -> None:
     """Files in a held folder, and the drive knows that it is."""
     folder = await other.folder("held")
     for name in names:
@@ -117,7 +122,7 @@ async def hold(drive: Any, other: Any, *names: str) -> None:
 
 
 async def test_what_is_held_goes_into_the_trash_where_the_service_lets_it_and_is_asked_about_once(
-    drive: Any, other: Any, network: Any
+    drive: Drive, other: Remote, network: Network
 ) -> None:
     await hold(drive, other, "a", "b", "c")
     number = (await other.find("a")).id
@@ -133,7 +138,7 @@ async def test_what_is_held_goes_into_the_trash_where_the_service_lets_it_and_is
 
 
 async def test_what_a_strict_service_holds_is_refused_at_once(
-    drive: Any, other: Any, network: Any, expect_log: Any
+    drive: Drive, other: Remote, network: Network, expect_log: ExpectLog
 ) -> None:
     expect_log("cannot be deleted: The service does not allow this: A hold says no")
     await hold(drive, other, "a", "b")
@@ -145,7 +150,9 @@ async def test_what_a_strict_service_holds_is_refused_at_once(
     assert drive.ops() == []
 
 
-async def test_what_is_retained_can_be_written_over_and_its_versions_stay(drive: Any, other: Any) -> None:
+async def test_what_is_retained_can_be_written_over_and_its_versions_stay(
+    drive: Drive, other: Remote
+) -> None:
     folder = await other.folder("d")
     number = await other.file("f", b"first", folder)
     policy = await other.client.retention.create(
@@ -168,7 +175,7 @@ async def test_what_is_retained_can_be_written_over_and_its_versions_stay(drive:
 
 
 async def test_a_service_that_does_not_answer_leaves_it_to_the_journal(
-    drive: Any, other: Any, network: Any, monkeypatch: pytest.MonkeyPatch
+    drive: Drive, other: Remote, network: Network, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(delete_guard, "WAIT_SECONDS", 0.05)
     await hold(drive, other, "a")
@@ -180,7 +187,7 @@ async def test_a_service_that_does_not_answer_leaves_it_to_the_journal(
 
 
 async def test_a_file_that_was_renamed_over_and_cannot_go_comes_back_beside_the_other(
-    drive: Any, other: Any, stranger: int, expect_log: Any
+    drive: Drive, other: Remote, stranger: int, expect_log: ExpectLog
 ) -> None:
     expect_log("the item is restored")
     number = await other.file("a", b"theirs")

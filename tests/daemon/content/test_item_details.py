@@ -1,13 +1,14 @@
 """What is asked about single items: once, for a while, and never because attributes are listed."""
 
-from typing import Any
-
 import pytest
 
+from tests.support.daemon_drive import Drive, Remote
 from tests.support.errno_probe import PREFIX, attempt, listed, told, value
+from tests.support.log_watch import ExpectLog
+from tests.support.network import Network
 
 
-async def test_all_fields_of_an_item_cost_one_request_and_a_listing_none(drive: Any, other: Any) -> None:
+async def test_all_fields_of_an_item_cost_one_request_and_a_listing_none(drive: Drive, other: Remote) -> None:
     number = await other.file("f", b"12345")
     await other.client.shared_links.share("file", number)
     await drive.names()
@@ -25,7 +26,7 @@ async def test_all_fields_of_an_item_cost_one_request_and_a_listing_none(drive: 
     assert await listed(drive, "f") == ["owner", "shared_link"]
 
 
-async def test_an_answer_holds_while_the_etag_is_the_same(drive: Any, other: Any) -> None:
+async def test_an_answer_holds_while_the_etag_is_the_same(drive: Drive, other: Remote) -> None:
     number = await other.file("f", b"12345")
     await drive.names()
     assert await value(drive, "f", "modified_by.id") == str(other.user)
@@ -36,7 +37,7 @@ async def test_an_answer_holds_while_the_etag_is_the_same(drive: Any, other: Any
     assert drive.agents.health.requests["facts"] == 2
 
 
-async def test_an_event_of_an_item_ends_what_was_known_of_it(drive: Any, other: Any) -> None:
+async def test_an_event_of_an_item_ends_what_was_known_of_it(drive: Drive, other: Remote) -> None:
     number = await other.file("f", b"12345")
     await drive.names()
     assert await value(drive, "f", "shared_link") == "ENODATA"
@@ -46,7 +47,7 @@ async def test_an_event_of_an_item_ends_what_was_known_of_it(drive: Any, other: 
     assert (await value(drive, "f", "shared_link")).startswith("http")
 
 
-async def test_an_answer_holds_for_a_while_only(drive: Any, other: Any) -> None:
+async def test_an_answer_holds_for_a_while_only(drive: Drive, other: Remote) -> None:
     number = await other.file("f", b"12345")
     await drive.names()
     assert await value(drive, "f", "shared_link") == "ENODATA"
@@ -56,7 +57,7 @@ async def test_an_answer_holds_for_a_while_only(drive: Any, other: Any) -> None:
 
 
 async def test_without_the_service_what_is_known_is_told_and_all_else_is_refused(
-    drive: Any, other: Any, network: Any
+    drive: Drive, other: Remote, network: Network
 ) -> None:
     await other.file("known", b"1")
     await other.file("new", b"2")
@@ -71,7 +72,7 @@ async def test_without_the_service_what_is_known_is_told_and_all_else_is_refused
     assert await told(drive, "new", "metadata.global.properties.k", "v") == "ENETDOWN"
 
 
-async def test_what_lives_here_only_has_what_the_drive_knows(drive: Any) -> None:
+async def test_what_lives_here_only_has_what_the_drive_knows(drive: Drive) -> None:
     await drive.write(".~lock.f#", b"x")
     assert await value(drive, ".~lock.f#", "sync") == "local"
     assert await value(drive, ".~lock.f#", "cached") == "1"
@@ -83,7 +84,7 @@ async def test_what_lives_here_only_has_what_the_drive_knows(drive: Any) -> None
     assert drive.agents.health.requests["facts"] == 0
 
 
-async def test_a_file_tells_how_much_of_it_is_here(drive: Any, other: Any) -> None:
+async def test_a_file_tells_how_much_of_it_is_here(drive: Drive, other: Remote) -> None:
     await other.file("f", b"x" * 300_000)
     await drive.names()
     assert await value(drive, "f", "cached") == "0"
@@ -95,7 +96,7 @@ async def test_a_file_tells_how_much_of_it_is_here(drive: Any, other: Any) -> No
 # ---- description and tags ----------------------------------------------------------------------
 
 
-async def test_description_and_tags_are_set_at_once_and_sent(drive: Any, other: Any) -> None:
+async def test_description_and_tags_are_set_at_once_and_sent(drive: Drive, other: Remote) -> None:
     number = await other.file("f", b"1")
     await drive.names()
     ino = await drive.ino("f")
@@ -120,7 +121,7 @@ async def test_description_and_tags_are_set_at_once_and_sent(drive: Any, other: 
 
 
 async def test_description_and_tags_wait_for_a_new_file_and_for_the_network(
-    drive: Any, other: Any, network: Any
+    drive: Drive, other: Remote, network: Network
 ) -> None:
     await drive.names()
     network.is_down = True
@@ -133,7 +134,7 @@ async def test_description_and_tags_wait_for_a_new_file_and_for_the_network(
     assert (item.description, item.tags) == ("said of it", ["red", "blue"])
 
 
-async def test_what_was_said_stays_with_the_item_through_a_save(drive: Any, other: Any) -> None:
+async def test_what_was_said_stays_with_the_item_through_a_save(drive: Drive, other: Remote) -> None:
     await drive.write("f", b"old")
     await drive.sync()
     assert await told(drive, "f", "tags", "kept") == "ok"
@@ -146,7 +147,7 @@ async def test_what_was_said_stays_with_the_item_through_a_save(drive: Any, othe
     assert await other.versions(item.id) == 2
 
 
-async def test_tags_of_a_local_file_go_to_the_service_with_it(drive: Any, other: Any) -> None:
+async def test_tags_of_a_local_file_go_to_the_service_with_it(drive: Drive, other: Remote) -> None:
     await drive.write("f.part", b"download")
     await drive.fs.setxattr(await drive.ino("f.part"), "user.xdg.tags", b"red")
     await drive.rename("f.part", "f")
@@ -155,7 +156,7 @@ async def test_tags_of_a_local_file_go_to_the_service_with_it(drive: Any, other:
     assert await value(drive, "f", "tags") == "red"
 
 
-async def test_folders_and_web_links_are_described_too(drive: Any, other: Any) -> None:
+async def test_folders_and_web_links_are_described_too(drive: Drive, other: Remote) -> None:
     folder = await other.folder("d")
     link = await other.client.web_links.create("https://example.com/", "0", name="link")
     await drive.names()
@@ -175,7 +176,7 @@ async def test_folders_and_web_links_are_described_too(drive: Any, other: Any) -
     ("name", "given"), [("description", b"x" * 257), ("description", b"\xff"), ("tags", b"t" * 9)]
 )
 async def test_what_cannot_be_said_is_refused_at_once(
-    drive: Any, expect_log: Any, name: str, given: bytes
+    drive: Drive, expect_log: ExpectLog, name: str, given: bytes
 ) -> None:
     await drive.write("f", b"1")
     if name == "tags":
@@ -184,7 +185,7 @@ async def test_what_cannot_be_said_is_refused_at_once(
     assert await attempt(drive.fs.setxattr(await drive.ino("f"), PREFIX + name, given)) == "EINVAL"
 
 
-async def test_what_the_drive_tells_cannot_be_set(drive: Any, other: Any) -> None:
+async def test_what_the_drive_tells_cannot_be_set(drive: Drive, other: Remote) -> None:
     await other.file("f", b"1")
     await drive.names()
     for name in ("id", "etag", "permissions", "hold.id", "cached", "nonsense", "metadata"):

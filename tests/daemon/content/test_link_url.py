@@ -2,20 +2,22 @@
 
 import errno
 import os
-from typing import Any
 
 import pytest
 
 from cmsfs.replica import url_files
 from cmsfs.replica.changes import What
 from cmsfs.vfs.tree import link_url
+from tests.support.daemon_drive import Drive, Remote
 from tests.support.errno_probe import attempt, share, told, value
+from tests.support.log_watch import ExpectLog
+from tests.support.network import Network
 from tests.support.shortcuts import TEXT, URL, WINDOWS, link
 
 XDG = "user.xdg.origin.url"
 
 
-async def made(drive: Any, other: Any, data: bytes = b"") -> int:
+async def made(drive: Drive, other: Remote, data: bytes = b"") -> int:
     """The web link `a.url` of the service on our drive; with `data`, as it was written here."""
     if data:
         await drive.write("a.url", data)
@@ -26,17 +28,17 @@ async def made(drive: Any, other: Any, data: bytes = b"") -> int:
     return int(await drive.ino("a.url"))
 
 
-async def asked(drive: Any, ino: int) -> list[str]:
+async def asked(drive: Drive, ino: int) -> list[str]:
     return [(await drive.fs.getxattr(ino, name)).decode() for name in (XDG, "user.cms.url")]
 
 
-async def set_to(drive: Any, ino: int, url: str | bytes) -> str:
+async def set_to(drive: Drive, ino: int, url: str | bytes) -> str:
     given = url.encode() if isinstance(url, str) else url
     return await attempt(drive.fs.setxattr(ino, XDG, given))
 
 
 @pytest.mark.parametrize("url", [URL, "https://b/"])
-async def test_setting_it_changes_the_same_web_link(drive: Any, other: Any, url: str) -> None:
+async def test_setting_it_changes_the_same_web_link(drive: Drive, other: Remote, url: str) -> None:
     ino = await made(drive, other)
     before = await link(other, "a")
     assert await asked(drive, ino) == ["https://old.example/"] * 2
@@ -51,7 +53,7 @@ async def test_setting_it_changes_the_same_web_link(drive: Any, other: Any, url:
     assert drive.ops() == []
 
 
-async def test_all_else_of_the_file_stays_as_it_was_written(drive: Any, other: Any) -> None:
+async def test_all_else_of_the_file_stays_as_it_was_written(drive: Drive, other: Remote) -> None:
     ino = await made(drive, other, WINDOWS + b"Comment=two\\nlines\r\n")
     assert await set_to(drive, ino, URL) == "ok"
     # Twice, so that the second one edits what is not sent.
@@ -64,7 +66,7 @@ async def test_all_else_of_the_file_stays_as_it_was_written(drive: Any, other: A
     assert await drive.read("a.url") == edited
 
 
-async def test_a_description_that_is_set_leaves_the_line_ends(drive: Any, other: Any) -> None:
+async def test_a_description_that_is_set_leaves_the_line_ends(drive: Drive, other: Remote) -> None:
     ino = await made(drive, other, WINDOWS)
     assert await told(drive, "a.url", "description", "from the desktop") == "ok"
     await drive.sync()
@@ -76,7 +78,9 @@ async def test_a_description_that_is_set_leaves_the_line_ends(drive: Any, other:
     assert await drive.read("a.url") == WINDOWS
 
 
-async def test_without_the_service_it_waits_like_any_edit(drive: Any, other: Any, network: Any) -> None:
+async def test_without_the_service_it_waits_like_any_edit(
+    drive: Drive, other: Remote, network: Network
+) -> None:
     ino = await made(drive, other)
     network.is_down = True
     assert await set_to(drive, ino, URL) == "ok"
@@ -91,7 +95,7 @@ async def test_without_the_service_it_waits_like_any_edit(drive: Any, other: Any
     "bad", ["", "example.com", "ftp://example.com/", "javascript:alert(1)", "https://a/\nURL=b", b"\xff"]
 )
 async def test_what_is_no_address_of_the_web_is_refused(
-    drive: Any, other: Any, expect_log: Any, bad: str | bytes
+    drive: Drive, other: Remote, expect_log: ExpectLog, bad: str | bytes
 ) -> None:
     ino = await made(drive, other)
     expect_log("a.url can only be a web URL")
@@ -99,7 +103,7 @@ async def test_what_is_no_address_of_the_web_is_refused(
     assert drive.ops() == []
 
 
-async def test_a_file_with_more_in_it_than_a_web_link_can_have_stays_one(drive: Any, other: Any) -> None:
+async def test_a_file_with_more_in_it_than_a_web_link_can_have_stays_one(drive: Drive, other: Remote) -> None:
     ino = await made(drive, other, TEXT + b"\n" * (url_files.MAX_BYTES - len(TEXT)))
     whole = await drive.read("a.url")
     assert await set_to(drive, ino, f"{URL}/and/more") == "EFBIG"
@@ -126,7 +130,7 @@ def test_the_address_is_never_seen_cut(addresses: tuple[str, str], end: bytes) -
     assert seen[: len(new)] == new
 
 
-async def test_the_kernel_is_told_once_and_only_of_a_change(drive: Any, other: Any) -> None:
+async def test_the_kernel_is_told_once_and_only_of_a_change(drive: Drive, other: Remote) -> None:
     ino = await made(drive, other)
     (change,) = await drive.fs.setxattr(ino, XDG, URL.encode())
     assert (change.what, change.ino) == (What.CONTENT, ino)
@@ -139,7 +143,7 @@ async def test_the_kernel_is_told_once_and_only_of_a_change(drive: Any, other: A
 
 @pytest.mark.parametrize("written", [b"", b"<html>a page</html>"])
 async def test_what_a_program_is_downloading_into_it_is_left_alone(
-    drive: Any, other: Any, written: bytes
+    drive: Drive, other: Remote, written: bytes
 ) -> None:
     ino = await made(drive, other)
     opened = await drive.fs.open(ino, os.O_WRONLY | os.O_TRUNC)
@@ -152,7 +156,7 @@ async def test_what_a_program_is_downloading_into_it_is_left_alone(
     assert (await link(other, "a")).url == URL
 
 
-async def test_of_an_ordinary_file_it_is_a_note_of_programs(drive: Any, other: Any) -> None:
+async def test_of_an_ordinary_file_it_is_a_note_of_programs(drive: Drive, other: Remote) -> None:
     await other.file("f", b"bytes")
     await drive.names()
     ino = await drive.ino("f")
@@ -166,7 +170,7 @@ async def test_of_an_ordinary_file_it_is_a_note_of_programs(drive: Any, other: A
         await drive.fs.getxattr(ino, XDG)
 
 
-async def test_it_cannot_be_taken_away_nor_set_under_our_name(drive: Any, other: Any) -> None:
+async def test_it_cannot_be_taken_away_nor_set_under_our_name(drive: Drive, other: Remote) -> None:
     ino = await made(drive, other)
     await drive.fs.removexattr(ino, XDG)
     assert await asked(drive, ino) == ["https://old.example/"] * 2
@@ -174,7 +178,7 @@ async def test_it_cannot_be_taken_away_nor_set_under_our_name(drive: Any, other:
     assert XDG in await drive.fs.listxattr(ino)
 
 
-async def test_an_open_one_is_on_what_was_set(drive: Any, other: Any) -> None:
+async def test_an_open_one_is_on_what_was_set(drive: Drive, other: Remote) -> None:
     ino = await made(drive, other)
     opened = await drive.fs.open(ino, os.O_RDONLY)
     assert await set_to(drive, ino, URL) == "ok"
@@ -183,7 +187,7 @@ async def test_an_open_one_is_on_what_was_set(drive: Any, other: Any) -> None:
     await drive.fs.release(opened.fh)
 
 
-async def test_the_right_to_change_it_is_needed(drive: Any, ben: Any, user: int) -> None:
+async def test_the_right_to_change_it_is_needed(drive: Drive, ben: Remote, user: int) -> None:
     folder = await ben.folder("s")
     await ben.client.web_links.create("https://old.example/", folder, name="a")
     await share(ben, "folder", folder, "viewer", user)

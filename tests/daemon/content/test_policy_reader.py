@@ -1,16 +1,16 @@
 """Holds and retention as extended attributes: inherited, told to who may know, unknown to others."""
 
-from typing import Any
-
 import pytest
 
+from cmsfs.models.content.metadata import Template
 from cmsfs.models.enterprise import retention
+from tests.support.daemon_drive import Drive, Remote
 from tests.support.errno_probe import listed, value
 
 pytestmark = pytest.mark.administers
 
 
-async def test_holds_and_retention_are_inherited_from_folders(drive: Any, other: Any) -> None:
+async def test_holds_and_retention_are_inherited_from_folders(drive: Drive, other: Remote) -> None:
     folder = await other.folder("d")
     number = await other.file("f", b"1", await other.folder("e", folder))
     await other.file("free", b"1")
@@ -45,7 +45,7 @@ async def test_holds_and_retention_are_inherited_from_folders(drive: Any, other:
     assert {"hold", "retention", "retention.until"} <= set(await listed(drive, "d/e/f"))
 
 
-async def test_who_may_not_read_policies_sees_that(drive: Any, other: Any) -> None:
+async def test_who_may_not_read_policies_sees_that(drive: Drive, other: Remote) -> None:
     folder = await other.folder("d")
     number = await other.file("f", b"1", folder)
     hold = await other.client.legal_holds.create("Case 42")
@@ -59,7 +59,9 @@ async def test_who_may_not_read_policies_sees_that(drive: Any, other: Any) -> No
     assert drive.agents.health.requests["policies"] == 1
 
 
-async def test_retention_by_metadata_covers_what_has_the_values(drive: Any, other: Any, project: Any) -> None:
+async def test_retention_by_metadata_covers_what_has_the_values(
+    drive: Drive, other: Remote, project: Template
+) -> None:
     for name, phase in (("f", "build"), ("g", "plan")):
         number = await other.file(name, b"1")
         await other.client.metadata.put("file", number, "project", {"phase": phase})

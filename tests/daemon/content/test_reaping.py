@@ -1,31 +1,31 @@
 """What is made and deleted leaves nothing behind, and gives its room back at once."""
 
-from typing import Any
-
 import trio
 
 from cmsfs.replica import tree
 from cmsfs.sqlite import Connection
+from tests.support.daemon_drive import Drive, Remote
+from tests.support.network import Network
 
 # More than a page of the journal.
 MANY = 100
 
 
-async def until_gone(drive: Any, inos: list[int]) -> None:
+async def until_gone(drive: Drive, inos: list[int]) -> None:
     with trio.fail_after(20):
         while any(tree.find(drive.db, ino) is not None for ino in inos):
             await trio.lowlevel.checkpoint()
 
 
-def forget(drive: Any, inos: list[int]) -> None:
+def forget(drive: Drive, inos: list[int]) -> None:
     drive.fs.forget([(ino, drive.fs.inodes.lookups(ino)) for ino in inos])
 
 
-def files_of(drive: Any) -> list[str]:
+def files_of(drive: Drive) -> list[str]:
     return [path.name for path in drive.agents.state.drafts.root.iterdir() if path.suffix != ".json"]
 
 
-async def test_files_that_come_and_go_leave_no_rows(drive: Any, other: Any) -> None:
+async def test_files_that_come_and_go_leave_no_rows(drive: Drive, other: Remote) -> None:
     """Uploaded in between: each row is needed until the service has them in its trash."""
     inos = [await drive.write(f"f{number}", b"x%d" % number) for number in range(MANY)]
     await drive.sync()
@@ -39,7 +39,7 @@ async def test_files_that_come_and_go_leave_no_rows(drive: Any, other: Any) -> N
 
 
 async def test_files_that_the_service_never_saw_leave_no_rows_and_no_bytes(
-    drive: Any, network: Any, other: Any
+    drive: Drive, network: Network, other: Remote
 ) -> None:
     await drive.names()
     network.is_down = True
@@ -55,7 +55,7 @@ async def test_files_that_the_service_never_saw_leave_no_rows_and_no_bytes(
     assert drive.ops() == []
 
 
-async def test_a_deletion_elsewhere_leaves_no_row(drive: Any, other: Any) -> None:
+async def test_a_deletion_elsewhere_leaves_no_row(drive: Drive, other: Remote) -> None:
     number = await other.file("f", b"theirs")
     await drive.poll()
     await drive.names()
@@ -66,7 +66,9 @@ async def test_a_deletion_elsewhere_leaves_no_row(drive: Any, other: Any) -> Non
     await until_gone(drive, [ino])
 
 
-async def test_sealed_bytes_go_with_the_last_file_that_has_them(drive: Any, network: Any, other: Any) -> None:
+async def test_sealed_bytes_go_with_the_last_file_that_has_them(
+    drive: Drive, network: Network, other: Remote
+) -> None:
     await drive.names()
     network.is_down = True
     drive.agents.health.suspect()

@@ -15,8 +15,8 @@ from cmsfs.replica.nodes import ROOT
 from cmsfs.service.storage.store import Store
 from cmsfs.vfs.virtual import search_results
 from daemon.content.search import RemoteSearch
-from tests.daemon.conftest import Drive, Remote
 from tests.support import errno_probe
+from tests.support.daemon_drive import Drive, Remote
 from tests.support.network import Network
 
 

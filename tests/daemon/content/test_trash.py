@@ -10,7 +10,9 @@ from cmsfs import config
 from cmsfs.replica.nodes import ROOT
 from cmsfs.vfs.virtual.virtual_inodes import FIRST
 from daemon.content import trash
-from tests.daemon.conftest import Drive, Remote
+from tests.support.daemon_drive import Drive, Remote
+from tests.support.log_watch import ExpectLog
+from tests.support.network import Network
 
 
 class Bin:
@@ -148,7 +150,7 @@ async def test_it_goes_into_a_folder_that_was_made_a_moment_ago(drive: Drive, ot
 
 
 async def test_what_somebody_else_restored_or_purged_is_not_there(
-    drive: Drive, other: Remote, bin_: Bin, expect_log: Any
+    drive: Drive, other: Remote, bin_: Bin, expect_log: ExpectLog
 ):
     for name in ("a", "b"):
         await other.client.files.delete(await other.file(name))
@@ -190,7 +192,7 @@ async def test_a_file_that_was_never_sent_is_sent_before_it_is_in_the_trash(
 
 
 async def test_a_folder_with_bytes_that_nobody_else_has_is_refused(
-    drive: Drive, other: Remote, bin_: Bin, network: Any, expect_log: Any
+    drive: Drive, other: Remote, bin_: Bin, network: Network, expect_log: ExpectLog
 ):
     await other.folder("docs")
     await drive.write("docs/notes.tmp", b"a local one")
@@ -223,7 +225,7 @@ async def test_what_is_about_to_leave_a_folder_is_not_thrown_away_with_it(
 
 
 async def test_a_file_that_is_being_written_stays(
-    drive: Drive, other: Remote, bin_: Bin, expect_log: Any, monkeypatch: Any
+    drive: Drive, other: Remote, bin_: Bin, expect_log: ExpectLog, monkeypatch: pytest.MonkeyPatch
 ):
     await other.folder("docs")
     monkeypatch.setattr(trash, "SEND_SECONDS", 0.3)
@@ -236,7 +238,7 @@ async def test_a_file_that_is_being_written_stays(
     assert await drive.read("docs/open.txt") == b"half"
 
 
-async def test_without_a_network_it_says_so(drive: Drive, bin_: Bin, network: Any):
+async def test_without_a_network_it_says_so(drive: Drive, bin_: Bin, network: Network):
     network.is_down = True
     drive.agents.health.suspect()
     while drive.agents.health.can_ask:
@@ -277,7 +279,7 @@ class TestOfTheSpecification:
         assert await drive.names("docs") == ["Better.url"]
 
     async def test_elsewhere_is_refused_while_its_folder_is_there(
-        self, drive: Drive, bin_: Bin, link: str, network: Any, expect_log: Any
+        self, drive: Drive, bin_: Bin, link: str, network: Network, expect_log: ExpectLog
     ):
         await drive.names("docs")
         expect_log("restores a web link to /docs only")
@@ -286,7 +288,7 @@ class TestOfTheSpecification:
         assert not [path for method, path in network.requests if method == "POST" and "web_links" in path]
 
     async def test_where_it_came_back_is_shown_when_nobody_knew_before(
-        self, drive: Drive, bin_: Bin, other: Remote, link: str, expect_log: Any
+        self, drive: Drive, bin_: Bin, other: Remote, link: str, expect_log: ExpectLog
     ):
         # The tree does not know the folder yet: it is asked, and the answer says where the link is.
         await drive.names()
@@ -307,7 +309,7 @@ class TestOfTheSpecification:
         assert await drive.names("elsewhere") == ["Example.url"]
 
     async def test_files_are_not_restored_or_purged_there(
-        self, drive: Drive, bin_: Bin, other: Remote, expect_log: Any
+        self, drive: Drive, bin_: Bin, other: Remote, expect_log: ExpectLog
     ):
         await other.client.files.delete(await other.file("a"))
         expect_log("web links only")

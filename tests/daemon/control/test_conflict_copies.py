@@ -1,7 +1,6 @@
 """Conflicts: when both sides have changed, both are kept."""
 
 import os
-from typing import Any
 
 import pytest
 import trio
@@ -10,9 +9,11 @@ from cmsfs.models.content import items
 from cmsfs.replica import fresh_names, kv_store
 from cmsfs.replica.merge import apply_remote
 from cmsfs.replica.nodes import remote_from_item
+from tests.support.daemon_drive import Drive, Remote
+from tests.support.network import Network
 
 
-async def test_two_new_files_of_one_name_are_both_kept(drive: Any, other: Any) -> None:
+async def test_two_new_files_of_one_name_are_both_kept(drive: Drive, other: Remote) -> None:
     await drive.names()
     await other.file("a.txt", b"theirs")
     ino = await drive.write("a.txt", b"ours")
@@ -27,7 +28,7 @@ async def test_two_new_files_of_one_name_are_both_kept(drive: Any, other: Any) -
     assert await drive.read("a.txt") == b"theirs"
 
 
-async def test_two_new_files_of_one_name_and_content_are_one(drive: Any, other: Any) -> None:
+async def test_two_new_files_of_one_name_and_content_are_one(drive: Drive, other: Remote) -> None:
     await drive.names()
     theirs = await other.file("a.txt", b"same")
     ino = await drive.write("a.txt", b"same")
@@ -36,7 +37,7 @@ async def test_two_new_files_of_one_name_and_content_are_one(drive: Any, other: 
     assert drive.node(ino).remote_id == theirs
 
 
-async def test_names_that_differ_in_case_clash(drive: Any, other: Any) -> None:
+async def test_names_that_differ_in_case_clash(drive: Drive, other: Remote) -> None:
     await drive.names()
     await other.file("README", b"theirs")
     await drive.write("readme", b"ours")
@@ -45,7 +46,7 @@ async def test_names_that_differ_in_case_clash(drive: Any, other: Any) -> None:
     assert await other.read("README") == b"theirs"
 
 
-async def test_two_new_folders_of_one_name_are_one(drive: Any, other: Any) -> None:
+async def test_two_new_folders_of_one_name_are_one(drive: Drive, other: Remote) -> None:
     await drive.names()
     docs = await other.folder("docs")
     await other.file("theirs", b"t", parent=docs)
@@ -56,7 +57,7 @@ async def test_two_new_folders_of_one_name_are_one(drive: Any, other: Any) -> No
     assert await drive.names("docs") == ["ours", "theirs"]
 
 
-async def test_a_folder_where_theirs_is_a_file(drive: Any, other: Any) -> None:
+async def test_a_folder_where_theirs_is_a_file(drive: Drive, other: Remote) -> None:
     await drive.names()
     await other.file("x", b"file")
     await drive.mkdir("x")
@@ -66,7 +67,7 @@ async def test_a_folder_where_theirs_is_a_file(drive: Any, other: Any) -> None:
     assert len([path for path in await other.paths() if path.endswith("/inside")]) == 1
 
 
-async def test_both_changed_the_content(drive: Any, other: Any) -> None:
+async def test_both_changed_the_content(drive: Drive, other: Remote) -> None:
     ino = await drive.write("f.txt", b"base")
     await drive.sync()
     theirs = (await other.find("f.txt")).id
@@ -82,7 +83,7 @@ async def test_both_changed_the_content(drive: Any, other: Any) -> None:
     assert await other.versions(theirs) == 2
 
 
-async def test_both_made_the_same_change(drive: Any, other: Any) -> None:
+async def test_both_made_the_same_change(drive: Drive, other: Remote) -> None:
     await drive.write("f", b"base")
     await drive.sync()
     theirs = (await other.find("f")).id
@@ -93,7 +94,7 @@ async def test_both_made_the_same_change(drive: Any, other: Any) -> None:
     assert await other.versions(theirs) == 2
 
 
-async def test_renamed_there_and_written_here_is_both(drive: Any, other: Any) -> None:
+async def test_renamed_there_and_written_here_is_both(drive: Drive, other: Remote) -> None:
     await drive.write("f", b"base")
     await drive.sync()
     theirs = (await other.find("f")).id
@@ -106,7 +107,7 @@ async def test_renamed_there_and_written_here_is_both(drive: Any, other: Any) ->
     assert await drive.names() == ["g"]
 
 
-async def test_moved_there_and_written_here_is_both(drive: Any, other: Any) -> None:
+async def test_moved_there_and_written_here_is_both(drive: Drive, other: Remote) -> None:
     await drive.mkdir("d")
     await drive.write("f", b"base")
     await drive.sync()
@@ -119,7 +120,7 @@ async def test_moved_there_and_written_here_is_both(drive: Any, other: Any) -> N
     assert await drive.read("d/f") == b"ours"
 
 
-async def test_written_there_and_renamed_here_is_both(drive: Any, other: Any) -> None:
+async def test_written_there_and_renamed_here_is_both(drive: Drive, other: Remote) -> None:
     await drive.write("f", b"base")
     await drive.sync()
     theirs = (await other.find("f")).id
@@ -131,7 +132,7 @@ async def test_written_there_and_renamed_here_is_both(drive: Any, other: Any) ->
     assert await drive.read("g") == b"theirs"
 
 
-async def test_moved_on_both_sides_is_where_ours_went(drive: Any, other: Any) -> None:
+async def test_moved_on_both_sides_is_where_ours_went(drive: Drive, other: Remote) -> None:
     await drive.write("f", b"x")
     await drive.sync()
     theirs = (await other.find("f")).id
@@ -142,7 +143,7 @@ async def test_moved_on_both_sides_is_where_ours_went(drive: Any, other: Any) ->
     assert await other.paths() == await drive.names() == ["ours"]
 
 
-async def test_deleted_there_and_written_here_is_a_new_file(drive: Any, other: Any) -> None:
+async def test_deleted_there_and_written_here_is_a_new_file(drive: Drive, other: Remote) -> None:
     await drive.write("f", b"base")
     await drive.sync()
     await other.client.files.delete((await other.find("f")).id)
@@ -152,7 +153,7 @@ async def test_deleted_there_and_written_here_is_a_new_file(drive: Any, other: A
     assert drive.ops() == []
 
 
-async def test_deleted_here_and_written_there_comes_back(drive: Any, other: Any) -> None:
+async def test_deleted_here_and_written_there_comes_back(drive: Drive, other: Remote) -> None:
     await drive.write("f", b"base")
     await drive.sync()
     await other.write((await other.find("f")).id, b"theirs")
@@ -163,7 +164,7 @@ async def test_deleted_here_and_written_there_comes_back(drive: Any, other: Any)
 
 
 async def test_deleted_here_while_open_and_written_there_comes_back_as_theirs(
-    drive: Any, other: Any, network: Any
+    drive: Drive, other: Remote, network: Network
 ) -> None:
     ino = await drive.write("f", b"base")
     await drive.sync()
@@ -186,7 +187,7 @@ async def test_deleted_here_while_open_and_written_there_comes_back_as_theirs(
     assert await drive.read("f") == b"theirs again"
 
 
-async def test_deleted_here_and_renamed_there_is_deleted(drive: Any, other: Any) -> None:
+async def test_deleted_here_and_renamed_there_is_deleted(drive: Drive, other: Remote) -> None:
     await drive.write("f", b"base")
     await drive.sync()
     await other.client.files.update((await other.find("f")).id, name="g")
@@ -195,7 +196,7 @@ async def test_deleted_here_and_renamed_there_is_deleted(drive: Any, other: Any)
     assert await other.paths() == []
 
 
-async def test_a_folder_deleted_here_that_is_not_empty_there_comes_back(drive: Any, other: Any) -> None:
+async def test_a_folder_deleted_here_that_is_not_empty_there_comes_back(drive: Drive, other: Remote) -> None:
     await drive.mkdir("d")
     await drive.sync()
     await other.file("new", b"n", parent=(await other.find("d")).id)
@@ -206,7 +207,7 @@ async def test_a_folder_deleted_here_that_is_not_empty_there_comes_back(drive: A
     assert await drive.names("d") == ["new"]
 
 
-async def test_a_folder_deleted_there_is_made_anew_for_what_only_we_have(drive: Any, other: Any) -> None:
+async def test_a_folder_deleted_there_is_made_anew_for_what_only_we_have(drive: Drive, other: Remote) -> None:
     await drive.mkdir("d")
     await drive.write("d/known", b"k")
     await drive.sync()
@@ -217,7 +218,7 @@ async def test_a_folder_deleted_there_is_made_anew_for_what_only_we_have(drive: 
     assert await drive.names("d") == ["ours"]
 
 
-async def test_a_name_taken_there_sends_our_rename_aside(drive: Any, other: Any) -> None:
+async def test_a_name_taken_there_sends_our_rename_aside(drive: Drive, other: Remote) -> None:
     await drive.write("f", b"ours")
     await drive.sync()
     await other.file("g", b"theirs")
@@ -230,7 +231,7 @@ async def test_a_name_taken_there_sends_our_rename_aside(drive: Any, other: Any)
 
 
 async def test_ours_that_a_poll_shows_before_its_answer_is_not_taken_for_theirs(
-    drive: Any, other: Any, network: Any
+    drive: Drive, other: Remote, network: Network
 ) -> None:
     await drive.names()
     arrived, go = network.gate("POST", "/files/content")
@@ -245,7 +246,7 @@ async def test_ours_that_a_poll_shows_before_its_answer_is_not_taken_for_theirs(
     assert await other.read("f") == b"two"
 
 
-async def test_an_item_of_the_trash_is_not_brought_back_by_a_page(drive: Any, other: Any) -> None:
+async def test_an_item_of_the_trash_is_not_brought_back_by_a_page(drive: Drive, other: Remote) -> None:
     await drive.write("f", b"x")
     await drive.sync()
     before = await other.find("f")
@@ -257,7 +258,7 @@ async def test_an_item_of_the_trash_is_not_brought_back_by_a_page(drive: Any, ot
 
 
 async def test_what_a_late_page_finds_for_an_upload_under_way_is_that_upload(
-    drive: Any, other: Any, network: Any
+    drive: Drive, other: Remote, network: Network
 ) -> None:
     await drive.names()
     theirs = await other.file("f", b"same")
@@ -275,7 +276,7 @@ async def test_what_a_late_page_finds_for_an_upload_under_way_is_that_upload(
 
 
 async def test_a_folder_that_a_late_page_finds_is_the_one_being_made(
-    drive: Any, other: Any, network: Any
+    drive: Drive, other: Remote, network: Network
 ) -> None:
     await drive.names()
     await other.folder("d")
@@ -293,7 +294,7 @@ async def test_a_folder_that_a_late_page_finds_is_the_one_being_made(
 
 @pytest.mark.parametrize("how", ["removed", "replaced"])
 async def test_unsent_bytes_that_news_bring_to_a_name_stay_when_a_program_means_another_file(
-    drive: Any, other: Any, network: Any, how: str
+    drive: Drive, other: Remote, network: Network, how: str
 ) -> None:
     """The kernel tells a name, and by then it is another file's."""
     moved, gone = await other.file("a.txt", b"old"), await other.file("b.txt", b"seen")
@@ -321,7 +322,7 @@ async def test_unsent_bytes_that_news_bring_to_a_name_stay_when_a_program_means_
 
 
 async def test_what_was_there_for_a_while_is_removed_as_it_is(
-    drive: Any, other: Any, network: Any, monkeypatch: pytest.MonkeyPatch
+    drive: Drive, other: Remote, network: Network, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(fresh_names, "MOMENT_SECONDS", 0.0)
     moved = await other.file("a.txt", b"old")

@@ -15,10 +15,12 @@ from cmsfs import errors, logs
 from cmsfs.cli.support import daemonctl
 from cmsfs.ipc import control, diagnostics
 from daemon.control import server as server
+from tests.support.daemon_drive import Drive, Remote
+from tests.support.network import Network
 
 
 @pytest.fixture
-async def path(drive: Any, tmp_path: Path, nursery: trio.Nursery) -> AsyncIterator[Path]:
+async def path(drive: Drive, tmp_path: Path, nursery: trio.Nursery) -> AsyncIterator[Path]:
     # Longer than an address of a socket may be.
     folder = tmp_path / ("long" * 30)
     folder.mkdir()
@@ -47,7 +49,9 @@ async def test_a_ping_is_answered_with_who_we_are(path: Path, tmp_path: Path) ->
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
-async def test_the_status_tells_of_the_queue(path: Path, drive: Any, other: Any, network: Any) -> None:
+async def test_the_status_tells_of_the_queue(
+    path: Path, drive: Drive, other: Remote, network: Network
+) -> None:
     await other.file("f", b"x")
     await drive.names()
     arrived, go = network.gate("POST", "/files/content")
@@ -65,7 +69,9 @@ async def test_the_status_tells_of_the_queue(path: Path, drive: Any, other: Any,
     await drive.sync()
 
 
-async def test_a_sync_tells_of_progress_and_ends_when_all_is_up(path: Path, drive: Any, other: Any) -> None:
+async def test_a_sync_tells_of_progress_and_ends_when_all_is_up(
+    path: Path, drive: Drive, other: Remote
+) -> None:
     await drive.write("f", b"x")
     answers = await ask(path, control.Sync())
     assert answers[-1] == control.Done()
@@ -74,7 +80,7 @@ async def test_a_sync_tells_of_progress_and_ends_when_all_is_up(path: Path, driv
 
 
 async def test_a_caller_that_hangs_up_ends_its_sync_and_nothing_else(
-    path: Path, drive: Any, network: Any
+    path: Path, drive: Drive, network: Network
 ) -> None:
     arrived, go = network.gate("POST", "/files/content")
     await drive.write("f", b"x")
@@ -127,13 +133,13 @@ def test_each_request_has_a_command_that_takes_its_fields(request_: type[control
     assert list(taken)[1:] == [name for name in request_.model_fields if name != "kind"]
 
 
-async def test_a_sync_of_a_paused_drive_is_refused(path: Path, drive: Any) -> None:
+async def test_a_sync_of_a_paused_drive_is_refused(path: Path, drive: Drive) -> None:
     await drive.agents.pause(None)
     with pytest.raises(errors.UserError, match="Sync is paused"):
         await ask(path, control.Sync())
 
 
-async def test_a_poll_brings_what_others_did(path: Path, drive: Any, other: Any) -> None:
+async def test_a_poll_brings_what_others_did(path: Path, drive: Drive, other: Remote) -> None:
     await drive.names()
     await other.file("new", b"x")
     assert (await ask(path, control.Poll()))[-1] == control.Done()
@@ -141,7 +147,7 @@ async def test_a_poll_brings_what_others_did(path: Path, drive: Any, other: Any)
 
 
 async def test_a_poll_that_takes_long_tells_that_it_goes_on(
-    path: Path, drive: Any, other: Any, network: Any, monkeypatch: pytest.MonkeyPatch
+    path: Path, drive: Drive, other: Remote, network: Network, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Who hears nothing for a while takes the daemon for dead."""
     monkeypatch.setattr(server, "PROGRESS_SECONDS", 0.01)
@@ -170,13 +176,13 @@ async def test_a_poll_that_takes_long_tells_that_it_goes_on(
     assert {type(one) for one in answers[:-1]} == {control.Progress}
 
 
-async def test_a_poll_without_a_network_says_so(path: Path, network: Any) -> None:
+async def test_a_poll_without_a_network_says_so(path: Path, network: Network) -> None:
     network.is_down = True
     with pytest.raises(errors.UserError, match="cannot be reached"):
         await ask(path, control.Poll())
 
 
-async def test_a_stop_is_refused_while_files_are_open_unless_forced(path: Path, drive: Any) -> None:
+async def test_a_stop_is_refused_while_files_are_open_unless_forced(path: Path, drive: Drive) -> None:
     opened, _ = await drive.fs.create(1, "f", 0o644, os.O_WRONLY)
     with pytest.raises(errors.UserError, match="open on the drive"):
         await ask(path, control.Stop())
@@ -188,7 +194,7 @@ async def test_a_stop_is_refused_while_files_are_open_unless_forced(path: Path, 
     assert drive.agents.ending.drain_seconds == 7
 
 
-async def test_another_user_gets_no_answer(path: Path, drive: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_another_user_gets_no_answer(path: Path, drive: Drive, monkeypatch: pytest.MonkeyPatch) -> None:
     # What the kernel says of the peer is compared with who we are: so it is another's.
     us = os.geteuid()
     monkeypatch.setattr(os, "geteuid", lambda: us + 1)
@@ -200,7 +206,7 @@ async def test_another_user_gets_no_answer(path: Path, drive: Any, monkeypatch: 
     assert await ask(path, control.Ping())
 
 
-async def test_a_watcher_gets_one_status_after_the_other_until_it_leaves(path: Path, drive: Any) -> None:
+async def test_a_watcher_gets_one_status_after_the_other_until_it_leaves(path: Path, drive: Drive) -> None:
     stream = await trio.open_unix_socket(f"/proc/self/fd/{os.open(path.parent, os.O_PATH)}/{path.name}")
     await stream.send_all(control.encode(control.Watch()))
     lines = b""
@@ -213,7 +219,7 @@ async def test_a_watcher_gets_one_status_after_the_other_until_it_leaves(path: P
         await drive.agents.server.finished(5)
 
 
-async def test_how_one_item_stands(path: Path, drive: Any, other: Any, network: Any) -> None:
+async def test_how_one_item_stands(path: Path, drive: Drive, other: Remote, network: Network) -> None:
     await other.file("f", b"x" * 200_000, parent=await other.folder("d"))
 
     async def of(item: str) -> control.PathStatus:
@@ -250,7 +256,7 @@ async def test_the_log_level_is_set(path: Path) -> None:
         logs.set_level(logging.getLevelName(before))
 
 
-async def test_pins_are_set_and_told(path: Path, drive: Any, other: Any) -> None:
+async def test_pins_are_set_and_told(path: Path, drive: Drive, other: Remote) -> None:
     await other.file("f", b"x")
     assert await ask(path, control.Pin(path="/f")) == [control.Done()]
     await drive.agents.pins.once()
@@ -261,7 +267,7 @@ async def test_pins_are_set_and_told(path: Path, drive: Any, other: Any) -> None
         await ask(path, control.Unpin(path="/f"))
 
 
-async def test_space_is_freed(path: Path, drive: Any, other: Any) -> None:
+async def test_space_is_freed(path: Path, drive: Drive, other: Remote) -> None:
     await other.file("f", b"x")
     await drive.read("f")
     *progress, freed = await ask(path, control.Free(path="/f"))

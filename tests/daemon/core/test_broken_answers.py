@@ -7,13 +7,18 @@ from typing import Any
 import httpx
 import pytest
 import trio
+from trio.testing import MockClock
 
 from cmsfs import config, errors
 from cmsfs.journal import ops, queue
 from cmsfs.replica import kv_store, tree
+from cmsfs.sqlite import Connection
 from daemon.core.stall_detector import FREE_ROUNDS, LONGEST_REST_SECONDS, TOLD_SECONDS, StallDetector
 from daemon.pull import poller
 from daemon.push import error_policy
+from tests.support.daemon_drive import Drive, Remote, Starting
+from tests.support.log_watch import ExpectLog
+from tests.support.network import Network
 
 Edit = Callable[[httpx.Request, dict[str, Any]], Any]
 
@@ -78,7 +83,7 @@ def _without_number(event: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("change", [_too_large, _nameless, _late, _strange, _without_number])
 async def test_one_event_that_cannot_be_does_not_keep_the_others_away(
-    drive: Any, other: Any, network: Any, change: Any, expect_log: Any
+    drive: Drive, other: Remote, network: Network, change: Any, expect_log: ExpectLog
 ) -> None:
     if change in (_too_large, _late):
         expect_log("skipping the")
@@ -95,7 +100,7 @@ async def test_one_event_that_cannot_be_does_not_keep_the_others_away(
 
 @pytest.mark.parametrize("field", ["size", "name", "sequence_id"])
 async def test_an_item_that_cannot_be_held_is_told_and_stays_as_it_is(
-    drive: Any, other: Any, network: Any, field: str, expect_log: Any
+    drive: Drive, other: Remote, network: Network, field: str, expect_log: ExpectLog
 ) -> None:
     expect_log("skipping the")
     number = await other.file("bad", b"x")
@@ -122,7 +127,7 @@ async def test_an_item_that_cannot_be_held_is_told_and_stays_as_it_is(
 
 
 async def test_an_answer_that_is_none_is_asked_about_later(
-    drive: Any, other: Any, network: Any, expect_log: Any
+    drive: Drive, other: Remote, network: Network, expect_log: ExpectLog
 ) -> None:
     expect_log("skipping the")
     await drive.names()
@@ -140,7 +145,7 @@ async def test_an_answer_that_is_none_is_asked_about_later(
 
 
 async def test_a_position_that_is_always_refused_is_asked_about_ever_more_seldom(
-    drive: Any, other: Any, network: Any
+    drive: Drive, other: Remote, network: Network
 ) -> None:
     def edit(request: httpx.Request, page: dict[str, Any]) -> Any:
         if request.url.params["stream_position"] == "now":
@@ -156,7 +161,9 @@ async def test_a_position_that_is_always_refused_is_asked_about_ever_more_seldom
         assert forged.asked - before <= 3
 
 
-async def test_a_position_that_does_not_advance_is_the_end(drive: Any, other: Any, network: Any) -> None:
+async def test_a_position_that_does_not_advance_is_the_end(
+    drive: Drive, other: Remote, network: Network
+) -> None:
     await drive.names()
     await other.file("f", b"x")
     position = kv_store.get(drive.db, kv_store.EVENTS_POSITION)
@@ -185,7 +192,9 @@ class _Hasty(httpx.AsyncBaseTransport):
         return await self.inner.handle_async_request(request)
 
 
-async def test_news_again_and_again_of_nothing_are_no_storm(starting: Any, other: Any, network: Any) -> None:
+async def test_news_again_and_again_of_nothing_are_no_storm(
+    starting: Starting, other: Remote, network: Network
+) -> None:
     network._inner = hasty = _Hasty(network._inner)
     async with starting(agents=("health", "pull")) as drive:
         governor = drive.agents.pull.governor
@@ -207,7 +216,7 @@ class _Silent(httpx.AsyncBaseTransport):
 
 
 async def test_a_change_is_heard_of_though_the_waiting_is_dead(
-    starting: Any, other: Any, network: Any, monkeypatch: pytest.MonkeyPatch
+    starting: Starting, other: Remote, network: Network, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(poller, "SECOND_LOOK_SECONDS", 0.05)
     network._inner = _Silent(network._inner)
@@ -219,7 +228,7 @@ async def test_a_change_is_heard_of_though_the_waiting_is_dead(
                 await drive.changed.wait()
 
 
-async def test_a_governor_lets_less_than_one_round_a_second_go(autojump_clock: Any) -> None:
+async def test_a_governor_lets_less_than_one_round_a_second_go(autojump_clock: MockClock) -> None:
     governor = StallDetector("a loop")
     began = trio.current_time()
     for number in range(1, 100):
@@ -243,7 +252,9 @@ async def test_a_failing_service_never_has_a_change_held(status: int) -> None:
         assert verdict.wait_ns is not None
 
 
-async def test_a_change_waits_as_long_as_the_service_asks(drive: Any, other: Any, network: Any) -> None:
+async def test_a_change_waits_as_long_as_the_service_asks(
+    drive: Drive, other: Remote, network: Network
+) -> None:
     refusing = _Refusing(network._inner)
     network._inner = refusing
     before = ops.now_ns()
@@ -272,14 +283,14 @@ class _Refusing(httpx.AsyncBaseTransport):
 
 
 async def test_what_was_recorded_while_the_clock_was_ahead_is_sent_now(
-    drive: Any, other: Any, expect_log: Any
+    drive: Drive, other: Remote, expect_log: ExpectLog
 ) -> None:
     expect_log("while the clock was ahead")
     year = 365 * 86_400 * 10**9
     await drive.write("first", b"x")
     await drive.sync()
 
-    def ahead(conn: Any) -> None:
+    def ahead(conn: Connection) -> None:
         conn.execute(
             "INSERT INTO op(ino, kind, not_before) VALUES (?, 'touch', ?)", (ino, ops.now_ns() + year)
         )
@@ -293,7 +304,7 @@ async def test_what_was_recorded_while_the_clock_was_ahead_is_sent_now(
 
 
 async def test_a_folder_that_left_the_tree_while_we_asked_is_no_bug(
-    drive: Any, other: Any, network: Any
+    drive: Drive, other: Remote, network: Network
 ) -> None:
     docs = await other.folder("docs")
     await drive.names("docs")
@@ -304,7 +315,7 @@ async def test_a_folder_that_left_the_tree_while_we_asked_is_no_bug(
         await arrived.wait()
     parent = await drive.ino("docs")
 
-    def leave(conn: Any) -> None:
+    def leave(conn: Connection) -> None:
         # As the reaper does with what nobody knows any more; the new file has gone elsewhere.
         conn.execute("UPDATE node SET parent = 1 WHERE parent = ?", (parent,))
         conn.execute("DELETE FROM node WHERE ino = ?", (parent,))

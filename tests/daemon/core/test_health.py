@@ -4,10 +4,10 @@ import socket
 import sqlite3
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import pytest
 import trio
+from trio.testing import MockClock
 
 from cmsfs import errors, sqlite
 from daemon.core.health import Health, HealthState
@@ -59,7 +59,7 @@ async def test_a_request_that_succeeds_is_health_and_is_counted(health: Health) 
 
 
 async def test_one_broken_connection_is_no_outage(
-    health: Health, service: Service, autojump_clock: Any
+    health: Health, service: Service, autojump_clock: MockClock
 ) -> None:
     with pytest.raises(errors.Offline), health.request("read"):
         raise errors.Offline("it broke")
@@ -68,7 +68,7 @@ async def test_one_broken_connection_is_no_outage(
 
 
 async def test_an_outage_is_told_at_once_and_ends_by_itself(
-    health: Health, service: Service, autojump_clock: Any
+    health: Health, service: Service, autojump_clock: MockClock
 ) -> None:
     service.failure = errors.Offline("nobody listens")
     health.failed(service.failure)
@@ -86,7 +86,7 @@ async def test_an_outage_is_told_at_once_and_ends_by_itself(
 
 
 async def test_refused_credentials_are_another_matter(
-    health: Health, service: Service, autojump_clock: Any
+    health: Health, service: Service, autojump_clock: MockClock
 ) -> None:
     service.failure = errors.OAuthError("invalid_client", "no such client")
     health.failed(service.failure)
@@ -98,7 +98,7 @@ async def test_refused_credentials_are_another_matter(
 
 
 async def test_a_service_that_fails_is_degraded_and_may_be_asked(
-    health: Health, service: Service, autojump_clock: Any
+    health: Health, service: Service, autojump_clock: MockClock
 ) -> None:
     service.failure = errors.ServerError(503, "unavailable")
     health.failed(service.failure)
@@ -114,7 +114,7 @@ async def test_a_refusal_of_one_request_is_an_answer(health: Health, status: int
 
 
 async def test_a_service_that_does_not_answer_a_probe_is_away(
-    nursery: trio.Nursery, autojump_clock: Any
+    nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
     silent = Health()
     nursery.start_soon(silent.run, trio.sleep_forever)
@@ -126,7 +126,7 @@ async def test_systemd_hears_of_ready_state_life_and_end(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     nursery: trio.Nursery,
-    autojump_clock: Any,
+    autojump_clock: MockClock,
     db: sqlite.Database,
 ) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:

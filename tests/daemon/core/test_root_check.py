@@ -1,7 +1,6 @@
 """A drive that begins at a folder, and what becomes of it while that folder is in the trash."""
 
 import errno
-from typing import Any
 
 import pytest
 import trio
@@ -10,12 +9,14 @@ from cmsfs import errors
 from cmsfs.replica import tree
 from cmsfs.replica.nodes import NodeKind
 from daemon.core.health import HealthState
-from tests.daemon import conftest
+from tests.support.daemon_drive import Drive, Remote, Starting
+from tests.support.log_watch import ExpectLog
+from tests.support.network import Network
 
 AGENTS = ("health", "push", "fs")
 
 
-async def narrowed(starting: conftest.Starting, other: conftest.Remote) -> str:
+async def narrowed(starting: Starting, other: Remote) -> str:
     """A folder with `plan` and `old`, at which the next drive that is started begins; its id."""
     folder = await other.folder("Project")
     await other.file("plan", b"theirs", folder)
@@ -25,17 +26,17 @@ async def narrowed(starting: conftest.Starting, other: conftest.Remote) -> str:
     return folder
 
 
-async def restore(other: conftest.Remote, folder: str) -> None:
+async def restore(other: Remote, folder: str) -> None:
     await other.client.trash.restore(NodeKind.FOLDER, folder)
 
 
-async def until_told(drive: conftest.Drive, state: HealthState) -> None:
+async def until_told(drive: Drive, state: HealthState) -> None:
     with trio.fail_after(20):
         while drive.agents.health.state is not state:
             await drive.agents.health.changed()
 
 
-async def polled(drive: conftest.Drive) -> None:
+async def polled(drive: Drive) -> None:
     """A look at the service, which may find the folder gone."""
     try:
         await drive.poll()
@@ -47,7 +48,7 @@ class TestInTheTrash:
     """Nothing can be changed, nothing is lost, and what waits goes when the folder is back."""
 
     async def test_what_waits_goes_when_the_folder_is_back(
-        self, starting: conftest.Starting, other: conftest.Remote, network: Any, expect_log: Any
+        self, starting: Starting, other: Remote, network: Network, expect_log: ExpectLog
     ) -> None:
         expect_log("The folder that this drive begins at")
         folder = await narrowed(starting, other)
@@ -80,7 +81,7 @@ class TestInTheTrash:
             await drive.write("later", b"")
 
     async def test_what_is_shown_stays(
-        self, starting: conftest.Starting, other: conftest.Remote, expect_log: Any
+        self, starting: Starting, other: Remote, expect_log: ExpectLog
     ) -> None:
         expect_log("The folder that this drive begins at")
         folder = await narrowed(starting, other)

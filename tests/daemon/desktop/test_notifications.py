@@ -10,11 +10,15 @@ import trio
 from jeepney import HeaderFields, MatchRule, MessageType, new_method_return
 from jeepney.bus_messages import message_bus
 from jeepney.io.trio import open_dbus_connection
+from trio.testing import MockClock
 
 from cmsfs import config, errors
 from cmsfs.replica.changes import Change, What
+from cmsfs.service.storage.store import Store
 from daemon.desktop import notification_bus, notifications
 from daemon.desktop.notifications import Notifications
+from tests.support.daemon_drive import Drive, Remote, Starting
+from tests.support.log_watch import ExpectLog
 
 
 class Desktop:
@@ -43,7 +47,7 @@ def shown() -> Desktop:
 
 
 @pytest.fixture
-def agent(drive: Any, settings: config.Settings, shown: Desktop) -> Notifications:
+def agent(drive: Drive, settings: config.Settings, shown: Desktop) -> Notifications:
     agents = drive.agents
     return Notifications(settings, drive.db, agents.health, agents.hub, lambda: agents.pins.problem, shown)
 
@@ -54,7 +58,7 @@ async def test_a_drive_that_is_well_says_nothing(agent: Notifications, shown: De
 
 
 async def test_a_login_that_dies_is_told_once_and_again_after_it_worked(
-    starting: Any, settings: config.Settings, shown: Desktop, autojump_clock: Any
+    starting: Starting, settings: config.Settings, shown: Desktop, autojump_clock: MockClock
 ) -> None:
     async with starting(agents=()) as drive:
         health = drive.agents.health
@@ -81,7 +85,7 @@ async def test_a_login_that_dies_is_told_once_and_again_after_it_worked(
 
 
 async def test_a_conflict_is_told_by_the_name_of_the_copy(
-    agent: Notifications, drive: Any, other: Any, shown: Desktop
+    agent: Notifications, drive: Drive, other: Remote, shown: Desktop
 ) -> None:
     await other.file("f.txt", b"base")
     await drive.read("f.txt")
@@ -95,7 +99,7 @@ async def test_a_conflict_is_told_by_the_name_of_the_copy(
 
 
 async def test_conflicts_of_others_and_of_listings_are_not_ours_to_tell(
-    agent: Notifications, drive: Any, shown: Desktop
+    agent: Notifications, drive: Drive, shown: Desktop
 ) -> None:
     name = "f (conflicted copy of some-other-host, 2026-11-21).txt"
     drive.agents.hub.publish([Change(What.ENTRY, 7, 1, name)])
@@ -104,7 +108,13 @@ async def test_conflicts_of_others_and_of_listings_are_not_ours_to_tell(
 
 
 async def test_what_is_refused_is_told_with_the_remedy_and_not_too_often(
-    agent: Notifications, drive: Any, other: Any, shown: Desktop, service: Any, user: int, expect_log: Any
+    agent: Notifications,
+    drive: Drive,
+    other: Remote,
+    shown: Desktop,
+    service: Store,
+    user: int,
+    expect_log: ExpectLog,
 ) -> None:
     expect_log("the service rejected a change")
     await service.write(lambda conn: conn.execute("UPDATE user SET space_amount = 1 WHERE id = ?", (user,)))
@@ -118,7 +128,7 @@ async def test_what_is_refused_is_told_with_the_remedy_and_not_too_often(
     assert "cmsfs conflicts" in shown.shown[0][1]
 
 
-async def test_a_disk_that_is_nearly_full_and_pins_that_do_not_fit(drive: Any, shown: Desktop) -> None:
+async def test_a_disk_that_is_nearly_full_and_pins_that_do_not_fit(drive: Drive, shown: Desktop) -> None:
     settings = config.Settings(keep_free_bytes=2**60)
     agents = drive.agents
     await Notifications(settings, drive.db, agents.health, agents.hub, lambda: "", shown).look()
@@ -126,7 +136,7 @@ async def test_a_disk_that_is_nearly_full_and_pins_that_do_not_fit(drive: Any, s
     assert shown.summaries == ["The disk is nearly full", "Not enough space for pinned items"]
 
 
-async def test_they_can_be_switched_off(drive: Any, shown: Desktop) -> None:
+async def test_they_can_be_switched_off(drive: Drive, shown: Desktop) -> None:
     settings = config.Settings(keep_free_bytes=2**60, notifications=False)
     agents = drive.agents
     with trio.fail_after(5):

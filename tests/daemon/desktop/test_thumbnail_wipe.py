@@ -3,14 +3,13 @@
 import struct
 import zlib
 from pathlib import Path
-from typing import Any
 
 import pytest
 import trio
 
 from cmsfs import config
 from daemon.desktop import thumbnail_cache
-from tests.daemon import conftest
+from tests.support.daemon_drive import Drive, Remote
 from tests.support.shared_team import TEAM, Team, listed
 
 
@@ -20,7 +19,7 @@ def settings() -> config.Settings:
 
 
 @pytest.fixture
-async def team(ben: conftest.Remote, user: int) -> Team:
+async def team(ben: Remote, user: int) -> Team:
     return await Team(ben, user).make()
 
 
@@ -42,18 +41,18 @@ def _draw(path: Path, mtime_ns: int) -> list[Path]:
     return [thumbnail_cache.place(cache, size, uri) for size in sizes]
 
 
-async def _drawn(drive: conftest.Drive, path: str) -> list[Path]:
+async def _drawn(drive: Drive, path: str) -> list[Path]:
     node = drive.node(await drive.ino(path))
     return _draw(drive.agents.mountpoint / path, node.mtime_ns)
 
 
-async def _wiped(drive: conftest.Drive) -> None:
+async def _wiped(drive: Drive) -> None:
     with trio.fail_after(10):
         while not await drive.agents.wiping.once():
             await trio.lowlevel.checkpoint()
 
 
-async def _all_drawn(drive: conftest.Drive, other: Any, tmp_path: Path) -> tuple[list[Path], list[Path]]:
+async def _all_drawn(drive: Drive, other: Remote, tmp_path: Path) -> tuple[list[Path], list[Path]]:
     """Pictures of what Ben shares, and of one's own and of others on this machine."""
     await other.file("mine é;.jpg", b"mine")
     await listed(drive)
@@ -64,9 +63,7 @@ async def _all_drawn(drive: conftest.Drive, other: Any, tmp_path: Path) -> tuple
     return theirs, [*await _drawn(drive, "mine é;.jpg"), *elsewhere]
 
 
-async def test_when_the_access_ends(
-    drive: conftest.Drive, team: Team, other: conftest.Remote, tmp_path: Path
-) -> None:
+async def test_when_the_access_ends(drive: Drive, team: Team, other: Remote, tmp_path: Path) -> None:
     theirs, mine = await _all_drawn(drive, other, tmp_path)
     await team.take()
     await drive.poll()
@@ -76,7 +73,7 @@ async def test_when_the_access_ends(
 
 
 async def test_when_the_role_no_longer_lets_us_read(
-    drive: conftest.Drive, team: Team, other: conftest.Remote, tmp_path: Path
+    drive: Drive, team: Team, other: Remote, tmp_path: Path
 ) -> None:
     theirs, mine = await _all_drawn(drive, other, tmp_path)
     await drive.agents.account.learn_rights(drive.node(await drive.ino(TEAM)))

@@ -1,7 +1,6 @@
 """Freeing: what leaves this disk, what never does, and that it comes back when it is read."""
 
 import os
-from typing import Any
 
 import pytest
 import trio
@@ -11,6 +10,10 @@ from cmsfs.cache import content_table
 from cmsfs.ipc import control
 from cmsfs.replica import pins
 from cmsfs.replica.changes import Change, What
+from cmsfs.service.storage.store import Store
+from tests.support.daemon_drive import Drive, Remote
+from tests.support.log_watch import ExpectLog
+from tests.support.network import Network
 
 SIZE = 200_000
 
@@ -19,7 +22,7 @@ def data(number: int) -> bytes:
     return bytes([number]) * SIZE
 
 
-async def fill(drive: Any, other: Any, *names: str) -> str:
+async def fill(drive: Drive, other: Remote, *names: str) -> str:
     """A folder `d` with these files, all of which are here."""
     folder: str = await other.folder("d")
     for number, name in enumerate(names):
@@ -29,11 +32,11 @@ async def fill(drive: Any, other: Any, *names: str) -> str:
     return folder
 
 
-async def cached(drive: Any, path: str) -> int:
+async def cached(drive: Drive, path: str) -> int:
     return int(await drive.fs.getxattr(await drive.ino(path), "user.cms.cached"))
 
 
-async def pinned(drive: Any, path: str) -> None:
+async def pinned(drive: Drive, path: str) -> None:
     """Pin it, and wait until it is here."""
     await drive.agents.pin(path)
     with trio.fail_after(20):
@@ -42,7 +45,7 @@ async def pinned(drive: Any, path: str) -> None:
 
 
 async def test_a_folder_is_online_only_afterwards_and_read_again(
-    drive: Any, other: Any, network: Any
+    drive: Drive, other: Remote, network: Network
 ) -> None:
     await fill(drive, other, "a", "b")
     inner = await other.folder("inner", (await other.find("d")).id)
@@ -67,7 +70,7 @@ async def test_a_folder_is_online_only_afterwards_and_read_again(
     assert [await cached(drive, path) for path in ("d/a", "d/inner/c")] == [SIZE] * 2
 
 
-async def test_a_file_alone(drive: Any, other: Any) -> None:
+async def test_a_file_alone(drive: Drive, other: Remote) -> None:
     await fill(drive, other, "a", "b")
     assert await drive.agents.free("/d/a", unpin=True) == control.Freed(files=1, bytes=SIZE)
     assert [await cached(drive, path) for path in ("d/a", "d/b")] == [0, SIZE]
@@ -75,7 +78,9 @@ async def test_a_file_alone(drive: Any, other: Any) -> None:
         await drive.agents.free("/none", unpin=False)
 
 
-async def test_what_the_service_does_not_have_is_never_dropped(drive: Any, other: Any, network: Any) -> None:
+async def test_what_the_service_does_not_have_is_never_dropped(
+    drive: Drive, other: Remote, network: Network
+) -> None:
     await fill(drive, other, "sent", "edited", "appended")
     await other.file("twin", data(2))  # the bytes to which more is appended
     await drive.poll()
@@ -103,7 +108,7 @@ async def test_what_the_service_does_not_have_is_never_dropped(drive: Any, other
 
 
 async def test_what_waits_to_be_sent_is_never_dropped_even_where_another_file_has_its_bytes(
-    drive: Any, other: Any, service: Any, expect_log: Any
+    drive: Drive, other: Remote, service: Store, expect_log: ExpectLog
 ) -> None:
     expect_log("the service rejected a change")
     await fill(drive, other, "sent", "version")
@@ -127,7 +132,7 @@ async def test_what_waits_to_be_sent_is_never_dropped_even_where_another_file_ha
     assert await drive.agents.free("/d", unpin=False) == control.Freed(files=4, bytes=SIZE + 8000)
 
 
-async def test_what_is_open_stays(drive: Any, other: Any) -> None:
+async def test_what_is_open_stays(drive: Drive, other: Remote) -> None:
     await fill(drive, other, "a", "b")
     opened = await drive.fs.open(await drive.ino("d/a"), os.O_RDONLY)
     try:
@@ -139,7 +144,7 @@ async def test_what_is_open_stays(drive: Any, other: Any) -> None:
     assert (await drive.agents.free("/d", unpin=False)).bytes == SIZE
 
 
-async def test_what_is_pinned_stays_unless_its_pin_ends_by_the_same_call(drive: Any, other: Any) -> None:
+async def test_what_is_pinned_stays_unless_its_pin_ends_by_the_same_call(drive: Drive, other: Remote) -> None:
     folder = await fill(drive, other, "a", "b", "c")
     await other.file("twin", data(2))
     await drive.poll()
@@ -164,7 +169,7 @@ async def test_what_is_pinned_stays_unless_its_pin_ends_by_the_same_call(drive: 
     assert folder
 
 
-async def test_a_pin_that_nobody_has_looked_at_yet_counts(drive: Any, other: Any) -> None:
+async def test_a_pin_that_nobody_has_looked_at_yet_counts(drive: Drive, other: Remote) -> None:
     await fill(drive, other, "a")
     await drive.agents.pin("/d/a")
     found = content_table.find(drive.db, drive.node(await drive.ino("d/a")).sha1)
@@ -174,7 +179,7 @@ async def test_a_pin_that_nobody_has_looked_at_yet_counts(drive: Any, other: Any
 
 
 async def test_what_was_being_fetched_for_a_pin_is_fetched_no_further(
-    drive: Any, other: Any, network: Any, nursery: trio.Nursery
+    drive: Drive, other: Remote, network: Network, nursery: trio.Nursery
 ) -> None:
     folder = await other.folder("d")
     for number in range(12):

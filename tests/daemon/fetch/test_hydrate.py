@@ -14,7 +14,11 @@ from cmsfs import config
 from cmsfs.cache.blocks import BLOCK
 from cmsfs.replica.changes import Change, What
 from cmsfs.replica.nodes import Content
+from cmsfs.service.storage.store import Store
 from daemon.fetch import block_download, hydrate
+from tests.support.daemon_drive import Drive, Remote, Starting
+from tests.support.log_watch import ExpectLog
+from tests.support.network import Network
 
 
 @pytest.fixture
@@ -22,7 +26,7 @@ def settings() -> config.Settings:
     return config.Settings(settle_seconds=0, network_seconds=2)
 
 
-async def content_of(drive: Any, other: Any, data: bytes, name: str = "f") -> Content:
+async def content_of(drive: Drive, other: Remote, data: bytes, name: str = "f") -> Content:
     await other.file(name, data)
     await drive.names()
     await drive.poll()
@@ -30,7 +34,7 @@ async def content_of(drive: Any, other: Any, data: bytes, name: str = "f") -> Co
     return Content(node.sha1, node.size, node.remote_id, node.version)
 
 
-async def test_a_run_of_blocks_is_one_request(drive: Any, other: Any, network: Any) -> None:
+async def test_a_run_of_blocks_is_one_request(drive: Drive, other: Remote, network: Network) -> None:
     data = os.urandom(3 * BLOCK + 17)
     content = await content_of(drive, other, data)
     await drive.agents.hydrate.blocks(content, 0, 3)
@@ -39,7 +43,7 @@ async def test_a_run_of_blocks_is_one_request(drive: Any, other: Any, network: A
     assert network.count("GET", "/content") == 1
 
 
-async def test_readers_of_one_block_share_a_request(drive: Any, other: Any, network: Any) -> None:
+async def test_readers_of_one_block_share_a_request(drive: Drive, other: Remote, network: Network) -> None:
     content = await content_of(drive, other, os.urandom(2 * BLOCK))
     arrived, go = network.gate("GET", "/content")
     async with trio.open_nursery() as nursery:
@@ -53,7 +57,7 @@ async def test_readers_of_one_block_share_a_request(drive: Any, other: Any, netw
 
 
 async def test_a_reader_that_gives_up_takes_nothing_from_the_others(
-    drive: Any, other: Any, network: Any
+    drive: Drive, other: Remote, network: Network
 ) -> None:
     content = await content_of(drive, other, b"x" * 100)
     arrived, go = network.gate("GET", "/content")
@@ -67,7 +71,9 @@ async def test_a_reader_that_gives_up_takes_nothing_from_the_others(
     assert network.count("GET", "/content") == 1
 
 
-async def test_a_service_that_says_nothing_is_a_timeout(drive: Any, other: Any, network: Any) -> None:
+async def test_a_service_that_says_nothing_is_a_timeout(
+    drive: Drive, other: Remote, network: Network
+) -> None:
     content = await content_of(drive, other, b"x" * 100)
     gates = [network.gate("GET", "/content") for _ in range(3)]
     with pytest.raises(TimeoutError) as caught:
@@ -78,7 +84,7 @@ async def test_a_service_that_says_nothing_is_a_timeout(drive: Any, other: Any, 
 
 
 async def test_a_connection_that_falls_silent_is_replaced_within_the_deadline(
-    drive: Any, other: Any, network: Any
+    drive: Drive, other: Remote, network: Network
 ) -> None:
     content = await content_of(drive, other, b"x" * 100)
     network.gate("GET", "/content")
@@ -87,7 +93,7 @@ async def test_a_connection_that_falls_silent_is_replaced_within_the_deadline(
 
 
 async def test_read_ahead_never_waits_and_is_taken_over_by_a_reader(
-    drive: Any, other: Any, network: Any
+    drive: Drive, other: Remote, network: Network
 ) -> None:
     contents = [await content_of(drive, other, os.urandom(100), f"f{number}") for number in range(8)]
     gates = [network.gate("GET", "/content") for _ in range(hydrate.BACKGROUND)]
@@ -108,12 +114,14 @@ async def test_read_ahead_never_waits_and_is_taken_over_by_a_reader(
 
 
 @pytest.fixture
-async def paced(starting: Any) -> AsyncIterator[Any]:
+async def paced(starting: Starting) -> AsyncIterator[Any]:
     async with starting(paced=True) as drive:
         yield drive
 
 
-async def test_what_is_read_ahead_and_who_waits_are_told_apart(paced: Any, other: Any, network: Any) -> None:
+async def test_what_is_read_ahead_and_who_waits_are_told_apart(
+    paced: Any, other: Remote, network: Network
+) -> None:
     contents = [await content_of(paced, other, os.urandom(100), f"f{number}") for number in range(2)]
     gates = [network.gate("GET", "/content", before=True) for _ in contents]
     paced.agents.hydrate.ahead(contents[0], 0, 0)
@@ -128,7 +136,7 @@ async def test_what_is_read_ahead_and_who_waits_are_told_apart(paced: Any, other
 
 
 async def test_what_waits_for_the_end_of_a_pause_is_there_for_whoever_opens_it(
-    paced: Any, other: Any, nursery: trio.Nursery
+    paced: Any, other: Remote, nursery: trio.Nursery
 ) -> None:
     content = await content_of(paced, other, os.urandom(100))
     paced.agents.pace.hold(True)
@@ -139,7 +147,7 @@ async def test_what_waits_for_the_end_of_a_pause_is_there_for_whoever_opens_it(
         assert len(await paced.read("f")) == 100
 
 
-async def test_offline_is_told_at_once(drive: Any, other: Any, network: Any) -> None:
+async def test_offline_is_told_at_once(drive: Drive, other: Remote, network: Network) -> None:
     await content_of(drive, other, b"x" * 100)
     network.is_down = True
     drive.agents.health.suspect()
@@ -155,7 +163,7 @@ async def test_offline_is_told_at_once(drive: Any, other: Any, network: Any) -> 
 
 
 async def test_wrong_bytes_are_an_error_and_never_read(
-    drive: Any, other: Any, service: Any, expect_log: Any
+    drive: Drive, other: Remote, service: Store, expect_log: ExpectLog
 ) -> None:
     expect_log("a download does not match its SHA-1")
     content = await content_of(drive, other, b"right bytes")
@@ -166,12 +174,12 @@ async def test_wrong_bytes_are_an_error_and_never_read(
         await drive.read("f")
 
 
-async def test_bytes_that_are_nowhere_are_an_error(drive: Any) -> None:
+async def test_bytes_that_are_nowhere_are_an_error(drive: Drive) -> None:
     with pytest.raises(OSError, match="Input/output error"):
         await drive.agents.hydrate.blocks(Content("0" * 40, 10, None, None), 0, 0)
 
 
-async def test_a_large_file_streams_through(drive: Any, other: Any) -> None:
+async def test_a_large_file_streams_through(drive: Drive, other: Remote) -> None:
     data = os.urandom(20 * BLOCK + 5)
     await other.file("large", data)
     found = drive.fs.getattr(await drive.ino("large"))
@@ -183,7 +191,7 @@ async def test_a_large_file_streams_through(drive: Any, other: Any) -> None:
 
 @pytest.mark.parametrize("error", [None, httpx.ReadError("reset"), httpx.ReadTimeout("silent")])
 async def test_a_download_that_breaks_goes_on_where_it_stopped(
-    drive: Any, other: Any, network: Any, error: Exception | None
+    drive: Drive, other: Remote, network: Network, error: Exception | None
 ) -> None:
     data = os.urandom(20 * BLOCK)
     content = await content_of(drive, other, data)
@@ -198,7 +206,7 @@ async def test_a_download_that_breaks_goes_on_where_it_stopped(
 
 
 async def test_downloads_that_bring_nothing_again_and_again_are_an_error(
-    drive: Any, other: Any, network: Any
+    drive: Drive, other: Remote, network: Network
 ) -> None:
     content = await content_of(drive, other, os.urandom(20 * BLOCK))
     for _ in range(10):
@@ -210,7 +218,7 @@ async def test_downloads_that_bring_nothing_again_and_again_are_an_error(
 
 @pytest.mark.parametrize("size", [1, BLOCK, BLOCK + 1, block_download.WHOLE_BYTES])
 async def test_a_file_of_one_request_is_never_read_unchecked(
-    drive: Any, other: Any, network: Any, expect_log: Any, size: int
+    drive: Drive, other: Remote, network: Network, expect_log: ExpectLog, size: int
 ) -> None:
     expect_log("a download does not match its SHA-1")
     data = os.urandom(size)
@@ -224,7 +232,7 @@ async def test_a_file_of_one_request_is_never_read_unchecked(
 
 
 async def test_a_large_file_that_came_wrong_is_dropped_when_it_is_whole(
-    drive: Any, other: Any, network: Any, expect_log: Any
+    drive: Drive, other: Remote, network: Network, expect_log: ExpectLog
 ) -> None:
     expect_log("a download does not match its SHA-1")
     data = os.urandom(20 * BLOCK)
@@ -237,7 +245,7 @@ async def test_a_large_file_that_came_wrong_is_dropped_when_it_is_whole(
 
 
 async def test_there_is_no_room_to_spare_for_what_nobody_waits_for(
-    drive: Any, other: Any, network: Any, monkeypatch: pytest.MonkeyPatch
+    drive: Drive, other: Remote, network: Network, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     contents = [await content_of(drive, other, os.urandom(BLOCK), name) for name in "ab"]
     monkeypatch.setattr(drive.agents.state.blocks._room, "_limit", BLOCK // 2)
@@ -250,7 +258,7 @@ async def test_there_is_no_room_to_spare_for_what_nobody_waits_for(
 
 
 async def test_who_waits_is_told_when_the_service_is_found_to_be_away(
-    drive: Any, other: Any, network: Any
+    drive: Drive, other: Remote, network: Network
 ) -> None:
     content = await content_of(drive, other, b"x" * 100)
     arrived, _ = network.gate("GET", "/content")
@@ -272,7 +280,7 @@ async def test_who_waits_is_told_when_the_service_is_found_to_be_away(
 
 
 async def test_of_a_small_file_that_did_not_come_whole_nothing_is_kept(
-    drive: Any, other: Any, network: Any
+    drive: Drive, other: Remote, network: Network
 ) -> None:
     size = block_download.WHOLE_BYTES
     content = await content_of(drive, other, os.urandom(size))
@@ -284,7 +292,7 @@ async def test_of_a_small_file_that_did_not_come_whole_nothing_is_kept(
 
 
 async def test_who_has_read_of_a_large_file_that_came_wrong_does_not_come_to_its_end(
-    drive: Any, other: Any, network: Any, expect_log: Any
+    drive: Drive, other: Remote, network: Network, expect_log: ExpectLog
 ) -> None:
     expect_log("a download does not match its SHA-1")
     data = os.urandom(20 * BLOCK)
@@ -316,7 +324,7 @@ async def test_who_has_read_of_a_large_file_that_came_wrong_does_not_come_to_its
 
 
 async def test_a_base_that_came_wrong_never_goes_into_what_is_uploaded(
-    drive: Any, other: Any, network: Any, expect_log: Any
+    drive: Drive, other: Remote, network: Network, expect_log: ExpectLog
 ) -> None:
     expect_log("a download does not match its SHA-1")
     data = os.urandom(80 * BLOCK)

@@ -2,7 +2,6 @@
 
 import errno
 import os
-from typing import Any
 
 import pytest
 import trio
@@ -10,6 +9,9 @@ import trio
 from cmsfs import config, errors
 from cmsfs.cache.blocks import BLOCK
 from cmsfs.cache.pass_through import PassThrough
+from tests.support.daemon_drive import Drive, Remote
+from tests.support.log_watch import ExpectLog
+from tests.support.network import Network
 
 
 @pytest.fixture
@@ -18,7 +20,7 @@ def settings() -> config.Settings:
     return config.Settings(settle_seconds=0, network_seconds=5, keep_free_bytes=1 << 60)
 
 
-async def test_a_file_is_read_on_a_full_disk(drive: Any, other: Any) -> None:
+async def test_a_file_is_read_on_a_full_disk(drive: Drive, other: Remote) -> None:
     data = os.urandom(5 * 1024 * 1024 + 17)
     await other.file("f", data)
     await drive.names()
@@ -37,7 +39,7 @@ async def test_a_file_is_read_on_a_full_disk(drive: Any, other: Any) -> None:
     assert "keep_free_bytes" in (await drive.agents.status()).disk[0]
 
 
-async def test_a_file_is_changed_on_a_full_disk(drive: Any, other: Any) -> None:
+async def test_a_file_is_changed_on_a_full_disk(drive: Drive, other: Remote) -> None:
     """What lies under the change is fetched into the draft."""
     data = os.urandom(3 * BLOCK)
     await other.file("f", data)
@@ -51,7 +53,7 @@ async def test_a_file_is_changed_on_a_full_disk(drive: Any, other: Any) -> None:
 
 
 async def test_wrong_bytes_are_found_on_their_way(
-    drive: Any, other: Any, network: Any, expect_log: Any
+    drive: Drive, other: Remote, network: Network, expect_log: ExpectLog
 ) -> None:
     expect_log("does not match its SHA-1")
     number = await other.file("f", os.urandom(3 * 1024 * 1024))
@@ -72,7 +74,7 @@ async def test_wrong_bytes_are_found_on_their_way(
     await drive.fs.release(opened.fh)
 
 
-async def test_a_pin_is_not_kept_in_memory(drive: Any, other: Any) -> None:
+async def test_a_pin_is_not_kept_in_memory(drive: Drive, other: Remote) -> None:
     await other.file("f", os.urandom(BLOCK))
     await drive.names()
     node = drive.node(await drive.ino("f"))

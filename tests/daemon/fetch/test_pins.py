@@ -10,6 +10,9 @@ import trio
 from cmsfs import config, errors
 from cmsfs.cache import content_table
 from cmsfs.replica import pins, tree
+from tests.support.daemon_drive import Drive, Remote, Starting
+from tests.support.log_watch import ExpectLog
+from tests.support.network import Network
 
 FILES = 100
 
@@ -20,7 +23,7 @@ def settings() -> config.Settings:
     return config.Settings(settle_seconds=0, network_seconds=5, cache_bytes=4096)
 
 
-async def until_complete(drive: Any) -> None:
+async def until_complete(drive: Drive) -> None:
     """What a round after the other comes to."""
     with trio.fail_after(60):
         while not await drive.agents.pins.once():
@@ -31,7 +34,7 @@ def bytes_of(number: int) -> bytes:
     return f"file {number} ".encode() * (number % 50 + 1)
 
 
-async def fill(other: Any, count: int) -> str:
+async def fill(other: Remote, count: int) -> str:
     folder: str = await other.folder("kept")
     inner = await other.folder("inner", folder)
     for number in range(count):
@@ -43,14 +46,14 @@ def place(number: int) -> str:
     return f"kept/inner/f{number:04}" if number % 3 else f"kept/f{number:04}"
 
 
-async def assert_readable(drive: Any, count: int) -> None:
+async def assert_readable(drive: Drive, count: int) -> None:
     for number in range(count):
         assert await drive.read(place(number)) == bytes_of(number)
 
 
 @pytest.mark.parametrize("count", [FILES, pytest.param(5000, marks=pytest.mark.long)])
 async def test_a_pinned_folder_is_complete_and_readable_without_the_service(
-    starting: Any, other: Any, network: Any, count: int
+    starting: Starting, other: Remote, network: Network, count: int
 ) -> None:
     folder = await fill(other, count)
     async with starting() as drive:
@@ -86,7 +89,7 @@ async def test_a_pinned_folder_is_complete_and_readable_without_the_service(
         assert folder
 
 
-async def test_the_contents_of_pinned_files_are_checked_and_marked(drive: Any, other: Any) -> None:
+async def test_the_contents_of_pinned_files_are_checked_and_marked(drive: Drive, other: Remote) -> None:
     data = os.urandom(3_000_000)  # several pieces
     await other.file("f", data)
     await drive.agents.pin("/f")
@@ -97,7 +100,7 @@ async def test_the_contents_of_pinned_files_are_checked_and_marked(drive: Any, o
     assert (saved.bits, saved.verified, saved.pinned) == (None, True, True)
 
 
-async def test_what_is_not_pinned_any_more_may_be_evicted(drive: Any, other: Any) -> None:
+async def test_what_is_not_pinned_any_more_may_be_evicted(drive: Drive, other: Remote) -> None:
     await other.file("f", b"x" * 3000)
     await other.file("g", b"y" * 3000)
     await drive.agents.pin("/f")
@@ -115,7 +118,7 @@ async def test_what_is_not_pinned_any_more_may_be_evicted(drive: Any, other: Any
 
 
 async def test_a_damaged_download_is_fetched_again(
-    drive: Any, other: Any, network: Any, expect_log: Any
+    drive: Drive, other: Remote, network: Network, expect_log: ExpectLog
 ) -> None:
     expect_log("a download does not match its SHA-1")
     data = os.urandom(50_000)
@@ -129,7 +132,7 @@ async def test_a_damaged_download_is_fetched_again(
 
 
 async def test_what_is_moved_into_a_pinned_folder_is_kept_and_what_leaves_is_not(
-    drive: Any, other: Any
+    drive: Drive, other: Remote
 ) -> None:
     await other.folder("kept")
     await other.file("f", b"x" * 100)
@@ -147,7 +150,7 @@ async def test_what_is_moved_into_a_pinned_folder_is_kept_and_what_leaves_is_not
     assert await drive.fs.getxattr(await drive.ino("f"), "user.cms.pinned") == b"0"
 
 
-async def test_the_agent_follows_by_itself(starting: Any, other: Any) -> None:
+async def test_the_agent_follows_by_itself(starting: Starting, other: Remote) -> None:
     folder = await other.folder("kept")
     async with starting() as drive, trio.open_nursery() as nursery:
         nursery.start_soon(drive.agents.pins.run)
@@ -161,7 +164,7 @@ async def test_the_agent_follows_by_itself(starting: Any, other: Any) -> None:
         nursery.cancel_scope.cancel()
 
 
-async def test_the_attribute_pins(drive: Any, other: Any) -> None:
+async def test_the_attribute_pins(drive: Drive, other: Remote) -> None:
     await other.file("f", b"x")
     ino = await drive.ino("f")
     await drive.fs.setxattr(ino, "user.cms.pinned", b"1")
@@ -172,13 +175,13 @@ async def test_the_attribute_pins(drive: Any, other: Any) -> None:
     assert (await _after_a_round(drive)).items == []
 
 
-async def _after_a_round(drive: Any) -> Any:
+async def _after_a_round(drive: Drive) -> Any:
     await until_complete(drive)
     return await drive.agents.pinned()
 
 
 async def test_what_is_pinned_is_told_before_any_round_has_looked_at_it(
-    starting: Any, other: Any, network: Any
+    starting: Starting, other: Remote, network: Network
 ) -> None:
     folder = await other.folder("kept")
     await other.file("f", b"x" * 100, parent=folder)
@@ -202,7 +205,7 @@ async def test_what_is_pinned_is_told_before_any_round_has_looked_at_it(
         assert [one.path for one in (await drive.agents.pinned()).items] == ["/far"]
 
 
-async def test_what_a_round_saw_counts_no_longer_once_it_was_unpinned(drive: Any, other: Any) -> None:
+async def test_what_a_round_saw_counts_no_longer_once_it_was_unpinned(drive: Drive, other: Remote) -> None:
     await other.file("f", b"x" * 100)
     await drive.agents.pin("/f")
     await until_complete(drive)
@@ -216,7 +219,7 @@ async def test_what_a_round_saw_counts_no_longer_once_it_was_unpinned(drive: Any
 
 
 async def test_what_is_not_listed_is_not_complete_while_the_service_is_away(
-    drive: Any, other: Any, network: Any
+    drive: Drive, other: Remote, network: Network
 ) -> None:
     await other.folder("kept")
     await drive.names()
@@ -232,7 +235,7 @@ async def test_what_is_not_listed_is_not_complete_while_the_service_is_away(
         assert not await drive.agents.pins.once()
 
 
-async def test_words_for_what_cannot_be_done(drive: Any, other: Any) -> None:
+async def test_words_for_what_cannot_be_done(drive: Drive, other: Remote) -> None:
     await other.file("f", b"x", parent=await other.folder("kept"))
     with pytest.raises(errors.UserError, match=r"There is no /no on the drive"):
         await drive.agents.pin("/no")
@@ -251,7 +254,9 @@ class TestALittleDisk:
         free = found.f_bavail * found.f_frsize
         return config.Settings(settle_seconds=0, network_seconds=5, keep_free_bytes=free + 2**34)
 
-    async def test_a_pin_that_does_not_fit_is_refused(self, drive: Any, other: Any, expect_log: Any) -> None:
+    async def test_a_pin_that_does_not_fit_is_refused(
+        self, drive: Drive, other: Remote, expect_log: ExpectLog
+    ) -> None:
         await other.file("f", b"x" * 1000)
         with pytest.raises(errors.UserError, match=r"/f does not fit.*0.0 MB available"):
             await drive.agents.pin("/f")
@@ -260,7 +265,7 @@ class TestALittleDisk:
             await drive.fs.setxattr(await drive.ino("f"), "user.cms.pinned", b"1")
 
     async def test_what_comes_to_a_pinned_folder_and_does_not_fit_is_told(
-        self, drive: Any, other: Any, expect_log: Any
+        self, drive: Drive, other: Remote, expect_log: ExpectLog
     ) -> None:
         folder = await other.folder("kept")
         await drive.agents.pin("/kept")

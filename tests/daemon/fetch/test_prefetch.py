@@ -10,9 +10,11 @@ from trio.testing import wait_all_tasks_blocked
 from cmsfs.replica import tree
 from cmsfs.replica.nodes import ROOT
 from daemon.fetch import hydrate, prefetch
+from tests.support.daemon_drive import Drive, Remote
+from tests.support.network import Network
 
 
-async def make(other: Any, drive: Any, paths: list[str], size: int = 500) -> None:
+async def make(other: Remote, drive: Drive, paths: list[str], size: int = 500) -> None:
     """Files of these paths at the service, known to the drive."""
     folders = {"": "0"}
     for path in paths:
@@ -27,7 +29,7 @@ async def make(other: Any, drive: Any, paths: list[str], size: int = 500) -> Non
     await drive.poll()
 
 
-def walked(drive: Any, top: str = "", *, key: Any = None, files_first: bool = False) -> list[str]:
+def walked(drive: Drive, top: str = "", *, key: Any = None, files_first: bool = False) -> list[str]:
     """The files below a folder as a walk meets them: in the order of readdir, or sorted by `key`."""
 
     def below(ino: int, path: str) -> list[str]:
@@ -49,7 +51,7 @@ def walked(drive: Any, top: str = "", *, key: Any = None, files_first: bool = Fa
 class Reader:
     """Reads files and counts those that it had to wait for."""
 
-    def __init__(self, drive: Any, network: Any) -> None:
+    def __init__(self, drive: Drive, network: Network) -> None:
         self._drive = drive
         self._network = network
         self._before = network.count("GET", "/content")
@@ -73,7 +75,7 @@ class Reader:
 
 
 @pytest.fixture
-def reader(drive: Any, network: Any) -> Reader:
+def reader(drive: Drive, network: Network) -> Reader:
     return Reader(drive, network)
 
 
@@ -83,7 +85,7 @@ NESTED = [f"d{number % 9 // 3}/e{number % 3}/f{number:03}" for number in range(9
 
 @pytest.mark.parametrize("key", [None, lambda node: node.name], ids=["readdir", "by name"])
 async def test_a_walk_through_a_folder_waits_for_its_first_files_only(
-    drive: Any, other: Any, reader: Reader, key: Any
+    drive: Drive, other: Remote, reader: Reader, key: Any
 ) -> None:
     await make(other, drive, random.Random(1).sample(FLAT, len(FLAT)))
     for path in walked(drive, key=key):
@@ -94,7 +96,7 @@ async def test_a_walk_through_a_folder_waits_for_its_first_files_only(
 
 @pytest.mark.parametrize("files_first", [False, True])
 async def test_a_walk_through_a_tree_goes_on_in_the_next_folder(
-    drive: Any, other: Any, reader: Reader, files_first: bool
+    drive: Drive, other: Remote, reader: Reader, files_first: bool
 ) -> None:
     await make(other, drive, ["top1", *NESTED, "top2", "d0/between1", "d0/between2"])
     for path in walked(drive, files_first=files_first):
@@ -104,7 +106,7 @@ async def test_a_walk_through_a_tree_goes_on_in_the_next_folder(
 
 
 async def test_a_walk_that_stops_half_way_has_fetched_little_in_vain(
-    drive: Any, other: Any, reader: Reader
+    drive: Drive, other: Remote, reader: Reader
 ) -> None:
     await make(other, drive, FLAT)
     for path in walked(drive)[:30]:
@@ -113,7 +115,7 @@ async def test_a_walk_that_stops_half_way_has_fetched_little_in_vain(
 
 
 async def test_a_walk_of_one_folder_takes_little_of_the_folders_beside(
-    drive: Any, other: Any, reader: Reader
+    drive: Drive, other: Remote, reader: Reader
 ) -> None:
     await make(other, drive, [f"{folder}/f{number:03}" for folder in ("a", "b") for number in range(50)])
     first = walked(drive)[0].partition("/")[0]
@@ -122,7 +124,9 @@ async def test_a_walk_of_one_folder_takes_little_of_the_folders_beside(
     assert 0 < reader.fetched - reader.read <= prefetch.BEYOND
 
 
-async def test_files_that_a_walk_passes_over_are_not_fetched(drive: Any, other: Any, reader: Reader) -> None:
+async def test_files_that_a_walk_passes_over_are_not_fetched(
+    drive: Drive, other: Remote, reader: Reader
+) -> None:
     names = [f"f{number:03}.{ending}" for number in range(40) for ending in ("jpg", "xml", "raw")]
     await make(other, drive, names)
     for path in walked(drive):
@@ -132,7 +136,7 @@ async def test_files_that_a_walk_passes_over_are_not_fetched(drive: Any, other: 
     assert reader.fetched == reader.read
 
 
-async def test_reads_in_no_order_fetch_nothing_ahead(drive: Any, other: Any, reader: Reader) -> None:
+async def test_reads_in_no_order_fetch_nothing_ahead(drive: Drive, other: Remote, reader: Reader) -> None:
     await make(other, drive, FLAT)
     paths = walked(drive)
     for step in range(0, len(paths) * 23, 23):  # far apart, and back again
@@ -140,7 +144,7 @@ async def test_reads_in_no_order_fetch_nothing_ahead(drive: Any, other: Any, rea
     assert reader.fetched == reader.read
 
 
-async def test_two_programs_at_once_are_two_walks(drive: Any, other: Any, reader: Reader) -> None:
+async def test_two_programs_at_once_are_two_walks(drive: Drive, other: Remote, reader: Reader) -> None:
     await make(other, drive, FLAT)
     paths = walked(drive)
     for one, two in zip(paths[:20], paths[30:50], strict=True):
@@ -150,7 +154,7 @@ async def test_two_programs_at_once_are_two_walks(drive: Any, other: Any, reader
 
 
 async def test_a_wrong_guess_ends_what_is_still_queueing(
-    drive: Any, other: Any, network: Any, monkeypatch: pytest.MonkeyPatch
+    drive: Drive, other: Remote, network: Network, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await make(other, drive, FLAT)
     paths = walked(drive)
@@ -173,7 +177,7 @@ async def test_a_wrong_guess_ends_what_is_still_queueing(
     assert network.count("GET", "/content") == before + hydrate.PREFETCH
 
 
-async def test_what_is_written_here_is_nothing_to_fetch(drive: Any, reader: Reader) -> None:
+async def test_what_is_written_here_is_nothing_to_fetch(drive: Drive, reader: Reader) -> None:
     for number in range(12):
         await drive.write(f"new{number:02}", os.urandom(100))
     for number in range(12):
@@ -181,7 +185,7 @@ async def test_what_is_written_here_is_nothing_to_fetch(drive: Any, reader: Read
     assert reader.fetched == 0
 
 
-async def test_large_files_begin_to_come_and_no_more(drive: Any, other: Any, network: Any) -> None:
+async def test_large_files_begin_to_come_and_no_more(drive: Drive, other: Remote, network: Network) -> None:
     size = prefetch.HEAD_BYTES * 3
     for number in range(8):
         await other.file(f"film{number}", os.urandom(size))

@@ -10,16 +10,19 @@ import pytest
 import trio
 
 from cmsfs import errors
+from cmsfs.config import Settings
 from daemon import instance_lock
 from daemon.fsck import __main__ as fsck
 from daemon.fsck.findings import Report
+from tests.support.daemon_drive import Remote, Starting
+from tests.support.log_watch import ExpectLog
 
 SENT = b"the service has this" * 9000
 LOCAL = b"nobody else has this" * 9000
 
 
 @pytest.fixture
-async def state(starting: Any, settings: Any, other: Any) -> Any:
+async def state(starting: Starting, settings: Settings, other: Remote) -> Any:
     """A drive that was left with a file that is sent, one that is not, a draft's folder, and a cache."""
     folder = await other.folder("docs")
     await other.file("sent", SENT, folder)
@@ -40,15 +43,15 @@ def change(paths: Any, sql: str, *values: object) -> None:
         assert conn.execute(sql, values).rowcount > 0, sql
 
 
-async def check(settings: Any, *, repair: bool = False) -> Report:
+async def check(settings: Settings, *, repair: bool = False) -> Report:
     return await trio.to_thread.run_sync(lambda: fsck.run(settings, repair=repair))
 
 
-async def told(settings: Any) -> set[str]:
+async def told(settings: Settings) -> set[str]:
     return {one.area for one in (await check(settings)).findings}
 
 
-async def repaired(settings: Any, *areas: str) -> None:
+async def repaired(settings: Settings, *areas: str) -> None:
     """What is found is in these areas; a repair leaves nothing; a look alone changes nothing."""
     assert await told(settings) == set(areas)
     assert await told(settings) == set(areas)
@@ -56,7 +59,7 @@ async def repaired(settings: Any, *areas: str) -> None:
     assert (await check(settings)).findings == []
 
 
-async def whole(starting: Any, other: Any) -> None:
+async def whole(starting: Starting, other: Remote) -> None:
     """With the next start everything is there, here and at the service."""
     async with starting() as drive:
         await drive.sync()
@@ -71,12 +74,16 @@ def _cached(paths: Any) -> Path:
     return next(path for path in paths.blocks.glob("??/*") if path.stat().st_size == len(SENT))
 
 
-async def test_a_sound_state_is_said_to_be_so(state: Any, starting: Any, other: Any, settings: Any) -> None:
+async def test_a_sound_state_is_said_to_be_so(
+    state: Any, starting: Starting, other: Remote, settings: Settings
+) -> None:
     await repaired(settings)
     await whole(starting, other)
 
 
-async def test_an_empty_file_that_was_sent_is_sound(starting: Any, other: Any, settings: Any) -> None:
+async def test_an_empty_file_that_was_sent_is_sound(
+    starting: Starting, other: Remote, settings: Settings
+) -> None:
     async with starting() as drive:
         await drive.write("empty", b"")
         await drive.sync()
@@ -85,7 +92,9 @@ async def test_an_empty_file_that_was_sent_is_sound(starting: Any, other: Any, s
 
 
 @pytest.mark.parametrize("how", ["missing", "short", "other bytes"])
-async def test_a_damaged_cache(state: Any, starting: Any, other: Any, settings: Any, how: str) -> None:
+async def test_a_damaged_cache(
+    state: Any, starting: Starting, other: Remote, settings: Settings, how: str
+) -> None:
     path = _cached(state)
     match how:
         case "missing":
@@ -98,7 +107,7 @@ async def test_a_damaged_cache(state: Any, starting: Any, other: Any, settings: 
     await whole(starting, other)
 
 
-async def test_a_stray_cache_file_is_no_finding(state: Any, starting: Any, settings: Any) -> None:
+async def test_a_stray_cache_file_is_no_finding(state: Any, starting: Starting, settings: Settings) -> None:
     stray = state.blocks / "ab" / ("ab" * 20)
     stray.parent.mkdir(exist_ok=True)
     stray.write_bytes(b"x")
@@ -109,7 +118,7 @@ async def test_a_stray_cache_file_is_no_finding(state: Any, starting: Any, setti
 
 @pytest.mark.parametrize("parent", ["nowhere", "a file", "itself", "a ring"])
 async def test_a_row_that_hangs_nowhere(
-    state: Any, starting: Any, other: Any, settings: Any, parent: str
+    state: Any, starting: Starting, other: Remote, settings: Settings, parent: str
 ) -> None:
     match parent:
         case "nowhere":
@@ -133,19 +142,23 @@ async def test_a_row_that_hangs_nowhere(
     await whole(starting, other)
 
 
-async def test_a_change_that_nothing_sends(state: Any, starting: Any, other: Any, settings: Any) -> None:
+async def test_a_change_that_nothing_sends(
+    state: Any, starting: Starting, other: Remote, settings: Settings
+) -> None:
     change(state, "DELETE FROM op WHERE kind = 'upload'")
     await repaired(settings, "journal")
     await whole(starting, other)
 
 
-async def test_a_change_of_nothing(state: Any, starting: Any, other: Any, settings: Any) -> None:
+async def test_a_change_of_nothing(state: Any, starting: Starting, other: Remote, settings: Settings) -> None:
     change(state, "INSERT INTO op(ino, kind, not_before) VALUES (4711, 'move', 0)")
     await repaired(settings, "journal")
     await whole(starting, other)
 
 
-async def test_a_draft_without_its_row_is_set_aside(state: Any, starting: Any, settings: Any) -> None:
+async def test_a_draft_without_its_row_is_set_aside(
+    state: Any, starting: Starting, settings: Settings
+) -> None:
     draft = next(path for path in state.drafts.glob("*.draft") if path.stat().st_size == len(LOCAL))
     change(state, "DELETE FROM draft WHERE id = ?", int(draft.stem))
     report = await check(settings)
@@ -159,7 +172,7 @@ async def test_a_draft_without_its_row_is_set_aside(state: Any, starting: Any, s
 
 
 async def test_a_draft_that_lost_bytes_keeps_the_rest(
-    state: Any, starting: Any, other: Any, settings: Any, expect_log: Any
+    state: Any, starting: Starting, other: Remote, settings: Settings, expect_log: ExpectLog
 ) -> None:
     draft = next(path for path in state.drafts.glob("*.draft") if path.stat().st_size == len(LOCAL))
     draft.write_bytes(LOCAL[:1000])
@@ -174,7 +187,9 @@ async def test_a_draft_that_lost_bytes_keeps_the_rest(
 
 
 @pytest.mark.parametrize("kind", ["index", "page", "header", "missing"])
-async def test_a_damaged_database(state: Any, starting: Any, other: Any, settings: Any, kind: str) -> None:
+async def test_a_damaged_database(
+    state: Any, starting: Starting, other: Remote, settings: Settings, kind: str
+) -> None:
     path = state.replica_db
     if kind == "index":
         with contextlib.closing(sqlite3.connect(path)) as conn, conn:
@@ -224,7 +239,7 @@ def seal(paths: Any) -> Path:
 
 
 async def test_content_that_waits_for_its_upload_is_sound(
-    state: Any, starting: Any, other: Any, settings: Any
+    state: Any, starting: Starting, other: Remote, settings: Settings
 ) -> None:
     seal(state)
     await repaired(settings)
@@ -233,7 +248,7 @@ async def test_content_that_waits_for_its_upload_is_sound(
 
 @pytest.mark.parametrize("how", ["missing", "other bytes"])
 async def test_damaged_content_that_was_never_sent_is_held(
-    state: Any, starting: Any, other: Any, settings: Any, how: str
+    state: Any, starting: Starting, other: Remote, settings: Settings, how: str
 ) -> None:
     path = seal(state)
     if how == "missing":
@@ -249,7 +264,7 @@ async def test_damaged_content_that_was_never_sent_is_held(
     assert "local" not in {item.name for item in await other.everything()}
 
 
-async def test_content_without_its_row_is_set_aside(state: Any, settings: Any) -> None:
+async def test_content_without_its_row_is_set_aside(state: Any, settings: Settings) -> None:
     path = seal(state)
     change(state, "DELETE FROM content WHERE dirty = 1")
     change(state, "UPDATE node SET sha1 = NULL WHERE sha1 = ?", path.name)
@@ -257,7 +272,7 @@ async def test_content_without_its_row_is_set_aside(state: Any, settings: Any) -
     assert (state.recovered / path.name).read_bytes() == LOCAL
 
 
-async def test_a_mounted_drive_is_left_alone(state: Any, settings: Any) -> None:
+async def test_a_mounted_drive_is_left_alone(state: Any, settings: Settings) -> None:
     with (
         instance_lock.single_instance(settings.paths.lock, account="default"),
         pytest.raises(errors.UserError, match="already running"),

@@ -14,6 +14,8 @@ from cmsfs.service.storage.kinds import ItemKind
 from cmsfs.service.storage.store import Store
 from cmsfs.sqlite import Connection
 from daemon.listing import search_lister, search_windows
+from tests.support.daemon_drive import Drive, Remote, Starting
+from tests.support.network import Network
 
 EMPTY = "da39a3ee5e6b4b0d3255bfef95601890afd80709"
 FOLDERS, FILES = 10, 130
@@ -54,18 +56,18 @@ async def large(service: Store, user: int, monkeypatch: pytest.MonkeyPatch) -> N
     await service.write(txn)
 
 
-def counted(drive: Any) -> int:
+def counted(drive: Drive) -> int:
     return int(drive.db.row("SELECT count(*) AS n FROM node WHERE parent IS NOT NULL")["n"])
 
 
-async def unknown(drive: Any) -> list[int]:
+async def unknown(drive: Drive) -> list[int]:
     found: list[int] = await drive.db.query(lambda conn: tree.unlisted(conn))
     return found
 
 
 @both
 async def test_everything_becomes_known_and_then_nothing_is_asked(
-    large: None, drive: Any, network: Any
+    large: None, drive: Drive, network: Network
 ) -> None:
     await drive.agents.crawl.once()
     assert counted(drive) == FOLDERS * (FILES + 1)
@@ -79,7 +81,9 @@ async def test_everything_becomes_known_and_then_nothing_is_asked(
 
 
 @search_only
-async def test_after_a_restart_it_goes_on_where_it_was(large: None, starting: Any, network: Any) -> None:
+async def test_after_a_restart_it_goes_on_where_it_was(
+    large: None, starting: Starting, network: Network
+) -> None:
     async with starting() as drive, trio.open_nursery() as nursery:
         arrived, _ = network.gate("GET", "offset=600", before=True)
         nursery.start_soon(drive.agents.crawl.once)
@@ -99,7 +103,9 @@ async def test_after_a_restart_it_goes_on_where_it_was(large: None, starting: An
         assert kv_store.get(drive.db, kv_store.CRAWL) is None
 
 
-async def test_an_opened_folder_does_not_wait_for_the_crawl(large: None, drive: Any, network: Any) -> None:
+async def test_an_opened_folder_does_not_wait_for_the_crawl(
+    large: None, drive: Drive, network: Network
+) -> None:
     arrived, go = network.gate("GET", "type=file", before=True)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(drive.agents.crawl.once)
@@ -113,7 +119,7 @@ async def test_an_opened_folder_does_not_wait_for_the_crawl(large: None, drive: 
 
 @search_only
 async def test_where_only_search_lists_the_root_hurries_the_crawl_and_folders_overtake(
-    large: None, drive: Any, network: Any
+    large: None, drive: Drive, network: Network
 ) -> None:
     arrived, go = network.gate("GET", "type=file", before=True)
     names: list[list[str]] = []
@@ -136,7 +142,7 @@ async def test_where_only_search_lists_the_root_hurries_the_crawl_and_folders_ov
 
 
 async def test_an_opened_root_leaves_the_rest_to_be_listed_over_a_restart_too(
-    large: None, starting: Any, network: Any
+    large: None, starting: Starting, network: Network
 ) -> None:
     async with starting() as drive:
         assert len(await drive.names()) == FOLDERS
@@ -157,7 +163,7 @@ async def test_an_opened_root_leaves_the_rest_to_be_listed_over_a_restart_too(
 
 
 async def test_a_folder_below_that_is_opened_overtakes_the_tree_of_the_root(
-    large: None, drive: Any, network: Any, monkeypatch: pytest.MonkeyPatch
+    large: None, drive: Drive, network: Network, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(search_windows, "MOST", 100)
     arrived, _ = network.gate("GET", "type=file", before=True)
@@ -185,7 +191,7 @@ async def test_a_folder_below_that_is_opened_overtakes_the_tree_of_the_root(
 
 
 async def test_a_tree_that_is_nearly_everything_is_not_enumerated_by_itself(
-    large: None, drive: Any, network: Any, monkeypatch: pytest.MonkeyPatch
+    large: None, drive: Drive, network: Network, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(search_windows, "MOST", 100)
     monkeypatch.setattr(search_lister, "MOST_BELOW", FILES - 1)
@@ -199,7 +205,7 @@ async def test_a_tree_that_is_nearly_everything_is_not_enumerated_by_itself(
 
 
 @both
-async def test_what_is_not_there_any_more_goes_away(drive: Any, other: Any) -> None:
+async def test_what_is_not_there_any_more_goes_away(drive: Drive, other: Remote) -> None:
     docs = await other.folder("docs")
     inner = await other.folder("inner", docs)
     await other.file("deep", b"d", parent=inner)
@@ -213,7 +219,9 @@ async def test_what_is_not_there_any_more_goes_away(drive: Any, other: Any) -> N
 
 
 @search_only
-async def test_what_a_restless_window_did_not_show_stays(drive: Any, other: Any, network: Any) -> None:
+async def test_what_a_restless_window_did_not_show_stays(
+    drive: Drive, other: Remote, network: Network
+) -> None:
     for number in range(3):
         await other.file(f"file {number}", b"x")
     await drive.agents.crawl.once()
@@ -232,7 +240,7 @@ async def test_what_a_restless_window_did_not_show_stays(drive: Any, other: Any,
 
 @search_only
 async def test_what_a_window_that_moved_did_not_show_stays(
-    large: None, drive: Any, other: Any, network: Any, monkeypatch: pytest.MonkeyPatch
+    large: None, drive: Drive, other: Remote, network: Network, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(search_windows, "ATTEMPTS", 1)
     await drive.agents.crawl.once()
@@ -255,7 +263,7 @@ async def test_what_a_window_that_moved_did_not_show_stays(
 
 @both
 async def test_it_waits_for_the_network_and_goes_on_by_itself(
-    starting: Any, other: Any, network: Any, nursery: trio.Nursery
+    starting: Starting, other: Remote, network: Network, nursery: trio.Nursery
 ) -> None:
     await other.file("f", b"x", parent=await other.folder("docs"))
     async with starting() as drive:
@@ -278,7 +286,7 @@ async def test_it_waits_for_the_network_and_goes_on_by_itself(
 
 @single_folders
 async def test_a_very_large_folder_is_read_by_marker(
-    drive: Any, service: Store, user: int, network: Any, monkeypatch: pytest.MonkeyPatch
+    drive: Drive, service: Store, user: int, network: Network, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("daemon.listing.folder_lister.MOST_BY_OFFSET", 1500)
     await _fill(service, user, 2300)
@@ -288,7 +296,7 @@ async def test_a_very_large_folder_is_read_by_marker(
 
 @single_folders
 async def test_a_listing_of_a_folder_in_which_things_move_is_repeated(
-    drive: Any, other: Any, service: Store, user: int, network: Any
+    drive: Drive, other: Remote, service: Store, user: int, network: Network
 ) -> None:
     await _fill(service, user, 2300)
     arrived, go = network.gate("GET", "offset=2000", before=True)
@@ -302,7 +310,7 @@ async def test_a_listing_of_a_folder_in_which_things_move_is_repeated(
     assert "file 0001" not in found
 
 
-async def _named(other: Any, name: str) -> Any:
+async def _named(other: Remote, name: str) -> Any:
     page = await other.client.folders.page("0")
     return next(item for item in page.entries if item.name == name)
 

@@ -1,7 +1,6 @@
 """What goes away here: only what the service itself says is gone."""
 
 import errno
-from typing import Any
 
 import httpx
 import pytest
@@ -12,6 +11,9 @@ from cmsfs.replica import tree
 from cmsfs.replica.merge import mass_deletions
 from cmsfs.replica.nodes import ROOT, NodeKind
 from daemon.listing import deletion_check
+from tests.support.daemon_drive import Drive, Remote
+from tests.support.log_watch import ExpectLog
+from tests.support.network import Network
 
 PAGE = b"<html><h1>404 Not Found</h1><hr>gateway</html>"
 
@@ -21,14 +23,14 @@ def gateway(request: httpx.Request) -> httpx.Response:
     return httpx.Response(404, content=PAGE, headers={"content-type": "text/html"})
 
 
-async def tried(drive: Any) -> None:
+async def tried(drive: Drive) -> None:
     """Until a change has been sent, and failed."""
     with trio.fail_after(20):
         while drive.db.row("SELECT 1 FROM op WHERE attempts > 0") is None:
             await drive.agents.push._moved.wait()
 
 
-async def test_a_gateways_404_makes_nothing_gone(drive: Any, other: Any, network: Any) -> None:
+async def test_a_gateways_404_makes_nothing_gone(drive: Drive, other: Remote, network: Network) -> None:
     docs = await other.folder("docs")
     await other.file("f", b"theirs", parent=docs)
     assert await drive.names("docs") == ["f"]
@@ -46,7 +48,9 @@ async def test_a_gateways_404_makes_nothing_gone(drive: Any, other: Any, network
     assert await other.paths() == ["docs/", "docs/f", "docs/ours"]
 
 
-async def test_a_gateways_404_to_a_deletion_is_no_deletion(drive: Any, other: Any, network: Any) -> None:
+async def test_a_gateways_404_to_a_deletion_is_no_deletion(
+    drive: Drive, other: Remote, network: Network
+) -> None:
     await other.file("f", b"x")
     assert await drive.names() == ["f"]
     network.instead = gateway
@@ -74,14 +78,14 @@ def settings(request: pytest.FixtureRequest) -> config.Settings:
     return made
 
 
-async def purge(other: Any, number: str) -> None:
+async def purge(other: Remote, number: str) -> None:
     """Nobody is told."""
     for sql in ("DELETE FROM version WHERE file = ?", "DELETE FROM item WHERE id = ?"):
         await other.store.write(lambda conn, sql=sql: conn.execute(sql, (int(number),)))
 
 
 async def test_an_empty_listing_takes_nothing_away(
-    drive: Any, other: Any, network: Any, expect_log: Any
+    drive: Drive, other: Remote, network: Network, expect_log: ExpectLog
 ) -> None:
     expect_log("a listing omitted 21 items that the service still has")
     for number in range(21):
@@ -95,7 +99,7 @@ async def test_an_empty_listing_takes_nothing_away(
     assert mass_deletions.asked(drive.db) is None
 
 
-async def test_what_a_short_listing_leaves_out_stays(drive: Any, other: Any, network: Any) -> None:
+async def test_what_a_short_listing_leaves_out_stays(drive: Drive, other: Remote, network: Network) -> None:
     for name in ("a", "b", "c"):
         await other.file(name, b"x")
     assert await drive.names() == ["a", "b", "c"]
@@ -105,7 +109,9 @@ async def test_what_a_short_listing_leaves_out_stays(drive: Any, other: Any, net
     assert await drive.names() == ["a", "b", "c"]
 
 
-async def test_where_much_is_gone_a_person_is_asked(drive: Any, other: Any, expect_log: Any) -> None:
+async def test_where_much_is_gone_a_person_is_asked(
+    drive: Drive, other: Remote, expect_log: ExpectLog
+) -> None:
     expect_log("2[01] items are missing at the service")
     made = [await other.file(f"f{number:02}", b"x") for number in range(21)]
     assert len(await drive.names()) == 21
@@ -133,7 +139,9 @@ async def test_where_much_is_gone_a_person_is_asked(drive: Any, other: Any, expe
 
 
 @pytest.mark.parametrize("settings", ["embedded"], indirect=True)
-async def test_a_question_ends_when_what_was_missing_is_back(drive: Any, other: Any, expect_log: Any) -> None:
+async def test_a_question_ends_when_what_was_missing_is_back(
+    drive: Drive, other: Remote, expect_log: ExpectLog
+) -> None:
     expect_log("16 items are missing at the service")
     docs = await other.folder("docs")
     for number in range(15):
@@ -155,7 +163,7 @@ async def test_a_question_ends_when_what_was_missing_is_back(drive: Any, other: 
 
 
 async def test_a_service_that_does_not_know_the_root_either_has_lost_nothing(
-    drive: Any, other: Any, network: Any
+    drive: Drive, other: Remote, network: Network
 ) -> None:
     docs = await other.folder("docs")
     for number in range(12):

@@ -2,7 +2,6 @@
 
 import errno
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 import trio
@@ -16,6 +15,8 @@ from cmsfs.service.storage.kinds import ItemKind
 from cmsfs.service.storage.store import Store
 from cmsfs.sqlite import Connection
 from daemon.listing import search_windows
+from tests.support.daemon_drive import Drive, Remote, Starting
+from tests.support.network import Network
 
 
 @pytest.fixture
@@ -50,7 +51,7 @@ async def fill(
     await service.write(txn)
 
 
-async def test_a_small_folder_takes_one_request_and_knows_all_below(drive: Any, other: Any) -> None:
+async def test_a_small_folder_takes_one_request_and_knows_all_below(drive: Drive, other: Remote) -> None:
     docs = await other.folder("docs")
     deep = await other.folder("deep", docs)
     await other.file("f", b"x", parent=deep)
@@ -62,7 +63,7 @@ async def test_a_small_folder_takes_one_request_and_knows_all_below(drive: Any, 
 
 @pytest.mark.parametrize("settings", ["specification"], indirect=True)
 async def test_ten_thousand_items_and_more_come_in_windows(
-    drive: Any, service: Store, user: int, network: Any
+    drive: Drive, service: Store, user: int, network: Network
 ) -> None:
     await fill(service, user, 12_345, created=lambda number: 10**15 + number * 1000)
     assert len(await drive.names()) == 12_345
@@ -74,7 +75,7 @@ async def test_ten_thousand_items_and_more_come_in_windows(
 
 @pytest.mark.parametrize("settings", ["specification"], indirect=True)
 async def test_items_made_at_one_moment_are_told_apart_by_size(
-    drive: Any, service: Store, user: int, network: Any
+    drive: Drive, service: Store, user: int, network: Network
 ) -> None:
     await fill(service, user, 10_500, created=lambda number: 10**15, size=lambda number: number % 7)
     await fill(service, user, 300, created=lambda number: 10**15 + 1, first=20_000)
@@ -84,7 +85,7 @@ async def test_items_made_at_one_moment_are_told_apart_by_size(
 
 @pytest.mark.parametrize("settings", ["specification"], indirect=True)
 async def test_items_that_nothing_tells_apart_are_listed_as_far_as_they_can_be(
-    drive: Any, service: Store, user: int, network: Any
+    drive: Drive, service: Store, user: int, network: Network
 ) -> None:
     await fill(service, user, 10_500, created=lambda number: 10**15)
     # Pages of 200 up to the offset of 10,000, which itself is refused here and there.
@@ -92,7 +93,7 @@ async def test_items_that_nothing_tells_apart_are_listed_as_far_as_they_can_be(
     assert network.count("GET", "&offset=10000") == 0
 
 
-async def test_many_pages_come_folders_first(drive: Any, other: Any, service: Store, user: int) -> None:
+async def test_many_pages_come_folders_first(drive: Drive, other: Remote, service: Store, user: int) -> None:
     await fill(service, user, 450, created=lambda number: 10**15 + number)
     docs = await other.folder("docs")
     await other.file("inside", b"i", parent=docs)
@@ -100,7 +101,7 @@ async def test_many_pages_come_folders_first(drive: Any, other: Any, service: St
     assert await drive.names("docs") == ["inside"]
 
 
-async def test_what_a_listing_does_not_show_goes_away(drive: Any, other: Any) -> None:
+async def test_what_a_listing_does_not_show_goes_away(drive: Drive, other: Remote) -> None:
     docs = await other.folder("docs")
     gone = await other.file("gone", b"g", parent=docs)
     await other.file("stays", b"s", parent=docs)
@@ -111,7 +112,7 @@ async def test_what_a_listing_does_not_show_goes_away(drive: Any, other: Any) ->
     assert await drive.names("docs") == ["stays"]
 
 
-async def test_our_unsent_files_survive_a_listing(drive: Any, other: Any, network: Any) -> None:
+async def test_our_unsent_files_survive_a_listing(drive: Drive, other: Remote, network: Network) -> None:
     await drive.names()
     network.is_down = True
     await drive.write("ours", b"o")
@@ -122,7 +123,7 @@ async def test_our_unsent_files_survive_a_listing(drive: Any, other: Any, networ
 
 
 async def test_a_file_of_ours_that_arrives_behind_a_listing_stays(
-    drive: Any, other: Any, network: Any
+    drive: Drive, other: Remote, network: Network
 ) -> None:
     await other.folder("docs")
     await drive.names()
@@ -145,7 +146,7 @@ async def test_a_file_of_ours_that_arrives_behind_a_listing_stays(
 
 
 async def test_a_file_that_is_on_its_way_into_a_folder_survives_its_listing(
-    drive: Any, other: Any, network: Any
+    drive: Drive, other: Remote, network: Network
 ) -> None:
     await other.folder("docs")
     await other.folder("box")
@@ -170,7 +171,7 @@ async def test_a_file_that_is_on_its_way_into_a_folder_survives_its_listing(
 
 
 async def test_callers_of_one_folder_share_a_listing_and_one_above_counts(
-    drive: Any, other: Any, network: Any
+    drive: Drive, other: Remote, network: Network
 ) -> None:
     docs = await other.folder("docs")
     await other.file("f", b"x", parent=docs)
@@ -195,7 +196,7 @@ async def test_callers_of_one_folder_share_a_listing_and_one_above_counts(
 
 
 async def test_an_item_that_leaves_during_a_listing_hides_no_other(
-    drive: Any, other: Any, service: Store, user: int, network: Any
+    drive: Drive, other: Remote, service: Store, user: int, network: Network
 ) -> None:
     await fill(service, user, 450, created=lambda number: 10**15 + number)
     assert len(await drive.names()) == 450
@@ -212,7 +213,7 @@ async def test_an_item_that_leaves_during_a_listing_hides_no_other(
 
 
 async def test_a_listing_that_was_never_still_removes_nothing(
-    drive: Any, other: Any, service: Store, user: int, network: Any
+    drive: Drive, other: Remote, service: Store, user: int, network: Network
 ) -> None:
     await fill(service, user, 450, created=lambda number: 10**15 + number)
     assert len(await drive.names()) == 450
@@ -231,7 +232,7 @@ async def test_a_listing_that_was_never_still_removes_nothing(
 
 
 async def test_offline_is_told_at_once_and_known_folders_keep_working(
-    drive: Any, other: Any, network: Any
+    drive: Drive, other: Remote, network: Network
 ) -> None:
     await other.file("f", b"x")
     await drive.names()
@@ -251,7 +252,7 @@ async def test_offline_is_told_at_once_and_known_folders_keep_working(
     assert await drive.names() == ["f"]
 
 
-async def test_a_restart_asks_for_no_listing(starting: Any, other: Any) -> None:
+async def test_a_restart_asks_for_no_listing(starting: Starting, other: Remote) -> None:
     await other.file("f", b"x")
     async with starting() as drive:
         assert await drive.names() == ["f"]

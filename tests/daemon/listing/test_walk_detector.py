@@ -1,14 +1,13 @@
 """Walks: who hurries through a tree waits for its enumeration, while that is the sooner."""
 
-from typing import Any
-
 import pytest
 import trio
 import trio.testing
+from trio.testing import MockClock
 
 from cmsfs.replica import tree
 from cmsfs.replica.nodes import ROOT, NodeKind
-from cmsfs.sqlite import Database
+from cmsfs.sqlite import Connection, Database
 from daemon.listing.walk_detector import FIRST_STEPS, HASTE_SECONDS, RunningEnumeration, WalkDetector
 
 # A folder by itself takes so long in these tests.
@@ -54,14 +53,14 @@ class Walker:
             enumeration.took(1)
         await self.db.write(self._all_listed)
 
-    def _all_listed(self, conn: Any) -> None:
+    def _all_listed(self, conn: Connection) -> None:
         for folder in self.folders:
             tree.mark_listed(conn, folder, at=1)
 
 
 @pytest.fixture
 async def walker(db: Database) -> Walker:
-    def txn(conn: Any) -> tuple[int, list[int]]:
+    def txn(conn: Connection) -> tuple[int, list[int]]:
         top = tree.insert(conn, ROOT, "top", NodeKind.FOLDER, now_ns=0)
         return top, [tree.insert(conn, top, f"{one:03}", NodeKind.FOLDER, now_ns=0) for one in range(100)]
 
@@ -76,7 +75,7 @@ async def begun(enumeration: RunningEnumeration, *, seconds_an_item: float) -> N
 
 
 async def test_a_walk_waits_for_an_enumeration_that_is_there_sooner(
-    walker: Walker, nursery: trio.Nursery, autojump_clock: Any
+    walker: Walker, nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
     with walker.walks.enumerating(ROOT) as enumeration:
         await begun(enumeration, seconds_an_item=0.1)
@@ -88,9 +87,9 @@ async def test_a_walk_waits_for_an_enumeration_that_is_there_sooner(
 
 
 async def test_without_an_enumeration_or_with_one_elsewhere_nobody_waits(
-    walker: Walker, autojump_clock: Any
+    walker: Walker, autojump_clock: MockClock
 ) -> None:
-    def other(conn: Any) -> int:
+    def other(conn: Connection) -> int:
         return tree.insert(conn, ROOT, "other", NodeKind.FOLDER, now_ns=0)
 
     with walker.walks.enumerating(await walker.db.write(other)) as enumeration:
@@ -102,7 +101,9 @@ async def test_without_an_enumeration_or_with_one_elsewhere_nobody_waits(
     assert trio.current_time() - began == pytest.approx(100 * STEP_SECONDS, rel=0.1)
 
 
-async def test_nobody_waits_longer_than_the_walk_would_take(walker: Walker, autojump_clock: Any) -> None:
+async def test_nobody_waits_longer_than_the_walk_would_take(
+    walker: Walker, autojump_clock: MockClock
+) -> None:
     with walker.walks.enumerating(walker.top) as enumeration:
         # Nine seconds are left, and so it stays; 94 folders are walked through in that time.
         await begun(enumeration, seconds_an_item=1.0)
@@ -113,7 +114,7 @@ async def test_nobody_waits_longer_than_the_walk_would_take(walker: Walker, auto
 
 
 async def test_of_several_enumerations_the_first_to_arrive_is_waited_for(
-    walker: Walker, nursery: trio.Nursery, autojump_clock: Any
+    walker: Walker, nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
     with walker.walks.enumerating(ROOT) as everything:
         await begun(everything, seconds_an_item=100.0)
@@ -124,7 +125,9 @@ async def test_of_several_enumerations_the_first_to_arrive_is_waited_for(
     assert len(walker.alone) < 20
 
 
-async def test_who_takes_time_between_two_folders_does_not_walk(walker: Walker, autojump_clock: Any) -> None:
+async def test_who_takes_time_between_two_folders_does_not_walk(
+    walker: Walker, autojump_clock: MockClock
+) -> None:
     with walker.walks.enumerating(walker.top) as enumeration:
         await begun(enumeration, seconds_an_item=0.01)
         for _ in range(3 * FIRST_STEPS):
@@ -135,7 +138,7 @@ async def test_who_takes_time_between_two_folders_does_not_walk(walker: Walker, 
 
 
 async def test_an_enumeration_that_stands_still_is_given_up_and_not_waited_for_again_at_once(
-    walker: Walker, autojump_clock: Any
+    walker: Walker, autojump_clock: MockClock
 ) -> None:
     with walker.walks.enumerating(walker.top) as enumeration:
         await begun(enumeration, seconds_an_item=0.01)
@@ -148,7 +151,7 @@ async def test_an_enumeration_that_stands_still_is_given_up_and_not_waited_for_a
 
 
 async def test_one_that_ends_without_bringing_it_is_not_waited_for(
-    walker: Walker, nursery: trio.Nursery, autojump_clock: Any
+    walker: Walker, nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
     await walker.walk(FIRST_STEPS)
     with walker.walks.enumerating(walker.top) as enumeration:

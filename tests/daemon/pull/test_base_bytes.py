@@ -7,6 +7,9 @@ from typing import Any
 import pytest
 import trio
 
+from cmsfs.config import Settings
+from tests.support.daemon_drive import Drive, Remote, Starting
+
 OLD, NEW = b"as it was before" * 20_000, b"as it is now"
 
 
@@ -14,13 +17,13 @@ def sha1(data: bytes) -> str:
     return hashlib.sha1(data, usedforsecurity=False).hexdigest()
 
 
-async def save(drive: Any, backup: str) -> None:
+async def save(drive: Drive, backup: str) -> None:
     """What an editor does that keeps the version before."""
     await drive.rename("doc", backup)
     await drive.write("doc", NEW)
 
 
-def is_held(drive: Any) -> bool:
+def is_held(drive: Drive) -> bool:
     row = drive.db.row("SELECT dirty FROM content WHERE sha1 = ?", sha1(OLD))
     return row is not None and bool(row["dirty"])
 
@@ -29,7 +32,7 @@ def is_held(drive: Any) -> bool:
 @pytest.mark.parametrize("sent", ["sent before", "sent at once"])
 @pytest.mark.parametrize("read", ["never read", "read and evicted", "read"])
 async def test_a_backup_outlives_the_deletion_of_its_document(
-    drive: Any, other: Any, backup: str, sent: str, read: str
+    drive: Drive, other: Remote, backup: str, sent: str, read: str
 ) -> None:
     await other.file("doc", OLD)
     await drive.names()
@@ -50,7 +53,7 @@ async def test_a_backup_outlives_the_deletion_of_its_document(
 
 
 async def test_a_backup_outlives_a_deletion_by_somebody_else(
-    starting: Any, other: Any, settings: Any
+    starting: Starting, other: Remote, settings: Settings
 ) -> None:
     number = await other.file("doc", OLD)
     async with starting() as drive:
@@ -74,7 +77,7 @@ async def test_a_backup_outlives_a_deletion_by_somebody_else(
         assert await drive.read("doc~") == OLD
 
 
-async def test_what_a_backup_held_goes_with_it(drive: Any, other: Any) -> None:
+async def test_what_a_backup_held_goes_with_it(drive: Drive, other: Remote) -> None:
     await other.file("doc", OLD)
     await drive.names()
     await save(drive, "doc~")
@@ -92,7 +95,7 @@ async def test_what_a_backup_held_goes_with_it(drive: Any, other: Any) -> None:
 
 
 async def test_a_document_is_not_deleted_while_the_backup_has_not_its_bytes(
-    drive: Any, other: Any, monkeypatch: pytest.MonkeyPatch
+    drive: Drive, other: Remote, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await other.file("doc", OLD)
     await drive.names()

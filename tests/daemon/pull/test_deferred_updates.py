@@ -11,7 +11,10 @@ from cmsfs import config
 from cmsfs.replica.merge import deferred_updates
 from cmsfs.replica.merge.deferred_updates import DeferredUpdate
 from cmsfs.replica.nodes import NodeKind
+from cmsfs.sqlite import Connection
 from cmsfs.vfs.tree.attributes import SetAttr
+from tests.support.daemon_drive import Drive, Remote, Starting
+from tests.support.network import Network
 
 
 @pytest.fixture
@@ -25,14 +28,14 @@ async def reached(event: trio.Event) -> None:
         await event.wait()
 
 
-async def settled(drive: Any) -> None:
+async def settled(drive: Drive) -> None:
     await drive.sync()
     await drive.poll()
     assert deferred_updates.count(drive.db) == 0
     assert drive.ops() == []
 
 
-async def known(drive: Any, other: Any, name: str = "f") -> str:
+async def known(drive: Drive, other: Remote, name: str = "f") -> str:
     """A file that both sides have, with the bytes `first`; its id."""
     number: str = await other.file(name, b"first")
     assert await drive.read(name) == b"first"
@@ -48,7 +51,7 @@ Overtaking = Callable[..., AbstractAsyncContextManager[None]]
 
 
 @pytest.fixture
-def overtaking(drive: Any, network: Any) -> Overtaking:
+def overtaking(drive: Drive, network: Network) -> Overtaking:
     """`async with overtaking(ours, method, part)`: what is done inside is done, and heard of, after the
     service has carried out this request of ours and before we have its answer; then all is settled."""
 
@@ -65,7 +68,9 @@ def overtaking(drive: Any, network: Any) -> Overtaking:
     return hold_up
 
 
-async def test_a_version_that_overtakes_our_answer(drive: Any, other: Any, overtaking: Overtaking) -> None:
+async def test_a_version_that_overtakes_our_answer(
+    drive: Drive, other: Remote, overtaking: Overtaking
+) -> None:
     number = await known(drive, other)
     async with overtaking(drive.write("f", b"ours"), *version_of(number)):
         await other.write(number, b"theirs, later")
@@ -73,7 +78,7 @@ async def test_a_version_that_overtakes_our_answer(drive: Any, other: Any, overt
     assert await other.read("f") == b"theirs, later"
 
 
-async def test_a_name_that_overtakes_our_answer(drive: Any, other: Any, overtaking: Overtaking) -> None:
+async def test_a_name_that_overtakes_our_answer(drive: Drive, other: Remote, overtaking: Overtaking) -> None:
     number = await known(drive, other)
     async with overtaking(drive.rename("f", "ours"), "PUT", f"/files/{number}"):
         await other.client.files.update(number, name="theirs")
@@ -81,7 +86,7 @@ async def test_a_name_that_overtakes_our_answer(drive: Any, other: Any, overtaki
 
 
 async def test_a_name_that_overtakes_the_answer_to_an_upload(
-    drive: Any, other: Any, overtaking: Overtaking
+    drive: Drive, other: Remote, overtaking: Overtaking
 ) -> None:
     number = await known(drive, other)
     async with overtaking(drive.write("f", b"ours"), *version_of(number)):
@@ -90,7 +95,9 @@ async def test_a_name_that_overtakes_the_answer_to_an_upload(
     assert await drive.read("theirs") == b"ours"
 
 
-async def test_an_old_version_made_current_over_ours(drive: Any, other: Any, overtaking: Overtaking) -> None:
+async def test_an_old_version_made_current_over_ours(
+    drive: Drive, other: Remote, overtaking: Overtaking
+) -> None:
     """It has the bytes that ours started from, so that nothing seems to have happened."""
     number = await known(drive, other)
     async with overtaking(drive.write("f", b"ours"), *version_of(number)):
@@ -98,7 +105,9 @@ async def test_an_old_version_made_current_over_ours(drive: Any, other: Any, ove
     assert await drive.read("f") == b"first"
 
 
-async def test_a_deletion_that_overtakes_our_answer(drive: Any, other: Any, overtaking: Overtaking) -> None:
+async def test_a_deletion_that_overtakes_our_answer(
+    drive: Drive, other: Remote, overtaking: Overtaking
+) -> None:
     number = await known(drive, other)
     async with overtaking(drive.write("f", b"ours"), *version_of(number)):
         await other.client.files.delete(number)
@@ -106,7 +115,9 @@ async def test_a_deletion_that_overtakes_our_answer(drive: Any, other: Any, over
     assert await other.paths() == []
 
 
-async def test_a_move_elsewhere_while_our_new_name_is_sent(drive: Any, other: Any, network: Any) -> None:
+async def test_a_move_elsewhere_while_our_new_name_is_sent(
+    drive: Drive, other: Remote, network: Network
+) -> None:
     """The answer is the first that we hear of it, and the event no news any more."""
     folder = await other.folder("d")
     number = await known(drive, other)
@@ -121,7 +132,9 @@ async def test_a_move_elsewhere_while_our_new_name_is_sent(drive: Any, other: An
     assert await drive.names("d") == ["g"]
 
 
-async def test_their_bytes_come_when_ours_are_taken_back(starting: Any, other: Any, network: Any) -> None:
+async def test_their_bytes_come_when_ours_are_taken_back(
+    starting: Starting, other: Remote, network: Network
+) -> None:
     """Written back to what it was, with its time, our file needs no request whose answer tells of theirs."""
     async with starting(agents=("health", "fs")) as drive, trio.open_nursery() as nursery:
         number = await known(drive, other)
@@ -139,7 +152,9 @@ async def test_their_bytes_come_when_ours_are_taken_back(starting: Any, other: A
         nursery.cancel_scope.cancel()
 
 
-async def test_our_own_new_file_is_not_taken_for_somebody_elses(drive: Any, other: Any, network: Any) -> None:
+async def test_our_own_new_file_is_not_taken_for_somebody_elses(
+    drive: Drive, other: Remote, network: Network
+) -> None:
     """Its event comes before its answer; it is asked about only if the answer does not come."""
     await drive.names()
     carried_out, go = network.gate("POST", "/content")
@@ -156,14 +171,14 @@ async def test_our_own_new_file_is_not_taken_for_somebody_elses(drive: Any, othe
     assert await other.paths() == ["f"]
 
 
-async def failed_once(drive: Any) -> None:
+async def failed_once(drive: Drive) -> None:
     with trio.fail_after(10):
         while not drive.db.rows("SELECT 1 FROM op WHERE attempts > 0 AND state = 'ready'"):
             await trio.lowlevel.checkpoint()
 
 
 async def test_an_upload_that_becomes_one_of_an_item_that_is_gone(
-    drive: Any, other: Any, network: Any
+    drive: Drive, other: Remote, network: Network
 ) -> None:
     """While it is found out what became of a first attempt, the file is saved over another one."""
     number = await known(drive, other, "a")
@@ -185,7 +200,7 @@ async def test_an_upload_that_becomes_one_of_an_item_that_is_gone(
 
 
 async def test_what_was_sent_unheard_hides_nothing_when_its_file_is_gone(
-    drive: Any, other: Any, network: Any
+    drive: Drive, other: Remote, network: Network
 ) -> None:
     """It was saved over another file, and that one deleted here and changed there."""
     number = await known(drive, other, "a")
@@ -206,7 +221,9 @@ async def test_what_was_sent_unheard_hides_nothing_when_its_file_is_gone(
     assert await drive.read("new") == b"theirs, in our new file"
 
 
-async def test_what_is_in_doubt_is_so_after_a_restart(starting: Any, other: Any, network: Any) -> None:
+async def test_what_is_in_doubt_is_so_after_a_restart(
+    starting: Starting, other: Remote, network: Network
+) -> None:
     async with starting() as drive:
         number = await known(drive, other)
         carried_out, _ = network.gate(*version_of(number))
@@ -222,7 +239,7 @@ async def test_what_is_in_doubt_is_so_after_a_restart(starting: Any, other: Any,
 
 
 async def test_what_remains_in_doubt_is_asked_about_ever_more_seldom(
-    drive: Any, other: Any, network: Any, monkeypatch: pytest.MonkeyPatch
+    drive: Drive, other: Remote, network: Network, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     number = await other.file("f", b"x")
     await drive.names()
@@ -246,7 +263,7 @@ async def test_what_remains_in_doubt_is_asked_about_ever_more_seldom(
 
 
 async def test_what_remains_in_doubt_is_asked_about_again_whatever_else_comes(
-    drive: Any, other: Any, network: Any, monkeypatch: pytest.MonkeyPatch
+    drive: Drive, other: Remote, network: Network, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     number, another = await other.file("f", b"x"), await other.file("g", b"x")
     await drive.names()
@@ -255,7 +272,7 @@ async def test_what_remains_in_doubt_is_asked_about_again_whatever_else_comes(
     monkeypatch.setattr(agent, "_now", lambda: now)
     drop = deferred_updates.drop
 
-    def drop_others(conn: Any, found: Any) -> None:
+    def drop_others(conn: Connection, found: Any) -> None:
         drop(conn, [one for one in found if one.id != number])
 
     monkeypatch.setattr(deferred_updates, "drop", drop_others)

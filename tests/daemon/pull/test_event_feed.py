@@ -10,6 +10,8 @@ from cmsfs import config, errors
 from cmsfs.replica import kv_store, tree
 from cmsfs.replica.changes import What
 from daemon.pull import reconciler
+from tests.support.daemon_drive import Drive, Remote, Starting
+from tests.support.network import Network
 
 
 @pytest.fixture
@@ -25,13 +27,13 @@ def settings() -> config.Settings:
     )
 
 
-async def _until(drive: Any, what: Any) -> None:
+async def _until(drive: Drive, what: Any) -> None:
     with trio.fail_after(10):
         while not await what():
             await drive.changed.wait()
 
 
-async def test_a_change_shows_as_soon_as_the_service_tells(starting: Any, other: Any) -> None:
+async def test_a_change_shows_as_soon_as_the_service_tells(starting: Starting, other: Remote) -> None:
     async with starting(agents=("health", "fs", "pull")) as drive:
         await drive.names()
         number = await other.file("f", b"one")
@@ -48,7 +50,9 @@ async def test_a_change_shows_as_soon_as_the_service_tells(starting: Any, other:
         await _until(drive, changed)
 
 
-async def test_the_position_is_kept_with_what_it_brought(starting: Any, other: Any, network: Any) -> None:
+async def test_the_position_is_kept_with_what_it_brought(
+    starting: Starting, other: Remote, network: Network
+) -> None:
     async with starting() as drive:
         await drive.names()
         await other.file("f", b"x")
@@ -63,7 +67,7 @@ async def test_the_position_is_kept_with_what_it_brought(starting: Any, other: A
         assert drive.agents.health.requests["listing"] == listings == 0
 
 
-async def test_a_page_that_is_not_applied_comes_again(drive: Any, other: Any, network: Any) -> None:
+async def test_a_page_that_is_not_applied_comes_again(drive: Drive, other: Remote, network: Network) -> None:
     """The position does not pass what could not be asked for."""
     docs = await other.folder("docs")
     await other.file("f", b"x", parent=docs)
@@ -84,7 +88,7 @@ async def test_a_page_that_is_not_applied_comes_again(drive: Any, other: Any, ne
 
 
 async def test_a_position_that_the_service_does_not_know_has_everything_compared(
-    drive: Any, other: Any
+    drive: Drive, other: Remote
 ) -> None:
     gone = await other.file("gone", b"x")
     assert await drive.names() == ["gone"]
@@ -101,7 +105,7 @@ async def test_a_position_that_the_service_does_not_know_has_everything_compared
     assert await drive.names() == []
 
 
-async def test_events_that_were_not_read_for_very_long_are_not_relied_on(drive: Any, other: Any) -> None:
+async def test_events_that_were_not_read_for_very_long_are_not_relied_on(drive: Drive, other: Remote) -> None:
     await drive.names()
     await drive.poll()
     assert kv_store.get(drive.db, kv_store.SWEEP_DUE) is None
@@ -115,7 +119,7 @@ async def test_events_that_were_not_read_for_very_long_are_not_relied_on(drive: 
 
 
 async def test_a_folder_that_nobody_told_of_is_fetched_and_listed(
-    drive: Any, other: Any, network: Any
+    drive: Drive, other: Remote, network: Network
 ) -> None:
     """The events of two folders are lost; one in the deeper one is not."""
     await drive.names()
@@ -132,7 +136,9 @@ async def test_a_folder_that_nobody_told_of_is_fetched_and_listed(
     assert await drive.names("outer/inner") == ["early", "late"]
 
 
-async def test_news_that_comes_after_what_is_newer_is_no_news(drive: Any, other: Any, network: Any) -> None:
+async def test_news_that_comes_after_what_is_newer_is_no_news(
+    drive: Drive, other: Remote, network: Network
+) -> None:
     """A file is made and removed for good; that it was made is told last, and it does not come back."""
     await drive.names()
     network._inner = late = _Late(network._inner)
@@ -186,7 +192,7 @@ class _Losing(httpx.AsyncBaseTransport):
         return httpx.Response(200, json={**response.json(), "entries": [], "chunk_size": 0})
 
 
-async def test_a_folder_shared_with_us_comes_and_goes(drive: Any, other: Any, ben: Any) -> None:
+async def test_a_folder_shared_with_us_comes_and_goes(drive: Drive, other: Remote, ben: Remote) -> None:
     await drive.names()
     folder = await ben.folder("theirs")
     inside = await ben.file("f", b"one", await ben.folder("deep", folder))
@@ -207,7 +213,7 @@ async def test_a_folder_shared_with_us_comes_and_goes(drive: Any, other: Any, be
 
 
 async def test_unsent_work_in_a_folder_that_is_taken_from_us_is_kept(
-    drive: Any, other: Any, ben: Any, network: Any
+    drive: Drive, other: Remote, ben: Remote, network: Network
 ) -> None:
     """Held where it is, with nothing else in the folder; it is not made our own, and Ben's is as it was."""
     await drive.names()
@@ -230,7 +236,7 @@ async def test_unsent_work_in_a_folder_that_is_taken_from_us_is_kept(
     assert await ben.read("f") == b"one"
 
 
-async def test_a_page_is_one_transaction(drive: Any, other: Any) -> None:
+async def test_a_page_is_one_transaction(drive: Drive, other: Remote) -> None:
     """Whoever looks at the tree sees all that a page brings, or nothing."""
     await drive.names()
     batches: list[int] = []
@@ -241,7 +247,7 @@ async def test_a_page_is_one_transaction(drive: Any, other: Any) -> None:
     assert batches == [20]
 
 
-async def test_sharing_our_own_folder_costs_no_listing(drive: Any, other: Any, ben: Any) -> None:
+async def test_sharing_our_own_folder_costs_no_listing(drive: Drive, other: Remote, ben: Remote) -> None:
     docs = await other.folder("docs")
     await other.file("f", b"x", parent=docs)
     assert await drive.names("docs") == ["f"]
@@ -253,7 +259,7 @@ async def test_sharing_our_own_folder_costs_no_listing(drive: Any, other: Any, b
     assert drive.agents.health.requests["listing"] == before
 
 
-async def test_what_an_event_does_not_show_stays_known(drive: Any, other: Any) -> None:
+async def test_what_an_event_does_not_show_stays_known(drive: Drive, other: Remote) -> None:
     """A new version's event says nothing of tags: they are still there."""
     number = await other.file("f", b"one")
     url = f"{other.client.files._url}/{number}"
@@ -268,7 +274,7 @@ async def test_what_an_event_does_not_show_stays_known(drive: Any, other: Any) -
 
 
 async def test_the_position_is_never_ahead_of_what_is_applied(
-    starting: Any, other: Any, network: Any, monkeypatch: pytest.MonkeyPatch
+    starting: Starting, other: Remote, network: Network, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whatever fails on the way, and a process that is killed there: the events come again."""
     async with starting() as drive:

@@ -5,13 +5,15 @@ by oneself and by others, up to access that was given and taken.
 """
 
 import sys
-from typing import Any
 
 import pytest
 import trio
 
 from cmsfs import config
+from cmsfs.config import Settings
 from tests.support import random_changes
+from tests.support.daemon_drive import Drive, Remote, Starting
+from tests.support.network import Network
 
 FEW = 80
 # Minutes of a free machine.
@@ -19,17 +21,17 @@ LONG = pytest.param(5_000, marks=[pytest.mark.long, pytest.mark.timeout(900)])
 
 
 @pytest.fixture(params=["search", "events"])
-def settings(request: Any) -> config.Settings:
+def settings(request: pytest.FixtureRequest) -> config.Settings:
     return config.Settings(settle_seconds=0, network_seconds=30, feed=request.param)
 
 
-async def _same(drive: Any, other: Any) -> None:
+async def _same(drive: Drive, other: Remote) -> None:
     here, there = await random_changes.local_tree(drive), await random_changes.remote_tree(other)
     assert sorted(here) == sorted(there)
     assert here == there
 
 
-async def _looked(drive: Any, settings: config.Settings, *, missed: bool) -> None:
+async def _looked(drive: Drive, settings: config.Settings, *, missed: bool) -> None:
     """What the drive does by itself after a gap, now."""
     with trio.fail_after(600):
         await drive.agents.pull.poll()
@@ -38,7 +40,7 @@ async def _looked(drive: Any, settings: config.Settings, *, missed: bool) -> Non
             await drive.agents.sweep.once(full=missed)
 
 
-def _tell(story: random_changes.Churn, drive: Any, network: Any, before: int, what: str) -> None:
+def _tell(story: random_changes.Churn, drive: Drive, network: Network, before: int, what: str) -> None:
     asked = [path for method, path in network.requests[before:] if "/content" not in path]
     line = f"{what}: {sum(story.done.values())} changes, {len(asked)} requests ({story.done})"
     sys.stderr.write(f"{line}\n")
@@ -47,7 +49,13 @@ def _tell(story: random_changes.Churn, drive: Any, network: Any, before: int, wh
 @pytest.mark.parametrize("number", [FEW, LONG])
 @pytest.mark.parametrize("seed", [1, 2])
 async def test_while_the_daemon_was_down(
-    starting: Any, settings: Any, other: Any, ben: Any, network: Any, number: int, seed: int
+    starting: Starting,
+    settings: Settings,
+    other: Remote,
+    ben: Remote,
+    network: Network,
+    number: int,
+    seed: int,
 ) -> None:
     story = random_changes.Churn(seed, other, ben)
     await story.changes(number // 2)
@@ -65,7 +73,7 @@ async def test_while_the_daemon_was_down(
 
 @pytest.mark.parametrize("number", [FEW, LONG])
 async def test_while_offline(
-    starting: Any, settings: Any, other: Any, ben: Any, network: Any, number: int
+    starting: Starting, settings: Settings, other: Remote, ben: Remote, network: Network, number: int
 ) -> None:
     story = random_changes.Churn(3, other, ben)
     await story.changes(number // 2)
@@ -91,7 +99,13 @@ async def test_while_offline(
 @pytest.mark.parametrize("number", [FEW, LONG])
 @pytest.mark.parametrize("lost", [0.0, 0.1])
 async def test_events_lost_twice_and_out_of_order(
-    starting: Any, settings: Any, other: Any, ben: Any, network: Any, number: int, lost: float
+    starting: Starting,
+    settings: Settings,
+    other: Remote,
+    ben: Remote,
+    network: Network,
+    number: int,
+    lost: float,
 ) -> None:
     """What comes twice or in another order does no harm; what is lost is found by comparing."""
     story = random_changes.Churn(4, other, ben)

@@ -1,23 +1,24 @@
 """Folder moves on both sides that would close a ring: no folder is lost, and nothing waits for ever."""
 
-from typing import Any
-
 import httpx
 import pytest
 
 from cmsfs import config
 from cmsfs.replica import tree
+from tests.support.daemon_drive import Drive, Remote
+from tests.support.log_watch import ExpectLog
+from tests.support.network import Network
 
 
 @pytest.fixture(params=["search", "events"])
-def settings(request: Any) -> config.Settings:
+def settings(request: pytest.FixtureRequest) -> config.Settings:
     return config.Settings(settle_seconds=0, network_seconds=5, feed=request.param)
 
 
 @pytest.mark.parametrize("is_heard_first", [True, False])
 @pytest.mark.parametrize("deleted", [True, False])
 async def test_folders_that_were_moved_into_each_other(
-    drive: Any, other: Any, network: Any, expect_log: Any, is_heard_first: bool, deleted: bool
+    drive: Drive, other: Remote, network: Network, expect_log: ExpectLog, is_heard_first: bool, deleted: bool
 ) -> None:
     expect_log("local folder move was undone")
     old = await other.folder("old")
@@ -56,7 +57,7 @@ async def test_folders_that_were_moved_into_each_other(
 
 
 async def test_what_is_in_a_folder_whose_move_is_refused_is_sent(
-    drive: Any, other: Any, expect_log: Any, network: Any
+    drive: Drive, other: Remote, expect_log: ExpectLog, network: Network
 ) -> None:
     expect_log("the service rejected a change")
     await other.folder("P")
@@ -79,7 +80,9 @@ async def test_what_is_in_a_folder_whose_move_is_refused_is_sent(
     assert [op[:2] for op in drive.ops()] == [("move", "held")]
 
 
-async def test_one_folder_in_two_spellings_is_called_as_it_is_at_the_service(drive: Any, other: Any) -> None:
+async def test_one_folder_in_two_spellings_is_called_as_it_is_at_the_service(
+    drive: Drive, other: Remote
+) -> None:
     await drive.names()
     there = await other.folder("dir")
     await other.file("theirs", b"t", parent=there)

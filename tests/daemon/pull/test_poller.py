@@ -1,21 +1,21 @@
 """Pull: what others do at the service, seen on the drive."""
 
-from typing import Any
-
 import pytest
 import trio
 import trio.testing
 
 from cmsfs import config
 from cmsfs.replica.changes import What
+from tests.support.daemon_drive import Drive, Remote, Starting
+from tests.support.network import Network
 
 
 @pytest.fixture(params=["search", "events"])
-def settings(request: Any) -> config.Settings:
+def settings(request: pytest.FixtureRequest) -> config.Settings:
     return config.Settings(settle_seconds=0, network_seconds=5, feed=request.param)
 
 
-async def test_changes_of_others_arrive(drive: Any, other: Any) -> None:
+async def test_changes_of_others_arrive(drive: Drive, other: Remote) -> None:
     docs = await other.folder("docs")
     kept = await other.file("kept", b"one", parent=docs)
     gone = await other.file("gone", b"x", parent=docs)
@@ -31,7 +31,7 @@ async def test_changes_of_others_arrive(drive: Any, other: Any) -> None:
     assert What.GONE in {change.what for change in drive.changes}
 
 
-async def test_a_poll_takes_two_requests_and_our_own_changes_are_no_news(drive: Any, other: Any) -> None:
+async def test_a_poll_takes_two_requests_and_our_own_changes_are_no_news(drive: Drive, other: Remote) -> None:
     await other.file("f", b"x")
     await drive.names()
     await drive.mkdir("d")
@@ -44,7 +44,7 @@ async def test_a_poll_takes_two_requests_and_our_own_changes_are_no_news(drive: 
     assert drive.changes == []
 
 
-async def test_a_folder_that_comes_with_old_content_is_listed(drive: Any, other: Any) -> None:
+async def test_a_folder_that_comes_with_old_content_is_listed(drive: Drive, other: Remote) -> None:
     await drive.names()
     docs = await other.folder("docs")
     await other.file("f", b"x", parent=docs)
@@ -58,7 +58,9 @@ async def test_a_folder_that_comes_with_old_content_is_listed(drive: Any, other:
     assert drive.agents.health.requests["listing"] == asked
 
 
-async def test_a_deleted_folder_goes_with_everything_and_comes_back_with_it(drive: Any, other: Any) -> None:
+async def test_a_deleted_folder_goes_with_everything_and_comes_back_with_it(
+    drive: Drive, other: Remote
+) -> None:
     docs = await other.folder("docs")
     deep = await other.folder("deep", docs)
     await other.file("f", b"x", parent=deep)
@@ -73,7 +75,7 @@ async def test_a_deleted_folder_goes_with_everything_and_comes_back_with_it(driv
     assert await drive.read("docs/deep/f") == b"x"
 
 
-async def test_a_file_restored_from_the_trash_comes_back(drive: Any, other: Any) -> None:
+async def test_a_file_restored_from_the_trash_comes_back(drive: Drive, other: Remote) -> None:
     await drive.write("f", b"x")
     await drive.sync()
     number = (await other.find("f")).id
@@ -87,7 +89,7 @@ async def test_a_file_restored_from_the_trash_comes_back(drive: Any, other: Any)
     assert await drive.read("f") == b"x"
 
 
-async def test_what_is_moved_into_a_folder_that_others_delete_stays(drive: Any, other: Any) -> None:
+async def test_what_is_moved_into_a_folder_that_others_delete_stays(drive: Drive, other: Remote) -> None:
     await drive.mkdir("d")
     await drive.write("f", b"x")
     await drive.sync()
@@ -99,7 +101,7 @@ async def test_what_is_moved_into_a_folder_that_others_delete_stays(drive: Any, 
     assert await drive.names("d") == ["f"]
 
 
-async def test_the_poll_goes_on_after_an_outage(starting: Any, other: Any, network: Any) -> None:
+async def test_the_poll_goes_on_after_an_outage(starting: Starting, other: Remote, network: Network) -> None:
     async with starting(agents=("health", "pull", "fs")) as drive:
         await drive.names()
         network.is_down = True
@@ -115,7 +117,9 @@ async def test_the_poll_goes_on_after_an_outage(starting: Any, other: Any, netwo
         assert await drive.names() == ["f"]
 
 
-async def test_changes_during_a_long_absence_arrive_at_the_next_start(starting: Any, other: Any) -> None:
+async def test_changes_during_a_long_absence_arrive_at_the_next_start(
+    starting: Starting, other: Remote
+) -> None:
     kept = await other.file("kept", b"one")
     gone = await other.file("gone", b"x")
     async with starting() as drive:
@@ -132,7 +136,7 @@ async def test_changes_during_a_long_absence_arrive_at_the_next_start(starting: 
 
 @pytest.mark.parametrize("settings", ["search"], indirect=True)
 async def test_a_cursor_that_stands_still_is_not_looked_behind(
-    starting: Any, other: Any, mock_clock: trio.testing.MockClock
+    starting: Starting, other: Remote, mock_clock: trio.testing.MockClock
 ) -> None:
     """Two minutes after the newest change nothing from before it can still come."""
     mock_clock.rate = 1

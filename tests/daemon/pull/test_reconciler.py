@@ -1,7 +1,5 @@
 """What no feed tells is found by comparing; and comparing costs little when there is nothing to find."""
 
-from typing import Any
-
 import httpx
 import pytest
 import trio
@@ -9,15 +7,18 @@ import trio
 from cmsfs import config
 from cmsfs.replica import kv_store
 from cmsfs.service.storage import tree_paths
+from cmsfs.sqlite import Connection
 from daemon.pull import reconciler
+from tests.support.daemon_drive import Drive, Remote, Starting
+from tests.support.network import Network
 
 
 @pytest.fixture(params=["search", "events"])
-def settings(request: Any) -> config.Settings:
+def settings(request: pytest.FixtureRequest) -> config.Settings:
     return config.Settings(settle_seconds=0, network_seconds=5, feed=request.param)
 
 
-async def test_what_was_purged_goes_with_the_quick_sweep(drive: Any, other: Any) -> None:
+async def test_what_was_purged_goes_with_the_quick_sweep(drive: Drive, other: Remote) -> None:
     docs = await other.folder("docs")
     gone = await other.file("gone", b"x", parent=docs)
     await other.file("kept", b"y", parent=docs)
@@ -31,7 +32,7 @@ async def test_what_was_purged_goes_with_the_quick_sweep(drive: Any, other: Any)
     assert await drive.names("docs") == ["kept"]
 
 
-async def test_a_quick_sweep_of_what_is_the_same_takes_one_request(drive: Any, other: Any) -> None:
+async def test_a_quick_sweep_of_what_is_the_same_takes_one_request(drive: Drive, other: Remote) -> None:
     for number in range(5):
         await other.file(f"f{number}", b"x")
     await drive.names()
@@ -43,13 +44,13 @@ async def test_a_quick_sweep_of_what_is_the_same_takes_one_request(drive: Any, o
 
 
 @pytest.mark.parametrize("settings", ["events"], indirect=True)
-async def test_a_move_that_leaves_no_trace_is_found_by_the_full_sweep(drive: Any, other: Any) -> None:
+async def test_a_move_that_leaves_no_trace_is_found_by_the_full_sweep(drive: Drive, other: Remote) -> None:
     one, two = await other.folder("one"), await other.folder("two")
     moved = await other.file("f", b"x", parent=one)
     assert await drive.names("one") == ["f"]
     await drive.poll()
 
-    def silently(conn: Any) -> None:
+    def silently(conn: Connection) -> None:
         folder = conn.execute("SELECT * FROM item WHERE id = ?", (int(two),)).fetchone()
         sql = "UPDATE item SET parent = ?, path = ? WHERE id = ?"
         conn.execute(sql, (int(two), tree_paths.below(folder)[0], int(moved)))
@@ -62,7 +63,7 @@ async def test_a_move_that_leaves_no_trace_is_found_by_the_full_sweep(drive: Any
     assert (await drive.names("one"), await drive.names("two")) == ([], ["f"])
 
 
-async def test_local_work_survives_the_sweep(drive: Any, other: Any, network: Any) -> None:
+async def test_local_work_survives_the_sweep(drive: Drive, other: Remote, network: Network) -> None:
     docs = await other.folder("docs")
     await other.file("f", b"x", parent=docs)
     assert await drive.names("docs") == ["f"]
@@ -82,7 +83,7 @@ async def test_local_work_survives_the_sweep(drive: Any, other: Any, network: An
 class _Restless(httpx.AsyncBaseTransport):
     """Before every other search a file goes into the trash, and before the next it is back."""
 
-    def __init__(self, inner: httpx.AsyncBaseTransport, other: Any, number: str) -> None:
+    def __init__(self, inner: httpx.AsyncBaseTransport, other: Remote, number: str) -> None:
         self._inner = inner
         self._other = other
         self._number = number
@@ -106,7 +107,7 @@ class _Restless(httpx.AsyncBaseTransport):
 
 
 @pytest.mark.parametrize("settings", ["events"], indirect=True)
-async def test_nothing_goes_away_while_things_move(drive: Any, other: Any, network: Any) -> None:
+async def test_nothing_goes_away_while_things_move(drive: Drive, other: Remote, network: Network) -> None:
     """A listing that did not hold still is no proof that anything is gone."""
     made = [await other.file(f"f{number:03}", b"x") for number in range(350)]
     assert len(await drive.names()) == 350
@@ -121,7 +122,7 @@ async def test_nothing_goes_away_while_things_move(drive: Any, other: Any, netwo
     assert len(await drive.names()) == 350
 
 
-async def test_a_sweep_that_is_due_is_due_after_a_restart(starting: Any, other: Any) -> None:
+async def test_a_sweep_that_is_due_is_due_after_a_restart(starting: Starting, other: Remote) -> None:
     await other.file("f", b"x")
     async with starting() as drive:
         await drive.names()

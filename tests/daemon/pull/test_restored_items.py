@@ -1,21 +1,20 @@
 """What goes at the service and is back: its bits, attributes and pin, and as a folder that can be read."""
 
-from typing import Any
-
 import pytest
 
 from cmsfs import config
 from cmsfs.replica import local_attributes, pins, tree
 from cmsfs.replica.nodes import ROOT
 from cmsfs.vfs.tree.attributes import SetAttr
+from tests.support.daemon_drive import Drive, Remote, Starting
 
 
 @pytest.fixture(params=["search", "events"])
-def settings(request: Any) -> config.Settings:
+def settings(request: pytest.FixtureRequest) -> config.Settings:
     return config.Settings(settle_seconds=0, network_seconds=5, feed=request.param)
 
 
-async def marked(drive: Any) -> None:
+async def marked(drive: Drive) -> None:
     """Bits, an attribute and a pin, as programs and a person set them."""
     run, docs = await drive.ino("docs/run.sh"), await drive.ino("docs")
     await drive.fs.setattr(run, SetAttr(mode=0o750))
@@ -25,7 +24,7 @@ async def marked(drive: Any) -> None:
     await drive.sync()
 
 
-async def is_marked(drive: Any) -> bool:
+async def is_marked(drive: Drive) -> bool:
     run, docs = await drive.ino("docs/run.sh"), await drive.ino("docs")
     assert drive.fs.getattr(run).mode & 0o777 == 0o750
     assert await drive.fs.getxattr(run, "user.note") == b"\x00\xffmine"
@@ -33,7 +32,7 @@ async def is_marked(drive: Any) -> bool:
     return docs in pins.roots(drive.db)
 
 
-async def test_bits_attributes_and_pins_are_back_after_a_restart(starting: Any, other: Any) -> None:
+async def test_bits_attributes_and_pins_are_back_after_a_restart(starting: Starting, other: Remote) -> None:
     docs = await other.folder("docs")
     await other.file("run.sh", b"#!/bin/sh", parent=docs)
     async with starting() as drive:
@@ -52,7 +51,7 @@ async def test_bits_attributes_and_pins_are_back_after_a_restart(starting: Any, 
         assert drive.db.row("SELECT 1 FROM kept") is None
 
 
-async def test_others_bytes_are_no_program_when_they_come_back(starting: Any, other: Any) -> None:
+async def test_others_bytes_are_no_program_when_they_come_back(starting: Starting, other: Remote) -> None:
     number = await other.file("run.sh", b"#!/bin/sh")
     async with starting() as drive:
         await drive.names()
@@ -67,7 +66,7 @@ async def test_others_bytes_are_no_program_when_they_come_back(starting: Any, ot
         assert drive.fs.getattr(await drive.ino("run.sh")).mode & 0o777 == 0o640
 
 
-async def test_what_was_kept_is_forgotten_in_the_end(drive: Any, other: Any) -> None:
+async def test_what_was_kept_is_forgotten_in_the_end(drive: Drive, other: Remote) -> None:
     number = await other.file("f")
     await drive.names()
     await drive.poll()
@@ -79,7 +78,7 @@ async def test_what_was_kept_is_forgotten_in_the_end(drive: Any, other: Any) -> 
     assert await drive.db.write(lambda conn: local_attributes.forget(conn, days=-1)) == 1
 
 
-async def test_a_folder_that_comes_back_is_another_to_the_kernel(drive: Any, other: Any) -> None:
+async def test_a_folder_that_comes_back_is_another_to_the_kernel(drive: Drive, other: Remote) -> None:
     docs = await other.folder("docs")
     await other.file("f", b"x", parent=docs)
     assert await drive.names("docs") == ["f"]
@@ -103,12 +102,12 @@ async def test_a_folder_that_comes_back_is_another_to_the_kernel(drive: Any, oth
     assert drive.node(after).parent == ROOT
 
 
-async def marked_folder(drive: Any) -> None:
+async def marked_folder(drive: Drive) -> None:
     await drive.fs.setattr(await drive.ino("docs"), SetAttr(mode=0o700))
 
 
 async def test_a_refused_deletion_of_a_folder_brings_back_one_that_can_be_read(
-    drive: Any, other: Any
+    drive: Drive, other: Remote
 ) -> None:
     docs = await other.folder("docs")
     await drive.names("docs")

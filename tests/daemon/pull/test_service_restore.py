@@ -3,7 +3,6 @@
 import sqlite3
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import pytest
 import trio
@@ -11,6 +10,8 @@ import trio
 from cmsfs import config
 from cmsfs.replica import kv_store
 from daemon.pull import reconciler
+from tests.support.daemon_drive import Drive, Remote
+from tests.support.network import Network
 
 
 @pytest.fixture(params=["embedded", "specification", "box"])
@@ -22,7 +23,7 @@ def settings(request: pytest.FixtureRequest) -> config.Settings:
     return made
 
 
-def place(other: Any) -> Path:
+def place(other: Remote) -> Path:
     """Where the service keeps what it knows."""
     return Path(other.store.read("PRAGMA database_list")[0]["file"])
 
@@ -33,7 +34,7 @@ def copied(source: Path, target: Path) -> None:
 
 
 async def test_a_full_comparison_believes_the_service(
-    drive: Any, other: Any, tmp_path: Path, network: Any
+    drive: Drive, other: Remote, tmp_path: Path, network: Network
 ) -> None:
     database, backup = place(other), tmp_path / "backup.db"
     docs = await other.folder("docs")
@@ -75,7 +76,7 @@ async def test_a_full_comparison_believes_the_service(
 
 @pytest.mark.parametrize("settings", ["embedded"], indirect=True)
 async def test_freed_bytes_that_the_service_has_no_more_are_asked_for(
-    drive: Any, other: Any, tmp_path: Path
+    drive: Drive, other: Remote, tmp_path: Path
 ) -> None:
     database, backup = place(other), tmp_path / "backup.db"
     text = await other.file("text", b"old")
@@ -93,7 +94,7 @@ async def test_freed_bytes_that_the_service_has_no_more_are_asked_for(
 
 @pytest.mark.parametrize("settings", ["embedded"], indirect=True)
 async def test_events_that_begin_anew_have_everything_compared_soon(
-    drive: Any, other: Any, tmp_path: Path
+    drive: Drive, other: Remote, tmp_path: Path
 ) -> None:
     database, backup = place(other), tmp_path / "backup.db"
     text = await other.file("text", b"old")

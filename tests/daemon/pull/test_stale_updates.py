@@ -13,9 +13,12 @@ from cmsfs.replica.nodes import ROOT, NodeKind
 from cmsfs.sqlite import Connection
 from daemon.core.remote_updates import RemovedItem
 from daemon.listing.folder_lister import FolderItems
+from tests.support.daemon_drive import Drive, Remote
+from tests.support.log_watch import ExpectLog
+from tests.support.network import Network
 
 
-async def test_an_older_page_changes_nothing(drive: Any, other: Any) -> None:
+async def test_an_older_page_changes_nothing(drive: Drive, other: Remote) -> None:
     number = await other.file("f", b"one")
     await drive.names()
     old = await other.client.files.get(number)
@@ -27,7 +30,9 @@ async def test_an_older_page_changes_nothing(drive: Any, other: Any) -> None:
     assert await drive.read("g") == b"two"
 
 
-async def test_a_deletion_that_a_restoration_has_overtaken_changes_nothing(drive: Any, other: Any) -> None:
+async def test_a_deletion_that_a_restoration_has_overtaken_changes_nothing(
+    drive: Drive, other: Remote
+) -> None:
     number = await other.file("f", b"one")
     await drive.names()
     await other.client.files.delete(number)
@@ -40,7 +45,7 @@ async def test_a_deletion_that_a_restoration_has_overtaken_changes_nothing(drive
 
 
 async def test_what_we_make_during_a_listing_is_not_missing_from_it(
-    drive: Any, other: Any, network: Any
+    drive: Drive, other: Remote, network: Network
 ) -> None:
     await drive.names()
     sent, send = network.gate("POST", "/folders", before=True)
@@ -73,7 +78,9 @@ async def test_news_that_are_newer_than_the_settled_ones_stay_in_doubt(db: Any) 
     assert deferred_updates.ready(db) == []
 
 
-async def test_a_listing_shorter_than_its_total_is_not_whole(drive: Any, other: Any, network: Any) -> None:
+async def test_a_listing_shorter_than_its_total_is_not_whole(
+    drive: Drive, other: Remote, network: Network
+) -> None:
     """Even where the service does not find the one that it leaves out, either."""
     made = [await other.file(name, b"x") for name in ("a", "b", "c")]
     assert await drive.names() == ["a", "b", "c"]
@@ -96,7 +103,7 @@ async def test_a_listing_shorter_than_its_total_is_not_whole(drive: Any, other: 
 
 
 async def test_a_file_that_was_changed_there_is_not_moved_into_the_trash(
-    drive: Any, other: Any, expect_log: Any
+    drive: Drive, other: Remote, expect_log: ExpectLog
 ) -> None:
     expect_log("it was just changed at the service")
     number = await other.file("f", b"one")

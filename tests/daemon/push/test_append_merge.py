@@ -2,17 +2,19 @@
 one, the log those of the other."""
 
 import os
-from typing import Any
 
 import pytest
 import trio
 
 from cmsfs.replica.naming import CONFLICT_MARK
+from tests.support.daemon_drive import Drive, Remote, Starting
+from tests.support.log_watch import ExpectLog
+from tests.support.network import Network
 
 OPENED = b"opened\n"
 
 
-async def append(drive: Any, path: str, data: bytes, flags: int = os.O_WRONLY | os.O_APPEND) -> None:
+async def append(drive: Drive, path: str, data: bytes, flags: int = os.O_WRONLY | os.O_APPEND) -> None:
     """As `printf >> path`."""
     ino = await drive.ino(path)
     opened = await drive.fs.open(ino, flags)
@@ -21,14 +23,14 @@ async def append(drive: Any, path: str, data: bytes, flags: int = os.O_WRONLY | 
     await drive.fs.release(opened.fh)
 
 
-async def copies(other: Any) -> list[str]:
+async def copies(other: Remote) -> list[str]:
     return [path for path in await other.paths() if CONFLICT_MARK in path]
 
 
 class Log:
     """A log that both sides append to, each time on what it sees of it."""
 
-    def __init__(self, drive: Any, other: Any) -> None:
+    def __init__(self, drive: Drive, other: Remote) -> None:
         self.drive, self.other = drive, other
         self.theirs = OPENED
         self.mine: list[bytes] = []
@@ -61,11 +63,11 @@ class Log:
 
 
 @pytest.fixture
-async def log(drive: Any, other: Any) -> Log:
+async def log(drive: Drive, other: Remote) -> Log:
     return await Log(drive, other).begin()
 
 
-async def test_lines_that_clash_again_and_again_end_in_one_copy(log: Log, drive: Any) -> None:
+async def test_lines_that_clash_again_and_again_end_in_one_copy(log: Log, drive: Drive) -> None:
     await log.clash(8)
     copy = await log.check()
     dirty = drive.db.rows("SELECT sha1 FROM content WHERE dirty")
@@ -78,7 +80,7 @@ async def test_lines_that_clash_again_and_again_end_in_one_copy(log: Log, drive:
     assert await log.check() == copy
 
 
-async def test_several_lines_before_one_is_sent(starting: Any, other: Any) -> None:
+async def test_several_lines_before_one_is_sent(starting: Starting, other: Remote) -> None:
     async with starting(settle_seconds=3600) as drive:
         log = await Log(drive, other).begin()
         await log.clash()
@@ -91,7 +93,9 @@ async def test_several_lines_before_one_is_sent(starting: Any, other: Any) -> No
         await log.check()
 
 
-async def test_a_line_that_is_written_while_the_clash_is_decided(log: Log, drive: Any, network: Any) -> None:
+async def test_a_line_that_is_written_while_the_clash_is_decided(
+    log: Log, drive: Drive, network: Network
+) -> None:
     await log.clash()
     await append(drive, "log", b"")
     log.theirs += b"theirs\n"
@@ -107,7 +111,7 @@ async def test_a_line_that_is_written_while_the_clash_is_decided(log: Log, drive
 
 
 async def test_a_line_that_is_written_while_the_one_before_is_sent(
-    log: Log, drive: Any, network: Any
+    log: Log, drive: Drive, network: Network
 ) -> None:
     await log.clash()
     arrived, go = network.gate("POST", "/content")
@@ -122,7 +126,7 @@ async def test_a_line_that_is_written_while_the_one_before_is_sent(
     await log.check()
 
 
-async def test_a_log_that_is_made_on_both_sides(starting: Any, other: Any, network: Any) -> None:
+async def test_a_log_that_is_made_on_both_sides(starting: Starting, other: Remote, network: Network) -> None:
     async with starting() as drive:
         log = Log(drive, other)
         arrived, go = network.gate("POST", "/content", before=True)
@@ -143,7 +147,7 @@ async def test_a_log_that_is_made_on_both_sides(starting: Any, other: Any, netwo
 
 
 @pytest.mark.parametrize("change", ["written here", "written there", "renamed", "deleted", "open"])
-async def test_a_copy_that_is_not_as_it_was_left_is_left_alone(log: Log, drive: Any, change: str) -> None:
+async def test_a_copy_that_is_not_as_it_was_left_is_left_alone(log: Log, drive: Drive, change: str) -> None:
     await log.clash()
     (copy,) = await copies(log.other)
     opened, before = None, OPENED + log.mine[0]
@@ -183,7 +187,9 @@ async def test_what_is_put_at_an_offset_stays_with_the_bytes_around_it(log: Log)
 
 
 @pytest.mark.parametrize("part", ["copy", "log"])
-async def test_a_restart_loses_no_line(starting: Any, other: Any, network: Any, part: str) -> None:
+async def test_a_restart_loses_no_line(
+    starting: Starting, other: Remote, network: Network, part: str
+) -> None:
     """The program ends before the clash is decided, or when it is and the copy's bytes are not sent."""
     async with starting() as drive:
         log = await Log(drive, other).begin()
@@ -216,7 +222,9 @@ async def test_a_restart_loses_no_line(starting: Any, other: Any, network: Any, 
             assert await copies(other) == before
 
 
-async def test_a_copy_that_cannot_be_written_makes_another(log: Log, drive: Any, expect_log: Any) -> None:
+async def test_a_copy_that_cannot_be_written_makes_another(
+    log: Log, drive: Drive, expect_log: ExpectLog
+) -> None:
     expect_log("appended data cannot be moved to the conflict copy")
     await log.clash()
     seen = log.theirs

@@ -1,7 +1,6 @@
 """A file that is written again and again is sent all the same, as it is at some moment."""
 
 import os
-from typing import Any
 
 import pytest
 import trio
@@ -9,6 +8,7 @@ import trio.testing
 
 from cmsfs import config
 from cmsfs.journal import debounce, sealing
+from tests.support.daemon_drive import Drive, Remote
 
 SETTLE = 600.0
 
@@ -19,22 +19,22 @@ def settings() -> config.Settings:
 
 
 class Clock:
-    def __init__(self, drive: Any) -> None:
+    def __init__(self, drive: Drive) -> None:
         self.now = 1000.0
         drive.agents.state.drafts.clock = lambda: self.now
 
 
-async def until_there(other: Any, name: str, data: bytes) -> None:
+async def until_there(other: Remote, name: str, data: bytes) -> None:
     with trio.fail_after(20):
         while name not in await other.paths() or await other.read(name) != data:
             await trio.lowlevel.checkpoint()
 
 
-def rests(drive: Any, path: str) -> bool:
+def rests(drive: Drive, path: str) -> bool:
     return (("upload", "ready", path)) in drive.ops()
 
 
-async def append(drive: Any, name: str, data: bytes) -> None:
+async def append(drive: Drive, name: str, data: bytes) -> None:
     """What `echo >> name` does."""
     ino = await drive.ino(name)
     opened = await drive.fs.open(ino, os.O_WRONLY | os.O_APPEND)
@@ -43,7 +43,7 @@ async def append(drive: Any, name: str, data: bytes) -> None:
     await drive.fs.release(opened.fh)
 
 
-async def test_a_file_that_is_appended_to_all_the_time_is_sent(drive: Any, other: Any) -> None:
+async def test_a_file_that_is_appended_to_all_the_time_is_sent(drive: Drive, other: Remote) -> None:
     clock = Clock(drive)
     await drive.write("log", b"begin\n")
     text = b"begin\n"
@@ -66,7 +66,7 @@ async def test_a_file_that_is_appended_to_all_the_time_is_sent(drive: Any, other
 
 
 async def test_a_file_that_is_open_for_writing_is_sent_as_it_is_and_written_on(
-    drive: Any, other: Any
+    drive: Drive, other: Remote
 ) -> None:
     clock = Clock(drive)
     parent, name = await drive.place("log")
@@ -88,7 +88,7 @@ async def test_a_file_that_is_open_for_writing_is_sent_as_it_is_and_written_on(
 
 
 async def test_a_file_that_is_being_made_is_not_sent_half(
-    drive: Any, other: Any, monkeypatch: pytest.MonkeyPatch
+    drive: Drive, other: Remote, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It grows faster than it could be sent."""
     monkeypatch.setattr(debounce, "BYTES_PER_SECOND", 1)
@@ -108,7 +108,7 @@ async def test_a_file_that_is_being_made_is_not_sent_half(
 
 
 async def test_what_is_written_while_it_is_hashed_is_in_the_snapshot_or_after_it(
-    drive: Any, other: Any, monkeypatch: pytest.MonkeyPatch
+    drive: Drive, other: Remote, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = Clock(drive)
     parent, name = await drive.place("log")

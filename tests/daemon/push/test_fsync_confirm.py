@@ -1,12 +1,15 @@
 """fsync that returns when the service has the file."""
 
 import os
-from typing import Any
 
 import pytest
 import trio
 
 from cmsfs import config
+from cmsfs.service.storage.store import Store
+from tests.support.daemon_drive import Drive, Remote
+from tests.support.log_watch import ExpectLog
+from tests.support.network import Network
 
 
 @pytest.fixture
@@ -14,7 +17,7 @@ def settings() -> config.Settings:
     return config.Settings(settle_seconds=60, network_seconds=5, fsync="remote", fsync_seconds=3)
 
 
-async def test_what_was_fsynced_is_at_the_service_while_it_is_still_open(drive: Any, other: Any) -> None:
+async def test_what_was_fsynced_is_at_the_service_while_it_is_still_open(drive: Drive, other: Remote) -> None:
     await drive.mkdir("d")
     opened, _ = await drive.fs.create(await drive.ino("d"), "log", 0o644, os.O_WRONLY)
     for number in range(3):
@@ -31,7 +34,7 @@ async def test_what_was_fsynced_is_at_the_service_while_it_is_still_open(drive: 
     assert drive.ops() == []
 
 
-async def test_names_of_a_folder_are_at_the_service_after_its_fsync(drive: Any, other: Any) -> None:
+async def test_names_of_a_folder_are_at_the_service_after_its_fsync(drive: Drive, other: Remote) -> None:
     await drive.mkdir("d")
     await drive.mkdir("d/e")
     fh = await drive.fs.opendir(await drive.ino("d"))
@@ -41,7 +44,7 @@ async def test_names_of_a_folder_are_at_the_service_after_its_fsync(drive: Any, 
 
 
 async def test_a_service_out_of_reach_is_a_timeout_and_loses_nothing(
-    drive: Any, other: Any, network: Any, expect_log: Any
+    drive: Drive, other: Remote, network: Network, expect_log: ExpectLog
 ) -> None:
     expect_log("the file is not uploaded after 3 s")
     opened, _ = await drive.fs.create(1, "f", 0o644, os.O_WRONLY)
@@ -56,7 +59,7 @@ async def test_a_service_out_of_reach_is_a_timeout_and_loses_nothing(
 
 
 async def test_a_refusal_is_an_error_and_loses_nothing(
-    drive: Any, other: Any, service: Any, expect_log: Any
+    drive: Drive, other: Remote, service: Store, expect_log: ExpectLog
 ) -> None:
     expect_log("the service reject")
     await service.write(lambda conn: conn.execute("UPDATE user SET space_amount = 1"))

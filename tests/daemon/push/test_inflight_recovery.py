@@ -8,6 +8,10 @@ import pytest
 import trio
 
 from cmsfs.service.provisioning import demo
+from cmsfs.service.storage.store import Store
+from cmsfs.sqlite import Connection
+from tests.support.daemon_drive import Drive, Remote, Starting
+from tests.support.network import Network
 
 Ends = dict[str, tuple[list[str], dict[str, bytes]]]
 
@@ -24,7 +28,7 @@ ENDS: Ends = {
 }
 
 
-async def happen(drive: Any, end: str) -> None:
+async def happen(drive: Drive, end: str) -> None:
     match end:
         case "rename":
             await drive.rename("f", "g")
@@ -45,7 +49,7 @@ async def happen(drive: Any, end: str) -> None:
             await drive.rename("new", "f")
 
 
-async def check(drive: Any, other: Any, paths: list[str], contents: dict[str, bytes]) -> None:
+async def check(drive: Drive, other: Remote, paths: list[str], contents: dict[str, bytes]) -> None:
     for _ in range(2):
         await drive.sync()
         await drive.poll()
@@ -63,7 +67,7 @@ Break = Callable[[Any, Any], Awaitable[None]]
 @pytest.mark.parametrize("version", [False, True], ids=["new file", "new version"])
 @pytest.mark.parametrize("end", ENDS)
 async def test_the_program_died_before_the_answer_was_written_down(
-    starting: Any, other: Any, network: Any, end: str, version: bool
+    starting: Starting, other: Remote, network: Network, end: str, version: bool
 ) -> None:
     async with starting() as drive:
         await drive.write("old", b"old")
@@ -83,7 +87,9 @@ async def test_the_program_died_before_the_answer_was_written_down(
 
 @pytest.mark.parametrize("version", [False, True], ids=["new file", "new version"])
 @pytest.mark.parametrize("end", ENDS)
-async def test_the_answer_was_lost(drive: Any, other: Any, network: Any, end: str, version: bool) -> None:
+async def test_the_answer_was_lost(
+    drive: Drive, other: Remote, network: Network, end: str, version: bool
+) -> None:
     await drive.write("old", b"old")
     if version:
         await drive.write("f", b"zero")
@@ -101,7 +107,9 @@ async def test_the_answer_was_lost(drive: Any, other: Any, network: Any, end: st
     await check(drive, other, *ENDS[end])
 
 
-async def test_somebody_elses_file_in_that_place_is_not_ours(starting: Any, other: Any, network: Any) -> None:
+async def test_somebody_elses_file_in_that_place_is_not_ours(
+    starting: Starting, other: Remote, network: Network
+) -> None:
     async with starting() as drive:
         arrived, _ = network.gate("POST", "/content", before=True)
         await drive.write("f", b"ours")
@@ -131,7 +139,7 @@ FOLDER_ENDS: dict[str, list[str]] = {
 }
 
 
-async def happen_to_folder(drive: Any, end: str) -> None:
+async def happen_to_folder(drive: Drive, end: str) -> None:
     match end:
         case "rename":
             await drive.rename("d", "e")
@@ -152,7 +160,7 @@ async def happen_to_folder(drive: Any, end: str) -> None:
 
 @pytest.mark.parametrize("end", FOLDER_ENDS)
 async def test_the_program_died_before_a_new_folder_was_written_down(
-    starting: Any, other: Any, network: Any, end: str
+    starting: Starting, other: Remote, network: Network, end: str
 ) -> None:
     async with starting() as drive:
         await drive.mkdir("old")
@@ -169,7 +177,9 @@ async def test_the_program_died_before_a_new_folder_was_written_down(
 
 
 @pytest.mark.parametrize("end", FOLDER_ENDS)
-async def test_the_answer_to_a_new_folder_was_lost(drive: Any, other: Any, network: Any, end: str) -> None:
+async def test_the_answer_to_a_new_folder_was_lost(
+    drive: Drive, other: Remote, network: Network, end: str
+) -> None:
     await drive.mkdir("old")
     await drive.sync()
     arrived, go = network.gate("POST", "/folders", before=True)
@@ -187,7 +197,7 @@ async def test_the_answer_to_a_new_folder_was_lost(drive: Any, other: Any, netwo
 
 @pytest.mark.parametrize("whose", ["another's", "older"])
 async def test_a_folder_in_that_place_that_we_did_not_make_is_not_ours(
-    starting: Any, other: Any, network: Any, service: Any, whose: str
+    starting: Starting, other: Remote, network: Network, service: Store, whose: str
 ) -> None:
     async with starting() as drive:
         arrived, _ = network.gate("POST", "/folders", before=True)
@@ -196,7 +206,7 @@ async def test_a_folder_in_that_place_that_we_did_not_make_is_not_ours(
             await arrived.wait()
     await other.folder("d")
 
-    def change(conn: Any) -> None:
+    def change(conn: Connection) -> None:
         if whose == "older":
             conn.execute("UPDATE item SET created_at = 1 WHERE name = 'd'")
             return
@@ -215,7 +225,7 @@ async def test_a_folder_in_that_place_that_we_did_not_make_is_not_ours(
 
 @pytest.mark.parametrize("heard", [True, False])
 async def test_a_version_that_was_overtaken_by_a_save_does_not_come_after_it(
-    drive: Any, other: Any, network: Any, heard: bool
+    drive: Drive, other: Remote, network: Network, heard: bool
 ) -> None:
     await drive.write("f", b"one")
     await drive.sync()
@@ -246,7 +256,7 @@ async def test_a_version_that_was_overtaken_by_a_save_does_not_come_after_it(
 
 
 async def test_what_was_under_way_when_the_push_failed_is_sent_when_it_begins_again(
-    starting: Any, other: Any
+    starting: Starting, other: Remote
 ) -> None:
     async with starting(agents=("health", "fs")) as drive, trio.open_nursery() as nursery:
         await drive.write("f", b"x")

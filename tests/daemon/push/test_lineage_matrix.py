@@ -1,13 +1,13 @@
 """Every way in which a file changes or goes elsewhere, by every way in which it is held open here, by what
 the program does next: each byte that was acknowledged is somewhere, and each byte read is the handle's."""
 
-from typing import Any
-
 import pytest
 
 from cmsfs import config
 from tests.support import lineages
+from tests.support.daemon_drive import Drive, Remote
 from tests.support.errno_probe import share
+from tests.support.network import Network
 
 
 @pytest.fixture
@@ -23,7 +23,7 @@ ELSEWHERE = [pytest.param(one, marks=[] if one in USUAL else pytest.mark.long) f
 
 @pytest.mark.parametrize("elsewhere", ELSEWHERE)
 async def test_no_byte_is_lost_and_none_is_anothers(
-    drive: Any, other: Any, ben: Any, user: int, network: Any, elsewhere: str
+    drive: Drive, other: Remote, ben: Remote, user: int, network: Network, elsewhere: str
 ) -> None:
     table = lineages.Table(drive, other, network, elsewhere)
     if elsewhere == "rights":

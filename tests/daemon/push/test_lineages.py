@@ -8,27 +8,30 @@ import pytest
 
 from cmsfs import config
 from cmsfs.replica.naming import CONFLICT_MARK
+from tests.support.daemon_drive import Drive, Remote, Starting
+from tests.support.log_watch import ExpectLog
+from tests.support.network import Network
 
 OLD = b"old line\n"
 
 
-async def append(drive: Any, opened: Any, ino: int, data: bytes) -> None:
+async def append(drive: Drive, opened: Any, ino: int, data: bytes) -> None:
     await drive.fs.write(opened.fh, drive.fs.getattr(ino).size, data)
 
 
-async def close(drive: Any, *opened: Any) -> None:
+async def close(drive: Drive, *opened: Any) -> None:
     for one in opened:
         await drive.fs.flush(one.fh)
         await drive.fs.release(one.fh)
 
 
-async def copies(other: Any) -> list[str]:
+async def copies(other: Remote) -> list[str]:
     return [path for path in await other.paths() if CONFLICT_MARK in path]
 
 
 @pytest.mark.parametrize("saved", ["in place", "by rename"])
 async def test_a_file_made_here_never_goes_over_a_version_that_came_since(
-    drive: Any, other: Any, saved: str
+    drive: Drive, other: Remote, saved: str
 ) -> None:
     """A reader keeps the file open since it was made; a writer opens it before a colleague saves."""
     if saved == "by rename":
@@ -56,7 +59,7 @@ async def test_a_file_made_here_never_goes_over_a_version_that_came_since(
     assert await other.read(copy) == OLD + b"mine\n"
 
 
-async def test_a_writer_that_waits_for_the_service_keeps_both(starting: Any, other: Any) -> None:
+async def test_a_writer_that_waits_for_the_service_keeps_both(starting: Starting, other: Remote) -> None:
     async with starting() as drive:
         opened, made = await drive.fs.create(1, "log", 0o644, os.O_RDWR)
         await drive.fs.write(opened.fh, 0, b"one\n")
@@ -76,7 +79,7 @@ async def test_a_writer_that_waits_for_the_service_keeps_both(starting: Any, oth
 @pytest.mark.parametrize("what", ["file", "folder"])
 @pytest.mark.parametrize("then", ["pwrite", "append", "truncate"])
 async def test_what_is_written_to_a_file_that_was_deleted_there_is_kept(
-    drive: Any, other: Any, what: str, then: str
+    drive: Drive, other: Remote, what: str, then: str
 ) -> None:
     await drive.mkdir("d")
     await drive.write("d/f", OLD)
@@ -103,7 +106,9 @@ async def test_what_is_written_to_a_file_that_was_deleted_there_is_kept(
     assert await other.read("f") == await drive.read("d/f") == expected
 
 
-async def test_a_version_of_which_nothing_is_known_here_is_not_written_over(drive: Any, other: Any) -> None:
+async def test_a_version_of_which_nothing_is_known_here_is_not_written_over(
+    drive: Drive, other: Remote
+) -> None:
     ino = await drive.write("f", OLD)
     await drive.sync()
     await drive.db.write(lambda conn: conn.execute("UPDATE node SET etag = NULL WHERE ino = ?", (ino,)))
@@ -114,7 +119,7 @@ async def test_a_version_of_which_nothing_is_known_here_is_not_written_over(driv
     assert await other.read(*await copies(other)) == b"ours"
 
 
-async def test_it_survives_the_death_of_the_drive(starting: Any, other: Any) -> None:
+async def test_it_survives_the_death_of_the_drive(starting: Starting, other: Remote) -> None:
     async with starting() as drive:
         ino = await drive.write("f", OLD)
         await drive.sync()
@@ -130,7 +135,7 @@ async def test_it_survives_the_death_of_the_drive(starting: Any, other: Any) -> 
         assert [copy.original for copy in (await drive.agents.conflicts()).copies] == ["/f"]
 
 
-async def test_two_writers_of_one_log_end_in_two_files(drive: Any, other: Any) -> None:
+async def test_two_writers_of_one_log_end_in_two_files(drive: Drive, other: Remote) -> None:
     ino = await drive.write("log", b"")
     await drive.sync()
     opened = await drive.fs.open(ino, os.O_RDWR)
@@ -150,7 +155,7 @@ async def test_two_writers_of_one_log_end_in_two_files(drive: Any, other: Any) -
     assert await other.read("log") == b"theirs 5\n"
 
 
-async def test_what_hangs_on_the_item_stays_with_it_in_a_conflict(drive: Any, other: Any) -> None:
+async def test_what_hangs_on_the_item_stays_with_it_in_a_conflict(drive: Drive, other: Remote) -> None:
     ino = await drive.write("f", b"base")
     await drive.sync()
     await drive.fs.setxattr(ino, "user.mine", b"1")
@@ -171,7 +176,7 @@ BIG = bytes(range(256)) * 2048
 
 
 @pytest.fixture
-async def lost(drive: Any, other: Any, network: Any, expect_log: Any) -> Any:
+async def lost(drive: Drive, other: Remote, network: Network, expect_log: ExpectLog) -> Any:
     """A drive with an append to a file that was never here, and was deleted before that was sent."""
     expect_log("the service rejected a change")
     number = await other.file("big", BIG)
@@ -189,7 +194,7 @@ async def lost(drive: Any, other: Any, network: Any, expect_log: Any) -> Any:
     return drive
 
 
-def _no_content(network: Any) -> Any:
+def _no_content(network: Network) -> Any:
     import httpx
 
     def answer(request: httpx.Request) -> httpx.Response | None:
@@ -207,7 +212,7 @@ async def test_a_change_whose_base_is_gone_is_held_and_told(lost: Any) -> None:
     await lost.sync()
 
 
-async def test_what_was_written_of_it_can_be_had(lost: Any, other: Any) -> None:
+async def test_what_was_written_of_it_can_be_had(lost: Any, other: Remote) -> None:
     told = await lost.agents.discard("/big")
     kept = config.Paths("default").recovered / "big"
     assert str(kept) in told
@@ -218,7 +223,7 @@ async def test_what_was_written_of_it_can_be_had(lost: Any, other: Any) -> None:
 
 
 @pytest.mark.parametrize("newer", [False, True])
-async def test_it_goes_by_itself_when_the_file_is_back(lost: Any, other: Any, newer: bool) -> None:
+async def test_it_goes_by_itself_when_the_file_is_back(lost: Any, other: Remote, newer: bool) -> None:
     number = next(row["id"] for row in other.store.read("SELECT id FROM item WHERE name = 'big'"))
     await other.client.trash.restore("file", str(number))
     if newer:

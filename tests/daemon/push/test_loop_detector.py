@@ -1,5 +1,6 @@
 """Changes that get nowhere though nobody refuses them: named, rested, and given up by who wants to."""
 
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -10,7 +11,10 @@ from cmsfs import config, errors, mountpoint_guard
 from cmsfs.ipc import control
 from cmsfs.journal import ops, queue
 from cmsfs.journal.ops import OpKind
+from cmsfs.sqlite import Connection
 from daemon.push import dispatcher, loop_detector
+from tests.support.daemon_drive import Drive, Remote, Starting
+from tests.support.network import Network
 
 
 class _Failing(httpx.AsyncBaseTransport):
@@ -26,7 +30,7 @@ class _Failing(httpx.AsyncBaseTransport):
         return await self.inner.handle_async_request(request)
 
 
-async def _failed(drive: Any) -> ops.Op:
+async def _failed(drive: Drive) -> ops.Op:
     with trio.fail_after(10):
         while not (found := queue.failed(drive.db)) or found[0].state == "running":
             await drive.agents.push._moved.wait()
@@ -34,7 +38,7 @@ async def _failed(drive: Any) -> ops.Op:
 
 
 async def test_a_change_that_is_tried_in_vain_is_named_and_can_be_given_up(
-    drive: Any, other: Any, network: Any
+    drive: Drive, other: Remote, network: Network
 ) -> None:
     network._inner = failing = _Failing(network._inner)
     await drive.write("f", b"mine")
@@ -43,7 +47,7 @@ async def test_a_change_that_is_tried_in_vain_is_named_and_can_be_given_up(
     with pytest.raises(errors.UserError, match="No change of /f was rejected"):
         await drive.agents.discard("/f")
 
-    def tired(conn: Any) -> None:
+    def tired(conn: Connection) -> None:
         later = ops.now_ns() + 300 * 10**9
         conn.execute("UPDATE op SET attempts = ?, not_before = ?", (loop_detector.TIRED_ATTEMPTS, later))
 
@@ -60,7 +64,7 @@ async def test_a_change_that_is_tried_in_vain_is_named_and_can_be_given_up(
     assert await drive.names() == []
 
 
-async def test_sync_says_what_it_waits_for(drive: Any, network: Any) -> None:
+async def test_sync_says_what_it_waits_for(drive: Drive, network: Network) -> None:
     network._inner = _Failing(network._inner)
     await drive.write("f", b"mine")
     failed = await _failed(drive)
@@ -69,7 +73,7 @@ async def test_sync_says_what_it_waits_for(drive: Any, network: Any) -> None:
     assert progress.message == f"/f: {failed.error}"
 
 
-async def test_what_comes_back_again_and_again_rests(drive: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_comes_back_again_and_again_rests(drive: Drive, monkeypatch: pytest.MonkeyPatch) -> None:
     """An operation that finds, each time, that it is not the time."""
     rounds = 0
 
@@ -84,7 +88,9 @@ async def test_what_comes_back_again_and_again_rests(drive: Any, monkeypatch: py
     assert rounds == loop_detector.FREE_ROUNDS + 1
 
 
-async def test_a_start_after_a_crash_does_not_wait_long_for_the_service(starting: Any, tmp_path: Any) -> None:
+async def test_a_start_after_a_crash_does_not_wait_long_for_the_service(
+    starting: Starting, tmp_path: Path
+) -> None:
     """The folder is empty until the drive is mounted again."""
     memo = config.Paths("default").mountpoint
     async with starting() as drive:

@@ -7,13 +7,17 @@ import pytest
 import trio
 
 from cmsfs.models.content import metadata
+from cmsfs.models.content.metadata import Template
 from cmsfs.replica.nodes import ROOT
+from tests.support.daemon_drive import Drive, Remote
 from tests.support.errno_probe import PREFIX, listed, told, value
+from tests.support.log_watch import ExpectLog
+from tests.support.network import Network
 
 pytestmark = pytest.mark.administers
 
 
-async def test_metadata_is_set_read_and_removed(drive: Any, other: Any, project: Any) -> None:
+async def test_metadata_is_set_read_and_removed(drive: Drive, other: Remote, project: Template) -> None:
     number = await other.file("f", b"1")
     await drive.names()
     where = "metadata.enterprise.project."
@@ -38,7 +42,7 @@ async def test_metadata_is_set_read_and_removed(drive: Any, other: Any, project:
     assert await value(drive, "f", where + "lead") == "ENODATA"
 
 
-async def test_free_metadata_takes_any_field(drive: Any, other: Any) -> None:
+async def test_free_metadata_takes_any_field(drive: Drive, other: Remote) -> None:
     folder = await other.folder("d")
     await drive.names()
     assert await told(drive, "d", "metadata.global.properties.colour", "rot") == "ok"
@@ -58,7 +62,7 @@ async def test_free_metadata_takes_any_field(drive: Any, other: Any) -> None:
     ],
 )
 async def test_what_the_template_does_not_allow_is_told(
-    drive: Any, other: Any, project: Any, expect_log: Any, name: str, given: str, said: str
+    drive: Drive, other: Remote, project: Template, expect_log: ExpectLog, name: str, given: str, said: str
 ) -> None:
     number = await other.file("f", b"1")
     await drive.names()
@@ -67,13 +71,13 @@ async def test_what_the_template_does_not_allow_is_told(
     assert await other.client.metadata.instances("file", number) == []
 
 
-async def values(other: Any, kind: str, name: str) -> dict[str, Any]:
+async def values(other: Remote, kind: str, name: str) -> dict[str, Any]:
     (instance,) = await other.client.metadata.instances(kind, (await other.find(name)).id)
     return dict(instance.values)
 
 
 async def test_metadata_of_a_new_item_is_taken_at_once_and_sent_after_it(
-    drive: Any, other: Any, project: Any
+    drive: Drive, other: Remote, project: Template
 ) -> None:
     where = "metadata.enterprise.project."
     await drive.write("f", b"new")
@@ -93,7 +97,7 @@ async def test_metadata_of_a_new_item_is_taken_at_once_and_sent_after_it(
 
 
 async def test_a_copy_that_is_still_open_takes_all_that_a_listing_shows(
-    drive: Any, other: Any, project: Any
+    drive: Drive, other: Remote, project: Template
 ) -> None:
     fs, where = drive.fs, "metadata.enterprise.project."
     await other.file("f", b"bytes")
@@ -125,7 +129,7 @@ async def test_a_copy_that_is_still_open_takes_all_that_a_listing_shows(
 
 
 async def test_metadata_that_was_set_without_the_service_is_judged_when_it_is_sent(
-    drive: Any, other: Any, project: Any, network: Any, expect_log: Any
+    drive: Drive, other: Remote, project: Template, network: Network, expect_log: ExpectLog
 ) -> None:
     await drive.names()
     network.is_down = True
@@ -143,7 +147,7 @@ async def test_metadata_that_was_set_without_the_service_is_judged_when_it_is_se
 
 
 async def test_what_a_new_file_is_told_goes_along_when_it_replaces_another(
-    drive: Any, other: Any, project: Any
+    drive: Drive, other: Remote, project: Template
 ) -> None:
     number = await other.file("f", b"old")
     await drive.names()
@@ -156,7 +160,7 @@ async def test_what_a_new_file_is_told_goes_along_when_it_replaces_another(
 
 
 async def test_a_value_that_somebody_changes_meanwhile_is_not_written_over(
-    drive: Any, other: Any, project: Any, expect_log: Any, monkeypatch: pytest.MonkeyPatch
+    drive: Drive, other: Remote, project: Template, expect_log: ExpectLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     number = await other.file("f", b"1")
     await other.client.metadata.put("file", number, "project", {"lead": "Ada"})
@@ -180,7 +184,7 @@ async def test_a_value_that_somebody_changes_meanwhile_is_not_written_over(
     assert instance.values == {"lead": "Ben"}
 
 
-async def test_the_root_has_no_metadata_and_no_description(drive: Any) -> None:
+async def test_the_root_has_no_metadata_and_no_description(drive: Drive) -> None:
     assert await told(drive, "", "metadata.global.properties.k", "v") == "ENOTSUP"
     assert await value(drive, "", "metadata") == "ENODATA"
     await drive.fs.setxattr(ROOT, "user.xdg.comment", b"here")

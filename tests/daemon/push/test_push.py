@@ -1,15 +1,18 @@
 """Push: what is done on the drive, done at the service."""
 
 import os
-from typing import Any
 
 import pytest
 import trio
 
+from cmsfs.service.storage.store import Store
 from cmsfs.vfs.tree.attributes import SetAttr
+from tests.support.daemon_drive import Drive, Remote
+from tests.support.log_watch import ExpectLog
+from tests.support.network import Network
 
 
-async def test_every_kind_of_change_arrives(drive: Any, other: Any) -> None:
+async def test_every_kind_of_change_arrives(drive: Drive, other: Remote) -> None:
     await drive.mkdir("a")
     await drive.mkdir("a/b")
     await drive.write("a/b/file", b"one")
@@ -31,7 +34,7 @@ async def test_every_kind_of_change_arrives(drive: Any, other: Any) -> None:
     assert drive.ops() == []
 
 
-async def test_the_time_of_a_file_goes_with_it_and_alone(drive: Any, other: Any) -> None:
+async def test_the_time_of_a_file_goes_with_it_and_alone(drive: Drive, other: Remote) -> None:
     ino = await drive.write("f", b"x")
     await drive.fs.setattr(ino, SetAttr(mtime_ns=1_580_608_922_123_456_789))
     await drive.sync()
@@ -42,7 +45,7 @@ async def test_the_time_of_a_file_goes_with_it_and_alone(drive: Any, other: Any)
     assert await other.versions((await other.find("f")).id) == 1
 
 
-async def test_a_save_by_renaming_is_a_new_version_of_the_same_file(drive: Any, other: Any) -> None:
+async def test_a_save_by_renaming_is_a_new_version_of_the_same_file(drive: Drive, other: Remote) -> None:
     await drive.write("report", b"first")
     await drive.sync()
     before = (await other.find("report")).id
@@ -55,7 +58,7 @@ async def test_a_save_by_renaming_is_a_new_version_of_the_same_file(drive: Any, 
     assert await other.versions(before) == 2
 
 
-async def test_the_same_bytes_again_are_not_sent(drive: Any, network: Any) -> None:
+async def test_the_same_bytes_again_are_not_sent(drive: Drive, network: Network) -> None:
     await drive.write("f", b"same")
     await drive.sync()
     sent = network.count("POST", "/files/")
@@ -66,7 +69,7 @@ async def test_the_same_bytes_again_are_not_sent(drive: Any, network: Any) -> No
 
 
 async def test_a_file_becomes_a_folder_of_its_name_with_it_inside(
-    drive: Any, other: Any, network: Any
+    drive: Drive, other: Remote, network: Network
 ) -> None:
     """The folder waits for the name, and the file for the folder."""
     number = await other.file("d", b"x")
@@ -83,7 +86,7 @@ async def test_a_file_becomes_a_folder_of_its_name_with_it_inside(
     assert drive.ops() == []
 
 
-async def test_names_are_exchanged_in_a_ring(drive: Any, other: Any) -> None:
+async def test_names_are_exchanged_in_a_ring(drive: Drive, other: Remote) -> None:
     for name in ("a", "b", "c"):
         await drive.write(name, name.encode())
     await drive.sync()
@@ -97,7 +100,7 @@ async def test_names_are_exchanged_in_a_ring(drive: Any, other: Any) -> None:
     assert drive.ops() == []
 
 
-async def test_folders_change_places_with_what_is_in_them(drive: Any, other: Any) -> None:
+async def test_folders_change_places_with_what_is_in_them(drive: Drive, other: Remote) -> None:
     await drive.mkdir("a")
     await drive.mkdir("a/b")
     await drive.write("a/b/f", b"f")
@@ -108,7 +111,7 @@ async def test_folders_change_places_with_what_is_in_them(drive: Any, other: Any
     assert await other.paths() == ["b/", "b/a/", "b/f"]
 
 
-async def test_a_deletion_of_a_tree_empties_folders_first(drive: Any, other: Any) -> None:
+async def test_a_deletion_of_a_tree_empties_folders_first(drive: Drive, other: Remote) -> None:
     await drive.mkdir("d")
     for number in range(5):
         await drive.write(f"d/{number}", b"x")
@@ -120,7 +123,9 @@ async def test_a_deletion_of_a_tree_empties_folders_first(drive: Any, other: Any
     assert await other.paths() == []
 
 
-async def test_an_upload_whose_answer_was_lost_is_recognised(drive: Any, other: Any, network: Any) -> None:
+async def test_an_upload_whose_answer_was_lost_is_recognised(
+    drive: Drive, other: Remote, network: Network
+) -> None:
     network.lose_answer("POST", "/files/content")
     await drive.write("f", b"once")
     await drive.sync()
@@ -130,7 +135,7 @@ async def test_an_upload_whose_answer_was_lost_is_recognised(drive: Any, other: 
 
 
 async def test_a_new_version_whose_answer_was_lost_is_recognised(
-    drive: Any, other: Any, network: Any
+    drive: Drive, other: Remote, network: Network
 ) -> None:
     await drive.write("f", b"one")
     await drive.sync()
@@ -142,7 +147,7 @@ async def test_a_new_version_whose_answer_was_lost_is_recognised(
 
 
 async def test_written_again_after_a_lost_answer_it_stays_one_file(
-    drive: Any, other: Any, network: Any
+    drive: Drive, other: Remote, network: Network
 ) -> None:
     arrived, go = network.gate("POST", "/files/content", before=True)
     network.lose_answer("POST", "/files/content")
@@ -157,7 +162,9 @@ async def test_written_again_after_a_lost_answer_it_stays_one_file(
     assert await other.versions((await other.find("f")).id) == 2
 
 
-async def test_a_folder_whose_answer_was_lost_is_recognised(drive: Any, other: Any, network: Any) -> None:
+async def test_a_folder_whose_answer_was_lost_is_recognised(
+    drive: Drive, other: Remote, network: Network
+) -> None:
     network.lose_answer("POST", "/folders")
     await drive.mkdir("d")
     await drive.write("d/f", b"x")
@@ -167,7 +174,7 @@ async def test_a_folder_whose_answer_was_lost_is_recognised(drive: Any, other: A
 
 @pytest.mark.parametrize("end", ["rename", "unlink", "write", "replace"])
 async def test_what_happens_here_while_a_new_file_is_on_its_way(
-    drive: Any, other: Any, network: Any, end: str
+    drive: Drive, other: Remote, network: Network, end: str
 ) -> None:
     await drive.write("old", b"old")
     await drive.sync()
@@ -202,7 +209,7 @@ async def test_what_happens_here_while_a_new_file_is_on_its_way(
 
 
 async def test_a_file_replaced_while_its_new_version_is_on_its_way(
-    drive: Any, other: Any, network: Any
+    drive: Drive, other: Remote, network: Network
 ) -> None:
     await drive.write("f", b"one")
     await drive.sync()
@@ -220,7 +227,9 @@ async def test_a_file_replaced_while_its_new_version_is_on_its_way(
     assert await other.read("f") == b"three"
 
 
-async def test_a_rename_taken_back_while_it_is_on_its_way(drive: Any, other: Any, network: Any) -> None:
+async def test_a_rename_taken_back_while_it_is_on_its_way(
+    drive: Drive, other: Remote, network: Network
+) -> None:
     await drive.write("a", b"x")
     await drive.sync()
     arrived, go = network.gate("PUT", "/files/")
@@ -235,7 +244,7 @@ async def test_a_rename_taken_back_while_it_is_on_its_way(drive: Any, other: Any
 
 
 async def test_a_refused_change_is_held_and_stands_in_nobodys_way(
-    drive: Any, other: Any, service: Any, user: int, expect_log: Any
+    drive: Drive, other: Remote, service: Store, user: int, expect_log: ExpectLog
 ) -> None:
     expect_log("the service rejected a change")
     await service.write(lambda conn: conn.execute("UPDATE user SET space_amount = 10"))
@@ -251,7 +260,7 @@ async def test_a_refused_change_is_held_and_stands_in_nobodys_way(
 
 
 async def test_offline_changes_wait_and_go_when_there_is_a_network(
-    drive: Any, other: Any, network: Any
+    drive: Drive, other: Remote, network: Network
 ) -> None:
     await drive.names()
     network.is_down = True
@@ -266,7 +275,7 @@ async def test_offline_changes_wait_and_go_when_there_is_a_network(
     assert await other.paths() == ["d/", "f"]
 
 
-async def test_an_open_file_is_not_waited_for(drive: Any, other: Any) -> None:
+async def test_an_open_file_is_not_waited_for(drive: Drive, other: Remote) -> None:
     opened, _ = await drive.fs.create(1, "log", 0o644, os.O_WRONLY)
     await drive.fs.write(opened.fh, 0, b"line")
     await drive.write("other", b"x")
@@ -278,7 +287,7 @@ async def test_an_open_file_is_not_waited_for(drive: Any, other: Any) -> None:
     assert await other.paths() == ["log", "other"]
 
 
-async def test_bytes_that_only_the_service_has_survive_a_rename(drive: Any, other: Any) -> None:
+async def test_bytes_that_only_the_service_has_survive_a_rename(drive: Drive, other: Remote) -> None:
     await drive.write("old", b"old")
     await drive.write("new", b"new")
     await drive.sync()
@@ -292,7 +301,7 @@ async def test_bytes_that_only_the_service_has_survive_a_rename(drive: Any, othe
 
 
 async def test_bytes_written_over_a_version_that_only_the_service_has_survive_a_rename(
-    drive: Any, other: Any
+    drive: Drive, other: Remote
 ) -> None:
     await drive.write("old", b"old")
     await drive.write("new", b"new")
@@ -310,7 +319,7 @@ async def test_bytes_written_over_a_version_that_only_the_service_has_survive_a_
 
 
 async def test_evicted_bytes_of_a_file_that_took_over_another_are_fetched_and_sent(
-    drive: Any, other: Any, network: Any
+    drive: Drive, other: Remote, network: Network
 ) -> None:
     await drive.write("old", b"old")
     ino = await drive.write("new", b"new bytes")
@@ -328,7 +337,9 @@ async def test_evicted_bytes_of_a_file_that_took_over_another_are_fetched_and_se
     assert (await other.find("old")).id == kept
 
 
-async def test_what_had_to_wait_is_not_forgotten_while_more_and_more_comes(drive: Any, other: Any) -> None:
+async def test_what_had_to_wait_is_not_forgotten_while_more_and_more_comes(
+    drive: Drive, other: Remote
+) -> None:
     opened, _ = await drive.fs.create(1, "first", 0o644, os.O_WRONLY)
     await drive.fs.write(opened.fh, 0, b"x")
     # Looked at, and left alone because it is open.

@@ -8,16 +8,21 @@ import pytest
 import trio
 
 from cmsfs import config, errors
+from cmsfs.config import Settings
+from cmsfs.service.storage.store import Store
+from tests.support.daemon_drive import Drive, Remote
+from tests.support.log_watch import ExpectLog
+from tests.support.network import Network
 
 QUOTA = "UPDATE user SET space_amount = ?"
 
 
-async def quota(service: Any, size: int) -> None:
+async def quota(service: Store, size: int) -> None:
     await service.write(lambda conn: conn.execute(QUOTA, (size,)))
 
 
 @pytest.fixture
-async def refused(drive: Any, service: Any, expect_log: Any) -> Any:
+async def refused(drive: Drive, service: Store, expect_log: ExpectLog) -> Any:
     """A drive with a new file `large` and a new version of `old` that the quota refuses."""
     expect_log("the service rejected a change")
     await drive.write("old", b"old")
@@ -37,7 +42,7 @@ async def test_a_refusal_is_told_with_its_remedy(refused: Any) -> None:
     assert "discard" in value
 
 
-async def test_one_is_tried_again(refused: Any, other: Any, service: Any) -> None:
+async def test_one_is_tried_again(refused: Any, other: Remote, service: Store) -> None:
     await quota(service, 10_000)
     await refused.agents.retry("/large")
     await refused.agents.push.drained()
@@ -47,7 +52,7 @@ async def test_one_is_tried_again(refused: Any, other: Any, service: Any) -> Non
         await refused.agents.retry("/large")
 
 
-async def test_a_new_file_that_is_given_up_leaves_the_drive_and_is_kept(refused: Any, other: Any) -> None:
+async def test_a_new_file_that_is_given_up_leaves_the_drive_and_is_kept(refused: Any, other: Remote) -> None:
     told = await refused.agents.discard("/large")
     kept = config.Paths("default").recovered / "large"
     assert str(kept) in told
@@ -59,7 +64,7 @@ async def test_a_new_file_that_is_given_up_leaves_the_drive_and_is_kept(refused:
     assert await other.read("large") == b"s"
 
 
-async def test_a_version_that_is_given_up_gives_way_to_the_one_before(refused: Any, other: Any) -> None:
+async def test_a_version_that_is_given_up_gives_way_to_the_one_before(refused: Any, other: Remote) -> None:
     await refused.agents.discard("/old")
     assert (config.Paths("default").recovered / "old").read_bytes() == b"y" * 100
     assert await refused.read("old") == b"old"
@@ -67,7 +72,7 @@ async def test_a_version_that_is_given_up_gives_way_to_the_one_before(refused: A
     assert [op[2] for op in refused.ops()] == ["/large"]
 
 
-async def test_what_is_not_held_is_not_given_up(drive: Any) -> None:
+async def test_what_is_not_held_is_not_given_up(drive: Drive) -> None:
     await drive.write("f", b"x")
     await drive.sync()
     with pytest.raises(errors.UserError, match="No change of /f was rejected"):
@@ -75,7 +80,7 @@ async def test_what_is_not_held_is_not_given_up(drive: Any) -> None:
 
 
 async def test_conflict_copies_and_held_changes_are_listed(
-    drive: Any, other: Any, network: Any, tmp_path: Path
+    drive: Drive, other: Remote, network: Network, tmp_path: Path
 ) -> None:
     await drive.write("f.txt", b"base")
     await drive.sync()
@@ -92,7 +97,7 @@ async def test_conflict_copies_and_held_changes_are_listed(
 
 
 async def test_what_the_quota_refused_goes_when_there_is_room(
-    refused: Any, other: Any, service: Any, nursery: Any
+    refused: Any, other: Remote, service: Store, nursery: trio.Nursery
 ) -> None:
     nursery.start_soon(refused.agents.account.run)
     nursery.start_soon(refused.agents._follow_room)
@@ -107,7 +112,7 @@ async def test_what_the_quota_refused_goes_when_there_is_room(
 
 
 async def test_a_stale_file_of_this_machine_is_kept_outside_the_drive(
-    drive: Any, settings: Any, monkeypatch: pytest.MonkeyPatch
+    drive: Drive, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = time.time()
     monkeypatch.setattr(time, "time", lambda: now)

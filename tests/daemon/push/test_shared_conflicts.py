@@ -1,11 +1,11 @@
 """Two changes of what somebody else shares: who keeps the name, and where the other one is."""
 
-from typing import Any, get_args
+from typing import get_args
 
 import pytest
 
 from cmsfs import config
-from tests.daemon import conftest
+from tests.support.daemon_drive import Drive, Remote
 from tests.support.errno_probe import share
 
 PLACES = get_args(config.Settings.model_fields["shared"].annotation)
@@ -16,7 +16,7 @@ def settings(request: pytest.FixtureRequest) -> config.Settings:
     return config.Settings(settle_seconds=0, network_seconds=5, shared=request.param)
 
 
-async def _shelf(drive: Any) -> str:
+async def _shelf(drive: Drive) -> str:
     await drive.names()
     await drive.poll()
     if offered := [one.id for one in drive.agents.offering.told()]:
@@ -25,7 +25,7 @@ async def _shelf(drive: Any) -> str:
 
 
 async def test_of_a_single_file_theirs_keeps_its_name_and_ours_is_ones_own(
-    drive: Any, ben: conftest.Remote, other: conftest.Remote, user: int
+    drive: Drive, ben: Remote, other: Remote, user: int
 ) -> None:
     """There is no folder of the owner's that this account could put its copy into."""
     file_id = await ben.file("f.txt", b"one")
@@ -48,9 +48,7 @@ async def test_of_a_single_file_theirs_keeps_its_name_and_ours_is_ones_own(
     assert drive.ops() == []
 
 
-async def test_in_a_shared_folder_the_copy_is_beside_it_for_all(
-    drive: Any, ben: conftest.Remote, user: int
-) -> None:
+async def test_in_a_shared_folder_the_copy_is_beside_it_for_all(drive: Drive, ben: Remote, user: int) -> None:
     folder = await ben.folder("s")
     file_id = await ben.file("f.txt", b"one", folder)
     await share(ben, "folder", folder, "editor", user)

@@ -2,9 +2,12 @@
 stored nor shown."""
 
 import random
-from typing import Any
 
 import pytest
+
+from tests.support.daemon_drive import Drive, Remote
+from tests.support.log_watch import ExpectLog
+from tests.support.network import Network
 
 DATA = random.Random(1).randbytes(300_000)
 
@@ -15,7 +18,7 @@ def large() -> bytes:
 
 @pytest.mark.parametrize("version", [False, True], ids=["new file", "new version"])
 async def test_an_upload_that_arrives_damaged_is_sent_again(
-    drive: Any, other: Any, network: Any, version: bool
+    drive: Drive, other: Remote, network: Network, version: bool
 ) -> None:
     if version:
         await drive.write("f", b"one")
@@ -32,7 +35,7 @@ async def test_an_upload_that_arrives_damaged_is_sent_again(
 
 
 async def test_a_part_that_arrives_damaged_is_sent_again_and_no_other(
-    drive: Any, other: Any, network: Any
+    drive: Drive, other: Remote, network: Network
 ) -> None:
     data = large()
     network.damage("PUT", "/upload_sessions/")
@@ -46,7 +49,7 @@ async def test_a_part_that_arrives_damaged_is_sent_again_and_no_other(
 
 
 async def test_a_download_that_arrives_damaged_is_never_shown(
-    drive: Any, other: Any, network: Any, expect_log: Any
+    drive: Drive, other: Remote, network: Network, expect_log: ExpectLog
 ) -> None:
     expect_log("a download does not match its SHA-1")
     await other.file("f", DATA)
@@ -61,7 +64,7 @@ async def test_a_download_that_arrives_damaged_is_never_shown(
 
 
 async def test_damaged_bytes_under_a_change_are_never_sent(
-    drive: Any, other: Any, network: Any, expect_log: Any
+    drive: Drive, other: Remote, network: Network, expect_log: ExpectLog
 ) -> None:
     expect_log("a download does not match its SHA-1")
     await other.file("f", DATA)

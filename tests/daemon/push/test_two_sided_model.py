@@ -11,6 +11,8 @@ import pytest
 import trio
 
 from cmsfs import config, errors
+from tests.support.daemon_drive import Drive, Remote
+from tests.support.network import Network
 
 NAMES = ["a", "b", "c", "d"]
 
@@ -18,7 +20,7 @@ NAMES = ["a", "b", "c", "d"]
 class Chaos:
     """One random story."""
 
-    def __init__(self, seed: int, drive: Any, other: Any, network: Any) -> None:
+    def __init__(self, seed: int, drive: Drive, other: Remote, network: Network) -> None:
         self.random = random.Random(seed)
         self.drive = drive
         self.other = other
@@ -138,12 +140,14 @@ class Chaos:
 
 
 @pytest.fixture(params=["search", "events"])
-def settings(request: Any) -> config.Settings:
+def settings(request: pytest.FixtureRequest) -> config.Settings:
     return config.Settings(settle_seconds=0, network_seconds=5, feed=request.param)
 
 
 @pytest.mark.parametrize("seed", range(8))
-async def test_both_sides_end_with_the_same_tree(drive: Any, other: Any, network: Any, seed: int) -> None:
+async def test_both_sides_end_with_the_same_tree(
+    drive: Drive, other: Remote, network: Network, seed: int
+) -> None:
     chaos = Chaos(seed, drive, other, network)
     await drive.names()
     for _ in range(60):

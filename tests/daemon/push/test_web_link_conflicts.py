@@ -1,17 +1,18 @@
 """Web links that are changed on both sides, or whose making is interrupted: none is lost or there twice."""
 
 import os
-from typing import Any
 
 import pytest
 import trio
 
 from cmsfs.vfs.tree.attributes import SetAttr
+from tests.support.daemon_drive import Drive, Remote, Starting
+from tests.support.network import Network
 from tests.support.shortcuts import TEXT, URL, WINDOWS, link, meanwhile
 
 
 async def test_an_open_reader_stays_on_what_it_opened_and_the_next_one_sees_news(
-    drive: Any, other: Any
+    drive: Drive, other: Remote
 ) -> None:
     made = await other.client.web_links.create("https://old.example/", "0", name="a")
     await drive.poll()
@@ -33,7 +34,9 @@ async def test_an_open_reader_stays_on_what_it_opened_and_the_next_one_sees_news
         await drive.fs.release(opened.fh)
 
 
-async def test_what_is_written_over_an_older_address_is_beside_the_newer_one(drive: Any, other: Any) -> None:
+async def test_what_is_written_over_an_older_address_is_beside_the_newer_one(
+    drive: Drive, other: Remote
+) -> None:
     made = await other.client.web_links.create("https://old.example/", "0", name="a")
     await drive.poll()
     opened_ino = await drive.ino("a.url")
@@ -51,7 +54,9 @@ async def test_what_is_written_over_an_older_address_is_beside_the_newer_one(dri
 
 
 @pytest.mark.parametrize("heard", [True, False])
-async def test_two_new_addresses_are_both_kept(drive: Any, other: Any, network: Any, heard: bool) -> None:
+async def test_two_new_addresses_are_both_kept(
+    drive: Drive, other: Remote, network: Network, heard: bool
+) -> None:
     made = await other.client.web_links.create("https://old.example/", "0", name="a")
     await drive.poll()
     await drive.write("a.url", TEXT)
@@ -66,7 +71,7 @@ async def test_two_new_addresses_are_both_kept(drive: Any, other: Any, network: 
     assert "conflicted copy" in next(iter(found))
 
 
-async def test_a_new_name_there_and_a_new_address_here(drive: Any, other: Any, network: Any) -> None:
+async def test_a_new_name_there_and_a_new_address_here(drive: Drive, other: Remote, network: Network) -> None:
     made = await other.client.web_links.create("https://old.example/", "0", name="a")
     await drive.poll()
     await drive.write("a.url", TEXT)
@@ -79,7 +84,7 @@ async def test_a_new_name_there_and_a_new_address_here(drive: Any, other: Any, n
 
 
 async def test_one_that_was_deleted_there_and_written_here_is_made_anew(
-    drive: Any, other: Any, network: Any
+    drive: Drive, other: Remote, network: Network
 ) -> None:
     made = await other.client.web_links.create("https://old.example/", "0", name="a")
     await drive.poll()
@@ -92,7 +97,7 @@ async def test_one_that_was_deleted_there_and_written_here_is_made_anew(
 
 
 async def test_one_that_was_deleted_here_and_changed_there_comes_back(
-    drive: Any, other: Any, network: Any
+    drive: Drive, other: Remote, network: Network
 ) -> None:
     made = await other.client.web_links.create("https://old.example/", "0", name="a")
     await drive.poll()
@@ -104,7 +109,7 @@ async def test_one_that_was_deleted_here_and_changed_there_comes_back(
     assert b"new" in await drive.read("a.url")
 
 
-async def test_the_same_made_on_both_sides_is_one(drive: Any, other: Any, network: Any) -> None:
+async def test_the_same_made_on_both_sides_is_one(drive: Drive, other: Remote, network: Network) -> None:
     await drive.write("a.url", TEXT)
     async with meanwhile(network, "POST"):
         made = await other.client.web_links.create(URL, "0", name="a")
@@ -115,7 +120,7 @@ async def test_the_same_made_on_both_sides_is_one(drive: Any, other: Any, networ
 
 @pytest.mark.parametrize("then", ["nothing", "rename", "delete", "write"])
 async def test_a_web_link_whose_making_nobody_heard_of_is_found(
-    drive: Any, other: Any, network: Any, then: str
+    drive: Drive, other: Remote, network: Network, then: str
 ) -> None:
     network.lose_answer("POST", "/web_links")
     await drive.write("a.url", TEXT)
@@ -146,7 +151,9 @@ async def test_a_web_link_whose_making_nobody_heard_of_is_found(
     assert await drive.names() == [f"{name}.url" for name in found]
 
 
-async def test_a_restart_before_the_answer_makes_it_once(starting: Any, other: Any, network: Any) -> None:
+async def test_a_restart_before_the_answer_makes_it_once(
+    starting: Starting, other: Remote, network: Network
+) -> None:
     arrived, _ = network.gate("POST", "/web_links")
     async with starting() as drive:
         await drive.write("a.url", WINDOWS)
@@ -161,7 +168,9 @@ async def test_a_restart_before_the_answer_makes_it_once(starting: Any, other: A
         assert await drive.read("a.url") == WINDOWS
 
 
-async def test_a_death_in_the_middle_of_a_change_leaves_no_empty_web_link(starting: Any, other: Any) -> None:
+async def test_a_death_in_the_middle_of_a_change_leaves_no_empty_web_link(
+    starting: Starting, other: Remote
+) -> None:
     made = await other.client.web_links.create("https://old.example/", "0", name="a")
     async with starting() as drive:
         await drive.poll()
@@ -175,7 +184,7 @@ async def test_a_death_in_the_middle_of_a_change_leaves_no_empty_web_link(starti
 
 
 async def test_news_of_an_address_that_is_being_written_here_are_not_taken_for_known(
-    drive: Any, other: Any
+    drive: Drive, other: Remote
 ) -> None:
     made = await other.client.web_links.create("https://old.example/", "0", name="a")
     await drive.poll()

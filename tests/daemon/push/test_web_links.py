@@ -3,32 +3,33 @@
 import errno
 import os
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 
 from cmsfs import config
 from cmsfs.replica.nodes import NodeKind
 from cmsfs.vfs.tree.attributes import SetAttr
+from tests.support.daemon_drive import Drive, Remote, Starting
+from tests.support.network import Network
 from tests.support.shortcuts import RICH, TEXT, URL, WINDOWS, link, meanwhile
 
 
-async def save(drive: Any, path: str, data: bytes) -> None:
+async def save(drive: Drive, path: str, data: bytes) -> None:
     """As most editors and file managers save: a new file renamed over the old one."""
     await drive.write(f"{path}.tmp", data)
     await drive.rename(f"{path}.tmp", path)
 
 
-async def trashed(other: Any) -> list[tuple[str, str]]:
+async def trashed(other: Remote) -> list[tuple[str, str]]:
     return [(item.id, item.url) async for item in other.client.trash.items()]
 
 
-def kind(drive: Any, ino: int) -> NodeKind:
+def kind(drive: Drive, ino: int) -> NodeKind:
     found: NodeKind = drive.node(ino).kind
     return found
 
 
-async def test_a_shortcut_becomes_a_web_link(drive: Any, other: Any) -> None:
+async def test_a_shortcut_becomes_a_web_link(drive: Drive, other: Remote) -> None:
     ino = await drive.write("docs.url", TEXT)
     assert kind(drive, ino) is NodeKind.FILE
     await drive.sync()
@@ -41,7 +42,7 @@ async def test_a_shortcut_becomes_a_web_link(drive: Any, other: Any) -> None:
     assert await drive.fs.getxattr(ino, "user.cms.sync") == b"synced"
 
 
-async def test_the_description_goes_both_ways(drive: Any, other: Any) -> None:
+async def test_the_description_goes_both_ways(drive: Drive, other: Remote) -> None:
     await drive.write("a.url", TEXT + b"Comment=two\\nlines\n")
     await drive.sync()
     made = await link(other, "a")
@@ -55,7 +56,9 @@ async def test_the_description_goes_both_ways(drive: Any, other: Any) -> None:
 
 
 @pytest.mark.parametrize("how", ["in place", "by rename"])
-async def test_an_edit_changes_the_address_of_the_same_web_link(drive: Any, other: Any, how: str) -> None:
+async def test_an_edit_changes_the_address_of_the_same_web_link(
+    drive: Drive, other: Remote, how: str
+) -> None:
     made = await other.client.web_links.create("https://old.example/", "0", name="a")
     await drive.poll()
     assert await drive.read("a.url") == b"[InternetShortcut]\nURL=https://old.example/\n"
@@ -68,7 +71,7 @@ async def test_an_edit_changes_the_address_of_the_same_web_link(drive: Any, othe
     assert await other.paths() == ["a"]
 
 
-async def test_a_few_bytes_of_it_can_be_written(drive: Any, other: Any) -> None:
+async def test_a_few_bytes_of_it_can_be_written(drive: Drive, other: Remote) -> None:
     await other.client.web_links.create("https://old.example/", "0", name="a")
     await drive.poll()
     ino = await drive.ino("a.url")
@@ -79,7 +82,9 @@ async def test_a_few_bytes_of_it_can_be_written(drive: Any, other: Any) -> None:
     assert (await link(other, "a")).url == "https://new.example/"
 
 
-async def test_its_bytes_and_time_stay_what_was_written(drive: Any, other: Any, starting: Any) -> None:
+async def test_its_bytes_and_time_stay_what_was_written(
+    drive: Drive, other: Remote, starting: Starting
+) -> None:
     ino = await drive.write("a.url", WINDOWS)
     await drive.fs.setattr(ino, SetAttr(mtime_ns=1_580_608_922 * 10**9))
     await drive.sync()
@@ -111,7 +116,7 @@ FILES = {
 }
 
 
-async def test_what_a_web_link_cannot_say_stays_a_file(drive: Any, other: Any) -> None:
+async def test_what_a_web_link_cannot_say_stays_a_file(drive: Drive, other: Remote) -> None:
     for name, data in FILES.items():
         await drive.write(name, data)
     await drive.sync()
@@ -120,7 +125,7 @@ async def test_what_a_web_link_cannot_say_stays_a_file(drive: Any, other: Any) -
         assert await other.read(name) == data
 
 
-async def test_what_is_said_of_a_file_stays_with_it(drive: Any, other: Any) -> None:
+async def test_what_is_said_of_a_file_stays_with_it(drive: Drive, other: Remote) -> None:
     described = await drive.write("described.url", TEXT)
     await drive.fs.setxattr(described, "user.xdg.comment", b"from the desktop")
     tagged = await drive.write("tagged.url", TEXT)
@@ -133,7 +138,7 @@ async def test_what_is_said_of_a_file_stays_with_it(drive: Any, other: Any) -> N
     assert (kept.type, kept.tags) == ("file", ["red"])
 
 
-async def test_a_file_of_the_service_stays_one(drive: Any, other: Any) -> None:
+async def test_a_file_of_the_service_stays_one(drive: Drive, other: Remote) -> None:
     await drive.write("a.url", RICH)
     await drive.sync()
     await drive.write("a.url", TEXT)
@@ -147,7 +152,7 @@ class TestNever:
     def settings(self) -> config.Settings:
         return config.Settings(settle_seconds=0, network_seconds=5, web_links="never")
 
-    async def test_a_setting_keeps_all_of_them_files(self, drive: Any, other: Any) -> None:
+    async def test_a_setting_keeps_all_of_them_files(self, drive: Drive, other: Remote) -> None:
         await drive.write("a.url", TEXT)
         await drive.sync()
         assert await other.read("a.url") == TEXT
@@ -159,7 +164,7 @@ class TestAll:
         return config.Settings(settle_seconds=0, network_seconds=5, web_links="all")
 
     async def test_a_setting_makes_web_links_of_all_whose_icons_stay_here(
-        self, drive: Any, other: Any
+        self, drive: Drive, other: Remote
     ) -> None:
         await drive.write("a.url", RICH)
         await drive.write("b.url", b"none")
@@ -176,7 +181,7 @@ class TestAll:
 
 
 @pytest.mark.parametrize("first", ["the folder", "the web link"])
-async def test_a_web_link_and_a_folder_side_by_side(drive: Any, other: Any, first: str) -> None:
+async def test_a_web_link_and_a_folder_side_by_side(drive: Drive, other: Remote, first: str) -> None:
     if first == "the folder":
         await drive.mkdir("notes")
         await drive.sync()
@@ -191,7 +196,7 @@ async def test_a_web_link_and_a_folder_side_by_side(drive: Any, other: Any, firs
     assert drive.ops() == []
 
 
-async def test_a_web_link_is_renamed_and_moved(drive: Any, other: Any) -> None:
+async def test_a_web_link_is_renamed_and_moved(drive: Drive, other: Remote) -> None:
     ino = await drive.write("a.url", TEXT)
     await drive.mkdir("d")
     await drive.mkdir("b")
@@ -207,7 +212,7 @@ async def test_a_web_link_is_renamed_and_moved(drive: Any, other: Any) -> None:
     assert await drive.ino("d/c.url") == ino
 
 
-async def test_a_web_link_under_a_name_of_a_file_is_a_copy_of_it(drive: Any) -> None:
+async def test_a_web_link_under_a_name_of_a_file_is_a_copy_of_it(drive: Drive) -> None:
     await drive.write("a.url", TEXT)
     await drive.sync()
     for name in ("a", "a.txt", "a.URL", "a.url~", "a.url.url"):
@@ -218,7 +223,7 @@ async def test_a_web_link_under_a_name_of_a_file_is_a_copy_of_it(drive: Any) -> 
 
 
 async def test_a_new_file_that_is_renamed_while_its_web_link_is_made(
-    drive: Any, other: Any, network: Any
+    drive: Drive, other: Remote, network: Network
 ) -> None:
     await drive.write("a.url", TEXT)
     async with meanwhile(network, "POST", before=False):
@@ -228,7 +233,7 @@ async def test_a_new_file_that_is_renamed_while_its_web_link_is_made(
     assert await other.read("a.txt") == TEXT
 
 
-async def test_a_copy_is_another_web_link_and_deleting_means_the_trash(drive: Any, other: Any) -> None:
+async def test_a_copy_is_another_web_link_and_deleting_means_the_trash(drive: Drive, other: Remote) -> None:
     await drive.write("a.url", TEXT)
     await drive.sync()
     await drive.write("b.url", await drive.read("a.url"))
@@ -245,7 +250,7 @@ async def test_a_copy_is_another_web_link_and_deleting_means_the_trash(drive: An
 
 
 @pytest.mark.parametrize("how", ["in place", "by rename"])
-async def test_a_web_link_with_something_else_in_it_is_a_file(drive: Any, other: Any, how: str) -> None:
+async def test_a_web_link_with_something_else_in_it_is_a_file(drive: Drive, other: Remote, how: str) -> None:
     await drive.write("a.url", TEXT)
     await drive.sync()
     gone = (await link(other, "a")).id
@@ -259,7 +264,7 @@ async def test_a_web_link_with_something_else_in_it_is_a_file(drive: Any, other:
 
 
 async def test_an_emptied_web_link_is_held_until_something_is_in_it(
-    drive: Any, other: Any, expect_log: Callable[[str], None]
+    drive: Drive, other: Remote, expect_log: Callable[[str], None]
 ) -> None:
     expect_log("the service rejected a change")
     await drive.write("a.url", TEXT)
@@ -275,7 +280,7 @@ async def test_an_emptied_web_link_is_held_until_something_is_in_it(
 
 
 async def test_giving_up_an_emptied_one_brings_it_back(
-    drive: Any, other: Any, expect_log: Callable[[str], None]
+    drive: Drive, other: Remote, expect_log: Callable[[str], None]
 ) -> None:
     expect_log("the service rejected a change")
     await drive.write("a.url", WINDOWS)

@@ -1,14 +1,13 @@
 """`shared = "ask"`: what others share is shown when the person says so, and not before."""
 
-from typing import Any
-
 import pytest
 
 from cmsfs import config, errors
 from cmsfs.replica.nodes import ROOT
 from daemon.content.search import RemoteSearch
-from tests.daemon import conftest
+from tests.support.daemon_drive import Drive, Remote, Starting
 from tests.support.errno_probe import share
+from tests.support.network import Network
 from tests.support.shared_team import SHELF
 
 
@@ -17,24 +16,24 @@ def settings() -> config.Settings:
     return config.Settings(settle_seconds=0, network_seconds=5, feed="events", shared="ask")
 
 
-async def _give(ben: conftest.Remote, user: int, name: str = "Team", above: str = "0") -> tuple[str, str]:
+async def _give(ben: Remote, user: int, name: str = "Team", above: str = "0") -> tuple[str, str]:
     """A shared folder with a file in it; its id, and that of the collaboration."""
     folder = await ben.folder(name, above)
     await ben.file("plan.txt", b"Ben's plan", folder)
     return folder, await share(ben, "folder", folder, "editor", user)
 
 
-def _waiting(drive: conftest.Drive) -> list[tuple[str, str]]:
+def _waiting(drive: Drive) -> list[tuple[str, str]]:
     return [(one.name, one.owner) for one in drive.agents.offering.told() if not one.declined]
 
 
-async def _decide(drive: conftest.Drive, *words: str, accept: bool = True) -> str:
+async def _decide(drive: Drive, *words: str, accept: bool = True) -> str:
     return str((await drive.agents.decide_offers(list(words), accept)).message)
 
 
 @pytest.mark.parametrize("feed", ["events", "search"])
 async def test_it_is_shown_when_it_is_accepted(
-    starting: conftest.Starting, ben: conftest.Remote, other: conftest.Remote, user: int, feed: str
+    starting: Starting, ben: Remote, other: Remote, user: int, feed: str
 ) -> None:
     await other.file("mine.txt", b"mine")
     await _give(ben, user)
@@ -54,7 +53,7 @@ async def test_it_is_shown_when_it_is_accepted(
 
 
 async def test_nothing_of_it_takes_a_name_or_is_fetched(
-    starting: conftest.Starting, ben: conftest.Remote, other: conftest.Remote, user: int, network: Any
+    starting: Starting, ben: Remote, other: Remote, user: int, network: Network
 ) -> None:
     folder, _ = await _give(ben, user, SHELF)
     await ben.file("more.txt", b"more", await ben.folder("Sub", folder))
@@ -83,9 +82,7 @@ async def test_nothing_of_it_takes_a_name_or_is_fetched(
         assert [one.path for one in await search.more()] == [f"{shelf}/plan.txt"]
 
 
-async def test_what_is_declined_is_not_shown_and_not_told(
-    starting: conftest.Starting, ben: conftest.Remote, user: int
-) -> None:
+async def test_what_is_declined_is_not_shown_and_not_told(starting: Starting, ben: Remote, user: int) -> None:
     folder, given = await _give(ben, user)
     async with starting() as drive:
         await drive.names()
@@ -112,7 +109,7 @@ async def test_what_is_declined_is_not_shown_and_not_told(
 
 
 async def test_a_decision_lasts_and_a_lost_state_asks_again(
-    starting: conftest.Starting, ben: conftest.Remote, user: int
+    starting: Starting, ben: Remote, user: int
 ) -> None:
     folder, given = await _give(ben, user)
     async with starting() as drive:
@@ -135,7 +132,7 @@ async def test_a_decision_lasts_and_a_lost_state_asks_again(
 
 
 async def test_what_was_left_is_asked_about_when_it_is_shared_anew(
-    starting: conftest.Starting, ben: conftest.Remote, user: int
+    starting: Starting, ben: Remote, user: int
 ) -> None:
     file_id = await ben.file("plan.txt", b"theirs")
     await share(ben, "file", file_id, "viewer", user)
@@ -151,7 +148,7 @@ async def test_what_was_left_is_asked_about_when_it_is_shared_anew(
 
 
 async def test_what_is_not_shared_any_more_cannot_be_accepted(
-    starting: conftest.Starting, ben: conftest.Remote, user: int
+    starting: Starting, ben: Remote, user: int
 ) -> None:
     folder, given = await _give(ben, user)
     async with starting() as drive:
@@ -164,9 +161,7 @@ async def test_what_is_not_shared_any_more_cannot_be_accepted(
             await _decide(drive, "Team")
 
 
-async def test_of_two_of_one_name_the_id_says_which(
-    starting: conftest.Starting, ben: conftest.Remote, user: int
-) -> None:
+async def test_of_two_of_one_name_the_id_says_which(starting: Starting, ben: Remote, user: int) -> None:
     first, _ = await _give(ben, user, "Team", await ben.folder("a"))
     second, _ = await _give(ben, user, "Team", await ben.folder("b"))
     async with starting() as drive:
@@ -177,7 +172,7 @@ async def test_of_two_of_one_name_the_id_says_which(
         assert drive.node(await drive.ino(f"{SHELF}/Team")).remote_id == second
 
 
-async def test_the_setting_changes(starting: conftest.Starting, ben: conftest.Remote, user: int) -> None:
+async def test_the_setting_changes(starting: Starting, ben: Remote, user: int) -> None:
     """What is here stays; what was not accepted comes with the other settings."""
     await _give(ben, user)
     async with starting(shared="folder") as drive:
@@ -195,7 +190,7 @@ async def test_the_setting_changes(starting: conftest.Starting, ben: conftest.Re
 
 
 async def test_a_drive_that_learns_late_whose_it_is_asks(
-    starting: conftest.Starting, ben: conftest.Remote, user: int, network: Any
+    starting: Starting, ben: Remote, user: int, network: Network
 ) -> None:
     await _give(ben, user)
     network.is_down = True

@@ -1,14 +1,15 @@
 """What was refused for a right, or for room, of others: it goes by itself when there is that."""
 
-from typing import Any
-
 import pytest
 import trio
 
 from cmsfs import config
 from cmsfs.models.enterprise import collaborations
-from tests.daemon import conftest
+from cmsfs.service.storage.store import Store
 from tests.support import errno_probe
+from tests.support.daemon_drive import Drive, Remote, Starting
+from tests.support.log_watch import ExpectLog
+from tests.support.network import Network
 from tests.support.shared_team import TEAM, Team, held, listed
 
 
@@ -18,7 +19,7 @@ def settings() -> config.Settings:
 
 
 @pytest.fixture
-async def team(ben: conftest.Remote, user: int) -> Team:
+async def team(ben: Remote, user: int) -> Team:
     return await Team(ben, user).make()
 
 
@@ -27,12 +28,12 @@ async def change_role(team: Team, role: str) -> None:
     await wire.ask(collaborations.Collaboration, "PUT", url, body={"role": role})
 
 
-async def room(service: Any, user: int, size: int) -> None:
+async def room(service: Store, user: int, size: int) -> None:
     sql = "UPDATE user SET space_amount = ? WHERE id = ?"
     await service.write(lambda conn: conn.execute(sql, (size, user)))
 
 
-async def write_all(drive: conftest.Drive) -> list[tuple[str, str, str]]:
+async def write_all(drive: Drive) -> list[tuple[str, str, str]]:
     """A new version, a new file, a folder and a new name; what is to be sent."""
     await drive.write(f"{TEAM}/plan", b"my plan")
     await drive.write(f"{TEAM}/new", b"mine")
@@ -41,7 +42,7 @@ async def write_all(drive: conftest.Drive) -> list[tuple[str, str, str]]:
     return drive.ops()
 
 
-def uploads(network: Any) -> int:
+def uploads(network: Network) -> int:
     return sum(method == "POST" and "content" in url for method, url in network.requests)
 
 
@@ -50,12 +51,12 @@ class TestReturns:
 
     async def test_a_role_that_is_raised_again(
         self,
-        drive: conftest.Drive,
+        drive: Drive,
         team: Team,
-        ben: conftest.Remote,
-        network: Any,
+        ben: Remote,
+        network: Network,
         nursery: trio.Nursery,
-        expect_log: Any,
+        expect_log: ExpectLog,
     ) -> None:
         expect_log("the service rejected a change")
         nursery.start_soon(drive.agents.regaining.run)
@@ -79,12 +80,12 @@ class TestReturns:
 
     async def test_the_owner_has_room_again(
         self,
-        drive: conftest.Drive,
+        drive: Drive,
         team: Team,
-        service: Any,
-        ben: conftest.Remote,
-        network: Any,
-        expect_log: Any,
+        service: Store,
+        ben: Remote,
+        network: Network,
+        expect_log: ExpectLog,
     ) -> None:
         expect_log("the service rejected a change")
         await listed(drive)
@@ -104,7 +105,7 @@ class TestReturns:
         assert await ben.read("new") == b"mine, and large"
 
     async def test_the_access_is_back_and_nothing_tells(
-        self, starting: conftest.Starting, team: Team, ben: conftest.Remote, network: Any
+        self, starting: Starting, team: Team, ben: Remote, network: Network
     ) -> None:
         async with starting(feed="search") as drive:
             await listed(drive)
@@ -124,7 +125,7 @@ class TestReturns:
             assert await ben.read("plan") == b"my plan"
 
     async def test_ones_own_is_not_asked_about(
-        self, drive: conftest.Drive, service: Any, user: int, network: Any, expect_log: Any
+        self, drive: Drive, service: Store, user: int, network: Network, expect_log: ExpectLog
     ) -> None:
         expect_log("the service rejected a change")
         await room(service, user, 1)

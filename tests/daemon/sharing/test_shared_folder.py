@@ -4,7 +4,7 @@ import pytest
 
 from cmsfs import config
 from cmsfs.vfs.tree.attributes import SetAttr
-from tests.daemon import conftest
+from tests.support.daemon_drive import Drive, Remote, Starting
 from tests.support.errno_probe import attempt, share
 from tests.support.shared_team import SHELF
 
@@ -15,7 +15,7 @@ def settings() -> config.Settings:
 
 
 async def test_what_may_be_done_in_the_folder(
-    starting: conftest.Starting, ben: conftest.Remote, other: conftest.Remote, user: int
+    starting: Starting, ben: Remote, other: Remote, user: int
 ) -> None:
     await _give(ben, "folder", "Team", "co-owner", user)
     await _give(ben, "file", "plan.txt", "editor", user)
@@ -45,7 +45,7 @@ async def test_what_may_be_done_in_the_folder(
 
 
 async def test_a_shared_file_is_saved_by_programs_of_all_kinds(
-    starting: conftest.Starting, ben: conftest.Remote, user: int
+    starting: Starting, ben: Remote, user: int
 ) -> None:
     file_id = await _give(ben, "file", "plan.txt", "editor", user)
     plan = f"{SHELF}/plan.txt"
@@ -75,7 +75,7 @@ class TestExecutable:
         return config.Settings(settle_seconds=0, network_seconds=5, feed=request.param)
 
     async def test_somebody_elses_version_is_not_executable(
-        self, drive: conftest.Drive, ben: conftest.Remote, other: conftest.Remote, user: int
+        self, drive: Drive, ben: Remote, other: Remote, user: int
     ) -> None:
         script = await ben.file("run.sh", b"echo theirs", await ben.folder("Team"))
         await share(ben, "folder", (await ben.find("Team")).id, "editor", user)
@@ -101,11 +101,11 @@ class TestExecutable:
         assert drive.node(await drive.ino(path)).mode == 0o644
 
 
-async def _give(ben: conftest.Remote, kind: str, name: str, role: str, user: int) -> str:
+async def _give(ben: Remote, kind: str, name: str, role: str, user: int) -> str:
     made = await (ben.folder(name) if kind == "folder" else ben.file(name, b"theirs"))
     await share(ben, kind, made, role, user)
     return str(made)
 
 
-async def _shown(drive: conftest.Drive, path: str) -> dict[str, str | None]:
+async def _shown(drive: Drive, path: str) -> dict[str, str | None]:
     return {name: drive.node(await drive.ino(f"{path}/{name}")).remote_id for name in await drive.names(path)}

@@ -2,7 +2,6 @@
 
 import itertools
 from contextlib import AsyncExitStack
-from typing import Any
 
 import pytest
 
@@ -10,8 +9,9 @@ from cmsfs import config
 from cmsfs.client import remote_paths
 from cmsfs.replica.nodes import ROOT
 from daemon.content.search import RemoteSearch
-from tests.daemon import conftest
+from tests.support.daemon_drive import Drive, Remote, Starting
 from tests.support.errno_probe import attempt, share
+from tests.support.network import Network
 
 SHELF = "Shared with me"
 
@@ -40,7 +40,7 @@ def settings() -> config.Settings:
     return config.Settings(settle_seconds=0, network_seconds=5, feed="events")
 
 
-async def own(other: conftest.Remote) -> None:
+async def own(other: Remote) -> None:
     """What is in one's own root before anybody shares anything."""
     folder = await other.folder("Personal")
     await other.file("diary.txt", b"mine", folder)
@@ -51,13 +51,13 @@ async def own(other: conftest.Remote) -> None:
 OWN_NAMES = ["Personal", "note.md", "script.sh"]
 
 
-async def give(ben: conftest.Remote, kind: str, name: str, role: str, user: int, where: str = "0") -> str:
+async def give(ben: Remote, kind: str, name: str, role: str, user: int, where: str = "0") -> str:
     made = await (ben.folder(name, where) if kind == "folder" else ben.file(name, b"theirs", where))
     await share(ben, kind, made, role, user)
     return str(made)
 
 
-async def shown(drive: conftest.Drive, path: str = "") -> dict[str, str]:
+async def shown(drive: Drive, path: str = "") -> dict[str, str]:
     """What is in a folder and which item each is, and that looking a name up finds what lists show."""
     found: dict[str, str] = {}
     for name in await drive.names(path):
@@ -68,13 +68,13 @@ async def shown(drive: conftest.Drive, path: str = "") -> dict[str, str]:
     return found
 
 
-async def tree(drive: conftest.Drive) -> dict[str, dict[str, str]]:
+async def tree(drive: Drive) -> dict[str, dict[str, str]]:
     root = await shown(drive)
     shelves = [name for name in root if drive.node(await drive.ino(name)).is_shelf]
     return {"": root} | {name: await shown(drive, name) for name in shelves}
 
 
-async def give_everything(ben: conftest.Remote, user: int) -> dict[str, str]:
+async def give_everything(ben: Remote, user: int) -> dict[str, str]:
     """Ben shares a folder and a file under every name, the roles in turn; the names by the ids."""
     roles = {"folder": itertools.cycle(FOLDER_ROLES), "file": itertools.cycle(FILE_ROLES)}
     found: dict[str, str] = {}
@@ -97,12 +97,12 @@ def check_names(root: dict[str, str], theirs: dict[str, str]) -> None:
 
 @pytest.mark.parametrize("where", ["folder", "root"])
 async def test_under_every_name_ones_own_stays_and_all_drives_agree(
-    starting: conftest.Starting, ben: conftest.Remote, other: conftest.Remote, user: int, where: str
+    starting: Starting, ben: Remote, other: Remote, user: int, where: str
 ) -> None:
     await own(other)
     async with AsyncExitStack() as stack:
 
-        async def start(account: str) -> conftest.Drive:
+        async def start(account: str) -> Drive:
             return await stack.enter_async_context(starting(account=account, shared=where))
 
         running = await start("running")
@@ -129,7 +129,7 @@ async def test_under_every_name_ones_own_stays_and_all_drives_agree(
 
 @pytest.mark.parametrize("where", ["folder", "root"])
 async def test_a_name_that_is_taken_later_is_not_taken(
-    starting: conftest.Starting, ben: conftest.Remote, other: conftest.Remote, user: int, where: str
+    starting: Starting, ben: Remote, other: Remote, user: int, where: str
 ) -> None:
     """A folder that was shared under a harmless name is renamed to one's own, and back."""
     await own(other)
@@ -151,7 +151,7 @@ async def test_a_name_that_is_taken_later_is_not_taken(
 
 
 async def test_what_was_made_here_and_not_sent_keeps_its_name_too(
-    starting: conftest.Starting, ben: conftest.Remote, user: int
+    starting: Starting, ben: Remote, user: int
 ) -> None:
     async with starting(shared="root", settle_seconds=600) as drive:
         await drive.names()
@@ -168,7 +168,7 @@ async def test_what_was_made_here_and_not_sent_keeps_its_name_too(
 
 
 async def test_ones_own_folder_of_that_name_comes_first(
-    starting: conftest.Starting, ben: conftest.Remote, other: conftest.Remote, user: int
+    starting: Starting, ben: Remote, other: Remote, user: int
 ) -> None:
     async with starting() as drive:
         theirs = await give(ben, "folder", "Team", "editor", user)
@@ -187,7 +187,7 @@ async def test_ones_own_folder_of_that_name_comes_first(
 
 
 async def test_the_first_of_two_of_one_name_has_it_until_it_goes(
-    starting: conftest.Starting, ben: conftest.Remote, user: int
+    starting: Starting, ben: Remote, user: int
 ) -> None:
     first = await ben.folder("Team", await ben.folder("a"))
     second = await ben.folder("team", await ben.folder("b"))
@@ -207,9 +207,7 @@ async def test_the_first_of_two_of_one_name_has_it_until_it_goes(
         assert await shown(drive, SHELF) == {"team": second}
 
 
-async def test_a_name_with_an_addition_is_not_sent(
-    starting: conftest.Starting, ben: conftest.Remote, user: int
-) -> None:
+async def test_a_name_with_an_addition_is_not_sent(starting: Starting, ben: Remote, user: int) -> None:
     first = await ben.folder("Team", await ben.folder("a"))
     second = await ben.folder("Team", await ben.folder("b"))
     for item in (first, second):
@@ -223,7 +221,7 @@ async def test_a_name_with_an_addition_is_not_sent(
 
 
 async def test_the_folder_is_there_while_something_is_shared(
-    starting: conftest.Starting, ben: conftest.Remote, user: int
+    starting: Starting, ben: Remote, user: int
 ) -> None:
     async with starting() as drive:
         assert await drive.names() == []
@@ -238,7 +236,7 @@ async def test_the_folder_is_there_while_something_is_shared(
 
 
 async def test_a_setting_that_changes_moves_what_is_shared(
-    starting: conftest.Starting, ben: conftest.Remote, user: int
+    starting: Starting, ben: Remote, user: int
 ) -> None:
     theirs = await give(ben, "folder", "Team", "editor", user)
     for where, expected in (("folder", [SHELF]), ("root", ["Team"]), ("folder", [SHELF])):
@@ -248,7 +246,7 @@ async def test_a_setting_that_changes_moves_what_is_shared(
             assert drive.node(await drive.ino(place)).remote_id == theirs
 
 
-async def test_a_name_of_the_drives_own_is_made_by_nobody(drive: conftest.Drive) -> None:
+async def test_a_name_of_the_drives_own_is_made_by_nobody(drive: Drive) -> None:
     for name in (*RESERVED, "x@versions"):
         assert (name, await attempt(drive.write(name, b"x"))) == (name, "EPERM")
     await drive.mkdir("d")
@@ -261,7 +259,7 @@ async def test_a_name_of_the_drives_own_is_made_by_nobody(drive: conftest.Drive)
 
 
 async def test_reserved_names_of_ones_own_from_elsewhere_are_shown_with_an_addition(
-    starting: conftest.Starting, other: conftest.Remote
+    starting: Starting, other: Remote
 ) -> None:
     async with starting(trash="Bin") as drive:
         await drive.names()
@@ -281,9 +279,7 @@ async def test_reserved_names_of_ones_own_from_elsewhere_are_shown_with_an_addit
         assert sorted(await other.paths()) == sorted(made)
 
 
-async def test_one_is_told_who_shares_what(
-    starting: conftest.Starting, ben: conftest.Remote, user: int
-) -> None:
+async def test_one_is_told_who_shares_what(starting: Starting, ben: Remote, user: int) -> None:
     await give(ben, "folder", "Known", "editor", user)
     async with starting() as drive:
         await drive.names()
@@ -298,7 +294,7 @@ async def test_one_is_told_who_shares_what(
 
 
 async def test_a_search_finds_it_where_it_is(
-    starting: conftest.Starting, ben: conftest.Remote, other: conftest.Remote, user: int
+    starting: Starting, ben: Remote, other: Remote, user: int
 ) -> None:
     folder = await give(ben, "folder", "Team", "editor", user)
     await ben.file("lease.txt", b"theirs", await ben.folder("Papers", folder))
@@ -317,7 +313,7 @@ async def test_a_search_finds_it_where_it_is(
                 await drive.names(f"{above}Team/Papers")
 
 
-async def test_a_command_means_ones_own_too(ben: conftest.Remote, other: conftest.Remote, user: int) -> None:
+async def test_a_command_means_ones_own_too(ben: Remote, other: Remote, user: int) -> None:
     first = await give(ben, "folder", "Personal", "editor", user, await ben.folder("a"))
     theirs = await ben.file("diary.txt", b"theirs", first)
     team = await give(ben, "folder", "Team", "editor", user)
@@ -341,11 +337,11 @@ async def test_a_command_means_ones_own_too(ben: conftest.Remote, other: conftes
 
 @pytest.mark.parametrize("where", ["folder", "root"])
 async def test_a_drive_that_learns_late_whose_it_is_comes_to_the_same_names(
-    starting: conftest.Starting,
-    ben: conftest.Remote,
-    other: conftest.Remote,
+    starting: Starting,
+    ben: Remote,
+    other: Remote,
     user: int,
-    network: Any,
+    network: Network,
     where: str,
 ) -> None:
     await own(other)
@@ -365,7 +361,7 @@ async def test_a_drive_that_learns_late_whose_it_is_comes_to_the_same_names(
 
 @pytest.mark.parametrize("way", ["removed here", "renamed here", "removed elsewhere"])
 async def test_a_name_in_the_root_is_not_anothers_before_the_next_mount(
-    starting: conftest.Starting, ben: conftest.Remote, other: conftest.Remote, user: int, way: str
+    starting: Starting, ben: Remote, other: Remote, user: int, way: str
 ) -> None:
     mine = await other.file("note.md", b"mine")
     theirs = await give(ben, "file", "note.md", "editor", user)

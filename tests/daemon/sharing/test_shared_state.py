@@ -1,14 +1,13 @@
 """What others share, in the state on this disk: checked, lost and found again, pinned, and looked at."""
 
-from typing import Any
-
 import pytest
 import trio
 
 from cmsfs import config
 from daemon.fsck import __main__ as fsck
-from tests.daemon import conftest
+from tests.support.daemon_drive import Drive, Remote, Starting
 from tests.support.errno_probe import value
+from tests.support.log_watch import ExpectLog
 from tests.support.shared_team import SHELF, TEAM, Team, listed
 
 
@@ -18,13 +17,11 @@ def settings() -> config.Settings:
 
 
 @pytest.fixture
-async def team(ben: conftest.Remote, user: int) -> Team:
+async def team(ben: Remote, user: int) -> Team:
     return await Team(ben, user).make()
 
 
-async def test_a_check_finds_nothing(
-    starting: conftest.Starting, team: Team, settings: config.Settings
-) -> None:
+async def test_a_check_finds_nothing(starting: Starting, team: Team, settings: config.Settings) -> None:
     async with starting() as drive:
         await listed(drive)
         await drive.read(f"{TEAM}/plan")
@@ -35,11 +32,11 @@ async def test_a_check_finds_nothing(
 
 
 async def test_unsent_work_is_back_in_its_place_when_the_database_is_lost(
-    starting: conftest.Starting,
+    starting: Starting,
     team: Team,
-    other: conftest.Remote,
+    other: Remote,
     settings: config.Settings,
-    expect_log: Any,
+    expect_log: ExpectLog,
 ) -> None:
     expect_log("their places")
     async with starting() as drive:
@@ -61,7 +58,7 @@ async def test_unsent_work_is_back_in_its_place_when_the_database_is_lost(
         assert await other.paths() == await team.ben.paths()
 
 
-async def test_the_folder_is_pinned_as_any_other(drive: conftest.Drive, team: Team) -> None:
+async def test_the_folder_is_pinned_as_any_other(drive: Drive, team: Team) -> None:
     await listed(drive)
     await drive.agents.pins.pin(await drive.ino(SHELF))
     with trio.fail_after(20):
@@ -71,7 +68,7 @@ async def test_the_folder_is_pinned_as_any_other(drive: conftest.Drive, team: Te
     assert (found.path, found.files, found.files_here) == (f"/{SHELF}", 3, 3)
 
 
-async def test_whose_it_is_is_said(drive: conftest.Drive, team: Team) -> None:
+async def test_whose_it_is_is_said(drive: Drive, team: Team) -> None:
     await listed(drive)
     assert await value(drive, TEAM, "owner") == "Ben Tester <ben@example.com>"
     assert await value(drive, f"{TEAM}/plan", "owner") == "Ben Tester <ben@example.com>"

@@ -13,6 +13,7 @@ from cmsfs.replica.nodes import ROOT
 from cmsfs.vfs.heuristics import local_files
 from cmsfs.vfs.heuristics.local_files import LocalFiles
 from cmsfs.vfs.tree.attributes import SetAttr
+from tests.vfs.conftest import Drive
 
 NAMES = LocalFiles(local_patterns.DEFAULT)
 
@@ -57,11 +58,11 @@ def test_no_patterns_match_nothing() -> None:
     assert not any(LocalFiles(()).matches(name) for name in ("", "a", "x.tmp", "\n"))
 
 
-async def node(drive: Any, name: str, parent: int = ROOT) -> Any:
+async def node(drive: Drive, name: str, parent: int = ROOT) -> Any:
     return tree.find(drive.db, (await drive.fs.lookup(parent, name)).ino)
 
 
-async def test_a_local_file_behaves_like_a_file_and_is_never_sent(drive: Any) -> None:
+async def test_a_local_file_behaves_like_a_file_and_is_never_sent(drive: Drive) -> None:
     ino = await drive.write_file(".~lock.f.odt#", b"me")
     assert await drive.read_file(".~lock.f.odt#") == b"me"
     assert drive.names() == [".~lock.f.odt#"]
@@ -71,7 +72,7 @@ async def test_a_local_file_behaves_like_a_file_and_is_never_sent(drive: Any) ->
     assert (drive.names(), drive.ops()) == ([], [])
 
 
-async def test_all_in_a_local_folder_is_local(drive: Any) -> None:
+async def test_all_in_a_local_folder_is_local(drive: Drive) -> None:
     sub = (await drive.fs.mkdir(ROOT, "sub", 0o755)).ino
     trash = (await drive.fs.mkdir(sub, ".Trash-1000", 0o700)).ino
     files = (await drive.fs.mkdir(trash, "files", 0o700)).ino
@@ -81,7 +82,7 @@ async def test_all_in_a_local_folder_is_local(drive: Any) -> None:
     assert drive.ops() == [("mkdir", "/sub"), ("upload", "/sub/back")]
 
 
-async def test_a_local_folder_that_gets_a_real_name_is_sent_but_for_what_is_local_in_it(drive: Any) -> None:
+async def test_a_local_folder_that_gets_a_real_name_is_sent_but_for_what_is_local_in_it(drive: Drive) -> None:
     folder = (await drive.fs.mkdir(ROOT, "unpacked.tmp", 0o755)).ino
     inner = (await drive.fs.mkdir(folder, "inner", 0o755)).ino
     await drive.write_file("a", b"", parent=inner)
@@ -96,7 +97,7 @@ async def test_a_local_folder_that_gets_a_real_name_is_sent_but_for_what_is_loca
     ]
 
 
-async def test_what_was_never_sent_becomes_local_with_its_name(drive: Any) -> None:
+async def test_what_was_never_sent_becomes_local_with_its_name(drive: Drive) -> None:
     await drive.write_file("f", b"x")
     await drive.fs.rename(ROOT, "f", ROOT, "f.tmp", 0)
     assert drive.ops() == []
@@ -104,14 +105,14 @@ async def test_what_was_never_sent_becomes_local_with_its_name(drive: Any) -> No
     assert drive.ops() == [("upload", "/f")]
 
 
-async def test_what_the_service_has_is_renamed_there_whatever_it_is_called(drive: Any) -> None:
+async def test_what_the_service_has_is_renamed_there_whatever_it_is_called(drive: Drive) -> None:
     await drive.remote_file(1, "f", b"x")
     await drive.fs.rename(ROOT, "f", ROOT, "f.tmp", 0)
     assert drive.ops() == [("move", "/f.tmp")]
     assert not (await node(drive, "f.tmp")).local
 
 
-async def test_what_is_being_sent_does_not_become_local(drive: Any) -> None:
+async def test_what_is_being_sent_does_not_become_local(drive: Drive) -> None:
     await drive.write_file("f", b"x")
     await drive.db.write(lambda conn: conn.execute("UPDATE op SET state = 'running'"))
     await drive.fs.rename(ROOT, "f", ROOT, "f.tmp", 0)
@@ -120,7 +121,7 @@ async def test_what_is_being_sent_does_not_become_local(drive: Any) -> None:
 
 @pytest.mark.parametrize("flags", [0, 1, 2])
 async def test_what_the_service_has_goes_into_a_local_folder_as_to_another_disk(
-    drive: Any, flags: int
+    drive: Drive, flags: int
 ) -> None:
     await drive.remote_file(1, "f", b"x")
     folder = (await drive.fs.mkdir(ROOT, "cache.tmp", 0o755)).ino
@@ -135,7 +136,7 @@ async def test_what_the_service_has_goes_into_a_local_folder_as_to_another_disk(
     assert drive.ops() == []
 
 
-async def test_a_symlink_is_kept_here(drive: Any) -> None:
+async def test_a_symlink_is_kept_here(drive: Drive) -> None:
     made = await drive.fs.symlink(ROOT, "link", b"../not utf-8 \xff")
     assert await drive.fs.readlink(made.ino) == b"../not utf-8 \xff"
     assert (oct(made.mode), made.size) == (oct(0o120777), len(b"../not utf-8 \xff"))
@@ -151,7 +152,7 @@ async def test_a_symlink_is_kept_here(drive: Any) -> None:
 
 
 async def test_a_symlink_over_a_file_deletes_the_file_and_a_file_over_a_symlink_is_a_new_file(
-    drive: Any,
+    drive: Drive,
 ) -> None:
     await drive.remote_file(1, "f", b"")
     await drive.fs.symlink(ROOT, "link", b"x")
@@ -162,7 +163,7 @@ async def test_a_symlink_over_a_file_deletes_the_file_and_a_file_over_a_symlink_
     assert sorted(drive.ops()) == [("trash", "(f)"), ("upload", "/f")]
 
 
-async def test_theirs_of_the_same_name_keeps_it_and_ours_stays_beside_it(drive: Any) -> None:
+async def test_theirs_of_the_same_name_keeps_it_and_ours_stays_beside_it(drive: Drive) -> None:
     await drive.fs.symlink(ROOT, "docs", b"x")
     await drive.write_file("plan.tmp", b"ours")
     await drive.remote_file(1, "docs", b"theirs")
@@ -178,7 +179,7 @@ async def test_theirs_of_the_same_name_keeps_it_and_ours_stays_beside_it(drive: 
     assert drive.ops() == []
 
 
-async def test_patterns_that_changed_let_files_go(drive: Any) -> None:
+async def test_patterns_that_changed_let_files_go(drive: Drive) -> None:
     await drive.write_file("f.tmp", b"x")
     await drive.write_file("g~", b"x")
     await drive.fs.symlink(ROOT, "link", b"x")
@@ -200,7 +201,7 @@ async def keep(node: Any) -> bool:
 
 
 async def test_stale_local_files_go_and_everything_else_stays(
-    drive: Any, monkeypatch: pytest.MonkeyPatch
+    drive: Drive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     days = Days(monkeypatch)
     old = {}
@@ -227,7 +228,7 @@ async def test_stale_local_files_go_and_everything_else_stays(
 
 
 async def test_a_clock_that_is_set_right_makes_no_file_old(
-    drive: Any, monkeypatch: pytest.MonkeyPatch
+    drive: Drive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     days = Days(monkeypatch)
     days.day -= 60
@@ -246,7 +247,7 @@ async def test_a_clock_that_is_set_right_makes_no_file_old(
     assert await drive.fs.tidy(days=30, keep=keep)
 
 
-async def test_programs_attributes_are_kept_and_listed(drive: Any) -> None:
+async def test_programs_attributes_are_kept_and_listed(drive: Drive) -> None:
     ino = await drive.write_file("f", b"x")
     await drive.fs.setxattr(ino, "user.xdg.origin.url", b"https://example.com")
     await drive.fs.setxattr(ino, "user.empty", b"")

@@ -7,86 +7,88 @@ import pytest
 
 from cmsfs.replica import tree
 from cmsfs.replica.nodes import ROOT, Ino
+from cmsfs.sqlite import Connection
 from cmsfs.vfs.heuristics import save_patterns
+from tests.vfs.conftest import Drive
 
 
-async def overwrite(drive: Any, name: str, data: bytes) -> None:
+async def overwrite(drive: Drive, name: str, data: bytes) -> None:
     found = await drive.fs.lookup(ROOT, name)
     opened = await drive.fs.open(found.ino, os.O_WRONLY | os.O_TRUNC)
     await drive.fs.write(opened.fh, 0, data)
     await drive.fs.release(opened.fh)
 
 
-async def rename(drive: Any, old: str, new: str, flags: int = 0) -> None:
+async def rename(drive: Drive, old: str, new: str, flags: int = 0) -> None:
     await drive.fs.rename(ROOT, old, ROOT, new, flags)
 
 
-async def unlink(drive: Any, name: str) -> None:
+async def unlink(drive: Drive, name: str) -> None:
     await drive.fs.unlink(ROOT, name)
 
 
-async def who(drive: Any, name: str) -> Any:
+async def who(drive: Drive, name: str) -> Any:
     found = await drive.fs.lookup(ROOT, name)
     return tree.find(drive.db, found.ino)
 
 
-async def in_place(drive: Any) -> None:
+async def in_place(drive: Drive) -> None:
     await overwrite(drive, "f", b"new")
 
 
-async def rename_over(drive: Any) -> None:
+async def rename_over(drive: Drive) -> None:
     await drive.write_file("new file", b"new")
     await rename(drive, "new file", "f")
 
 
-async def rename_over_from_a_local_name(drive: Any) -> None:
+async def rename_over_from_a_local_name(drive: Drive) -> None:
     await drive.write_file(".goutputstream-X1Y2Z3", b"new")
     await rename(drive, ".goutputstream-X1Y2Z3", "f")
 
 
-async def away_and_anew(drive: Any) -> None:
+async def away_and_anew(drive: Drive) -> None:
     await rename(drive, "f", "f~")
     await drive.write_file("f", b"new")
     await unlink(drive, "f~")
 
 
-async def away_and_anew_with_the_backup_left(drive: Any) -> None:
+async def away_and_anew_with_the_backup_left(drive: Drive) -> None:
     await rename(drive, "f", "f~")
     await drive.write_file("f", b"new")
 
 
-async def away_under_any_name_and_anew(drive: Any) -> None:
+async def away_under_any_name_and_anew(drive: Drive) -> None:
     await rename(drive, "f", "9A7B10")
     await drive.write_file("f", b"new")
     await unlink(drive, "9A7B10")
 
 
-async def away_and_a_new_one_renamed_there(drive: Any) -> None:
+async def away_and_a_new_one_renamed_there(drive: Drive) -> None:
     await drive.write_file("~WRD0001.tmp", b"new")
     await rename(drive, "f", "~WRL0002.tmp")
     await rename(drive, "~WRD0001.tmp", "f")
     await unlink(drive, "~WRL0002.tmp")
 
 
-async def away_and_a_new_one_of_any_name_renamed_there(drive: Any) -> None:
+async def away_and_a_new_one_of_any_name_renamed_there(drive: Drive) -> None:
     await drive.write_file("5C3D2000", b"new")
     await rename(drive, "f", "A1B2C3D4.tmp")
     await rename(drive, "5C3D2000", "f")
     await unlink(drive, "A1B2C3D4.tmp")
 
 
-async def deleted_and_anew(drive: Any) -> None:
+async def deleted_and_anew(drive: Drive) -> None:
     await unlink(drive, "f")
     await drive.write_file("f", b"new")
 
 
-async def deleted_and_a_new_one_renamed_there(drive: Any) -> None:
+async def deleted_and_a_new_one_renamed_there(drive: Drive) -> None:
     await drive.write_file(".f.new", b"new")
     await unlink(drive, "f")
     await rename(drive, ".f.new", "f")
 
 
-async def exchanged_and_the_old_one_deleted(drive: Any) -> None:
+async def exchanged_and_the_old_one_deleted(drive: Drive) -> None:
     await drive.write_file(".f.new", b"new")
     await rename(drive, ".f.new", "f", 2)
     await unlink(drive, ".f.new")
@@ -108,7 +110,7 @@ PATTERNS = [
 
 
 @pytest.mark.parametrize("save", PATTERNS, ids=lambda save: save.__name__)
-async def test_a_save_is_one_upload_of_the_same_item(drive: Any, save: Any) -> None:
+async def test_a_save_is_one_upload_of_the_same_item(drive: Drive, save: Any) -> None:
     await drive.remote_file(7, "f", b"old")
     await save(drive)
     node = await who(drive, "f")
@@ -117,7 +119,7 @@ async def test_a_save_is_one_upload_of_the_same_item(drive: Any, save: Any) -> N
     assert await drive.read_file("f") == b"new"
 
 
-async def test_a_backup_that_stays_keeps_its_bytes_and_is_a_file_of_its_own(drive: Any) -> None:
+async def test_a_backup_that_stays_keeps_its_bytes_and_is_a_file_of_its_own(drive: Drive) -> None:
     await drive.remote_file(7, "f", b"old bytes")
     await rename(drive, "f", "f.bak")
     await drive.write_file("f", b"new")
@@ -128,14 +130,14 @@ async def test_a_backup_that_stays_keeps_its_bytes_and_is_a_file_of_its_own(driv
     assert await drive.read_file("f.bak") == b"old bytes"
 
 
-async def test_a_backup_under_a_local_name_stays_here(drive: Any) -> None:
+async def test_a_backup_under_a_local_name_stays_here(drive: Drive) -> None:
     await drive.remote_file(7, "f", b"old bytes")
     await away_and_anew_with_the_backup_left(drive)
     assert (await who(drive, "f~")).local
     assert await drive.read_file("f~") == b"old bytes"
 
 
-async def test_a_backup_with_bytes_that_were_not_sent_keeps_them(drive: Any) -> None:
+async def test_a_backup_with_bytes_that_were_not_sent_keeps_them(drive: Drive) -> None:
     await drive.remote_file(7, "f", b"old")
     await overwrite(drive, "f", b"newer")
     await away_and_anew_with_the_backup_left(drive)
@@ -144,7 +146,7 @@ async def test_a_backup_with_bytes_that_were_not_sent_keeps_them(drive: Any) -> 
     assert drive.ops() == [("upload", "/f")]
 
 
-async def test_a_file_that_was_only_renamed_is_still_that_file(drive: Any) -> None:
+async def test_a_file_that_was_only_renamed_is_still_that_file(drive: Drive) -> None:
     ino = await drive.remote_file(7, "f", b"old")
     await rename(drive, "f", "g")
     await drive.write_file("f", b"another")
@@ -153,7 +155,7 @@ async def test_a_file_that_was_only_renamed_is_still_that_file(drive: Any) -> No
     assert sorted(drive.ops()) == [("move", "/g"), ("upload", "/f")]
 
 
-async def test_a_file_that_moved_to_another_folder_takes_its_history_along(drive: Any) -> None:
+async def test_a_file_that_moved_to_another_folder_takes_its_history_along(drive: Drive) -> None:
     ino = await drive.remote_file(7, "f", b"old")
     folder = (await drive.fs.mkdir(ROOT, "archive", 0o755)).ino
     await drive.fs.rename(ROOT, "f", folder, "f", 0)
@@ -162,7 +164,9 @@ async def test_a_file_that_moved_to_another_folder_takes_its_history_along(drive
     assert (await who(drive, "f")).remote_id is None
 
 
-async def test_long_after_a_rename_a_new_file_is_a_new_file(drive: Any, monkeypatch: Any) -> None:
+async def test_long_after_a_rename_a_new_file_is_a_new_file(
+    drive: Drive, monkeypatch: pytest.MonkeyPatch
+) -> None:
     ino = await drive.remote_file(7, "f", b"old")
     await rename(drive, "f", "f~")
     monkeypatch.setattr(save_patterns, "LEFT_SECONDS", 0.0)
@@ -172,7 +176,7 @@ async def test_long_after_a_rename_a_new_file_is_a_new_file(drive: Any, monkeypa
     assert sorted(drive.ops()) == [("move", "/f~"), ("upload", "/f")]
 
 
-async def test_a_deletion_that_is_under_way_is_not_taken_back(drive: Any) -> None:
+async def test_a_deletion_that_is_under_way_is_not_taken_back(drive: Drive) -> None:
     await drive.remote_file(7, "f", b"old")
     await unlink(drive, "f")
     await drive.db.write(lambda conn: conn.execute("UPDATE op SET state = 'running'"))
@@ -180,7 +184,7 @@ async def test_a_deletion_that_is_under_way_is_not_taken_back(drive: Any) -> Non
     assert (await who(drive, "f")).remote_id is None
 
 
-async def test_three_renames_exchange_two_files_with_their_histories(drive: Any) -> None:
+async def test_three_renames_exchange_two_files_with_their_histories(drive: Drive) -> None:
     await drive.remote_file(1, "a", b"a")
     await drive.remote_file(2, "b", b"b")
     for old, new in (("a", "t"), ("b", "a"), ("t", "b")):
@@ -189,10 +193,10 @@ async def test_three_renames_exchange_two_files_with_their_histories(drive: Any)
     assert sorted(drive.ops()) == [("move", "/a"), ("move", "/b")]
 
 
-async def test_a_save_that_went_through_the_service_meanwhile_comes_back(drive: Any) -> None:
+async def test_a_save_that_went_through_the_service_meanwhile_comes_back(drive: Drive) -> None:
     """The rename to the backup was sent before the new file was made."""
 
-    def sent(conn: Any) -> None:
+    def sent(conn: Connection) -> None:
         conn.execute("UPDATE node SET base_name = 'f~', base_key = 'f~' WHERE remote_id = '7'")
         conn.execute("DELETE FROM op")
 
@@ -204,7 +208,7 @@ async def test_a_save_that_went_through_the_service_meanwhile_comes_back(drive: 
     assert (await who(drive, "f")).remote_id == "7"
 
 
-def test_what_left_is_forgotten_after_a_while(monkeypatch: Any) -> None:
+def test_what_left_is_forgotten_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
     known = save_patterns.SavePatterns()
     for number in range(100):
         known.note_left(Ino(number + 10), ROOT, f"f{number}")

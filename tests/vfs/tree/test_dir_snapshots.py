@@ -6,36 +6,37 @@ from typing import Any
 import pytest
 
 from cmsfs.replica.nodes import ROOT
+from tests.vfs.conftest import Drive
 
 COUNT = 600
 
 Change = Callable[[Any, int], Awaitable[None]]
 
 
-async def rename_later_over_seen(drive: Any, step: int) -> None:
+async def rename_later_over_seen(drive: Drive, step: int) -> None:
     """The newer inode takes a name that was read already: it would come again."""
     await drive.fs.rename(ROOT, f"new{step}", ROOT, f"f{step}", 0)
 
 
-async def rename_seen_over_later(drive: Any, step: int) -> None:
+async def rename_seen_over_later(drive: Drive, step: int) -> None:
     """The older inode takes a name that is still to come: it would never come."""
     await drive.fs.rename(ROOT, f"old{step}", ROOT, f"f{COUNT - 1 - step}", 0)
 
 
-async def save_anew(drive: Any, step: int) -> None:
+async def save_anew(drive: Drive, step: int) -> None:
     """A file is deleted and made again, as programs save."""
     await drive.write_file("tmp", b"new")
     await drive.fs.rename(ROOT, "tmp", ROOT, f"f{step}", 0)
 
 
-async def exchange(drive: Any, step: int) -> None:
+async def exchange(drive: Drive, step: int) -> None:
     await drive.fs.rename(ROOT, f"f{step}", ROOT, f"f{COUNT - 1 - step}", 2)
 
 
 @pytest.mark.parametrize(
     "change", [rename_later_over_seen, rename_seen_over_later, save_anew, exchange], ids=lambda c: c.__name__
 )
-async def test_a_name_that_was_there_all_the_time_comes_once(drive: Any, change: Change) -> None:
+async def test_a_name_that_was_there_all_the_time_comes_once(drive: Drive, change: Change) -> None:
     for number in range(3):
         await drive.write_file(f"old{number}", b"")
     for number in range(COUNT):
@@ -57,7 +58,7 @@ async def test_a_name_that_was_there_all_the_time_comes_once(drive: Any, change:
     assert len(seen) == len(set(seen))
 
 
-async def test_a_file_that_is_renamed_meanwhile_comes_under_its_new_name(drive: Any) -> None:
+async def test_a_file_that_is_renamed_meanwhile_comes_under_its_new_name(drive: Drive) -> None:
     for number in range(COUNT):
         await drive.remote_file(number + 1, f"f{number}", b"")
     fh = await drive.fs.opendir(ROOT)
@@ -70,7 +71,7 @@ async def test_a_file_that_is_renamed_meanwhile_comes_under_its_new_name(drive: 
     assert sorted(seen) == sorted([*(f"f{n}" for n in range(COUNT - 1)), "elsewhere"])
 
 
-async def test_a_folder_that_is_read_again_shows_what_is_new(drive: Any) -> None:
+async def test_a_folder_that_is_read_again_shows_what_is_new(drive: Drive) -> None:
     await drive.write_file("a", b"")
     fh = await drive.fs.opendir(ROOT)
     first = await drive.fs.readdir(fh, 0)
@@ -80,7 +81,7 @@ async def test_a_folder_that_is_read_again_shows_what_is_new(drive: Any) -> None
     drive.fs.releasedir(fh)
 
 
-async def test_a_position_is_the_same_entry_when_others_have_gone(drive: Any) -> None:
+async def test_a_position_is_the_same_entry_when_others_have_gone(drive: Drive) -> None:
     for number in range(COUNT):
         await drive.remote_file(number + 1, f"f{number}", b"")
     fh = await drive.fs.opendir(ROOT)
@@ -93,7 +94,7 @@ async def test_a_position_is_the_same_entry_when_others_have_gone(drive: Any) ->
     drive.fs.releasedir(fh)
 
 
-async def test_a_long_run_of_deleted_names_does_not_end_the_listing(drive: Any) -> None:
+async def test_a_long_run_of_deleted_names_does_not_end_the_listing(drive: Drive) -> None:
     for number in range(COUNT):
         await drive.remote_file(number + 1, f"f{number}", b"")
     fh = await drive.fs.opendir(ROOT)
@@ -105,7 +106,7 @@ async def test_a_long_run_of_deleted_names_does_not_end_the_listing(drive: Any) 
     drive.fs.releasedir(fh)
 
 
-async def test_nothing_is_kept_of_a_folder_that_was_closed(drive: Any) -> None:
+async def test_nothing_is_kept_of_a_folder_that_was_closed(drive: Drive) -> None:
     await drive.write_file("a", b"")
     fh = await drive.fs.opendir(ROOT)
     await drive.fs.readdir(fh, 0)

@@ -1,14 +1,14 @@
 """What the kernel asks by number alone, when a program comes with a file handle that it was once given."""
 
 import errno
-from typing import Any
 
 import pytest
 
 from cmsfs.replica.nodes import ROOT
+from tests.vfs.conftest import Drive
 
 
-async def test_what_the_kernel_has_forgotten_is_found_by_its_number(drive: Any) -> None:
+async def test_what_the_kernel_has_forgotten_is_found_by_its_number(drive: Drive) -> None:
     folder = await drive.fs.mkdir(ROOT, "d", 0o755)
     ino = await drive.write_file("f", b"abc", parent=folder.ino)
     drive.fs.forget([(ino, 1), (folder.ino, 1)])
@@ -22,7 +22,7 @@ async def test_what_the_kernel_has_forgotten_is_found_by_its_number(drive: Any) 
     assert drive.fs.inodes.totals() == (0, 0)
 
 
-async def test_what_was_deleted_is_stale(drive: Any) -> None:
+async def test_what_was_deleted_is_stale(drive: Drive) -> None:
     ino = await drive.remote_file(1, "f", b"abc")
     await drive.fs.unlink(ROOT, "f")
     for number in (ino, 10**6):

@@ -4,7 +4,6 @@ import errno
 import os
 import stat
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 import trio
@@ -13,23 +12,24 @@ from cmsfs.cache.blocks import BLOCK
 from cmsfs.replica import tree
 from cmsfs.replica.nodes import ROOT
 from cmsfs.vfs.tree.attributes import SetAttr
+from tests.vfs.conftest import Drive
 
 
-async def test_a_new_file_is_read_back_and_is_one_upload(drive: Any) -> None:
+async def test_a_new_file_is_read_back_and_is_one_upload(drive: Drive) -> None:
     ino = await drive.write_file("a.txt", b"hello")
     assert await drive.read_file("a.txt") == b"hello"
     assert drive.fs.getattr(ino).size == 5
     assert drive.ops() == [("upload", "/a.txt")]
 
 
-async def test_a_file_without_any_write_is_an_empty_file(drive: Any) -> None:
+async def test_a_file_without_any_write_is_an_empty_file(drive: Drive) -> None:
     ino = await drive.write_file("empty", b"")
     await drive.seal(ino)
     assert await drive.read_file("empty") == b""
     assert drive.fs.getattr(ino).size == 0
 
 
-async def test_content_is_fetched_once(drive: Any) -> None:
+async def test_content_is_fetched_once(drive: Drive) -> None:
     data = os.urandom(2 * BLOCK + 17)
     await drive.remote_file(1, "big", data)
     assert await drive.read_file("big") == data
@@ -37,7 +37,7 @@ async def test_content_is_fetched_once(drive: Any) -> None:
     assert len(drive.shelf.fetched) == 1
 
 
-async def test_ten_bytes_of_a_large_file_change_without_fetching_the_rest(drive: Any) -> None:
+async def test_ten_bytes_of_a_large_file_change_without_fetching_the_rest(drive: Drive) -> None:
     data = os.urandom(4 * BLOCK)
     ino = await drive.remote_file(1, "big", data)
     opened = await drive.fs.open(ino, os.O_RDWR)
@@ -53,7 +53,7 @@ async def test_ten_bytes_of_a_large_file_change_without_fetching_the_rest(drive:
     assert await drive.read_file("big") == expected
 
 
-async def test_a_handle_that_is_open_while_the_draft_is_sealed_reads_on(drive: Any) -> None:
+async def test_a_handle_that_is_open_while_the_draft_is_sealed_reads_on(drive: Drive) -> None:
     ino = await drive.write_file("f", b"abc")
     opened = await drive.fs.open(ino, os.O_RDONLY)
     assert await drive.fs.read(opened.fh, 0, 10) == b"abc"
@@ -62,7 +62,7 @@ async def test_a_handle_that_is_open_while_the_draft_is_sealed_reads_on(drive: A
     await drive.fs.release(opened.fh)
 
 
-async def test_a_file_open_for_writing_is_not_sealed(drive: Any) -> None:
+async def test_a_file_open_for_writing_is_not_sealed(drive: Drive) -> None:
     ino = await drive.write_file("f", b"abc")
     opened = await drive.fs.open(ino, os.O_WRONLY)
     node = tree.find(drive.db, ino)
@@ -73,7 +73,7 @@ async def test_a_file_open_for_writing_is_not_sealed(drive: Any) -> None:
     assert await drive.read_file("f") == b"abcdef"
 
 
-async def test_writing_after_the_seal_makes_a_draft_over_what_was_sealed(drive: Any) -> None:
+async def test_writing_after_the_seal_makes_a_draft_over_what_was_sealed(drive: Drive) -> None:
     ino = await drive.write_file("f", b"abc")
     await drive.seal(ino)
     opened = await drive.fs.open(ino, os.O_WRONLY)
@@ -85,7 +85,7 @@ async def test_writing_after_the_seal_makes_a_draft_over_what_was_sealed(drive: 
     assert await drive.read_file("f") == b"abcdef"
 
 
-async def test_a_cut_file_grows_with_zeros(drive: Any) -> None:
+async def test_a_cut_file_grows_with_zeros(drive: Drive) -> None:
     ino = await drive.remote_file(1, "f", b"abcdefgh")
     await drive.fs.setattr(ino, SetAttr(size=3))
     await drive.fs.setattr(ino, SetAttr(size=6))
@@ -95,7 +95,7 @@ async def test_a_cut_file_grows_with_zeros(drive: Any) -> None:
     assert await drive.read_file("f") == b"abc\0\0\0"
 
 
-async def test_truncating_at_open_needs_nothing_of_the_old_bytes(drive: Any) -> None:
+async def test_truncating_at_open_needs_nothing_of_the_old_bytes(drive: Drive) -> None:
     ino = await drive.remote_file(1, "f", b"x" * (3 * BLOCK))
     opened = await drive.fs.open(ino, os.O_WRONLY | os.O_TRUNC)
     await drive.fs.write(opened.fh, 0, b"new")
@@ -105,7 +105,7 @@ async def test_truncating_at_open_needs_nothing_of_the_old_bytes(drive: Any) -> 
     assert drive.shelf.fetched == []
 
 
-async def test_an_unchanged_version_keeps_the_pages_of_the_kernel(drive: Any) -> None:
+async def test_an_unchanged_version_keeps_the_pages_of_the_kernel(drive: Drive) -> None:
     ino = await drive.remote_file(1, "f", b"old")
     for expected in (False, True):
         opened = await drive.fs.open(ino, os.O_RDONLY)
@@ -117,7 +117,7 @@ async def test_an_unchanged_version_keeps_the_pages_of_the_kernel(drive: Any) ->
     await drive.fs.release(opened.fh)
 
 
-async def test_pages_that_were_written_here_are_kept_after_the_seal(drive: Any) -> None:
+async def test_pages_that_were_written_here_are_kept_after_the_seal(drive: Drive) -> None:
     ino = await drive.write_file("f", b"abc")
     await drive.seal(ino)
     opened = await drive.fs.open(ino, os.O_RDONLY)
@@ -125,7 +125,7 @@ async def test_pages_that_were_written_here_are_kept_after_the_seal(drive: Any) 
     await drive.fs.release(opened.fh)
 
 
-async def test_an_unlinked_open_file_lives_until_it_is_closed(drive: Any) -> None:
+async def test_an_unlinked_open_file_lives_until_it_is_closed(drive: Drive) -> None:
     opened, made = await drive.fs.create(ROOT, "f", 0o600, os.O_RDWR)
     await drive.fs.write(opened.fh, 0, b"abc")
     await drive.fs.unlink(ROOT, "f")
@@ -141,7 +141,7 @@ async def test_an_unlinked_open_file_lives_until_it_is_closed(drive: Any) -> Non
     assert drive.ops() == []
 
 
-async def test_what_was_never_sent_is_removed_without_a_word_to_the_service(drive: Any) -> None:
+async def test_what_was_never_sent_is_removed_without_a_word_to_the_service(drive: Drive) -> None:
     await drive.write_file("f", b"abc")
     await drive.fs.mkdir(ROOT, "d", 0o755)
     await drive.fs.unlink(ROOT, "f")
@@ -149,7 +149,7 @@ async def test_what_was_never_sent_is_removed_without_a_word_to_the_service(driv
     assert drive.ops() == []
 
 
-async def test_saving_by_temp_and_rename_is_a_new_version_of_the_same_item(drive: Any) -> None:
+async def test_saving_by_temp_and_rename_is_a_new_version_of_the_same_item(drive: Drive) -> None:
     ino = await drive.remote_file(7, "f", b"old")
     reader = await drive.fs.open(ino, os.O_RDONLY)
     new = await drive.write_file(".f.tmp", b"new")
@@ -163,7 +163,7 @@ async def test_saving_by_temp_and_rename_is_a_new_version_of_the_same_item(drive
     await drive.fs.release(reader.fh)
 
 
-async def test_renaming_one_known_file_over_another_trashes_the_other(drive: Any) -> None:
+async def test_renaming_one_known_file_over_another_trashes_the_other(drive: Drive) -> None:
     await drive.remote_file(1, "a", b"a")
     await drive.remote_file(2, "b", b"b")
     await drive.fs.rename(ROOT, "a", ROOT, "b", 0)
@@ -185,7 +185,7 @@ async def test_renaming_one_known_file_over_another_trashes_the_other(drive: Any
     ],
 )
 async def test_names_that_cannot_be_made(
-    drive: Any, name: str, number: int, expect_log: Callable[[str], None]
+    drive: Drive, name: str, number: int, expect_log: Callable[[str], None]
 ) -> None:
     await drive.write_file("Taken", b"")
     if number == errno.EINVAL:
@@ -201,14 +201,14 @@ async def test_names_that_cannot_be_made(
     assert drive.names() == ["Taken"]
 
 
-async def test_only_the_case_of_a_name_can_change(drive: Any) -> None:
+async def test_only_the_case_of_a_name_can_change(drive: Drive) -> None:
     await drive.remote_file(1, "readme", b"")
     await drive.fs.rename(ROOT, "readme", ROOT, "README", 1)
     assert drive.names() == ["README"]
     assert drive.ops() == [("move", "/README")]
 
 
-async def test_rename_refuses_what_rename_refuses(drive: Any) -> None:
+async def test_rename_refuses_what_rename_refuses(drive: Drive) -> None:
     fs = drive.fs
     await drive.write_file("f", b"")
     d = (await fs.mkdir(ROOT, "d", 0o755)).ino
@@ -231,7 +231,7 @@ async def test_rename_refuses_what_rename_refuses(drive: Any) -> None:
         await fs.rename(ROOT, "h", ROOT, "d", 0)
 
 
-async def test_two_names_are_exchanged(drive: Any) -> None:
+async def test_two_names_are_exchanged(drive: Drive) -> None:
     await drive.remote_file(1, "a", b"a")
     await drive.remote_file(2, "b", b"b")
     await drive.fs.rename(ROOT, "a", ROOT, "b", 2)
@@ -240,7 +240,7 @@ async def test_two_names_are_exchanged(drive: Any) -> None:
     assert sorted(drive.ops()) == [("move", "/a"), ("move", "/b")]
 
 
-async def test_a_folder_is_listed_once_and_a_missing_name_needs_no_second_listing(drive: Any) -> None:
+async def test_a_folder_is_listed_once_and_a_missing_name_needs_no_second_listing(drive: Drive) -> None:
     await drive.db.write(lambda conn: conn.execute("DELETE FROM listing"))
     for _ in range(3):
         with pytest.raises(FileNotFoundError):
@@ -248,7 +248,7 @@ async def test_a_folder_is_listed_once_and_a_missing_name_needs_no_second_listin
     assert drive.shelf.listed == [ROOT]
 
 
-async def test_a_large_folder_is_read_in_pieces_while_it_changes(drive: Any) -> None:
+async def test_a_large_folder_is_read_in_pieces_while_it_changes(drive: Drive) -> None:
     for number in range(600):
         await drive.remote_file(number + 1, f"f{number}", b"")
     fh = await drive.fs.opendir(ROOT)
@@ -262,14 +262,14 @@ async def test_a_large_folder_is_read_in_pieces_while_it_changes(drive: Any) -> 
     assert sorted(seen) == sorted(f"f{number}" for number in range(600))
 
 
-async def test_counts_return_to_zero(drive: Any) -> None:
+async def test_counts_return_to_zero(drive: Drive) -> None:
     ino = await drive.write_file("f", b"abc")
     await drive.read_file("f")
     drive.fs.forget([(ino, 2)])
     assert drive.fs.inodes.totals() == (0, 0)
 
 
-async def test_offline_shows_in_the_timeout_and_in_the_errno(drive: Any) -> None:
+async def test_offline_shows_in_the_timeout_and_in_the_errno(drive: Drive) -> None:
     ino = await drive.remote_file(1, "f", b"abc")
     assert drive.fs.getattr(ino).timeout == 300
     drive.shelf.is_online = False
@@ -280,7 +280,7 @@ async def test_offline_shows_in_the_timeout_and_in_the_errno(drive: Any) -> None
     assert caught.value.errno == errno.ENETDOWN
 
 
-async def test_special_files_and_foreign_attributes_are_refused_as_programs_expect(drive: Any) -> None:
+async def test_special_files_and_foreign_attributes_are_refused_as_programs_expect(drive: Drive) -> None:
     ino = await drive.remote_file(1, "f", b"abc")
     for refused in (
         drive.fs.link(ino, ROOT, "l"),

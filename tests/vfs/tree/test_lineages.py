@@ -14,20 +14,23 @@ from cmsfs.replica import fresh_names, tree
 from cmsfs.replica.naming import CONFLICT_MARK
 from cmsfs.replica.nodes import ROOT
 from cmsfs.vfs.tree.attributes import SetAttr
+from tests.vfs.conftest import Drive
 
 VERSIONS = [b"new", b"NEW BYTES", b"new bytes and more"]
 
 
-async def fresh(drive: Any, name: str = "f") -> int:
+async def fresh(drive: Drive, name: str = "f") -> int:
     return int((await drive.fs.lookup(ROOT, name)).ino)
 
 
-def copies(drive: Any) -> list[str]:
+def copies(drive: Drive) -> list[str]:
     return [name for name in drive.names() if CONFLICT_MARK in name]
 
 
 @pytest.mark.parametrize("new", VERSIONS)
-async def test_an_open_file_stays_as_it_was_and_the_name_has_the_new_version(drive: Any, new: bytes) -> None:
+async def test_an_open_file_stays_as_it_was_and_the_name_has_the_new_version(
+    drive: Drive, new: bytes
+) -> None:
     ino = await drive.remote_file(1, "f", b"old bytes")
     old = await drive.fs.open(ino, os.O_RDONLY)
     await drive.remote_file(1, "f", new)
@@ -40,13 +43,13 @@ async def test_an_open_file_stays_as_it_was_and_the_name_has_the_new_version(dri
     await drive.fs.release(old.fh)
 
 
-async def test_a_file_that_nobody_has_open_keeps_its_number(drive: Any) -> None:
+async def test_a_file_that_nobody_has_open_keeps_its_number(drive: Drive) -> None:
     ino = await drive.remote_file(1, "f", b"old")
     await drive.fs.release((await drive.fs.open(ino, os.O_RDONLY)).fh)
     assert await drive.remote_file(1, "f", b"new") == ino
 
 
-async def test_what_is_written_to_the_older_version_is_a_conflict_copy_of_it(drive: Any) -> None:
+async def test_what_is_written_to_the_older_version_is_a_conflict_copy_of_it(drive: Drive) -> None:
     ino = await drive.remote_file(1, "f", b"one")
     opened = await drive.fs.open(ino, os.O_RDWR)
     await drive.remote_file(1, "f", b"two, longer")
@@ -59,7 +62,7 @@ async def test_what_is_written_to_the_older_version_is_a_conflict_copy_of_it(dri
     await drive.fs.release(opened.fh)
 
 
-async def test_a_copy_goes_on_as_that_copy(drive: Any) -> None:
+async def test_a_copy_goes_on_as_that_copy(drive: Drive) -> None:
     ino = await drive.remote_file(1, "log", b"0")
     opened = await drive.fs.open(ino, os.O_RDWR)
     for number in range(1, 5):
@@ -71,7 +74,7 @@ async def test_a_copy_goes_on_as_that_copy(drive: Any) -> None:
     await drive.fs.release(opened.fh)
 
 
-async def test_cutting_an_older_version_cuts_that_one(drive: Any) -> None:
+async def test_cutting_an_older_version_cuts_that_one(drive: Drive) -> None:
     ino = await drive.remote_file(1, "f", b"one and more")
     opened = await drive.fs.open(ino, os.O_RDWR)
     await drive.remote_file(1, "f", b"two")
@@ -82,7 +85,9 @@ async def test_cutting_an_older_version_cuts_that_one(drive: Any) -> None:
 
 
 @pytest.mark.parametrize("flags", [os.O_RDWR, os.O_WRONLY])
-async def test_a_file_that_was_made_here_is_based_on_what_was_uploaded_of_it(drive: Any, flags: int) -> None:
+async def test_a_file_that_was_made_here_is_based_on_what_was_uploaded_of_it(
+    drive: Drive, flags: int
+) -> None:
     ino = await drive.write_file("note", b"mine")
     reader, writer = await drive.fs.open(ino, os.O_RDONLY), await drive.fs.open(ino, flags)
     await drive.fs.release(reader.fh)
@@ -101,7 +106,7 @@ async def test_a_file_that_was_made_here_is_based_on_what_was_uploaded_of_it(dri
 
 
 @pytest.mark.parametrize("cut", [False, True])
-async def test_what_is_written_after_a_deletion_elsewhere_is_there_again(drive: Any, cut: bool) -> None:
+async def test_what_is_written_after_a_deletion_elsewhere_is_there_again(drive: Drive, cut: bool) -> None:
     ino = await drive.remote_file(1, "f", b"one")
     opened = await drive.fs.open(ino, os.O_RDWR)
     await drive.fs.read(opened.fh, 0, 3)
@@ -119,7 +124,7 @@ async def test_what_is_written_after_a_deletion_elsewhere_is_there_again(drive: 
     assert await drive.read_file("f") == (b"on" if cut else b"one more")
 
 
-async def test_a_folder_that_went_too_is_made_anew(drive: Any) -> None:
+async def test_a_folder_that_went_too_is_made_anew(drive: Drive) -> None:
     top = await drive.remote_folder(7, "top")
     await drive.remote_folder(8, "below", parent=7)
     ino = await drive.remote_file(1, "f", b"one", parent=8)
@@ -132,7 +137,7 @@ async def test_a_folder_that_went_too_is_made_anew(drive: Any) -> None:
     assert await drive.read_file("f", parent=tree.find(drive.db, ino).parent) == b"ONE"
 
 
-async def test_a_name_that_another_has_taken_is_not_taken_back(drive: Any) -> None:
+async def test_a_name_that_another_has_taken_is_not_taken_back(drive: Drive) -> None:
     ino = await drive.remote_file(1, "f", b"one")
     opened = await drive.fs.open(ino, os.O_RDWR)
     await drive.gone(ino)
@@ -145,7 +150,7 @@ async def test_a_name_that_another_has_taken_is_not_taken_back(drive: Any) -> No
 
 @pytest.mark.parametrize("name", ["f", "g"])
 async def test_what_comes_back_from_the_trash_is_beside_what_was_written_meanwhile(
-    drive: Any, name: str
+    drive: Drive, name: str
 ) -> None:
     ino = await drive.remote_file(1, "f", b"one")
     opened = await drive.fs.open(ino, os.O_RDWR)
@@ -159,7 +164,7 @@ async def test_what_comes_back_from_the_trash_is_beside_what_was_written_meanwhi
     assert await drive.read_file(copy) == b"ONE"
 
 
-async def test_a_copy_is_beside_its_winner_wherever_that_is(drive: Any) -> None:
+async def test_a_copy_is_beside_its_winner_wherever_that_is(drive: Drive) -> None:
     folder = await drive.remote_folder(7, "folder")
     ino = await drive.remote_file(1, "f", b"one")
     opened = await drive.fs.open(ino, os.O_RDWR)
@@ -173,7 +178,7 @@ async def test_a_copy_is_beside_its_winner_wherever_that_is(drive: Any) -> None:
 
 
 @pytest.mark.parametrize("how", ["unlink", "rename over", "unlink the newer"])
-async def test_only_what_a_program_here_removes_goes(drive: Any, how: str) -> None:
+async def test_only_what_a_program_here_removes_goes(drive: Drive, how: str) -> None:
     ino = await drive.remote_file(1, "f", b"one")
     opened = await drive.fs.open(ino, os.O_RDWR)
     if how == "unlink the newer":
@@ -190,7 +195,7 @@ async def test_only_what_a_program_here_removes_goes(drive: Any, how: str) -> No
 
 @pytest.mark.parametrize("changed", [True, False])
 async def test_a_death_before_the_name_was_given_loses_nothing(
-    drive: Any, tmp_path: Path, changed: bool
+    drive: Drive, tmp_path: Path, changed: bool
 ) -> None:
     """A truncation has its row before the file is cut; the process may die between that and the name."""
     ino = await drive.remote_file(1, "f", b"one")
@@ -205,7 +210,7 @@ async def test_a_death_before_the_name_was_given_loses_nothing(
     assert drive.db.row("SELECT 1 FROM lineage") is None
 
 
-async def test_what_was_only_read_leaves_nothing(drive: Any) -> None:
+async def test_what_was_only_read_leaves_nothing(drive: Drive) -> None:
     ino = await drive.remote_file(1, "f", b"one")
     opened = await drive.fs.open(ino, os.O_RDWR)
     await drive.remote_file(1, "f", b"two")
@@ -216,7 +221,7 @@ async def test_what_was_only_read_leaves_nothing(drive: Any) -> None:
     assert drive.names() == ["f"]
 
 
-async def test_who_opens_by_a_name_that_has_moved_on_is_sent_to_look_again(drive: Any) -> None:
+async def test_who_opens_by_a_name_that_has_moved_on_is_sent_to_look_again(drive: Drive) -> None:
     ino = await drive.remote_file(1, "f", b"one")
     reader = await drive.fs.open(ino, os.O_RDONLY)
     await drive.remote_file(1, "f", b"two")
@@ -229,7 +234,7 @@ async def test_who_opens_by_a_name_that_has_moved_on_is_sent_to_look_again(drive
         await drive.fs.release(opened.fh)
 
 
-async def test_what_hangs_on_the_item_goes_with_the_name(drive: Any) -> None:
+async def test_what_hangs_on_the_item_goes_with_the_name(drive: Drive) -> None:
     ino = await drive.remote_file(1, "f", b"one")
     await drive.fs.setattr(ino, SetAttr(mode=0o600))
     await drive.fs.setxattr(ino, "user.mine", b"1")
@@ -246,7 +251,7 @@ async def test_what_hangs_on_the_item_goes_with_the_name(drive: Any) -> None:
     await drive.fs.release(reader.fh)
 
 
-async def test_opening_waits_for_news_of_the_same_file(drive: Any) -> None:
+async def test_opening_waits_for_news_of_the_same_file(drive: Drive) -> None:
     """A transaction that has found the file closed must not give other bytes to a handle that comes then."""
     ino = await drive.remote_file(1, "f", b"old")
     found, go_on = trio.Event(), trio.Event()
@@ -278,7 +283,7 @@ async def test_opening_waits_for_news_of_the_same_file(drive: Any) -> None:
     assert await drive.read_file("f") == b"new bytes!"
 
 
-async def replaced(drive: Any, how: str, name: str) -> None:
+async def replaced(drive: Drive, how: str, name: str) -> None:
     """What a program does that has not heard yet whose name this is."""
     if how == "removed":
         await drive.fs.unlink(ROOT, name)
@@ -288,7 +293,7 @@ async def replaced(drive: Any, how: str, name: str) -> None:
 
 
 @pytest.mark.parametrize("how", ["removed", "replaced"])
-async def test_a_name_that_was_given_a_moment_ago_is_not_meant_by_a_program(drive: Any, how: str) -> None:
+async def test_a_name_that_was_given_a_moment_ago_is_not_meant_by_a_program(drive: Drive, how: str) -> None:
     """The kernel remembers for a moment more that there is no such name."""
     ino = await drive.remote_file(1, "f", b"one")
     opened = await drive.fs.open(ino, os.O_RDWR)
@@ -303,7 +308,7 @@ async def test_a_name_that_was_given_a_moment_ago_is_not_meant_by_a_program(driv
 
 @pytest.mark.parametrize("how", ["removed", "replaced"])
 async def test_what_is_written_behind_news_of_its_name_is_not_meant_by_a_program(
-    drive: Any, how: str
+    drive: Drive, how: str
 ) -> None:
     ino = await drive.remote_file(1, "f", b"one")
     opened = await drive.fs.open(ino, os.O_RDWR)
@@ -317,7 +322,7 @@ async def test_what_is_written_behind_news_of_its_name_is_not_meant_by_a_program
 
 @pytest.mark.parametrize("how", ["removed", "replaced"])
 async def test_an_open_file_that_news_have_put_in_the_way_is_written_on_as_a_copy(
-    drive: Any, how: str
+    drive: Drive, how: str
 ) -> None:
     ino = await drive.remote_file(1, "f", b"one")
     opened = await drive.fs.open(ino, os.O_RDWR)
@@ -336,7 +341,7 @@ async def test_an_open_file_that_news_have_put_in_the_way_is_written_on_as_a_cop
 
 @pytest.mark.parametrize("how", ["removed", "replaced"])
 @pytest.mark.parametrize("name", ["f", "g"])
-async def test_a_file_that_was_opened_by_its_new_name_is_meant(drive: Any, how: str, name: str) -> None:
+async def test_a_file_that_was_opened_by_its_new_name_is_meant(drive: Drive, how: str, name: str) -> None:
     ino = await drive.remote_file(1, "f", b"one")
     if name == "f":
         await drive.fs.lookup(ROOT, "f")

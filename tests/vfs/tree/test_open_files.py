@@ -5,11 +5,11 @@ import os
 import resource
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from cmsfs import fd_limits
+from tests.vfs.conftest import Drive
 
 FILES = 300
 ROOM = 80
@@ -41,7 +41,7 @@ def take_all(taken: list[int]) -> None:
             taken.append(os.open(os.devnull, os.O_RDONLY))
 
 
-async def test_more_files_are_open_than_there_are_descriptors(drive: Any, few: int) -> None:
+async def test_more_files_are_open_than_there_are_descriptors(drive: Drive, few: int) -> None:
     opened = []
     for number in range(FILES):
         handle, made = await drive.fs.create(1, f"f{number}", 0o644, os.O_RDWR)
@@ -65,7 +65,7 @@ async def test_more_files_are_open_than_there_are_descriptors(drive: Any, few: i
 
 
 async def test_what_was_closed_becomes_durable_without_a_descriptor_left(
-    drive: Any, exhausted: list[int]
+    drive: Drive, exhausted: list[int]
 ) -> None:
     await drive.write_file("f", b"x")
     fd_limits.keep_spare()
@@ -87,7 +87,7 @@ async def test_what_was_closed_becomes_durable_without_a_descriptor_left(
     fd_limits.keep_spare()
 
 
-async def test_a_reader_of_a_draft_finds_its_bytes_where_they_are_now(drive: Any) -> None:
+async def test_a_reader_of_a_draft_finds_its_bytes_where_they_are_now(drive: Drive) -> None:
     """The draft becomes content, and its file is removed, while somebody reads it."""
     handle, made = await drive.fs.create(1, "f", 0o644, os.O_RDWR)
     await drive.fs.write(handle.fh, 0, b"precious")
@@ -102,7 +102,7 @@ async def test_a_reader_of_a_draft_finds_its_bytes_where_they_are_now(drive: Any
     await drive.fs.release(handle.fh)
 
 
-async def test_lost_bytes_are_an_error_and_not_zeros(drive: Any) -> None:
+async def test_lost_bytes_are_an_error_and_not_zeros(drive: Drive) -> None:
     ino = await drive.write_file("f", b"precious")
     drive.drafts.close()
     drive.draft_of(ino).path.unlink()

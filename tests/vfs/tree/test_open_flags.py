@@ -2,17 +2,17 @@
 
 import os
 import stat
-from typing import Any
 
 import pytest
 
 from cmsfs.replica.nodes import ROOT
 from cmsfs.vfs import permissions
 from cmsfs.vfs.tree.attributes import SetAttr
+from tests.vfs.conftest import Drive
 
 
 @pytest.mark.parametrize("way", [os.O_RDONLY, os.O_WRONLY, os.O_RDWR])
-async def test_a_file_that_is_opened_to_be_cut_is_cut(drive: Any, way: int) -> None:
+async def test_a_file_that_is_opened_to_be_cut_is_cut(drive: Drive, way: int) -> None:
     """The kernel sets its size to nothing, however the file is opened."""
     ino = await drive.remote_file(1, "f", b"some bytes")
     opened = await drive.fs.open(ino, way | os.O_TRUNC)
@@ -21,7 +21,7 @@ async def test_a_file_that_is_opened_to_be_cut_is_cut(drive: Any, way: int) -> N
     assert await drive.read_file("f") == b""
 
 
-async def test_who_may_not_write_does_not_cut(drive: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_who_may_not_write_does_not_cut(drive: Drive, monkeypatch: pytest.MonkeyPatch) -> None:
     ino = await drive.remote_file(1, "f", b"some bytes")
     monkeypatch.setattr(drive.shelf, "rights", lambda node: permissions.NodeRight.READ)
     with pytest.raises(PermissionError):
@@ -29,7 +29,7 @@ async def test_who_may_not_write_does_not_cut(drive: Any, monkeypatch: pytest.Mo
     assert await drive.read_file("f") == b"some bytes"
 
 
-async def test_folders_in_a_folder_of_a_group_are_the_groups(drive: Any) -> None:
+async def test_folders_in_a_folder_of_a_group_are_the_groups(drive: Drive) -> None:
     top = await drive.fs.mkdir(ROOT, "d", 0o755)
     await drive.fs.setattr(top.ino, SetAttr(mode=stat.S_IFDIR | 0o2755))
     inner = await drive.fs.mkdir(top.ino, "e", 0o700)
@@ -39,7 +39,7 @@ async def test_folders_in_a_folder_of_a_group_are_the_groups(drive: Any) -> None
 
 
 async def test_ones_own_unsent_bytes_can_be_read_whatever_the_role(
-    drive: Any, monkeypatch: pytest.MonkeyPatch
+    drive: Drive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ino = await drive.remote_file(1, "f", b"theirs")
     other = await drive.remote_file(2, "g", b"theirs")

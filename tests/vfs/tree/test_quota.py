@@ -3,17 +3,18 @@
 import errno
 import os
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from cmsfs.disk_reserve import DiskReserve
 from cmsfs.vfs.tree import attributes
 from cmsfs.vfs.tree.attributes import SetAttr
+from tests.support.log_watch import ExpectLog
+from tests.vfs.conftest import Drive
 
 
 async def test_a_write_beyond_the_quota_is_refused_and_what_was_written_stays(
-    drive: Any, expect_log: Any
+    drive: Drive, expect_log: ExpectLog
 ) -> None:
     expect_log("quota is exhausted")
     drive.shelf.account_space = (1000, 400)
@@ -31,7 +32,7 @@ async def test_a_write_beyond_the_quota_is_refused_and_what_was_written_stays(
     await drive.fs.release(opened.fh)
 
 
-async def test_what_is_on_its_way_counts(drive: Any, expect_log: Any) -> None:
+async def test_what_is_on_its_way_counts(drive: Drive, expect_log: ExpectLog) -> None:
     expect_log("quota is exhausted")
     drive.shelf.account_space = (1000, 0)
     for name in ("a", "b"):
@@ -45,7 +46,7 @@ async def test_what_is_on_its_way_counts(drive: Any, expect_log: Any) -> None:
     await drive.fs.release(opened.fh)
 
 
-async def test_a_file_larger_than_the_plan_allows_is_refused(drive: Any, expect_log: Any) -> None:
+async def test_a_file_larger_than_the_plan_allows_is_refused(drive: Drive, expect_log: ExpectLog) -> None:
     expect_log("maximum file size is 1000 bytes")
     drive.shelf.largest = 1000
     opened, made = await drive.fs.create(1, "f", 0o644, os.O_WRONLY)
@@ -56,7 +57,7 @@ async def test_a_file_larger_than_the_plan_allows_is_refused(drive: Any, expect_
     await drive.fs.release(opened.fh)
 
 
-async def test_an_unlimited_account_refuses_nothing(drive: Any) -> None:
+async def test_an_unlimited_account_refuses_nothing(drive: Drive) -> None:
     drive.shelf.account_space = (-1, 10**15)
     opened, _ = await drive.fs.create(1, "f", 0o644, os.O_WRONLY)
     await drive.fs.write(opened.fh, 0, b"x" * 1000)
@@ -64,7 +65,7 @@ async def test_an_unlimited_account_refuses_nothing(drive: Any) -> None:
 
 
 async def test_on_a_full_disk_nothing_is_added_and_everything_can_be_removed(
-    drive: Any, expect_log: Any, monkeypatch: pytest.MonkeyPatch
+    drive: Drive, expect_log: ExpectLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expect_log("free up space there")
     ino = await drive.write_file("f", b"first")
@@ -95,7 +96,7 @@ async def test_on_a_full_disk_nothing_is_added_and_everything_can_be_removed(
 
 
 def test_what_is_set_aside_is_given_up_for_what_must_be_recorded(
-    tmp_path: Path, expect_log: Any, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, expect_log: ExpectLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expect_log("is full")
     reserve = DiskReserve(tmp_path)
@@ -131,7 +132,7 @@ def test_an_account_over_its_quota_has_nothing_left(used: int) -> None:
     assert shown.blocks == max(10 * 4096, used) // 4096
 
 
-async def test_df_of_a_full_account(drive: Any) -> None:
+async def test_df_of_a_full_account(drive: Drive) -> None:
     drive.shelf.account_space = (1_000_000, 3_000_000)
     shown = await drive.fs.statfs()
     assert (shown.blocks_free, shown.blocks * shown.block_size > 2_900_000) == (0, True)

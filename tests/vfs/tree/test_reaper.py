@@ -3,7 +3,6 @@
 import gc
 import os
 from pathlib import Path
-from typing import Any
 
 import pytest
 import trio
@@ -12,9 +11,10 @@ import trio.testing
 from cmsfs.replica import tree
 from cmsfs.replica.nodes import ROOT
 from cmsfs.vfs.tree.attributes import SetAttr
+from tests.vfs.conftest import Drive
 
 
-async def delete(drive: Any, name: str, ino: int) -> None:
+async def delete(drive: Drive, name: str, ino: int) -> None:
     await drive.fs.unlink(1, name)
     drive.fs.forget([(ino, drive.fs.inodes.lookups(ino))])
     with trio.fail_after(10):
@@ -22,7 +22,7 @@ async def delete(drive: Any, name: str, ino: int) -> None:
             await trio.lowlevel.checkpoint()
 
 
-async def test_a_draft_goes_with_the_next_group(drive: Any) -> None:
+async def test_a_draft_goes_with_the_next_group(drive: Drive) -> None:
     ino = await drive.write_file("f", b"precious")
     path = drive.draft_of(ino).path
     await delete(drive, "f", ino)
@@ -34,7 +34,7 @@ async def test_a_draft_goes_with_the_next_group(drive: Any) -> None:
             await drive.commit.commit()
 
 
-async def test_a_draft_that_nobody_has_any_more_is_closed_with_its_deletion(drive: Any) -> None:
+async def test_a_draft_that_nobody_has_any_more_is_closed_with_its_deletion(drive: Drive) -> None:
     """An open descriptor would keep the room that it takes up."""
     ino = await drive.write_file("f", b"precious")
     name = drive.draft_of(ino).path.name
@@ -48,7 +48,7 @@ async def test_a_draft_that_nobody_has_any_more_is_closed_with_its_deletion(driv
 
 
 async def test_sealed_bytes_go_after_the_log_is_on_the_disk(
-    drive: Any, monkeypatch: pytest.MonkeyPatch
+    drive: Drive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ino = await drive.write_file("f", b"precious")
     await drive.seal(ino)
@@ -73,7 +73,7 @@ async def test_sealed_bytes_go_after_the_log_is_on_the_disk(
 @pytest.mark.parametrize("sealed", [False, True])
 @pytest.mark.parametrize("theirs", [b"one, the first", b"theirs"])
 async def test_what_was_deleted_with_unsent_bytes_comes_back_as_the_service_has_it(
-    drive: Any, sealed: bool, theirs: bytes
+    drive: Drive, sealed: bool, theirs: bytes
 ) -> None:
     ino = await drive.remote_file(1, "f", b"one, the first")
     opened = await drive.fs.open(ino, os.O_RDWR)

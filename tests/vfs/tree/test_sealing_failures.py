@@ -11,6 +11,7 @@ import trio.testing
 from cmsfs.journal import sealing
 from cmsfs.replica import tree
 from cmsfs.vfs.tree.attributes import SetAttr
+from tests.vfs.conftest import Drive
 
 STEPS = ["fsync", "link", "adopt", "commit", "crash of adopt"]
 
@@ -19,7 +20,7 @@ def full() -> OSError:
     return OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
-def fail_at(drive: Any, step: str, monkeypatch: pytest.MonkeyPatch) -> trio.Event:
+def fail_at(drive: Drive, step: str, monkeypatch: pytest.MonkeyPatch) -> trio.Event:
     """Let this step of sealing fail once all who wait are waiting; set when it has been reached."""
     reached = trio.Event()
 
@@ -47,7 +48,7 @@ def fail_at(drive: Any, step: str, monkeypatch: pytest.MonkeyPatch) -> trio.Even
     return reached
 
 
-async def call(drive: Any, what: str, ino: int, fh: int) -> None:
+async def call(drive: Drive, what: str, ino: int, fh: int) -> None:
     match what:
         case "write":
             assert await drive.fs.write(fh, 5, b" and on") == 7
@@ -77,7 +78,7 @@ LEFT = {
 @pytest.mark.parametrize("step", STEPS)
 @pytest.mark.parametrize("what", LEFT)
 async def test_a_call_goes_on_when_sealing_fails(
-    drive: Any, nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch, step: str, what: str
+    drive: Drive, nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch, step: str, what: str
 ) -> None:
     opened, made = await drive.fs.create(1, "f", 0o644, os.O_RDWR)
     await drive.fs.write(opened.fh, 0, b"begin")
@@ -104,7 +105,7 @@ async def test_a_call_goes_on_when_sealing_fails(
 
 
 async def test_a_write_that_was_waiting_for_the_draft_does_not_change_sealed_content(
-    drive: Any, nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch
+    drive: Drive, nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It came to the draft's lock while the draft was about to be sealed."""
     opened, made = await drive.fs.create(1, "f", 0o644, os.O_RDWR)

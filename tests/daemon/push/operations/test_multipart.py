@@ -2,10 +2,13 @@
 they are of no use any more."""
 
 import random
-from typing import Any
 
 import pytest
 import trio
+
+from cmsfs.service.storage.store import Store
+from tests.support.daemon_drive import Drive, Remote, Starting
+from tests.support.network import Network
 
 PART = 8 * 1024 * 1024
 SIZE = 51_000_000
@@ -16,12 +19,12 @@ def large(seed: int) -> bytes:
     return random.Random(seed).randbytes(SIZE)
 
 
-def puts(network: Any) -> int:
+def puts(network: Network) -> int:
     return int(network.count("PUT", "/upload_sessions/"))
 
 
 async def test_a_large_file_goes_in_parts_and_its_next_version_too(
-    drive: Any, other: Any, network: Any
+    drive: Drive, other: Remote, network: Network
 ) -> None:
     first, second = large(1), large(2)
     await drive.write("f", first)
@@ -39,7 +42,7 @@ async def test_a_large_file_goes_in_parts_and_its_next_version_too(
 
 @pytest.mark.parametrize("renamed", [False, True])
 async def test_after_a_restart_only_what_had_not_arrived_is_sent(
-    starting: Any, other: Any, network: Any, renamed: bool
+    starting: Starting, other: Remote, network: Network, renamed: bool
 ) -> None:
     data = large(3)
     async with starting() as drive:
@@ -61,7 +64,7 @@ async def test_after_a_restart_only_what_had_not_arrived_is_sent(
 
 
 async def test_a_session_that_is_over_is_replaced(
-    starting: Any, other: Any, network: Any, service: Any
+    starting: Starting, other: Remote, network: Network, service: Store
 ) -> None:
     data = large(4)
     async with starting() as drive:
@@ -77,7 +80,7 @@ async def test_a_session_that_is_over_is_replaced(
 
 
 async def test_a_session_that_ends_in_the_middle_is_replaced(
-    drive: Any, other: Any, network: Any, service: Any
+    drive: Drive, other: Remote, network: Network, service: Store
 ) -> None:
     arrived, go = network.gate("PUT", "/upload_sessions/")
     await drive.write("f", large(5))
@@ -91,7 +94,7 @@ async def test_a_session_that_ends_in_the_middle_is_replaced(
 
 @pytest.mark.parametrize("version", [False, True])
 async def test_a_commit_whose_answer_was_lost_is_recognised(
-    drive: Any, other: Any, network: Any, version: bool
+    drive: Drive, other: Remote, network: Network, version: bool
 ) -> None:
     if version:
         await drive.write("f", b"small")
@@ -105,7 +108,7 @@ async def test_a_commit_whose_answer_was_lost_is_recognised(
     assert drive.ops() == []
 
 
-async def test_newer_bytes_end_a_running_upload(drive: Any, other: Any, network: Any) -> None:
+async def test_newer_bytes_end_a_running_upload(drive: Drive, other: Remote, network: Network) -> None:
     arrived, go = network.gate("PUT", "/upload_sessions/")
     await drive.write("f", large(7))
     with trio.fail_after(20):
@@ -119,7 +122,9 @@ async def test_newer_bytes_end_a_running_upload(drive: Any, other: Any, network:
     assert network.count("DELETE", "/upload_sessions/") == 1
 
 
-async def test_a_file_deleted_on_its_way_never_comes_into_being(drive: Any, other: Any, network: Any) -> None:
+async def test_a_file_deleted_on_its_way_never_comes_into_being(
+    drive: Drive, other: Remote, network: Network
+) -> None:
     arrived, go = network.gate("PUT", "/upload_sessions/")
     await drive.write("f", large(8))
     with trio.fail_after(20):
@@ -132,7 +137,7 @@ async def test_a_file_deleted_on_its_way_never_comes_into_being(drive: Any, othe
 
 
 async def test_someone_elses_version_meanwhile_is_a_conflict_of_two_files(
-    drive: Any, other: Any, network: Any
+    drive: Drive, other: Remote, network: Network
 ) -> None:
     await drive.write("f", b"base")
     await drive.sync()
@@ -150,7 +155,7 @@ async def test_someone_elses_version_meanwhile_is_a_conflict_of_two_files(
 
 
 async def test_small_files_get_through_while_large_ones_are_on_their_way(
-    drive: Any, other: Any, network: Any
+    drive: Drive, other: Remote, network: Network
 ) -> None:
     gates = [network.gate("PUT", "/upload_sessions/", before=True) for _ in range(2 * 4)]
     for number in range(4):

@@ -1,17 +1,19 @@
 """A file that a program copies on the drive: made by the service, of its bytes and nothing else."""
 
 import os
-from typing import Any
 
 import pytest
 import trio
 
+from cmsfs.models.content.metadata import Template
 from cmsfs.vfs.tree.attributes import SetAttr
+from tests.support.daemon_drive import Drive, Remote
+from tests.support.network import Network
 
 COPIED = bytes(range(256)) * 4096
 
 
-async def _copy(drive: Any, source: str, target: str) -> int:
+async def _copy(drive: Drive, source: str, target: str) -> int:
     """As one thread of a program copies; what the kernel's handlers note of that is noted."""
     copying = drive.agents.copying
     reading = await drive.fs.open(await drive.ino(source), os.O_RDONLY)
@@ -27,7 +29,9 @@ async def _copy(drive: Any, source: str, target: str) -> int:
 
 
 @pytest.mark.parametrize("fate", ["there", "changed", "deleted"])
-async def test_a_copy_is_made_by_the_service(drive: Any, other: Any, network: Any, fate: str) -> None:
+async def test_a_copy_is_made_by_the_service(
+    drive: Drive, other: Remote, network: Network, fate: str
+) -> None:
     await drive.write("original", COPIED)
     await drive.sync()
     sent = network.count("POST", "/content")
@@ -47,7 +51,7 @@ async def test_a_copy_is_made_by_the_service(drive: Any, other: Any, network: An
     assert drive.ops() == []
 
 
-async def test_equal_bytes_alone_are_no_copy(drive: Any, other: Any, network: Any) -> None:
+async def test_equal_bytes_alone_are_no_copy(drive: Drive, other: Remote, network: Network) -> None:
     """Nobody copied: what is said about one file is nothing to the other."""
     await drive.write("private", COPIED)
     await drive.sync()
@@ -65,7 +69,7 @@ async def test_equal_bytes_alone_are_no_copy(drive: Any, other: Any, network: An
 @pytest.mark.administers
 @pytest.mark.parametrize("said", ["description", "tags", "metadata"])
 async def test_a_copy_carries_the_bytes_alone(
-    drive: Any, other: Any, network: Any, project: Any, said: str
+    drive: Drive, other: Remote, network: Network, project: Template, said: str
 ) -> None:
     await drive.write("original", COPIED)
     await drive.sync()
@@ -88,7 +92,7 @@ async def test_a_copy_carries_the_bytes_alone(
 
 
 async def test_what_is_said_while_it_is_copied_does_not_stay_on_the_copy(
-    drive: Any, other: Any, network: Any
+    drive: Drive, other: Remote, network: Network
 ) -> None:
     await drive.write("original", COPIED)
     await drive.sync()
@@ -107,7 +111,9 @@ async def test_what_is_said_while_it_is_copied_does_not_stay_on_the_copy(
     assert trashed == []
 
 
-async def test_a_copy_whose_answer_was_lost_is_recognised(drive: Any, other: Any, network: Any) -> None:
+async def test_a_copy_whose_answer_was_lost_is_recognised(
+    drive: Drive, other: Remote, network: Network
+) -> None:
     await drive.write("original", COPIED)
     await drive.sync()
     network.lose_answer("POST", "/copy")
