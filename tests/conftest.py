@@ -14,7 +14,7 @@ import pytest_timeout  # type: ignore[import-untyped]
 
 from cmsfs import sqlite
 from cmsfs.replica import database
-from tests.support import cheap_passwords, documents, forked
+from tests.support import cheap_passwords, documents, forked, scheduling
 from tests.support import faults as support_faults
 from tests.support import proxy as support_proxy
 from tests.support.log_watch import ExpectLog, LogWatch
@@ -79,7 +79,14 @@ def pytest_sessionfinish() -> None:
     gc.collect()
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: Any, log: Any) -> Any:
+    return scheduling.LongestFirst(config, log) if config.getvalue("dist") == "loadfile" else None
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if hasattr(config, "workerinput"):
+        items.sort(key=lambda item: scheduling.order(item.nodeid))
     if config.getoption("--long"):
         return
     chosen = [item for item in items if "long" not in item.keywords]

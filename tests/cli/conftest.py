@@ -21,6 +21,7 @@ from cmsfs import config, errors, mounts
 from cmsfs.ipc import control
 from cmsfs.service.provisioning import demo
 from cmsfs.service.storage import store
+from tests.support import forked
 
 Answers = Callable[[pydantic.BaseModel], list[pydantic.BaseModel | bytes]]
 
@@ -164,16 +165,16 @@ def app(server: Server) -> Path:
 
 @pytest.fixture
 def person(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """`person(action)`: who sits at the browser does this (person.py), grants unless told otherwise."""
+    """`person(action)`: who sits at the browser does this, grants unless told otherwise."""
 
     def sit(action: str = "grant", login: str = "ben@example.com") -> None:
         password = tmp_path / "password"
         password.write_text(server.credentials["passwords"][login])  # type: ignore[index]
-        script = Path(__file__).parents[1] / "support" / "browser_person.py"
-        program = tmp_path / "browser"
-        program.write_text(f'#!/bin/sh\nexec {sys.executable} {script} "$1" {login} {password} {action}\n')
-        program.chmod(0o700)
-        monkeypatch.setenv("BROWSER", f"{program} %s &")
+        browser = tmp_path / "browser"
+        words = f'set -- "$1" {login} {password} {action}'
+        browser.write_text(f"#!/bin/sh\n{words}\n{forked.script(forked.PERSON)}\n")
+        browser.chmod(0o700)
+        monkeypatch.setenv("BROWSER", f"{browser} %s &")
 
     sit()
     return sit

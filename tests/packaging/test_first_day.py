@@ -21,7 +21,7 @@ import pytest
 pytestmark = [pytest.mark.long, pytest.mark.timeout(1800)]
 
 CHECKOUT = Path(__file__).parents[2]
-PERSON = CHECKOUT / "tests" / "cli" / "person.py"
+PERSON = CHECKOUT / "tests" / "support" / "browser_person.py"
 LOGIN = "ada@example.com"
 HOST = "files.test"
 ADDRESS = "192.168.213.1"

@@ -24,7 +24,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-MODULES = {"cmsfs", "daemon", "daemon.fsck"}
+PERSON = "tests.support.browser_person"  # who logs in
+
+MODULES = {"cmsfs", "daemon", "daemon.fsck", PERSON}
 
 _HERE = Path(__file__).parent
 

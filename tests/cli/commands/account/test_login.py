@@ -8,7 +8,6 @@ import stat
 import subprocess
 import sys
 from contextlib import closing
-from pathlib import Path
 
 import httpx
 import pytest
@@ -17,8 +16,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 
 from cmsfs import config
 from cmsfs.auth import token_store
-
-PERSON = Path(__file__).parents[3] / "support" / "browser_person.py"
+from tests.support import forked
 
 ENTERPRISE = """
 [enterprise]
@@ -148,7 +146,7 @@ def test_without_a_browser_the_address_is_pasted(server, app, tmp_path):
         password = tmp_path / "password"
         password.write_text(server.credentials["passwords"]["ben@example.com"])
         ended = subprocess.run(
-            [sys.executable, PERSON, address, "ben@example.com", password, "address"],
+            [sys.executable, "-m", forked.PERSON, address, "ben@example.com", password, "address"],
             capture_output=True,
             text=True,
         )
