@@ -138,7 +138,7 @@ def test_what_the_command_line_puts_there_shows_on_the_drive(drive: MountedDrive
     )
     refused = drive.cmsfs("--account", "other", "get", drive.top / "elsewhere.txt", "-", check=False)
     assert refused.returncode == 1
-    assert "is on the drive of default, and other is meant." in refused.stderr
+    assert "is on the drive of account default, not other." in refused.stderr
 
 
 def test_an_unmount_whose_limit_is_reached_leaves_the_rest_for_the_next_mount(shared: MountedDrive) -> None:

@@ -216,7 +216,7 @@ def test_what_the_service_has_no_place_for_is_kept_here(drive: MountedDrive) -> 
     assert rows[0][1] // 10 ** (len(str(rows[0][1])) - 10) == 1580608922
     local = drive.status()["local"]
     assert local["items"] == 6
-    assert "6 items on this machine only" in drive.cmsfs("status").stdout
+    assert "6 items local only" in drive.cmsfs("status").stdout
     # What leaves its local name is sent.
     (project / "x.tmp").rename(project / "x")
     drive.sync()

@@ -166,7 +166,7 @@ def _commands(drive: MountedDrive) -> None:
     found = json.loads(drive.cmsfs("trash", "list", "--json").stdout)
     assert {one["original_path"] for one in found} == {"/c/a.txt", "/c/b.txt"}
     assert "/c/a.txt" in drive.cmsfs("trash", "list").stdout
-    assert drive.cmsfs("trash", "restore", "/c/a.txt").stdout == "/c/a.txt is back.\n"
+    assert drive.cmsfs("trash", "restore", "/c/a.txt").stdout == "Restored /c/a.txt.\n"
     assert drive.sh("cat c/a.txt") == "one\n"
     told = drive.cmsfs("trash", "restore", "b.txt", "--name", "a.txt", check=False)
     assert "its name is taken there" in told.stderr

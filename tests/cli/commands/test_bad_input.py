@@ -67,7 +67,10 @@ def test_a_mountpoint_that_is_missing(fails, tmp_path):
 @needs_fuse
 def test_a_mountpoint_whose_folder_is_missing(fails, tmp_path):
     fails(
-        3, f"The mountpoint {tmp_path / 'no' / 'drive'} cannot be made: ", "demo", tmp_path / "no" / "drive"
+        3,
+        f"The mountpoint {tmp_path / 'no' / 'drive'} cannot be created: ",
+        "demo",
+        tmp_path / "no" / "drive",
     )
 
 

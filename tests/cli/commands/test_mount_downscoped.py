@@ -47,14 +47,14 @@ def test_a_folder_to_read_is_a_drive_that_refuses_all_else(cmsfs, mountpoint, se
 
 def test_at_the_end_of_its_time_the_drive_says_so(cmsfs, mountpoint, server, account):
     account(server, profile="server")
-    assert cmsfs("mount", mountpoint, "--read-only", "--ttl", "2s").returncode == 0
+    assert cmsfs("mount", mountpoint, "--read-only", "--ttl", "6s").returncode == 0
     end = time.monotonic() + 30
     while True:
         found = json.loads(cmsfs("--account", "default@ro", "status", "--json").stdout)
         if found["health"]["state"] == "unauthorised" or time.monotonic() > end:
             break
     assert found["health"]["state"] == "unauthorised"
-    assert found["health"]["reason"].startswith("The time that this drive was mounted for (2 s) is over")
+    assert found["health"]["reason"].startswith("The time that this drive was mounted for (6 s) is over")
     done = _sh('cat "$1"/Welcome.md', mountpoint)
     assert (done.returncode, "Permission denied" in done.stderr) == (1, True)
     assert cmsfs("umount", mountpoint).returncode == 0

@@ -178,7 +178,7 @@ async def test_a_value_that_somebody_changes_meanwhile_is_not_written_over(
         return await patch(*arguments)
 
     monkeypatch.setattr(client, "patch", late)
-    expect_log("somebody else")
+    expect_log("someone else in the meantime")
     assert await told(drive, "f", "metadata.enterprise.project.lead", "Cleo") == "ESTALE"
     (instance,) = await other.client.metadata.instances("file", number)
     assert instance.values == {"lead": "Ben"}

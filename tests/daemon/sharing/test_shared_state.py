@@ -38,7 +38,7 @@ async def test_unsent_work_is_back_in_its_place_when_the_database_is_lost(
     settings: config.Settings,
     expect_log: ExpectLog,
 ) -> None:
-    expect_log("their places")
+    expect_log("the local database was lost; restored")
     async with starting() as drive:
         await listed(drive)
     async with starting(agents=()) as drive:

@@ -287,7 +287,7 @@ async def test_a_slash_is_written_otherwise(shown: Router, library: Library):
 
 
 async def test_nonsense_is_told_where_it_is_typed(shown: Router, library: Library, caplog, expect_log):
-    expect_log(r"the search 'size:big' cannot be made: size: takes sizes")
+    expect_log(r"the search 'size:big' failed: size: takes sizes")
     for _ in range(3):
         with pytest.raises(OSError, check=lambda error: error.errno == errno.EINVAL):
             await _search(shown, "size:big")
@@ -299,7 +299,7 @@ async def test_what_the_service_refuses_is_einval_with_one_line(
     shown: Router, library: Library, caplog, expect_log
 ):
     library.fails = errors.BadRequest(400, "invalid_parameter", "query has more than 256 words")
-    expect_log(r"the search 'a b c' cannot be made: query has more than 256 words")
+    expect_log(r"the search 'a b c' failed: query has more than 256 words")
     ino = await _search(shown, "a b c")
     for _ in range(2):
         with pytest.raises(OSError, check=lambda error: error.errno == errno.EINVAL):

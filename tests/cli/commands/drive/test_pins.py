@@ -26,7 +26,7 @@ def test_several_paths_are_pinned_and_unpinned(cmsfs, spoken_to):
     daemon = spoken_to(answering, mountpoint="/mnt/drive")
     done = cmsfs("pin", "/mnt/drive/photos", "/a.txt")
     assert done.returncode == 0
-    assert "/photos is kept here" in done.stdout
+    assert "/photos is pinned" in done.stdout
     assert cmsfs("unpin", "/photos").stdout == "/photos is no longer pinned.\n"
     asked = [(request.kind, request.path) for request in daemon.requests if request.kind != "ping"]
     assert asked == [("pin", "/photos"), ("pin", "/a.txt"), ("unpin", "/photos")]
@@ -40,7 +40,7 @@ def test_pins_shows_how_far_each_is(cmsfs, spoken_to):
     assert "/photos  1 of 4 files, 500 B of 2.0 kB, 25 %" in done.stdout
     assert "/a.txt   complete, 1 file, 10 B" in done.stdout
     assert "/new     0 of 0 files so far, 0 B of 0 B, being listed" in done.stdout
-    assert "there may be more" in done.stdout
+    assert "totals may grow" in done.stdout
     assert done.stderr == "It does not fit.\n"
     found = json.loads(cmsfs("pins", "--json").stdout)
     assert not found["complete"]

@@ -66,13 +66,13 @@ def test_find_is_another_word_for_it(sample: None, capsys: pytest.CaptureFixture
         (["in:/Nowhere"], 1, "There is no /Nowhere on the service."),
         (["owner:nobody@nowhere.test"], 1, "There is no user nobody@nowhere.test;"),
         (["metadata:nothing"], 1, "There is no metadata template nothing."),
-        (["x", "--save", "a", "--saved"], 2, "do not go together"),
+        (["x", "--save", "a", "--saved"], 2, "are mutually exclusive"),
         (["x", "--save", ".hidden"], 2, "cannot name a search"),
         (["x", "--save", "a/b"], 2, "cannot name a search"),
         (["--forget", "nothing"], 1, "There is no saved search 'nothing'."),
         (["--run", "nothing"], 1, "There is no saved search 'nothing';"),
         (["x", "--run", "nothing"], 2, "takes no QUERY"),
-        (["--run", "a", "--forget", "a"], 2, "do not go together"),
+        (["--run", "a", "--forget", "a"], 2, "are mutually exclusive"),
     ],
 )
 def test_what_does_not_hold_is_one_sentence(

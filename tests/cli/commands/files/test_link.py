@@ -45,7 +45,7 @@ def test_another_address_takes_asking(cmsfs):
         ([URL, "/nowhere/x"], "There is no /nowhere on the service."),
         ([URL, "/nowhere/"], "There is no folder /nowhere on the service."),
         ([URL, "/Welcome.md"], "/Welcome.md already exists and is not a web link."),
-        ([URL, "/x", "--description", "d" * 257], "up to 256 characters"),
+        ([URL, "/x", "--description", "d" * 257], "at most 256 characters"),
     ],
 )
 def test_what_cannot_be_made_is_told_in_a_sentence(cmsfs, arguments, words):

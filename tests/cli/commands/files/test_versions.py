@@ -31,7 +31,7 @@ def test_an_old_version_is_fetched_and_brought_back(cmsfs, tmp_path):
     assert fetched.read_text() == "one"
     again = cmsfs("versions", "/v.txt", "--get", old, "--output", fetched)
     assert again.returncode == 1
-    assert "exists already" in again.stderr
+    assert "already exists" in again.stderr
     done = cmsfs("versions", "/v.txt", "--restore", old)
     assert done.returncode == 0, done.stderr
     found = json.loads(cmsfs("versions", "/v.txt", "--json").stdout)
@@ -45,7 +45,7 @@ def test_an_old_version_is_fetched_and_brought_back(cmsfs, tmp_path):
         (["--restore", "999"], 1, "has no version 999"),
         (["--get", "999"], 1, "has no version 999"),
         (["--output", "x"], 2, "--output requires --get"),
-        (["--get", "1", "--json"], 2, "neither"),
+        (["--get", "1", "--json"], 2, "cannot be combined"),
     ],
 )
 def test_what_cannot_be_done_is_said(cmsfs, arguments, code, said):

@@ -95,7 +95,9 @@ def test_fsck_finds_repairs_and_says_so(cmsfs):
     paths.replica_db.write_bytes(b"no database" * 100)
     done = cmsfs("fsck")
     assert done.returncode == 1
-    assert done.stdout.startswith("database: The database is damaged: file is not a database.\n    What can")
+    assert done.stdout.startswith(
+        "database: The database is damaged: file is not a database.\n    Readable data"
+    )
     assert done.stdout.endswith("1 finding; `cmsfs fsck --repair` carries out the remedy below each.\n")
     done = cmsfs("fsck", "--repair", "--json")
     assert (done.returncode, len(json.loads(done.stdout)["findings"])) == (0, 1)
