@@ -15,9 +15,7 @@ from cmsfs.vfs.tree.attributes import Attributes, SetAttr
 GET_DUMPABLE, SET_DUMPABLE = 3, 4
 
 
-def test_a_mount_for_another_user_has_nothing_of_roots_session(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_mount_for_user_drops_root_session(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     roots = {
         "DBUS_SESSION_BUS_ADDRESS": "unix:path=/run/user/0/bus",
         "HTTPS_PROXY": "http://127.0.0.1:9",
@@ -45,7 +43,7 @@ def test_a_mount_for_another_user_has_nothing_of_roots_session(
     }
 
 
-def test_the_memory_of_a_process_with_a_token_is_its_own() -> None:
+def test_process_memory_is_private() -> None:
     libc = ctypes.CDLL(None)
     before = libc.prctl(GET_DUMPABLE, 0, 0, 0, 0)
     try:

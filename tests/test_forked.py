@@ -29,7 +29,7 @@ def test_says_and_ends_like_one_started_anew(words, tmp_path):
     )
 
 
-def test_reads_what_it_is_given_and_writes_into_one_pipe(tmp_path):
+def test_forked_process_io(tmp_path):
     done = subprocess.run(
         [*FORKED, "login", "http://127.0.0.1:1", "--yes"],
         stdin=subprocess.DEVNULL,

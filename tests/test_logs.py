@@ -30,7 +30,7 @@ def written(monkeypatch):
         logging.getLogger(name).setLevel(before)
 
 
-def test_json_is_an_object_a_line_with_what_is_bound_and_the_services_id(written):
+def test_json_log_line_has_request_id(written):
     stream = written(form="json")
     log = logging.getLogger("cmsfs.x")
     refused = errors.ServerError(500, "broken", "no", request_id="abc123")

@@ -91,7 +91,7 @@ async def test_bytes_come_back_whole_and_a_round_trip_later(echo: int, proxy: An
         assert (link.connections, link.sent, link.received) == (1, len(sent), len(sent))
 
 
-async def test_what_is_sent_later_does_not_wait_for_what_is_under_way(echo: int, proxy: Any) -> None:
+async def test_later_request_is_not_blocked(echo: int, proxy: Any) -> None:
     async with (
         proxy.running("127.0.0.1", echo, proxy.Link(round_trip=0.2)) as link,
         await trio.open_tcp_stream("127.0.0.1", link.port) as stream,
@@ -176,9 +176,7 @@ async def test_without_a_fault_requests_pass_and_are_counted(relay: Any, service
     assert relay.plan.count("POST", "/files") == len(service.came) == 3
 
 
-async def test_an_answer_in_place_of_the_service_is_not_carried_out(
-    relay: Any, faults: Any, service: Service
-) -> None:
+async def test_injected_response_skips_the_service(relay: Any, faults: Any, service: Service) -> None:
     relay.plan.add(faults.TOO_MANY, method="GET", part="/x")
     response = await get(relay)
     assert (response.status_code, response.headers["Retry-After"], service.came) == (429, "1", [])
@@ -215,7 +213,7 @@ async def test_a_stall_is_open_and_silent(relay: Any, faults: Any) -> None:
     assert came == b"0123"
 
 
-async def test_a_body_can_lie_about_its_length_and_hold_a_wrong_byte(relay: Any, faults: Any) -> None:
+async def test_body_can_be_corrupted(relay: Any, faults: Any) -> None:
     relay.plan.add(faults.Short(4, hidden=True))
     assert (await get(relay)).text == "0123"
     relay.plan.add(faults.Corrupt(at=4))

@@ -55,7 +55,7 @@ async def test_a_full_disk_is_enospc_and_passes(tmp_path: Path) -> None:
         assert len(db.rows("SELECT * FROM t")) == 1
 
 
-async def test_two_that_open_a_new_file_at_once_make_it_once(tmp_path: Path) -> None:
+async def test_concurrent_first_open_creates_once(tmp_path: Path) -> None:
     async def use() -> None:
         async with sqlite.open_database(tmp_path / "a.db", SCHEMA) as db:
             await db.write(lambda conn: conn.execute("INSERT INTO t VALUES (1, 2)"))
@@ -66,7 +66,7 @@ async def test_two_that_open_a_new_file_at_once_make_it_once(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("content", [b"no database at all, but long enough to be read as one" * 20])
-async def test_a_file_that_is_no_database_is_told_in_a_sentence(tmp_path: Path, content: bytes) -> None:
+async def test_non_database_file_is_a_clear_error(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "a.db").write_bytes(content)
     with pytest.raises(errors.UserError, match="cannot be used as a database"):
         async with sqlite.open_database(tmp_path / "a.db", SCHEMA):

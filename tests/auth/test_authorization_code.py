@@ -49,7 +49,7 @@ async def _until_answered(attempt: Attempt) -> str | errors.UserError:
     return attempt.answer
 
 
-async def test_the_browser_begins_here_and_is_sent_on_with_a_cookie(attempt: Attempt) -> None:
+async def test_login_page_redirects_with_cookie(attempt: Attempt) -> None:
     async with httpx.AsyncClient() as browser:
         page = await browser.get(attempt.listener.start_url)
         assert page.status_code == 303
@@ -60,7 +60,7 @@ async def test_the_browser_begins_here_and_is_sent_on_with_a_cookie(attempt: Att
     assert await _until_answered(attempt) == "mine"
 
 
-async def test_what_the_browsers_arguments_show_is_not_enough_to_answer(attempt: Attempt) -> None:
+async def test_browser_arguments_cannot_forge_response(attempt: Attempt) -> None:
     """Somebody who has read where the browser was opened knows no state, and the state is no use to him."""
     start = urlsplit(attempt.listener.start_url)
     assert attempt.asked.state not in start.query and "authorize" not in attempt.listener.start_url
@@ -83,7 +83,7 @@ async def test_another_state_is_not_believed_with_the_cookie_either(attempt: Att
     assert await _until_answered(attempt) == "mine"
 
 
-async def test_a_name_that_leads_to_this_machine_is_not_this_page(attempt: Attempt) -> None:
+async def test_dns_name_for_loopback_is_rejected(attempt: Attempt) -> None:
     async with httpx.AsyncClient() as browser:
         page = await browser.get(attempt.listener.start_url, headers={"host": "rebound.example"})
     assert page.status_code == 404
@@ -144,7 +144,7 @@ def test_the_address_has_what_the_service_needs() -> None:
 @pytest.mark.parametrize(
     "said", ["code=theirs", "code=theirs&state=", "code=theirs&state=other", "error=access_denied"]
 )
-def test_an_answer_without_this_log_ins_state_is_no_answer(said: str) -> None:
+def test_response_with_wrong_state_is_rejected(said: str) -> None:
     asked = authorization_code.Consent(
         "https://files.example.com/authorize", "app", "http://127.0.0.1:1/callback"
     )

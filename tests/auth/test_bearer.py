@@ -92,7 +92,7 @@ async def test_a_short_lived_token_serves_for_half_its_life(autojump_clock):
     assert service.heard == ["Bearer t1", "Bearer t1", "Bearer t2"]
 
 
-async def test_after_a_401_the_token_is_renewed_and_the_request_repeated():
+async def test_request_is_retried_after_401_with_new_token():
     service, source = Service("t1"), Source()
     async with client_of(service, source) as client:
         assert (await client.users.me()).id == "7"
@@ -117,7 +117,7 @@ async def test_a_token_that_is_refused_again_is_a_refusal():
     assert service.heard == ["Bearer t1", "Bearer t2"]
 
 
-async def test_all_who_waited_for_a_failed_fetch_hear_of_it():
+async def test_failed_fetch_reaches_all_waiters():
     service, source = Service(), Source(failures=[errors.OAuthError("invalid_client")])
     source.go_on = trio.Event()
     heard = []
@@ -139,7 +139,7 @@ async def test_all_who_waited_for_a_failed_fetch_hear_of_it():
     assert service.heard == ["Bearer t2"]
 
 
-async def test_a_cancelled_fetch_is_done_by_the_next_who_waits():
+async def test_next_waiter_repeats_cancelled_fetch():
     service, source = Service(), Source()
     source.go_on = trio.Event()
     async with client_of(service, source) as client, trio.open_nursery() as nursery:

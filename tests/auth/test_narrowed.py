@@ -56,7 +56,7 @@ async def _sample():
         return await _ids(way)
 
 
-async def test_a_reader_of_a_folder_can_read_it_and_nothing_else():
+async def test_read_only_folder_token_is_confined():
     name, folder, file, elsewhere = await _sample()
 
     async def use(client, http, way):
@@ -118,7 +118,7 @@ async def test_a_reader_of_everything_changes_nothing():
     await _narrowed(config.Settings(read_only=True), use)
 
 
-async def test_a_drive_of_a_folder_changes_that_and_nothing_else():
+async def test_folder_token_changes_only_that_folder():
     name, folder, _, elsewhere = await _sample()
 
     async def use(client, http, way):

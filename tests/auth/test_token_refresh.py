@@ -89,7 +89,7 @@ async def test_a_command_uses_the_token_that_another_has_fetched(book, keep, tmp
     assert book.read_text() == "1"
 
 
-async def test_a_token_at_its_end_is_refreshed_and_kept_before_it_is_used(book, keep, tmp_path):
+async def test_expiring_token_is_refreshed_and_stored_first(book, keep, tmp_path):
     keep.write(login(expires_at=time.time() + 30))
     assert await fetched(book, keep, tmp_path) == "a2"
     assert (keep.read().refresh_token, keep.read().access_token) == ("r2", "a2")
@@ -109,7 +109,7 @@ async def test_many_at_once_refresh_once(book, keep, tmp_path):
     assert (found, book.read_text()) == (["a2"] * 6, "2")
 
 
-async def test_a_refresh_that_nobody_waits_for_any_more_is_kept_all_the_same(book, keep, tmp_path):
+async def test_abandoned_refresh_is_still_stored(book, keep, tmp_path):
     keep.write(login(expires_at=0))
     endpoint = Slow(book)
     async with (
@@ -125,7 +125,7 @@ async def test_a_refresh_that_nobody_waits_for_any_more_is_kept_all_the_same(boo
     assert await fetched(book, keep, tmp_path) == "a2"
 
 
-async def test_a_refused_token_is_refreshed_unless_another_has_done_so(book, keep, tmp_path):
+async def test_refused_token_is_refreshed_once(book, keep, tmp_path):
     keep.write(login())
     async with opened(book) as client:
         ours = token_refresh.kept(client, keep, tmp_path / "lock")
@@ -137,7 +137,7 @@ async def test_a_refused_token_is_refreshed_unless_another_has_done_so(book, kee
     assert book.read_text() == "2"
 
 
-async def test_a_login_that_ended_and_none_at_all_say_what_to_do(book, keep, tmp_path):
+async def test_ended_or_missing_login_suggests_login(book, keep, tmp_path):
     with pytest.raises(errors.NeedsLogin, match="Nobody is logged in"):
         await fetched(book, keep, tmp_path)
     keep.write(login(refresh_token="r0", expires_at=0))
@@ -145,7 +145,7 @@ async def test_a_login_that_ended_and_none_at_all_say_what_to_do(book, keep, tmp
         await fetched(book, keep, tmp_path)
 
 
-async def test_what_cannot_be_kept_is_used_all_the_same_and_kept_later(book, keep, tmp_path, expect_log):
+async def test_unstorable_token_is_used_and_stored_later(book, keep, tmp_path, expect_log):
     if os.geteuid() == 0:
         obstacle = tmp_path / "state" / "token.new"
         keep.write(login(expires_at=0))
@@ -166,9 +166,7 @@ async def test_what_cannot_be_kept_is_used_all_the_same_and_kept_later(book, kee
     assert keep.read().refresh_token == "r3"
 
 
-async def test_a_login_made_anew_is_taken_up_even_over_what_could_not_be_kept(
-    book, keep, tmp_path, expect_log, monkeypatch
-):
+async def test_new_login_replaces_unstored_token(book, keep, tmp_path, expect_log, monkeypatch):
     keep.write(login(expires_at=0))
     expect_log("new tokens cannot be kept")
     async with opened(book) as client:
@@ -196,7 +194,7 @@ async def test_a_login_of_somebody_else_is_not_taken_up(book, keep, tmp_path):
         assert (await fetch()).access_token.get_secret_value() == "anew"
 
 
-async def test_a_login_of_somebody_else_than_the_owner_is_never_used(book, keep, tmp_path):
+async def test_login_of_another_user_is_never_used(book, keep, tmp_path):
     """Not at a start, and not after a login that was kept when its user was not noted."""
     keep.write(login())
     async with opened(book) as client:
@@ -222,7 +220,7 @@ async def test_an_application_that_is_refused_is_said(keep, tmp_path):
             await token_refresh.kept(client, keep, tmp_path / "lock")()
 
 
-async def test_a_file_of_tokens_from_before_users_were_noted_is_good(book, keep, tmp_path):
+async def test_token_file_without_user_is_accepted(book, keep, tmp_path):
     keep.write(login())
     path = tmp_path / "state" / "token"
     document = json.loads(path.read_text())
@@ -232,7 +230,7 @@ async def test_a_file_of_tokens_from_before_users_were_noted_is_good(book, keep,
     assert await fetched(book, keep, tmp_path) == "a1"
 
 
-async def test_tokens_that_must_not_be_used_need_a_login_and_end_no_daemon(book, keep, tmp_path):
+async def test_unusable_tokens_need_login_without_exit(book, keep, tmp_path):
     keep.write(login())
     path = tmp_path / "state" / "token"
     path.chmod(0o640)
@@ -280,7 +278,7 @@ async def test_a_crash_after_the_pair_is_kept_costs_nothing(book, keep, tmp_path
     assert await fetched(book, keep, tmp_path) == "a3"
 
 
-async def test_a_crash_before_it_is_kept_leaves_a_file_that_is_whole_and_says_so(book, keep, tmp_path):
+async def test_crash_before_store_leaves_whole_file(book, keep, tmp_path):
     keep.write(login(expires_at=0))
     await trio.to_thread.run_sync(crashed, tmp_path, Point.TOKENS_GIVEN)
     assert keep.read().refresh_token == "r1"
@@ -291,7 +289,7 @@ async def test_a_crash_before_it_is_kept_leaves_a_file_that_is_whole_and_says_so
 # ---- the places ----
 
 
-def test_the_file_is_for_this_user_only_and_refused_otherwise(keep, tmp_path):
+def test_token_file_must_be_private(keep, tmp_path):
     keep.write(login())
     path = tmp_path / "state" / "token"
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
@@ -307,7 +305,7 @@ def test_the_file_is_for_this_user_only_and_refused_otherwise(keep, tmp_path):
     assert keep.read() is None
 
 
-def test_the_file_is_on_the_disk_before_it_takes_the_place_of_the_old_one(keep, tmp_path, monkeypatch):
+def test_token_file_is_fsynced_before_rename(keep, tmp_path, monkeypatch):
     keep.write(login())
     folder, done = tmp_path / "state", []
     synced, renamed = os.fsync, Path.rename
@@ -365,7 +363,7 @@ def ring():
     keyring.set_keyring(before)
 
 
-def test_where_the_session_has_a_keyring_the_tokens_are_in_it(ring):
+def test_tokens_use_session_keyring(ring):
     keep = token_store.open_keep(config.Settings(account="work"))
     assert isinstance(keep, token_store.KeyringTokenStore)
     assert keep.read() is None

@@ -66,7 +66,7 @@ def test_a_person_denies(browser, logging_in):
     assert "The access was denied" in said
 
 
-def test_a_page_that_answers_another_log_in_is_not_believed(browser, logging_in):
+def test_page_of_another_login_is_rejected(browser, logging_in):
     process, address = logging_in()
     back = address.partition("/start?")[0] + "/callback"
     for _ in ("without the cookie", "with it"):

@@ -47,7 +47,7 @@ def test_a_stored_bitmap_with_stray_bits_does_not_fit() -> None:
     assert not bitmap.fits(b"", 1)
 
 
-def test_bits_are_counted_from_the_low_end_of_the_first_byte() -> None:
+def test_bits_count_from_low_end() -> None:
     bits = bitmap.empty(10 * BLOCK)
     bitmap.add(bits, 0)
     bitmap.add(bits, 9)

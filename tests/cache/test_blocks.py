@@ -52,9 +52,7 @@ async def test_an_empty_content_needs_nothing(cache: Cache, sample: MakeSample) 
     assert place.read_bytes() == b""
 
 
-async def test_a_wrong_block_of_a_whole_is_found_when_the_last_one_lands(
-    cache: Cache, sample: MakeSample
-) -> None:
+async def test_wrong_block_is_found_at_last_block(cache: Cache, sample: MakeSample) -> None:
     content = sample(3 * BLOCK)
     await cache.put(content, 0)
     await cache.write_blocks(content.sha1, content.size, 2, bytes(BLOCK))
@@ -67,9 +65,7 @@ async def test_a_wrong_block_of_a_whole_is_found_when_the_last_one_lands(
     assert await cache.get(content) == content.data
 
 
-async def test_blocks_may_land_in_any_order_and_a_wrong_one_is_found_in_each(
-    cache: Cache, sample: MakeSample
-) -> None:
+async def test_wrong_block_is_found_in_any_order(cache: Cache, sample: MakeSample) -> None:
     """What is here without a gap is hashed as it comes, and nothing else."""
     for number, order in enumerate(itertools.permutations(range(4))):
         content = sample(3 * BLOCK + 5 + number)
@@ -85,9 +81,7 @@ async def test_blocks_may_land_in_any_order_and_a_wrong_one_is_found_in_each(
             await cache.put(damaged, order[3])
 
 
-async def test_a_content_of_one_block_is_never_readable_before_it_was_checked(
-    cache: Cache, sample: MakeSample
-) -> None:
+async def test_single_block_is_verified_before_read(cache: Cache, sample: MakeSample) -> None:
     content = sample(BLOCK)
     with pytest.raises(errors.IntegrityError):
         await cache.write_blocks(content.sha1, content.size, 0, bytes(BLOCK))
@@ -95,9 +89,7 @@ async def test_a_content_of_one_block_is_never_readable_before_it_was_checked(
         await cache.get(content, 0, 1)
 
 
-async def test_a_reader_under_way_does_not_get_what_the_check_finds_wrong(
-    cache: Cache, sample: MakeSample
-) -> None:
+async def test_running_reader_never_gets_damaged_content(cache: Cache, sample: MakeSample) -> None:
     content = sample(20 * BLOCK + 5)
     await cache.write_blocks(content.sha1, content.size, 0, bytes(BLOCK))
     await cache.put(content, *range(1, 20))
@@ -152,9 +144,7 @@ async def test_a_late_wrong_writer_changes_nothing(cache: Cache, sample: MakeSam
     assert await cache.get(content) == content.data
 
 
-async def test_a_second_writer_takes_over_from_one_that_was_cancelled(
-    cache: Cache, sample: MakeSample
-) -> None:
+async def test_second_writer_takes_over_after_cancel(cache: Cache, sample: MakeSample) -> None:
     content = sample(2 * BLOCK)
     with trio.CancelScope() as scope:
         scope.cancel()
@@ -164,9 +154,7 @@ async def test_a_second_writer_takes_over_from_one_that_was_cancelled(
     assert await cache.get(content) == content.data
 
 
-async def test_a_block_on_its_way_into_a_dropped_file_is_written_again(
-    cache: Cache, sample: MakeSample
-) -> None:
+async def test_block_is_rewritten_after_file_dropped(cache: Cache, sample: MakeSample) -> None:
     content = sample(3 * BLOCK)
     async with trio.open_nursery() as nursery, no_threads():
         nursery.start_soon(cache.put, content, 0)
@@ -178,7 +166,7 @@ async def test_a_block_on_its_way_into_a_dropped_file_is_written_again(
     assert await cache.get(content) == content.data
 
 
-async def test_a_removal_on_its_way_to_the_table_counts_already(
+async def test_queued_removal_already_counts(
     open_cache: OpenCache, db: sqlite.Database, sample: MakeSample, folders: tuple[Path, Path]
 ) -> None:
     content, freed = sample(BLOCK), threading.Event()
@@ -224,7 +212,7 @@ async def test_a_file_cut_short_is_dropped_and_fetched_again(
         cache.close(content.sha1)
 
 
-async def test_a_block_written_into_a_file_cut_short_does_not_mend_it_with_zeros(
+async def test_truncated_cache_file_is_not_zero_filled(
     cache: Cache, sample: MakeSample, folders: tuple[Path, Path]
 ) -> None:
     content = sample(3 * BLOCK)
@@ -236,7 +224,7 @@ async def test_a_block_written_into_a_file_cut_short_does_not_mend_it_with_zeros
     assert await cache.get(content) == content.data
 
 
-async def test_a_file_of_another_size_is_found_out_when_it_is_opened(
+async def test_wrong_file_size_is_found_at_open(
     open_cache: OpenCache, sample: MakeSample, folders: tuple[Path, Path]
 ) -> None:
     content = sample(2 * BLOCK)
@@ -265,7 +253,7 @@ async def test_a_cleared_folder_is_filled_again(
         assert await cache.get(content) == content.data
 
 
-async def test_one_content_under_two_sizes_is_what_its_sha1_says(cache: Cache, sample: MakeSample) -> None:
+async def test_sha1_decides_between_two_sizes(cache: Cache, sample: MakeSample) -> None:
     content = sample(BLOCK + 10)
     await cache.put(content, 0)
     assert cache.missing(content.sha1, 3 * BLOCK, 0, 9) == [(0, 2)]  # another size: begins anew
@@ -367,7 +355,7 @@ async def test_the_sha1_of_any_file(cache: Cache, sample: MakeSample, tmp_path: 
     assert sample(0).sha1 == blocks.EMPTY_SHA1
 
 
-def test_bytes_that_are_not_in_the_page_cache_are_not_waited_for(tmp_path: Path) -> None:
+def test_uncached_pages_are_not_waited_for(tmp_path: Path) -> None:
     place = tmp_path / "file"
     place.write_bytes(os.urandom(4 * BLOCK))
     fd = os.open(place, os.O_RDONLY)

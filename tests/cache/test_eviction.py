@@ -50,7 +50,7 @@ def here(cache: Cache, contents: list[Sample]) -> list[bool]:
     return [cache.is_complete(content.sha1) for content in contents]
 
 
-async def test_the_longest_unused_go_first_down_to_the_low_mark(
+async def test_lru_eviction_stops_at_low_mark(
     open_cache: OpenCache, sample: MakeSample, folders: tuple[Path, Path]
 ) -> None:
     async with started(open_cache(limit_bytes=20 * BLOCK, clock=Clock())) as cache:
@@ -86,7 +86,7 @@ async def test_open_pinned_and_dirty_contents_stay(
         assert here(cache, [opened, pinned, dirty]) == [False, False, True]
 
 
-async def test_a_single_content_is_evicted_on_demand_unless_it_is_needed(
+async def test_single_content_is_evicted_unless_needed(
     open_cache: OpenCache,
     db: sqlite.Database,
     sample: MakeSample,
@@ -119,7 +119,7 @@ async def test_a_single_content_is_evicted_on_demand_unless_it_is_needed(
         assert cache.evict(opened.sha1) == 3 * BLOCK
 
 
-async def test_pinned_contents_do_not_use_up_the_room_of_the_others(
+async def test_pinned_contents_leave_room_for_others(
     open_cache: OpenCache, db: sqlite.Database, sample: MakeSample
 ) -> None:
     async with started(open_cache(limit_bytes=4 * BLOCK)) as cache:
@@ -131,9 +131,7 @@ async def test_pinned_contents_do_not_use_up_the_room_of_the_others(
         assert all(here(cache, [pinned, *others]))
 
 
-async def test_a_content_larger_than_the_cache_is_read_to_its_end(
-    open_cache: OpenCache, sample: MakeSample
-) -> None:
+async def test_content_larger_than_cache_is_readable(open_cache: OpenCache, sample: MakeSample) -> None:
     async with started(open_cache(limit_bytes=3 * BLOCK)) as cache:
         film = sample(10 * BLOCK)
         cache.open(film.sha1, film.size)
@@ -145,7 +143,7 @@ async def test_a_content_larger_than_the_cache_is_read_to_its_end(
         cache.close(film.sha1)
 
 
-async def test_an_open_content_that_is_pinned_does_not_begin_anew(
+async def test_open_pinned_content_is_not_restarted(
     open_cache: OpenCache, db: sqlite.Database, sample: MakeSample
 ) -> None:
     async with started(open_cache(limit_bytes=BLOCK, keep_free_bytes=10**18)) as cache:
@@ -208,9 +206,7 @@ async def test_a_disk_that_must_keep_its_room_takes_nothing(
         assert here(cache, contents) == [False] * 3
 
 
-async def test_a_content_evicted_under_a_reader_is_missing_not_wrong(
-    open_cache: OpenCache, sample: MakeSample
-) -> None:
+async def test_evicted_content_is_missing_for_reader(open_cache: OpenCache, sample: MakeSample) -> None:
     async with started(open_cache(limit_bytes=BLOCK)) as cache:
         first, second = await fill(cache, sample, 2)
         await cache.make_room(BLOCK)
@@ -219,9 +215,7 @@ async def test_a_content_evicted_under_a_reader_is_missing_not_wrong(
         assert await cache.get(first) == first.data
 
 
-async def test_downloads_side_by_side_do_not_find_the_same_room_free(
-    open_cache: OpenCache, sample: MakeSample
-) -> None:
+async def test_parallel_downloads_reserve_space(open_cache: OpenCache, sample: MakeSample) -> None:
     async with started(open_cache(limit_bytes=10 * BLOCK)) as cache:
         contents = await fill(cache, sample, 6)
         async with cache.reserved(4 * BLOCK) as room:
@@ -237,7 +231,7 @@ async def test_downloads_side_by_side_do_not_find_the_same_room_free(
             assert cache.is_complete(landed.sha1)
 
 
-async def test_downloads_side_by_side_leave_the_disk_what_it_must_keep(
+async def test_parallel_downloads_respect_disk_reserve(
     open_cache: OpenCache, sample: MakeSample, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     free = 100 * BLOCK
@@ -252,9 +246,7 @@ async def test_downloads_side_by_side_leave_the_disk_what_it_must_keep(
             pass
 
 
-async def test_what_nobody_waits_for_does_not_make_the_cache_larger_than_its_limit(
-    open_cache: OpenCache, sample: MakeSample
-) -> None:
+async def test_prefetch_respects_cache_limit(open_cache: OpenCache, sample: MakeSample) -> None:
     async with started(open_cache(limit_bytes=4 * BLOCK)) as cache:
         film = sample(9 * BLOCK)
         cache.open(film.sha1, film.size)

@@ -21,7 +21,7 @@ async def uploaded(cache: Cache, db: sqlite.Database, sha1: str) -> None:
     await cache.settle_clean(sha1)
 
 
-async def test_a_local_file_becomes_content_and_after_the_upload_cache(
+async def test_uploaded_local_content_becomes_cache(
     cache: Cache, db: sqlite.Database, sample: MakeSample, tmp_path: Path, folders: tuple[Path, Path]
 ) -> None:
     content = sample(BLOCK + 3)
@@ -37,7 +37,7 @@ async def test_a_local_file_becomes_content_and_after_the_upload_cache(
     assert cache.usage() == content.size
 
 
-async def test_a_cached_content_that_is_written_again_is_kept_once_and_protected(
+async def test_rewritten_cached_content_is_protected(
     cache: Cache, db: sqlite.Database, sample: MakeSample, tmp_path: Path, folders: tuple[Path, Path]
 ) -> None:
     whole, part = sample(BLOCK), sample(3 * BLOCK)
@@ -54,7 +54,7 @@ async def test_a_cached_content_that_is_written_again_is_kept_once_and_protected
     assert [tuple(row) for row in found] == [(1, None), (1, None)]
 
 
-async def test_a_content_adopted_twice_is_settled_once_nobody_needs_it(
+async def test_content_adopted_twice_settles_once(
     cache: Cache, db: sqlite.Database, sample: MakeSample, tmp_path: Path
 ) -> None:
     content = sample(100)
@@ -65,7 +65,7 @@ async def test_a_content_adopted_twice_is_settled_once_nobody_needs_it(
     assert await cache.get(content) == content.data
 
 
-async def test_an_upload_that_ends_while_the_same_content_is_saved_again_does_not_expose_it(
+async def test_resaved_content_stays_protected_after_upload(
     cache: Cache, db: sqlite.Database, sample: MakeSample, tmp_path: Path, folders: tuple[Path, Path]
 ) -> None:
     content = sample(100)
@@ -76,7 +76,7 @@ async def test_an_upload_that_ends_while_the_same_content_is_saved_again_does_no
     assert cache.path(content.sha1) == folders[1] / content.sha1
 
 
-async def test_a_content_adopted_while_it_is_being_settled_stays_with_the_drafts(
+async def test_adoption_during_settling_keeps_draft(
     cache: Cache, db: sqlite.Database, sample: MakeSample, tmp_path: Path, folders: tuple[Path, Path]
 ) -> None:
     content = sample(100)
@@ -97,7 +97,7 @@ async def test_a_content_adopted_while_it_is_being_settled_stays_with_the_drafts
     assert await cache.get(content) == content.data
 
 
-async def test_what_was_dropped_before_does_not_take_the_row_of_a_local_content(
+async def test_earlier_drop_keeps_local_content_row(
     cache: Cache, db: sqlite.Database, sample: MakeSample, tmp_path: Path, folders: tuple[Path, Path]
 ) -> None:
     content = sample(100)
@@ -148,7 +148,7 @@ async def test_a_file_of_another_size_is_not_adopted(
     assert (tmp_path / "draft").exists()
 
 
-async def test_a_failed_transaction_gives_the_content_up_but_not_one_recorded_before(
+async def test_failed_transaction_drops_only_its_content(
     cache: Cache, db: sqlite.Database, sample: MakeSample, tmp_path: Path, folders: tuple[Path, Path]
 ) -> None:
     content = sample(100)
@@ -169,7 +169,7 @@ async def test_a_failed_transaction_gives_the_content_up_but_not_one_recorded_be
     assert await cache.get(content) == content.data
 
 
-async def test_damage_to_the_only_copy_is_an_error_and_never_removes_it(
+async def test_damaged_only_copy_is_never_removed(
     open_cache: OpenCache, db: sqlite.Database, sample: MakeSample, tmp_path: Path, folders: tuple[Path, Path]
 ) -> None:
     cut, gone = sample(2 * BLOCK), sample(100)
@@ -187,7 +187,7 @@ async def test_damage_to_the_only_copy_is_an_error_and_never_removes_it(
         assert cache.path(gone.sha1) is None
 
 
-async def test_a_flipped_bit_in_the_only_copy_is_told_after_a_power_cut(
+async def test_flipped_bit_is_reported_after_power_cut(
     open_cache: OpenCache,
     db: sqlite.Database,
     sample: MakeSample,
@@ -236,7 +236,7 @@ async def test_settling_to_another_file_system_copies(
     assert cache.usage() == content.size
 
 
-async def test_a_content_adopted_while_it_is_copied_stays_with_the_drafts(
+async def test_adoption_during_copy_keeps_draft(
     cache: Cache,
     db: sqlite.Database,
     sample: MakeSample,
@@ -273,9 +273,7 @@ async def test_a_content_adopted_while_it_is_copied_stays_with_the_drafts(
     assert [path for path in folders[0].rglob("*") if path.is_file()] == []
 
 
-async def test_an_adopted_content_is_not_forgotten_before_it_has_a_row(
-    cache: Cache, sample: MakeSample, tmp_path: Path
-) -> None:
+async def test_adopted_content_without_row_is_kept(cache: Cache, sample: MakeSample, tmp_path: Path) -> None:
     cache._contents._max_live = 4
     content = sample(100)
     (tmp_path / "draft").write_bytes(content.data)

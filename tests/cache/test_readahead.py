@@ -25,7 +25,7 @@ def test_the_first_read_fetches_nothing_ahead() -> None:
     assert readahead.ReadaheadWindow().advance(0, 128 * KIB, 100 * BLOCK) is None
 
 
-def test_a_sequential_reader_gets_windows_that_double_and_are_refilled_when_half_used() -> None:
+def test_sequential_windows_double_and_refill() -> None:
     asked = scan(readahead.ReadaheadWindow(), 1000 * BLOCK, 128 * KIB)
     first = readahead.MIN_BLOCKS
     assert asked[0] == (1, 2, 1 + first)
@@ -36,9 +36,7 @@ def test_a_sequential_reader_gets_windows_that_double_and_are_refilled_when_half
 
 
 @given(st.integers(1, 600 * BLOCK), st.sampled_from([4 * KIB, 100_000, 128 * KIB, 1024 * KIB]), st.data())
-def test_a_scan_asks_for_every_later_block_once_and_before_it_is_read(
-    size: int, step: int, data: st.DataObject
-) -> None:
+def test_scan_prefetches_each_block_once(size: int, step: int, data: st.DataObject) -> None:
     start = data.draw(st.integers(0, size // 2))
     step = max(step, size // 400)
     asked = scan(readahead.ReadaheadWindow(), size, step, start)
@@ -58,9 +56,7 @@ def test_a_scan_asks_for_every_later_block_once_and_before_it_is_read(
     st.lists(st.tuples(st.integers(0, 30 * BLOCK), st.integers(0, 2 * BLOCK)), max_size=60),
     st.integers(0, 20 * BLOCK),
 )
-def test_whatever_is_read_the_answer_is_within_the_content_and_the_window(
-    reads: list[tuple[int, int]], size: int
-) -> None:
+def test_readahead_stays_within_content_and_window(reads: list[tuple[int, int]], size: int) -> None:
     window = readahead.ReadaheadWindow()
     for offset, length in reads:
         found = window.advance(offset, length, size)
@@ -86,7 +82,7 @@ def test_random_reads_fetch_nothing_ahead() -> None:
     assert all(window.advance((i * 35_711 % 100_000) * BLOCK, 4 * KIB, size) is None for i in range(200))
 
 
-def test_reads_out_of_order_and_small_skips_are_no_seek() -> None:
+def test_reordered_reads_are_no_seek() -> None:
     window, size, step = readahead.ReadaheadWindow(), 2000 * BLOCK, 128 * KIB
     for base in range(0, 400 * BLOCK, 4 * step):
         for part in (0, 2, 1, 3):  # as the kernel sends them
@@ -96,7 +92,7 @@ def test_reads_out_of_order_and_small_skips_are_no_seek() -> None:
     assert window.blocks == readahead.MAX_BLOCKS
 
 
-def test_a_skip_into_what_was_asked_for_is_no_seek() -> None:
+def test_skip_within_window_is_no_seek() -> None:
     window, size = readahead.ReadaheadWindow(), 2000 * BLOCK
     scan(window, size, 128 * KIB, end=600 * BLOCK)
     assert window.advance(720 * BLOCK, 128 * KIB, size) is not None

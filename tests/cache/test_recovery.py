@@ -11,7 +11,7 @@ from cmsfs.cache.blocks import BLOCK
 from tests.cache.conftest import Cache, MakeSample, OpenCache, started
 
 
-async def test_after_a_power_cut_parts_go_and_wholes_are_checked_before_they_are_read(
+async def test_power_cut_drops_partial_contents(
     open_cache: OpenCache, db: sqlite.Database, sample: MakeSample, folders: tuple[Path, Path]
 ) -> None:
     part, sound, flipped = sample(3 * BLOCK), sample(2 * BLOCK), sample(BLOCK)
@@ -71,7 +71,7 @@ async def test_rows_without_files_and_files_without_rows_go(
         assert db.rows("SELECT 1 FROM content") == []
 
 
-async def test_local_contents_are_looked_for_in_both_places_and_never_deleted(
+async def test_local_contents_are_searched_never_deleted(
     open_cache: OpenCache, db: sqlite.Database, sample: MakeSample, tmp_path: Path, folders: tuple[Path, Path]
 ) -> None:
     fine, moved, lost, cut = sample(10), sample(20), sample(30), sample(40)
@@ -98,7 +98,7 @@ async def test_local_contents_are_looked_for_in_both_places_and_never_deleted(
     await cache.aclose()
 
 
-async def test_an_upload_cut_off_before_the_file_moved_is_settled(
+async def test_interrupted_upload_settles_before_file_move(
     open_cache: OpenCache, db: sqlite.Database, sample: MakeSample, tmp_path: Path, folders: tuple[Path, Path]
 ) -> None:
     content = sample(BLOCK + 1)
@@ -116,7 +116,7 @@ async def test_an_upload_cut_off_before_the_file_moved_is_settled(
     cache.abandon()
 
 
-async def test_a_file_of_one_name_that_was_not_recorded_is_one_of_the_cache(
+async def test_unrecorded_file_belongs_to_cache(
     open_cache: OpenCache, db: sqlite.Database, sample: MakeSample, tmp_path: Path, folders: tuple[Path, Path]
 ) -> None:
     content, never = sample(100), sample(200)
@@ -135,7 +135,7 @@ async def test_a_file_of_one_name_that_was_not_recorded_is_one_of_the_cache(
     assert not cache.is_complete(never.sha1)
 
 
-async def test_a_file_that_is_still_a_draft_under_another_name_stays_out_of_the_cache(
+async def test_hard_linked_draft_stays_out_of_cache(
     open_cache: OpenCache, sample: MakeSample, tmp_path: Path, folders: tuple[Path, Path]
 ) -> None:
     content = sample(100)

@@ -40,7 +40,7 @@ async def test_counters_may_be_shared(connect):
     assert counters == {"other": 2, "token": 1}
 
 
-async def test_authorities_that_cannot_be_read_are_a_matter_of_configuration(tmp_path):
+async def test_unreadable_ca_is_a_configuration_error(tmp_path):
     nonsense = tmp_path / "ca.pem"
     nonsense.write_text("no certificate")
     for path in (tmp_path / "none.pem", nonsense):
@@ -60,7 +60,7 @@ async def test_nobody_listening_is_offline():
 
 
 @pytest.mark.parametrize("host", ["192.0.2.7", "service.test", "localhost.example"])
-async def test_secrets_and_tokens_go_to_no_other_machine_without_tls(host):
+async def test_secrets_need_tls_beyond_loopback(host):
     async def fetch():
         return tokens.Token(access_token=pydantic.SecretStr("t"), expires_in=60)
 

@@ -57,7 +57,7 @@ def endless(request):
 
 
 @pytest.mark.parametrize("make", [bomb, endless])
-async def test_a_huge_answer_is_an_error_and_not_the_whole_memory(connect, make):
+async def test_huge_response_is_an_error(connect, make):
     client = await connect(transport=Service(make), policy=ONCE)
     for ask in (client.users.me, lambda: client.tokens.request(GRANT)):
         with pytest.raises(errors.ProtocolError, match="larger than"):
@@ -83,7 +83,7 @@ async def test_an_answer_that_is_packed_otherwise_is_refused(connect, encoding):
         await (await connect(transport=Service(packed), policy=ONCE)).users.me()
 
 
-async def test_an_answer_that_comes_byte_by_byte_is_given_up(connect, autojump_clock):
+async def test_dripping_response_times_out(connect, autojump_clock):
     client = await connect(
         transport=Service(lambda request: httpx.Response(200, stream=Stream(b" ", seconds=2))), policy=ONCE
     )
@@ -145,7 +145,7 @@ def test_which_hosts_are_the_services_own(named, host, own):
     "host",
     ["127.0.0.2", "localhost", "a.localhost", "169.254.169.254", "0.0.0.0", "[::1]", "::ffff:127.0.0.2"],
 )
-def test_a_download_leads_into_this_machine_only_if_the_service_is_there(host):
+def test_loopback_download_needs_loopback_service(host):
     assert not hosts.Hosts({"127.0.0.1"}).may_lead_to(host)
     assert hosts.Hosts({host}).may_lead_to(host)
 
@@ -186,7 +186,7 @@ class Names(trio.abc.HostnameResolver):
         raise AssertionError(sockaddr)
 
 
-async def test_a_name_that_leads_into_this_machine_is_not_asked(nursery):
+async def test_name_resolving_to_loopback_is_refused(nursery):
     told = []
 
     async def serve(stream):

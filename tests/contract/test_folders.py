@@ -30,7 +30,7 @@ async def test_a_folder_cannot_go_into_itself(client):
     assert caught.value.code == "cyclical_folder_structure"
 
 
-async def test_a_name_that_is_taken_is_refused_with_its_holder(client, upload):
+async def test_taken_name_names_the_holder(client, upload):
     folder = await client.folders.create("name", "0")
     with pytest.raises(errors.Conflict) as caught:
         await client.folders.create("NAME", "0")
@@ -53,7 +53,7 @@ async def test_its_items_are_what_is_directly_in_it(client, upload):
     assert found["link"].url == "https://example.org"
 
 
-async def test_a_folder_that_is_not_empty_is_deleted_only_on_purpose(client, upload):
+async def test_nonempty_folder_needs_recursive_delete(client, upload):
     folder = await client.folders.create("full", "0")
     await upload("a.txt", parent=folder.id)
     with pytest.raises(errors.BadRequest) as caught:

@@ -57,7 +57,7 @@ async def test_a_service_whose_authority_is_given_is_trusted(url, certificate):
             await client.users.me()
 
 
-async def test_an_unknown_certificate_is_not_taken_for_a_broken_network(url):
+async def test_unknown_certificate_is_not_a_network_error(url):
     endpoints = session.ServiceEndpoints.of_server(url)
     policy = retry.Policy(first_wait=1000)  # a repeat would be noticed
     async with session.open_client(endpoints, policy=policy) as client:

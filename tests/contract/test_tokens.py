@@ -104,9 +104,7 @@ async def test_both_paths_of_the_endpoint_answer(way, credentials):
             assert answer.status_code == 200
 
 
-async def test_a_persons_consent_goes_on_by_refreshing_until_it_is_revoked(
-    anonymous, credentials, store, tmp_path
-):
+async def test_consent_refreshes_until_revoked(anonymous, credentials, store, tmp_path):
     def consent(conn):
         app, user = credentials.client_id, int(credentials.user_id)
         family = access_tokens.begin_family(conn, app, user, granted=None, now=store.now())

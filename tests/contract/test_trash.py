@@ -34,7 +34,7 @@ async def test_it_goes_in_and_comes_back(client, item):
     assert (await room(client, item).get(item.id)).name == "thing"
 
 
-async def test_it_comes_back_to_its_own_folder_whatever_other_is_named(client, item):
+async def test_restore_prefers_the_original_folder(client, item):
     other = await client.folders.create("other", "0")
     await room(client, item).delete(item.id)
     back = await client.trash.restore(item.type, item.id, name="renamed", parent_id=other.id)

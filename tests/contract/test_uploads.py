@@ -70,7 +70,7 @@ async def test_a_version_that_is_not_the_latest_is_refused(client, upload):
 
 
 @pytest.mark.parametrize("name", ["a.txt", "A.TXT"])
-async def test_a_name_that_is_taken_is_refused_with_its_holder(client, upload, name):
+async def test_taken_name_names_the_holder(client, upload, name):
     holder = await upload("a.txt", b"one")
     with pytest.raises(errors.Conflict) as caught:
         await upload(name, bytes(3 * PIECE))
@@ -89,7 +89,7 @@ class Endless:
             yield bytes(PIECE)
 
 
-async def test_a_large_upload_that_is_refused_hears_why_before_it_has_sent_all(client, upload):
+async def test_large_refused_upload_stops_early(client, upload):
     await upload("a.txt")
     heard = []
     wish = uploads.UploadAttributes(name="a.txt", parent=Reference(id="0"))

@@ -126,7 +126,7 @@ async def test_a_damaged_database_names_its_repair(
             pass
 
 
-async def test_what_has_no_place_is_told_until_it_is_dismissed(
+async def test_misplaced_bytes_are_reported_until_dismissed(
     left: Any, starting: Starting, other: Remote
 ) -> None:
     (left.paths.drafts / manifest.NAME).unlink()

@@ -42,7 +42,7 @@ async def _status():
     return status()
 
 
-def test_the_figures_are_in_the_text_format_and_name_nobody():
+def test_metrics_are_valid_and_anonymous():
     text = metrics.text(status())
     assert text.endswith("\n")
     lines = text.splitlines()

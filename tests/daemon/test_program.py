@@ -110,7 +110,7 @@ def test_it_serves_the_sample_and_ends_leaving_nothing(daemon: Daemon) -> None:
     assert not config.Paths("default").socket.exists()
 
 
-def test_what_is_written_is_there_after_a_restart_and_without_local_state(daemon: Daemon) -> None:
+def test_writes_survive_restart_and_state_loss(daemon: Daemon) -> None:
     daemon.start()
     work = daemon.mountpoint / "work" / "deep"
     work.mkdir(parents=True)
@@ -211,7 +211,7 @@ def test_a_mountpoint_that_is_not_empty_is_refused(daemon: Daemon) -> None:
     assert (daemon.mountpoint / "mine").read_text() == "keep me"
 
 
-def test_what_was_saved_while_the_drive_was_away_is_told_and_brought_in(daemon: Daemon) -> None:
+def test_files_below_mountpoint_are_adopted(daemon: Daemon) -> None:
     daemon.start()
     (daemon.mountpoint / "taken.txt").write_text("on the drive")
     until(lambda: not daemon.ask(control.GetStatus())[0].queue.pending)  # type: ignore[attr-defined]
@@ -303,9 +303,7 @@ def test_wrong_credentials_are_one_sentence(daemon: Daemon, served: Served, tmp_
     assert daemon.process.wait(timeout=HANG_SECONDS) == 6
 
 
-def test_credentials_that_hold_no_longer_are_told_at_a_later_start(
-    daemon: Daemon, served: Served, tmp_path: Path
-) -> None:
+def test_expired_credentials_are_reported_at_start(daemon: Daemon, served: Served, tmp_path: Path) -> None:
     credentials = json.loads((served.data / "credentials.json").read_text())
     own = {"CMSFS_CLIENT_ID": credentials["client_id"], "CMSFS_SUBJECT_ID": credentials["user_id"]}
     right = remote_settings(tmp_path, credentials["client_secret"], served.port) | own
@@ -318,9 +316,7 @@ def test_credentials_that_hold_no_longer_are_told_at_a_later_start(
     assert daemon.process.wait(timeout=HANG_SECONDS) == 6
 
 
-def test_a_known_drive_starts_without_the_service_and_catches_up(
-    daemon: Daemon, served: Served, tmp_path: Path
-) -> None:
+def test_known_drive_starts_offline(daemon: Daemon, served: Served, tmp_path: Path) -> None:
     credentials = json.loads((served.data / "credentials.json").read_text())
     environment = remote_settings(tmp_path, credentials["client_secret"], served.port) | {
         "CMSFS_CLIENT_ID": credentials["client_id"],
@@ -343,9 +339,7 @@ def test_a_known_drive_starts_without_the_service_and_catches_up(
     assert daemon.end() == 0
 
 
-def test_a_first_start_without_the_service_mounts_says_so_and_fills_when_it_comes(
-    daemon: Daemon, served: Served, tmp_path: Path
-) -> None:
+def test_first_start_offline_fills_later(daemon: Daemon, served: Served, tmp_path: Path) -> None:
     credentials = json.loads((served.data / "credentials.json").read_text())
     environment = remote_settings(tmp_path, credentials["client_secret"], served.port) | {
         "CMSFS_CLIENT_ID": credentials["client_id"],

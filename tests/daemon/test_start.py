@@ -27,7 +27,7 @@ print(json.dumps({"modules": [name for name, module in sys.modules.items() if mo
 _UNUSED = {"starlette", "hypercorn", "jinja2", "multipart", "PIL", "lxml", "pypdfium2", "rich", "pygments"}
 
 
-def test_start_loads_no_library_and_builds_no_model_that_it_does_not_use() -> None:
+def test_start_imports_nothing_unneeded() -> None:
     done = subprocess.run([sys.executable, "-c", _LOOK], capture_output=True, text=True, check=True)
     found = json.loads(done.stdout.splitlines()[-1])
     assert _UNUSED.isdisjoint(name.partition(".")[0] for name in found["modules"])

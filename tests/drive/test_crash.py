@@ -129,7 +129,7 @@ def test_the_power_cut_finds_a_missing_fsync(rounds: Rounds, disk: Disk) -> None
 
 # Two tests of half the length: they may run beside each other.
 @pytest.mark.parametrize("half", [0, 1])
-def test_no_acknowledged_byte_is_lost_when_the_daemon_is_killed(rounds: Rounds, half: int) -> None:
+def test_killed_daemon_loses_no_acknowledged_byte(rounds: Rounds, half: int) -> None:
     points: list[Point | None] = POINTS[half::2]
     # Always a random moment; the named points take turns over the runs.
     chosen = rounds.random.sample(points, 4)

@@ -230,7 +230,7 @@ def check_wrong_whole(top: Path, faulty: Faulty) -> None:
     assert path.read_bytes() == data
 
 
-def test_every_read_is_right_or_a_clean_error_in_time(stopped: MountedDrive, faulty: Faulty) -> None:
+def test_faulty_reads_are_right_or_fail(stopped: MountedDrive, faulty: Faulty) -> None:
     right, failed = run(stopped.top, faulty, 18)
     assert faulty.plan.faults >= FAULTS
     assert right > failed
@@ -240,9 +240,7 @@ def test_every_read_is_right_or_a_clean_error_in_time(stopped: MountedDrive, fau
 
 @pytest.mark.long
 @pytest.mark.parametrize("seed", range(20))
-def test_every_read_is_right_or_a_clean_error_at_length(
-    stopped: MountedDrive, faulty: Faulty, seed: int
-) -> None:
+def test_faulty_reads_are_right_or_fail_long(stopped: MountedDrive, faulty: Faulty, seed: int) -> None:
     faulty.dice.seed(seed)
     run(stopped.top, faulty, 30)
     check_recovery(stopped.top, faulty)

@@ -103,7 +103,7 @@ def use_up(disk: Path) -> None:
                 assert error.errno == errno.ENOSPC, error
 
 
-def test_a_disk_that_the_drive_has_filled_is_emptied_by_it(rounds: Rounds, small_disk: Path) -> None:
+def test_drive_frees_a_disk_it_filled(rounds: Rounds, small_disk: Path) -> None:
     """Deleting works, the daemon ends at once and starts again, what was acknowledged is uploaded."""
     rounds.start()
     rounds.end()  # the log of the database is as short as it can be
@@ -150,7 +150,7 @@ def test_a_disk_that_the_drive_has_filled_is_emptied_by_it(rounds: Rounds, small
     rounds.end()
 
 
-def test_a_limit_on_the_size_of_files_stops_large_files_only(rounds: Rounds, small_disk: Path) -> None:
+def test_file_size_limit_stops_large_files_only(rounds: Rounds, small_disk: Path) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (4_000_000, hard))
     try:

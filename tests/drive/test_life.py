@@ -29,9 +29,7 @@ for number in range(count):
 """
 
 
-def test_a_copied_tree_is_the_same_after_a_restart_and_after_the_loss_of_all_local_state(
-    shared: MountedDrive, sources: Path, same: Same
-) -> None:
+def test_copied_tree_survives_restart_and_state_loss(shared: MountedDrive, sources: Path, same: Same) -> None:
     shared.sh(f"cp -a {sources} copy")
     same(sources, shared.top / "copy")
     shared.sync()
@@ -60,9 +58,7 @@ def test_a_restarted_drive_is_walked_without_asking_the_service(drive: MountedDr
     assert after.get("listing", 0) == before.get("listing", 0) == 0
 
 
-def test_what_is_written_and_sent_takes_no_more_of_the_disk_than_the_cache_may(
-    stopped: MountedDrive, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_sent_files_respect_cache_limit(stopped: MountedDrive, monkeypatch: pytest.MonkeyPatch) -> None:
     limit = 1 << 20
     monkeypatch.setenv("CMSFS_CACHE_BYTES", str(limit))
     stopped.start()
@@ -77,7 +73,7 @@ def test_what_is_written_and_sent_takes_no_more_of_the_disk_than_the_cache_may(
     stopped.stop()
 
 
-def test_a_killed_daemon_loses_no_file_that_was_closed_a_second_ago(drive: MountedDrive) -> None:
+def test_killed_daemon_keeps_closed_files(drive: MountedDrive) -> None:
     writer = subprocess.Popen(
         [sys.executable, "-c", WRITER, str(drive.top), "100000"], stdout=subprocess.PIPE, text=True, bufsize=1
     )
@@ -117,7 +113,7 @@ def test_starting_twice_and_stopping_twice_is_harmless(drive: MountedDrive) -> N
     assert not os.path.ismount(drive.top)
 
 
-def test_what_the_command_line_puts_there_shows_on_the_drive(drive: MountedDrive, tmp_path: Path) -> None:
+def test_cli_upload_shows_on_drive(drive: MountedDrive, tmp_path: Path) -> None:
     (tmp_path / "local.txt").write_text("from elsewhere")
     drive.sh("ls")
     drive.cmsfs("put", tmp_path / "local.txt", "/elsewhere.txt")
@@ -141,7 +137,7 @@ def test_what_the_command_line_puts_there_shows_on_the_drive(drive: MountedDrive
     assert "is on the drive of account default, not other." in refused.stderr
 
 
-def test_an_unmount_whose_limit_is_reached_leaves_the_rest_for_the_next_mount(shared: MountedDrive) -> None:
+def test_unmount_timeout_leaves_queue(shared: MountedDrive) -> None:
     shared.sh("mkdir d; for i in $(seq 200); do printf $i > d/$i; done")
     told = shared.cmsfs("umount", "--drain", "0", shared.mountpoint)
     assert "uploaded after the next mount" in told.stderr

@@ -40,9 +40,7 @@ def _run(code: str, *words: Any) -> subprocess.Popen[str]:
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
 
 
-def test_limits_of_file_size_and_appends_of_many_are_those_of_a_local_disk(
-    drive: MountedDrive, tmp_path: Path
-) -> None:
+def test_file_size_and_append_match_local_disk(drive: MountedDrive, tmp_path: Path) -> None:
     for way in ("write", "append"):
         here, there = (_run(LIMITED, folder / way, way).communicate()[0] for folder in (drive.top, tmp_path))
         assert here == there

@@ -21,9 +21,7 @@ def copies(top: Path) -> list[Path]:
     return [path for path in top.iterdir() if CONFLICT_MARK in path.name]
 
 
-def test_what_is_read_is_read_whole_while_another_version_is_saved(
-    stopped: MountedDrive, api: Api, tmp_path: Path
-) -> None:
+def test_read_is_consistent_during_remote_save(stopped: MountedDrive, api: Api, tmp_path: Path) -> None:
     for name, new in {"shorter": SHORT, "longer": LONG, "as long": OLD[::-1]}.items():
         path, copy = stopped.top / name, tmp_path / name
         number = api.file(name, OLD)
@@ -67,9 +65,7 @@ def _follow(path: Path, api: Api) -> None:
         tail.communicate(timeout=20)
 
 
-def test_what_is_written_to_an_older_version_is_kept_beside_the_newer_one(
-    stopped: MountedDrive, api: Api
-) -> None:
+def test_write_to_old_version_makes_copy(stopped: MountedDrive, api: Api) -> None:
     path = stopped.top / "log.txt"
     number = api.file("log.txt", b"one\n" * 1000)
     until(path.exists)

@@ -115,7 +115,7 @@ def test_several_processes_at_one_file(shared: MountedDrive) -> None:
     assert mapped.read_bytes() == expected
 
 
-def test_files_that_are_open_and_have_no_name_any_more(shared: MountedDrive) -> None:
+def test_unlinked_open_files(shared: MountedDrive) -> None:
     top = shared.top
     (top / "f").write_bytes(b"old")
     with (top / "f").open("r+b", buffering=0) as file:
@@ -177,7 +177,7 @@ def test_holes_copies_and_what_is_refused(shared: MountedDrive) -> None:
     os.close(folder)
 
 
-def test_what_the_service_has_no_place_for_is_kept_here(drive: MountedDrive) -> None:
+def test_local_only_items_are_kept(drive: MountedDrive) -> None:
     top = drive.top
     (top / "project").mkdir()
     drive.sh(

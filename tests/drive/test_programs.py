@@ -44,9 +44,7 @@ def test_editors_and_sed_change_files_in_place(shared: MountedDrive) -> None:
     assert shared.sh("getfattr --only-values -n user.cms.sync text") == "synced"
 
 
-def test_rsync_copies_both_ways_and_finds_nothing_to_do_the_second_time(
-    shared: MountedDrive, sources: Path, tmp_path: Path, same: Same
-) -> None:
+def test_second_rsync_finds_nothing(shared: MountedDrive, sources: Path, tmp_path: Path, same: Same) -> None:
     needs("rsync")
     shared.sh(f"rsync -a {sources}/ there/")
     same(sources, shared.top / "there")

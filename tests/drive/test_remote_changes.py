@@ -63,9 +63,7 @@ def fresh(path: Path) -> bytes:
         return file.readall()
 
 
-def test_what_is_here_is_not_fetched_again_under_another_name_or_as_a_copy(
-    stopped: MountedDrive, api: Api
-) -> None:
+def test_renamed_or_copied_bytes_are_not_refetched(stopped: MountedDrive, api: Api) -> None:
     top, data = stopped.top, os.urandom(3_000_000)
     folder = api.folder("box")
     number = api.file("f", data)
@@ -110,9 +108,7 @@ def test_an_open_file_stays_the_version_that_was_opened(stopped: MountedDrive, a
         assert old.read(9) == old_bytes[500_000:500_009]
 
 
-def test_who_watches_a_file_or_an_empty_folder_is_told_of_its_deletion(
-    stopped: MountedDrive, api: Api
-) -> None:
+def test_watchers_see_remote_deletion(stopped: MountedDrive, api: Api) -> None:
     """Who watches the folder around it is not: the kernel has no word for that."""
     top = stopped.top
     folder = api.folder("box")
@@ -129,9 +125,7 @@ def test_who_watches_a_file_or_an_empty_folder_is_told_of_its_deletion(
         box.close()
 
 
-def test_a_folder_that_comes_back_is_whole_though_somebody_stands_in_it(
-    stopped: MountedDrive, api: Api
-) -> None:
+def test_restored_folder_works_as_cwd(stopped: MountedDrive, api: Api) -> None:
     folder = api.folder("box")
     api.file("f", b"one", folder)
     place = stopped.top / "box"
@@ -160,7 +154,7 @@ def names(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
-def test_a_colleague_takes_no_name_and_nothing_that_is_deleted(stopped: MountedDrive, api: Api) -> None:
+def test_colleague_cannot_take_names(stopped: MountedDrive, api: Api) -> None:
     top: Path = stopped.top
     api.file("diary.txt", b"mine", api.folder("Private"))
     api.file("note.md", b"my note")

@@ -187,7 +187,7 @@ def test_git_writes_its_own_files_as_new_versions(shared: MountedDrive) -> None:
     assert shared.sh("cd repo; git status --porcelain; git fsck --strict 2>&1") == ""
 
 
-def test_a_python_archive_that_is_appended_to_is_one_version(shared: MountedDrive) -> None:
+def test_appended_zip_is_one_version(shared: MountedDrive) -> None:
     with zipfile.ZipFile(shared.top / "a.zip", "w") as archive:
         archive.writestr("one", b"1" * 10000)
     (shared.top / "zipped").mkdir()

@@ -223,9 +223,7 @@ def patiently(path: Path) -> bytes:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can have the kernel give back lookups")
-def test_after_a_long_time_everything_is_right_and_nothing_has_leaked(
-    stopped: MountedDrive, served: Served, tmp_path: Path
-) -> None:
+def test_soak_is_consistent_and_leaks_nothing(stopped: MountedDrive, served: Served, tmp_path: Path) -> None:
     served.broken = True
     use(stopped, tmp_path, WARM_SECONDS, "warm")
     served.broken = False

@@ -154,7 +154,7 @@ def _whole_folders(drive: MountedDrive) -> None:
     assert trashed(drive) == []
 
 
-def test_the_command_line_and_the_desktop_use_the_same_trash(drive: MountedDrive) -> None:
+def test_cli_and_desktop_share_the_trash(drive: MountedDrive) -> None:
     _commands(drive)
     _desktop(drive)
 

@@ -151,9 +151,7 @@ async def test_two_drives_over_bad_networks_lose_nothing(starting: Any) -> None:
 @pytest.mark.long
 @pytest.mark.timeout(14400)
 @pytest.mark.parametrize("seed", [random.randrange(10**6) for _ in range(4)])
-async def test_two_drives_over_bad_networks_lose_nothing_in_ten_thousand_calls(
-    starting: Any, seed: int
-) -> None:
+async def test_two_drives_survive_bad_networks(starting: Any, seed: int) -> None:
     await run(
         starting,
         seed=seed,

@@ -14,7 +14,7 @@ def listing(folder: Path) -> list[Path]:
     return sorted(folder.iterdir())
 
 
-def test_the_past_of_a_file_is_a_folder_beside_it(drive: MountedDrive) -> None:
+def test_versions_folder_beside_the_file(drive: MountedDrive) -> None:
     file = drive.top / "plan.txt"
     for text in ("first\n", "second, longer\n", "third\n"):
         file.write_text(text)

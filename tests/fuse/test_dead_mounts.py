@@ -33,9 +33,7 @@ def stale_below(folder: Path) -> list[Path]:
     return [place for place in found if place.is_relative_to(folder)]
 
 
-async def test_a_killed_drive_is_dead_and_the_next_one_clears_it_away(
-    fs, served, tmp_path, mounting, outside
-):
+async def test_dead_mount_is_cleared_at_start(fs, served, tmp_path, mounting, outside):
     place = tmp_path / "drive"
     served.kill()
     served.wait()
@@ -63,7 +61,7 @@ def test_a_living_drive_is_not_cleaned(served, tmp_path):
     mounts.detach(tmp_path / "drive")
 
 
-def test_a_drive_that_hangs_is_told_of_and_nobody_hangs_with_it(served, tmp_path, monkeypatch):
+def test_hanging_drive_is_reported(served, tmp_path, monkeypatch):
     monkeypatch.setattr(mounts, "PATIENCE", 0.1)
     served.send_signal(signal.SIGSTOP)
     assert mounts.answer(tmp_path / "drive") == errno.ETIMEDOUT

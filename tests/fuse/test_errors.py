@@ -33,7 +33,7 @@ async def test_an_oserror_becomes_its_number_quietly():
     "bug",
     [ValueError("x"), OSError("no number"), socket.gaierror(-2, "x"), ExceptionGroup("x", [OSError(2)])],
 )
-async def test_anything_else_is_an_input_output_error_with_a_traceback(caplog, expect_log, bug):
+async def test_unexpected_error_is_eio_with_traceback(caplog, expect_log, bug):
     expect_log("unexpected error in a handler")
     assert await _raised(bug) == errno.EIO
     (record,) = caplog.records
@@ -66,7 +66,7 @@ async def test_what_nobody_waits_for_raises_nothing(expect_log):
     await release(None, 7)
 
 
-async def test_a_bug_in_a_handler_costs_one_call_and_not_the_mount(fs, top, outside, outcome, expect_log):
+async def test_handler_bug_fails_one_call(fs, top, outside, outcome, expect_log):
     expect_log("unexpected error in a handler")
     fs.put("a", b"fine")
     for op, call in {
@@ -103,7 +103,7 @@ async def test_an_error_at_close_reaches_the_caller(fs, top, outcome):
     assert await outcome((top / "a").write_bytes, b"x") == errno.EDQUOT
 
 
-async def test_a_call_waits_for_the_network_while_others_are_answered(fs, top, outside, nursery):
+async def test_waiting_call_does_not_block_others(fs, top, outside, nursery):
     fs.put("slow", b"bytes")
     fs.put("known", b"x")
     fs.waiting["read"] = trio.Event()

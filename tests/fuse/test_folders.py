@@ -84,7 +84,7 @@ class Listing:
         return list(iter(self.next, None))
 
 
-async def test_a_listing_begins_with_the_folder_and_the_one_above(fs, top, outside):
+async def test_readdir_begins_with_dot_entries(fs, top, outside):
     folder, inner = fs.put("d", mode=0o40755).ino, fs.put("d/e", mode=0o40755).ino
     fs.put("d/f")
 
@@ -134,7 +134,7 @@ class FileHandle(ctypes.Structure):
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="open_by_handle_at is root's")
-async def test_a_file_handle_holds_when_the_kernel_has_forgotten_the_file(fs, top, outside):
+async def test_file_handle_outlives_forget(fs, top, outside):
     fs.put("d", mode=0o40755)
     ino = fs.put("d/f", b"bytes").ino
     handle, mount_id = FileHandle(bytes=128), ctypes.c_int()

@@ -58,7 +58,7 @@ async def test_no_one_but_the_owner_gets_in(drive):
     assert b"Permission denied" in seen.stderr
 
 
-async def test_others_get_in_when_allowed_and_the_mode_bits_hold(fs, mounting, tmp_path):
+async def test_allow_other_respects_mode_bits(fs, mounting, tmp_path):
     fs.put("a", b"x")
     for folder in (tmp_path, *tmp_path.parents):
         if stat.S_IMODE(folder.stat().st_mode) & 0o005 != 0o005:
@@ -83,7 +83,7 @@ async def test_someone_elses_unmount_is_noticed(fs, mounting, outside):
         assert mounts.find(drive.mountpoint) is None
 
 
-async def test_an_abort_from_outside_ends_the_mount_and_leaves_nothing(fs, mounting, outcome):
+async def test_external_abort_ends_the_mount(fs, mounting, outcome):
     async with mounting(fs) as drive:
         assert drive.abort()
         await drive.unmounted.wait()
@@ -113,7 +113,7 @@ async def test_a_stop_lets_a_write_end(fs, mounting, outside, nursery):
     assert answers == [len(b"kept")]
 
 
-async def test_a_stop_does_not_wait_for_ever_for_an_open_file(fs, mounting, outside, outcome):
+async def test_stop_does_not_wait_for_open_files(fs, mounting, outside, outcome):
     fs.put("a", b"x")
     async with mounting(fs, linger=0.05) as drive:
         handle = await outside(os.open, drive.mountpoint / "a", os.O_RDONLY)
@@ -121,9 +121,7 @@ async def test_a_stop_does_not_wait_for_ever_for_an_open_file(fs, mounting, outs
     assert await outcome(os.close, handle) == errno.ENOTCONN
 
 
-async def test_a_handler_that_never_ends_is_cut_off_at_the_deadline(
-    fs, mounting, outcome, nursery, expect_log
-):
+async def test_endless_handler_is_cancelled_at_deadline(fs, mounting, outcome, nursery, expect_log):
     expect_log("requests did not finish within")
     fs.put("a", b"x")
     fs.waiting["read"] = trio.Event()
@@ -179,7 +177,7 @@ async def test_a_file_is_refused(fs, tmp_path):
         assert "is not a folder" in (await _refused(fs, tmp_path / "f", create=create)).message
 
 
-async def test_a_missing_folder_is_made_only_on_request_and_only_the_last(fs, tmp_path):
+async def test_missing_mountpoint_is_created_on_request(fs, tmp_path):
     assert "does not exist" in (await _refused(fs, tmp_path / "m")).message
     assert "cannot be made" in (await _refused(fs, tmp_path / "m" / "n", create=True)).message
     assert not (tmp_path / "m").exists()
@@ -235,7 +233,7 @@ def test_what_libfuse_prints_becomes_one_clause(printed, said):
     assert said in mount._reason(printed)
 
 
-async def test_what_libfuse_prints_is_caught_and_the_rest_goes_through(fs, tmp_path, monkeypatch, capfd):
+async def test_libfuse_output_is_captured(fs, tmp_path, monkeypatch, capfd):
     # The mountpoint vanishes between our look at it and libfuse's.
     take = mount._ground
 
@@ -289,7 +287,7 @@ def _mode(folder: Path) -> int:
     return stat.S_IMODE(folder.stat().st_mode)
 
 
-async def test_nobody_writes_into_the_folder_while_nothing_is_mounted_on_it(fs, tmp_path, mounting):
+async def test_unmounted_mountpoint_is_read_only(fs, tmp_path, mounting):
     """A daemon that dies, at whatever moment, leaves the folder so."""
     (tmp_path / "drive").mkdir(mode=0o750)
     memo = tmp_path / "memo"
@@ -309,7 +307,7 @@ async def test_a_folder_that_we_made_is_writable_for_nobody(fs, tmp_path, mounti
     assert _mode(tmp_path / "drive") == mountpoint_guard.BARRED
 
 
-async def test_the_folder_has_its_own_mode_again_also_after_a_crash(fs, tmp_path, mounting):
+async def test_mountpoint_mode_is_restored(fs, tmp_path, mounting):
     folder, memo = tmp_path / "drive", tmp_path / "memo"
     folder.mkdir(mode=0o750)
     died = mountpoint_guard.MountpointGuard(folder, memo)
@@ -323,7 +321,7 @@ async def test_the_folder_has_its_own_mode_again_also_after_a_crash(fs, tmp_path
 
 
 @pytest.mark.parametrize("by", ["umount", "another folder"])
-async def test_a_folder_that_a_dead_drive_left_is_given_back(fs, tmp_path, mounting, by):
+async def test_mountpoint_of_dead_drive_is_restored(fs, tmp_path, mounting, by):
     folder, memo = tmp_path / "old", tmp_path / "memo"
     folder.mkdir(mode=0o750)
     died = mountpoint_guard.MountpointGuard(folder, memo)
@@ -338,7 +336,7 @@ async def test_a_folder_that_a_dead_drive_left_is_given_back(fs, tmp_path, mount
     assert _mode(folder) == 0o750
 
 
-async def test_a_drive_is_mounted_over_what_lies_there_and_tells_of_it(fs, tmp_path, mounting, outside):
+async def test_nonempty_mountpoint_is_reported(fs, tmp_path, mounting, outside):
     fs.put("a")
     (tmp_path / "drive").mkdir()
     (tmp_path / "drive" / "saved in between").write_text("mine")

@@ -27,7 +27,7 @@ async def test_other_bytes_show_when_nobody_has_the_file_open(fs, top, told, out
     assert await outside((top / "a").read_bytes) == b"the new"
 
 
-async def test_a_program_is_sooner_than_the_news_and_reads_all_of_it(fs, top, outside):
+async def test_read_before_invalidation_is_complete(fs, top, outside):
     fs.put("a", b"old")
     assert await outside((top / "a").read_bytes) == b"old"
     await fs.entered["release"].wait()
@@ -36,7 +36,7 @@ async def test_a_program_is_sooner_than_the_news_and_reads_all_of_it(fs, top, ou
     assert await outside((top / "a").read_bytes) == b"longer than before"
 
 
-async def test_an_open_handle_keeps_its_version_and_a_new_one_reads_the_new(fs, top, told, outside):
+async def test_open_handle_keeps_its_version(fs, top, told, outside):
     fs.put("a", b"old bytes")
     old = await outside(os.open, top / "a", os.O_RDONLY)
     assert await outside(os.pread, old, 3, 0) == b"old"
@@ -52,7 +52,7 @@ async def test_an_open_handle_keeps_its_version_and_a_new_one_reads_the_new(fs, 
     assert await outside((top / "a").read_bytes) == b"NEW BYTES"
 
 
-async def test_a_new_name_shows_though_it_was_known_to_be_absent(fs, top, told, outside, outcome):
+async def test_negative_dentry_is_invalidated(fs, top, told, outside, outcome):
     assert await outcome(os.stat, top / "a") == errno.ENOENT
     ino = fs.put("a", b"x").ino
     assert await outcome(os.stat, top / "a") == errno.ENOENT
@@ -71,7 +71,7 @@ async def test_a_move_shows_at_both_ends(fs, top, told, outside, outcome):
     assert (await outside(os.stat, top / "b")).st_ino == ino
 
 
-async def test_a_deletion_shows_and_those_who_have_it_open_read_on(fs, top, told, outside, outcome):
+async def test_deleted_open_file_stays_readable(fs, top, told, outside, outcome):
     ino = fs.put("a", b"x").ino
     handle = await outside(os.open, top / "a", os.O_RDONLY)
     del fs.things[ROOT].entries["a"]
@@ -89,7 +89,7 @@ async def test_changed_times_show(fs, top, told, outside):
     assert (await outside(os.stat, top / "a")).st_mtime_ns == 5 * 10**9
 
 
-async def test_a_folder_that_is_gone_with_things_in_it_is_no_complaint(fs, top, told, outside, outcome):
+async def test_deleted_nonempty_folder_logs_nothing(fs, top, told, outside, outcome):
     ino = fs.put("d", mode=stat.S_IFDIR | 0o755).ino
     fs.put("d/f", b"x")
     await outside(os.stat, top / "d" / "f")
@@ -108,9 +108,7 @@ async def test_what_the_kernel_never_heard_of_is_no_complaint(fs, top, told):
     )
 
 
-async def test_a_lookup_that_waits_in_the_same_folder_is_waited_for_and_nothing_hangs(
-    fs, top, hub, outside, nursery
-):
+async def test_invalidation_during_lookup_does_not_hang(fs, top, hub, outside, nursery):
     fs.put("slow", b"x")
     known = fs.put("known", b"x")
     await outside(os.stat, top / "known")
@@ -131,9 +129,7 @@ async def test_a_lookup_that_waits_in_the_same_folder_is_waited_for_and_nothing_
 
 
 @pytest.mark.parametrize("what", [What.CONTENT, What.ATTRIBUTES])
-async def test_an_answer_that_is_on_its_way_while_the_file_changes_does_not_stay(
-    fs, top, hub, outside, nursery, what
-):
+async def test_reply_during_change_is_not_cached(fs, top, hub, outside, nursery, what):
     thing = fs.put("a", b"old bytes")
     tells = notifier.Notifier(hub, fs)
     nursery.start_soon(tells.run)
@@ -150,7 +146,7 @@ async def test_an_answer_that_is_on_its_way_while_the_file_changes_does_not_stay
     assert (await outside(os.stat, top / "a")).st_size == 7
 
 
-async def test_a_read_that_waits_does_not_hold_up_news_of_its_file(fs, top, told, outside, nursery):
+async def test_waiting_read_does_not_block_invalidation(fs, top, told, outside, nursery):
     ino = fs.put("slow", b"x").ino
     other = fs.put("other", b"x")
     await outside(os.stat, top / "other")
@@ -163,9 +159,7 @@ async def test_a_read_that_waits_does_not_hold_up_news_of_its_file(fs, top, told
     fs.waiting["read"].set()
 
 
-async def test_a_mount_closes_though_a_notification_waits_for_a_caller(
-    fs, mounting, hub, outcome, nursery, expect_log
-):
+async def test_mount_closes_with_pending_invalidation(fs, mounting, hub, outcome, nursery, expect_log):
     expect_log("requests did not finish")
     known = fs.put("known")
     fs.put("slow", b"x")
@@ -187,7 +181,7 @@ async def test_a_mount_closes_though_a_notification_waits_for_a_caller(
     assert ends[0] in (errno.ENOTCONN, errno.ECONNABORTED)
 
 
-async def test_who_asked_for_news_waits_for_the_kernel_but_not_long(hub, fs, autojump_clock):
+async def test_flush_waits_briefly_for_kernel(hub, fs, autojump_clock):
     tells = notifier.Notifier(hub, fs)
     fs.is_all_known = True
     began = trio.current_time()
@@ -202,7 +196,7 @@ async def test_without_a_mount_news_is_dropped(fs, told):
     await told(Change(What.CONTENT, 1), Change(What.ENTRY, 5, 1, "x"))
 
 
-async def test_of_what_the_kernel_cannot_know_it_is_told_nothing(fs, hub):
+async def test_uncached_inodes_are_not_invalidated(fs, hub):
     ino = fs.put("known").ino
     fs.lookups[ino] = 1
     tells = notifier.Notifier(hub, fs)
@@ -216,7 +210,7 @@ async def test_of_what_the_kernel_cannot_know_it_is_told_nothing(fs, hub):
     assert list(tells._waiting.values()) == [Change(What.ENTRY, 4713, ino, "x"), Change(What.CONTENT, ino)]
 
 
-async def test_of_a_first_listing_the_kernel_hears_where_it_has_missed_a_name(fs, hub):
+async def test_first_listing_clears_negative_dentries(fs, hub):
     folder, other = fs.put("folder").ino, fs.put("other").ino
     fs.lookups[folder] = fs.lookups[other] = 1
     fs.denied.add(folder)

@@ -22,7 +22,7 @@ def _rename(old: Path, new: Path, *, flags: int) -> None:
         raise OSError(ctypes.get_errno(), "renameat2")
 
 
-async def test_a_file_shows_its_attributes_and_the_owner_of_the_mount(fs, top, outside):
+async def test_file_attributes_and_owner(fs, top, outside):
     fs.put("a.txt", b"x" * 1000)
     seen = await outside(os.stat, top / "a.txt")
     assert (seen.st_ino, seen.st_size, seen.st_blocks) == (fs.ino("a.txt"), 1000, 2)
@@ -150,14 +150,14 @@ async def test_renames_carry_the_flags_that_the_kernel_sends(fs, top, outside, o
     assert fs.trace[-1] == ("rename", "c", "d", 4)
 
 
-async def test_links_and_devices_are_refused_as_the_file_system_says(fs, top, outcome):
+async def test_hard_links_and_devices_are_refused(fs, top, outcome):
     fs.put("a")
     assert await outcome(os.symlink, "a", top / "s") == errno.EPERM
     assert await outcome(os.link, top / "a", top / "l") == errno.EPERM
     assert await outcome(os.mkfifo, top / "p") == errno.EPERM
 
 
-async def test_a_symlink_shows_its_target_and_nothing_else_is_one(fs, top, outside, outcome):
+async def test_symlink_shows_target(fs, top, outside, outcome):
     fs.put("s", "Projekt/Pläne".encode(), mode=stat.S_IFLNK | 0o777)
     fs.put("a")
     assert await outside(os.readlink, top / "s") == "Projekt/Pläne"
@@ -208,7 +208,7 @@ async def test_names_of_any_script_come_and_go_unharmed(fs, top, outside):
     assert set(await outside(os.listdir, top)) == {"Übersicht.txt", "資料", "a\nb", " ", "x" * 255}
 
 
-async def test_a_name_that_is_not_utf8_is_absent_and_cannot_be_made(fs, top, outcome):
+async def test_non_utf8_name_is_refused(fs, top, outcome):
     fs.put("a")
     bad = os.fsencode(top) + b"/caf\xe9"
     assert await outcome(os.stat, bad) == errno.ENOENT

@@ -48,14 +48,14 @@ async def test_a_handler_that_never_answers_is_freed(fs, impatient, mounting, ou
     assert mounts.find(drive.mountpoint) is None
 
 
-async def test_a_loop_that_waits_for_its_own_mount_is_freed(fs, impatient, tmp_path):
+async def test_self_deadlocked_loop_is_freed(fs, impatient, tmp_path):
     async with mount.mounted(operations.Operations(fs), tmp_path / "drive", create=True) as drive:
         with pytest.raises(OSError) as caught:
             (drive.mountpoint / "x").stat()
     assert caught.value.errno in (errno.ECONNABORTED, errno.ENOTCONN)
 
 
-def test_a_test_run_that_is_killed_while_it_waits_for_itself_leaves_nothing(tmp_path):
+def test_killed_self_waiting_run_leaves_nothing(tmp_path):
     """Killed, such a process cannot end: it waits in the kernel.  Its watchdog frees it, and unmounts."""
     root = Path(__file__).parents[2]
     place = tmp_path / "drive"

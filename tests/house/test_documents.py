@@ -109,7 +109,7 @@ def _exists(name: str, option: str) -> bool:
     return not option or option.strip() in known
 
 
-def test_the_readme_goes_from_what_it_is_to_how_it_is_developed():
+def test_readme_order():
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     order = [
         *("file-manager.svg", "reads.svg", "pipx install", "cmsfs login", "cmsfs mount --enable", "GUIDE.md"),

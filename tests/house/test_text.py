@@ -42,7 +42,7 @@ def test_there_are_no_drawers():
     assert [_name(path) for path in SOURCES if path.name in DRAWERS] == []
 
 
-def test_a_package_file_holds_a_docstring_and_nothing_to_import():
+def test_package_init_has_only_a_docstring():
     # The settings are one subject to whoever asks for them.
     packages = [path for path in SOURCES if path.name == "__init__.py" and path.parent.name != "config"]
     code = {_name(path): re.sub(r'""".*?"""', "", _text(path), flags=re.S) for path in packages}
@@ -60,7 +60,7 @@ def test_nothing_is_left_unfinished():
     assert {name: words for name, words in found.items() if words} == {}
 
 
-def test_only_the_configuration_and_the_entry_points_read_the_environment():
+def test_only_config_reads_the_environment():
     allowed = {
         "cmsfs/config/loading.py",
         "cmsfs/config/paths.py",

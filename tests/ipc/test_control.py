@@ -66,7 +66,7 @@ def test_ready_is_success():
     assert ready.parse_ready_line(ready.ready_line("Nobody\n answers.")) == (0, "Nobody answers.")
 
 
-def test_a_failure_keeps_its_code_and_sentence_on_one_line():
+def test_failure_is_one_line():
     line = ready.error_line("It is\nnot there.", 3)
     assert line.count("\n") == 1
     assert ready.parse_ready_line(line) == (3, "It is not there.")

@@ -142,7 +142,7 @@ async def test_a_truncation_that_cannot_be_recorded_changes_nothing(
     assert draft.size == len(NEW)
 
 
-async def test_bytes_that_were_never_recorded_do_not_show_in_a_gap(desk: Desk) -> None:
+async def test_unrecorded_bytes_do_not_fill_gaps(desk: Desk) -> None:
     draft = await desk.new("f", b"begin")
     await draft.truncate(200_000)
     await draft.write(199_998, b"en")
@@ -159,9 +159,7 @@ async def test_bytes_that_were_never_recorded_do_not_show_in_a_gap(desk: Desk) -
     await again.blocks.aclose()
 
 
-async def test_a_write_that_the_disk_cuts_short_counts_as_far_as_it_went(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_short_write_counts_what_was_written(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     draft = await desk.new("f", b"begin")
     real = os.pwrite
 

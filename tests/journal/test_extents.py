@@ -11,7 +11,7 @@ RANGE = st.tuples(st.integers(0, 60), st.integers(0, 60)).map(lambda pair: (min(
 
 
 @given(st.lists(RANGE), st.integers(0, 60), RANGE)
-def test_extents_are_the_set_of_positions_added_below_the_clip(
+def test_extents_match_a_position_set(
     ranges: list[tuple[int, int]], clip: int, asked: tuple[int, int]
 ) -> None:
     extents = Extents(ranges)

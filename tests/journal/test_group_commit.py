@@ -14,9 +14,7 @@ from tests.journal.conftest import Desk
 from tests.support.log_watch import ExpectLog
 
 
-async def test_bytes_reach_the_disk_before_the_row_that_speaks_of_them(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_bytes_are_durable_before_rows(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     """The order of the fsyncs of a group commit: draft files, their folder, then the log."""
     synced: list[str] = []
     real = os.fsync
@@ -76,9 +74,7 @@ async def test_a_failing_disk_does_not_slow_down_the_groups(
     assert max(after - before for before, after in itertools.pairwise(tries)) <= 1
 
 
-async def test_a_group_that_could_not_be_made_durable_is_not_forgotten(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_failed_group_commit_is_retried(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     draft = await desk.new("f", b"x")
     left = desk.root / "left.draft"
     left.touch()

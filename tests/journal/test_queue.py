@@ -124,7 +124,7 @@ async def test_a_folder_is_deleted_after_what_was_in_it(journal: Journal) -> Non
     assert (await journal.send_all())[-1] == ("trash", "d")
 
 
-async def test_exchanged_names_wait_for_each_other_until_one_steps_aside(journal: Journal) -> None:
+async def test_exchanged_names_use_a_temporary_name(journal: Journal) -> None:
     a, b = await journal.known("a"), await journal.known("b")
     await journal.move(a, ROOT, "x")
     await journal.move(b, ROOT, "a")
@@ -143,7 +143,7 @@ async def test_exchanged_names_wait_for_each_other_until_one_steps_aside(journal
     assert await journal.db.write(queue.step_aside) is None
 
 
-async def test_a_deleted_file_whose_bytes_a_new_one_of_its_name_needs_steps_aside(journal: Journal) -> None:
+async def test_deletion_of_needed_bytes_steps_aside(journal: Journal) -> None:
     old = await journal.known("a")
     await journal.remove(old)
     new = await journal.new("a")
@@ -194,7 +194,7 @@ async def test_what_changes_while_it_is_sent_is_sent_again(journal: Journal) -> 
     assert await journal.claim() is None
 
 
-async def test_a_file_deleted_while_it_is_uploaded_is_deleted_afterwards(journal: Journal) -> None:
+async def test_file_deleted_during_upload_is_deleted(journal: Journal) -> None:
     ino = await journal.new("f")
     task = await journal.claim()
     assert task is not None
@@ -204,7 +204,7 @@ async def test_a_file_deleted_while_it_is_uploaded_is_deleted_afterwards(journal
     assert await journal.send_all() == [("trash", "f")]
 
 
-async def test_a_held_operation_waits_for_a_decision_or_for_a_change(journal: Journal) -> None:
+async def test_held_operation_waits_for_decision(journal: Journal) -> None:
     ino = await journal.new("f")
     task = await journal.claim()
     assert task is not None

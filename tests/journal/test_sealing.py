@@ -69,9 +69,7 @@ async def test_a_crash_within_the_seal_loses_nothing(
     await again.blocks.aclose()
 
 
-async def test_a_power_cut_that_took_the_end_of_a_file_takes_no_more(
-    desk: Desk, expect_log: ExpectLog
-) -> None:
+async def test_truncation_by_power_cut_is_bounded(desk: Desk, expect_log: ExpectLog) -> None:
     draft = await desk.new("f", b"0123456789")
     os.truncate(draft.path, 4)
     expect_log("after the power failed")
@@ -95,7 +93,7 @@ async def test_running_operations_are_ready_after_a_restart(desk: Desk) -> None:
     await again.blocks.aclose()
 
 
-async def test_the_last_run_is_judged_by_its_mark_and_its_boot(db: Database) -> None:
+async def test_clean_shutdown_mark_and_boot_id(db: Database) -> None:
     assert await recovery.begin(db) == recovery.LastRun(clean=True, same_boot=True)
     assert await recovery.begin(db) == recovery.LastRun(clean=False, same_boot=True)
     await recovery.end(db)
@@ -103,7 +101,7 @@ async def test_the_last_run_is_judged_by_its_mark_and_its_boot(db: Database) -> 
     assert await recovery.begin(db) == recovery.LastRun(clean=True, same_boot=False)
 
 
-async def test_a_draft_that_is_dropped_while_it_is_sealed_becomes_nothing(desk: Desk) -> None:
+async def test_draft_dropped_during_sealing_is_gone(desk: Desk) -> None:
     draft = await desk.new("f", b"on its way")
     await desk.db.write(lambda conn: Drafts.delete(conn, draft.id))
     assert await desk.sealer.seal(draft) is None

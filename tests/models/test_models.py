@@ -74,7 +74,7 @@ def test_names_that_do_not(a, b):
 
 
 @given(st.text(max_size=300))
-def test_a_name_is_good_or_has_one_of_two_problems(name):
+def test_name_validation(name):
     problem = wire_names.name_problem(name)
     assert problem in (None, wire_names.NAME_INVALID, wire_names.NAME_TOO_LONG)
     if problem is None:
@@ -84,7 +84,7 @@ def test_a_name_is_good_or_has_one_of_two_problems(name):
 
 
 @pytest.mark.parametrize("character", ["\x1b", "\x80", "\x85", "\x9b", "\x9f", "\u2028", "\u2029", "\ud800"])
-def test_what_controls_a_terminal_or_ends_a_line_is_in_no_name(character):
+def test_control_characters_are_not_in_names(character):
     assert wire_names.name_problem(f"a{character}b") == wire_names.NAME_INVALID
     with pytest.raises(pydantic.ValidationError):
         users.NewUser.model_validate({"name": f"Ada{character}", "login": "ada@example.com"})

@@ -66,7 +66,7 @@ def test_fstab_mounts_for_a_user(person, commands):
     assert person.sh("cmsfs get /f.txt -").stdout == "fstab\n"
 
 
-def test_an_upgrade_takes_resting_drives_along_and_leaves_used_ones(installed, newer, person, second):
+def test_upgrade_restarts_only_idle_drives(installed, newer, person, second):
     for one in (person, second):
         one.serve()
         one.sh("cmsfs mount --systemd; echo x > cmsfs/x.txt; cmsfs sync")

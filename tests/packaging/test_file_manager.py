@@ -80,7 +80,7 @@ def pins(person: Any) -> list[str]:
     return [one["path"] for one in found["items"]]
 
 
-def test_the_menu_keeps_a_file_here_and_frees_its_space(notes: Any) -> None:
+def test_file_manager_menu_pins_and_frees(notes: Any) -> None:
     window = notes.show("Notes/notes.txt")
     notes.until(lambda: notes.marks("synced") == ["synced"], what="the file is not marked as synced")
     notes.choose(window, above_the_last=3)
@@ -114,7 +114,7 @@ def test_the_menu_shows_the_versions(notes: Any) -> None:
     assert notes.person.sh("cat cmsfs/Notes/notes.txt@versions/* | sort -u").stdout.startswith("one\n")
 
 
-def test_a_daemon_that_hangs_does_not_stop_the_file_manager(notes: Any) -> None:
+def test_hanging_daemon_does_not_block_file_manager(notes: Any) -> None:
     person = notes.person
     window = notes.show("Notes/notes.txt")
     notes.until(lambda: notes.marks("before-it-hangs"), what="the file has no mark")

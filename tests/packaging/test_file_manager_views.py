@@ -28,7 +28,7 @@ def trashed(person: Any) -> dict[str, str]:
     }
 
 
-def test_what_is_deleted_is_in_the_trash_and_comes_back_by_cut_and_paste(files: Any) -> None:
+def test_file_manager_trash_and_restore(files: Any) -> None:
     person = files.person
     person.sh("mkdir cmsfs/Desk; cd cmsfs/Desk; echo kept > keep.txt; echo thrown > thrown.txt; cmsfs sync")
     known = files.attribute("Desk/thrown.txt", "id")

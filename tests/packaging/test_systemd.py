@@ -83,7 +83,7 @@ def test_a_daemon_that_hangs_is_ended_and_started_again(person):
     )
 
 
-def test_a_stop_with_a_full_queue_keeps_it_for_the_next_start(person):
+def test_stop_keeps_full_queue(person):
     mounted(person)
     person.sh("systemctl --user stop cmsfs-serve.service")
     person.sh(
@@ -101,7 +101,7 @@ def test_a_stop_with_a_full_queue_keeps_it_for_the_next_start(person):
     assert len(person.sh("cmsfs find queue --json").stdout) > 10
 
 
-def test_what_only_a_person_can_mend_is_told_and_not_tried_again(person):
+def test_permanent_failure_is_not_restarted(person):
     person.sh("mkdir -p .config/cmsfs; echo 'profile = \"specification\"' > .config/cmsfs/config.toml")
     done = person.sh("cmsfs mount --systemd", check=False)
     assert done.returncode == 2

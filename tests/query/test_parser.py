@@ -39,7 +39,7 @@ def at(text: str) -> datetime:
         ("AND", "AND"),
     ],
 )
-def test_what_is_no_filter_goes_to_the_service_as_it_stands(typed: str, words: str):
+def test_unknown_filter_is_passed_through(typed: str, words: str):
     assert parse(typed).text == words
 
 
@@ -222,7 +222,7 @@ def test_metadata_that_the_template_does_not_have(typed: str, said: str):
 
 
 @given(st.text())
-def test_whatever_is_typed_is_understood_or_refused_in_a_sentence(typed: str):
+def test_any_input_parses_or_is_refused(typed: str):
     try:
         wanted = parse(typed)
     except errors.UserError as refused:

@@ -18,7 +18,7 @@ def node(kind: NodeKind, base_name: str | None, name: str) -> Node:
 
 
 @given(st.text(min_size=1, max_size=255), st.sampled_from([NodeKind.FILE, NodeKind.FOLDER, NodeKind.LINK]))
-def test_every_name_of_the_service_has_one_here_and_is_found_again(name: str, kind: NodeKind) -> None:
+def test_every_remote_name_maps_back(name: str, kind: NodeKind) -> None:
     here = naming.file_name(kind, name)
     raw = here.encode()
     assert 0 < len(raw) <= naming.MAX_BYTES
@@ -50,7 +50,7 @@ def test_a_new_name_is_what_it_says() -> None:
     assert naming.remote_name(node(NodeKind.LINK, None, "new.url")) == "new"
 
 
-def test_accents_are_kept_as_they_came_and_clash_all_the_same() -> None:
+def test_unicode_normalization_clashes() -> None:
     composed, parts = "é", "e\u0301"
     assert naming.file_name(NodeKind.FILE, parts) == parts
     assert wire_names.name_key(composed) == wire_names.name_key(parts)

@@ -17,7 +17,7 @@ ADDRESSES = st.builds(
 
 
 @given(ADDRESSES, st.text(st.characters(exclude_categories=["Cs"]), max_size=web_links.MAX_DESCRIPTION))
-def test_what_a_web_link_says_is_found_in_its_text(url: str, description: str) -> None:
+def test_url_is_found_in_text(url: str, description: str) -> None:
     if not web_links.is_address(url):
         return
     found = url_files.parse(url_files.text(url, description))
@@ -25,7 +25,7 @@ def test_what_a_web_link_says_is_found_in_its_text(url: str, description: str) -
 
 
 @given(st.text(), st.text())
-def test_no_word_of_the_service_makes_a_line_of_its_own(url: str, description: str) -> None:
+def test_values_cannot_inject_lines(url: str, description: str) -> None:
     lines = url_files.text(url, description).decode().split("\n")
     assert [line.partition("=")[0] for line in lines] == [
         *("[InternetShortcut]", "URL"),
@@ -49,7 +49,7 @@ def test_any_bytes_are_read(data: bytes) -> None:
         b"\n[InternetShortcut]\n\nURL=https://example.com/\n\n",
     ],
 )
-def test_the_ways_in_which_others_write_it_say_the_same(data: bytes) -> None:
+def test_foreign_url_formats_parse_equally(data: bytes) -> None:
     assert url_files.parse(data) == ((("https://example.com/", "")), True)
 
 
@@ -163,7 +163,7 @@ def test_what_was_edited_says_what_it_was_told(lines: list[str], url: str, descr
 
 
 @given(st.text(min_size=1, max_size=255))
-def test_a_name_of_a_web_link_leads_back_to_itself(name: str) -> None:
+def test_link_name_round_trips(name: str) -> None:
     shown = naming.file_name(NodeKind.LINK, name)
     called = naming.link_name(shown)
     assert called is None or naming.file_name(NodeKind.LINK, called) == shown

@@ -56,7 +56,7 @@ def accounts(serving, private_folders: Path) -> None:
     (folder / "config.toml").write_text("".join(lines), encoding="utf-8")
 
 
-def test_two_accounts_on_two_services_know_nothing_of_each_other(cmsfs, accounts, places, leftovers):
+def test_two_accounts_are_independent(cmsfs, accounts, places, leftovers):
     before = set(leftovers())  # the servers
     for name, place in places.items():
         done = cmsfs("--account", name, "mount", place)

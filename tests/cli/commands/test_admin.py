@@ -52,7 +52,7 @@ def test_users_are_listed_with_a_line_of_names_above(run):
     assert [line.split()[1] for line in lines[1:4]] == ["Ada", "Ben", "Cleo"]
 
 
-def test_a_term_finds_users_and_fields_choose_what_is_shown(run):
+def test_users_are_filtered_and_fields_selected(run):
     assert run("users", "list", "ben@", "--fields", "name,enterprise.name").splitlines() == [
         "name        enterprise.name",
         "Ben Sample  Example Enterprise",
@@ -85,13 +85,13 @@ def test_a_limit_ends_a_list(run):
     assert len(run.json("users", "list", "--limit", "2")) == 2
 
 
-def test_a_list_without_entries_is_said_and_is_an_empty_document(run, capsys):
+def test_empty_list_has_text_and_json(run, capsys):
     assert main.run(["users", "list", "nobody"]) == 0
     assert capsys.readouterr() == ("", "There is no such user.\n")
     assert run.json("users", "list", "nobody") == []
 
 
-def test_a_field_that_does_not_exist_is_told_with_those_that_do(run):
+def test_unknown_field_lists_available_fields(run):
     said = run.refused("users", "list", "--fields", "colour")
     assert said.startswith("cmsfs: There is no field 'colour'; available are address, ")
 
@@ -145,7 +145,7 @@ def test_a_hold_is_found_by_its_name_and_changed(run):
     assert run.json("holds", "list", "--fields", "policy_name") == [{"policy_name": "Bridge"}]
 
 
-def test_an_edit_without_a_change_or_of_nothing_is_refused(run):
+def test_empty_edit_is_refused(run):
     assert "--name, --description" in run.refused("holds", "edit", "Harbour Bridge permits", code=2)
     assert "called 'Nothing'" in run.refused("holds", "edit", "Nothing", "--name", "x")
 
@@ -174,7 +174,7 @@ async def _carriers(client) -> int:
     return (await client.search.page(search.Query.model_validate(wish))).total_count
 
 
-def test_a_template_goes_with_its_instances_when_that_is_meant(run, capsys, monkeypatch):
+def test_template_deletion_with_instances_needs_flag(run, capsys, monkeypatch):
     before = _ask(_carriers)
     assert before > 0
     monkeypatch.setattr("click.confirm", lambda *args, **options: False)
@@ -199,7 +199,7 @@ def test_an_exemption_is_shown(run):
     assert run.json("exemptions", "show", found["id"])["user"]["login"] == "cleo@example.com"
 
 
-def test_a_downscoped_token_can_do_what_it_says_and_no_more(server, account, capsys):
+def test_downscoped_token_is_limited(server, account, capsys):
     account(server)
 
     async def folder():

@@ -32,7 +32,7 @@ def test_without_a_daemon_status_says_so(capsys):
     assert capsys.readouterr().err == "cmsfs: No drive is mounted; `cmsfs mount` mounts one.\n"
 
 
-def test_without_a_daemon_status_has_a_document_all_the_same(capsys):
+def test_status_without_daemon_has_json(capsys):
     assert main.run(["status", "--json"]) == 1
     assert json.loads(capsys.readouterr().out) == {"mounted": False}
 
@@ -74,7 +74,7 @@ def test_status_as_json_is_the_daemons_own(spoken_to, capsys):
     assert found["health"]["state"] == "online"
 
 
-def test_the_only_drive_is_meant_when_the_configured_one_is_not_mounted(spoken_to, capsys):
+def test_only_mounted_drive_is_the_default(spoken_to, capsys):
     spoken_to(lambda request: [_status(account="demo")], account="demo")
     assert main.run(["status"]) == 0
     assert "account demo" in capsys.readouterr().out

@@ -62,7 +62,7 @@ def test_tokens_are_kept_in_the_keyring_and_nowhere_else(session, server, person
     assert b"refresh_token" not in found
 
 
-def test_a_locked_keyring_is_said_and_waited_for_by_nobody(session, server, person, app):
+def test_locked_keyring_is_reported_without_waiting(session, server, person, app):
     login = f"cmsfs login {server.url} --yes --app {shlex.quote(str(app))}"
     assert session(UNLOCKED, login).returncode == 0
     done = session("cmsfs whoami")

@@ -77,9 +77,7 @@ def _is_well(found):
 
 
 @pytest.mark.usefixtures("fuse")
-def test_the_drive_goes_on_with_a_new_login_of_the_same_person_and_no_restart(
-    cmsfs, server, person, app, mountpoint, tmp_path
-):
+def test_drive_uses_new_login_without_restart(cmsfs, server, person, app, mountpoint, tmp_path):
     assert cmsfs("login", server.url, "--yes", "--app", app).returncode == 0
     done = cmsfs("mount", mountpoint)
     assert done.returncode == 0, done.stderr
@@ -102,7 +100,7 @@ def test_the_drive_goes_on_with_a_new_login_of_the_same_person_and_no_restart(
     assert _files(server, "left.txt") == 1
 
 
-def test_a_program_that_runs_takes_up_what_the_configuration_says_now(cmsfs, server, person, app, tmp_path):
+def test_running_program_uses_changed_configuration(cmsfs, server, person, app, tmp_path):
     file = tmp_path / "app.json"
     file.write_text(app.read_text())
     with closing(sqlite3.connect(server.data / "service.db", timeout=20)) as db:

@@ -22,7 +22,7 @@ def _folder(cmsfs):
     return path.rsplit("/", 1)
 
 
-def test_a_folder_to_read_is_a_drive_that_refuses_all_else(cmsfs, mountpoint, server, account, tmp_path):
+def test_read_only_folder_drive_refuses_changes(cmsfs, mountpoint, server, account, tmp_path):
     account(server, profile="server")
     folder, name = _folder(cmsfs)
     done = cmsfs("mount", mountpoint, "--folder", folder, "--read-only", "--ttl", "8h")
@@ -45,7 +45,7 @@ def test_a_folder_to_read_is_a_drive_that_refuses_all_else(cmsfs, mountpoint, se
     assert cmsfs("umount", mountpoint).returncode == 0
 
 
-def test_at_the_end_of_its_time_the_drive_says_so(cmsfs, mountpoint, server, account):
+def test_expired_drive_says_so(cmsfs, mountpoint, server, account):
     account(server, profile="server")
     assert cmsfs("mount", mountpoint, "--read-only", "--ttl", "6s").returncode == 0
     end = time.monotonic() + 30

@@ -35,7 +35,7 @@ def _report(path):
 
 
 @pytest.mark.parametrize("narrowed", [False, True], ids=["whole", "narrowed"])
-def test_no_secret_of_a_login_is_anywhere_but_in_its_place(
+def test_login_secrets_do_not_leak(
     cmsfs, server, person, app, mountpoint, tmp_path, monkeypatch, capfd, narrowed
 ):
     monkeypatch.setenv("CMSFS_LOG_LEVEL", "DEBUG")

@@ -13,7 +13,7 @@ from cmsfs.cli.mount import mount_helper
 PROGRAM = [sys.executable, "-P", "-c", "from cmsfs.cli.mount import mount_helper; mount_helper.main()"]
 
 
-def test_settings_are_options_and_the_rest_is_left_to_mount() -> None:
+def test_mount_options_become_settings() -> None:
     call = mount_helper.parse(
         [
             *("work", "/mnt/w", "-n", "-t", "fuse.cmsfs", "-o", "rw,noauto,_netdev,x-systemd.automount"),
@@ -57,7 +57,7 @@ def test_a_sloppy_mount_passes_over_it() -> None:
     assert mount_helper.parse(["work", "/mnt", "-s", "-o", "frobnicate"]).settings == {}
 
 
-def test_a_wrong_call_and_a_failed_mount_end_as_mount_wants_it(tmp_path: Path) -> None:
+def test_mount_helper_exit_codes(tmp_path: Path) -> None:
     wrong = subprocess.run([*PROGRAM, "x"], capture_output=True, text=True, check=False)
     assert (wrong.returncode, wrong.stderr.startswith("mount.cmsfs: usage")) == (1, True)
     nobody = subprocess.run(
@@ -78,9 +78,7 @@ def test_a_wrong_call_and_a_failed_mount_end_as_mount_wants_it(tmp_path: Path) -
 
 
 @pytest.mark.usefixtures("fuse", "sample")
-def test_mount_uses_it_also_for_reading_only_and_umount_ends_it(
-    mountpoint: Path, tmp_path: Path, leftovers: object
-) -> None:
+def test_mount_read_only_and_umount(mountpoint: Path, tmp_path: Path, leftovers: object) -> None:
     """mount(8) itself, with our helper in the place where it looks; in a namespace of the test's own."""
     if os.geteuid() != 0:
         pytest.skip("mount(8) with a helper of one's own needs root")

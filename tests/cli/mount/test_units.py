@@ -87,7 +87,7 @@ def test_another_mountpoint_or_surroundings_are_none(manager: Path, monkeypatch:
     assert "different XDG_CONFIG_HOME" in units.refusal(settings, place)
 
 
-def test_a_start_that_fails_tells_the_daemons_sentence_and_leaves_nothing(manager: Path) -> None:
+def test_failed_start_reports_daemons_message(manager: Path) -> None:
     (manager / "broken").touch()
     with pytest.raises(errors.UserError, match="refuses the credentials") as told:
         units.start("default")
@@ -95,7 +95,7 @@ def test_a_start_that_fails_tells_the_daemons_sentence_and_leaves_nothing(manage
     assert _asked(manager)[-1].endswith("stop cmsfs@default.service")
 
 
-def test_an_environment_of_ones_own_writes_the_unit_with_its_paths(manager: Path) -> None:
+def test_custom_environment_is_in_the_unit(manager: Path) -> None:
     written = units.ensure()
     assert written == process_env.user_units() / "cmsfs@.service"
     text = written.read_text()
@@ -160,7 +160,7 @@ def test_systemd_finds_nothing_wrong_with_a_unit(unit: str, tmp_path: Path) -> N
         ("watchdog:ABRT", False),
     ],
 )
-def test_a_dead_mount_is_left_to_the_daemon_that_follows(ended, cleans):
+def test_next_daemon_replaces_dead_mount(ended, cleans):
     """What is started again takes it away itself, sooner than a command before it could."""
     unit = ROOT / "systemd" / "cmsfs@.service"
     (line,) = [one for one in unit.read_text().splitlines() if one.startswith("ExecStopPost=")]

@@ -77,7 +77,7 @@ async def test_the_whole_file_is_asked_for_without_a_range(connect):
 
 @pytest.mark.parametrize(("first", "last"), [(0, 99), (150, 4000), (10_000, 10_239), (0, 10_239)])
 @pytest.mark.parametrize("announced", [True, False])
-async def test_a_service_that_does_not_know_ranges_is_cut_to_size(connect, first, last, announced):
+async def test_response_without_ranges_is_cut(connect, first, last, announced):
     async def handler(request):
         return Response(DATA) if announced else streamed(DATA)
 
@@ -96,7 +96,7 @@ async def test_another_range_than_asked_for_is_refused(connect, content_range):
 
 
 @pytest.mark.parametrize("count", [0, 99, 101, 250])
-async def test_a_body_that_is_not_as_long_as_the_range_is_noticed(connect, count):
+async def test_body_shorter_than_range_is_detected(connect, count):
     async def handler(request):
         return streamed(bytes(count), 206, content_range="bytes 100-199/10240")
 
@@ -104,7 +104,7 @@ async def test_a_body_that_is_not_as_long_as_the_range_is_noticed(connect, count
         await read(await connect(handler), first=100, last=199)
 
 
-async def test_a_length_that_is_not_the_range_is_refused_before_a_byte_is_given(connect):
+async def test_wrong_range_length_is_refused_early(connect):
     async def handler(request):
         return Response(bytes(50), 206, headers={"Content-Range": "bytes 100-199/10240"})
 
@@ -114,7 +114,7 @@ async def test_a_length_that_is_not_the_range_is_refused_before_a_byte_is_given(
 
 
 @pytest.mark.parametrize("announced", [True, False])
-async def test_a_whole_file_that_is_too_short_for_the_range_is_noticed(connect, announced):
+async def test_short_whole_file_is_detected(connect, announced):
     async def handler(request):
         return Response(DATA[:150]) if announced else streamed(DATA[:150])
 
@@ -148,7 +148,7 @@ async def test_compressed_content_is_refused(connect):
 
 
 @pytest.mark.parametrize(("first", "last"), [(5, 4), (-1, 4), (7, None)])
-async def test_a_range_that_is_none_is_a_mistake_of_the_caller(connect, first, last):
+async def test_invalid_range_is_a_caller_error(connect, first, last):
     client = await connect(ranged)
     with pytest.raises(ValueError):
         await read(client, first=first, last=last)
@@ -200,7 +200,7 @@ def bytes_2_to_5(request):
     return httpx.Response(206, stream=httpx.ByteStream(b"2345"), headers={"content-range": "bytes 2-5/10"})
 
 
-async def test_a_redirection_is_followed_and_another_host_gets_no_token():
+async def test_redirect_to_other_host_drops_token():
     hosts = Hosts(api=moved("https://dl/d/1/signed"), dl=bytes_2_to_5)
     assert await downloads(hosts) == b"2345"
     first, second = hosts.requests
@@ -228,13 +228,13 @@ async def test_redirections_end():
         await downloads(Hosts(api=moved("/again")))
 
 
-async def test_a_refusal_of_the_other_host_is_no_word_of_the_service():
+async def test_other_hosts_error_is_not_the_services():
     hosts = Hosts(api=moved("https://dl/x"), dl=lambda request: httpx.Response(403))
     with pytest.raises(errors.NotOurs):
         await downloads(hosts)
 
 
-async def test_a_change_sends_what_changes_and_the_version_it_is_for(connect):
+async def test_update_sends_changes_with_etag(connect):
     requests = []
 
     async def handler(request):

@@ -82,7 +82,7 @@ async def test_the_steps_are_those_of_the_answer(connect):
     assert handler.offsets == [0, 100, 200]
 
 
-async def test_a_short_page_in_the_middle_is_not_the_end(connect):
+async def test_short_middle_page_does_not_end_search(connect):
     entries = [file(n) for n in range(30)]
     entries[3:9] = [None] * 6
     client = await connect(paged(entries))
@@ -90,21 +90,21 @@ async def test_a_short_page_in_the_middle_is_not_the_end(connect):
     assert found == ["0", "1", "2", *(str(n) for n in range(9, 30))]
 
 
-async def test_an_entry_that_slides_over_to_the_next_page_comes_once(connect):
+async def test_entry_shifting_pages_is_reported_once(connect):
     entries = [*map(file, range(10)), file(9), {"type": "folder", "id": "9"}, file(10)]
     client = await connect(paged(entries))
     found = await ids(client.search.entries(search.Query(query="x", limit=10)))
     assert found == [*map(str, range(10)), "9", "10"]
 
 
-async def test_a_total_that_is_too_large_ends_with_an_empty_page(connect):
+async def test_overstated_total_ends_at_empty_page(connect):
     handler = paged([file(1)], total=1000)
     client = await connect(handler)
     assert await ids(client.search.entries(search.Query(query="x", limit=10))) == ["1"]
     assert handler.offsets == [0, 10]
 
 
-async def test_stopping_early_asks_for_no_further_page_and_leaves_nothing_open(connect):
+async def test_stopping_early_closes_search(connect):
     handler = paged([file(n) for n in range(100)])
     client = await connect(handler)
     async for item in client.search.entries(search.Query(query="x", limit=10, offset=20)):

@@ -42,7 +42,7 @@ class Service:
         return self.answers.pop(0)
 
 
-async def test_a_new_file_goes_with_its_attributes_and_its_sha1(connect):
+async def test_upload_sends_attributes_and_sha1(connect):
     service = Service(result(file()))
     client = await connect(service)
     made = await client.uploads.new_file(WISH, BytesSource(HELLO), sha1=SHA1)
@@ -80,14 +80,14 @@ async def test_other_bytes_at_the_service_are_an_integrity_error(connect):
     assert (caught.value.expected, caught.value.actual) == (SHA1, "0" * 40)
 
 
-async def test_bytes_that_the_service_refuses_as_damaged_are_an_integrity_error(connect):
+async def test_damaged_upload_is_an_integrity_error(connect):
     client = await connect(Service(JSONResponse({"status": 400, "code": "bad_digest"}, 400)))
     with pytest.raises(errors.IntegrityError):
         await client.uploads.new_file(WISH, BytesSource(HELLO), sha1=SHA1)
 
 
 @pytest.mark.parametrize("answer", [result(), result(file(), file()), result(file(sha1=None))])
-async def test_an_answer_that_names_no_file_is_a_protocol_error(connect, answer):
+async def test_upload_response_without_file_is_protocol_error(connect, answer):
     client = await connect(Service(answer))
     with pytest.raises(errors.ProtocolError):
         await client.uploads.new_file(WISH, BytesSource(HELLO), sha1=SHA1)
@@ -120,7 +120,7 @@ async def test_an_upload_whose_outcome_is_unknown_is_not_repeated(connect):
         await client.uploads.new_file(WISH, BytesSource(HELLO), sha1=SHA1)
 
 
-async def test_a_refusal_before_the_body_was_read_closes_the_file(connect, tmp_path):
+async def test_early_refusal_closes_the_file(connect, tmp_path):
     path = tmp_path / "large"
     path.write_bytes(bytes(8 * PIECE))
     read = []
@@ -140,7 +140,7 @@ async def test_a_refusal_before_the_body_was_read_closes_the_file(connect, tmp_p
     # That the file is closed is what the test's own watch for ResourceWarnings says.
 
 
-async def test_a_file_that_changes_while_it_is_sent_is_told_and_the_service_keeps_nothing(connect, tmp_path):
+async def test_file_changed_during_upload_is_rejected(connect, tmp_path):
     path = tmp_path / "f"
     path.write_bytes(bytes(4 * PIECE))
     source = FileSource(path)
@@ -177,7 +177,7 @@ async def test_cancelling_an_upload_ends_it_at_once(connect):
         nursery.cancel_scope.cancel()
 
 
-async def test_over_a_socket_an_early_refusal_leaves_no_generator_behind(tmp_path):
+async def test_early_refusal_leaves_no_generator(tmp_path):
     # httpx's own encoder would wrap the body in an async generator, which a broken upload abandons; the
     # test's watch for warnings would hear of it.
     path = tmp_path / "large"

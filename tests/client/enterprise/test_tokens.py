@@ -13,7 +13,7 @@ CREDENTIALS = tokens.ClientCredentials(
 )
 
 
-async def test_a_grant_is_a_form_and_the_answer_a_token(connect):
+async def test_grant_form_returns_token(connect):
     forms = []
 
     async def handler(request):
@@ -41,7 +41,7 @@ async def test_a_refusal_is_an_oauth_error(connect):
     assert (caught.value.error, caught.value.description) == ("invalid_client", "No such client.")
 
 
-async def test_credentials_are_asked_with_again_and_a_refresh_token_is_not(connect, autojump_clock):
+async def test_refresh_token_is_never_retried(connect, autojump_clock):
     asked = 0
 
     async def handler(request):

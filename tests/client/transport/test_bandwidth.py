@@ -67,7 +67,7 @@ async def test_without_a_limit_nothing_waits(connect, autojump_clock):
     assert trio.current_time() == began
 
 
-async def test_streams_share_a_limit_and_each_gets_on_all_the_time(autojump_clock):
+async def test_streams_share_bandwidth_limit(autojump_clock):
     line = bandwidth.Line(lambda: RATE)
     times = {number: [] for number in range(20)}
 
@@ -95,7 +95,7 @@ async def test_what_was_not_used_is_not_saved_up(autojump_clock):
     assert trio.current_time() - began == pytest.approx(1.0, abs=0.01)
 
 
-async def test_a_limit_of_the_day_takes_hold_in_the_middle_of_a_file(connect, autojump_clock):
+async def test_scheduled_limit_applies_mid_transfer(connect, autojump_clock):
     settings = config.Settings.model_validate(
         {"bandwidth": [{"from": "08:00", "to": "18:00", "down": "100kB/s"}], "download_limit": "none"}
     )

@@ -35,7 +35,7 @@ class Network(httpcore.AsyncNetworkBackend):
         return self.stream
 
 
-async def test_a_connection_is_read_in_large_pieces_with_tls_too():
+async def test_tls_reads_use_large_buffers():
     stream = Recorded()
     plain = await connections.InLargePieces(Network(stream)).connect_tcp("service.test", 443)
     await plain.read(REQUEST)

@@ -133,7 +133,7 @@ async def test_closing_a_response_early_ends_the_app(nursery: trio.Nursery) -> N
     assert not nursery.child_tasks
 
 
-async def test_a_cancelled_call_ends_the_app_and_leaves_the_body_alone(nursery: trio.Nursery) -> None:
+async def test_cancelled_call_ends_the_app(nursery: trio.Nursery) -> None:
     pieces = Pieces(3)
     reached = trio.Event()
 
@@ -154,7 +154,7 @@ async def test_a_cancelled_call_ends_the_app_and_leaves_the_body_alone(nursery: 
     assert pieces.taken == 1
 
 
-async def test_an_answer_that_comes_as_the_call_is_cancelled_is_hung_up_on(nursery: trio.Nursery) -> None:
+async def test_response_to_cancelled_call_is_dropped(nursery: trio.Nursery) -> None:
     calls = trio.CancelScope()
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
@@ -171,7 +171,7 @@ async def test_an_answer_that_comes_as_the_call_is_cancelled_is_hung_up_on(nurse
         assert not nursery.child_tasks
 
 
-async def test_a_failing_app_is_an_error_of_the_caller_and_not_of_the_nursery(
+async def test_failing_app_raises_in_the_caller(
     nursery: trio.Nursery, expect_log: Callable[[str], None]
 ) -> None:
     expect_log("the embedded app failed")
@@ -186,7 +186,7 @@ async def test_a_failing_app_is_an_error_of_the_caller_and_not_of_the_nursery(
     await trio.lowlevel.checkpoint()
 
 
-async def test_an_app_that_fails_in_the_middle_breaks_the_answer_off(
+async def test_app_failing_midway_breaks_response(
     nursery: trio.Nursery, expect_log: Callable[[str], None]
 ) -> None:
     expect_log("the embedded app failed")
@@ -202,9 +202,7 @@ async def test_an_app_that_fails_in_the_middle_breaks_the_answer_off(
 
 
 @pytest.mark.parametrize("announced", [4, 6])
-async def test_an_answer_that_is_not_as_long_as_announced_is_noticed(
-    nursery: trio.Nursery, announced: int
-) -> None:
+async def test_wrong_content_length_is_detected(nursery: trio.Nursery, announced: int) -> None:
     async def app(scope: Any, receive: Any, send: Any) -> None:
         await start(send, content_length=str(announced))
         await body(send, b"12345")
@@ -236,7 +234,7 @@ async def test_a_body_that_fails_is_reported_as_it_is(nursery: trio.Nursery) -> 
     assert after == ["http.request"]
 
 
-async def test_after_the_answer_the_app_is_told_that_the_client_has_gone(nursery: trio.Nursery) -> None:
+async def test_app_sees_disconnect_after_response(nursery: trio.Nursery) -> None:
     later = []
 
     async def app(scope: Any, receive: Any, send: Any) -> None:

@@ -66,13 +66,13 @@ async def test_each_status_has_its_exception(connect, status, expected):
         b'{"type": "error", "status": 200, "code": "not_found"}',
     ],
 )
-def test_a_refusal_without_the_services_error_body_is_not_the_services(status, body):
+def test_foreign_error_body_is_not_the_services(status, body):
     found = client_errors.from_response(answer(status, body))
     assert type(found) is errors.NotOurs
     assert found.status == status
 
 
-def test_a_token_that_may_too_little_is_a_refusal_of_the_service():
+def test_insufficient_scope_is_forbidden():
     found = client_errors.from_response(
         answer(403, b"", www_authenticate='Bearer error="insufficient_scope"')
     )
@@ -105,14 +105,14 @@ def test_any_error_body_is_survived(body):
     assert found.context_info == {}
 
 
-def test_of_a_strange_error_body_what_can_be_read_is_kept():
+def test_malformed_error_body_keeps_readable_parts():
     body = b'{"status": "high", "code": "item_name_in_use", "context_info": {"conflicts": {"id": "5"}}}'
     found = client_errors.from_response(answer(409, body))
     assert found.code == "item_name_in_use"
     assert found.conflict == {"id": "5"}
 
 
-def test_a_401_without_a_body_tells_what_its_header_says():
+def test_empty_401_uses_its_header():
     header = 'Bearer realm="Service", error="invalid_token", error_description="The token is dead."'
     found = client_errors.from_response(answer(401, www_authenticate=header))
     assert isinstance(found, errors.Unauthorized)
@@ -142,7 +142,7 @@ def test_retry_after_as_a_date():
     assert client_errors.retry_after(answer(503, retry_after="Fri, 99 Foo 2026 99:99:99 GMT")) is None
 
 
-def test_a_refusal_of_the_token_endpoint_has_a_form_of_its_own():
+def test_token_endpoint_error_is_oauth_error():
     found = client_errors.from_token_response(
         answer(400, b'{"error":"invalid_grant","error_description":"Dead."}')
     )

@@ -121,7 +121,7 @@ async def test_a_file_that_changes_its_size_is_noticed(tmp_path, change):
         await read(source)
 
 
-async def test_a_file_that_grows_while_it_is_read_is_noticed(tmp_path):
+async def test_growing_file_is_detected(tmp_path):
     path = tmp_path / "f"
     path.write_bytes(bytes(2 * PIECE))
     upload = MultipartBody({}, FileSource(path))
@@ -136,6 +136,6 @@ async def test_a_file_that_grows_while_it_is_read_is_noticed(tmp_path):
     await upload.aclose()
 
 
-def test_a_file_that_is_not_there_is_an_ordinary_error(tmp_path):
+def test_missing_file_is_an_oserror(tmp_path):
     with pytest.raises(FileNotFoundError):
         multipart.FileSource(tmp_path / "none")

@@ -85,7 +85,7 @@ async def test_nobody_waits_past_his_own_deadline(connect, autojump_clock):
 
 
 @pytest.mark.parametrize("status", [500, 502, 503, 504])
-async def test_a_change_is_not_repeated_when_it_may_have_happened(connect, status):
+async def test_unsafe_request_is_not_retried(connect, status):
     handler = failing(refusal(status, retry_after="1"))
     client = await connect(handler)
     with pytest.raises(errors.ServerError):

@@ -86,7 +86,7 @@ async def test_our_own_lock_is_none(drive: Drive, other: Remote, nursery: trio.N
     assert stat.filemode(drive.fs.getattr(await drive.ino("mine")).mode) == "-rw-r--r--"
 
 
-async def test_what_was_refused_for_a_lock_goes_when_it_is_gone(
+async def test_operation_refused_by_lock_retries_after(
     drive: Drive, ben: Remote, shared: items.File, nursery: trio.Nursery, expect_log: ExpectLog
 ):
     nursery.start_soon(drive.agents._follow_room)
@@ -144,9 +144,7 @@ class TestOpenDocuments:
         await drive.unlink(name)
         await self.lock(other, claimed, there=False)
 
-    async def test_a_document_that_has_another_version_by_then_is_unlocked(
-        self, drive: Drive, other: Remote, claimed: str
-    ):
+    async def test_document_with_new_version_is_unlocked(self, drive: Drive, other: Remote, claimed: str):
         opened = await drive.fs.open(await drive.ino("report.odt"), os.O_RDWR)
         await drive.write(".~lock.report.odt#", b"ada")
         await self.lock(other, claimed, there=True)

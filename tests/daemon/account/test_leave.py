@@ -131,9 +131,7 @@ async def test_without_the_service_it_is_left_later(
     assert await _parts(ben, "file", item) == []
 
 
-async def test_a_folder_with_something_in_it_is_not_left_by_rmdir(
-    drive: Drive, ben: Remote, user: int
-) -> None:
+async def test_rmdir_of_nonempty_share_is_refused(drive: Drive, ben: Remote, user: int) -> None:
     item = await _give(ben, "folder", "Team", "editor", user)
     await ben.file("in it", b"theirs", item)
     await drive.names()

@@ -66,7 +66,7 @@ async def test_a_new_login_is_noticed_within_seconds(
         await health.reachable()
 
 
-async def test_after_a_start_without_the_service_anothers_login_sends_nothing(
+async def test_offline_start_with_other_login_sends_nothing(
     starting: Starting, other: Remote, network: Network
 ) -> None:
     """Whose it is, its tokens need not say."""

@@ -40,7 +40,7 @@ async def test_unsent_work_is_held_where_it_is(
     assert await ben.read("plan") == b"Ben's plan"
 
 
-async def test_it_goes_by_itself_into_the_same_items_when_the_access_is_back(
+async def test_operations_resume_when_access_returns(
     starting: Starting, team: Team, ben: Remote, network: Network
 ) -> None:
     async with starting() as drive:
@@ -85,7 +85,7 @@ async def test_so_it_is_in_the_root(starting: Starting, team: Team, ben: Remote,
         assert await ben.read("plan") == b"my plan"
 
 
-async def test_a_copy_becomes_ones_own_and_the_rest_is_given_up(
+async def test_copy_becomes_own_after_lost_access(
     drive: Drive, team: Team, other: Remote, network: Network
 ) -> None:
     await listed(drive)
@@ -109,7 +109,7 @@ async def test_it_can_be_deleted(drive: Drive, team: Team, network: Network) -> 
     assert drive.ops() == []
 
 
-async def test_what_is_still_shown_elsewhere_stays_with_the_work_in_it(
+async def test_item_visible_elsewhere_keeps_pending_work(
     drive: Drive, team: Team, ben: Remote, network: Network
 ) -> None:
     await listed(drive)
@@ -245,7 +245,7 @@ class TestBytes:
 
 
 @pytest.mark.parametrize("name", ["plan", "Sub/deep"])
-async def test_what_is_written_after_the_access_ended_goes_into_the_same_item(
+async def test_write_after_lost_access_reaches_same_item(
     drive: Drive, team: Team, other: Remote, ben: Remote, name: str
 ) -> None:
     """A program has the file open all the time, and writes when nobody may see it any more."""

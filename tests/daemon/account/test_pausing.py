@@ -60,9 +60,7 @@ async def test_a_pause_ends_when_its_time_has_come(drive: Drive, nursery: trio.N
     assert kv_store.get(drive.db, kv_store.PAUSED) is None
 
 
-async def test_a_pause_whose_time_passed_while_nothing_ran_is_over(
-    drive: Drive, nursery: trio.Nursery
-) -> None:
+async def test_pause_expires_while_stopped(drive: Drive, nursery: trio.Nursery) -> None:
     await drive.db.write(lambda conn: kv_store.put(conn, kv_store.PAUSED, str(time.time() - 5)))
     late = Pausing(drive.db, drive.agents.health, drive.agents.pace)
     nursery.start_soon(late.run)
@@ -70,7 +68,7 @@ async def test_a_pause_whose_time_passed_while_nothing_ran_is_over(
         await drive.agents.health.reachable()
 
 
-async def test_a_paused_budget_lets_only_those_go_who_are_waited_for(drive: Drive) -> None:
+async def test_paused_scheduler_serves_waiting_programs_only(drive: Drive) -> None:
     pace = drive.agents.pace
     await drive.agents.pause(None)
     async with pace.turn("search"):
@@ -92,7 +90,7 @@ async def test_a_paused_budget_lets_only_those_go_who_are_waited_for(drive: Driv
             await went.wait()
 
 
-async def test_a_trouble_that_ends_during_a_pause_is_not_shown_after_it(starting: Starting) -> None:
+async def test_error_resolved_during_pause_is_cleared(starting: Starting) -> None:
     async with starting(agents=()) as drive:
         await _trouble_during_a_pause(drive)
 
@@ -137,9 +135,7 @@ async def test_an_account_that_only_reads(drive: Drive, other: Remote, service: 
     await drive.write("f", b"ours")
 
 
-async def test_a_dead_login_keeps_the_queue_and_goes_on_when_it_works_again(
-    drive: Drive, other: Remote, service: Store
-) -> None:
+async def test_dead_login_keeps_queue_until_renewed(drive: Drive, other: Remote, service: Store) -> None:
     await other.file("f", b"theirs")
     await drive.names()
 

@@ -93,9 +93,7 @@ async def test_a_role_is_mode_bits_and_errno(drive: Drive, shared: Any, role: st
 
 
 @pytest.mark.parametrize("role", ROLES)
-async def test_what_a_role_does_not_allow_is_refused_at_the_call(
-    drive: Drive, ben: Remote, shared: Any, role: str
-) -> None:
+async def test_role_denial_fails_the_call(drive: Drive, ben: Remote, shared: Any, role: str) -> None:
     await shared(role)
     folder = await ben.find("s")
     await ben.client.web_links.create("https://example.com/", folder.id, name="L")
@@ -172,7 +170,7 @@ async def test_a_role_that_is_raised_shows_after_a_while(
     assert await bits(drive, "s/d/g") == "-rw-r--r--"
 
 
-async def test_what_is_sent_while_an_open_waits_for_the_rights_is_what_it_sees(
+async def test_open_sees_rights_sent_while_waiting(
     drive: Drive, ben: Remote, shared: Any, network: Network
 ) -> None:
     await shared("editor")
@@ -201,7 +199,7 @@ async def test_without_a_network_what_was_said_holds(drive: Drive, shared: Any, 
     assert await attempt(drive.write("s/new", b"x")) == "EACCES"
 
 
-async def test_nothing_is_restored_into_a_folder_that_may_only_be_read(
+async def test_restore_into_read_only_folder_is_refused(
     drive: Drive, other: Remote, shared: Callable[[str], Any]
 ) -> None:
     made = await other.client.web_links.create("https://example.com/", "0", name="L")
@@ -236,9 +234,7 @@ class TestByEvents:
             while drive.agents.account._rights._asking:
                 await trio.lowlevel.checkpoint()
 
-    async def test_a_role_that_is_raised_or_lowered_shows_at_once(
-        self, drive: Drive, ben: Remote, shared: Any
-    ) -> None:
+    async def test_role_change_applies_at_once(self, drive: Drive, ben: Remote, shared: Any) -> None:
         await shared("viewer")
         assert await attempt(drive.write("s/new", b"x")) == "EACCES"
         await self.change_role(ben, "editor")

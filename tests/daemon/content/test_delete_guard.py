@@ -73,7 +73,7 @@ async def test_a_refused_deletion_is_back_at_once(
     assert told and told[0].startswith("A deletion was rejected. /d/f: The service does not allow this: ")
 
 
-async def test_after_a_refusal_the_next_attempt_is_refused_at_once(
+async def test_refused_deletion_is_refused_again_at_once(
     drive: Drive, other: Remote, network: Network, expect_log: ExpectLog
 ) -> None:
     expect_log("the item is restored")
@@ -121,9 +121,7 @@ async def hold(drive: Drive, other: Remote, *names: str) -> None:
     assert await drive.fs.getxattr(await drive.ino("held"), "user.cms.hold") == b"Case 42"
 
 
-async def test_what_is_held_goes_into_the_trash_where_the_service_lets_it_and_is_asked_about_once(
-    drive: Drive, other: Remote, network: Network
-) -> None:
+async def test_held_item_may_enter_trash(drive: Drive, other: Remote, network: Network) -> None:
     await hold(drive, other, "a", "b", "c")
     number = (await other.find("a")).id
     assert await attempt(drive.unlink("held/a")) == "ok"
@@ -150,9 +148,7 @@ async def test_what_a_strict_service_holds_is_refused_at_once(
     assert drive.ops() == []
 
 
-async def test_what_is_retained_can_be_written_over_and_its_versions_stay(
-    drive: Drive, other: Remote
-) -> None:
+async def test_retained_file_accepts_new_versions(drive: Drive, other: Remote) -> None:
     folder = await other.folder("d")
     number = await other.file("f", b"first", folder)
     policy = await other.client.retention.create(
@@ -174,7 +170,7 @@ async def test_what_is_retained_can_be_written_over_and_its_versions_stay(
         await other.client.versions.delete(number, version.id)
 
 
-async def test_a_service_that_does_not_answer_leaves_it_to_the_journal(
+async def test_unanswered_check_leaves_deletion_to_journal(
     drive: Drive, other: Remote, network: Network, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(delete_guard, "WAIT_SECONDS", 0.05)
@@ -186,7 +182,7 @@ async def test_a_service_that_does_not_answer_leaves_it_to_the_journal(
     go.set()
 
 
-async def test_a_file_that_was_renamed_over_and_cannot_go_comes_back_beside_the_other(
+async def test_undeletable_replaced_file_returns_beside_other(
     drive: Drive, other: Remote, stranger: int, expect_log: ExpectLog
 ) -> None:
     expect_log("the item is restored")

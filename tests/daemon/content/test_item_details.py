@@ -8,7 +8,7 @@ from tests.support.log_watch import ExpectLog
 from tests.support.network import Network
 
 
-async def test_all_fields_of_an_item_cost_one_request_and_a_listing_none(drive: Drive, other: Remote) -> None:
+async def test_item_fields_cost_one_request(drive: Drive, other: Remote) -> None:
     number = await other.file("f", b"12345")
     await other.client.shared_links.share("file", number)
     await drive.names()
@@ -37,7 +37,7 @@ async def test_an_answer_holds_while_the_etag_is_the_same(drive: Drive, other: R
     assert drive.agents.health.requests["facts"] == 2
 
 
-async def test_an_event_of_an_item_ends_what_was_known_of_it(drive: Drive, other: Remote) -> None:
+async def test_event_invalidates_item_details(drive: Drive, other: Remote) -> None:
     number = await other.file("f", b"12345")
     await drive.names()
     assert await value(drive, "f", "shared_link") == "ENODATA"
@@ -56,9 +56,7 @@ async def test_an_answer_holds_for_a_while_only(drive: Drive, other: Remote) -> 
     assert (await value(drive, "f", "shared_link")).startswith("http")
 
 
-async def test_without_the_service_what_is_known_is_told_and_all_else_is_refused(
-    drive: Drive, other: Remote, network: Network
-) -> None:
+async def test_offline_details_serve_cached_only(drive: Drive, other: Remote, network: Network) -> None:
     await other.file("known", b"1")
     await other.file("new", b"2")
     await drive.names()
@@ -120,9 +118,7 @@ async def test_description_and_tags_are_set_at_once_and_sent(drive: Drive, other
     assert drive.ops() == []
 
 
-async def test_description_and_tags_wait_for_a_new_file_and_for_the_network(
-    drive: Drive, other: Remote, network: Network
-) -> None:
+async def test_description_and_tags_wait_for_upload(drive: Drive, other: Remote, network: Network) -> None:
     await drive.names()
     network.is_down = True
     await drive.write("f", b"new")
@@ -134,7 +130,7 @@ async def test_description_and_tags_wait_for_a_new_file_and_for_the_network(
     assert (item.description, item.tags) == ("said of it", ["red", "blue"])
 
 
-async def test_what_was_said_stays_with_the_item_through_a_save(drive: Drive, other: Remote) -> None:
+async def test_description_survives_a_save(drive: Drive, other: Remote) -> None:
     await drive.write("f", b"old")
     await drive.sync()
     assert await told(drive, "f", "tags", "kept") == "ok"
@@ -147,7 +143,7 @@ async def test_what_was_said_stays_with_the_item_through_a_save(drive: Drive, ot
     assert await other.versions(item.id) == 2
 
 
-async def test_tags_of_a_local_file_go_to_the_service_with_it(drive: Drive, other: Remote) -> None:
+async def test_tags_of_local_file_upload_with_it(drive: Drive, other: Remote) -> None:
     await drive.write("f.part", b"download")
     await drive.fs.setxattr(await drive.ino("f.part"), "user.xdg.tags", b"red")
     await drive.rename("f.part", "f")

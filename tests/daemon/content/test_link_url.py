@@ -53,7 +53,7 @@ async def test_setting_it_changes_the_same_web_link(drive: Drive, other: Remote,
     assert drive.ops() == []
 
 
-async def test_all_else_of_the_file_stays_as_it_was_written(drive: Drive, other: Remote) -> None:
+async def test_other_keys_of_url_file_are_kept(drive: Drive, other: Remote) -> None:
     ino = await made(drive, other, WINDOWS + b"Comment=two\\nlines\r\n")
     assert await set_to(drive, ino, URL) == "ok"
     # Twice, so that the second one edits what is not sent.
@@ -103,7 +103,7 @@ async def test_what_is_no_address_of_the_web_is_refused(
     assert drive.ops() == []
 
 
-async def test_a_file_with_more_in_it_than_a_web_link_can_have_stays_one(drive: Drive, other: Remote) -> None:
+async def test_rich_url_file_stays_a_file(drive: Drive, other: Remote) -> None:
     ino = await made(drive, other, TEXT + b"\n" * (url_files.MAX_BYTES - len(TEXT)))
     whole = await drive.read("a.url")
     assert await set_to(drive, ino, f"{URL}/and/more") == "EFBIG"
@@ -130,7 +130,7 @@ def test_the_address_is_never_seen_cut(addresses: tuple[str, str], end: bytes) -
     assert seen[: len(new)] == new
 
 
-async def test_the_kernel_is_told_once_and_only_of_a_change(drive: Drive, other: Remote) -> None:
+async def test_kernel_is_notified_only_of_changes(drive: Drive, other: Remote) -> None:
     ino = await made(drive, other)
     (change,) = await drive.fs.setxattr(ino, XDG, URL.encode())
     assert (change.what, change.ino) == (What.CONTENT, ino)
@@ -142,9 +142,7 @@ async def test_the_kernel_is_told_once_and_only_of_a_change(drive: Drive, other:
 
 
 @pytest.mark.parametrize("written", [b"", b"<html>a page</html>"])
-async def test_what_a_program_is_downloading_into_it_is_left_alone(
-    drive: Drive, other: Remote, written: bytes
-) -> None:
+async def test_url_file_being_downloaded_is_untouched(drive: Drive, other: Remote, written: bytes) -> None:
     ino = await made(drive, other)
     opened = await drive.fs.open(ino, os.O_WRONLY | os.O_TRUNC)
     await drive.fs.write(opened.fh, 0, written)
@@ -156,7 +154,7 @@ async def test_what_a_program_is_downloading_into_it_is_left_alone(
     assert (await link(other, "a")).url == URL
 
 
-async def test_of_an_ordinary_file_it_is_a_note_of_programs(drive: Drive, other: Remote) -> None:
+async def test_origin_url_of_ordinary_file_is_stored(drive: Drive, other: Remote) -> None:
     await other.file("f", b"bytes")
     await drive.names()
     ino = await drive.ino("f")
@@ -170,7 +168,7 @@ async def test_of_an_ordinary_file_it_is_a_note_of_programs(drive: Drive, other:
         await drive.fs.getxattr(ino, XDG)
 
 
-async def test_it_cannot_be_taken_away_nor_set_under_our_name(drive: Drive, other: Remote) -> None:
+async def test_link_url_xattr_cannot_be_removed(drive: Drive, other: Remote) -> None:
     ino = await made(drive, other)
     await drive.fs.removexattr(ino, XDG)
     assert await asked(drive, ino) == ["https://old.example/"] * 2

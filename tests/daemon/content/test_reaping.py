@@ -38,9 +38,7 @@ async def test_files_that_come_and_go_leave_no_rows(drive: Drive, other: Remote)
     assert drive.ops() == []
 
 
-async def test_files_that_the_service_never_saw_leave_no_rows_and_no_bytes(
-    drive: Drive, network: Network, other: Remote
-) -> None:
+async def test_never_uploaded_files_leave_nothing(drive: Drive, network: Network, other: Remote) -> None:
     await drive.names()
     network.is_down = True
     drive.agents.health.suspect()
@@ -66,9 +64,7 @@ async def test_a_deletion_elsewhere_leaves_no_row(drive: Drive, other: Remote) -
     await until_gone(drive, [ino])
 
 
-async def test_sealed_bytes_go_with_the_last_file_that_has_them(
-    drive: Drive, network: Network, other: Remote
-) -> None:
+async def test_sealed_bytes_go_with_last_file(drive: Drive, network: Network, other: Remote) -> None:
     await drive.names()
     network.is_down = True
     drive.agents.health.suspect()

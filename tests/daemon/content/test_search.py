@@ -61,12 +61,12 @@ async def legal(other: Remote, administrator: None) -> str:
     return legal
 
 
-async def test_matches_are_placed_by_the_service_while_the_tree_is_unknown(drive: Drive, legal: str, find):
+async def test_matches_are_placed_before_tree_is_listed(drive: Drive, legal: str, find):
     assert await find("lease") == ["Legal/Contracts/lease.txt", "Legal/lease.txt", "lease.md"]
     assert tree.children(drive.db, ROOT) == []
 
 
-async def test_matches_are_placed_by_the_tree_where_that_knows_better(drive: Drive, legal: str, find):
+async def test_matches_prefer_the_local_tree(drive: Drive, legal: str, find):
     await drive.names("")
     await drive.names("Legal")
     await drive.rename("Legal/lease.txt", "Legal/renamed.txt")
@@ -75,9 +75,7 @@ async def test_matches_are_placed_by_the_tree_where_that_knows_better(drive: Dri
     assert await find("lease") == ["Legal/renamed.txt", "Papers/lease.txt"]
 
 
-async def test_what_the_tree_does_not_know_is_below_a_folder_that_was_renamed_here(
-    drive: Drive, other: Remote, legal: str, find
-):
+async def test_unlisted_match_is_below_renamed_folder(drive: Drive, other: Remote, legal: str, find):
     await drive.names("")
     await drive.rename("Legal", "Law")
     await other.file("lease 2.txt", b"", legal)
@@ -184,9 +182,7 @@ async def test_pages_follow_until_all_is_here(drive: Drive, other: Remote, find,
     assert await find("page") == [f"page {number}.txt" for number in range(5)]
 
 
-async def test_without_the_service_it_is_the_network_that_is_down(
-    drive: Drive, legal: str, network: Network, find
-):
+async def test_offline_search_is_a_network_error(drive: Drive, legal: str, network: Network, find):
     network.is_down = True
     with pytest.raises(errors.Offline):
         await find("lease")
@@ -197,9 +193,7 @@ async def test_without_the_service_it_is_the_network_that_is_down(
         await find("lease")
 
 
-async def test_a_link_leads_to_the_file_though_its_folder_was_never_listed(
-    drive: Drive, other: Remote, legal: str
-):
+async def test_match_link_works_in_unlisted_folder(drive: Drive, other: Remote, legal: str):
     shown = drive.agents.shown
     top = await shown.lookup(ROOT, ".search")
     search = await shown.lookup(top.ino, "harbour")

@@ -60,9 +60,7 @@ def fails(number: int) -> Any:
     return pytest.raises(OSError, check=lambda error: error.errno == number)
 
 
-async def test_what_was_deleted_is_there_with_what_the_service_says_of_it(
-    drive: Drive, other: Remote, bin_: Bin
-):
+async def test_trash_lists_deleted_items_with_details(drive: Drive, other: Remote, bin_: Bin):
     docs = await other.folder("docs")
     await other.file("a.txt", b"one", docs)
     await other.client.web_links.create("https://example.com/", docs, name="Example")
@@ -96,7 +94,7 @@ async def test_names_that_clash_are_told_apart_and_stay(drive: Drive, other: Rem
     assert sorted(await bin_.names()) == sorted(first[1:])
 
 
-async def test_a_file_comes_back_to_where_it_is_moved_with_its_id(drive: Drive, other: Remote, bin_: Bin):
+async def test_restore_by_move_keeps_file_id(drive: Drive, other: Remote, bin_: Bin):
     docs = await other.folder("docs")
     await other.folder("elsewhere")
     made = await other.file("a.txt", b"one", docs)
@@ -111,7 +109,7 @@ async def test_a_file_comes_back_to_where_it_is_moved_with_its_id(drive: Drive, 
     assert "elsewhere/b.txt" in await other.paths()
 
 
-async def test_a_folder_comes_back_with_all_that_was_in_it(drive: Drive, other: Remote, bin_: Bin):
+async def test_folder_restore_includes_contents(drive: Drive, other: Remote, bin_: Bin):
     docs = await other.folder("docs")
     await other.file("a.txt", b"one", await other.folder("deep", docs))
     await drive.names("docs/deep")
@@ -124,9 +122,7 @@ async def test_a_folder_comes_back_with_all_that_was_in_it(drive: Drive, other: 
     assert await drive.read("docs/deep/a.txt") == b"one"
 
 
-async def test_a_name_that_is_taken_where_it_came_from_does_not_stop_it_from_going_elsewhere(
-    drive: Drive, other: Remote, bin_: Bin
-):
+async def test_taken_original_name_allows_other_target(drive: Drive, other: Remote, bin_: Bin):
     await other.folder("elsewhere")
     await other.file("a.txt", b"one")
     await drive.unlink("a.txt")
@@ -140,7 +136,7 @@ async def test_a_name_that_is_taken_where_it_came_from_does_not_stop_it_from_goi
     assert await drive.read("a.txt") == b"two"
 
 
-async def test_it_goes_into_a_folder_that_was_made_a_moment_ago(drive: Drive, other: Remote, bin_: Bin):
+async def test_restore_into_new_folder(drive: Drive, other: Remote, bin_: Bin):
     await other.file("a.txt", b"one")
     await drive.unlink("a.txt")
     await bin_.names()
@@ -164,9 +160,7 @@ async def test_what_somebody_else_restored_or_purged_is_not_there(
         await bin_.purge("b")
 
 
-async def test_bytes_of_what_is_in_the_trash_are_read_where_they_are_cached(
-    drive: Drive, other: Remote, bin_: Bin
-):
+async def test_cached_bytes_are_readable_in_trash(drive: Drive, other: Remote, bin_: Bin):
     await other.file("seen", b"one")
     await other.file("unseen", b"two")
     assert await drive.read("seen") == b"one"
@@ -180,9 +174,7 @@ async def test_bytes_of_what_is_in_the_trash_are_read_where_they_are_cached(
         await bin_.shown.open(found["unseen"], 0)
 
 
-async def test_a_file_that_was_never_sent_is_sent_before_it_is_in_the_trash(
-    drive: Drive, other: Remote, bin_: Bin
-):
+async def test_unsent_file_is_uploaded_before_trashing(drive: Drive, other: Remote, bin_: Bin):
     await drive.write("new.txt", b"only here")
     await bin_.take("new.txt", "new.txt")
     assert await drive.names() == []
@@ -191,7 +183,7 @@ async def test_a_file_that_was_never_sent_is_sent_before_it_is_in_the_trash(
     assert await other.read("back.txt") == b"only here"
 
 
-async def test_a_folder_with_bytes_that_nobody_else_has_is_refused(
+async def test_folder_with_unsent_bytes_is_refused(
     drive: Drive, other: Remote, bin_: Bin, network: Network, expect_log: ExpectLog
 ):
     await other.folder("docs")
@@ -212,9 +204,7 @@ async def test_a_folder_with_bytes_that_nobody_else_has_is_refused(
     network.is_down = False
 
 
-async def test_what_is_about_to_leave_a_folder_is_not_thrown_away_with_it(
-    drive: Drive, other: Remote, bin_: Bin
-):
+async def test_item_moving_out_survives_folder_deletion(drive: Drive, other: Remote, bin_: Bin):
     await other.file("keep.txt", b"keep", await other.folder("docs"))
     await drive.rename("docs/keep.txt", "keep.txt")
     await bin_.take("docs", "docs")
@@ -272,9 +262,7 @@ class TestOfTheSpecification:
     async def test_the_trash_is_found_by_search(self, drive: Drive, bin_: Bin, link: str):
         assert await bin_.names() == ["Example.url"]
 
-    async def test_a_link_comes_back_to_its_own_folder_under_a_new_name(
-        self, drive: Drive, bin_: Bin, link: str
-    ):
+    async def test_link_restores_under_new_name(self, drive: Drive, bin_: Bin, link: str):
         await bin_.out("Example.url", "docs/Better.url")
         assert await drive.names("docs") == ["Better.url"]
 
@@ -287,7 +275,7 @@ class TestOfTheSpecification:
             await bin_.out("Example.url", "elsewhere/Example.url")
         assert not [path for method, path in network.requests if method == "POST" and "web_links" in path]
 
-    async def test_where_it_came_back_is_shown_when_nobody_knew_before(
+    async def test_restore_shows_in_unlisted_folder(
         self, drive: Drive, bin_: Bin, other: Remote, link: str, expect_log: ExpectLog
     ):
         # The tree does not know the folder yet: it is asked, and the answer says where the link is.
@@ -301,7 +289,7 @@ class TestOfTheSpecification:
         await drive.poll()
         assert await drive.names("late") == ["Late.url"]
 
-    async def test_where_its_folder_is_gone_it_goes_where_it_is_moved(
+    async def test_restore_without_original_folder_uses_target(
         self, drive: Drive, bin_: Bin, other: Remote, link: str
     ):
         await other.client.folders.delete((await other.find("docs")).id)

@@ -28,7 +28,7 @@ async def test_two_new_files_of_one_name_are_both_kept(drive: Drive, other: Remo
     assert await drive.read("a.txt") == b"theirs"
 
 
-async def test_two_new_files_of_one_name_and_content_are_one(drive: Drive, other: Remote) -> None:
+async def test_identical_new_files_merge(drive: Drive, other: Remote) -> None:
     await drive.names()
     theirs = await other.file("a.txt", b"same")
     ino = await drive.write("a.txt", b"same")
@@ -163,9 +163,7 @@ async def test_deleted_here_and_written_there_comes_back(drive: Drive, other: Re
     assert await drive.read("f") == b"theirs"
 
 
-async def test_deleted_here_while_open_and_written_there_comes_back_as_theirs(
-    drive: Drive, other: Remote, network: Network
-) -> None:
+async def test_deleted_open_file_returns_as_theirs(drive: Drive, other: Remote, network: Network) -> None:
     ino = await drive.write("f", b"base")
     await drive.sync()
     arrives, go = network.gate("DELETE", "/files/", before=True)
@@ -196,7 +194,7 @@ async def test_deleted_here_and_renamed_there_is_deleted(drive: Drive, other: Re
     assert await other.paths() == []
 
 
-async def test_a_folder_deleted_here_that_is_not_empty_there_comes_back(drive: Drive, other: Remote) -> None:
+async def test_deleted_nonempty_folder_returns(drive: Drive, other: Remote) -> None:
     await drive.mkdir("d")
     await drive.sync()
     await other.file("new", b"n", parent=(await other.find("d")).id)
@@ -207,7 +205,7 @@ async def test_a_folder_deleted_here_that_is_not_empty_there_comes_back(drive: D
     assert await drive.names("d") == ["new"]
 
 
-async def test_a_folder_deleted_there_is_made_anew_for_what_only_we_have(drive: Drive, other: Remote) -> None:
+async def test_remotely_deleted_folder_is_recreated_for_ours(drive: Drive, other: Remote) -> None:
     await drive.mkdir("d")
     await drive.write("d/known", b"k")
     await drive.sync()
@@ -230,9 +228,7 @@ async def test_a_name_taken_there_sends_our_rename_aside(drive: Drive, other: Re
     assert await drive.names() == sorted(["g", ours])
 
 
-async def test_ours_that_a_poll_shows_before_its_answer_is_not_taken_for_theirs(
-    drive: Drive, other: Remote, network: Network
-) -> None:
+async def test_own_upload_in_poll_is_not_theirs(drive: Drive, other: Remote, network: Network) -> None:
     await drive.names()
     arrived, go = network.gate("POST", "/files/content")
     await drive.write("f", b"one")
@@ -246,7 +242,7 @@ async def test_ours_that_a_poll_shows_before_its_answer_is_not_taken_for_theirs(
     assert await other.read("f") == b"two"
 
 
-async def test_an_item_of_the_trash_is_not_brought_back_by_a_page(drive: Drive, other: Remote) -> None:
+async def test_trashed_item_is_not_revived_by_page(drive: Drive, other: Remote) -> None:
     await drive.write("f", b"x")
     await drive.sync()
     before = await other.find("f")
@@ -257,9 +253,7 @@ async def test_an_item_of_the_trash_is_not_brought_back_by_a_page(drive: Drive, 
     assert await drive.names() == []
 
 
-async def test_what_a_late_page_finds_for_an_upload_under_way_is_that_upload(
-    drive: Drive, other: Remote, network: Network
-) -> None:
+async def test_late_page_matches_running_upload(drive: Drive, other: Remote, network: Network) -> None:
     await drive.names()
     theirs = await other.file("f", b"same")
     arrived, go = network.gate("POST", "/files/content", before=True)
@@ -275,9 +269,7 @@ async def test_what_a_late_page_finds_for_an_upload_under_way_is_that_upload(
     assert drive.node(ino).remote_id == theirs
 
 
-async def test_a_folder_that_a_late_page_finds_is_the_one_being_made(
-    drive: Drive, other: Remote, network: Network
-) -> None:
+async def test_late_page_matches_folder_being_created(drive: Drive, other: Remote, network: Network) -> None:
     await drive.names()
     await other.folder("d")
     arrived, go = network.gate("POST", "/folders", before=True)
@@ -293,7 +285,7 @@ async def test_a_folder_that_a_late_page_finds_is_the_one_being_made(
 
 
 @pytest.mark.parametrize("how", ["removed", "replaced"])
-async def test_unsent_bytes_that_news_bring_to_a_name_stay_when_a_program_means_another_file(
+async def test_update_at_name_keeps_unsent_bytes(
     drive: Drive, other: Remote, network: Network, how: str
 ) -> None:
     """The kernel tells a name, and by then it is another file's."""
@@ -321,7 +313,7 @@ async def test_unsent_bytes_that_news_bring_to_a_name_stay_when_a_program_means_
     assert await other.paths() == sorted([kept, "new.txt" if how == "removed" else "b.txt"])
 
 
-async def test_what_was_there_for_a_while_is_removed_as_it_is(
+async def test_short_lived_item_is_removed(
     drive: Drive, other: Remote, network: Network, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(fresh_names, "MOMENT_SECONDS", 0.0)

@@ -69,9 +69,7 @@ async def test_the_status_tells_of_the_queue(
     await drive.sync()
 
 
-async def test_a_sync_tells_of_progress_and_ends_when_all_is_up(
-    path: Path, drive: Drive, other: Remote
-) -> None:
+async def test_sync_reports_progress_until_done(path: Path, drive: Drive, other: Remote) -> None:
     await drive.write("f", b"x")
     answers = await ask(path, control.Sync())
     assert answers[-1] == control.Done()
@@ -79,9 +77,7 @@ async def test_a_sync_tells_of_progress_and_ends_when_all_is_up(
     assert await other.paths() == ["f"]
 
 
-async def test_a_caller_that_hangs_up_ends_its_sync_and_nothing_else(
-    path: Path, drive: Drive, network: Network
-) -> None:
+async def test_caller_hangup_cancels_only_its_sync(path: Path, drive: Drive, network: Network) -> None:
     arrived, go = network.gate("POST", "/files/content")
     await drive.write("f", b"x")
     stream = await trio.open_unix_socket(f"/proc/self/fd/{os.open(path.parent, os.O_PATH)}/{path.name}")
@@ -146,7 +142,7 @@ async def test_a_poll_brings_what_others_did(path: Path, drive: Drive, other: Re
     assert await drive.names() == ["new"]
 
 
-async def test_a_poll_that_takes_long_tells_that_it_goes_on(
+async def test_long_poll_reports_progress(
     path: Path, drive: Drive, other: Remote, network: Network, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Who hears nothing for a while takes the daemon for dead."""
@@ -182,7 +178,7 @@ async def test_a_poll_without_a_network_says_so(path: Path, network: Network) ->
         await ask(path, control.Poll())
 
 
-async def test_a_stop_is_refused_while_files_are_open_unless_forced(path: Path, drive: Drive) -> None:
+async def test_stop_with_open_files_needs_force(path: Path, drive: Drive) -> None:
     opened, _ = await drive.fs.create(1, "f", 0o644, os.O_WRONLY)
     with pytest.raises(errors.UserError, match="open on the drive"):
         await ask(path, control.Stop())
@@ -206,7 +202,7 @@ async def test_another_user_gets_no_answer(path: Path, drive: Drive, monkeypatch
     assert await ask(path, control.Ping())
 
 
-async def test_a_watcher_gets_one_status_after_the_other_until_it_leaves(path: Path, drive: Drive) -> None:
+async def test_watcher_receives_status_stream(path: Path, drive: Drive) -> None:
     stream = await trio.open_unix_socket(f"/proc/self/fd/{os.open(path.parent, os.O_PATH)}/{path.name}")
     await stream.send_all(control.encode(control.Watch()))
     lines = b""

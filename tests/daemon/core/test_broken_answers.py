@@ -82,7 +82,7 @@ def _without_number(event: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("change", [_too_large, _nameless, _late, _strange, _without_number])
-async def test_one_event_that_cannot_be_does_not_keep_the_others_away(
+async def test_one_invalid_event_is_skipped(
     drive: Drive, other: Remote, network: Network, change: Any, expect_log: ExpectLog
 ) -> None:
     if change in (_too_large, _late):
@@ -99,7 +99,7 @@ async def test_one_event_that_cannot_be_does_not_keep_the_others_away(
 
 
 @pytest.mark.parametrize("field", ["size", "name", "sequence_id"])
-async def test_an_item_that_cannot_be_held_is_told_and_stays_as_it_is(
+async def test_unstorable_item_is_reported_and_kept(
     drive: Drive, other: Remote, network: Network, field: str, expect_log: ExpectLog
 ) -> None:
     expect_log("skipping the")
@@ -144,9 +144,7 @@ async def test_an_answer_that_is_none_is_asked_about_later(
     assert '"news"' in (tree.item_json(drive.db, await drive.ino("bad")) or "")
 
 
-async def test_a_position_that_is_always_refused_is_asked_about_ever_more_seldom(
-    drive: Drive, other: Remote, network: Network
-) -> None:
+async def test_refused_position_is_retried_ever_slower(drive: Drive, other: Remote, network: Network) -> None:
     def edit(request: httpx.Request, page: dict[str, Any]) -> Any:
         if request.url.params["stream_position"] == "now":
             return page
@@ -215,7 +213,7 @@ class _Silent(httpx.AsyncBaseTransport):
         return await self.inner.handle_async_request(request)
 
 
-async def test_a_change_is_heard_of_though_the_waiting_is_dead(
+async def test_change_arrives_despite_dead_long_poll(
     starting: Starting, other: Remote, network: Network, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(poller, "SECOND_LOOK_SECONDS", 0.05)
@@ -228,7 +226,7 @@ async def test_a_change_is_heard_of_though_the_waiting_is_dead(
                 await drive.changed.wait()
 
 
-async def test_a_governor_lets_less_than_one_round_a_second_go(autojump_clock: MockClock) -> None:
+async def test_stall_detector_limits_round_rate(autojump_clock: MockClock) -> None:
     governor = StallDetector("a loop")
     began = trio.current_time()
     for number in range(1, 100):
@@ -282,9 +280,7 @@ class _Refusing(httpx.AsyncBaseTransport):
         return await self.inner.handle_async_request(request)
 
 
-async def test_what_was_recorded_while_the_clock_was_ahead_is_sent_now(
-    drive: Drive, other: Remote, expect_log: ExpectLog
-) -> None:
+async def test_future_timestamps_are_sent_now(drive: Drive, other: Remote, expect_log: ExpectLog) -> None:
     expect_log("while the clock was ahead")
     year = 365 * 86_400 * 10**9
     await drive.write("first", b"x")
@@ -303,9 +299,7 @@ async def test_what_was_recorded_while_the_clock_was_ahead_is_sent_now(
             await drive.agents.push._moved.wait()
 
 
-async def test_a_folder_that_left_the_tree_while_we_asked_is_no_bug(
-    drive: Drive, other: Remote, network: Network
-) -> None:
+async def test_folder_leaving_tree_during_request(drive: Drive, other: Remote, network: Network) -> None:
     docs = await other.folder("docs")
     await drive.names("docs")
     await other.client.folders.delete(docs, recursive=True)

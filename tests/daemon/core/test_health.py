@@ -67,7 +67,7 @@ async def test_one_broken_connection_is_no_outage(
     assert (health.state, service.probes) == (HealthState.ONLINE, 1)
 
 
-async def test_an_outage_is_told_at_once_and_ends_by_itself(
+async def test_outage_is_reported_and_recovers(
     health: Health, service: Service, autojump_clock: MockClock
 ) -> None:
     service.failure = errors.Offline("nobody listens")
@@ -97,7 +97,7 @@ async def test_refused_credentials_are_another_matter(
     await until(health, HealthState.ONLINE)
 
 
-async def test_a_service_that_fails_is_degraded_and_may_be_asked(
+async def test_failing_service_is_degraded(
     health: Health, service: Service, autojump_clock: MockClock
 ) -> None:
     service.failure = errors.ServerError(503, "unavailable")
@@ -113,9 +113,7 @@ async def test_a_refusal_of_one_request_is_an_answer(health: Health, status: int
     assert health.is_online
 
 
-async def test_a_service_that_does_not_answer_a_probe_is_away(
-    nursery: trio.Nursery, autojump_clock: MockClock
-) -> None:
+async def test_unanswered_probe_means_offline(nursery: trio.Nursery, autojump_clock: MockClock) -> None:
     silent = Health()
     nursery.start_soon(silent.run, trio.sleep_forever)
     silent.suspect()

@@ -109,7 +109,7 @@ async def test_what_is_read_ahead_leaves_enough_for_who_waits(
     nursery.cancel_scope.cancel()
 
 
-async def test_beside_who_reads_on_the_background_is_one_request_too(
+async def test_background_is_limited_beside_readers(
     autojump_clock: trio.testing.MockClock, nursery: trio.Nursery
 ) -> None:
     requests = Requests(RequestScheduler(config.Limits()))
@@ -120,7 +120,7 @@ async def test_beside_who_reads_on_the_background_is_one_request_too(
     assert len(requests.of(Priority.LISTING)) in (8, 9)
 
 
-async def test_who_has_come_to_wait_for_an_errand_does_not_wait_for_its_turn(
+async def test_awaited_request_jumps_the_queue(
     autojump_clock: trio.testing.MockClock, nursery: trio.Nursery
 ) -> None:
     paced = RequestScheduler(config.Limits())

@@ -35,7 +35,7 @@ async def test_what_fails_is_begun_again_ever_later(agents, autojump_clock, expe
     assert "ValueError: unforeseen" in caplog.text
 
 
-async def test_what_ran_long_before_it_failed_does_not_rest_long(agents, autojump_clock, expect_log):
+async def test_long_running_task_restarts_soon(agents, autojump_clock, expect_log):
     expect_log("unexpected error in the work")
     begun = []
     done = trio.Event()
@@ -103,9 +103,7 @@ async def _fail():
     raise KeyError("x")
 
 
-async def test_a_drive_goes_on_when_one_of_its_agents_fails(
-    starting, other, settings, nursery, monkeypatch, expect_log
-):
+async def test_drive_survives_a_failing_agent(starting, other, settings, nursery, monkeypatch, expect_log):
     expect_log("unexpected error in crawl")
     failed = trio.Event()
 

@@ -57,7 +57,7 @@ async def test_a_drive_that_is_well_says_nothing(agent: Notifications, shown: De
     assert shown.shown == []
 
 
-async def test_a_login_that_dies_is_told_once_and_again_after_it_worked(
+async def test_dead_login_notifies_once(
     starting: Starting, settings: config.Settings, shown: Desktop, autojump_clock: MockClock
 ) -> None:
     async with starting(agents=()) as drive:
@@ -84,7 +84,7 @@ async def test_a_login_that_dies_is_told_once_and_again_after_it_worked(
         assert [replaced for _, _, replaced in shown.shown] == [0, 41]
 
 
-async def test_a_conflict_is_told_by_the_name_of_the_copy(
+async def test_conflict_notification_names_the_copy(
     agent: Notifications, drive: Drive, other: Remote, shown: Desktop
 ) -> None:
     await other.file("f.txt", b"base")
@@ -98,16 +98,14 @@ async def test_a_conflict_is_told_by_the_name_of_the_copy(
     assert "f (conflicted copy of" in shown.shown[0][1]
 
 
-async def test_conflicts_of_others_and_of_listings_are_not_ours_to_tell(
-    agent: Notifications, drive: Drive, shown: Desktop
-) -> None:
+async def test_foreign_conflicts_do_not_notify(agent: Notifications, drive: Drive, shown: Desktop) -> None:
     name = "f (conflicted copy of some-other-host, 2026-11-21).txt"
     drive.agents.hub.publish([Change(What.ENTRY, 7, 1, name)])
     await agent.look()
     assert shown.shown == []
 
 
-async def test_what_is_refused_is_told_with_the_remedy_and_not_too_often(
+async def test_refusal_notification_suggests_fix(
     agent: Notifications,
     drive: Drive,
     other: Remote,
@@ -128,7 +126,7 @@ async def test_what_is_refused_is_told_with_the_remedy_and_not_too_often(
     assert "cmsfs conflicts" in shown.shown[0][1]
 
 
-async def test_a_disk_that_is_nearly_full_and_pins_that_do_not_fit(drive: Drive, shown: Desktop) -> None:
+async def test_full_disk_and_oversized_pins_notify(drive: Drive, shown: Desktop) -> None:
     settings = config.Settings(keep_free_bytes=2**60)
     agents = drive.agents
     await Notifications(settings, drive.db, agents.health, agents.hub, lambda: "", shown).look()

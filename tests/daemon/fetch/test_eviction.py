@@ -107,7 +107,7 @@ async def test_what_the_service_does_not_have_is_never_dropped(
     assert await drive.read("d/.~lock.a.odt#") == b"of this machine only"
 
 
-async def test_what_waits_to_be_sent_is_never_dropped_even_where_another_file_has_its_bytes(
+async def test_pending_bytes_are_never_freed(
     drive: Drive, other: Remote, service: Store, expect_log: ExpectLog
 ) -> None:
     expect_log("the service rejected a change")
@@ -144,7 +144,7 @@ async def test_what_is_open_stays(drive: Drive, other: Remote) -> None:
     assert (await drive.agents.free("/d", unpin=False)).bytes == SIZE
 
 
-async def test_what_is_pinned_stays_unless_its_pin_ends_by_the_same_call(drive: Drive, other: Remote) -> None:
+async def test_pinned_content_needs_unpin_to_free(drive: Drive, other: Remote) -> None:
     folder = await fill(drive, other, "a", "b", "c")
     await other.file("twin", data(2))
     await drive.poll()
@@ -178,7 +178,7 @@ async def test_a_pin_that_nobody_has_looked_at_yet_counts(drive: Drive, other: R
     assert await cached(drive, "d/a") == SIZE
 
 
-async def test_what_was_being_fetched_for_a_pin_is_fetched_no_further(
+async def test_free_stops_download_for_pin(
     drive: Drive, other: Remote, network: Network, nursery: trio.Nursery
 ) -> None:
     folder = await other.folder("d")

@@ -56,9 +56,7 @@ async def test_readers_of_one_block_share_a_request(drive: Drive, other: Remote,
     assert network.count("GET", "/content") == 1
 
 
-async def test_a_reader_that_gives_up_takes_nothing_from_the_others(
-    drive: Drive, other: Remote, network: Network
-) -> None:
+async def test_one_reader_giving_up_spares_others(drive: Drive, other: Remote, network: Network) -> None:
     content = await content_of(drive, other, b"x" * 100)
     arrived, go = network.gate("GET", "/content")
     with trio.CancelScope() as impatient:
@@ -83,18 +81,14 @@ async def test_a_service_that_says_nothing_is_a_timeout(
         go.set()
 
 
-async def test_a_connection_that_falls_silent_is_replaced_within_the_deadline(
-    drive: Drive, other: Remote, network: Network
-) -> None:
+async def test_silent_connection_is_replaced_in_time(drive: Drive, other: Remote, network: Network) -> None:
     content = await content_of(drive, other, b"x" * 100)
     network.gate("GET", "/content")
     await drive.agents.hydrate.blocks(content, 0, 0)
     assert network.count("GET", "/content") == 2
 
 
-async def test_read_ahead_never_waits_and_is_taken_over_by_a_reader(
-    drive: Drive, other: Remote, network: Network
-) -> None:
+async def test_reader_takes_over_readahead(drive: Drive, other: Remote, network: Network) -> None:
     contents = [await content_of(drive, other, os.urandom(100), f"f{number}") for number in range(8)]
     gates = [network.gate("GET", "/content") for _ in range(hydrate.BACKGROUND)]
     for content in contents[:6]:
@@ -119,9 +113,7 @@ async def paced(starting: Starting) -> AsyncIterator[Any]:
         yield drive
 
 
-async def test_what_is_read_ahead_and_who_waits_are_told_apart(
-    paced: Any, other: Remote, network: Network
-) -> None:
+async def test_readahead_and_waiting_reads_differ(paced: Any, other: Remote, network: Network) -> None:
     contents = [await content_of(paced, other, os.urandom(100), f"f{number}") for number in range(2)]
     gates = [network.gate("GET", "/content", before=True) for _ in contents]
     paced.agents.hydrate.ahead(contents[0], 0, 0)
@@ -135,9 +127,7 @@ async def test_what_is_read_ahead_and_who_waits_are_told_apart(
             go.set()
 
 
-async def test_what_waits_for_the_end_of_a_pause_is_there_for_whoever_opens_it(
-    paced: Any, other: Remote, nursery: trio.Nursery
-) -> None:
+async def test_reads_resume_after_pause(paced: Any, other: Remote, nursery: trio.Nursery) -> None:
     content = await content_of(paced, other, os.urandom(100))
     paced.agents.pace.hold(True)
     nursery.start_soon(paced.agents.hydrate.keep, content)
@@ -205,9 +195,7 @@ async def test_a_download_that_breaks_goes_on_where_it_stopped(
             await drive.agents.health.changed()
 
 
-async def test_downloads_that_bring_nothing_again_and_again_are_an_error(
-    drive: Drive, other: Remote, network: Network
-) -> None:
+async def test_repeated_empty_downloads_are_an_error(drive: Drive, other: Remote, network: Network) -> None:
     content = await content_of(drive, other, os.urandom(20 * BLOCK))
     for _ in range(10):
         network.break_body(BLOCK - 1, httpx.ReadError("reset"))
@@ -231,7 +219,7 @@ async def test_a_file_of_one_request_is_never_read_unchecked(
     assert network.count("GET", "/content") == 2
 
 
-async def test_a_large_file_that_came_wrong_is_dropped_when_it_is_whole(
+async def test_damaged_large_file_is_dropped(
     drive: Drive, other: Remote, network: Network, expect_log: ExpectLog
 ) -> None:
     expect_log("a download does not match its SHA-1")
@@ -244,7 +232,7 @@ async def test_a_large_file_that_came_wrong_is_dropped_when_it_is_whole(
     assert await drive.read("f") == data
 
 
-async def test_there_is_no_room_to_spare_for_what_nobody_waits_for(
+async def test_no_space_for_prefetch(
     drive: Drive, other: Remote, network: Network, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     contents = [await content_of(drive, other, os.urandom(BLOCK), name) for name in "ab"]
@@ -257,9 +245,7 @@ async def test_there_is_no_room_to_spare_for_what_nobody_waits_for(
     assert network.count("GET", "/content") == 1
 
 
-async def test_who_waits_is_told_when_the_service_is_found_to_be_away(
-    drive: Drive, other: Remote, network: Network
-) -> None:
+async def test_waiting_reader_learns_of_outage(drive: Drive, other: Remote, network: Network) -> None:
     content = await content_of(drive, other, b"x" * 100)
     arrived, _ = network.gate("GET", "/content")
     async with trio.open_nursery() as nursery:
@@ -279,9 +265,7 @@ async def test_who_waits_is_told_when_the_service_is_found_to_be_away(
         pytest.fail("nobody was told")
 
 
-async def test_of_a_small_file_that_did_not_come_whole_nothing_is_kept(
-    drive: Drive, other: Remote, network: Network
-) -> None:
+async def test_incomplete_small_file_is_dropped(drive: Drive, other: Remote, network: Network) -> None:
     size = block_download.WHOLE_BYTES
     content = await content_of(drive, other, os.urandom(size))
     for _ in range(block_download.FRUITLESS):
@@ -291,7 +275,7 @@ async def test_of_a_small_file_that_did_not_come_whole_nothing_is_kept(
     assert drive.agents.state.blocks.missing(content.sha1, size, 0, 7) == [(0, 7)]
 
 
-async def test_who_has_read_of_a_large_file_that_came_wrong_does_not_come_to_its_end(
+async def test_reader_of_damaged_file_gets_error(
     drive: Drive, other: Remote, network: Network, expect_log: ExpectLog
 ) -> None:
     expect_log("a download does not match its SHA-1")
@@ -323,7 +307,7 @@ async def test_who_has_read_of_a_large_file_that_came_wrong_does_not_come_to_its
     assert await drive.read("f") == data
 
 
-async def test_a_base_that_came_wrong_never_goes_into_what_is_uploaded(
+async def test_damaged_base_is_never_uploaded(
     drive: Drive, other: Remote, network: Network, expect_log: ExpectLog
 ) -> None:
     expect_log("a download does not match its SHA-1")

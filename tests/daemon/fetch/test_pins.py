@@ -52,7 +52,7 @@ async def assert_readable(drive: Drive, count: int) -> None:
 
 
 @pytest.mark.parametrize("count", [FILES, pytest.param(5000, marks=pytest.mark.long)])
-async def test_a_pinned_folder_is_complete_and_readable_without_the_service(
+async def test_pinned_folder_is_complete_offline(
     starting: Starting, other: Remote, network: Network, count: int
 ) -> None:
     folder = await fill(other, count)
@@ -131,9 +131,7 @@ async def test_a_damaged_download_is_fetched_again(
     assert await drive.read("f") == data
 
 
-async def test_what_is_moved_into_a_pinned_folder_is_kept_and_what_leaves_is_not(
-    drive: Drive, other: Remote
-) -> None:
+async def test_moves_change_what_is_pinned(drive: Drive, other: Remote) -> None:
     await other.folder("kept")
     await other.file("f", b"x" * 100)
     await drive.names()
@@ -180,9 +178,7 @@ async def _after_a_round(drive: Drive) -> Any:
     return await drive.agents.pinned()
 
 
-async def test_what_is_pinned_is_told_before_any_round_has_looked_at_it(
-    starting: Starting, other: Remote, network: Network
-) -> None:
+async def test_new_pin_shows_before_first_round(starting: Starting, other: Remote, network: Network) -> None:
     folder = await other.folder("kept")
     await other.file("f", b"x" * 100, parent=folder)
     await other.file("far", b"y" * 10)
@@ -205,7 +201,7 @@ async def test_what_is_pinned_is_told_before_any_round_has_looked_at_it(
         assert [one.path for one in (await drive.agents.pinned()).items] == ["/far"]
 
 
-async def test_what_a_round_saw_counts_no_longer_once_it_was_unpinned(drive: Drive, other: Remote) -> None:
+async def test_unpin_discards_earlier_result(drive: Drive, other: Remote) -> None:
     await other.file("f", b"x" * 100)
     await drive.agents.pin("/f")
     await until_complete(drive)
@@ -218,9 +214,7 @@ async def test_what_a_round_saw_counts_no_longer_once_it_was_unpinned(drive: Dri
     assert not found.is_complete
 
 
-async def test_what_is_not_listed_is_not_complete_while_the_service_is_away(
-    drive: Drive, other: Remote, network: Network
-) -> None:
+async def test_unlisted_pin_is_incomplete_offline(drive: Drive, other: Remote, network: Network) -> None:
     await other.folder("kept")
     await drive.names()
     await drive.agents.pin("/kept")
@@ -264,7 +258,7 @@ class TestALittleDisk:
         with pytest.raises(OSError, match="No space left"):
             await drive.fs.setxattr(await drive.ino("f"), "user.cms.pinned", b"1")
 
-    async def test_what_comes_to_a_pinned_folder_and_does_not_fit_is_told(
+    async def test_oversized_arrival_in_pin_is_reported(
         self, drive: Drive, other: Remote, expect_log: ExpectLog
     ) -> None:
         folder = await other.folder("kept")

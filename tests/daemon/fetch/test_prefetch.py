@@ -84,7 +84,7 @@ NESTED = [f"d{number % 9 // 3}/e{number % 3}/f{number:03}" for number in range(9
 
 
 @pytest.mark.parametrize("key", [None, lambda node: node.name], ids=["readdir", "by name"])
-async def test_a_walk_through_a_folder_waits_for_its_first_files_only(
+async def test_folder_walk_waits_for_first_files(
     drive: Drive, other: Remote, reader: Reader, key: Any
 ) -> None:
     await make(other, drive, random.Random(1).sample(FLAT, len(FLAT)))
@@ -95,7 +95,7 @@ async def test_a_walk_through_a_folder_waits_for_its_first_files_only(
 
 
 @pytest.mark.parametrize("files_first", [False, True])
-async def test_a_walk_through_a_tree_goes_on_in_the_next_folder(
+async def test_tree_walk_prefetches_next_folder(
     drive: Drive, other: Remote, reader: Reader, files_first: bool
 ) -> None:
     await make(other, drive, ["top1", *NESTED, "top2", "d0/between1", "d0/between2"])
@@ -105,18 +105,14 @@ async def test_a_walk_through_a_tree_goes_on_in_the_next_folder(
     assert reader.fetched == reader.read
 
 
-async def test_a_walk_that_stops_half_way_has_fetched_little_in_vain(
-    drive: Drive, other: Remote, reader: Reader
-) -> None:
+async def test_stopped_walk_wastes_little(drive: Drive, other: Remote, reader: Reader) -> None:
     await make(other, drive, FLAT)
     for path in walked(drive)[:30]:
         await reader(path)
     assert reader.in_vain <= 0.2
 
 
-async def test_a_walk_of_one_folder_takes_little_of_the_folders_beside(
-    drive: Drive, other: Remote, reader: Reader
-) -> None:
+async def test_walk_prefetches_little_beside(drive: Drive, other: Remote, reader: Reader) -> None:
     await make(other, drive, [f"{folder}/f{number:03}" for folder in ("a", "b") for number in range(50)])
     first = walked(drive)[0].partition("/")[0]
     for path in walked(drive, first):

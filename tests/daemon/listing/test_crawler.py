@@ -118,9 +118,7 @@ async def test_an_opened_folder_does_not_wait_for_the_crawl(
 
 
 @search_only
-async def test_where_only_search_lists_the_root_hurries_the_crawl_and_folders_overtake(
-    large: None, drive: Drive, network: Network
-) -> None:
+async def test_opened_folders_overtake_the_crawl(large: None, drive: Drive, network: Network) -> None:
     arrived, go = network.gate("GET", "type=file", before=True)
     names: list[list[str]] = []
 
@@ -141,9 +139,7 @@ async def test_where_only_search_lists_the_root_hurries_the_crawl_and_folders_ov
     assert network.count("GET", "/search") < FOLDERS * FILES / 200 + FILES / 200 + 15
 
 
-async def test_an_opened_root_leaves_the_rest_to_be_listed_over_a_restart_too(
-    large: None, starting: Starting, network: Network
-) -> None:
+async def test_partial_crawl_resumes_after_restart(large: None, starting: Starting, network: Network) -> None:
     async with starting() as drive:
         assert len(await drive.names()) == FOLDERS
         # Only the root is known: nothing can be compared with the service yet.
@@ -162,7 +158,7 @@ async def test_an_opened_root_leaves_the_rest_to_be_listed_over_a_restart_too(
         assert kv_store.get(drive.db, kv_store.SWEPT_AT) is not None
 
 
-async def test_a_folder_below_that_is_opened_overtakes_the_tree_of_the_root(
+async def test_opened_subfolder_overtakes_root_listing(
     large: None, drive: Drive, network: Network, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(search_windows, "MOST", 100)
@@ -190,7 +186,7 @@ async def test_a_folder_below_that_is_opened_overtakes_the_tree_of_the_root(
     assert any("type=file" in url and "ancestor_folder_ids=0" in url for url in urls[first_below:])
 
 
-async def test_a_tree_that_is_nearly_everything_is_not_enumerated_by_itself(
+async def test_huge_subtree_is_not_enumerated_alone(
     large: None, drive: Drive, network: Network, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(search_windows, "MOST", 100)
@@ -262,7 +258,7 @@ async def test_what_a_window_that_moved_did_not_show_stays(
 
 
 @both
-async def test_it_waits_for_the_network_and_goes_on_by_itself(
+async def test_crawl_resumes_with_the_network(
     starting: Starting, other: Remote, network: Network, nursery: trio.Nursery
 ) -> None:
     await other.file("f", b"x", parent=await other.folder("docs"))
@@ -295,7 +291,7 @@ async def test_a_very_large_folder_is_read_by_marker(
 
 
 @single_folders
-async def test_a_listing_of_a_folder_in_which_things_move_is_repeated(
+async def test_unstable_listing_is_repeated(
     drive: Drive, other: Remote, service: Store, user: int, network: Network
 ) -> None:
     await _fill(service, user, 2300)

@@ -162,9 +162,7 @@ async def test_a_question_ends_when_what_was_missing_is_back(
     assert len(await drive.names("docs")) == 15
 
 
-async def test_a_service_that_does_not_know_the_root_either_has_lost_nothing(
-    drive: Drive, other: Remote, network: Network
-) -> None:
+async def test_unknown_root_deletes_nothing(drive: Drive, other: Remote, network: Network) -> None:
     docs = await other.folder("docs")
     for number in range(12):
         await other.file(f"f{number:02}", b"x", parent=docs)

@@ -51,7 +51,7 @@ async def fill(
     await service.write(txn)
 
 
-async def test_a_small_folder_takes_one_request_and_knows_all_below(drive: Drive, other: Remote) -> None:
+async def test_small_folder_listing_is_one_request(drive: Drive, other: Remote) -> None:
     docs = await other.folder("docs")
     deep = await other.folder("deep", docs)
     await other.file("f", b"x", parent=deep)
@@ -74,7 +74,7 @@ async def test_ten_thousand_items_and_more_come_in_windows(
 
 
 @pytest.mark.parametrize("settings", ["specification"], indirect=True)
-async def test_items_made_at_one_moment_are_told_apart_by_size(
+async def test_same_second_items_split_by_size(
     drive: Drive, service: Store, user: int, network: Network
 ) -> None:
     await fill(service, user, 10_500, created=lambda number: 10**15, size=lambda number: number % 7)
@@ -84,7 +84,7 @@ async def test_items_made_at_one_moment_are_told_apart_by_size(
 
 
 @pytest.mark.parametrize("settings", ["specification"], indirect=True)
-async def test_items_that_nothing_tells_apart_are_listed_as_far_as_they_can_be(
+async def test_indistinguishable_items_are_partly_listed(
     drive: Drive, service: Store, user: int, network: Network
 ) -> None:
     await fill(service, user, 10_500, created=lambda number: 10**15)
@@ -122,9 +122,7 @@ async def test_our_unsent_files_survive_a_listing(drive: Drive, other: Remote, n
     assert "ours" in await drive.names()
 
 
-async def test_a_file_of_ours_that_arrives_behind_a_listing_stays(
-    drive: Drive, other: Remote, network: Network
-) -> None:
+async def test_file_uploaded_during_listing_stays(drive: Drive, other: Remote, network: Network) -> None:
     await other.folder("docs")
     await drive.names()
     docs = await drive.ino("docs")
@@ -145,9 +143,7 @@ async def test_a_file_of_ours_that_arrives_behind_a_listing_stays(
     assert (await drive.names("docs"), await other.paths()) == (["ours"], ["docs/", "docs/ours"])
 
 
-async def test_a_file_that_is_on_its_way_into_a_folder_survives_its_listing(
-    drive: Drive, other: Remote, network: Network
-) -> None:
+async def test_file_moving_in_survives_listing(drive: Drive, other: Remote, network: Network) -> None:
     await other.folder("docs")
     await other.folder("box")
     await other.file("inside", b"i", await other.folder("deep", (await other.find("box")).id))
@@ -170,9 +166,7 @@ async def test_a_file_that_is_on_its_way_into_a_folder_survives_its_listing(
     assert await other.paths() == ["docs/", "docs/box/", "docs/box/deep/", "docs/box/deep/inside", "docs/f"]
 
 
-async def test_callers_of_one_folder_share_a_listing_and_one_above_counts(
-    drive: Drive, other: Remote, network: Network
-) -> None:
+async def test_concurrent_listings_are_shared(drive: Drive, other: Remote, network: Network) -> None:
     docs = await other.folder("docs")
     await other.file("f", b"x", parent=docs)
     await drive.names()
@@ -195,7 +189,7 @@ async def test_callers_of_one_folder_share_a_listing_and_one_above_counts(
     assert drive.agents.health.requests["listing"] == before + 1
 
 
-async def test_an_item_that_leaves_during_a_listing_hides_no_other(
+async def test_item_leaving_hides_no_other(
     drive: Drive, other: Remote, service: Store, user: int, network: Network
 ) -> None:
     await fill(service, user, 450, created=lambda number: 10**15 + number)
@@ -231,9 +225,7 @@ async def test_a_listing_that_was_never_still_removes_nothing(
     assert await drive.names() == [f"file {number:06}" for number in range(450 - search_windows.ATTEMPTS)]
 
 
-async def test_offline_is_told_at_once_and_known_folders_keep_working(
-    drive: Drive, other: Remote, network: Network
-) -> None:
+async def test_offline_fails_fast_for_unknown_folders(drive: Drive, other: Remote, network: Network) -> None:
     await other.file("f", b"x")
     await drive.names()
     network.is_down = True

@@ -51,7 +51,7 @@ async def test_what_is_still_is_all_there_is() -> None:
 
 
 @pytest.mark.parametrize("at", [1, 3])
-async def test_an_item_that_changed_meanwhile_and_came_to_the_front_makes_it_restless(at: int) -> None:
+async def test_changed_item_marks_window_unstable(at: int) -> None:
     """It pushes the others back: one is met twice, and the total is the same throughout."""
 
     def moved(search: Moving) -> None:

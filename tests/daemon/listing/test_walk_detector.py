@@ -74,7 +74,7 @@ async def begun(enumeration: RunningEnumeration, *, seconds_an_item: float) -> N
     enumeration.took(1)
 
 
-async def test_a_walk_waits_for_an_enumeration_that_is_there_sooner(
+async def test_walk_waits_for_faster_enumeration(
     walker: Walker, nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
     with walker.walks.enumerating(ROOT) as enumeration:
@@ -113,7 +113,7 @@ async def test_nobody_waits_longer_than_the_walk_would_take(
     assert len(walker.alone) == 100
 
 
-async def test_of_several_enumerations_the_first_to_arrive_is_waited_for(
+async def test_walk_waits_for_first_of_several(
     walker: Walker, nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
     with walker.walks.enumerating(ROOT) as everything:
@@ -137,9 +137,7 @@ async def test_who_takes_time_between_two_folders_does_not_walk(
             assert await walker.list(walker.folders.pop()) == pytest.approx(STEP_SECONDS, rel=0.1)
 
 
-async def test_an_enumeration_that_stands_still_is_given_up_and_not_waited_for_again_at_once(
-    walker: Walker, autojump_clock: MockClock
-) -> None:
+async def test_stalled_enumeration_is_not_waited_for(walker: Walker, autojump_clock: MockClock) -> None:
     with walker.walks.enumerating(walker.top) as enumeration:
         await begun(enumeration, seconds_an_item=0.01)
         enumeration._came = 9
@@ -150,7 +148,7 @@ async def test_an_enumeration_that_stands_still_is_given_up_and_not_waited_for_a
             assert await walker.list(walker.folders.pop()) == pytest.approx(STEP_SECONDS, rel=0.1)
 
 
-async def test_one_that_ends_without_bringing_it_is_not_waited_for(
+async def test_useless_enumeration_ends_the_wait(
     walker: Walker, nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
     await walker.walk(FIRST_STEPS)

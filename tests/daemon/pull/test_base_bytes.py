@@ -94,7 +94,7 @@ async def test_what_a_backup_held_goes_with_it(drive: Drive, other: Remote) -> N
     assert await drive.read("doc") == NEW
 
 
-async def test_a_document_is_not_deleted_while_the_backup_has_not_its_bytes(
+async def test_document_deletion_waits_for_base_bytes(
     drive: Drive, other: Remote, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await other.file("doc", OLD)

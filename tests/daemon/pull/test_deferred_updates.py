@@ -152,9 +152,7 @@ async def test_their_bytes_come_when_ours_are_taken_back(
         nursery.cancel_scope.cancel()
 
 
-async def test_our_own_new_file_is_not_taken_for_somebody_elses(
-    drive: Drive, other: Remote, network: Network
-) -> None:
+async def test_own_new_file_is_not_foreign(drive: Drive, other: Remote, network: Network) -> None:
     """Its event comes before its answer; it is asked about only if the answer does not come."""
     await drive.names()
     carried_out, go = network.gate("POST", "/content")
@@ -177,9 +175,7 @@ async def failed_once(drive: Drive) -> None:
             await trio.lowlevel.checkpoint()
 
 
-async def test_an_upload_that_becomes_one_of_an_item_that_is_gone(
-    drive: Drive, other: Remote, network: Network
-) -> None:
+async def test_upload_adopts_vanished_item(drive: Drive, other: Remote, network: Network) -> None:
     """While it is found out what became of a first attempt, the file is saved over another one."""
     number = await known(drive, other, "a")
     network.lose_answer("POST", "/files/content")
@@ -199,7 +195,7 @@ async def test_an_upload_that_becomes_one_of_an_item_that_is_gone(
     assert await other.read("a") == b"ours"
 
 
-async def test_what_was_sent_unheard_hides_nothing_when_its_file_is_gone(
+async def test_in_flight_record_of_gone_file_hides_nothing(
     drive: Drive, other: Remote, network: Network
 ) -> None:
     """It was saved over another file, and that one deleted here and changed there."""
@@ -238,7 +234,7 @@ async def test_what_is_in_doubt_is_so_after_a_restart(
         assert await drive.read("theirs") == await other.read("theirs") == b"ours"
 
 
-async def test_what_remains_in_doubt_is_asked_about_ever_more_seldom(
+async def test_deferred_updates_back_off(
     drive: Drive, other: Remote, network: Network, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     number = await other.file("f", b"x")
@@ -262,7 +258,7 @@ async def test_what_remains_in_doubt_is_asked_about_ever_more_seldom(
     assert sum(asked) <= 7
 
 
-async def test_what_remains_in_doubt_is_asked_about_again_whatever_else_comes(
+async def test_deferred_updates_retry_despite_others(
     drive: Drive, other: Remote, network: Network, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     number, another = await other.file("f", b"x"), await other.file("g", b"x")

@@ -87,9 +87,7 @@ async def test_a_page_that_is_not_applied_comes_again(drive: Drive, other: Remot
     assert await drive.read("docs/f") == b"x"
 
 
-async def test_a_position_that_the_service_does_not_know_has_everything_compared(
-    drive: Drive, other: Remote
-) -> None:
+async def test_unknown_position_triggers_full_comparison(drive: Drive, other: Remote) -> None:
     gone = await other.file("gone", b"x")
     assert await drive.names() == ["gone"]
     await drive.poll()
@@ -105,7 +103,7 @@ async def test_a_position_that_the_service_does_not_know_has_everything_compared
     assert await drive.names() == []
 
 
-async def test_events_that_were_not_read_for_very_long_are_not_relied_on(drive: Drive, other: Remote) -> None:
+async def test_old_stream_position_is_distrusted(drive: Drive, other: Remote) -> None:
     await drive.names()
     await drive.poll()
     assert kv_store.get(drive.db, kv_store.SWEEP_DUE) is None
@@ -118,9 +116,7 @@ async def test_events_that_were_not_read_for_very_long_are_not_relied_on(drive: 
     assert await drive.names() == ["f"]
 
 
-async def test_a_folder_that_nobody_told_of_is_fetched_and_listed(
-    drive: Drive, other: Remote, network: Network
-) -> None:
+async def test_unknown_folder_is_fetched_and_listed(drive: Drive, other: Remote, network: Network) -> None:
     """The events of two folders are lost; one in the deeper one is not."""
     await drive.names()
     outer = await other.folder("outer")
@@ -136,9 +132,7 @@ async def test_a_folder_that_nobody_told_of_is_fetched_and_listed(
     assert await drive.names("outer/inner") == ["early", "late"]
 
 
-async def test_news_that_comes_after_what_is_newer_is_no_news(
-    drive: Drive, other: Remote, network: Network
-) -> None:
+async def test_older_event_is_ignored(drive: Drive, other: Remote, network: Network) -> None:
     """A file is made and removed for good; that it was made is told last, and it does not come back."""
     await drive.names()
     network._inner = late = _Late(network._inner)
@@ -212,7 +206,7 @@ async def test_a_folder_shared_with_us_comes_and_goes(drive: Drive, other: Remot
     assert await drive.read("theirs/deep/f") == b"two"
 
 
-async def test_unsent_work_in_a_folder_that_is_taken_from_us_is_kept(
+async def test_unsent_work_in_lost_folder_is_kept(
     drive: Drive, other: Remote, ben: Remote, network: Network
 ) -> None:
     """Held where it is, with nothing else in the folder; it is not made our own, and Ben's is as it was."""

@@ -56,7 +56,7 @@ async def test_folders_that_were_moved_into_each_other(
     assert tree.find_remote(drive.db, drive.node(await drive.ino("P")).kind, q) is not None
 
 
-async def test_what_is_in_a_folder_whose_move_is_refused_is_sent(
+async def test_contents_of_refused_move_are_sent(
     drive: Drive, other: Remote, expect_log: ExpectLog, network: Network
 ) -> None:
     expect_log("the service rejected a change")
@@ -80,9 +80,7 @@ async def test_what_is_in_a_folder_whose_move_is_refused_is_sent(
     assert [op[:2] for op in drive.ops()] == [("move", "held")]
 
 
-async def test_one_folder_in_two_spellings_is_called_as_it_is_at_the_service(
-    drive: Drive, other: Remote
-) -> None:
+async def test_folder_spelling_follows_the_service(drive: Drive, other: Remote) -> None:
     await drive.names()
     there = await other.folder("dir")
     await other.file("theirs", b"t", parent=there)

@@ -31,7 +31,7 @@ async def test_changes_of_others_arrive(drive: Drive, other: Remote) -> None:
     assert What.GONE in {change.what for change in drive.changes}
 
 
-async def test_a_poll_takes_two_requests_and_our_own_changes_are_no_news(drive: Drive, other: Remote) -> None:
+async def test_poll_takes_two_requests(drive: Drive, other: Remote) -> None:
     await other.file("f", b"x")
     await drive.names()
     await drive.mkdir("d")
@@ -58,9 +58,7 @@ async def test_a_folder_that_comes_with_old_content_is_listed(drive: Drive, othe
     assert drive.agents.health.requests["listing"] == asked
 
 
-async def test_a_deleted_folder_goes_with_everything_and_comes_back_with_it(
-    drive: Drive, other: Remote
-) -> None:
+async def test_deleted_folder_returns_with_contents(drive: Drive, other: Remote) -> None:
     docs = await other.folder("docs")
     deep = await other.folder("deep", docs)
     await other.file("f", b"x", parent=deep)
@@ -89,7 +87,7 @@ async def test_a_file_restored_from_the_trash_comes_back(drive: Drive, other: Re
     assert await drive.read("f") == b"x"
 
 
-async def test_what_is_moved_into_a_folder_that_others_delete_stays(drive: Drive, other: Remote) -> None:
+async def test_item_moved_into_deleted_folder_stays(drive: Drive, other: Remote) -> None:
     await drive.mkdir("d")
     await drive.write("f", b"x")
     await drive.sync()
@@ -117,9 +115,7 @@ async def test_the_poll_goes_on_after_an_outage(starting: Starting, other: Remot
         assert await drive.names() == ["f"]
 
 
-async def test_changes_during_a_long_absence_arrive_at_the_next_start(
-    starting: Starting, other: Remote
-) -> None:
+async def test_offline_changes_arrive_at_start(starting: Starting, other: Remote) -> None:
     kept = await other.file("kept", b"one")
     gone = await other.file("gone", b"x")
     async with starting() as drive:

@@ -32,7 +32,7 @@ async def test_what_was_purged_goes_with_the_quick_sweep(drive: Drive, other: Re
     assert await drive.names("docs") == ["kept"]
 
 
-async def test_a_quick_sweep_of_what_is_the_same_takes_one_request(drive: Drive, other: Remote) -> None:
+async def test_unchanged_quick_comparison_is_one_request(drive: Drive, other: Remote) -> None:
     for number in range(5):
         await other.file(f"f{number}", b"x")
     await drive.names()
@@ -44,7 +44,7 @@ async def test_a_quick_sweep_of_what_is_the_same_takes_one_request(drive: Drive,
 
 
 @pytest.mark.parametrize("settings", ["events"], indirect=True)
-async def test_a_move_that_leaves_no_trace_is_found_by_the_full_sweep(drive: Drive, other: Remote) -> None:
+async def test_full_comparison_finds_traceless_move(drive: Drive, other: Remote) -> None:
     one, two = await other.folder("one"), await other.folder("two")
     moved = await other.file("f", b"x", parent=one)
     assert await drive.names("one") == ["f"]
@@ -122,7 +122,7 @@ async def test_nothing_goes_away_while_things_move(drive: Drive, other: Remote, 
     assert len(await drive.names()) == 350
 
 
-async def test_a_sweep_that_is_due_is_due_after_a_restart(starting: Starting, other: Remote) -> None:
+async def test_due_comparison_survives_restart(starting: Starting, other: Remote) -> None:
     await other.file("f", b"x")
     async with starting() as drive:
         await drive.names()

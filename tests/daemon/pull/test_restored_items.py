@@ -78,7 +78,7 @@ async def test_what_was_kept_is_forgotten_in_the_end(drive: Drive, other: Remote
     assert await drive.db.write(lambda conn: local_attributes.forget(conn, days=-1)) == 1
 
 
-async def test_a_folder_that_comes_back_is_another_to_the_kernel(drive: Drive, other: Remote) -> None:
+async def test_restored_folder_gets_new_inode(drive: Drive, other: Remote) -> None:
     docs = await other.folder("docs")
     await other.file("f", b"x", parent=docs)
     assert await drive.names("docs") == ["f"]
@@ -106,9 +106,7 @@ async def marked_folder(drive: Drive) -> None:
     await drive.fs.setattr(await drive.ino("docs"), SetAttr(mode=0o700))
 
 
-async def test_a_refused_deletion_of_a_folder_brings_back_one_that_can_be_read(
-    drive: Drive, other: Remote
-) -> None:
+async def test_refused_folder_deletion_restores_readable_folder(drive: Drive, other: Remote) -> None:
     docs = await other.folder("docs")
     await drive.names("docs")
     await drive.poll()

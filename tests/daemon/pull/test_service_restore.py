@@ -75,9 +75,7 @@ async def test_a_full_comparison_believes_the_service(
 
 
 @pytest.mark.parametrize("settings", ["embedded"], indirect=True)
-async def test_freed_bytes_that_the_service_has_no_more_are_asked_for(
-    drive: Drive, other: Remote, tmp_path: Path
-) -> None:
+async def test_freed_bytes_missing_remotely_are_reported(drive: Drive, other: Remote, tmp_path: Path) -> None:
     database, backup = place(other), tmp_path / "backup.db"
     text = await other.file("text", b"old")
     await drive.names()

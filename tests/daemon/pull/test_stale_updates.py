@@ -44,9 +44,7 @@ async def test_a_deletion_that_a_restoration_has_overtaken_changes_nothing(
     assert await drive.names() == ["f"]
 
 
-async def test_what_we_make_during_a_listing_is_not_missing_from_it(
-    drive: Drive, other: Remote, network: Network
-) -> None:
+async def test_local_creation_survives_running_listing(drive: Drive, other: Remote, network: Network) -> None:
     await drive.names()
     sent, send = network.gate("POST", "/folders", before=True)
     await drive.mkdir("ours")
@@ -63,7 +61,7 @@ async def test_what_we_make_during_a_listing_is_not_missing_from_it(
     assert await drive.names() == ["ours"]
 
 
-async def test_news_that_are_newer_than_the_settled_ones_stay_in_doubt(db: Any) -> None:
+async def test_newer_update_stays_deferred(db: Any) -> None:
     older, newer = DeferredUpdate(NodeKind.FILE, "7", 3), DeferredUpdate(NodeKind.FILE, "7", 5)
 
     def settle(conn: Connection) -> None:
@@ -102,7 +100,7 @@ async def test_a_listing_shorter_than_its_total_is_not_whole(
     assert await drive.names() == ["a", "b", "c"]
 
 
-async def test_a_file_that_was_changed_there_is_not_moved_into_the_trash(
+async def test_remotely_changed_file_is_not_trashed(
     drive: Drive, other: Remote, expect_log: ExpectLog
 ) -> None:
     expect_log("it was just changed at the service")

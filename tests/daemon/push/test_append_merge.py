@@ -67,7 +67,7 @@ async def log(drive: Drive, other: Remote) -> Log:
     return await Log(drive, other).begin()
 
 
-async def test_lines_that_clash_again_and_again_end_in_one_copy(log: Log, drive: Drive) -> None:
+async def test_repeated_append_conflicts_share_a_copy(log: Log, drive: Drive) -> None:
     await log.clash(8)
     copy = await log.check()
     dirty = drive.db.rows("SELECT sha1 FROM content WHERE dirty")
@@ -93,9 +93,7 @@ async def test_several_lines_before_one_is_sent(starting: Starting, other: Remot
         await log.check()
 
 
-async def test_a_line_that_is_written_while_the_clash_is_decided(
-    log: Log, drive: Drive, network: Network
-) -> None:
+async def test_line_appended_while_conflict_is_resolved(log: Log, drive: Drive, network: Network) -> None:
     await log.clash()
     await append(drive, "log", b"")
     log.theirs += b"theirs\n"
@@ -110,9 +108,7 @@ async def test_a_line_that_is_written_while_the_clash_is_decided(
     await log.check()
 
 
-async def test_a_line_that_is_written_while_the_one_before_is_sent(
-    log: Log, drive: Drive, network: Network
-) -> None:
+async def test_line_appended_during_previous_upload(log: Log, drive: Drive, network: Network) -> None:
     await log.clash()
     arrived, go = network.gate("POST", "/content")
     await append(drive, "log", b"one\n")
@@ -147,7 +143,7 @@ async def test_a_log_that_is_made_on_both_sides(starting: Starting, other: Remot
 
 
 @pytest.mark.parametrize("change", ["written here", "written there", "renamed", "deleted", "open"])
-async def test_a_copy_that_is_not_as_it_was_left_is_left_alone(log: Log, drive: Drive, change: str) -> None:
+async def test_changed_conflict_copy_is_untouched(log: Log, drive: Drive, change: str) -> None:
     await log.clash()
     (copy,) = await copies(log.other)
     opened, before = None, OPENED + log.mine[0]
@@ -177,7 +173,7 @@ async def test_a_copy_that_is_not_as_it_was_left_is_left_alone(log: Log, drive: 
     assert [await log.other.read(path) for path in fresh] == [seen + log.mine[1]]
 
 
-async def test_what_is_put_at_an_offset_stays_with_the_bytes_around_it(log: Log) -> None:
+async def test_positioned_write_keeps_surrounding_bytes(log: Log) -> None:
     """An archive or a document may grow at its end, too."""
     await log.clash()
     seen = log.theirs

@@ -43,7 +43,7 @@ async def append(drive: Drive, name: str, data: bytes) -> None:
     await drive.fs.release(opened.fh)
 
 
-async def test_a_file_that_is_appended_to_all_the_time_is_sent(drive: Drive, other: Remote) -> None:
+async def test_constantly_appended_file_is_sent(drive: Drive, other: Remote) -> None:
     clock = Clock(drive)
     await drive.write("log", b"begin\n")
     text = b"begin\n"
@@ -65,9 +65,7 @@ async def test_a_file_that_is_appended_to_all_the_time_is_sent(drive: Drive, oth
     assert await other.paths() == ["log"]
 
 
-async def test_a_file_that_is_open_for_writing_is_sent_as_it_is_and_written_on(
-    drive: Drive, other: Remote
-) -> None:
+async def test_open_file_is_sent_as_snapshot(drive: Drive, other: Remote) -> None:
     clock = Clock(drive)
     parent, name = await drive.place("log")
     opened, made = await drive.fs.create(parent, name, 0o644, os.O_WRONLY)
@@ -87,7 +85,7 @@ async def test_a_file_that_is_open_for_writing_is_sent_as_it_is_and_written_on(
     assert await drive.read("log") == b"one two"
 
 
-async def test_a_file_that_is_being_made_is_not_sent_half(
+async def test_file_being_created_is_not_sent(
     drive: Drive, other: Remote, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It grows faster than it could be sent."""
@@ -107,7 +105,7 @@ async def test_a_file_that_is_being_made_is_not_sent_half(
     await drive.fs.release(opened.fh)
 
 
-async def test_what_is_written_while_it_is_hashed_is_in_the_snapshot_or_after_it(
+async def test_write_during_hashing_is_not_torn(
     drive: Drive, other: Remote, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = Clock(drive)

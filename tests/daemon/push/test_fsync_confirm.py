@@ -17,7 +17,7 @@ def settings() -> config.Settings:
     return config.Settings(settle_seconds=60, network_seconds=5, fsync="remote", fsync_seconds=3)
 
 
-async def test_what_was_fsynced_is_at_the_service_while_it_is_still_open(drive: Drive, other: Remote) -> None:
+async def test_fsync_confirms_upload_while_open(drive: Drive, other: Remote) -> None:
     await drive.mkdir("d")
     opened, _ = await drive.fs.create(await drive.ino("d"), "log", 0o644, os.O_WRONLY)
     for number in range(3):
@@ -34,7 +34,7 @@ async def test_what_was_fsynced_is_at_the_service_while_it_is_still_open(drive: 
     assert drive.ops() == []
 
 
-async def test_names_of_a_folder_are_at_the_service_after_its_fsync(drive: Drive, other: Remote) -> None:
+async def test_folder_fsync_confirms_names(drive: Drive, other: Remote) -> None:
     await drive.mkdir("d")
     await drive.mkdir("d/e")
     fh = await drive.fs.opendir(await drive.ino("d"))
@@ -43,7 +43,7 @@ async def test_names_of_a_folder_are_at_the_service_after_its_fsync(drive: Drive
     drive.fs.releasedir(fh)
 
 
-async def test_a_service_out_of_reach_is_a_timeout_and_loses_nothing(
+async def test_unreachable_fsync_times_out_without_loss(
     drive: Drive, other: Remote, network: Network, expect_log: ExpectLog
 ) -> None:
     expect_log("the file is not uploaded after 3 s")

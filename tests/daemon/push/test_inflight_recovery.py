@@ -159,7 +159,7 @@ async def happen_to_folder(drive: Drive, end: str) -> None:
 
 
 @pytest.mark.parametrize("end", FOLDER_ENDS)
-async def test_the_program_died_before_a_new_folder_was_written_down(
+async def test_crash_before_new_folder_is_recorded(
     starting: Starting, other: Remote, network: Network, end: str
 ) -> None:
     async with starting() as drive:
@@ -196,7 +196,7 @@ async def test_the_answer_to_a_new_folder_was_lost(
 
 
 @pytest.mark.parametrize("whose", ["another's", "older"])
-async def test_a_folder_in_that_place_that_we_did_not_make_is_not_ours(
+async def test_foreign_folder_is_not_adopted(
     starting: Starting, other: Remote, network: Network, service: Store, whose: str
 ) -> None:
     async with starting() as drive:
@@ -224,7 +224,7 @@ async def test_a_folder_in_that_place_that_we_did_not_make_is_not_ours(
 
 
 @pytest.mark.parametrize("heard", [True, False])
-async def test_a_version_that_was_overtaken_by_a_save_does_not_come_after_it(
+async def test_overtaken_version_is_not_sent_later(
     drive: Drive, other: Remote, network: Network, heard: bool
 ) -> None:
     await drive.write("f", b"one")
@@ -255,9 +255,7 @@ async def test_a_version_that_was_overtaken_by_a_save_does_not_come_after_it(
     assert await other.read("f") == await drive.read("f") == b"three"
 
 
-async def test_what_was_under_way_when_the_push_failed_is_sent_when_it_begins_again(
-    starting: Starting, other: Remote
-) -> None:
+async def test_interrupted_operations_restart_with_push(starting: Starting, other: Remote) -> None:
     async with starting(agents=("health", "fs")) as drive, trio.open_nursery() as nursery:
         await drive.write("f", b"x")
         await drive.db.write(lambda conn: conn.execute("UPDATE op SET state = 'running'"))

@@ -30,9 +30,7 @@ async def copies(other: Remote) -> list[str]:
 
 
 @pytest.mark.parametrize("saved", ["in place", "by rename"])
-async def test_a_file_made_here_never_goes_over_a_version_that_came_since(
-    drive: Drive, other: Remote, saved: str
-) -> None:
+async def test_local_creation_never_overwrites_newer_version(drive: Drive, other: Remote, saved: str) -> None:
     """A reader keeps the file open since it was made; a writer opens it before a colleague saves."""
     if saved == "by rename":
         await drive.write("note", b"before")
@@ -78,7 +76,7 @@ async def test_a_writer_that_waits_for_the_service_keeps_both(starting: Starting
 
 @pytest.mark.parametrize("what", ["file", "folder"])
 @pytest.mark.parametrize("then", ["pwrite", "append", "truncate"])
-async def test_what_is_written_to_a_file_that_was_deleted_there_is_kept(
+async def test_write_to_remotely_deleted_file_is_kept(
     drive: Drive, other: Remote, what: str, then: str
 ) -> None:
     await drive.mkdir("d")
@@ -106,9 +104,7 @@ async def test_what_is_written_to_a_file_that_was_deleted_there_is_kept(
     assert await other.read("f") == await drive.read("d/f") == expected
 
 
-async def test_a_version_of_which_nothing_is_known_here_is_not_written_over(
-    drive: Drive, other: Remote
-) -> None:
+async def test_unknown_version_is_not_overwritten(drive: Drive, other: Remote) -> None:
     ino = await drive.write("f", OLD)
     await drive.sync()
     await drive.db.write(lambda conn: conn.execute("UPDATE node SET etag = NULL WHERE ino = ?", (ino,)))
@@ -155,7 +151,7 @@ async def test_two_writers_of_one_log_end_in_two_files(drive: Drive, other: Remo
     assert await other.read("log") == b"theirs 5\n"
 
 
-async def test_what_hangs_on_the_item_stays_with_it_in_a_conflict(drive: Drive, other: Remote) -> None:
+async def test_item_data_stays_through_conflict(drive: Drive, other: Remote) -> None:
     ino = await drive.write("f", b"base")
     await drive.sync()
     await drive.fs.setxattr(ino, "user.mine", b"1")
@@ -205,7 +201,7 @@ def _no_content(network: Network) -> Any:
     return answer
 
 
-async def test_a_change_whose_base_is_gone_is_held_and_told(lost: Any) -> None:
+async def test_change_without_base_is_held(lost: Any) -> None:
     assert lost.ops() == [("upload", "held", "/big")]
     (held,) = (await lost.agents.conflicts()).held
     assert "cmsfs discard" in held.error

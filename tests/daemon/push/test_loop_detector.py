@@ -37,9 +37,7 @@ async def _failed(drive: Drive) -> ops.Op:
     return found[0]
 
 
-async def test_a_change_that_is_tried_in_vain_is_named_and_can_be_given_up(
-    drive: Drive, other: Remote, network: Network
-) -> None:
+async def test_looping_change_is_named_and_discardable(drive: Drive, other: Remote, network: Network) -> None:
     network._inner = failing = _Failing(network._inner)
     await drive.write("f", b"mine")
     failed = await _failed(drive)
@@ -88,9 +86,7 @@ async def test_what_comes_back_again_and_again_rests(drive: Drive, monkeypatch: 
     assert rounds == loop_detector.FREE_ROUNDS + 1
 
 
-async def test_a_start_after_a_crash_does_not_wait_long_for_the_service(
-    starting: Starting, tmp_path: Path
-) -> None:
+async def test_start_after_crash_is_quick(starting: Starting, tmp_path: Path) -> None:
     """The folder is empty until the drive is mounted again."""
     memo = config.Paths("default").mountpoint
     async with starting() as drive:

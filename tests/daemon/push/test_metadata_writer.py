@@ -76,9 +76,7 @@ async def values(other: Remote, kind: str, name: str) -> dict[str, Any]:
     return dict(instance.values)
 
 
-async def test_metadata_of_a_new_item_is_taken_at_once_and_sent_after_it(
-    drive: Drive, other: Remote, project: Template
-) -> None:
+async def test_metadata_of_new_item_follows_upload(drive: Drive, other: Remote, project: Template) -> None:
     where = "metadata.enterprise.project."
     await drive.write("f", b"new")
     await drive.mkdir("d")
@@ -96,9 +94,7 @@ async def test_metadata_of_a_new_item_is_taken_at_once_and_sent_after_it(
     assert await value(drive, "f", where + "phase") == "build"
 
 
-async def test_a_copy_that_is_still_open_takes_all_that_a_listing_shows(
-    drive: Drive, other: Remote, project: Template
-) -> None:
+async def test_open_copy_accepts_listed_metadata(drive: Drive, other: Remote, project: Template) -> None:
     fs, where = drive.fs, "metadata.enterprise.project."
     await other.file("f", b"bytes")
     await drive.names()
@@ -128,7 +124,7 @@ async def test_a_copy_that_is_still_open_takes_all_that_a_listing_shows(
     assert set(await fs.listxattr(made.ino)) == set(given)
 
 
-async def test_metadata_that_was_set_without_the_service_is_judged_when_it_is_sent(
+async def test_offline_metadata_is_validated_when_sent(
     drive: Drive, other: Remote, project: Template, network: Network, expect_log: ExpectLog
 ) -> None:
     await drive.names()
@@ -146,9 +142,7 @@ async def test_metadata_that_was_set_without_the_service_is_judged_when_it_is_se
     assert await values(other, "file", "good") == {"phase": "plan"}
 
 
-async def test_what_a_new_file_is_told_goes_along_when_it_replaces_another(
-    drive: Drive, other: Remote, project: Template
-) -> None:
+async def test_metadata_of_new_file_survives_replace(drive: Drive, other: Remote, project: Template) -> None:
     number = await other.file("f", b"old")
     await drive.names()
     await drive.write(".f.Xy12ab", b"new")
@@ -159,7 +153,7 @@ async def test_what_a_new_file_is_told_goes_along_when_it_replaces_another(
     assert await values(other, "file", "f") == {"phase": "plan"}
 
 
-async def test_a_value_that_somebody_changes_meanwhile_is_not_written_over(
+async def test_concurrent_metadata_change_is_not_overwritten(
     drive: Drive, other: Remote, project: Template, expect_log: ExpectLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     number = await other.file("f", b"1")

@@ -34,7 +34,7 @@ async def test_every_kind_of_change_arrives(drive: Drive, other: Remote) -> None
     assert drive.ops() == []
 
 
-async def test_the_time_of_a_file_goes_with_it_and_alone(drive: Drive, other: Remote) -> None:
+async def test_mtime_is_sent_alone_or_with_file(drive: Drive, other: Remote) -> None:
     ino = await drive.write("f", b"x")
     await drive.fs.setattr(ino, SetAttr(mtime_ns=1_580_608_922_123_456_789))
     await drive.sync()
@@ -45,7 +45,7 @@ async def test_the_time_of_a_file_goes_with_it_and_alone(drive: Drive, other: Re
     assert await other.versions((await other.find("f")).id) == 1
 
 
-async def test_a_save_by_renaming_is_a_new_version_of_the_same_file(drive: Drive, other: Remote) -> None:
+async def test_save_by_rename_is_new_version(drive: Drive, other: Remote) -> None:
     await drive.write("report", b"first")
     await drive.sync()
     before = (await other.find("report")).id
@@ -68,9 +68,7 @@ async def test_the_same_bytes_again_are_not_sent(drive: Drive, network: Network)
     assert drive.ops() == []
 
 
-async def test_a_file_becomes_a_folder_of_its_name_with_it_inside(
-    drive: Drive, other: Remote, network: Network
-) -> None:
+async def test_file_replaced_by_folder_of_its_name(drive: Drive, other: Remote, network: Network) -> None:
     """The folder waits for the name, and the file for the folder."""
     number = await other.file("d", b"x")
     await drive.names()
@@ -146,7 +144,7 @@ async def test_a_new_version_whose_answer_was_lost_is_recognised(
     assert await other.versions((await other.find("f")).id) == 2
 
 
-async def test_written_again_after_a_lost_answer_it_stays_one_file(
+async def test_rewrite_after_lost_response_stays_one_file(
     drive: Drive, other: Remote, network: Network
 ) -> None:
     arrived, go = network.gate("POST", "/files/content", before=True)
@@ -173,9 +171,7 @@ async def test_a_folder_whose_answer_was_lost_is_recognised(
 
 
 @pytest.mark.parametrize("end", ["rename", "unlink", "write", "replace"])
-async def test_what_happens_here_while_a_new_file_is_on_its_way(
-    drive: Drive, other: Remote, network: Network, end: str
-) -> None:
+async def test_local_changes_during_creation(drive: Drive, other: Remote, network: Network, end: str) -> None:
     await drive.write("old", b"old")
     await drive.sync()
     arrived, go = network.gate("POST", "/files/content")
@@ -208,9 +204,7 @@ async def test_what_happens_here_while_a_new_file_is_on_its_way(
     assert drive.ops() == []
 
 
-async def test_a_file_replaced_while_its_new_version_is_on_its_way(
-    drive: Drive, other: Remote, network: Network
-) -> None:
+async def test_file_replaced_during_version_upload(drive: Drive, other: Remote, network: Network) -> None:
     await drive.write("f", b"one")
     await drive.sync()
     kept = (await other.find("f")).id
@@ -227,9 +221,7 @@ async def test_a_file_replaced_while_its_new_version_is_on_its_way(
     assert await other.read("f") == b"three"
 
 
-async def test_a_rename_taken_back_while_it_is_on_its_way(
-    drive: Drive, other: Remote, network: Network
-) -> None:
+async def test_rename_undone_while_in_flight(drive: Drive, other: Remote, network: Network) -> None:
     await drive.write("a", b"x")
     await drive.sync()
     arrived, go = network.gate("PUT", "/files/")
@@ -243,7 +235,7 @@ async def test_a_rename_taken_back_while_it_is_on_its_way(
     assert await drive.names() == ["a"]
 
 
-async def test_a_refused_change_is_held_and_stands_in_nobodys_way(
+async def test_refused_change_is_held_alone(
     drive: Drive, other: Remote, service: Store, user: int, expect_log: ExpectLog
 ) -> None:
     expect_log("the service rejected a change")
@@ -259,9 +251,7 @@ async def test_a_refused_change_is_held_and_stands_in_nobodys_way(
     assert await other.paths() == ["large", "small"]
 
 
-async def test_offline_changes_wait_and_go_when_there_is_a_network(
-    drive: Drive, other: Remote, network: Network
-) -> None:
+async def test_offline_changes_are_sent_when_online(drive: Drive, other: Remote, network: Network) -> None:
     await drive.names()
     network.is_down = True
     await drive.write("f", b"written on a train")
@@ -300,9 +290,7 @@ async def test_bytes_that_only_the_service_has_survive_a_rename(drive: Drive, ot
     assert await other.read("old") == b"newest, from elsewhere"
 
 
-async def test_bytes_written_over_a_version_that_only_the_service_has_survive_a_rename(
-    drive: Drive, other: Remote
-) -> None:
+async def test_overwrite_of_unfetched_version_survives_rename(drive: Drive, other: Remote) -> None:
     await drive.write("old", b"old")
     await drive.write("new", b"new")
     await drive.sync()
@@ -318,9 +306,7 @@ async def test_bytes_written_over_a_version_that_only_the_service_has_survive_a_
     assert await other.read("old") == b"NEWest, from elsewhere"
 
 
-async def test_evicted_bytes_of_a_file_that_took_over_another_are_fetched_and_sent(
-    drive: Drive, other: Remote, network: Network
-) -> None:
+async def test_evicted_bytes_are_fetched_for_upload(drive: Drive, other: Remote, network: Network) -> None:
     await drive.write("old", b"old")
     ino = await drive.write("new", b"new bytes")
     await drive.sync()
@@ -337,9 +323,7 @@ async def test_evicted_bytes_of_a_file_that_took_over_another_are_fetched_and_se
     assert (await other.find("old")).id == kept
 
 
-async def test_what_had_to_wait_is_not_forgotten_while_more_and_more_comes(
-    drive: Drive, other: Remote
-) -> None:
+async def test_waiting_operation_is_not_starved(drive: Drive, other: Remote) -> None:
     opened, _ = await drive.fs.create(1, "first", 0o644, os.O_WRONLY)
     await drive.fs.write(opened.fh, 0, b"x")
     # Looked at, and left alone because it is open.

@@ -52,7 +52,7 @@ async def test_one_is_tried_again(refused: Any, other: Remote, service: Store) -
         await refused.agents.retry("/large")
 
 
-async def test_a_new_file_that_is_given_up_leaves_the_drive_and_is_kept(refused: Any, other: Remote) -> None:
+async def test_discarded_new_file_is_kept_elsewhere(refused: Any, other: Remote) -> None:
     told = await refused.agents.discard("/large")
     kept = config.Paths("default").recovered / "large"
     assert str(kept) in told
@@ -64,7 +64,7 @@ async def test_a_new_file_that_is_given_up_leaves_the_drive_and_is_kept(refused:
     assert await other.read("large") == b"s"
 
 
-async def test_a_version_that_is_given_up_gives_way_to_the_one_before(refused: Any, other: Remote) -> None:
+async def test_discarded_version_restores_the_previous(refused: Any, other: Remote) -> None:
     await refused.agents.discard("/old")
     assert (config.Paths("default").recovered / "old").read_bytes() == b"y" * 100
     assert await refused.read("old") == b"old"
@@ -111,7 +111,7 @@ async def test_what_the_quota_refused_goes_when_there_is_room(
     assert await other.read("large") == b"x" * 100
 
 
-async def test_a_stale_file_of_this_machine_is_kept_outside_the_drive(
+async def test_stale_local_file_is_kept_outside(
     drive: Drive, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = time.time()

@@ -24,7 +24,7 @@ async def _shelf(drive: Drive) -> str:
     return "Shared with me" if "Shared with me" in await drive.names() else ""
 
 
-async def test_of_a_single_file_theirs_keeps_its_name_and_ours_is_ones_own(
+async def test_shared_file_conflict_copy_is_private(
     drive: Drive, ben: Remote, other: Remote, user: int
 ) -> None:
     """There is no folder of the owner's that this account could put its copy into."""
@@ -48,7 +48,7 @@ async def test_of_a_single_file_theirs_keeps_its_name_and_ours_is_ones_own(
     assert drive.ops() == []
 
 
-async def test_in_a_shared_folder_the_copy_is_beside_it_for_all(drive: Drive, ben: Remote, user: int) -> None:
+async def test_shared_folder_conflict_copy_is_shared(drive: Drive, ben: Remote, user: int) -> None:
     folder = await ben.folder("s")
     file_id = await ben.file("f.txt", b"one", folder)
     await share(ben, "folder", folder, "editor", user)

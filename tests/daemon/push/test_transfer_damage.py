@@ -34,9 +34,7 @@ async def test_an_upload_that_arrives_damaged_is_sent_again(
     assert drive.ops() == []
 
 
-async def test_a_part_that_arrives_damaged_is_sent_again_and_no_other(
-    drive: Drive, other: Remote, network: Network
-) -> None:
+async def test_only_damaged_part_is_resent(drive: Drive, other: Remote, network: Network) -> None:
     data = large()
     network.damage("PUT", "/upload_sessions/")
     network.damage("PUT", "/upload_sessions/")

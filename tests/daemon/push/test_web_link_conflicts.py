@@ -11,9 +11,7 @@ from tests.support.network import Network
 from tests.support.shortcuts import TEXT, URL, WINDOWS, link, meanwhile
 
 
-async def test_an_open_reader_stays_on_what_it_opened_and_the_next_one_sees_news(
-    drive: Drive, other: Remote
-) -> None:
+async def test_open_reader_keeps_old_url(drive: Drive, other: Remote) -> None:
     made = await other.client.web_links.create("https://old.example/", "0", name="a")
     await drive.poll()
     ino = await drive.ino("a.url")
@@ -34,9 +32,7 @@ async def test_an_open_reader_stays_on_what_it_opened_and_the_next_one_sees_news
         await drive.fs.release(opened.fh)
 
 
-async def test_what_is_written_over_an_older_address_is_beside_the_newer_one(
-    drive: Drive, other: Remote
-) -> None:
+async def test_edit_of_old_url_is_a_copy(drive: Drive, other: Remote) -> None:
     made = await other.client.web_links.create("https://old.example/", "0", name="a")
     await drive.poll()
     opened_ino = await drive.ino("a.url")
@@ -83,9 +79,7 @@ async def test_a_new_name_there_and_a_new_address_here(drive: Drive, other: Remo
     assert await drive.names() == ["b.url"]
 
 
-async def test_one_that_was_deleted_there_and_written_here_is_made_anew(
-    drive: Drive, other: Remote, network: Network
-) -> None:
+async def test_remotely_deleted_link_is_recreated(drive: Drive, other: Remote, network: Network) -> None:
     made = await other.client.web_links.create("https://old.example/", "0", name="a")
     await drive.poll()
     await drive.write("a.url", TEXT)
@@ -96,9 +90,7 @@ async def test_one_that_was_deleted_there_and_written_here_is_made_anew(
     assert (found.id != made.id, found.url) == (True, URL)
 
 
-async def test_one_that_was_deleted_here_and_changed_there_comes_back(
-    drive: Drive, other: Remote, network: Network
-) -> None:
+async def test_locally_deleted_changed_link_returns(drive: Drive, other: Remote, network: Network) -> None:
     made = await other.client.web_links.create("https://old.example/", "0", name="a")
     await drive.poll()
     await drive.unlink("a.url")
@@ -119,7 +111,7 @@ async def test_the_same_made_on_both_sides_is_one(drive: Drive, other: Remote, n
 
 
 @pytest.mark.parametrize("then", ["nothing", "rename", "delete", "write"])
-async def test_a_web_link_whose_making_nobody_heard_of_is_found(
+async def test_unconfirmed_link_creation_is_found(
     drive: Drive, other: Remote, network: Network, then: str
 ) -> None:
     network.lose_answer("POST", "/web_links")
@@ -168,9 +160,7 @@ async def test_a_restart_before_the_answer_makes_it_once(
         assert await drive.read("a.url") == WINDOWS
 
 
-async def test_a_death_in_the_middle_of_a_change_leaves_no_empty_web_link(
-    starting: Starting, other: Remote
-) -> None:
+async def test_crash_during_change_keeps_link(starting: Starting, other: Remote) -> None:
     made = await other.client.web_links.create("https://old.example/", "0", name="a")
     async with starting() as drive:
         await drive.poll()
@@ -183,9 +173,7 @@ async def test_a_death_in_the_middle_of_a_change_leaves_no_empty_web_link(
         assert (await drive.read("a.url")).startswith(b"[InternetShortcut]\nURL=https://")
 
 
-async def test_news_of_an_address_that_is_being_written_here_are_not_taken_for_known(
-    drive: Drive, other: Remote
-) -> None:
+async def test_update_during_edit_is_not_base(drive: Drive, other: Remote) -> None:
     made = await other.client.web_links.create("https://old.example/", "0", name="a")
     await drive.poll()
     opened = await drive.fs.open(await drive.ino("a.url"), os.O_RDWR)

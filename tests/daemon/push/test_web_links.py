@@ -56,9 +56,7 @@ async def test_the_description_goes_both_ways(drive: Drive, other: Remote) -> No
 
 
 @pytest.mark.parametrize("how", ["in place", "by rename"])
-async def test_an_edit_changes_the_address_of_the_same_web_link(
-    drive: Drive, other: Remote, how: str
-) -> None:
+async def test_edit_changes_url_of_same_link(drive: Drive, other: Remote, how: str) -> None:
     made = await other.client.web_links.create("https://old.example/", "0", name="a")
     await drive.poll()
     assert await drive.read("a.url") == b"[InternetShortcut]\nURL=https://old.example/\n"
@@ -163,9 +161,7 @@ class TestAll:
     def settings(self) -> config.Settings:
         return config.Settings(settle_seconds=0, network_seconds=5, web_links="all")
 
-    async def test_a_setting_makes_web_links_of_all_whose_icons_stay_here(
-        self, drive: Drive, other: Remote
-    ) -> None:
+    async def test_setting_converts_plain_url_files(self, drive: Drive, other: Remote) -> None:
         await drive.write("a.url", RICH)
         await drive.write("b.url", b"none")
         long = TEXT + b"Comment=" + b"x" * 300 + b"\n"
@@ -212,7 +208,7 @@ async def test_a_web_link_is_renamed_and_moved(drive: Drive, other: Remote) -> N
     assert await drive.ino("d/c.url") == ino
 
 
-async def test_a_web_link_under_a_name_of_a_file_is_a_copy_of_it(drive: Drive) -> None:
+async def test_link_under_file_name_is_a_copy(drive: Drive) -> None:
     await drive.write("a.url", TEXT)
     await drive.sync()
     for name in ("a", "a.txt", "a.URL", "a.url~", "a.url.url"):
@@ -222,9 +218,7 @@ async def test_a_web_link_under_a_name_of_a_file_is_a_copy_of_it(drive: Drive) -
     assert await drive.names() == ["a.url"]
 
 
-async def test_a_new_file_that_is_renamed_while_its_web_link_is_made(
-    drive: Drive, other: Remote, network: Network
-) -> None:
+async def test_rename_during_link_creation(drive: Drive, other: Remote, network: Network) -> None:
     await drive.write("a.url", TEXT)
     async with meanwhile(network, "POST", before=False):
         await drive.rename("a.url", "a.txt")
@@ -233,7 +227,7 @@ async def test_a_new_file_that_is_renamed_while_its_web_link_is_made(
     assert await other.read("a.txt") == TEXT
 
 
-async def test_a_copy_is_another_web_link_and_deleting_means_the_trash(drive: Drive, other: Remote) -> None:
+async def test_link_copy_is_new_and_deletable(drive: Drive, other: Remote) -> None:
     await drive.write("a.url", TEXT)
     await drive.sync()
     await drive.write("b.url", await drive.read("a.url"))
@@ -250,7 +244,7 @@ async def test_a_copy_is_another_web_link_and_deleting_means_the_trash(drive: Dr
 
 
 @pytest.mark.parametrize("how", ["in place", "by rename"])
-async def test_a_web_link_with_something_else_in_it_is_a_file(drive: Drive, other: Remote, how: str) -> None:
+async def test_link_file_with_other_content_is_file(drive: Drive, other: Remote, how: str) -> None:
     await drive.write("a.url", TEXT)
     await drive.sync()
     gone = (await link(other, "a")).id
@@ -263,9 +257,7 @@ async def test_a_web_link_with_something_else_in_it_is_a_file(drive: Drive, othe
     assert drive.ops() == []
 
 
-async def test_an_emptied_web_link_is_held_until_something_is_in_it(
-    drive: Drive, other: Remote, expect_log: Callable[[str], None]
-) -> None:
+async def test_emptied_link_is_held(drive: Drive, other: Remote, expect_log: Callable[[str], None]) -> None:
     expect_log("the service rejected a change")
     await drive.write("a.url", TEXT)
     await drive.sync()

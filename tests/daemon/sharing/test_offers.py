@@ -131,9 +131,7 @@ async def test_a_decision_lasts_and_a_lost_state_asks_again(
         assert _waiting(drive) == [("Team", "Ben Tester")]
 
 
-async def test_what_was_left_is_asked_about_when_it_is_shared_anew(
-    starting: Starting, ben: Remote, user: int
-) -> None:
+async def test_left_share_asks_again_when_reshared(starting: Starting, ben: Remote, user: int) -> None:
     file_id = await ben.file("plan.txt", b"theirs")
     await share(ben, "file", file_id, "viewer", user)
     async with starting() as drive:

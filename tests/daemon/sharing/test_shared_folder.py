@@ -44,9 +44,7 @@ async def test_what_may_be_done_in_the_folder(
         assert sorted(await ben.paths()) == ["Club/", "Club/mine.txt", "Club/new.txt", "plan.txt"]
 
 
-async def test_a_shared_file_is_saved_by_programs_of_all_kinds(
-    starting: Starting, ben: Remote, user: int
-) -> None:
+async def test_shared_file_survives_all_save_patterns(starting: Starting, ben: Remote, user: int) -> None:
     file_id = await _give(ben, "file", "plan.txt", "editor", user)
     plan = f"{SHELF}/plan.txt"
     async with starting() as drive:

@@ -96,7 +96,7 @@ def check_names(root: dict[str, str], theirs: dict[str, str]) -> None:
 
 
 @pytest.mark.parametrize("where", ["folder", "root"])
-async def test_under_every_name_ones_own_stays_and_all_drives_agree(
+async def test_own_name_wins_on_all_drives(
     starting: Starting, ben: Remote, other: Remote, user: int, where: str
 ) -> None:
     await own(other)
@@ -150,9 +150,7 @@ async def test_a_name_that_is_taken_later_is_not_taken(
         assert running.node(await running.ino(place)).remote_id == theirs
 
 
-async def test_what_was_made_here_and_not_sent_keeps_its_name_too(
-    starting: Starting, ben: Remote, user: int
-) -> None:
+async def test_unsent_item_keeps_its_name(starting: Starting, ben: Remote, user: int) -> None:
     async with starting(shared="root", settle_seconds=600) as drive:
         await drive.names()
         mine = await drive.mkdir("Personal")
@@ -186,9 +184,7 @@ async def test_ones_own_folder_of_that_name_comes_first(
         assert await drive.names() == [SHELF]
 
 
-async def test_the_first_of_two_of_one_name_has_it_until_it_goes(
-    starting: Starting, ben: Remote, user: int
-) -> None:
+async def test_first_of_equal_names_keeps_it(starting: Starting, ben: Remote, user: int) -> None:
     first = await ben.folder("Team", await ben.folder("a"))
     second = await ben.folder("team", await ben.folder("b"))
     async with starting() as drive:
@@ -246,7 +242,7 @@ async def test_a_setting_that_changes_moves_what_is_shared(
             assert drive.node(await drive.ino(place)).remote_id == theirs
 
 
-async def test_a_name_of_the_drives_own_is_made_by_nobody(drive: Drive) -> None:
+async def test_reserved_names_cannot_be_created(drive: Drive) -> None:
     for name in (*RESERVED, "x@versions"):
         assert (name, await attempt(drive.write(name, b"x"))) == (name, "EPERM")
     await drive.mkdir("d")
@@ -258,9 +254,7 @@ async def test_a_name_of_the_drives_own_is_made_by_nobody(drive: Drive) -> None:
     assert await drive.names("d") == [".Trash-1000", ".trash"]
 
 
-async def test_reserved_names_of_ones_own_from_elsewhere_are_shown_with_an_addition(
-    starting: Starting, other: Remote
-) -> None:
+async def test_remote_reserved_names_get_a_suffix(starting: Starting, other: Remote) -> None:
     async with starting(trash="Bin") as drive:
         await drive.names()
         made = {
@@ -336,7 +330,7 @@ async def test_a_command_means_ones_own_too(ben: Remote, other: Remote, user: in
 
 
 @pytest.mark.parametrize("where", ["folder", "root"])
-async def test_a_drive_that_learns_late_whose_it_is_comes_to_the_same_names(
+async def test_late_user_id_yields_same_names(
     starting: Starting,
     ben: Remote,
     other: Remote,
@@ -360,7 +354,7 @@ async def test_a_drive_that_learns_late_whose_it_is_comes_to_the_same_names(
 
 
 @pytest.mark.parametrize("way", ["removed here", "renamed here", "removed elsewhere"])
-async def test_a_name_in_the_root_is_not_anothers_before_the_next_mount(
+async def test_root_name_is_stable_until_remount(
     starting: Starting, ben: Remote, other: Remote, user: int, way: str
 ) -> None:
     mine = await other.file("note.md", b"mine")

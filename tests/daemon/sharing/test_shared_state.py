@@ -31,7 +31,7 @@ async def test_a_check_finds_nothing(starting: Starting, team: Team, settings: c
     assert report.findings == []
 
 
-async def test_unsent_work_is_back_in_its_place_when_the_database_is_lost(
+async def test_lost_database_restores_unsent_work(
     starting: Starting,
     team: Team,
     other: Remote,

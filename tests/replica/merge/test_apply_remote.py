@@ -100,7 +100,7 @@ async def test_a_rename_ring_heard_one_by_one_ends_right(db: Database) -> None:
     assert tree.find_remote(db, NodeKind.FILE, "1") == tree.find_child(db, ROOT, "b")
 
 
-async def test_ours_gives_way_to_theirs_of_the_same_name_and_stays(db: Database) -> None:
+async def test_local_file_yields_name_to_remote(db: Database) -> None:
     ino = await local_file(db, "report.txt", sha1="a" * 40)
     await apply(db, an_item("file", 7, "Report.txt"))
     node = tree.find(db, ino)
@@ -120,7 +120,7 @@ async def test_theirs_of_the_same_name_and_bytes_is_ours(db: Database) -> None:
     assert db.rows("SELECT * FROM op") == []
 
 
-async def test_new_bytes_on_both_sides_leave_the_base_for_the_upload_to_be_refused(db: Database) -> None:
+async def test_concurrent_edits_keep_our_base(db: Database) -> None:
     await apply(db, an_item("file", 7, "f", sequence=1))
     node = tree.find_child(db, ROOT, "f")
     assert node is not None
@@ -135,7 +135,7 @@ async def test_new_bytes_on_both_sides_leave_the_base_for_the_upload_to_be_refus
     assert (after.etag, after.base_sha1, after.sha1) == ("1", node.sha1, node.sha1)
 
 
-async def test_what_a_complete_listing_lacks_is_gone_but_not_what_we_have_yet_to_send(db: Database) -> None:
+async def test_complete_listing_removes_all_but_unsent(db: Database) -> None:
     await apply(
         db,
         an_item("folder", 1, "kept"),
@@ -166,7 +166,7 @@ async def test_what_a_complete_listing_lacks_is_gone_but_not_what_we_have_yet_to
     ]
 
 
-async def test_a_folder_that_a_listing_lacks_stays_while_something_newer_is_in_it(
+async def test_missing_folder_stays_for_newer_contents(
     db: Database,
 ) -> None:
     """Its news are told by others; until then it is no folder of ours to be made again."""
@@ -188,7 +188,7 @@ async def test_a_folder_that_a_listing_lacks_stays_while_something_newer_is_in_i
 
 
 @pytest.mark.parametrize("leaves", ["moved", "gone"])
-async def test_who_made_way_gets_the_name_back_when_it_is_free(db: Database, leaves: str) -> None:
+async def test_renamed_item_regains_its_name(db: Database, leaves: str) -> None:
     await apply(db, an_item("folder", 1, "d"), an_item("file", 2, "F", 1, sequence=3))
     await apply(db, an_item("file", 4, "f", 1, sequence=2))
     assert names(db, "/d") == ["F (id 2)", "f"]
@@ -202,7 +202,7 @@ async def test_who_made_way_gets_the_name_back_when_it_is_free(db: Database, lea
     assert {"F", "F (id 2)"} <= {change.name for change in changes}
 
 
-async def test_a_listing_says_nothing_of_what_is_still_elsewhere_at_the_service(db: Database) -> None:
+async def test_listing_ignores_items_moved_elsewhere(db: Database) -> None:
     """Moved here, with new bytes and not sent yet: the folder's listing cannot show it."""
     await apply(db, an_item("folder", 1, "to"), an_item("file", 2, "f"), an_item("folder", 3, "d"))
     await apply(db, an_item("file", 4, "inside", 3))
@@ -224,7 +224,7 @@ async def test_a_listing_says_nothing_of_what_is_still_elsewhere_at_the_service(
     assert node.remote_id == "2"
 
 
-async def test_unsent_bytes_stay_when_the_file_is_moved_into_a_folder_that_is_gone(db: Database) -> None:
+async def test_unsent_bytes_survive_lost_target_folder(db: Database) -> None:
     """The deletion was heard first."""
     await apply(db, an_item("folder", 1, "d"), an_item("file", 2, "f"), an_item("file", 3, "g"))
     inos = dict(db.rows("SELECT name, ino FROM node WHERE remote_id IS NOT NULL"))
@@ -243,7 +243,7 @@ async def test_unsent_bytes_stay_when_the_file_is_moved_into_a_folder_that_is_go
     assert (doubt.id, deferred_updates.is_settled(db, doubt)) == ("2", False)
 
 
-async def test_what_comes_before_the_folder_that_comes_back_is_in_it(db: Database) -> None:
+async def test_early_child_enters_restored_folder(db: Database) -> None:
     """In one page, or in several."""
     await apply(db, an_item("folder", 1, "d"), an_item("file", 2, "f", 1))
     found = tree.find_child(db, ROOT, "d")
@@ -255,7 +255,7 @@ async def test_what_comes_before_the_folder_that_comes_back_is_in_it(db: Databas
     assert names(db, "/d") == ["f"]
 
 
-async def test_a_page_older_than_our_deletion_does_not_bring_the_file_back(db: Database) -> None:
+async def test_older_page_does_not_revive_file(db: Database) -> None:
     await apply(db, an_item("file", 7, "f", sequence=3))
     node = tree.find_child(db, ROOT, "f")
     assert node is not None
@@ -271,7 +271,7 @@ async def test_a_page_older_than_our_deletion_does_not_bring_the_file_back(db: D
     assert names(db) == ["f"]
 
 
-async def test_a_web_link_is_a_url_file_beside_a_file_of_that_name(db: Database) -> None:
+async def test_web_link_beside_file_of_same_name(db: Database) -> None:
     await apply(db, an_item("file", 1, "a.url"), an_item("web_link", 2, "a", url="https://example.com/"))
     assert names(db) == ["a (link 2).url", "a.url"]
     node = tree.find_remote(db, NodeKind.LINK, "2")

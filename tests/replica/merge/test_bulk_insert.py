@@ -121,7 +121,7 @@ async def test_of_names_that_clash_one_makes_way(db: Database) -> None:
     assert sum("(id " in name for name in names) == 1
 
 
-async def test_what_is_ours_and_the_same_is_taken_for_it(db: Database) -> None:
+async def test_identical_local_item_is_adopted(db: Database) -> None:
     def make(conn: Connection) -> int:
         ino = tree.insert(conn, ROOT, "docs", NodeKind.FOLDER, now_ns=5)
         conn.execute("INSERT INTO op(ino, kind, not_before) VALUES (?, 'mkdir', 0)", (ino,))

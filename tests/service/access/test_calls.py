@@ -54,7 +54,7 @@ async def test_what_is_shared_hangs_below_the_root(api, uwe, tree):
     assert [one["name"] for one in rest["entries"]] == ["a.txt"]
 
 
-async def test_what_is_in_a_shared_folder_is_not_in_the_root_as_well(api, uwe, tree):
+async def test_shared_items_are_not_in_root(api, uwe, tree):
     await sharing.share(api, tree["deep"], uwe, "viewer")
     await sharing.share(api, tree["file"], uwe, "viewer")
     assert await listed(uwe) == ["deep", "inside.txt"]
@@ -187,7 +187,7 @@ async def test_the_owner_pays(api, uwe, tree):
     assert (await api.ask("GET", url))["parent"]["id"] == tree["folder"]["id"]
 
 
-async def test_the_tree_of_who_shares_nothing_is_as_it_was(api, uwe, tree):
+async def test_unshared_tree_is_unchanged(api, uwe, tree):
     await sharing.share(api, tree["folder"], uwe, "editor")
     assert await listed(api) == ["outer"]
     assert len(await api.names()) == 6
@@ -283,7 +283,7 @@ async def test_a_bound_token_of_a_collaborator(api, uwe, tree):
     assert await uwe.names() == {"folder", "deep", "inside.txt", "bottom.txt"}
 
 
-async def test_a_page_of_others_items_is_looked_up_at_once(api, uwe, tree, service):
+async def test_page_rights_are_one_lookup(api, uwe, tree, service):
     await sharing.share(api, tree["folder"], uwe, "viewer")
     rows = service.read("SELECT * FROM item WHERE owner = ? AND parent IS NOT NULL", api.user)
     asked = []

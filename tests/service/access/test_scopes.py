@@ -143,7 +143,7 @@ async def tree(api):
     }
 
 
-async def test_a_bound_token_sees_its_folder_and_what_is_below(api, tree):
+async def test_folder_token_sees_its_subtree(api, tree):
     token = await api.narrowed(
         "root_readwrite", "manage_managed_users", resource=f"https://api.box.com/2.0/folders/{tree['in']}"
     )
@@ -175,7 +175,7 @@ async def test_a_bound_token_sees_its_folder_and_what_is_below(api, tree):
         assert await api.status(token, method, path, json=body) == expected, (method, path)
 
 
-async def test_a_search_finds_only_what_the_token_is_bound_to(api, tree):
+async def test_search_is_limited_by_token(api, tree):
     async def found(token, **params):
         headers = {"authorization": f"Bearer {token}"}
         answer = await api.http.get("/search", params={"query": 'NOT "x1"'} | params, headers=headers)
@@ -190,7 +190,7 @@ async def test_a_search_finds_only_what_the_token_is_bound_to(api, tree):
     assert await found(token) == ({"deep.txt"}, 1)
 
 
-async def test_a_search_of_the_enterprise_needs_its_scope_and_a_token_that_is_bound_to_nothing(api, tree):
+async def test_enterprise_search_needs_scope(api, tree):
     path = "/search?query=deep&scope=enterprise_content"
     resource = f"http://service.test/2.0/folders/{tree['in']}"
     for token, expected in (

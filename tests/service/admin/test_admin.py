@@ -90,7 +90,7 @@ async def test_a_page_is_safe_to_show(admin, page):
     assert " style=" not in text  # the policy would not let it count
 
 
-async def test_the_cookie_goes_where_nobody_else_can_lead_the_browser(admin, service):
+async def test_admin_cookie_is_same_site(admin, service):
     """Every port of a host gets a cookie, other users' too; a path that they cannot know does not."""
     cookie = admin.page.history[0].headers["set-cookie"]
     value, *terms = [part.strip() for part in cookie.lower().split(";")]
@@ -212,7 +212,7 @@ async def test_who_may_search_everything_is_said_on_the_page(admin):
     assert "was not found" in await admin.post("/admin/users/9/search", may="yes")
 
 
-async def test_passwords_are_for_users_of_this_enterprise_who_log_in(admin):
+async def test_passwords_need_enterprise_users_with_login(admin):
     def others(conn):
         away = demo.add_enterprise(conn, "Elsewhere", now=0)
         stranger = demo.add_user(conn, away, "Stranger", "stranger@example.com", now=0)

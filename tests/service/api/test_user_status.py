@@ -217,7 +217,7 @@ async def test_permissions_tell_what_a_status_forbids(api, uwe):
     assert not told["can_upload"]
 
 
-async def test_a_status_goes_with_who_acts_as_another_and_with_whom_they_act_as(api, uwe, people):
+async def test_as_user_checks_both_statuses(api, uwe, people):
     other = await people.add("co@example.com")
     await api.ask("PUT", f"/users/{other.user}", json={"role": "coadmin"})
     file = await uwe.upload("a.txt", b"1")
@@ -231,7 +231,7 @@ async def test_a_status_goes_with_who_acts_as_another_and_with_whom_they_act_as(
     await other.ask("DELETE", f"/files/{file['id']}", headers=headers, expect=204)
 
 
-async def test_a_link_that_lets_edit_does_not_for_who_may_not(api, uwe):
+async def test_edit_link_does_not_exceed_role(api, uwe):
     file = await api.upload("a.txt", b"1")
     link = {"shared_link": {"access": "open", "permissions": {"can_edit": True}}}
     url = (await api.ask("PUT", f"/files/{file['id']}?fields=shared_link", json=link))["shared_link"]["url"]

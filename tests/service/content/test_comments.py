@@ -33,7 +33,7 @@ async def test_a_comment_is_made_found_changed_and_taken_back(api, file):
     await api.ask("GET", f"/comments/{made['id']}", expect=404)
 
 
-async def test_comments_are_listed_and_counted_and_replies_belong_to_theirs(api, file):
+async def test_comments_and_replies_are_counted(api, file):
     first = await say(api, file)
     reply = await say(api, file, "indeed", item={"type": "comment", "id": first["id"]})
     assert (reply["is_reply_comment"], reply["item"]) == (True, {"type": "comment", "id": first["id"]})
@@ -47,7 +47,7 @@ async def test_comments_are_listed_and_counted_and_replies_belong_to_theirs(api,
     assert (await api.ask("GET", path))["comment_count"] == 1
 
 
-async def test_only_the_author_changes_a_comment_and_nobody_else_sees_that_of_others(api, uwe, file):
+async def test_only_author_changes_comment(api, uwe, file):
     made = await say(api, file)
     path = f"/comments/{made['id']}"
     for method, body in (("GET", None), ("PUT", {"message": "x"}), ("DELETE", None)):

@@ -129,7 +129,7 @@ async def test_an_address_dies_with_the_right_to_download(api, uwe, service, vis
     assert await status() == 404
 
 
-async def test_an_address_by_a_shared_link_dies_with_the_link_and_is_counted(api, uwe, file, visitor):
+async def test_shared_link_download_ends_with_link(api, uwe, file, visitor):
     path = f"/files/{file['id']}?fields=shared_link"
     url = (await api.ask("PUT", path, json={"shared_link": {"access": "open"}}))["shared_link"]["url"]
     found = await address(uwe, file, headers={"boxapi": f"shared_link={url}"})
@@ -150,7 +150,7 @@ async def test_the_address_of_a_bound_token_is_bound(api, visitor):
     assert (await visitor.get(found)).status_code == 404
 
 
-async def test_an_address_is_good_after_a_restart_and_in_another_process(root, fill, as_user):
+async def test_download_url_survives_restart(root, fill, as_user):
     async with store.open_store(root) as first:
         await fill(first)
         api = await as_user(first, "ann@example.com")
@@ -164,7 +164,7 @@ async def test_an_address_is_good_after_a_restart_and_in_another_process(root, f
     assert [one.name for one in root.iterdir() if one.name.startswith("addresses")] == ["addresses.key"]
 
 
-async def test_a_client_that_is_answered_with_addresses_asks_for_each_once(api, service, file, nursery):
+async def test_download_urls_are_fetched_once(api, service, file, nursery):
     asked = []
     built = app.build(service, "http://service.test")
 

@@ -51,7 +51,7 @@ async def test_all_of_it_is_copied(api, tree):
     assert page["entries"][0]["source"]["size"] == 17
 
 
-async def test_a_copy_has_the_tags_descriptions_and_metadata_of_the_original(api, tree):
+async def test_copy_keeps_tags_and_metadata(api, tree):
     for key, copies in (("kept", True), ("left", False)):
         body = {
             "scope": "enterprise",
@@ -126,7 +126,7 @@ async def test_no_more_is_copied_than_a_bound(api, tree, monkeypatch):
 
 
 @pytest.mark.parametrize("what", ["space", "lock", "trash"])
-async def test_a_copy_that_cannot_go_on_is_in_the_trash(api, uwe, service, tree, monkeypatch, what):
+async def test_failed_copy_is_trashed(api, uwe, service, tree, monkeypatch, what):
     """Between two slices others write, and the rules are asked anew."""
     monkeypatch.setattr(folder_copies, "SLICE", 2)
     await share(api, tree, uwe)

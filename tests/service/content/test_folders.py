@@ -180,7 +180,7 @@ async def test_a_change_counts_and_shows(api):
     assert same == changed
 
 
-async def test_a_folder_stays_the_same_when_something_comes_into_it(api):
+async def test_folder_etag_ignores_new_children(api):
     folder = await api.folder("docs")
     await api.upload("a.txt", b"hello", folder["id"])
     again = await api.ask("GET", f"/folders/{folder['id']}")
@@ -237,7 +237,7 @@ async def test_a_version_that_was_not_seen_is_not_changed(api):
     await api.ask("DELETE", path, headers={"if-match": "1"}, expect=404)
 
 
-async def test_a_folder_with_something_in_it_is_deleted_only_on_purpose(api):
+async def test_nonempty_folder_needs_recursive_delete(api):
     folder = await api.folder("docs")
     await api.upload("a.txt", b"", folder["id"])
     for path in ("", "?recursive=false"):

@@ -50,7 +50,7 @@ async def test_a_neighbour_whose_id_begins_alike_is_not_below(api, alike):
     assert (await api.ask("GET", f"/folders/{other}"))["size"] == len(other)
 
 
-async def test_a_neighbour_whose_id_begins_alike_is_not_protected_nor_opened(api, uwe, alike):
+async def test_id_prefix_does_not_grant_rights(api, uwe, alike):
     (one, first), (other, second) = alike
     await share(api, {"type": "folder", "id": one}, uwe, "viewer")
     await uwe.ask("GET", f"/files/{first}")
@@ -96,7 +96,7 @@ def _interrupted(body, meanwhile):
 
 
 @pytest.mark.parametrize("what", ["version", "lock", "trash"])
-async def test_what_an_upload_depends_on_is_judged_when_it_is_stored(api, uwe, what):
+async def test_upload_conditions_are_checked_at_store(api, uwe, what):
     folder = await api.folder("shared")
     file = await api.upload("a.txt", b"first", folder["id"])
     await share(api, folder, uwe)
@@ -121,9 +121,7 @@ async def test_what_an_upload_depends_on_is_judged_when_it_is_stored(api, uwe, w
 
 
 @pytest.mark.parametrize("what", ["version", "lock"])
-async def test_what_a_commit_depends_on_is_judged_when_it_is_stored(
-    api, uwe, service, small, monkeypatch, what
-):
+async def test_commit_conditions_are_checked_at_store(api, uwe, service, small, monkeypatch, what):
     folder = await api.folder("shared")
     file = await api.upload("a.txt", b"first", folder["id"])
     await share(api, folder, uwe)
@@ -146,7 +144,7 @@ async def test_what_a_commit_depends_on_is_judged_when_it_is_stored(
     assert await api.bytes(file["id"]) == (b"second" if what == "version" else b"first")
 
 
-async def test_a_lock_that_prevents_downloads_keeps_a_file_out_of_a_copy(api, uwe):
+async def test_download_lock_excludes_file_from_copy(api, uwe):
     folder = await api.folder("shared")
     inner = await api.folder("inner", folder["id"])
     file = await api.upload("secret.txt", b"first", inner["id"])
@@ -163,7 +161,7 @@ async def test_a_lock_that_prevents_downloads_keeps_a_file_out_of_a_copy(api, uw
 
 
 @pytest.mark.parametrize("how", ["moved", "the folder moved"])
-async def test_who_sees_it_no_more_is_told_that_it_is_gone(api, uwe, how):
+async def test_item_out_of_sight_is_404(api, uwe, how):
     """And no more than that: neither where it is now, nor what it is called there."""
     folder = await api.folder("shared")
     file = await api.upload("a.txt", b"first", folder["id"])
@@ -186,7 +184,7 @@ async def test_who_sees_it_no_more_is_told_that_it_is_gone(api, uwe, how):
         assert private["id"] not in str(found[0]["path_collection"])
 
 
-async def test_whose_folder_it_is_pays_when_an_upload_is_stored(api, uwe, service):
+async def test_folder_owner_pays_for_upload(api, uwe, service):
     """The space of whoever sends it is not asked for, and that of the owner may go in the middle."""
     folder = await api.folder("shared")
     await share(api, folder, uwe)
@@ -227,7 +225,7 @@ async def test_what_changes_hands_needs_the_new_owners_space(api, uwe, service):
     await uwe.ask("PUT", f"/files/{file['id']}", json=move)
 
 
-async def test_a_version_that_is_made_current_again_takes_its_space(api, service):
+async def test_promoted_version_uses_space(api, service):
     file = await api.upload("a.txt", b"12345")
     old = file["file_version"]["id"]
     await api.version(file["id"], b"1")

@@ -71,7 +71,7 @@ async def test_a_taken_name_keeps_it_in_the_trash(api, kind):
 
 @KINDS
 @pytest.mark.parametrize("fate", ["living", "trashed", "purged"])
-async def test_another_folder_is_taken_only_if_the_original_is_gone(api, kind, fate):
+async def test_restore_target_needs_missing_original(api, kind, fate):
     home, other = await api.folder("home"), await api.folder("other")
     item = await make(api, kind, "thing", home["id"])
     path = f"/{kind}/{item['id']}"
@@ -87,7 +87,7 @@ async def test_another_folder_is_taken_only_if_the_original_is_gone(api, kind, f
     assert back["parent"]["id"] == (home if fate == "living" else other)["id"]
 
 
-async def test_what_is_below_a_trashed_folder_is_found_by_nobody(api):
+async def test_contents_of_trashed_folder_are_hidden(api):
     folder = await api.folder("folder")
     inner = await api.folder("inner", folder["id"])
     file = await api.upload("file", b"hello", inner["id"])
@@ -103,7 +103,7 @@ async def test_what_is_below_a_trashed_folder_is_found_by_nobody(api):
     assert (await api.ask("GET", "/folders/0"))["size"] == 5
 
 
-async def test_what_went_into_the_trash_before_its_folder_stays_there(api):
+async def test_earlier_trashed_item_stays_trashed(api):
     folder, other = await api.folder("folder"), await api.folder("other")
     first = await api.folder("first", folder["id"])
     await api.upload("below", b"hello", first["id"])

@@ -58,7 +58,7 @@ async def test_into_the_trash_and_out_of_it(api, file):
     assert await api.bytes(file["id"], params={"version": first["id"]}) == b"one aardvark"
 
 
-async def test_who_put_a_version_in_the_trash_and_who_took_it_out(api, uwe):
+async def test_version_trashed_and_restored_by(api, uwe):
     folder = await api.folder("shared")
     invited = {"id": str(uwe.user), "type": "user"}
     body = {"item": {"id": folder["id"], "type": "folder"}, "accessible_by": invited, "role": "co-owner"}
@@ -113,7 +113,7 @@ async def _promote(api, file, *, number):
     return (await api.ask("GET", f"/files/{file['id']}"))["name"]
 
 
-async def test_promotion_brings_back_the_name_that_a_version_took_away(api):
+async def test_promotion_restores_the_old_name(api):
     file = await api.upload("old.txt", b"aardvark")
     await api.version(file["id"], b"bobolink", name="new.txt")
     assert await _promote(api, file, number=0) == "old.txt"

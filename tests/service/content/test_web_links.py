@@ -91,7 +91,7 @@ async def test_the_three_errors_of_restoring_a_link(api, uwe):
         await uwe.ask("POST", one, expect=404)
 
 
-async def test_a_taken_name_counts_in_the_folder_that_a_link_goes_to(api):
+async def test_taken_name_counts_in_restore_target(api):
     gone, other = await api.folder("gone"), await api.folder("other")
     path = await trashed(api, parent=gone["id"])
     await api.ask("DELETE", f"/folders/{gone['id']}", expect=204)
@@ -103,7 +103,7 @@ async def test_a_taken_name_counts_in_the_folder_that_a_link_goes_to(api):
     assert (back["name"], back["parent"]["id"]) == ("free", other["id"])
 
 
-async def test_the_parent_counts_only_if_the_original_folder_is_gone(api):
+async def test_parent_applies_without_original_folder(api):
     home, other = await api.folder("home"), await api.folder("other")
     path = await trashed(api, parent=home["id"])
     await api.link("link", other["id"])

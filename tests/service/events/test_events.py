@@ -146,7 +146,7 @@ async def test_streams(api, name, count):
     assert page["next_stream_position"] == await now(api)
 
 
-async def test_the_stream_of_changes_has_only_what_changes_the_tree(api):
+async def test_changes_stream_has_tree_changes_only(api):
     file = await api.upload("a", b"x")
     position = await now(api)
     row = api.store.read("SELECT * FROM item WHERE id = ?", int(file["id"]))[0]
@@ -180,7 +180,7 @@ async def test_a_position_of_another_store_starts_at_the_present(api):
     assert (page["entries"], page["next_stream_position"]) == ([], await now(api))
 
 
-async def test_what_is_asked_of_items_is_not_asked_of_events(api):
+async def test_item_fields_do_not_apply_to_events(api):
     start = await now(api)
     file = await api.upload("a", b"x")
     page = await stream(api, start, fields="type,id,sequence_id", stream_type="changes", limit=500)

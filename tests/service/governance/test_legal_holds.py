@@ -171,7 +171,7 @@ async def test_both_dates_count(api, service, day, held):
     await api.ask("DELETE", f"/files/{file['id']}/trash", expect=403 if held else 204)
 
 
-async def test_what_was_in_the_trash_before_its_folder_holds_only_itself(api):
+async def test_earlier_trashed_item_holds_itself_only(api):
     folder = await api.folder("folder")
     held = await api.upload("held", b"hello", folder["id"])
     await assign(api, await hold(api), "file", held["id"])
@@ -258,7 +258,7 @@ async def test_users_may_do_none_of_it(api, uwe):
     assert (await api.ask("GET", one))["status"] == "active"
 
 
-async def test_a_hold_on_a_user_covers_what_they_own_or_made_and_no_more(api, uwe, service):
+async def test_user_hold_covers_owned_and_uploaded(api, uwe, service):
     plain, touched = await api.upload("plain", b"x"), await api.upload("touched", b"x")
     own = await uwe.upload("own", b"x")
     sql = "UPDATE version SET created_by = ? WHERE id = ?"
@@ -275,7 +275,7 @@ async def test_a_hold_on_a_user_covers_what_they_own_or_made_and_no_more(api, uw
     await api.ask("DELETE", f"/files/{plain['id']}/trash", expect=204)
 
 
-async def test_ids_are_numbers_and_text_for_clients_of_the_public_api(api):
+async def test_ids_are_numbers_and_strings(api):
     body = {"policy_name": "p", "is_ongoing": True}
     made = await api.ask("POST", "/legal_hold_policies", json=body, expect=201)
     path = f"/legal_hold_policies/{made['id']}"

@@ -134,7 +134,7 @@ async def test_what_nothing_can_be_assigned_to(api, to, more, expect):
 
 
 @pytest.mark.parametrize("kind", ["folder", "enterprise"])
-async def test_what_is_retained_cannot_be_purged_until_its_time_is_over(api, service, kind):
+async def test_retained_item_cannot_be_purged(api, service, kind):
     folder = await api.folder("folder")
     file = await api.upload("file", b"hello", folder["id"])
     assert await end(api, file) is None
@@ -261,7 +261,7 @@ async def test_a_change(api):
     await api.ask("PUT", path, json={"status": "active"}, expect=400)
 
 
-async def test_a_retired_policy_keeps_what_it_has_and_takes_nothing_new(api):
+async def test_retired_policy_covers_nothing_new(api):
     old = await api.upload("old", b"x")
     made = await policy(api)
     await assign(api, made, {"type": "enterprise"})

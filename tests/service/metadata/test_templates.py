@@ -47,7 +47,7 @@ async def test_a_key_is_made_of_the_name(api):
     assert (await api.ask("POST", f"{PATH}/schema", json=body, expect=201))["templateKey"] == "orderOfTheDay"
 
 
-async def test_the_key_of_a_field_is_made_of_its_name(api, template):
+async def test_field_key_comes_from_name(api, template):
     fields = [
         {"type": "string", "displayName": "Name of the ship"},
         {"type": "float", "displayName": "7 seas"},

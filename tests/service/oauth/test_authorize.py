@@ -287,7 +287,7 @@ async def test_users_of_another_enterprise_are_turned_away(browser, service):
     assert (answer.status_code, "location" in answer.headers) == (403, False)
 
 
-async def test_a_code_is_good_once_and_its_reuse_ends_what_came_of_it(browser, uwe):
+async def test_code_reuse_revokes_its_tokens(browser, uwe):
     code = await browser.code()
     made = await uwe.oauth(code_form(code))
     assert await uwe.status(made["access_token"]) == 200

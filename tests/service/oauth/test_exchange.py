@@ -236,7 +236,7 @@ async def test_a_token_of_a_collaborator_ends_with_the_collaboration(api, uwe):
     assert await uwe.status(token, path=f"/folders/{folder['id']}/items") == 404
 
 
-async def test_what_is_narrowed_again_says_what_it_is_bound_to(api, form):
+async def test_repeated_downscoping_reports_its_binding(api, form):
     folder = await api.folder("folder")
     token = await api.narrowed("base_explorer", resource=f"http://service.test/2.0/folders/{folder['id']}")
     again = await post(api, form | {"subject_token": token, "scope": "item_read"})

@@ -75,7 +75,7 @@ async def test_refusals_use_nothing_up(api, pair, change, error):
     assert await api.oauth(form(pair))
 
 
-async def test_an_access_token_refreshes_nothing_and_the_other_way_round(api, pair):
+async def test_access_token_cannot_refresh(api, pair):
     assert await api.refused(form({"refresh_token": pair["access_token"]})) == "invalid_grant"
     assert await api.status(pair["refresh_token"]) == 401
 

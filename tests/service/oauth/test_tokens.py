@@ -139,7 +139,7 @@ async def test_nothing_secret_is_stored(api, good, service, root):
     assert b"a secret of the tests" not in stored
 
 
-async def test_the_account_of_an_application_may_do_what_its_scopes_allow(api, uwe, service):
+async def test_service_account_follows_scopes(api, uwe, service):
     made = await service.write(
         lambda conn: demo.add_user(conn, 1, "Automation", None, now=service.now())["id"]
     )

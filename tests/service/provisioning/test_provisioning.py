@@ -109,7 +109,7 @@ async def test_its_app_gets_tokens_and_finds_what_was_made(root, file):
             assert [one["key"] for one in template["fields"][0]["options"]] == ["Gull", "Tern"]
 
 
-async def test_what_is_new_in_the_file_is_added_and_the_rest_stays(root, file):
+async def test_reprovisioning_adds_what_is_new(root, file):
     text = EXAMPLE.read_text(encoding="utf-8")
     async with store.open_store(root) as opened:
         await provisioning.ensure(opened, file(text))

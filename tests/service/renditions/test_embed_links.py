@@ -81,7 +81,7 @@ async def test_what_cannot_be_shown_says_so(api, service, nursery, expect_log):
     assert "There is no preview" in page.text
 
 
-async def test_a_link_is_good_for_one_file_and_looking_alone(api):
+async def test_embed_link_only_previews_one_file(api):
     file, other = await api.upload("a.txt", b"x"), await api.upload("b.txt", b"y")
     made = await link(api, file)
     token = made["access_token"]
@@ -116,7 +116,7 @@ async def test_a_link_ends(api, monkeypatch):
     await look(api, second["url"], 404)
 
 
-async def test_a_link_dies_with_the_token_it_was_asked_for_with(api):
+async def test_embed_link_ends_with_its_token(api):
     file = await api.upload("a.txt", b"x")
     token = await api.narrowed("item_preview")
     made = await link(api, file, headers={"authorization": f"Bearer {token}"})
@@ -126,7 +126,7 @@ async def test_a_link_dies_with_the_token_it_was_asked_for_with(api):
     await look(api, made["url"], 404)
 
 
-async def test_there_is_no_link_for_whom_there_is_no_preview(api, uwe):
+async def test_embed_link_needs_preview_right(api, uwe):
     file = await api.upload("a.txt", b"x")
     token = await api.narrowed("base_explorer")
     assert await link(api, file, headers={"authorization": f"Bearer {token}"}) is None

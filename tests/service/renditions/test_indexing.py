@@ -56,7 +56,7 @@ async def test_documents_are_found_by_their_words(api, service, nursery, tmp_pat
     assert await api.names("heron", content_types="name") == set()
 
 
-async def test_a_long_text_is_found_by_its_beginning_at_once_and_whole_later(api, service, nursery):
+async def test_long_text_is_indexed_in_steps(api, service, nursery):
     await api.upload("long.txt", b"first " + b"x " * 20_000 + b"last")
     assert await content(api, "first") == {"long.txt"}
     assert await content(api, "last") == set()
@@ -65,7 +65,7 @@ async def test_a_long_text_is_found_by_its_beginning_at_once_and_whole_later(api
     assert await content(api, "first") == await content(api, "last") == {"long.txt"}
 
 
-async def test_a_new_version_is_read_again_and_a_purged_file_is_forgotten(api, service, nursery):
+async def test_new_version_is_indexed_again(api, service, nursery):
     nursery.start_soon(indexing.run, service)
     file = await api.upload("a.pdf", sample_documents.pdf("heron"))
     await all_indexed(service)
@@ -86,7 +86,7 @@ async def test_a_new_version_is_read_again_and_a_purged_file_is_forgotten(api, s
     assert service.read("SELECT * FROM document WHERE file_content LIKE '%heron%'") == []
 
 
-async def test_a_file_that_is_purged_before_it_is_read_leaves_the_backlog(api, service):
+async def test_purged_file_leaves_index_queue(api, service):
     file = await api.upload("a.pdf", sample_documents.pdf("heron"))
     await api.ask("DELETE", f"/files/{file['id']}", expect=204)
     await api.ask("DELETE", f"/files/{file['id']}/trash", expect=204)
@@ -112,7 +112,7 @@ async def test_the_same_content_is_read_once(api, service, nursery, monkeypatch)
     assert await content(api, "heron") == {"a.pdf", "b.pdf", "c.pdf"}
 
 
-async def test_a_copy_has_the_words_of_what_it_is_a_copy_of(api, service, nursery):
+async def test_copy_shares_extracted_text(api, service, nursery):
     file = await api.upload("a.pdf", sample_documents.pdf("heron"))
     await api.version(file["id"], sample_documents.pdf("egret"))
     old = (await api.ask("GET", f"/files/{file['id']}/versions"))["entries"][0]
@@ -131,7 +131,7 @@ async def test_a_copy_has_the_words_of_what_it_is_a_copy_of(api, service, nurser
     assert await content(api, "heron") == {"old.pdf"}
 
 
-async def test_a_damaged_document_is_found_by_its_name_and_logged(api, service, nursery, expect_log, caplog):
+async def test_damaged_document_is_found_by_name(api, service, nursery, expect_log, caplog):
     expect_log(r"file \d+ is found by its name alone: ")
     file = await api.upload("broken heron.pdf", sample_documents.pdf("heron")[:150])
     await api.upload("good.pdf", sample_documents.pdf("heron"))
@@ -161,7 +161,7 @@ async def test_a_restart_goes_on_where_the_service_stopped(root, fill, as_user):
         assert opened.read("SELECT state FROM rendition")[0]["state"] == 1
 
 
-async def test_what_was_made_of_contents_that_are_gone_is_swept_out(root, fill, as_user):
+async def test_orphaned_renditions_are_swept(root, fill, as_user):
     async with store.open_store(root) as opened:
         await fill(opened)
         api = await as_user(opened, "uwe@example.com")
@@ -281,7 +281,7 @@ async def test_a_worker_without_work_is_ended(api, service, nursery, monkeypatch
     assert await content(api, "heron") == {"a.pdf"}
 
 
-async def test_a_failure_of_ours_is_logged_and_not_the_end(api, service, nursery, expect_log, monkeypatch):
+async def test_internal_failure_is_logged(api, service, nursery, expect_log, monkeypatch):
     expect_log("the indexing failed")
     monkeypatch.setattr(indexing, "_RETRY_SECONDS", 0.01)
     do = worker_client.WorkerClient.do

@@ -244,7 +244,7 @@ def test_every_name_is_a_file_name():
         ("editor", 200, 200),
     ],
 )
-async def test_a_role_that_may_preview_gets_them_and_no_bytes(api, uwe, service, nursery, role, sees, has):
+async def test_preview_role_gets_no_bytes(api, uwe, service, nursery, role, sees, has):
     folder = await api.folder("docs")
     file = await api.upload("a.png", sample_documents.picture(), folder["id"])
     invited = {

@@ -53,9 +53,7 @@ async def test_client_credentials_for_a_user_and_for_the_enterprise(client_of, a
 
 
 @pytest.mark.parametrize("algorithm", ["RS256", "RS512"])
-async def test_an_assertion_and_what_can_be_done_with_its_token(
-    client_of, api, service, enterprise, algorithm
-):
+async def test_jwt_assertion_token_works(client_of, api, service, enterprise, algorithm):
     key = rsa.generate_private_key(65537, 2048)
     private = key.private_bytes(
         serialization.Encoding.PEM,

@@ -157,7 +157,7 @@ def test_not_of_an_improbable_word_is_everything(index):
     assert run(index, fts_query.compile_query('NOT "improbableword"')) == set(range(len(DOCUMENTS)))
 
 
-def test_a_query_may_have_many_words_but_not_too_many(index):
+def test_query_word_limit(index):
     run(index, fts_query.compile_query(" ".join(["ant", "NOT"] * fts_query.MAX_TERMS)))
     with pytest.raises(fts_query.TooLong):
         fts_query.compile_query("ant " * (fts_query.MAX_TERMS + 1))

@@ -128,7 +128,7 @@ def test_the_time_grows_with_the_length(reader):
     assert steep == []
 
 
-def test_a_look_of_a_beginning_says_the_same_of_every_prologue():
+def test_html_lookahead_is_prologue_independent():
     for prologue in ("", " \n", "<?xml version='1.0'?>", "<!-- a -->", "<?xml ?>\n<!-- --> <!--b-->\n"):
         for start in ("<html>", "<HTML lang=en>", "<!DOCTYPE html>", "<!doctype  HTML PUBLIC>"):
             head = (prologue + start).encode()

@@ -33,7 +33,7 @@ async def page(api, folder, offset=0, limit=5, **params):
     return [one["name"] for one in found["entries"]]
 
 
-async def test_pages_of_a_search_are_found_out_in_two_steps(api, many, finds):
+async def test_search_pages_are_found_in_two_steps(api, many, finds):
     folder, names = many
     found = [await page(api, folder, offset) for offset in range(0, 25, 5)]
     assert [name for names_of in found for name in names_of] == names
@@ -80,7 +80,7 @@ async def test_it_is_forgotten_after_a_while(service, autojump_clock):
         assert again is not known
 
 
-async def test_those_who_ask_at_once_wait_for_one_who_finds_out(api, many, finds):
+async def test_concurrent_searches_share_one_run(api, many, finds):
     folder, names = many
     await page(api, folder)
     found = {}

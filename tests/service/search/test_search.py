@@ -57,7 +57,7 @@ async def test_content_types_say_where_words_are_looked_for(api, tree):
     assert await api.names("quick", content_types="tags,name") == {"B.md"}
 
 
-async def test_a_new_version_and_a_new_name_are_found_at_once(api, tree):
+async def test_version_and_rename_are_found_at_once(api, tree):
     await api.ask("PUT", f"/files/{tree['a.txt']['id']}", json={"name": "zebra.txt"})
     assert await api.names("zebra") == {"zebra.txt"}
     assert await api.names("a", content_types="name") == set()
@@ -137,7 +137,7 @@ async def test_filters(api, tree, filters, expected):
     assert await api.names(sort="modified_at", ancestor_folder_ids="0", **filters) == expected
 
 
-async def test_ranges_take_the_moments_of_answers_and_include_both_ends(api, tree):
+async def test_ranges_include_both_ends(api, tree):
     moment = tree["a.txt"]["created_at"]
     assert await api.names(created_at_range=f"{moment},{moment}") == {"a.txt"}
     assert await api.names(updated_at_range=f"{tree['a.txt']['modified_at']},") >= {"a.txt", "B.md", "x.txt"}
@@ -260,7 +260,7 @@ async def test_sizes_are_whole_numbers(api, sizes):
     assert refused["code"] == "invalid_parameter"
 
 
-async def test_what_has_to_be_made_is_asked_for_file_by_file(api):
+async def test_renditions_are_requested_per_file(api):
     await api.upload("fox.txt", b"fox")
     (found,) = (await api.search("fox", fields="expiring_embed_link,representations"))["entries"]
     assert found.get("expiring_embed_link") is None

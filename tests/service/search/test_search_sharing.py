@@ -228,7 +228,7 @@ async def test_a_folder_that_is_named_again_is_searched_once(api, query):
         assert (found["total_count"], len(found["entries"])) == (1, 1)
 
 
-async def test_a_large_folder_among_many_is_a_place_of_its_own(api, uwe, many, monkeypatch):
+async def test_large_shared_folder_is_own_scope(api, uwe, many, monkeypatch):
     monkeypatch.setattr(search_plan, "SMALL_SUBTREE", 2)
     monkeypatch.setattr(search_plan, "SMALL_BESIDE_A_SPAN", 2)
     for number in range(40):

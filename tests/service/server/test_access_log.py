@@ -45,7 +45,7 @@ async def client(service, api):
         yield found
 
 
-async def test_a_line_tells_what_was_asked_how_it_ended_and_for_whom(api, client, lines):
+async def test_access_log_line(api, client, lines):
     headers = {"authorization": api.http.headers["authorization"]}
     file = await api.upload("secretname", b"x" * 1000)
     answer = await client.get(f"/2.0/files/{file['id']}/content", headers=headers)

@@ -55,7 +55,7 @@ async def test_a_body_that_does_not_come_is_given_up(start, monkeypatch, request
     assert b"request_timeout" in got
 
 
-async def test_a_body_that_drips_is_given_up_and_a_slow_one_lives(start, monkeypatch, api):
+async def test_dripping_body_is_dropped(start, monkeypatch, api):
     """Each byte buys time; a hundred a second are too few here."""
     monkeypatch.setattr(client_limits, "GRACE_SECONDS", 0.4)
     monkeypatch.setattr(client_limits, "LEAST_RATE", 10_000)
@@ -95,7 +95,7 @@ async def test_who_asks_for_nothing_is_sent_away(start, monkeypatch):
         assert await everything(half) == b""
 
 
-async def test_an_idle_connection_is_kept_for_longer_than_clients_keep_it(start, monkeypatch):
+async def test_idle_connections_outlive_clients(start, monkeypatch):
     assert serve.KEEP_ALIVE_SECONDS > 60
     monkeypatch.setattr(serve, "KEEP_ALIVE_SECONDS", 0.2)
     async with await connect(await start()) as stream:
@@ -127,7 +127,7 @@ async def test_who_is_silent_for_longest_makes_room(start, monkeypatch):
         assert await everything(slow[0]) == b""
 
 
-async def test_where_everybody_is_served_the_next_is_told_to_wait(start, monkeypatch, api, expect_log):
+async def test_excess_connection_is_told_to_wait(start, monkeypatch, api, expect_log):
     monkeypatch.setattr(connections, "MOST", 8)
     url = await start()
     poll = (
@@ -159,7 +159,7 @@ async def test_the_address_with_most_connections_gives_way():
     assert set(taken._open) == {("127.0.0.2", 1), ("127.0.0.3", 2)}
 
 
-async def test_answers_tell_browsers_to_believe_the_type_and_nobody_the_server(start):
+async def test_security_headers_are_sent(start):
     url = await start()
     async with httpx.AsyncClient() as client:
         for path in ("/2.0/users/me", "/docs", "/nothing", "/s/nothing"):
@@ -173,7 +173,7 @@ async def test_answers_tell_browsers_to_believe_the_type_and_nobody_the_server(s
     "host",
     ["evil.example", "evil.example:8472", "127.0.0.1@evil.example", "192.0.2.1", "localhost.evil.example"],
 )
-async def test_a_forged_host_is_in_no_answer_and_in_nothing_that_is_stored(start, api, host):
+async def test_forged_host_is_never_used(start, api, host):
     url = await start()
     file = await api.upload("a.txt", b"x")
     headers = {"authorization": api.http.headers["authorization"], "host": host}

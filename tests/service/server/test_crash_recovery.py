@@ -166,7 +166,7 @@ async def _in_parts(client):
         ("committed, not answered", _purge),
     ],
 )
-async def test_killed_at_a_point_it_loses_nothing_and_leaves_nothing(root, client, point, act):
+async def test_killed_service_loses_nothing(root, client, point, act):
     known = dict(client.known)
     async with running(root, client, point) as process:
         with pytest.raises(httpx.TransportError):
@@ -192,7 +192,7 @@ async def test_killed_at_a_point_it_loses_nothing_and_leaves_nothing(root, clien
         await judge(root, client)
 
 
-async def test_killed_while_it_removes_what_nobody_has_it_goes_on_at_the_next_start(root, client):
+async def test_killed_removal_resumes_at_start(root, client):
     async with store.open_store(root) as opened:
         for number in range(3):
             opened.blobs.keep_bytes(f"nobody has this {number}".encode())

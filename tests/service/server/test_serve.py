@@ -85,7 +85,7 @@ async def test_it_stops_when_it_is_cancelled(service):
         await trio.open_tcp_stream("127.0.0.1", int(url.rpartition(":")[2]))
 
 
-async def test_told_to_stop_it_lets_an_upload_end_and_takes_no_more(api, service):
+async def test_shutdown_finishes_running_upload(api, service):
     stop = trio.Event()
     body, headers = api.form({"name": "large", "parent": {"id": "0"}}, b"x" * 300_000)
     headers |= {"authorization": api.http.headers["authorization"], "content-length": str(len(body))}

@@ -105,7 +105,7 @@ async def test_what_is_held_or_retained_is_not_purged(api, later):
     assert [one["name"] for one in left] == ["held"]
 
 
-async def test_versions_in_the_trash_are_removed_and_free_their_space(api, later):
+async def test_trashed_versions_expire_and_free_space(api, later):
     file = await api.upload("a.txt", b"first")
     old = file["file_version"]["id"]
     await api.version(file["id"], b"second!")
@@ -118,7 +118,7 @@ async def test_versions_in_the_trash_are_removed_and_free_their_space(api, later
     assert await api.bytes(file["id"]) == b"second!"
 
 
-async def test_what_was_retained_to_be_deleted_goes_and_the_rest_stays(api, later):
+async def test_expired_retention_deletes_its_items(api, later):
     going, staying = await api.folder("going"), await api.folder("staying")
     await policy(api, "permanently_delete", 10, going["id"])
     await policy(api, "remove_retention", 10, staying["id"])
@@ -135,7 +135,7 @@ async def test_what_was_retained_to_be_deleted_goes_and_the_rest_stays(api, late
     assert (await api.ask("GET", f"/folders/{going['id']}?fields=size"))["size"] == 0
 
 
-async def test_much_is_disposed_of_page_by_page_past_what_is_held(api, later, monkeypatch):
+async def test_disposition_pages_past_held_items(api, later, monkeypatch):
     monkeypatch.setattr(sweeper, "PAGE", 2)
     folder = await api.folder("folder")
     await policy(api, "permanently_delete", 10, folder["id"])
@@ -147,7 +147,7 @@ async def test_much_is_disposed_of_page_by_page_past_what_is_held(api, later, mo
     assert [one["name"] for one in left] == ["0", "1", "2"]
 
 
-async def test_a_disposition_waits_for_holds_and_for_the_longest_retention(api, later):
+async def test_disposition_waits_for_longest_retention(api, later):
     folder = await api.folder("folder")
     await policy(api, "permanently_delete", 10, folder["id"])
     held = await api.upload("held.txt", b"x", folder["id"])

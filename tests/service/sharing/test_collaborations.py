@@ -324,7 +324,7 @@ async def test_a_deleted_user_collaborates_on_nothing(api, people, tree):
     assert await of(api, tree["folder"]) == []
 
 
-async def test_what_a_deleted_user_shared_is_told_to_be_gone(api, uwe, people):
+async def test_share_of_deleted_user_is_gone(api, uwe, people):
     other = await people.add("other@example.com")
     folder = await other.folder("theirs")
     await sharing.share(other, folder, uwe)

@@ -63,7 +63,7 @@ def _scope(client, forwarded=None):
     return {"client": (client, 1), "headers": headers}
 
 
-async def test_behind_a_proxy_the_address_is_what_the_proxy_says(service):
+async def test_proxy_address_counts_attempts(service):
     plain = app.Service(service, "http://x")
     assert plain.address(_scope("192.0.2.1", ["203.0.113.9"])) == "192.0.2.1"
     behind = app.Service(service, "http://x", public_url="https://files.example.com")
@@ -99,7 +99,7 @@ async def test_a_links_password_is_not_to_be_guessed(api, uwe, people, clock):
     assert await _through(ben, word, file, "open sesame") == 403
 
 
-async def test_wrong_secrets_of_an_application_wait_and_the_right_one_never(api, clock):
+async def test_wrong_app_secrets_wait(api, clock):
     form = {"grant_type": "client_credentials", "box_subject_type": "user", "box_subject_id": str(api.user)}
     for _ in range(attempt_limits.FREE):
         assert await api.refused(form | {"client_secret": "wrong"}) == "invalid_client"

@@ -112,7 +112,7 @@ async def test_what_a_crash_left_is_swept_out(root):
         assert list((root / "incoming").iterdir()) == []
 
 
-async def test_what_was_purged_frees_its_bytes_at_the_next_start(root):
+async def test_purged_bytes_are_freed_at_start(root):
     async with store.open_store(root) as opened:
         credentials = await demo.ensure_sample(opened)
         async with log_in(opened, credentials) as client:

@@ -58,7 +58,7 @@ def _rows(conn):
     return found
 
 
-async def test_it_has_the_shape_of_a_new_one_and_nothing_is_lost(old):
+async def test_upgraded_store_equals_new_one(old):
     with closing(sqlite3.connect(old / "service.db")) as conn:
         before = _rows(conn)
     async with store.open_store(old):

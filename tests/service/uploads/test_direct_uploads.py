@@ -284,7 +284,7 @@ async def test_an_upload_answers_the_whole_file(api):
     )
 
 
-async def test_an_upload_answers_what_has_to_be_made_if_it_is_asked_for(api):
+async def test_upload_returns_requested_renditions(api):
     body, headers = api.form({"name": "a.txt", "parent": {"id": "0"}}, b"hello")
     path = f"{UPLOADS}/files/content?fields=representations,expiring_embed_link"
     (made,) = (await api.ask("POST", path, content=body, headers=headers, expect=201))["entries"]

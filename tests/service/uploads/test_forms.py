@@ -73,7 +73,7 @@ async def test_a_body_that_breaks_off_leaves_nothing(api, service):
     assert list(service.blobs.incoming.iterdir()) == []
 
 
-async def test_a_part_with_a_file_name_is_the_file_whatever_it_is_called(api):
+async def test_part_with_filename_is_the_file(api):
     attributes = json.dumps({"name": "a<b>", "parent": {"id": "0"}, "size": 5}).replace("<", "\\u003c")
     parts = [("attributes", (None, attributes)), ("contents", ("c", b"hello")), ("more", ("x", b"ignored"))]
     answer = await api.http.post(f"{UPLOADS}/files/content", files=parts)

@@ -41,7 +41,7 @@ def words(tmp_path, data: bytes) -> str:
         (bytes(range(1, 256)) * 10, 2550, "", False),
     ],
 )
-def test_what_is_found_at_once_and_what_is_left_to_the_worker(head, size, text, promising):
+def test_inline_and_worker_extraction(head, size, text, promising):
     assert extraction.plain(head, size) == text
     assert extraction.is_promising(head, size) == promising
 
@@ -186,7 +186,7 @@ def test_the_first_page_of_a_pdf(tmp_path):
     assert draw(tmp_path, sample_documents.pdf("one", "two"), size=320).size == (320, 160)
 
 
-def test_a_picture_of_too_many_pixels_is_refused_before_it_is_unpacked(tmp_path):
+def test_huge_picture_is_refused_unopened(tmp_path):
     bomb = sample_documents.picture(size=(16_000, 16_000), mode="1")
     assert len(bomb) < 100_000
     with pytest.raises(extraction.Unreadable, match="pixels"):

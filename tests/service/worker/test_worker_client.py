@@ -113,7 +113,7 @@ async def test_a_hostile_document_costs_no_more_than_a_worker(tmp_path, hostile)
         assert (tmp_path / "made").read_text() == "heron"
 
 
-async def test_a_document_without_an_end_is_given_up_by_the_worker_itself(tmp_path, monkeypatch):
+async def test_worker_aborts_endless_document(tmp_path, monkeypatch):
     """Whatever it is doing, a system call or a library's C."""
     endless = tmp_path / "endless"
     os.mkfifo(endless)
@@ -148,7 +148,7 @@ async def test_a_worker_has_limits(tmp_path):
 
 
 @pytest.mark.skipif(not sandbox.version(), reason="this kernel has no Landlock")
-async def test_a_worker_has_no_file_of_the_service_and_no_network(tmp_path, monkeypatch):
+async def test_worker_has_no_files_or_network(tmp_path, monkeypatch):
     """Whatever a document makes of the process that reads it."""
     blobs, made, secret = tmp_path / "blobs", tmp_path / "made", tmp_path / "service.db"
     blobs.mkdir()
@@ -204,7 +204,7 @@ async def test_when_the_service_stops_the_worker_is_gone(tmp_path):
     assert pid is not None and not is_alive(pid)
 
 
-async def test_when_the_service_is_killed_the_worker_ends_by_itself(tmp_path):
+async def test_worker_ends_with_killed_service(tmp_path):
     endless = tmp_path / "endless"
     os.mkfifo(endless)
     program = (

@@ -80,7 +80,7 @@ def test_what_a_listing_shows_is_marked() -> None:
 
 
 @pytest.mark.parametrize("shape", [items.File, items.Folder, items.WebLink])
-def test_every_field_of_an_item_has_its_attribute_or_a_reason(shape: Any) -> None:
+def test_every_item_field_has_an_attribute(shape: Any) -> None:
     places = {field.place for field in item_fields.FIELDS}
     tops = {place.partition(".")[0] for place in places}
     for name in shape.model_fields:
@@ -100,14 +100,12 @@ def test_every_field_of_an_item_has_its_attribute_or_a_reason(shape: Any) -> Non
         ("folder_upload_email", items.UploadEmail, set()),
     ],
 )
-def test_every_field_of_what_is_in_an_item_has_its_attribute(
-    top: str, shape: Any, left_out: set[str]
-) -> None:
+def test_every_nested_field_has_an_attribute(top: str, shape: Any, left_out: set[str]) -> None:
     places = {field.place for field in item_fields.FIELDS}
     assert {f"{top}.{name}" for name in shape.model_fields if name not in left_out} <= places
 
 
-def test_every_field_of_holds_and_retention_has_its_attribute_or_a_reason() -> None:
+def test_every_policy_field_has_an_attribute() -> None:
     for shapes, known, word in (
         ((legal_holds.LegalHoldPolicy, legal_holds.HoldAssignment), HOLD, "hold"),
         ((retention.RetentionPolicy, retention.RetentionAssignment), RETENTION, "retention"),
@@ -198,7 +196,7 @@ FIELDS = {
         ("some", "b, c", ["b, c"]),
     ],
 )
-def test_a_text_means_a_value_and_the_value_is_that_text_again(field: str, given: str, value: Any) -> None:
+def test_attribute_text_round_trips(field: str, given: str, value: Any) -> None:
     assert metadata_values.parse(FIELDS[field], given) == value
     assert metadata_values.parse(FIELDS[field], metadata_values.text(value)) == value
 
@@ -215,7 +213,7 @@ def test_a_text_means_a_value_and_the_value_is_that_text_again(field: str, given
         ("word", "x" * 10_001, "10000"),
     ],
 )
-def test_a_text_that_does_not_fit_is_told_what_would(field: str, given: str, said: str) -> None:
+def test_invalid_attribute_text_names_valid_ones(field: str, given: str, said: str) -> None:
     with pytest.raises(ValueError, match=said):
         metadata_values.parse(FIELDS[field], given)
 
@@ -227,7 +225,7 @@ def test_other_names_are_no_places(name: str) -> None:
     assert metadata_values.place(name) is None
 
 
-def test_a_place_has_the_scope_without_its_number_and_a_field_with_dots() -> None:
+def test_template_scope_and_dotted_fields() -> None:
     assert metadata_values.place("metadata.enterprise_12.t.a.b") == metadata_values.ValuePlace(
         "enterprise", "t", "a.b"
     )

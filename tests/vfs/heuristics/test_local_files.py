@@ -62,7 +62,7 @@ async def node(drive: Drive, name: str, parent: int = ROOT) -> Any:
     return tree.find(drive.db, (await drive.fs.lookup(parent, name)).ino)
 
 
-async def test_a_local_file_behaves_like_a_file_and_is_never_sent(drive: Drive) -> None:
+async def test_local_file_is_never_sent(drive: Drive) -> None:
     ino = await drive.write_file(".~lock.f.odt#", b"me")
     assert await drive.read_file(".~lock.f.odt#") == b"me"
     assert drive.names() == [".~lock.f.odt#"]
@@ -82,7 +82,7 @@ async def test_all_in_a_local_folder_is_local(drive: Drive) -> None:
     assert drive.ops() == [("mkdir", "/sub"), ("upload", "/sub/back")]
 
 
-async def test_a_local_folder_that_gets_a_real_name_is_sent_but_for_what_is_local_in_it(drive: Drive) -> None:
+async def test_renamed_local_folder_is_sent(drive: Drive) -> None:
     folder = (await drive.fs.mkdir(ROOT, "unpacked.tmp", 0o755)).ino
     inner = (await drive.fs.mkdir(folder, "inner", 0o755)).ino
     await drive.write_file("a", b"", parent=inner)
@@ -105,7 +105,7 @@ async def test_what_was_never_sent_becomes_local_with_its_name(drive: Drive) -> 
     assert drive.ops() == [("upload", "/f")]
 
 
-async def test_what_the_service_has_is_renamed_there_whatever_it_is_called(drive: Drive) -> None:
+async def test_remote_item_may_take_local_name(drive: Drive) -> None:
     await drive.remote_file(1, "f", b"x")
     await drive.fs.rename(ROOT, "f", ROOT, "f.tmp", 0)
     assert drive.ops() == [("move", "/f.tmp")]
@@ -120,9 +120,7 @@ async def test_what_is_being_sent_does_not_become_local(drive: Drive) -> None:
 
 
 @pytest.mark.parametrize("flags", [0, 1, 2])
-async def test_what_the_service_has_goes_into_a_local_folder_as_to_another_disk(
-    drive: Drive, flags: int
-) -> None:
+async def test_remote_item_into_local_folder_is_exdev(drive: Drive, flags: int) -> None:
     await drive.remote_file(1, "f", b"x")
     folder = (await drive.fs.mkdir(ROOT, "cache.tmp", 0o755)).ino
     await drive.write_file("f", b"", parent=folder)
@@ -151,7 +149,7 @@ async def test_a_symlink_is_kept_here(drive: Drive) -> None:
     assert caught.value.errno == errno.EINVAL
 
 
-async def test_a_symlink_over_a_file_deletes_the_file_and_a_file_over_a_symlink_is_a_new_file(
+async def test_symlink_and_file_replace_each_other(
     drive: Drive,
 ) -> None:
     await drive.remote_file(1, "f", b"")
@@ -163,7 +161,7 @@ async def test_a_symlink_over_a_file_deletes_the_file_and_a_file_over_a_symlink_
     assert sorted(drive.ops()) == [("trash", "(f)"), ("upload", "/f")]
 
 
-async def test_theirs_of_the_same_name_keeps_it_and_ours_stays_beside_it(drive: Drive) -> None:
+async def test_remote_item_wins_local_name(drive: Drive) -> None:
     await drive.fs.symlink(ROOT, "docs", b"x")
     await drive.write_file("plan.tmp", b"ours")
     await drive.remote_file(1, "docs", b"theirs")
@@ -227,9 +225,7 @@ async def test_stale_local_files_go_and_everything_else_stays(
     await drive.fs.release(opened.fh)
 
 
-async def test_a_clock_that_is_set_right_makes_no_file_old(
-    drive: Drive, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_clock_correction_ages_no_file(drive: Drive, monkeypatch: pytest.MonkeyPatch) -> None:
     days = Days(monkeypatch)
     days.day -= 60
     ino = await drive.write_file("work.tmp", b"x")

@@ -119,7 +119,7 @@ async def test_a_save_is_one_upload_of_the_same_item(drive: Drive, save: Any) ->
     assert await drive.read_file("f") == b"new"
 
 
-async def test_a_backup_that_stays_keeps_its_bytes_and_is_a_file_of_its_own(drive: Drive) -> None:
+async def test_kept_backup_is_its_own_file(drive: Drive) -> None:
     await drive.remote_file(7, "f", b"old bytes")
     await rename(drive, "f", "f.bak")
     await drive.write_file("f", b"new")
@@ -137,7 +137,7 @@ async def test_a_backup_under_a_local_name_stays_here(drive: Drive) -> None:
     assert await drive.read_file("f~") == b"old bytes"
 
 
-async def test_a_backup_with_bytes_that_were_not_sent_keeps_them(drive: Drive) -> None:
+async def test_backup_with_unsent_bytes_keeps_them(drive: Drive) -> None:
     await drive.remote_file(7, "f", b"old")
     await overwrite(drive, "f", b"newer")
     await away_and_anew_with_the_backup_left(drive)
@@ -146,7 +146,7 @@ async def test_a_backup_with_bytes_that_were_not_sent_keeps_them(drive: Drive) -
     assert drive.ops() == [("upload", "/f")]
 
 
-async def test_a_file_that_was_only_renamed_is_still_that_file(drive: Drive) -> None:
+async def test_merely_renamed_file_keeps_identity(drive: Drive) -> None:
     ino = await drive.remote_file(7, "f", b"old")
     await rename(drive, "f", "g")
     await drive.write_file("f", b"another")
@@ -155,7 +155,7 @@ async def test_a_file_that_was_only_renamed_is_still_that_file(drive: Drive) -> 
     assert sorted(drive.ops()) == [("move", "/g"), ("upload", "/f")]
 
 
-async def test_a_file_that_moved_to_another_folder_takes_its_history_along(drive: Drive) -> None:
+async def test_moved_file_keeps_history(drive: Drive) -> None:
     ino = await drive.remote_file(7, "f", b"old")
     folder = (await drive.fs.mkdir(ROOT, "archive", 0o755)).ino
     await drive.fs.rename(ROOT, "f", folder, "f", 0)
@@ -164,9 +164,7 @@ async def test_a_file_that_moved_to_another_folder_takes_its_history_along(drive
     assert (await who(drive, "f")).remote_id is None
 
 
-async def test_long_after_a_rename_a_new_file_is_a_new_file(
-    drive: Drive, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_late_new_file_is_new(drive: Drive, monkeypatch: pytest.MonkeyPatch) -> None:
     ino = await drive.remote_file(7, "f", b"old")
     await rename(drive, "f", "f~")
     monkeypatch.setattr(save_patterns, "LEFT_SECONDS", 0.0)
@@ -176,7 +174,7 @@ async def test_long_after_a_rename_a_new_file_is_a_new_file(
     assert sorted(drive.ops()) == [("move", "/f~"), ("upload", "/f")]
 
 
-async def test_a_deletion_that_is_under_way_is_not_taken_back(drive: Drive) -> None:
+async def test_running_deletion_is_not_undone(drive: Drive) -> None:
     await drive.remote_file(7, "f", b"old")
     await unlink(drive, "f")
     await drive.db.write(lambda conn: conn.execute("UPDATE op SET state = 'running'"))
@@ -193,7 +191,7 @@ async def test_three_renames_exchange_two_files_with_their_histories(drive: Driv
     assert sorted(drive.ops()) == [("move", "/a"), ("move", "/b")]
 
 
-async def test_a_save_that_went_through_the_service_meanwhile_comes_back(drive: Drive) -> None:
+async def test_save_completed_remotely_meanwhile_returns(drive: Drive) -> None:
     """The rename to the backup was sent before the new file was made."""
 
     def sent(conn: Connection) -> None:

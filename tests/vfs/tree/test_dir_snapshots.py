@@ -36,7 +36,7 @@ async def exchange(drive: Drive, step: int) -> None:
 @pytest.mark.parametrize(
     "change", [rename_later_over_seen, rename_seen_over_later, save_anew, exchange], ids=lambda c: c.__name__
 )
-async def test_a_name_that_was_there_all_the_time_comes_once(drive: Drive, change: Change) -> None:
+async def test_persistent_name_is_listed_once(drive: Drive, change: Change) -> None:
     for number in range(3):
         await drive.write_file(f"old{number}", b"")
     for number in range(COUNT):
@@ -58,7 +58,7 @@ async def test_a_name_that_was_there_all_the_time_comes_once(drive: Drive, chang
     assert len(seen) == len(set(seen))
 
 
-async def test_a_file_that_is_renamed_meanwhile_comes_under_its_new_name(drive: Drive) -> None:
+async def test_renamed_file_is_listed_under_new_name(drive: Drive) -> None:
     for number in range(COUNT):
         await drive.remote_file(number + 1, f"f{number}", b"")
     fh = await drive.fs.opendir(ROOT)
@@ -71,7 +71,7 @@ async def test_a_file_that_is_renamed_meanwhile_comes_under_its_new_name(drive: 
     assert sorted(seen) == sorted([*(f"f{n}" for n in range(COUNT - 1)), "elsewhere"])
 
 
-async def test_a_folder_that_is_read_again_shows_what_is_new(drive: Drive) -> None:
+async def test_rewound_directory_shows_new_names(drive: Drive) -> None:
     await drive.write_file("a", b"")
     fh = await drive.fs.opendir(ROOT)
     first = await drive.fs.readdir(fh, 0)
@@ -81,7 +81,7 @@ async def test_a_folder_that_is_read_again_shows_what_is_new(drive: Drive) -> No
     drive.fs.releasedir(fh)
 
 
-async def test_a_position_is_the_same_entry_when_others_have_gone(drive: Drive) -> None:
+async def test_offsets_survive_deletions(drive: Drive) -> None:
     for number in range(COUNT):
         await drive.remote_file(number + 1, f"f{number}", b"")
     fh = await drive.fs.opendir(ROOT)
@@ -94,7 +94,7 @@ async def test_a_position_is_the_same_entry_when_others_have_gone(drive: Drive) 
     drive.fs.releasedir(fh)
 
 
-async def test_a_long_run_of_deleted_names_does_not_end_the_listing(drive: Drive) -> None:
+async def test_many_deleted_names_do_not_end_listing(drive: Drive) -> None:
     for number in range(COUNT):
         await drive.remote_file(number + 1, f"f{number}", b"")
     fh = await drive.fs.opendir(ROOT)

@@ -8,7 +8,7 @@ from cmsfs.replica.nodes import ROOT
 from tests.vfs.conftest import Drive
 
 
-async def test_what_the_kernel_has_forgotten_is_found_by_its_number(drive: Drive) -> None:
+async def test_forgotten_inode_is_found_by_number(drive: Drive) -> None:
     folder = await drive.fs.mkdir(ROOT, "d", 0o755)
     ino = await drive.write_file("f", b"abc", parent=folder.ino)
     drive.fs.forget([(ino, 1), (folder.ino, 1)])

@@ -15,7 +15,7 @@ from cmsfs.vfs.tree.attributes import SetAttr
 from tests.vfs.conftest import Drive
 
 
-async def test_a_new_file_is_read_back_and_is_one_upload(drive: Drive) -> None:
+async def test_new_file_is_one_upload(drive: Drive) -> None:
     ino = await drive.write_file("a.txt", b"hello")
     assert await drive.read_file("a.txt") == b"hello"
     assert drive.fs.getattr(ino).size == 5
@@ -37,7 +37,7 @@ async def test_content_is_fetched_once(drive: Drive) -> None:
     assert len(drive.shelf.fetched) == 1
 
 
-async def test_ten_bytes_of_a_large_file_change_without_fetching_the_rest(drive: Drive) -> None:
+async def test_small_write_fetches_no_other_blocks(drive: Drive) -> None:
     data = os.urandom(4 * BLOCK)
     ino = await drive.remote_file(1, "big", data)
     opened = await drive.fs.open(ino, os.O_RDWR)
@@ -53,7 +53,7 @@ async def test_ten_bytes_of_a_large_file_change_without_fetching_the_rest(drive:
     assert await drive.read_file("big") == expected
 
 
-async def test_a_handle_that_is_open_while_the_draft_is_sealed_reads_on(drive: Drive) -> None:
+async def test_open_handle_reads_during_sealing(drive: Drive) -> None:
     ino = await drive.write_file("f", b"abc")
     opened = await drive.fs.open(ino, os.O_RDONLY)
     assert await drive.fs.read(opened.fh, 0, 10) == b"abc"
@@ -73,7 +73,7 @@ async def test_a_file_open_for_writing_is_not_sealed(drive: Drive) -> None:
     assert await drive.read_file("f") == b"abcdef"
 
 
-async def test_writing_after_the_seal_makes_a_draft_over_what_was_sealed(drive: Drive) -> None:
+async def test_write_after_sealing_starts_new_draft(drive: Drive) -> None:
     ino = await drive.write_file("f", b"abc")
     await drive.seal(ino)
     opened = await drive.fs.open(ino, os.O_WRONLY)
@@ -117,7 +117,7 @@ async def test_an_unchanged_version_keeps_the_pages_of_the_kernel(drive: Drive) 
     await drive.fs.release(opened.fh)
 
 
-async def test_pages_that_were_written_here_are_kept_after_the_seal(drive: Drive) -> None:
+async def test_written_pages_stay_cached_after_sealing(drive: Drive) -> None:
     ino = await drive.write_file("f", b"abc")
     await drive.seal(ino)
     opened = await drive.fs.open(ino, os.O_RDONLY)
@@ -141,7 +141,7 @@ async def test_an_unlinked_open_file_lives_until_it_is_closed(drive: Drive) -> N
     assert drive.ops() == []
 
 
-async def test_what_was_never_sent_is_removed_without_a_word_to_the_service(drive: Drive) -> None:
+async def test_unsent_file_is_removed_without_request(drive: Drive) -> None:
     await drive.write_file("f", b"abc")
     await drive.fs.mkdir(ROOT, "d", 0o755)
     await drive.fs.unlink(ROOT, "f")
@@ -149,7 +149,7 @@ async def test_what_was_never_sent_is_removed_without_a_word_to_the_service(driv
     assert drive.ops() == []
 
 
-async def test_saving_by_temp_and_rename_is_a_new_version_of_the_same_item(drive: Drive) -> None:
+async def test_save_by_rename_is_new_version(drive: Drive) -> None:
     ino = await drive.remote_file(7, "f", b"old")
     reader = await drive.fs.open(ino, os.O_RDONLY)
     new = await drive.write_file(".f.tmp", b"new")
@@ -240,7 +240,7 @@ async def test_two_names_are_exchanged(drive: Drive) -> None:
     assert sorted(drive.ops()) == [("move", "/a"), ("move", "/b")]
 
 
-async def test_a_folder_is_listed_once_and_a_missing_name_needs_no_second_listing(drive: Drive) -> None:
+async def test_missing_name_needs_no_second_listing(drive: Drive) -> None:
     await drive.db.write(lambda conn: conn.execute("DELETE FROM listing"))
     for _ in range(3):
         with pytest.raises(FileNotFoundError):
@@ -248,7 +248,7 @@ async def test_a_folder_is_listed_once_and_a_missing_name_needs_no_second_listin
     assert drive.shelf.listed == [ROOT]
 
 
-async def test_a_large_folder_is_read_in_pieces_while_it_changes(drive: Drive) -> None:
+async def test_large_folder_is_read_while_changing(drive: Drive) -> None:
     for number in range(600):
         await drive.remote_file(number + 1, f"f{number}", b"")
     fh = await drive.fs.opendir(ROOT)
@@ -280,7 +280,7 @@ async def test_offline_shows_in_the_timeout_and_in_the_errno(drive: Drive) -> No
     assert caught.value.errno == errno.ENETDOWN
 
 
-async def test_special_files_and_foreign_attributes_are_refused_as_programs_expect(drive: Drive) -> None:
+async def test_special_files_and_foreign_xattrs_are_refused(drive: Drive) -> None:
     ino = await drive.remote_file(1, "f", b"abc")
     for refused in (
         drive.fs.link(ino, ROOT, "l"),

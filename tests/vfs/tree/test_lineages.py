@@ -28,9 +28,7 @@ def copies(drive: Drive) -> list[str]:
 
 
 @pytest.mark.parametrize("new", VERSIONS)
-async def test_an_open_file_stays_as_it_was_and_the_name_has_the_new_version(
-    drive: Drive, new: bytes
-) -> None:
+async def test_open_file_keeps_its_version(drive: Drive, new: bytes) -> None:
     ino = await drive.remote_file(1, "f", b"old bytes")
     old = await drive.fs.open(ino, os.O_RDONLY)
     await drive.remote_file(1, "f", new)
@@ -49,7 +47,7 @@ async def test_a_file_that_nobody_has_open_keeps_its_number(drive: Drive) -> Non
     assert await drive.remote_file(1, "f", b"new") == ino
 
 
-async def test_what_is_written_to_the_older_version_is_a_conflict_copy_of_it(drive: Drive) -> None:
+async def test_write_to_older_version_makes_copy(drive: Drive) -> None:
     ino = await drive.remote_file(1, "f", b"one")
     opened = await drive.fs.open(ino, os.O_RDWR)
     await drive.remote_file(1, "f", b"two, longer")
@@ -85,9 +83,7 @@ async def test_cutting_an_older_version_cuts_that_one(drive: Drive) -> None:
 
 
 @pytest.mark.parametrize("flags", [os.O_RDWR, os.O_WRONLY])
-async def test_a_file_that_was_made_here_is_based_on_what_was_uploaded_of_it(
-    drive: Drive, flags: int
-) -> None:
+async def test_local_file_is_based_on_its_upload(drive: Drive, flags: int) -> None:
     ino = await drive.write_file("note", b"mine")
     reader, writer = await drive.fs.open(ino, os.O_RDONLY), await drive.fs.open(ino, flags)
     await drive.fs.release(reader.fh)
@@ -106,7 +102,7 @@ async def test_a_file_that_was_made_here_is_based_on_what_was_uploaded_of_it(
 
 
 @pytest.mark.parametrize("cut", [False, True])
-async def test_what_is_written_after_a_deletion_elsewhere_is_there_again(drive: Drive, cut: bool) -> None:
+async def test_write_after_remote_deletion_restores_file(drive: Drive, cut: bool) -> None:
     ino = await drive.remote_file(1, "f", b"one")
     opened = await drive.fs.open(ino, os.O_RDWR)
     await drive.fs.read(opened.fh, 0, 3)
@@ -137,7 +133,7 @@ async def test_a_folder_that_went_too_is_made_anew(drive: Drive) -> None:
     assert await drive.read_file("f", parent=tree.find(drive.db, ino).parent) == b"ONE"
 
 
-async def test_a_name_that_another_has_taken_is_not_taken_back(drive: Drive) -> None:
+async def test_name_taken_by_another_is_kept(drive: Drive) -> None:
     ino = await drive.remote_file(1, "f", b"one")
     opened = await drive.fs.open(ino, os.O_RDWR)
     await drive.gone(ino)
@@ -149,9 +145,7 @@ async def test_a_name_that_another_has_taken_is_not_taken_back(drive: Drive) -> 
 
 
 @pytest.mark.parametrize("name", ["f", "g"])
-async def test_what_comes_back_from_the_trash_is_beside_what_was_written_meanwhile(
-    drive: Drive, name: str
-) -> None:
+async def test_restored_item_is_beside_new_file(drive: Drive, name: str) -> None:
     ino = await drive.remote_file(1, "f", b"one")
     opened = await drive.fs.open(ino, os.O_RDWR)
     await drive.gone(ino)
@@ -221,7 +215,7 @@ async def test_what_was_only_read_leaves_nothing(drive: Drive) -> None:
     assert drive.names() == ["f"]
 
 
-async def test_who_opens_by_a_name_that_has_moved_on_is_sent_to_look_again(drive: Drive) -> None:
+async def test_open_of_moved_name_is_estale(drive: Drive) -> None:
     ino = await drive.remote_file(1, "f", b"one")
     reader = await drive.fs.open(ino, os.O_RDONLY)
     await drive.remote_file(1, "f", b"two")
@@ -293,7 +287,7 @@ async def replaced(drive: Drive, how: str, name: str) -> None:
 
 
 @pytest.mark.parametrize("how", ["removed", "replaced"])
-async def test_a_name_that_was_given_a_moment_ago_is_not_meant_by_a_program(drive: Drive, how: str) -> None:
+async def test_freshly_given_name_is_not_meant(drive: Drive, how: str) -> None:
     """The kernel remembers for a moment more that there is no such name."""
     ino = await drive.remote_file(1, "f", b"one")
     opened = await drive.fs.open(ino, os.O_RDWR)
@@ -307,9 +301,7 @@ async def test_a_name_that_was_given_a_moment_ago_is_not_meant_by_a_program(driv
 
 
 @pytest.mark.parametrize("how", ["removed", "replaced"])
-async def test_what_is_written_behind_news_of_its_name_is_not_meant_by_a_program(
-    drive: Drive, how: str
-) -> None:
+async def test_write_behind_name_update_is_not_meant(drive: Drive, how: str) -> None:
     ino = await drive.remote_file(1, "f", b"one")
     opened = await drive.fs.open(ino, os.O_RDWR)
     await drive.remote_file(1, "g", b"one")
@@ -321,9 +313,7 @@ async def test_what_is_written_behind_news_of_its_name_is_not_meant_by_a_program
 
 
 @pytest.mark.parametrize("how", ["removed", "replaced"])
-async def test_an_open_file_that_news_have_put_in_the_way_is_written_on_as_a_copy(
-    drive: Drive, how: str
-) -> None:
+async def test_displaced_open_file_continues_as_copy(drive: Drive, how: str) -> None:
     ino = await drive.remote_file(1, "f", b"one")
     opened = await drive.fs.open(ino, os.O_RDWR)
     await drive.remote_file(1, "g", b"one")
@@ -341,7 +331,7 @@ async def test_an_open_file_that_news_have_put_in_the_way_is_written_on_as_a_cop
 
 @pytest.mark.parametrize("how", ["removed", "replaced"])
 @pytest.mark.parametrize("name", ["f", "g"])
-async def test_a_file_that_was_opened_by_its_new_name_is_meant(drive: Drive, how: str, name: str) -> None:
+async def test_file_opened_by_new_name_is_meant(drive: Drive, how: str, name: str) -> None:
     ino = await drive.remote_file(1, "f", b"one")
     if name == "f":
         await drive.fs.lookup(ROOT, "f")
@@ -363,7 +353,7 @@ async def test_fresh_names_are_forgotten_in_time(monkeypatch: pytest.MonkeyPatch
     assert len(names._places) < 2_000
 
 
-async def test_who_opens_a_file_that_was_just_given_other_bytes_is_told_so(drive: Any) -> None:
+async def test_open_of_replaced_bytes_is_estale(drive: Any) -> None:
     ino = await drive.remote_file(1, "f", b"one")
     found = []
     for data in (b"one", b"one and more", b"one and more", b"two"):

@@ -87,7 +87,7 @@ async def test_what_was_closed_becomes_durable_without_a_descriptor_left(
     fd_limits.keep_spare()
 
 
-async def test_a_reader_of_a_draft_finds_its_bytes_where_they_are_now(drive: Drive) -> None:
+async def test_draft_reader_follows_its_bytes(drive: Drive) -> None:
     """The draft becomes content, and its file is removed, while somebody reads it."""
     handle, made = await drive.fs.create(1, "f", 0o644, os.O_RDWR)
     await drive.fs.write(handle.fh, 0, b"precious")

@@ -12,7 +12,7 @@ from tests.vfs.conftest import Drive
 
 
 @pytest.mark.parametrize("way", [os.O_RDONLY, os.O_WRONLY, os.O_RDWR])
-async def test_a_file_that_is_opened_to_be_cut_is_cut(drive: Drive, way: int) -> None:
+async def test_o_trunc_truncates(drive: Drive, way: int) -> None:
     """The kernel sets its size to nothing, however the file is opened."""
     ino = await drive.remote_file(1, "f", b"some bytes")
     opened = await drive.fs.open(ino, way | os.O_TRUNC)
@@ -29,7 +29,7 @@ async def test_who_may_not_write_does_not_cut(drive: Drive, monkeypatch: pytest.
     assert await drive.read_file("f") == b"some bytes"
 
 
-async def test_folders_in_a_folder_of_a_group_are_the_groups(drive: Drive) -> None:
+async def test_setgid_folders_inherit_group(drive: Drive) -> None:
     top = await drive.fs.mkdir(ROOT, "d", 0o755)
     await drive.fs.setattr(top.ino, SetAttr(mode=stat.S_IFDIR | 0o2755))
     inner = await drive.fs.mkdir(top.ino, "e", 0o700)
@@ -38,9 +38,7 @@ async def test_folders_in_a_folder_of_a_group_are_the_groups(drive: Drive) -> No
     assert stat.S_IMODE(drive.fs.getattr(ino).mode) == 0o644
 
 
-async def test_ones_own_unsent_bytes_can_be_read_whatever_the_role(
-    drive: Drive, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_own_unsent_bytes_are_always_readable(drive: Drive, monkeypatch: pytest.MonkeyPatch) -> None:
     ino = await drive.remote_file(1, "f", b"theirs")
     other = await drive.remote_file(2, "g", b"theirs")
     opened = await drive.fs.open(ino, os.O_WRONLY | os.O_TRUNC)

@@ -13,9 +13,7 @@ from tests.support.log_watch import ExpectLog
 from tests.vfs.conftest import Drive
 
 
-async def test_a_write_beyond_the_quota_is_refused_and_what_was_written_stays(
-    drive: Drive, expect_log: ExpectLog
-) -> None:
+async def test_write_beyond_quota_is_refused(drive: Drive, expect_log: ExpectLog) -> None:
     expect_log("quota is exhausted")
     drive.shelf.account_space = (1000, 400)
     opened, made = await drive.fs.create(1, "f", 0o644, os.O_RDWR)
@@ -64,7 +62,7 @@ async def test_an_unlimited_account_refuses_nothing(drive: Drive) -> None:
     await drive.fs.release(opened.fh)
 
 
-async def test_on_a_full_disk_nothing_is_added_and_everything_can_be_removed(
+async def test_full_disk_allows_only_removal(
     drive: Drive, expect_log: ExpectLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expect_log("free up space there")
@@ -95,7 +93,7 @@ async def test_on_a_full_disk_nothing_is_added_and_everything_can_be_removed(
     await drive.write_file("new", b"there is room")
 
 
-def test_what_is_set_aside_is_given_up_for_what_must_be_recorded(
+def test_reserve_is_released_for_records(
     tmp_path: Path, expect_log: ExpectLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expect_log("is full")

@@ -34,7 +34,7 @@ async def test_a_draft_goes_with_the_next_group(drive: Drive) -> None:
             await drive.commit.commit()
 
 
-async def test_a_draft_that_nobody_has_any_more_is_closed_with_its_deletion(drive: Drive) -> None:
+async def test_deleted_draft_is_closed(drive: Drive) -> None:
     """An open descriptor would keep the room that it takes up."""
     ino = await drive.write_file("f", b"precious")
     name = drive.draft_of(ino).path.name
@@ -47,9 +47,7 @@ async def test_a_draft_that_nobody_has_any_more_is_closed_with_its_deletion(driv
     assert not [path for path in opened if name in path]
 
 
-async def test_sealed_bytes_go_after_the_log_is_on_the_disk(
-    drive: Drive, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_sealed_bytes_go_after_the_log(drive: Drive, monkeypatch: pytest.MonkeyPatch) -> None:
     ino = await drive.write_file("f", b"precious")
     await drive.seal(ino)
     await drive.commit.commit()
@@ -72,9 +70,7 @@ async def test_sealed_bytes_go_after_the_log_is_on_the_disk(
 
 @pytest.mark.parametrize("sealed", [False, True])
 @pytest.mark.parametrize("theirs", [b"one, the first", b"theirs"])
-async def test_what_was_deleted_with_unsent_bytes_comes_back_as_the_service_has_it(
-    drive: Drive, sealed: bool, theirs: bytes
-) -> None:
+async def test_deleted_unsent_file_returns_as_remote(drive: Drive, sealed: bool, theirs: bytes) -> None:
     ino = await drive.remote_file(1, "f", b"one, the first")
     opened = await drive.fs.open(ino, os.O_RDWR)
     await drive.fs.setattr(ino, SetAttr(size=0), opened.fh)

@@ -104,7 +104,7 @@ async def test_a_call_goes_on_when_sealing_fails(
     assert await drive.read_file("f") == LEFT[what]
 
 
-async def test_a_write_that_was_waiting_for_the_draft_does_not_change_sealed_content(
+async def test_waiting_write_spares_sealed_content(
     drive: Drive, nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It came to the draft's lock while the draft was about to be sealed."""

@@ -94,7 +94,7 @@ async def _all(shown: Router, ino: Ino) -> list[DirEntry]:
     return found
 
 
-async def test_a_hidden_folder_is_found_by_name_and_not_listed(shown: Router, drive: Drive):
+async def test_hidden_folder_is_not_listed(shown: Router, drive: Drive):
     await drive.write_file("mine", b"x")
     assert [line.name for line in await _all(shown, ROOT)] == ["mine", ".seen"]
     found = await shown.lookup(ROOT, ".shelf")
@@ -103,7 +103,7 @@ async def test_a_hidden_folder_is_found_by_name_and_not_listed(shown: Router, dr
     assert [line.name for line in await _all(shown, found.ino)] == [f"w{number}" for number in range(8)]
 
 
-async def test_a_view_is_there_and_cannot_be_removed_or_renamed(shown: Router, drive: Drive):
+async def test_virtual_folder_cannot_be_renamed(shown: Router, drive: Drive):
     await drive.write_file("f", b"x")
     assert (await shown.lookup(ROOT, "f@echo")).ino >= FIRST
     for remove in (shown.rmdir, shown.unlink):
@@ -139,7 +139,7 @@ async def test_numbers_that_nobody_knows_are_let_go(shown: Router):
     assert shown.getattr(folder.ino).ino == folder.ino
 
 
-async def test_a_name_that_was_missed_is_remembered_of_its_folder(shown: Router, drive: Drive):
+async def test_missed_name_is_remembered_per_folder(shown: Router, drive: Drive):
     folder = (await shown.mkdir(ROOT, "folder", 0o755)).ino
     await shown.create(folder, "there", 0o644, os.O_RDWR)
     await shown.lookup(folder, "there")

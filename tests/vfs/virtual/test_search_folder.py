@@ -157,7 +157,7 @@ async def test_a_search_is_asked_once_while_it_is_fresh(
     assert library.asked == ["budget"] * 2
 
 
-async def test_a_link_that_was_shown_leads_on_without_a_request(
+async def test_shown_link_needs_no_request(
     shown: Router, library: Library, autojump_clock: trio.testing.MockClock
 ):
     ino = await _search(shown, "budget")
@@ -325,9 +325,7 @@ async def test_what_fails_on_the_way_has_a_number(
     assert await _links(shown, "budget")
 
 
-async def test_a_saved_search_goes_by_its_name_until_it_is_removed(
-    shown: Router, library: Library, saved: Shelf
-):
+async def test_saved_search_name(shown: Router, library: Library, saved: Shelf):
     saved.queries["Budget of this year"] = "budget modified:2026"
     await _links(shown, "Budget of this year")
     assert library.asked == ["budget modified:2026"]

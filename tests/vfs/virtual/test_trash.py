@@ -148,9 +148,7 @@ async def test_programs_that_look_at_many_names_ask_once(folder: trash.TrashFold
     assert service.asked == 1
 
 
-async def test_what_a_file_manager_throws_away_is_listed_and_comes_back(
-    folder: trash.TrashFolder, service: Service, drive: Drive
-):
+async def test_trash_of_file_manager_restores(folder: trash.TrashFolder, service: Service, drive: Drive):
     kept = Kept()
     desktop = DesktopTrash(folder, kept)
     notes, files = await desktop.child("info"), await desktop.child("files")

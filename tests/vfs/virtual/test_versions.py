@@ -14,7 +14,7 @@ def _version(number: int, author: str = "Ann Example", second: int = 0) -> PastV
     return PastVersion(str(number), "a" * 40, 3, (1_700_000_000 + second) * 10**9, author)
 
 
-def test_a_name_tells_when_and_who_and_keeps_the_suffix():
+def test_version_name_has_time_and_author():
     assert [name for name, _ in named("report.odt", [_version(1)])] == ["2023-11-14 22.13.20 Ann Example.odt"]
     assert [name for name, _ in named("README", [_version(1, "")])] == ["2023-11-14 22.13.20"]
 

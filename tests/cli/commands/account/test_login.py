@@ -93,7 +93,7 @@ def _on_a_terminal(answer, *words):
         os.close(slave)
 
 
-def test_a_first_login_asks_whether_it_is_you_before_anything_is_kept(cmsfs, server, person, app):
+def test_first_login_confirms_identity(cmsfs, server, person, app):
     words = ("login", server.url, "--app", app, "--token-store", "file")
     done = cmsfs(*words)
     assert (done.returncode, done.stdout) == (2, "")

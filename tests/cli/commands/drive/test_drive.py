@@ -68,7 +68,7 @@ def test_the_daemon_writes_its_log_into_a_file(cmsfs, mountpoint):
     assert config.Paths("default").log.stat().st_size > 0
 
 
-def test_a_daemon_that_was_killed_is_started_again_over_its_dead_mount(cmsfs, mountpoint):
+def test_killed_daemon_restarts_over_dead_mount(cmsfs, mountpoint):
     assert cmsfs("demo", mountpoint).returncode == 0
     _kill()
     done = cmsfs("demo", mountpoint)
@@ -105,7 +105,7 @@ def test_a_drive_in_use_is_not_unmounted_unless_forced(cmsfs, mountpoint, leftov
     assert leftovers() == []
 
 
-def test_the_things_to_try_are_commands_whatever_the_mountpoint_is_called(cmsfs, mountpoint):
+def test_suggested_commands_quote_the_mountpoint(cmsfs, mountpoint):
     place = mountpoint.rename(mountpoint.with_name("my 'own' drive"))
     done = cmsfs("demo", place)
     try:
@@ -123,7 +123,7 @@ def test_the_default_mountpoint_is_made(cmsfs, private_folders, leftovers):
     assert not any("process" in line for line in leftovers())
 
 
-def test_the_drive_of_a_service_on_the_network_is_mounted(cmsfs, mountpoint, server, account):
+def test_drive_of_network_service_mounts(cmsfs, mountpoint, server, account):
     account(server)
     done = cmsfs("mount", mountpoint)
     assert (done.returncode, done.stderr) == (0, "")

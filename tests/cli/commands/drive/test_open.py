@@ -57,7 +57,7 @@ def test_the_desktop_gets_the_address_or_the_path(
     assert opened[3] == f"xdg-open {tmp_path}"
 
 
-def test_a_failure_is_a_notification_where_there_is_no_terminal(
+def test_failure_without_terminal_is_a_notification(
     tmp_path: Path, cmsfs: Callable[..., subprocess.CompletedProcess[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     program = tmp_path / "notify-send"

@@ -52,7 +52,7 @@ def test_an_empty_file_goes_both_ways(world, here):
     assert (here / "none.txt").read_bytes() == b""
 
 
-def test_put_on_a_file_makes_a_new_version_of_it(world, here, capsys):
+def test_put_onto_file_makes_new_version(world, here, capsys):
     (here / "a.txt").write_text("one")
     assert main.run(["put", "--json", "a.txt", "/"]) == 0
     first = _document(capsys)
@@ -94,7 +94,7 @@ def test_get_into_a_folder_keeps_the_name(here):
     assert (here / "sub" / "a.txt").read_text() == "x"
 
 
-def test_get_to_a_folder_that_is_not_there_is_told(here, capsys):
+def test_get_into_missing_folder_is_an_error(here, capsys):
     (here / "a.txt").write_text("x")
     assert main.run(["put", "a.txt", "/"]) == 0
     assert main.run(["get", "/a.txt", "sub/b.txt"]) == 1
@@ -115,7 +115,7 @@ def test_put_of_nothing_is_told(here, capsys):
     assert capsys.readouterr().err == "cmsfs: . is not a file.\n"
 
 
-def test_put_into_a_folder_that_is_not_there_is_told(here, capsys):
+def test_put_into_missing_folder_is_an_error(here, capsys):
     (here / "a.txt").write_text("x")
     for remote in ("/no/a.txt", "/no/"):
         assert main.run(["put", "a.txt", remote]) == 1

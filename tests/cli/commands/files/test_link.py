@@ -55,7 +55,7 @@ def test_what_cannot_be_made_is_told_in_a_sentence(cmsfs, arguments, words):
     assert done.stderr.count("\n") == 1
 
 
-def test_a_mounted_drive_is_told_of_what_a_command_changed(cmsfs, spoken_to, tmp_path):
+def test_mounted_drive_learns_of_command_change(cmsfs, spoken_to, tmp_path):
     daemon = spoken_to(lambda request: [control.Done()])
     (tmp_path / "new.txt").write_text("new")
     for arguments in (
@@ -70,6 +70,6 @@ def test_a_mounted_drive_is_told_of_what_a_command_changed(cmsfs, spoken_to, tmp
         assert "poll" in [request.kind for request in daemon.requests], arguments
 
 
-def test_a_drive_that_cannot_look_is_no_failure_of_the_command(cmsfs, spoken_to):
+def test_unreachable_drive_does_not_fail_command(cmsfs, spoken_to):
     spoken_to(lambda request: [control.Failure(message="The service cannot be reached.")])
     assert cmsfs("link", URL, "/site").returncode == 0

@@ -174,7 +174,7 @@ def test_a_kernel_without_landlock_is_warned_of(monkeypatch):
     assert "lsm=" in found.remedy
 
 
-def test_the_bundle_has_what_helps_and_is_for_this_user_only(server, account, tmp_path, capsys):
+def test_bundle_is_complete_and_private(server, account, tmp_path, capsys):
     account(server, profile="server")
     log = config.Paths("default").log
     log.parent.mkdir(parents=True, exist_ok=True)

@@ -241,7 +241,7 @@ def _slow_page() -> bytes:
 
 @pytest.mark.long
 @pytest.mark.parametrize("busy", ["bodies", "worker", "both"])
-def test_a_signal_ends_it_in_time_whatever_it_is_doing(server, busy):
+def test_signal_stops_server_in_time(server, busy):
     headers = {"authorization": f"Bearer {_token(server)['access_token']}"}
     if busy != "bodies":
         body, more = Api.form({"name": "slow.pdf", "parent": {"id": "0"}}, _slow_page())

@@ -62,7 +62,7 @@ def test_no_conflicts_is_said(cmsfs, spoken_to):
     assert cmsfs("conflicts").stdout == "Nothing needs your attention.\n"
 
 
-def test_a_path_is_one_of_the_machine_or_one_of_the_drive(cmsfs, spoken_to):
+def test_path_may_be_local_or_drive(cmsfs, spoken_to):
     daemon = spoken_to(answering, mountpoint="/mnt/drive")
     assert cmsfs("retry", "/mnt/drive/x/../b.bin").returncode == 0
     assert cmsfs("retry", "/b.bin").returncode == 0

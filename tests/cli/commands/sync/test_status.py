@@ -53,7 +53,7 @@ def answering(request):
             return [control.Done()]
 
 
-def test_the_status_shows_what_is_kept_and_whose_turn_it_is(cmsfs, spoken_to):
+def test_status_shows_pins_and_queue_order(cmsfs, spoken_to):
     spoken_to(answering)
     shown = cmsfs("status").stdout
     assert "/mnt/drive: paused" in shown

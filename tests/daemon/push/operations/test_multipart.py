@@ -23,9 +23,7 @@ def puts(network: Network) -> int:
     return int(network.count("PUT", "/upload_sessions/"))
 
 
-async def test_a_large_file_goes_in_parts_and_its_next_version_too(
-    drive: Drive, other: Remote, network: Network
-) -> None:
+async def test_large_file_uploads_in_parts(drive: Drive, other: Remote, network: Network) -> None:
     first, second = large(1), large(2)
     await drive.write("f", first)
     await drive.sync()
@@ -41,7 +39,7 @@ async def test_a_large_file_goes_in_parts_and_its_next_version_too(
 
 
 @pytest.mark.parametrize("renamed", [False, True])
-async def test_after_a_restart_only_what_had_not_arrived_is_sent(
+async def test_restart_resumes_missing_parts(
     starting: Starting, other: Remote, network: Network, renamed: bool
 ) -> None:
     data = large(3)
@@ -122,7 +120,7 @@ async def test_newer_bytes_end_a_running_upload(drive: Drive, other: Remote, net
     assert network.count("DELETE", "/upload_sessions/") == 1
 
 
-async def test_a_file_deleted_on_its_way_never_comes_into_being(
+async def test_file_deleted_during_upload_never_appears(
     drive: Drive, other: Remote, network: Network
 ) -> None:
     arrived, go = network.gate("PUT", "/upload_sessions/")
@@ -136,9 +134,7 @@ async def test_a_file_deleted_on_its_way_never_comes_into_being(
     assert (await other.paths(), drive.ops()) == ([], [])
 
 
-async def test_someone_elses_version_meanwhile_is_a_conflict_of_two_files(
-    drive: Drive, other: Remote, network: Network
-) -> None:
+async def test_concurrent_version_makes_conflict_copy(drive: Drive, other: Remote, network: Network) -> None:
     await drive.write("f", b"base")
     await drive.sync()
     arrived, go = network.gate("POST", "/commit", before=True)
@@ -154,9 +150,7 @@ async def test_someone_elses_version_meanwhile_is_a_conflict_of_two_files(
     assert await other.read(copies[0]) == large(9)
 
 
-async def test_small_files_get_through_while_large_ones_are_on_their_way(
-    drive: Drive, other: Remote, network: Network
-) -> None:
+async def test_small_files_overtake_large_uploads(drive: Drive, other: Remote, network: Network) -> None:
     gates = [network.gate("PUT", "/upload_sessions/", before=True) for _ in range(2 * 4)]
     for number in range(4):
         await drive.write(f"large {number}", large(10 + number))

@@ -91,7 +91,7 @@ async def test_a_copy_carries_the_bytes_alone(
     assert await other.read("copy") == COPIED
 
 
-async def test_what_is_said_while_it_is_copied_does_not_stay_on_the_copy(
+async def test_description_set_during_copy_stays_off_copy(
     drive: Drive, other: Remote, network: Network
 ) -> None:
     await drive.write("original", COPIED)
