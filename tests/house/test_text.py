@@ -1,5 +1,6 @@
 """Rules of the house that are plain text: sizes, heads, words, reasons."""
 
+import ast
 import re
 import subprocess
 import tomllib
@@ -52,6 +53,30 @@ def test_package_init_has_only_a_docstring():
 def test_docstrings_are_not_data():
     """What a log, a page or a description says is an argument: nobody changes it by editing a comment."""
     assert [_name(path) for path in SOURCES if "__doc__" in _text(path)] == []
+
+
+def test_a_string_that_stands_alone_is_a_docstring():
+    """Elsewhere it does nothing: a comment that is not one, or an argument that lost its call."""
+    found = {_name(path): _stray_strings(ast.parse(_text(path))) for path in SOURCES + TESTS}
+    assert {name: lines for name, lines in found.items() if lines} == {}
+
+
+def _stray_strings(tree: ast.Module) -> list[int]:
+    """The lines of statements that are a string, or a tuple of strings, and no docstring."""
+    owners = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+    nodes = list(ast.walk(tree))
+    docstrings = {id(node.body[0]) for node in nodes if isinstance(node, owners) and node.body}
+    stray = (node for node in nodes if isinstance(node, ast.Expr) and id(node) not in docstrings)
+    return [node.lineno for node in stray if _is_text(node.value)]
+
+
+def _is_text(value: ast.expr) -> bool:
+    match value:
+        case ast.Constant(value=str() | bytes()) | ast.JoinedStr():
+            return True
+        case ast.Tuple(elts=parts):
+            return bool(parts) and all(map(_is_text, parts))
+    return False
 
 
 def test_nothing_is_left_unfinished():
