@@ -21,13 +21,13 @@ import trio
 
 from cmsfs import config, errors, mountpoint_guard, mounts
 from cmsfs.auth.deadline import Deadline
-from cmsfs.auth.user_messages import explain
 from cmsfs.client.session import Client
 from cmsfs.fuse import convert, mount, notifier, operations
 from cmsfs.journal.group_commit import GroupCommit
 from cmsfs.journal.sealing import Sealer
 from cmsfs.replica.changes import Hub
 from cmsfs.replica.nodes import Ino, Node, NodeKind
+from cmsfs.user_messages import explain
 from cmsfs.vfs.heuristics.copy_detector import CopyDetector
 from cmsfs.vfs.tree.filesystem import Filesystem
 from daemon import downscoped, instance_lock, maintenance, manifest_writer, metrics

@@ -13,7 +13,17 @@ import click
 import trio
 
 import cmsfs
-from cmsfs import config, crashpoints, errors, failures, fd_limits, gc_tuning, logs, process_env, sd_notify
+from cmsfs import (
+    config,
+    crashpoints,
+    errors,
+    fd_limits,
+    gc_tuning,
+    logs,
+    process_env,
+    sd_notify,
+    user_messages,
+)
 from cmsfs.ipc import ready as ipc_ready
 from daemon import app
 
@@ -103,7 +113,7 @@ def main(
         sys.setswitchinterval(SWITCH_SECONDS)
         trio.run(run)
     except Exception as error:
-        told = failures.explain(error)
+        told = user_messages.explain(error)
         if _is_bug(error):
             log.exception("exiting after an unexpected error")
         starter.failed(told)

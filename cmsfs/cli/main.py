@@ -1,7 +1,7 @@
 """The click group `cmsfs` and its entry point.
 
 `main` is the one place where an exception becomes a sentence on standard error and an exit code
-(`failures.explain` knows which); everywhere else in the command line exceptions just fly.
+(`user_messages.explain` knows which); everywhere else in the command line exceptions just fly.
 
 Exit codes: 1 something failed, 2 the command line or the configuration is wrong, 3 the mountpoint cannot
 be used, 4 FUSE cannot be used, 5 the service cannot be reached, 6 it refuses the credentials, 7 it refuses
@@ -18,7 +18,7 @@ from collections.abc import Sequence
 import click
 
 import cmsfs
-from cmsfs import failures, output, process_env
+from cmsfs import output, process_env, user_messages
 from cmsfs.cli.support import context
 from cmsfs.cli.support.command_table import ALIASES, COMMANDS, FUNCTIONS, GROUPS
 
@@ -70,11 +70,11 @@ def run(args: Sequence[str] | None = None) -> int:
     except BaseException as error:
         if os.environ.get("CMSFS_DEBUG"):
             raise
-        if failures.is_broken_pipe(error):
+        if user_messages.is_broken_pipe(error):
             # `cmsfs get x - | head`: nobody is left to hear anything, not even Python's own last flush.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return 1
-        told = failures.explain(error)
+        told = user_messages.explain(error)
         output.complain(told.message)
         return told.exit_code
 

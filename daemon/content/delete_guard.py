@@ -18,13 +18,13 @@ from collections.abc import Callable
 import trio
 
 from cmsfs import errors
-from cmsfs.auth.user_messages import explain
 from cmsfs.client.session import Client
 from cmsfs.models import wire_names
 from cmsfs.replica import kv_store, tree
 from cmsfs.replica.nodes import Ino, Node, NodeKind
 from cmsfs.replica.sharing import lost_access, shares
 from cmsfs.sqlite import Database
+from cmsfs.user_messages import explain
 from cmsfs.vfs import errno_map
 from cmsfs.vfs.attrs import policies
 from daemon.account import leave

@@ -22,11 +22,11 @@ import pydantic
 import trio
 
 from cmsfs import errors
-from cmsfs.auth.user_messages import explain
 from cmsfs.ipc import control
 from cmsfs.journal import queue
 from cmsfs.replica import tree
 from cmsfs.sqlite import Database
+from cmsfs.user_messages import explain
 from cmsfs.wakeup import Signal
 from daemon.core.health import Health
 

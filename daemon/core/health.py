@@ -22,7 +22,7 @@ from datetime import UTC, datetime
 import trio
 
 from cmsfs import errors
-from cmsfs.auth.user_messages import explain
+from cmsfs.user_messages import explain
 from cmsfs.vfs import errno_map
 from cmsfs.wakeup import Signal
 

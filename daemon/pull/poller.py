@@ -18,7 +18,7 @@ from typing import Protocol
 import trio
 
 from cmsfs import errors
-from cmsfs.auth.user_messages import explain
+from cmsfs.user_messages import explain
 from cmsfs.wakeup import Signal
 from daemon.core.health import Health
 from daemon.core.stall_detector import StallDetector

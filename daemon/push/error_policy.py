@@ -6,8 +6,8 @@ Rule: whatever may pass is tried again for ever; only a refusal that asking agai
 from dataclasses import dataclass
 
 from cmsfs import errors
-from cmsfs.auth.user_messages import explain
 from cmsfs.client.transport import retry
+from cmsfs.user_messages import explain
 from daemon.push.context import wait_ns
 
 # What a person can do about a refusal, by its code.

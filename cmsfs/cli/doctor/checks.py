@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from cmsfs import errors, failures
+from cmsfs import errors, user_messages
 
 State = Literal["ok", "warning", "failed", "skipped"]
 
@@ -31,4 +31,4 @@ def guarded(name: str, look: Callable[[], Check]) -> Check:
         return Check(name, "failed", error.message)
     except Exception as error:
         # A check that meets what nobody thought of must not hide the others.
-        return Check(name, "failed", failures.explain(error).message)
+        return Check(name, "failed", user_messages.explain(error).message)

@@ -12,12 +12,12 @@ import trio
 
 from cmsfs import config, errors, output
 from cmsfs.auth import connect, token_store
-from cmsfs.auth.user_messages import explain
 from cmsfs.cli.doctor import checks as doctor_checks
 from cmsfs.cli.doctor.checks import Check
 from cmsfs.client import session
 from cmsfs.models.enterprise import users
 from cmsfs.service.worker import sandbox
+from cmsfs.user_messages import explain
 
 SECONDS = 10.0
 

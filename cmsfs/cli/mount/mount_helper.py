@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from cmsfs import config, errors, failures, mountpoint_guard, mounts, output, process_env
+from cmsfs import config, errors, mountpoint_guard, mounts, output, process_env, user_messages
 from cmsfs.cli.mount import launcher
 from cmsfs.cli.support import daemonctl
 
@@ -154,7 +154,7 @@ def run(arguments: Sequence[str]) -> int:
     try:
         note = carry_out(parse(arguments))
     except Exception as error:
-        told = failures.explain(error)
+        told = user_messages.explain(error)
         output.note(f"mount.cmsfs: {told.message}")
         return WRONG_CALL if isinstance(error, WrongMountCall) else FAILED
     if note:

@@ -13,13 +13,13 @@ import trio
 
 from cmsfs import config, errors, output
 from cmsfs.auth import connect
-from cmsfs.auth.user_messages import explain
 from cmsfs.cli.support import context, daemonctl, progress
 from cmsfs.client import remote_paths, session
 from cmsfs.client.content import search
 from cmsfs.client.content import trash as client_trash
 from cmsfs.models.content import items
 from cmsfs.models.content import search as models_search
+from cmsfs.user_messages import explain
 
 GONE = "(gone)"
 

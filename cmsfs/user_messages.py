@@ -1,18 +1,55 @@
-"""Error messages and exit codes for when the service cannot be used.
+"""Turns an exception into one sentence and an exit code.
 
-The daemon's failing start and a failing command say the same, since both ask here.
+Asked by the command line, by `cmsfsd` when it cannot start, and by the daemon's agents, so that all say
+the same.
 
-Rule: the sentence names the remedy if there is one, and never a token or a secret.
+Rule: the sentence names the remedy if there is one, and never a token or a secret.  A bug is called a bug; it
+never looks like a mistake of the person.
 """
+
+import click
 
 from cmsfs import errors, printable
 
 UNREACHABLE = 5
 UNAUTHORISED = 6
+INTERRUPTED = 130  # 128 + SIGINT, as shells have it
 
 
-def explain(error: errors.CmsfsError) -> errors.UserError:
-    """The sentence for an exception of ours; a `UserError` is one already."""
+def explain(error: BaseException) -> errors.UserError:
+    """The sentence and exit code for whatever was raised; a `UserError` is one already."""
+    match _leaf(error):
+        case KeyboardInterrupt() | click.Abort():
+            return errors.UserError("Interrupted.", exit_code=INTERRUPTED)
+        case errors.CmsfsError() as ours:
+            return _explain_ours(ours)
+        case OSError(strerror=str(reason), filename=name):
+            where = f"{name}: " if name else ""
+            return errors.UserError(f"{where}{reason}.")
+        case bug:
+            said = f"{type(bug).__name__}: {bug}"
+            return errors.UserError(f"This is a bug in cmsfs ({said}); CMSFS_DEBUG=1 shows where.")
+
+
+def is_told(error: BaseException) -> bool:
+    """Whether the sentence says all there is to say; otherwise it is a bug, and its traceback is wanted."""
+    return isinstance(_leaf(error), KeyboardInterrupt | click.Abort | errors.CmsfsError)
+
+
+def is_broken_pipe(error: BaseException) -> bool:
+    """Whether the reader of standard output has gone."""
+    return isinstance(_leaf(error), BrokenPipeError)
+
+
+def _leaf(error: BaseException) -> BaseException:
+    """The one exception inside the groups that nurseries make; of several, an interrupt, else the first."""
+    if not isinstance(error, BaseExceptionGroup):
+        return error
+    leaves = [_leaf(inner) for inner in error.exceptions]
+    return next((leaf for leaf in leaves if isinstance(leaf, KeyboardInterrupt)), leaves[0])
+
+
+def _explain_ours(error: errors.CmsfsError) -> errors.UserError:
     match error:
         case errors.UserError():
             return error
