@@ -21,7 +21,7 @@ STATES = {
     "synced": ("emblem-cmsfs-synced", "Synced"),
 }
 
-# What a file's name ends in to mean its past versions: the drive's own rule (SEMANTICS.md, "Past versions").
+# What a file's name ends in to mean its past versions: the drive's own rule (SEMANTICS.md, "File versions").
 VERSIONS = "@versions"
 
 

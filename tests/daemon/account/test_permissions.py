@@ -55,7 +55,7 @@ async def opened(drive: Drive, path: str, flags: int) -> None:
 def promised() -> dict[str, list[str]]:
     """The table of SEMANTICS.md: for each role read, change, create, rename, delete, and the bits."""
     text = (resources.files("cmsfs.vfs") / "SEMANTICS.md").read_text(encoding="utf-8")
-    section = text.partition("## What the service does not allow\n")[2].partition("\n## ")[0]
+    section = text.partition("## Permissions of the service\n")[2].partition("\n## ")[0]
     rows = [line.strip("| ").split(" | ") for line in section.splitlines() if line.startswith("| ")][2:]
     found = {}
     for roles, *cells in rows:
