@@ -48,7 +48,8 @@ def load() -> None:
     """Everything that the programs load, now or when a command wants it."""
     for package in (cmsfs.cli, cmsfs.auth, cmsfs.client, daemon):
         for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
-            importlib.import_module(module.name)
+            if not module.name.endswith(".__main__"):  # that is run, as a module of its own
+                importlib.import_module(module.name)
     sys.path.append(str(Path(__file__).parents[2]))
     importlib.import_module(forked.PERSON)
     cheap_passwords.install()
