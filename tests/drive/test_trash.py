@@ -176,8 +176,8 @@ def _commands(drive: MountedDrive) -> None:
     asked = drive.cmsfs("trash", "purge", "a.txt", check=False)
     assert asked.returncode != 0  # nobody answered the question
     assert trashed(drive) == ["a.txt", "moved.txt"]
-    assert "a.txt is removed for good" in drive.cmsfs("trash", "purge", "a.txt", "--yes").stdout
-    assert "is removed for good" in drive.cmsfs("trash", "empty", "--yes").stdout
+    assert "a.txt was permanently deleted" in drive.cmsfs("trash", "purge", "a.txt", "--yes").stdout
+    assert "permanently deleted" in drive.cmsfs("trash", "empty", "--yes").stdout
     assert drive.cmsfs("trash", "list").stdout == ""
     assert trashed(drive) == []
 

@@ -162,7 +162,7 @@ async def test_a_draft_without_its_row_is_set_aside(
     draft = next(path for path in state.drafts.glob("*.draft") if path.stat().st_size == len(LOCAL))
     change(state, "DELETE FROM draft WHERE id = ?", int(draft.stem))
     report = await check(settings)
-    assert [one.lost for one in report.findings if "description" in one.text] == [True]
+    assert [one.lost for one in report.findings if "lost their record" in one.text] == [True]
     await check(settings, repair=True)
     assert (state.recovered / draft.name).read_bytes() == LOCAL
     assert (await check(settings)).findings == []
