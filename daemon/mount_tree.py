@@ -49,7 +49,7 @@ def shown(
 
     async def check_read(node: Node) -> None:
         await account.learn_rights(node)
-        permissions.check(node, account.rights(node), permissions.NodeRight.READ, account.reason(node))
+        permissions.check(node, account.rights(node), permissions.NodeRight.READ, account.reason)
 
     views: Sequence[Views] = [VersionViews(kit.db, VersionHistory(kit.client, kit.health), check_read)]
     opened = thumbnails.opened if thumbnails is not None else None

@@ -11,6 +11,7 @@ import enum
 import errno
 import logging
 import os
+from collections.abc import Callable
 
 from cmsfs.replica.nodes import Node
 from cmsfs.vfs import errno_map
@@ -59,12 +60,17 @@ def mode(node: Node, rights: NodeRight) -> int:
     return bits
 
 
-def check(node: Node, rights: NodeRight, needed: NodeRight, reason: str | None = None) -> None:
-    """Raise PermissionError (EACCES) unless all that is needed is allowed; `reason` is what stands against
-    it, where it is not the account's role."""
-    if needed in rights | _kept(node):
+def check(
+    node: Node,
+    rights: NodeRight,
+    needed: NodeRight,
+    find_reason: Callable[[Node], str | None] | None = None,
+) -> None:
+    """Raise PermissionError (EACCES) unless all that is needed is allowed; `find_reason` says what stands
+    against it, where it is not the account's role."""
+    if needed in rights or needed in rights | _kept(node):
         return
-    if reason is not None:
+    if find_reason is not None and (reason := find_reason(node)) is not None:
         # Who meets this error cannot see why: the role is told by the permission bits, this is not.
         log.info("%s cannot be changed: %s", node.name, reason)
         raise errno_map.oserror(errno.EACCES, f"{node.name}: {reason}")

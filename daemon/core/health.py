@@ -131,7 +131,8 @@ class Health:
 
     def answered(self) -> None:
         """The service did what it was asked."""
-        self._become(HealthState.ONLINE, "")
+        if self._connection != (HealthState.ONLINE, ""):
+            self._become(HealthState.ONLINE, "")
 
     def failed(self, error: errors.RemoteError) -> None:
         """A request ended with this."""

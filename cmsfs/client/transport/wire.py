@@ -220,7 +220,7 @@ class Wire:
     async def _repeated(
         self, attempt: Callable[[], Awaitable[httpx.Response]], kind: str, repeat: Repeat
     ) -> httpx.Response:
-        attempts = retry.AttemptCounter(self._policy, repeat)
+        attempts: retry.AttemptCounter | None = None
         while True:
             try:
                 async with self._pace.turn(kind):
@@ -230,6 +230,7 @@ class Wire:
             except errors.RemoteError as error:
                 if isinstance(error, errors.RateLimited):
                     self._pace.refused(kind, error.retry_after)
+                attempts = attempts or retry.AttemptCounter(self._policy, repeat)
                 await attempts.after(error)
 
     async def _redirected(self, response: httpx.Response) -> httpx.Response:

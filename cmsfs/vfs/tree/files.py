@@ -110,7 +110,7 @@ class FileIO:
         """The open file of an inode, counted as open once more: from here on news leave its bytes alone."""
         while True:
             self._inodes.opened(ino)
-            if not self._inodes.open.is_examined(ino):
+            if not self._inodes.is_examined(ino):
                 break
             # A transaction may be giving it other bytes at this moment: wait for its end.
             self._inodes.closed(ino)

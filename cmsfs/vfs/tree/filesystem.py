@@ -79,7 +79,7 @@ class Filesystem:
         self._watcher = watcher
         self._confirm = confirm
         self.inodes = Inodes()
-        self.inodes.open.attach(db)
+        self.inodes.attach(db)
         self.inodes.fresh.attach(db)
         self._db, self._drafts, self._commit, self._account = db, drafts, commit, account
         self._handles = Handles()
@@ -90,6 +90,8 @@ class Filesystem:
             settle_seconds=settle_seconds,
             publish=publish,
         )
+        # What is about bytes alone is answered there.
+        self.read, self.write, self.flush = self._files.read, self._files.write, self._files.flush
         self._entries = Entries(
             *(db, commit, hydrate, push, LocalFiles(local_names), self._allowed),
             settle_seconds=settle_seconds,
@@ -207,7 +209,7 @@ class Filesystem:
         if needed & ~NodeRight.READ:
             self._check_writable(node)
         await self._account.learn_rights(node)
-        permissions.check(node, self._account.rights(node), needed, self._account.reason(node))
+        permissions.check(node, self._account.rights(node), needed, self._account.reason)
 
     def _check_writable(self, node: Node) -> None:
         if self._account.is_read_only:
@@ -257,15 +259,6 @@ class Filesystem:
         self.inodes.looked_up(ino)
         self._watch(appeared=(parent, name))
         return opened, self._attributes(node)
-
-    async def read(self, fh: int, offset: int, size: int) -> bytes | bytearray:
-        return await self._files.read(fh, offset, size)
-
-    async def write(self, fh: int, offset: int, data: bytes) -> int:
-        return await self._files.write(fh, offset, data)
-
-    async def flush(self, fh: int) -> None:
-        await self._files.flush(fh)
 
     async def fsync(self, fh: int) -> None:
         """Return when what was written is on the disk; and at the service, if the settings say so."""

@@ -52,7 +52,7 @@ class OpenFile:
         draft = self._draft
         if draft is not None and draft.content is not None:
             sha1, size = draft.content
-            self._let_go_of_draft()
+            self._draft = None
             self._content = Content(sha1, size, None, None)
             self._hold(sha1, size)
         return self._draft
@@ -87,10 +87,7 @@ class OpenFile:
             for sha1, _ in self._held:
                 self._blocks.close(sha1)
             self._held.clear()
-            self._let_go_of_draft()
-
-    def _let_go_of_draft(self) -> None:
-        self._draft = None
+            self._draft = None
 
     def _hold(self, sha1: str, size: int) -> None:
         """Keep content from being evicted while it is open here."""

@@ -16,13 +16,14 @@ _PAGE = 1 << _PAGE_BITS
 _MOST = 0xFFFF
 
 
-class Inodes:
+class Inodes(OpenInodes):
     """Lookup and open counts of every inode that has any."""
 
     def __init__(self) -> None:
+        super().__init__()
         self._lookups = _Counts()
         # Transactions look at it, too.
-        self.open, self.fresh = OpenInodes(), FreshNames()
+        self.fresh = FreshNames()
         # Folders of which the kernel was told that a name is not in them.
         self._denied: set[Ino] = set()
 
@@ -39,21 +40,12 @@ class Inodes:
         """A name was asked for that is not in this folder: the kernel may remember that."""
         self._denied.add(folder)
 
-    def opened(self, ino: Ino) -> None:
-        self.open.opened(ino)
-
-    def closed(self, ino: Ino) -> None:
-        self.open.closed(ino)
-
     def lookups(self, ino: Ino) -> int:
         return self._lookups.get(ino)
 
-    def opens(self, ino: Ino) -> int:
-        return self.open.opens(ino)
-
     def is_used(self, ino: Ino) -> bool:
         """Whether the kernel or a handle may still speak of this inode."""
-        return self._lookups.get(ino) > 0 or self.open.opens(ino) > 0
+        return self._lookups.get(ino) > 0 or self.opens(ino) > 0
 
     def is_known(self, ino: Ino) -> bool:
         """Whether the kernel may remember anything of this inode, or of names in it."""
@@ -65,7 +57,7 @@ class Inodes:
 
     def totals(self) -> tuple[int, int]:
         """Inodes with lookups, inodes with open handles."""
-        return self._lookups.used, len(self.open)
+        return self._lookups.used, len(self)
 
 
 class _Counts:

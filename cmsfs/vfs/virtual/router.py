@@ -68,7 +68,8 @@ class Router:
 
     async def lookup(self, parent: Ino, name: str) -> Attributes:
         """What this name stands for; counted as a lookup."""
-        parent = self._numbers.real(parent)
+        if parent >= FIRST:
+            parent = self._numbers.real(parent)
         if parent >= FIRST and name == ".":
             return self._counted(self._node(parent))
         if parent >= FIRST:
@@ -101,7 +102,7 @@ class Router:
         self._fs.forget([pair for pair in pairs if pair[0] < FIRST])
 
     async def opendir(self, ino: Ino) -> int:
-        real = self._numbers.real(ino)
+        real = ino if ino < FIRST else self._numbers.real(ino)
         if real < FIRST:
             fh = await self._fs.opendir(real)
             if self._opened is not None:
@@ -127,7 +128,7 @@ class Router:
 
     def above(self, ino: Ino) -> Ino:
         """The folder that a folder is in; of a virtual one the root, below which all of them are."""
-        real = self._numbers.real(ino)
+        real = ino if ino < FIRST else self._numbers.real(ino)
         return self._fs.above(real) if real < FIRST else ROOT
 
     def counted(self, ino: Ino) -> None:
@@ -147,13 +148,13 @@ class Router:
     # ---- attributes ----------------------------------------------------------------------------
 
     def getattr(self, ino: Ino) -> Attributes:
-        real = self._numbers.real(ino)
+        real = ino if ino < FIRST else self._numbers.real(ino)
         if real < FIRST:
             return _as(ino, self._fs.getattr(real))
         return self._node(real).attributes(real)
 
     async def setattr(self, ino: Ino, changes: SetAttr, fh: int | None = None) -> Attributes:
-        real = self._numbers.real(ino)
+        real = ino if ino < FIRST else self._numbers.real(ino)
         if real < FIRST:
             return _as(ino, await self._fs.setattr(real, changes, fh))
         node = self._node(real)
@@ -164,7 +165,7 @@ class Router:
         return node.attributes(ino)
 
     async def readlink(self, ino: Ino) -> bytes:
-        real = self._numbers.real(ino)
+        real = ino if ino < FIRST else self._numbers.real(ino)
         if real < FIRST:
             return await self._fs.readlink(real)
         node = self._node(real)
@@ -173,7 +174,7 @@ class Router:
         return node.target
 
     async def getxattr(self, ino: Ino, name: str) -> bytes:
-        real = self._numbers.real(ino)
+        real = ino if ino < FIRST else self._numbers.real(ino)
         if real < FIRST:
             return await self._fs.getxattr(real, name)
         value = await asked(self._node(real).xattr(name))
@@ -182,20 +183,20 @@ class Router:
         return value
 
     async def listxattr(self, ino: Ino) -> list[str]:
-        real = self._numbers.real(ino)
+        real = ino if ino < FIRST else self._numbers.real(ino)
         if real < FIRST:
             return await self._fs.listxattr(real)
         return list(await asked(self._node(real).xattrs()))
 
     async def setxattr(self, ino: Ino, name: str, value: bytes) -> None:
-        real = self._numbers.real(ino)
+        real = ino if ino < FIRST else self._numbers.real(ino)
         if real < FIRST:
             self._hub.publish(await self._fs.setxattr(real, name, value))
         else:
             await self._change_xattr(real, name, value)
 
     async def removexattr(self, ino: Ino, name: str) -> None:
-        real = self._numbers.real(ino)
+        real = ino if ino < FIRST else self._numbers.real(ino)
         if real < FIRST:
             await self._fs.removexattr(real, name)
         else:
@@ -207,7 +208,7 @@ class Router:
     # ---- files ---------------------------------------------------------------------------------
 
     async def open(self, ino: Ino, flags: int) -> OpenResult:
-        real = self._numbers.real(ino)
+        real = ino if ino < FIRST else self._numbers.real(ino)
         if real < FIRST:
             return await self._fs.open(real, flags)
         node = self._node(real)
@@ -216,7 +217,7 @@ class Router:
         return await self._handles.open(node, flags)
 
     async def create(self, parent: Ino, name: str, mode: int, flags: int) -> tuple[OpenResult, Attributes]:
-        real = self._numbers.real(parent)
+        real = parent if parent < FIRST else self._numbers.real(parent)
         if real >= FIRST:
             node = await asked(self._folder(real).create(name))
             opened = await self._handles.open(node, flags)
@@ -255,7 +256,7 @@ class Router:
     # ---- the tree ------------------------------------------------------------------------------
 
     async def mkdir(self, parent: Ino, name: str, mode: int) -> Attributes:
-        real = self._numbers.real(parent)
+        real = parent if parent < FIRST else self._numbers.real(parent)
         if real >= FIRST:
             return self._counted(await asked(self._folder(real).mkdir(name)))
         return await self._fs.mkdir(self._into(parent, name), name, mode)
@@ -264,13 +265,13 @@ class Router:
         return await self._fs.mknod(self._into(parent, name), name, mode)
 
     async def symlink(self, parent: Ino, name: str, target: bytes) -> Attributes:
-        real = self._numbers.real(parent)
+        real = parent if parent < FIRST else self._numbers.real(parent)
         if real >= FIRST:
             return self._counted(await asked(self._folder(real).symlink(name, target)))
         return await self._fs.symlink(self._into(parent, name), name, target)
 
     async def link(self, ino: Ino, new_parent: Ino, new_name: str) -> Attributes:
-        real = self._numbers.real(ino)
+        real = ino if ino < FIRST else self._numbers.real(ino)
         if real >= FIRST:
             raise errno_map.oserror(errno.EPERM, new_name)
         return await self._fs.link(real, self._into(new_parent, new_name), new_name)
@@ -284,7 +285,7 @@ class Router:
     async def _remove(
         self, parent: Ino, name: str, of_tree: Callable[[Ino, str], Awaitable[None]], *, folder: bool
     ) -> None:
-        real = self._numbers.real(parent)
+        real = parent if parent < FIRST else self._numbers.real(parent)
         if real >= FIRST:
             await asked(self._folder(real).remove(name, folder=folder))
             return
@@ -330,7 +331,7 @@ class Router:
 
     def _into(self, parent: Ino, name: str) -> Ino:
         """The folder of the tree to make something in."""
-        real = self._numbers.real(parent)
+        real = parent if parent < FIRST else self._numbers.real(parent)
         if real >= FIRST:
             raise errno_map.oserror(errno.EPERM, name)
         self._check_not_hidden(real, name)

@@ -251,7 +251,7 @@ async def test_opening_waits_for_news_of_the_same_file(drive: Drive) -> None:
     found, go_on = trio.Event(), trio.Event()
 
     def examine(number: int) -> bool:
-        answer = bool(drive.fs.inodes.open._examine(number))
+        answer = bool(drive.fs.inodes._examine(number))
         trio.from_thread.run_sync(found.set)
         trio.from_thread.run(go_on.wait)
         return answer
