@@ -57,15 +57,12 @@ def goal(*, used: int, limit: int, free: int, keep_free: int, nbytes: int) -> Go
     return Goal(needed, max(needed, to_low_mark if over_limit > 0 else 0, to_spare if over_floor > 0 else 0))
 
 
+@dataclass(eq=False, slots=True)
 class Reservation:
-    """Room for bytes that are on their way."""
+    """Room for bytes that are on their way; whoever has put some into the cache, where they count from then
+    on, takes them off `left`."""
 
-    def __init__(self, nbytes: int) -> None:
-        self.left = nbytes
-
-    def landed(self, nbytes: int) -> None:
-        """So many of the bytes are in the cache now, and count there."""
-        self.left -= nbytes
+    left: int
 
 
 class Evictor:

@@ -19,6 +19,7 @@ import math
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
 
 import trio
 
@@ -63,14 +64,12 @@ RESERVE = 0.5
 UNTOLD_SECONDS = 2.0
 
 
+@dataclass(eq=False)
 class RequestContext:
     """What requests are made for, with the class that it has by now."""
 
-    __slots__ = ("on", "waiting")
-
-    def __init__(self, on: Priority) -> None:
-        self.on = on
-        self.waiting: Callable[[], None] | None = None  # called when it has become more urgent
+    on: Priority
+    waiting: Callable[[], None] | None = field(default=None, init=False)  # called when it is more urgent
 
     def hurry(self, on: Priority) -> None:
         """It is as urgent as this, from now on; what waits for its turn already, too."""

@@ -9,6 +9,7 @@ Rule: only bytes of whole blocks are kept, and only from an answer that is the r
 import errno
 import logging
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import trio
 
@@ -38,14 +39,14 @@ PATIENCE = 0.4
 Landed = Callable[[int, int], None]
 
 
-class BlockRun:
-    """The blocks `first` to `last` of a content; `first` moves on as they land."""
+@dataclass(eq=False, kw_only=True)
+class BlockRun(Work):
+    """A download: the blocks `first` to `last` of a content; `first` moves on as they land."""
 
-    def __init__(self, content: Content, remote_id: str, first: int, last: int) -> None:
-        self.content = content
-        self.remote_id = remote_id
-        self.first = first
-        self.last = last
+    content: Content
+    remote_id: str
+    first: int
+    last: int
 
     @property
     def nbytes(self) -> int:
@@ -66,7 +67,7 @@ class BlockDownloader:
         self._health = health
         self._network_seconds = network_seconds
 
-    async def fetch(self, run: BlockRun, work: Work, landed: Landed) -> None:
+    async def fetch(self, run: BlockRun, landed: Landed) -> None:
         """Bring the run into the cache; `landed(first, last)` is called for blocks that can be read now.
 
         Where the disk has no room for it, it is brought into memory, to be read and not kept.
@@ -74,32 +75,32 @@ class BlockDownloader:
         Raises `RemoteError`, `IntegrityError` or OSError.  Cancelled: what landed is there.
         """
         try:
-            async with self._blocks.reserved(run.nbytes, spare=not work.urgent, pinned=work.pinned) as room:
-                await self._bring(run, work, room, landed)
+            async with self._blocks.reserved(run.nbytes, spare=not run.urgent, pinned=run.pinned) as room:
+                await self._bring(run, room, landed)
         except OSError as error:
-            may_pass = work.urgent or self._blocks.may_pass(run.nbytes)
-            if error.errno != errno.ENOSPC or work.pinned or not may_pass:
+            may_pass = run.urgent or self._blocks.may_pass(run.nbytes)
+            if error.errno != errno.ENOSPC or run.pinned or not may_pass:
                 raise
-            await self._bring(run, work, None, landed)
+            await self._bring(run, None, landed)
 
-    async def _bring(self, run: BlockRun, work: Work, room: Reservation | None, landed: Landed) -> None:
+    async def _bring(self, run: BlockRun, room: Reservation | None, landed: Landed) -> None:
         began, fruitless = trio.current_time(), 0
         while True:
             first = run.first
             try:
-                await self._attempt(run, work, room, landed)
+                await self._attempt(run, room, landed)
                 return
             except errors.RemoteError as failure:
                 if run.first > first:
                     began, fruitless = trio.current_time(), 0
                 fruitless += 1
-                wait = self._wait(failure, work, fruitless)
+                wait = self._wait(failure, run, fruitless)
                 if wait is None or trio.current_time() + wait > began + self._network_seconds:
                     raise
                 log.info("resuming a download at block %d of %d: %s", run.first, run.last + 1, failure)
                 await trio.sleep(wait)
 
-    def _wait(self, failure: errors.RemoteError, work: Work, fruitless: int) -> float | None:
+    def _wait(self, failure: errors.RemoteError, run: BlockRun, fruitless: int) -> float | None:
         """How long to wait before another connection is tried; None: there is no use."""
         if isinstance(failure, errors.RateLimited):
             return failure.retry_after
@@ -108,25 +109,26 @@ class BlockDownloader:
         if isinstance(failure, errors.RemoteTimeout):
             return 0.0
         # Before there is an answer, the client has tried again by itself.
-        broke = isinstance(failure, errors.Offline | errors.ProtocolError) and work.answered
+        broke = isinstance(failure, errors.Offline | errors.ProtocolError) and run.answered
         return 0.1 * fruitless if broke else None
 
-    async def _attempt(self, run: BlockRun, work: Work, room: Reservation | None, landed: Landed) -> None:
+    async def _attempt(self, run: BlockRun, room: Reservation | None, landed: Landed) -> None:
         content, start = run.content, run.first * BLOCK
         patience = self._network_seconds * PATIENCE
-        work.answered = False
+        run.answered = False
         with self._health.request("read"):
             with trio.move_on_after(patience) as silence:
                 pieces: list[bytes] = []
-                held, wanted = 0, self._first_piece(run)
+                held = 0
+                wanted = run.nbytes if run.is_whole else min(BLOCK, run.nbytes)
                 async with self._client.files.content(
                     run.remote_id, first=start, last=start + run.nbytes - 1, version=content.version
                 ) as chunks:
-                    work.answered, heard = True, trio.current_time()
+                    run.answered, heard = True, trio.current_time()
                     async for chunk in chunks:
-                        work.progressed()
-                        if work.at > heard + 1:  # setting a deadline is dearer than a chunk of bytes
-                            silence.deadline, heard = work.at + patience, work.at
+                        run.progressed()
+                        if run.at > heard + 1:  # setting a deadline is dearer than a chunk of bytes
+                            silence.deadline, heard = run.at + patience, run.at
                         pieces.append(chunk)
                         held += len(chunk)
                         if held < wanted:
@@ -142,17 +144,13 @@ class BlockDownloader:
                 return
             raise errors.RemoteTimeout(f"no data received for {patience:g} s")
 
-    @staticmethod
-    def _first_piece(run: BlockRun) -> int:
-        return run.nbytes if run.is_whole else min(BLOCK, run.nbytes)
-
     async def _keep(self, run: BlockRun, data: memoryview, room: Reservation | None, landed: Landed) -> None:
         content, first = run.content, run.first
         if room is None:
             self._blocks.pass_through(content.sha1, content.size, first, data)
         else:
             await self._blocks.write_blocks(content.sha1, content.size, first, data)
-            room.landed(len(data))
+            room.left -= len(data)
         # atomic: no await between the blocks being here and everybody being told
         run.first += -(-len(data) // BLOCK)
         landed(first, run.first - 1)

@@ -26,7 +26,7 @@ from cmsfs.sqlite import Database
 from cmsfs.vfs import errno_map
 from daemon.core import request_scheduler
 from daemon.core.health import Health
-from daemon.core.request_scheduler import Priority, RequestContext
+from daemon.core.request_scheduler import Priority
 from daemon.core.supervisor import Starts
 from daemon.fetch.block_download import WHOLE_BYTES, BlockDownloader, BlockRun
 from daemon.fetch.prefetch import Prefetch
@@ -116,10 +116,10 @@ class Hydrator:
 
     def _demand_listing(self, folder: Ino) -> Demand:
         if (demand := self._listing_above(folder)) is not None:
-            demand.work.errand.hurry(request_scheduler.current())
+            demand.work.hurry(request_scheduler.current())
             return demand
         self._health.check()
-        demand = self._listings[folder] = Demand(Work(RequestContext(request_scheduler.current())))
+        demand = self._listings[folder] = Demand(Work(on=request_scheduler.current()))
         self._nursery.start_soon(self._list, folder, demand)
         return demand
 
@@ -137,7 +137,7 @@ class Hydrator:
         error: OSError | None = errno_map.oserror(errno.ENETDOWN, STOPPING)
         try:
             work = demand.work
-            with request_scheduler.with_priority(work.errand):
+            with request_scheduler.with_priority(work):
                 await self._lister.fill(folder, progress=work.progressed, grown=work.grown.set)
             error = None
         except errors.CmsfsError as failure:
@@ -158,12 +158,11 @@ class Hydrator:
         """Return once the blocks `first` to `last` (inclusive) are cached."""
         while True:
             for demand in self._demand_blocks(content, first, last, urgent=True):
-                was_spare = not demand.work.born_urgent
                 try:
                     await demand.wait(self._network_seconds, self._health.suspect)
                 except OSError as error:
                     # There was no room to spare for it ahead; for who waits there may be.
-                    if was_spare and error.errno == errno.ENOSPC:
+                    if demand.work.taken_over and error.errno == errno.ENOSPC:
                         break
                     raise
             else:
@@ -241,27 +240,32 @@ class Hydrator:
                     runs.append([index])
         if runs:
             self._health.check()
-        for run in runs:
-            work = Work(RequestContext(on), urgent=urgent, queue=queue or self._background, pinned=pinned)
-            wanted += self._start(content, run, work)
+        for indexes in runs:
+            if content.remote_id is None:
+                # Bytes made here that are no longer here: nobody else has them.
+                raise errno_map.oserror(
+                    errno.EIO, f"content {content.sha1} is neither cached nor at the service"
+                )
+            run = BlockRun(
+                content=content,
+                remote_id=content.remote_id,
+                first=indexes[0],
+                last=indexes[-1],
+                on=on,
+                urgent=urgent,
+                queue=queue or self._background,
+                pinned=pinned,
+            )
+            demands = {index: Demand(run) for index in indexes}
+            for index, demand in demands.items():
+                self._fetches[content.sha1, index] = demand
+                wanted.append(demand)
+            self._nursery.start_soon(self._fetch, run, demands)
         return wanted
 
-    def _start(self, content: Content, run: list[int], work: Work) -> list[Demand]:
-        if content.remote_id is None:
-            # Bytes made here that are no longer here: nobody else has them.
-            raise errno_map.oserror(errno.EIO, f"content {content.sha1} is neither cached nor at the service")
-        demands = {index: Demand(work) for index in run}
-        for index, demand in demands.items():
-            self._fetches[content.sha1, index] = demand
-        self._nursery.start_soon(
-            self._fetch, BlockRun(content, content.remote_id, run[0], run[-1]), demands, work
-        )
-        return list(demands.values())
-
-    async def _fetch(self, run: BlockRun, demands: dict[int, Demand], work: Work) -> None:
+    async def _fetch(self, run: BlockRun, demands: dict[int, Demand]) -> None:
         """One run of blocks; what it does not bring ends with its error."""
-        content = run.content
-        error: OSError | None = errno_map.oserror(errno.ENETDOWN, STOPPING)
+        content, error = run.content, None
 
         def landed(first: int, last: int) -> None:
             for index in range(first, last + 1):
@@ -270,12 +274,12 @@ class Hydrator:
 
         try:
             with trio.CancelScope() as scope:
-                self._under_way[scope] = work
-                async with work.admitted(self._foreground):
-                    with request_scheduler.with_priority(work.errand):
-                        await self._fetching.fetch(run, work, landed)
-                error = None
+                self._under_way[scope] = run
+                async with run.admitted(self._foreground):
+                    with request_scheduler.with_priority(run):
+                        await self._fetching.fetch(run, landed)
             if scope.cancelled_caught:
+                error = errno_map.oserror(errno.ENETDOWN, STOPPING)
                 self._health.check()
         except errors.IntegrityError as failure:
             log.error("a download does not match its SHA-1: %s", failure)
@@ -292,6 +296,9 @@ class Hydrator:
         except Exception:
             log.exception("unexpected error in a download")
             error = errno_map.oserror(errno.EIO)
+        except BaseException:
+            error = errno_map.oserror(errno.ENETDOWN, STOPPING)
+            raise
         finally:
             del self._under_way[scope]
             for index, demand in demands.items():

@@ -8,6 +8,7 @@ Rule: a deadline is time without progress; work that gets on is worth waiting fo
 import errno
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 
 import trio
 
@@ -18,36 +19,30 @@ from daemon.core.request_scheduler import Priority, RequestContext
 DOUBT_SECONDS = 3.0
 
 
-class Work:
-    """Something under way at the service; `progressed` is called by whoever does it, and `grown` is set when
-    it turns out to be long.  `errand` is what its requests are made for."""
+@dataclass(eq=False, kw_only=True)
+class Work(RequestContext):
+    """Something under way at the service, for which its requests are made; `progressed` is called by whoever
+    does it, and `grown` is set when it turns out to be long."""
 
-    def __init__(
-        self,
-        errand: RequestContext | None = None,
-        *,
-        urgent: bool = True,
-        queue: trio.CapacityLimiter | None = None,
-        pinned: bool = False,
-    ) -> None:
-        self.errand = errand or RequestContext(Priority.INTERACTIVE)
-        self._queue = queue  # while it is not urgent
-        self.pinned = pinned  # for a content that is kept here
-        self.at = trio.current_time()
-        self.urgent = self.born_urgent = urgent
-        self._abandoned = False
-        self.answered = False  # the service has begun to answer the request under way
-        self.grown = trio.Event()
-        self._queueing = trio.CancelScope()
+    on: Priority = Priority.INTERACTIVE
+    urgent: bool = True
+    queue: trio.CapacityLimiter | None = None  # while it is not urgent
+    pinned: bool = False  # for a content that is kept here
+    at: float = field(default_factory=trio.current_time, init=False)
+    taken_over: bool = field(default=False, init=False)  # began as what nobody waits for
+    answered: bool = field(default=False, init=False)  # the service has begun to answer the request
+    grown: trio.Event = field(default_factory=trio.Event, init=False)
+    _abandoned: bool = field(default=False, init=False)
+    _queueing: trio.CancelScope = field(default_factory=trio.CancelScope, init=False)
 
     def progressed(self) -> None:
         self.at = trio.current_time()
 
     def hurry(self, on: Priority = Priority.INTERACTIVE) -> None:
         """Somebody waits for it now: if it is still queueing in the background, it need not any longer."""
-        self.errand.hurry(on)
+        super().hurry(on)
         if not self.urgent:
-            self.urgent = True
+            self.urgent = self.taken_over = True
             self.progressed()
             self._queueing.cancel()
 
@@ -66,10 +61,10 @@ class Work:
         limiter = urgent
         if self._abandoned and not self.urgent:
             raise errno_map.oserror(errno.ECANCELED)
-        if not self.urgent and self._queue is not None:
+        if not self.urgent and self.queue is not None:
             with self._queueing:
-                await self._queue.acquire_on_behalf_of(self)
-                limiter = self._queue
+                await self.queue.acquire_on_behalf_of(self)
+                limiter = self.queue
             if limiter is urgent and not self.urgent:
                 raise errno_map.oserror(errno.ECANCELED)
         if limiter is urgent:
@@ -81,15 +76,13 @@ class Work:
             limiter.release_on_behalf_of(self)
 
 
+@dataclass(eq=False, slots=True)
 class Demand:
     """One thing that is waited for; `met` ends the waiting, well or with an error."""
 
-    __slots__ = ("_done", "error", "work")
-
-    def __init__(self, work: Work) -> None:
-        self.work = work
-        self.error: OSError | None = None
-        self._done = trio.Event()
+    work: Work
+    error: OSError | None = field(default=None, init=False)
+    _done: trio.Event = field(default_factory=trio.Event, init=False)
 
     def met(self, error: OSError | None = None) -> None:
         if not self._done.is_set():

@@ -224,7 +224,7 @@ async def test_parallel_downloads_reserve_space(open_cache: OpenCache, sample: M
                 assert cache.usage() <= 3 * BLOCK
             landed = sample(2 * BLOCK)
             await cache.put(landed)
-            room.landed(2 * BLOCK)
+            room.left -= 2 * BLOCK
             async with cache.reserved(BLOCK):
                 assert cache.is_complete(landed.sha1)
         async with cache.reserved(5 * BLOCK):

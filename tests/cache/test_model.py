@@ -134,7 +134,7 @@ class World:
         with contextlib.suppress(OSError):
             async with self.cache.reserved(2 * BLOCK, spare=spare) as room:
                 await self.put_run(sample, first, 2)
-                room.landed(2 * BLOCK)
+                room.left -= 2 * BLOCK
         assert not self.cache._room._reservations
 
     async def put_wrong_last(self, sample: Sample) -> None:
