@@ -12,8 +12,8 @@ import logging
 import time
 from collections import OrderedDict
 from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager
 from pathlib import Path
+from typing import Protocol
 
 import trio
 
@@ -28,7 +28,8 @@ from cmsfs.cache import (
     local_contents,
     recovery,
 )
-from cmsfs.cache import pass_through as cache_pass_through
+from cmsfs.cache.pass_through import PassThrough
+from cmsfs.replica.nodes import Content
 
 log = logging.getLogger(__name__)
 
@@ -41,6 +42,16 @@ LOOP_READ_BYTES = 1024 * 1024
 SYNC_SECONDS = 60
 
 EMPTY_SHA1 = content_files.sha1_of(b"")
+
+# Blocks can be evicted between their arrival and the read; more than this many times in a row is a bug.
+ATTEMPTS = 5
+
+
+class Fetcher(Protocol):
+    """Brings blocks of a content onto this disk: the business of a layer above."""
+
+    async def blocks(self, content: Content, first: int, last: int) -> None:
+        """Return once the blocks `first` to `last` (inclusive) are cached; OSError or RemoteError if not."""
 
 
 class BlockCache:
@@ -64,7 +75,12 @@ class BlockCache:
         self._room = eviction.Evictor(
             db, self._contents, self._files, limit_bytes=limit_bytes, keep_free_bytes=keep_free_bytes
         )
-        self._passing = cache_pass_through.PassThrough()
+        # What the disk has no room for; none until that comes to pass.
+        self._passing: PassThrough | None = None
+        # `flush` brings the rows up to date: a crash loses the knowledge of blocks written since.
+        self.flush = self._contents.flush
+        self.reserved, self.trim = self._room.reserved, self._room.trim
+        self.evict, self.pins_changed = self._room.evict, self._room.pins_changed
         self._written: OrderedDict[str, float] = OrderedDict()
 
     # What is here
@@ -78,10 +94,11 @@ class BlockCache:
         """
         content = self._contents.get(sha1, size)
         runs = bitmap.missing(content.bits, first, min(last, bitmap.blocks(content.size) - 1))
-        return self._passing.without(sha1, runs) if readable else runs
+        return self._passing.without(sha1, runs) if readable and self._passing is not None else runs
 
     def pass_through(self, sha1: str, size: int, first: int, data: content_files.Bytes) -> None:
         """As `write_blocks`, of what is to be read and not kept: in memory, until others need the place."""
+        self._passing = self._passing or PassThrough()
         try:
             self._passing.put(sha1, size, first, data)
         except errors.IntegrityError:
@@ -90,6 +107,7 @@ class BlockCache:
 
     def may_pass(self, nbytes: int) -> bool:
         """Whether so much may be fetched ahead to pass through."""
+        self._passing = self._passing or PassThrough()
         return self.is_short and self._passing.has_place(nbytes)
 
     @property
@@ -148,33 +166,42 @@ class BlockCache:
 
     # Reading
 
-    async def read(self, sha1: str, size: int, offset: int, length: int) -> bytes | bytearray:
-        """The bytes from `offset`, fewer at the end of the content.
+    async def read(
+        self, content: Content, offset: int, length: int, fetcher: Fetcher | None = None
+    ) -> bytes | bytearray:
+        """Up to `length` bytes at `offset`, fewer only at the end; `fetcher` brings what is not here.
 
-        Raises `MissingBlocks` if any of them is not here, and OSError or `IntegrityError` if they
-        should be and cannot be had again because the content is dirty.  What is in the page cache is
-        answered without giving up the loop.
+        Raises `MissingBlocks` if nobody brings it, what the fetcher raises, and OSError or `IntegrityError`
+        if bytes cannot be had again because the content is dirty.  What is in the page cache is answered
+        without giving up the loop.
         """
+        fetched = 0
         while True:
-            content = self._contents.get(sha1, size)
-            count = min(length, content.size - offset)
+            cached = self._contents.get(content.sha1, content.size)
+            count = min(length, content.size - offset, cached.size - offset)
             if count <= 0:
                 return b""
-            if content.complete and not content.verified:
-                await self._check(content)
+            if cached.complete and not cached.verified:
+                await self._check(cached)
                 continue
-            runs = bitmap.missing(content.bits, offset // BLOCK, (offset + count - 1) // BLOCK)
-            if runs:
-                if not self._passing.without(sha1, runs):
-                    return await self._read_passing(content, offset, count)
-                raise errors.MissingBlocks(sha1, runs[0][0], runs[-1][1])
-            self._contents.touch(content)
+            first, last = offset // BLOCK, (offset + count - 1) // BLOCK
+            if runs := bitmap.missing(cached.bits, first, last):
+                if self._passing is not None and not self._passing.without(content.sha1, runs):
+                    passing = await self._read_passing(cached, self._passing, offset, count)
+                    if passing is not None:
+                        return passing
+                if fetcher is None or fetched == ATTEMPTS:
+                    raise errors.MissingBlocks(content.sha1, runs[0][0], runs[-1][1])
+                fetched += 1
+                await fetcher.blocks(content, first, last)
+                continue
+            self._contents.touch(cached)
             try:
-                data = await self._read(content, offset, count)
+                data = await self._read(cached, offset, count)
             except OSError as error:
-                self._damaged(content, error)
+                self._damaged(cached, error)
             else:
-                if not content.dropped or content.verified:
+                if not cached.dropped or cached.verified:
                     return data
 
     async def _read(self, content: content_index.CachedContent, offset: int, count: int) -> bytearray:
@@ -188,8 +215,10 @@ class BlockCache:
         finally:
             self._files.give_back(file)
 
-    async def _read_passing(self, content: content_index.CachedContent, offset: int, count: int) -> bytes:
-        """Of blocks some of which are in memory only.  Raises `MissingBlocks` if one goes meanwhile."""
+    async def _read_passing(
+        self, content: content_index.CachedContent, passing: PassThrough, offset: int, count: int
+    ) -> bytes | None:
+        """Of blocks some of which are in memory only; None if one goes meanwhile."""
         parts: list[content_files.Bytes] = []
         end = offset + count
         for index in range(offset // BLOCK, (end - 1) // BLOCK + 1):
@@ -197,7 +226,10 @@ class BlockCache:
             if bitmap.has(content.bits, index):
                 parts.append(await self._read(content, start, stop - start))
                 continue
-            parts.append(self._passing.get(content.sha1, index, start - index * BLOCK, stop - index * BLOCK))
+            part = passing.get(content.sha1, index, start - index * BLOCK, stop - index * BLOCK)
+            if part is None:
+                return None
+            parts.append(part)
         return b"".join(parts)
 
     def _damaged(self, content: content_index.CachedContent, error: OSError) -> None:
@@ -283,40 +315,10 @@ class BlockCache:
         while self._written[oldest := next(iter(self._written))] < trio.current_time() - SYNC_SECONDS:
             del self._written[oldest]
 
-    def reserved(
-        self, nbytes: int, *, spare: bool = False, pinned: bool = False
-    ) -> AbstractAsyncContextManager[eviction.Reservation]:
-        """`async with`: room for `nbytes`, for which what is longest unused is evicted.
-
-        Raises OSError with ENOSPC if the disk would be left with less than it must keep free; with `spare`
-        also if the cache would grow beyond its limit, which does not hold for a `pinned` content.
-        Cancelled: some contents may have been evicted.
-        """
-        return self._room.reserved(nbytes, spare=spare, pinned=pinned)
-
-    async def trim(self) -> None:
-        """Evict what is above the limit, or needed to keep the disk's floor; never what is open."""
-        await self._room.trim()
-
-    def evict(self, sha1: str) -> int | None:
-        """Evict this content now; the bytes of it that were here, or None if it is dirty, pinned or in use.
-
-        Its file is removed by the next `flush`.
-        """
-        return self._room.evict(sha1)
-
-    def pins_changed(self) -> None:
-        """After a transaction with `pin` or `unpin`."""
-        self._room.pins_changed()
-
     async def room_for_pinned(self) -> int:
         """The bytes that pinned contents may still take up."""
         await self.flush()
         return await self._room.for_pinned()
-
-    async def flush(self) -> None:
-        """Bring the rows up to date; a crash loses the knowledge of blocks written since."""
-        await self._contents.flush()
 
     # Local contents (dirty.py)
 

@@ -88,7 +88,9 @@ class Evictor:
         self._pinned_at = float("-inf")
 
     @asynccontextmanager
-    async def reserved(self, nbytes: int, *, spare: bool, pinned: bool = False) -> AsyncIterator[Reservation]:
+    async def reserved(
+        self, nbytes: int, *, spare: bool = False, pinned: bool = False
+    ) -> AsyncIterator[Reservation]:
         """Room for `nbytes` while the block lasts, less what has landed; evicts for it.
 
         Raises OSError with ENOSPC if the floor cannot be kept; with `spare`, which is for what nobody
@@ -123,7 +125,10 @@ class Evictor:
                 await self._contents.flush()
 
     def evict(self, sha1: str) -> int | None:
-        """Evict one content now; the bytes of it that were here, or None if it is to stay."""
+        """Evict one content now; the bytes of it that were here, or None if it is to stay.
+
+        Its file is removed by the next flush.
+        """
         # atomic: no await from the look at the row until the content is dropped.
         row, content = content_table.find(self._db, sha1), self._contents.find(sha1)
         if content is None:

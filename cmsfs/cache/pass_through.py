@@ -58,14 +58,11 @@ class PassThrough:
                     left.append((index, index))
         return left
 
-    def get(self, sha1: str, index: int, start: int, end: int) -> bytes:
-        """A part of a block; once its end was read it is the first to go.
-
-        Raises `MissingBlocks` if it is not here.
-        """
+    def get(self, sha1: str, index: int, start: int, end: int) -> bytes | None:
+        """A part of a block, None if it is not here; once its end was read it is the first to go."""
         block = self._blocks.get((sha1, index))
         if block is None:
-            raise errors.MissingBlocks(sha1, index, index)
+            return None
         if end >= len(block):
             self._blocks.move_to_end((sha1, index), last=False)
         return block[start:end]

@@ -17,8 +17,8 @@ from sqlite3 import Connection
 import trio
 
 from cmsfs import crashpoints
-from cmsfs.cache import bitmap, read_through
-from cmsfs.cache.blocks import BlockCache
+from cmsfs.cache import bitmap
+from cmsfs.cache.blocks import BlockCache, Fetcher
 from cmsfs.crashpoints import Point
 from cmsfs.journal.drafts import Draft, Drafts
 from cmsfs.journal.group_commit import GroupCommit
@@ -55,7 +55,7 @@ class Sealer:
         db: Database,
         drafts: Drafts,
         blocks: BlockCache,
-        fetcher: read_through.Fetcher,
+        fetcher: Fetcher,
         commit: GroupCommit,
     ) -> None:
         self._db = db
@@ -109,7 +109,7 @@ class Sealer:
             while holes := draft.holes():
                 start, end = holes[0]
                 end = min(end, start + PIECE)
-                data = await read_through.read(self._blocks, self._fetcher, base, start, end - start)
+                data = await self._blocks.read(base, start, end - start, self._fetcher)
                 await draft.fill(start, data)
         finally:
             self._blocks.close(base.sha1)

@@ -15,6 +15,7 @@ import trio.testing
 
 from cmsfs import sqlite
 from cmsfs.cache import bitmap, blocks
+from cmsfs.replica.nodes import Content
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,7 @@ class Cache(blocks.BlockCache):
 
     async def get(self, sample: Sample, offset: int = 0, length: int | None = None) -> bytes:
         count = sample.size if length is None else length
-        return bytes(await self.read(sample.sha1, sample.size, offset, count))
+        return bytes(await self.read(Content(sample.sha1, sample.size, None, None), offset, count))
 
     async def adopt(self, db: sqlite.Database, sample: Sample, path: Path) -> None:
         """Bring in a local file as the journal does."""

@@ -12,6 +12,7 @@ import trio.testing
 from cmsfs import errors, sqlite
 from cmsfs.cache import blocks, content_files, content_table
 from cmsfs.cache.blocks import BLOCK
+from cmsfs.replica.nodes import Content
 from tests.cache.conftest import Cache, MakeSample, OpenCache, no_threads, started
 
 
@@ -259,7 +260,9 @@ async def test_sha1_decides_between_two_sizes(cache: Cache, sample: MakeSample) 
     assert cache.missing(content.sha1, 3 * BLOCK, 0, 9) == [(0, 2)]  # another size: begins anew
     await cache.put(content)
     assert cache.missing(content.sha1, 3 * BLOCK, 0, 9) == []
-    assert await cache.read(content.sha1, 3 * BLOCK, BLOCK, BLOCK) == content.data[BLOCK:]
+    assert (
+        await cache.read(Content(content.sha1, 3 * BLOCK, None, None), BLOCK, BLOCK) == content.data[BLOCK:]
+    )
 
 
 async def test_partial_contents_survive_a_flush_and_a_new_process(

@@ -8,6 +8,7 @@ import pytest
 from cmsfs import errors, sqlite
 from cmsfs.cache import content_table
 from cmsfs.cache.blocks import BLOCK
+from cmsfs.replica.nodes import Content
 from tests.cache.conftest import Cache, MakeSample, OpenCache, started
 
 
@@ -131,7 +132,7 @@ async def test_unrecorded_file_belongs_to_cache(
     found = await cache.recover(clean_shutdown=False, same_boot=True)
     assert (found.orphans, found.settled, found.lost) == ([], [content.sha1], [])
     assert list(folders[1].iterdir()) == []
-    assert await cache.read(content.sha1, content.size, 0, content.size) == content.data
+    assert await cache.read(Content(content.sha1, content.size, None, None), 0, content.size) == content.data
     assert not cache.is_complete(never.sha1)
 
 

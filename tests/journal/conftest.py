@@ -70,7 +70,7 @@ class Desk:
                 for start, end, where in draft.pieces(0, draft.size)
             )
         assert node.sha1 is not None
-        return bytes(await self.blocks.read(node.sha1, node.size, 0, node.size))
+        return bytes(await self.blocks.read(Content(node.sha1, node.size, None, None), 0, node.size))
 
 
 @pytest.fixture

@@ -15,7 +15,6 @@ from collections.abc import Callable
 from sqlite3 import Connection
 
 from cmsfs import crashpoints, errors
-from cmsfs.cache import read_through
 from cmsfs.cache.blocks import BLOCK, BlockCache
 from cmsfs.crashpoints import Point
 from cmsfs.journal import debounce, ops
@@ -95,7 +94,7 @@ class FileIO:
         # atomic: no await until the handle is there
         before, now = self._page_version(ino), self._version(file)
         self._pages[ino] = now
-        is_news = self._inodes.open.take_news(ino) or before not in (_NO_VERSION, now)
+        is_news = self._inodes.take_news(ino) or before not in (_NO_VERSION, now)
         return OpenResult(self._add(file, flags), keep_cache=before == now, is_news=is_news)
 
     def created(self, node: Node, draft: Draft, flags: int) -> OpenResult:
@@ -214,7 +213,7 @@ class FileIO:
 
     async def _read_content(self, content: Content, offset: int, size: int) -> Bytes:
         try:
-            return await read_through.read(self._blocks, self._hydrate, content, offset, size)
+            return await self._blocks.read(content, offset, size, self._hydrate)
         except errors.CmsfsError as error:
             raise errno_map.to_oserror(error) from error
 

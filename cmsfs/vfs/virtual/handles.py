@@ -8,8 +8,7 @@ import itertools
 import os
 from dataclasses import dataclass
 
-from cmsfs.cache import read_through
-from cmsfs.cache.blocks import BlockCache
+from cmsfs.cache.blocks import BlockCache, Fetcher
 from cmsfs.replica.nodes import Content, Ino
 from cmsfs.vfs import errno_map
 from cmsfs.vfs.deadline import asked
@@ -39,7 +38,7 @@ class _OpenFolder:
 class VirtualHandles:
     """The handles on virtual nodes."""
 
-    def __init__(self, numbers: VirtualInodes, blocks: BlockCache, fetcher: read_through.Fetcher) -> None:
+    def __init__(self, numbers: VirtualInodes, blocks: BlockCache, fetcher: Fetcher) -> None:
         self._numbers = numbers
         self._blocks = blocks
         self._fetcher = fetcher
@@ -96,7 +95,7 @@ class VirtualHandles:
         data = await asked(opened.node.open()) if opened.writes else opened.data
         if isinstance(data, bytes):
             return data[offset : offset + size]
-        return await read_through.read(self._blocks, self._fetcher, data, offset, size)
+        return await self._blocks.read(data, offset, size, self._fetcher)
 
     async def write(self, fh: int, offset: int, data: bytes) -> int:
         opened = self._handles[fh]

@@ -13,8 +13,7 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from cmsfs.cache import read_through
-from cmsfs.cache.blocks import BlockCache
+from cmsfs.cache.blocks import BlockCache, Fetcher
 from cmsfs.replica.changes import Change, Hub, What
 from cmsfs.replica.nodes import ROOT, Ino
 from cmsfs.vfs import errno_map
@@ -45,7 +44,7 @@ class Router:
         self,
         fs: Filesystem,
         blocks: BlockCache,
-        fetcher: read_through.Fetcher,
+        fetcher: Fetcher,
         hub: Hub,
         *,
         hidden: Sequence[HiddenFolder] = (),

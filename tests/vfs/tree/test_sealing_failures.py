@@ -10,6 +10,7 @@ import trio.testing
 
 from cmsfs.journal import sealing
 from cmsfs.replica import tree
+from cmsfs.replica.nodes import Content
 from cmsfs.vfs.tree.attributes import SetAttr
 from tests.vfs.conftest import Drive
 
@@ -126,7 +127,7 @@ async def test_waiting_write_spares_sealed_content(
     with trio.fail_after(10):
         await done.wait()
     sealed = tree.find(drive.db, made.ino).sha1
-    assert await drive.blocks.read(sealed, 5, 0, 100) == b"begin"
+    assert await drive.blocks.read(Content(sealed, 5, None, None), 0, 100) == b"begin"
     assert await drive.fs.read(opened.fh, 0, 100) == b"begin and on"
     assert (drive.blocks.path(sealed)).read_bytes() == b"begin"
     await drive.fs.release(opened.fh)
