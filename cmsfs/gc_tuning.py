@@ -10,7 +10,7 @@ import gc
 YOUNG = 10_000
 
 
-def settle() -> None:
+def freeze_heap() -> None:
     """Leave alone from now on what is there by now, and look seldom.  To be called once all is loaded."""
     gc.collect()
     gc.freeze()

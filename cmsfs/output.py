@@ -49,12 +49,12 @@ def printed(text: str, *, nl: bool = True) -> None:
 
 def _print(text: str, *, err: bool = False, nl: bool = True) -> None:
     stream = sys.stderr if err else sys.stdout
-    click.echo(printable.shown(text, keep="\n\t") if stream.isatty() else text, nl=nl, err=err)
+    click.echo(printable.escaped(text, keep="\n\t") if stream.isatty() else text, nl=nl, err=err)
 
 
-def asked(question: str) -> bool:
+def confirm(question: str) -> bool:
     """A question that is answered by yes or no, on standard error."""
-    return click.confirm(printable.shown(question), err=True)
+    return click.confirm(printable.escaped(question), err=True)
 
 
 def document(value: Any) -> None:
@@ -78,7 +78,7 @@ def table(rows: Sequence[Sequence[str]], *, indent: str = "") -> None:
     if not rows:
         return
     if sys.stdout.isatty():
-        rows = [[printable.shown(cell) for cell in row] for row in rows]
+        rows = [[printable.escaped(cell) for cell in row] for row in rows]
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     for row in rows:
         cells = [cell.ljust(width) for cell, width in zip(row[:-1], widths[:-1], strict=True)]

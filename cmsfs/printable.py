@@ -19,7 +19,7 @@ _MARKUP = {"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&apos;"}
 _LINK = re.compile(r"\b([A-Za-z][A-Za-z0-9+.-]*):/+")
 
 
-def shown(text: str, *, keep: str = "") -> str:
+def escaped(text: str, *, keep: str = "") -> str:
     """The text with an escape (`\\e`, `\\x9b`, `\\u202e`) for each character that would not be seen; those in
     `keep` stay."""
     if text.isascii() and text.isprintable():
@@ -50,7 +50,7 @@ def _escape(one: str) -> str:
 
 def without_links(text: str) -> str:
     """The text as `shown`, with no address in it that a program would offer to open."""
-    return _LINK.sub(r"\1: ", shown(text))
+    return _LINK.sub(r"\1: ", escaped(text))
 
 
 def without_markup(text: str) -> str:

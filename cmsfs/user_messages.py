@@ -92,8 +92,8 @@ def _explain_ours(error: errors.CmsfsError) -> errors.UserError:
 
 
 def _reason(error: errors.ApiError) -> str:
-    return printable.shown((error.message or error.code or f"status {error.status}").rstrip("."))
+    return printable.escaped((error.message or error.code or f"status {error.status}").rstrip("."))
 
 
 def _text(error: Exception) -> str:
-    return printable.shown((str(error) or type(error).__name__).rstrip("."))
+    return printable.escaped((str(error) or type(error).__name__).rstrip("."))

@@ -56,9 +56,9 @@ from daemon.fetch.pins import Pins, Wakes
 from daemon.listing import choice
 from daemon.listing.crawler import Crawler
 from daemon.listing.deletion_check import DeletionCheck
-from daemon.listing.search_lister import filled
+from daemon.listing.search_lister import list_in_background
 from daemon.local_state import LocalState, open_state
-from daemon.mount_tree import shown
+from daemon.mount_tree import build
 from daemon.pull.activity import Activity
 from daemon.pull.base_bytes import BaseBytes
 from daemon.pull.deferred_updates import DeferredUpdates
@@ -115,7 +115,7 @@ async def run(
         note = await drive.contact()
         await drive.fs.begin()
         agents.keep(drive.ending.heed_signals, drive.pull.poke, name="signals")
-        agents.keep(downscoped.tell_end, deadline, drive.health, name="deadline")
+        agents.keep(downscoped.watch_deadline, deadline, drive.health, name="deadline")
         async with server.listening(settings.paths.socket) as listener:
             drive.start(agents, listener)
             await drive.serve(settings, create=create, ready=functools.partial(ready, note))
@@ -164,7 +164,7 @@ class Agent(Answers):
         self.claims = (
             DocumentLocks(db, client, self.incoming, self.health) if settings.lock_open_documents else None
         )
-        lister, whole, deepen = choice.chosen(
+        lister, whole, deepen = choice.choose_listers(
             config.profile(settings),
             db=db,
             client=client,
@@ -230,7 +230,7 @@ class Agent(Answers):
             if settings.thumbnails
             else None
         )
-        self.shown = shown(
+        self.shown = build(
             *(self.fs, kit, self.hub),
             bin_=bin_,
             account=self.account,
@@ -255,7 +255,7 @@ class Agent(Answers):
         self.sweep = Reconciler(
             *(db, client, self.incoming, self.health, arrived, self.absences),
             poll=self.pull.poll,
-            fill=None if whole is not None else functools.partial(filled, lister),
+            fill=None if whole is not None else functools.partial(list_in_background, lister),
             full_seconds=settings.full_compare_hours * 3600,
         )
         self.notices = Notifications(
@@ -267,7 +267,7 @@ class Agent(Answers):
         self._status = StatusReport(
             *(settings, mountpoint, db, blocks, self.health, self.hydrate, self.push, self.pull),
             *(self.crawl, whole, self.pins, self.pace, self.pausing, self.fs.inodes),
-            disk=lambda: disk_status.told(state.reserve, state.blocks),
+            disk=lambda: disk_status.problems(state.reserve, state.blocks),
         )
         self.server = server.ControlServer(db, self.health, self)
 
@@ -317,23 +317,27 @@ class Agent(Answers):
         agents.keep(manifest_writer.run, state.db, state.drafts.root, self.commit, name="manifest")
         agents.keep(self.fs.run, name="filesystem")
         agents.keep(self.notifier.run, name="notifier")
-        agents.keep(request_scheduler.spent, Priority.UPLOAD, send, name="push")
-        agents.keep(request_scheduler.spent, Priority.CHANGES, self.pull.run, name="pull")
-        agents.keep(request_scheduler.spent, Priority.CHANGES, self.doubts.run, name="doubts")
+        agents.keep(request_scheduler.run_with_priority, Priority.UPLOAD, send, name="push")
+        agents.keep(request_scheduler.run_with_priority, Priority.CHANGES, self.pull.run, name="pull")
+        agents.keep(request_scheduler.run_with_priority, Priority.CHANGES, self.doubts.run, name="doubts")
         agents.keep(self.sweep.run, name="sweep")
         agents.keep(self.crawl.follow, name="opened folders")
         if self.settings.crawl:
             agents.keep(self.crawl.run, name="crawl")
-        agents.keep(request_scheduler.spent, Priority.PIN, self.pins.run, name="pins")
-        agents.keep(request_scheduler.spent, Priority.PIN, self.holding.run, name="holding")
+        agents.keep(request_scheduler.run_with_priority, Priority.PIN, self.pins.run, name="pins")
+        agents.keep(request_scheduler.run_with_priority, Priority.PIN, self.holding.run, name="holding")
         if self.thumbnails is not None:
-            agents.keep(request_scheduler.spent, Priority.PIN, self.thumbnails.run, name="thumbnails")
+            agents.keep(
+                request_scheduler.run_with_priority, Priority.PIN, self.thumbnails.run, name="thumbnails"
+            )
         agents.keep(self.account.run, name="account")
-        agents.keep(request_scheduler.spent, Priority.LISTING, self.facts.run, name="policies")
+        agents.keep(request_scheduler.run_with_priority, Priority.LISTING, self.facts.run, name="policies")
         agents.keep(self.pausing.run, name="pausing")
         agents.keep(self.locks.run, name="locks")
         agents.keep(self.wiping.run, name="wiping")
-        agents.keep(request_scheduler.spent, Priority.CHANGES, self.regaining.run, name="regaining")
+        agents.keep(
+            request_scheduler.run_with_priority, Priority.CHANGES, self.regaining.run, name="regaining"
+        )
         if self.claims is not None:
             agents.keep(self.claims.run, name="claims")
         agents.keep(self.notices.run, name="notices")
@@ -342,7 +346,9 @@ class Agent(Answers):
         agents.keep(self.server.serve, listener, name="control")
         agents.keep(maintenance.run, state.db, state.blocks, state.reserve, state.check_cache, name="upkeep")
         agents.keep(maintenance.forget, state.db, self.settings.attribute_retention_days, name="kept")
-        agents.keep(maintenance.tidy, self.fs, self.hub, self._local_days, self._put_aside, name="tidy")
+        agents.keep(
+            maintenance.remove_leftovers, self.fs, self.hub, self._local_days, self._put_aside, name="tidy"
+        )
         if self.settings.metrics:
             agents.keep(metrics.serve, self.settings.metrics, self.status, name="metrics")
 
@@ -382,7 +388,7 @@ class Agent(Answers):
         await self.server.finished(seconds=2)
 
     async def _put_aside(self, node: Node) -> bool:
-        return await rejected.put_aside(self.kit, node, self._recovered)
+        return await rejected.keep_recovered(self.kit, node, self._recovered)
 
     async def _confirm(self, ino: Ino) -> None:
         await self.push.confirm(ino, seconds=self._fsync_seconds)

@@ -109,7 +109,7 @@ def main(
         )
         fd_limits.raise_limit()
         fd_limits.keep_spare()
-        gc_tuning.settle()
+        gc_tuning.freeze_heap()
         sys.setswitchinterval(SWITCH_SECONDS)
         trio.run(run)
     except Exception as error:

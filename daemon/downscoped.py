@@ -40,7 +40,7 @@ async def open_service(
             yield client
         return
 
-    async def find_root(way: connect.Way) -> str:
+    async def find_root(way: connect.ServiceAccess) -> str:
         return await _find_root(settings, db, way)
 
     async with connect.open_narrowed(
@@ -55,7 +55,7 @@ async def open_service(
         yield client
 
 
-async def tell_end(deadline: Deadline, health: Health) -> None:
+async def watch_deadline(deadline: Deadline, health: Health) -> None:
     """When the time is over, say so to everybody who asks for the drive's health."""
     await deadline.passed()
     error = deadline.error()
@@ -63,7 +63,7 @@ async def tell_end(deadline: Deadline, health: Health) -> None:
     health.failed(error)
 
 
-async def _find_root(settings: config.Settings, db: Database, way: connect.Way) -> str:
+async def _find_root(settings: config.Settings, db: Database, way: connect.ServiceAccess) -> str:
     known = tree.root_id(db)
     if known != wire_names.ROOT_ID or not settings.folder.strip("/"):
         return known
@@ -72,5 +72,5 @@ async def _find_root(settings: config.Settings, db: Database, way: connect.Way) 
         way.endpoints, auth=auth, transport=way.transport, ca_file=way.ca_file
     ) as client:
         folder = await remote_paths.RemotePaths(client, settings).get_folder(settings.folder)
-    await db.write(lambda conn: tree.begin_at(conn, folder.id), durable=True)
+    await db.write(lambda conn: tree.set_root(conn, folder.id), durable=True)
     return folder.id

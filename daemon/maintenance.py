@@ -33,7 +33,9 @@ TIDY_SECONDS = 3600.0
 FORGET_SECONDS = 86_400.0
 
 
-async def tidy(fs: Filesystem, hub: Hub, days: int, keep: Callable[[Node], Awaitable[bool]]) -> None:
+async def remove_leftovers(
+    fs: Filesystem, hub: Hub, days: int, keep: Callable[[Node], Awaitable[bool]]
+) -> None:
     """Remove what programs left on this machine only, for ever; nothing if `days` is 0.
 
     `keep` puts the bytes of a file somewhere else first.

@@ -89,13 +89,13 @@ async def _answer(stream: trio.SocketStream, status: Callable[[], Awaitable[cont
     if len(words) != 3 or words[0] != b"GET" or words[1].split(b"?")[0] != b"/metrics":
         line, body = "404 Not Found", "There is only /metrics.\n"
     else:
-        line, body = "200 OK", text(await status())
+        line, body = "200 OK", render(await status())
     data = body.encode()
     headers = f"Content-Type: {_TYPE}\r\nContent-Length: {len(data)}\r\nConnection: close\r\n\r\n"
     await stream.send_all(f"HTTP/1.1 {line}\r\n{headers}".encode() + data)
 
 
-def text(status: control.DriveStatus) -> str:
+def render(status: control.DriveStatus) -> str:
     """The figures in Prometheus' text format."""
     return "".join(f"{line}\n" for line in _lines(status))
 

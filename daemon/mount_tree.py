@@ -28,7 +28,7 @@ from daemon.desktop.thumbnails import Thumbnails
 from daemon.push.context import PushContext
 
 
-def shown(
+def build(
     fs: Filesystem,
     kit: PushContext,
     hub: Hub,

@@ -21,7 +21,7 @@ from cmsfs import printable
     ],
 )
 def test_what_is_not_seen_is_escaped(text, seen):
-    assert printable.shown(text) == seen
+    assert printable.escaped(text) == seen
 
 
 @pytest.mark.parametrize(
@@ -38,11 +38,11 @@ def test_what_is_not_seen_is_escaped(text, seen):
     ],
 )
 def test_what_is_seen_stays(text):
-    assert printable.shown(text) == text
+    assert printable.escaped(text) == text
 
 
 def test_what_a_caller_keeps_stays():
-    assert printable.shown("a\tb\n\x1b", keep="\t\n") == "a\tb\n\\e"
+    assert printable.escaped("a\tb\n\x1b", keep="\t\n") == "a\tb\n\\e"
 
 
 @pytest.mark.parametrize(

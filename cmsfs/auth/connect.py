@@ -38,7 +38,7 @@ ROOT_GONE = (
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class ServiceAccess:
     """How the account's service is reached, and where its tokens come from."""
 
     endpoints: session.ServiceEndpoints
@@ -49,9 +49,9 @@ class Way:
 
 
 @asynccontextmanager
-async def open_way(
-    settings: config.Settings, *, sample: bool = False, owner: token_refresh.Owner = token_refresh.nobody
-) -> AsyncIterator[Way]:
+async def open_access(
+    settings: config.Settings, *, sample: bool = False, owner: token_refresh.Owner = token_refresh.any_owner
+) -> AsyncIterator[ServiceAccess]:
     """The way to the account's service.  `sample` puts the sample enterprise into the embedded service.
     A login that is made anew meanwhile is taken up if it is the `owner`'s.
 
@@ -68,12 +68,12 @@ async def open_way(
 async def open_narrowed(
     settings: config.Settings,
     *,
-    find_root: Callable[[Way], Awaitable[str]],
+    find_root: Callable[[ServiceAccess], Awaitable[str]],
     deadline: Deadline,
     sample: bool = False,
-    owner: token_refresh.Owner = token_refresh.nobody,
+    owner: token_refresh.Owner = token_refresh.any_owner,
     pace: rate_gate.RateGate | None = None,
-    flow: bandwidth.Flow | None = None,
+    flow: bandwidth.TransferLimits | None = None,
 ) -> AsyncIterator[session.Client]:
     """A client whose every request has a token that can do no more than the settings' folder and rights,
     and is not used after the deadline.
@@ -81,7 +81,7 @@ async def open_narrowed(
     The account's own token goes to the token endpoint only, to be narrowed.  `find_root` tells the id of the
     folder, by the account's own rights.  Raises what it raises, and what `open_backend` does.
     """
-    async with open_way(settings, sample=sample, owner=owner) as way:
+    async with open_access(settings, sample=sample, owner=owner) as way:
         root_id = await find_root(way)
         resource = f"{way.endpoints.base_url}/folders/{root_id}" if settings.folder.strip("/") else None
         scope = READING if settings.read_only else CHANGING
@@ -116,10 +116,10 @@ async def open_backend(
     settings: config.Settings,
     *,
     sample: bool = False,
-    owner: token_refresh.Owner = token_refresh.nobody,
+    owner: token_refresh.Owner = token_refresh.any_owner,
     counters: session.Counters | None = None,
     pace: rate_gate.RateGate | None = None,
-    flow: bandwidth.Flow | None = None,
+    flow: bandwidth.TransferLimits | None = None,
 ) -> AsyncIterator[session.Client]:
     """A client for the account, whose every request waits for its turn at `pace`, and whose files go no
     faster than `flow` lets them.
@@ -127,7 +127,7 @@ async def open_backend(
     `sample`, `owner` and what is raised as with `open_way`.
     """
     async with (
-        open_way(settings, sample=sample, owner=owner) as way,
+        open_access(settings, sample=sample, owner=owner) as way,
         session.open_client(
             way.endpoints,
             auth=bearer.BearerAuth(way.fetch),
@@ -141,16 +141,18 @@ async def open_backend(
         yield client
 
 
-def flow_of(settings: config.Settings, clock: Callable[[], datetime] = datetime.now) -> bandwidth.Flow:
+def flow_of(
+    settings: config.Settings, clock: Callable[[], datetime] = datetime.now
+) -> bandwidth.TransferLimits:
     """The limits of the settings, at the time of day that it is."""
-    return bandwidth.Flow(
+    return bandwidth.TransferLimits(
         up=lambda: settings.limits_at(clock().time())[0] or None,
         down=lambda: settings.limits_at(clock().time())[1] or None,
     )
 
 
 @asynccontextmanager
-async def _embedded(settings: config.Settings, *, sample: bool) -> AsyncIterator[Way]:
+async def _embedded(settings: config.Settings, *, sample: bool) -> AsyncIterator[ServiceAccess]:
     # Here and not above: a remote account does not pay for loading the service.
     from cmsfs.service.provisioning import demo
     from cmsfs.service.renditions import indexing
@@ -178,16 +180,16 @@ async def _embedded(settings: config.Settings, *, sample: bool) -> AsyncIterator
                 subject_type="user",
                 subject_id=credentials.user_id,
             )
-            yield Way(endpoints, transport, None, anonymous, fetch)
+            yield ServiceAccess(endpoints, transport, None, anonymous, fetch)
         nursery.cancel_scope.cancel()
 
 
 @asynccontextmanager
-async def _remote(settings: config.Settings, owner: token_refresh.Owner) -> AsyncIterator[Way]:
+async def _remote(settings: config.Settings, owner: token_refresh.Owner) -> AsyncIterator[ServiceAccess]:
     endpoints = endpoints_of(settings)
     async with session.open_client(endpoints, ca_file=settings.ca_file) as anonymous:
         fetch = _fetch(settings, endpoints, anonymous, owner)
-        yield Way(endpoints, None, settings.ca_file, anonymous, fetch)
+        yield ServiceAccess(endpoints, None, settings.ca_file, anonymous, fetch)
 
 
 def endpoints_of(settings: config.Settings) -> session.ServiceEndpoints:
@@ -283,7 +285,7 @@ def _source(
     settings, app = login.settings, login.app
     if app is None:
         lock = config.Paths(settings.account).token_lock
-        return token_refresh.kept(anonymous, token_store.open_keep(settings), lock, owner)
+        return token_refresh.refreshing_fetch(anonymous, token_store.open_token_store(settings), lock, owner)
     subject = settings.subject_id or (app.user_id if settings.subject_type == "user" else app.enterprise_id)
     if not subject:
         raise errors.ConfigError(

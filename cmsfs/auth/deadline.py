@@ -27,7 +27,7 @@ class Deadline:
     def error(self) -> errors.NeedsLogin:
         """What whoever comes later is told."""
         return errors.NeedsLogin(
-            f"The time that this drive was mounted for ({spoken(self._seconds)}) is over; "
+            f"The time that this drive was mounted for ({format_span(self._seconds)}) is over; "
             "`cmsfs umount` ends it."
         )
 
@@ -55,7 +55,7 @@ def _now() -> float:
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
-def spoken(seconds: float) -> str:
+def format_span(seconds: float) -> str:
     """A span as a person says it: 90 s, 30 min, 8 h, 2 days."""
     for unit, length in (("days", 86400), ("h", 3600), ("min", 60)):
         if seconds >= 2 * length and seconds % length == 0:

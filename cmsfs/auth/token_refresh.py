@@ -50,13 +50,13 @@ ANOTHER = (
 )
 
 
-def nobody() -> str | None:
+def any_owner() -> str | None:
     """The `Owner` of what may be anybody's."""
     return None
 
 
-def kept(
-    client: session.Client, keep: token_store.TokenStore, lock: Path, owner: Owner = nobody
+def refreshing_fetch(
+    client: session.Client, keep: token_store.TokenStore, lock: Path, owner: Owner = any_owner
 ) -> bearer.Fetch:
     """The `fetch` for a login in `keep`.
 

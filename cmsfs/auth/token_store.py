@@ -129,7 +129,7 @@ class KeyringTokenStore:
             raise _locked(error) from None
 
 
-def open_keep(settings: config.Settings) -> TokenStore:
+def open_token_store(settings: config.Settings) -> TokenStore:
     """The place that the settings name; `auto` is the keyring where it has an entry or could take one."""
     if settings.token_store == "keyring" or (settings.token_store == "auto" and has_keyring()):
         if not is_installed():

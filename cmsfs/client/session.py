@@ -116,7 +116,7 @@ async def open_client(
     policy: retry.Policy | None = None,
     counters: Counters | None = None,
     pace: rate_gate.RateGate | None = None,
-    flow: bandwidth.Flow | None = None,
+    flow: bandwidth.TransferLimits | None = None,
 ) -> AsyncIterator[Client]:
     """A client for as long as the block lasts.  `ca_file` is trusted beside the system's authorities.
 
@@ -139,7 +139,7 @@ async def open_client(
                 auth=auth,
                 policy=policy or retry.Policy(),
                 counters=Counters() if counters is None else counters,
-                pace=pace or rate_gate.Unpaced(),
+                pace=pace or rate_gate.UnlimitedGate(),
                 flow=flow,
                 in_process=transport is not None,
                 own=own,
@@ -164,9 +164,9 @@ def _connect(http: httpx.AsyncClient, own: hosts.Hosts) -> None:
     for transport in (http._transport, *http._mounts.values()):
         if isinstance(transport, httpx.AsyncHTTPTransport):
             pool = transport._pool
-            backend = connections.InLargePieces(pool._network_backend)
+            backend = connections.LargeReadBackend(pool._network_backend)
             pool._network_backend = (
-                connections.Outward(backend, own) if transport is http._transport else backend
+                connections.OutboundGuard(backend, own) if transport is http._transport else backend
             )
 
 

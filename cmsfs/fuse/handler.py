@@ -43,7 +43,7 @@ def handler(fn: Callable[P, Awaitable[R]]) -> Callable[P, Coroutine[Any, Any, R]
     return wrapped
 
 
-def quiet(fn: Callable[P, Awaitable[None]]) -> Callable[P, Coroutine[Any, Any, None]]:
+def no_reply_handler(fn: Callable[P, Awaitable[None]]) -> Callable[P, Coroutine[Any, Any, None]]:
     """As `handler`, for requests that nobody waits for (forget, release, releasedir): nothing is raised."""
     context = _context(fn)
 

@@ -17,7 +17,7 @@ from typing import Protocol
 import trio
 
 from cmsfs.fuse import convert, kernel
-from cmsfs.replica.changes import Change, Hub, What
+from cmsfs.replica.changes import Change, ChangeKind, Hub
 from cmsfs.replica.nodes import Ino
 from cmsfs.wakeup import Signal
 
@@ -140,11 +140,11 @@ class Notifier:
     def _tell(self, change: Change) -> None:
         name = convert.raw_name(change.name)
         match change.what, change.parent:
-            case What.ENTRY, int(parent):
+            case ChangeKind.ENTRY, int(parent):
                 kernel.session.invalidate_entry(parent, name)
-            case What.GONE, int(parent):
+            case ChangeKind.GONE, int(parent):
                 kernel.session.invalidate_entry(parent, name, deleted=change.ino)
-            case What.CONTENT, _:
+            case ChangeKind.CONTENT, _:
                 # News never change the bytes of an open file: it was opened since, and its pages dropped, or
                 # they came wrong.  Dropping them here would wait for its reads.
                 in_use = self._inodes.opens(change.ino) > 0
@@ -162,13 +162,17 @@ class Notifier:
 
 
 def _key(change: Change) -> _Key:
-    if change.what in (What.ENTRY, What.GONE) and change.parent is not None:
+    if change.what in (ChangeKind.ENTRY, ChangeKind.GONE) and change.parent is not None:
         return change.parent, change.name
     return change.ino, ""
 
 
 def _merged(waiting: Change | None, new: Change) -> Change:
     """The one change that does for both: GONE forgets the name as ENTRY does, CONTENT includes attributes."""
-    if waiting and waiting.what in (What.GONE, What.CONTENT) and new.what in (What.ENTRY, What.ATTRIBUTES):
+    if (
+        waiting
+        and waiting.what in (ChangeKind.GONE, ChangeKind.CONTENT)
+        and new.what in (ChangeKind.ENTRY, ChangeKind.ATTRIBUTES)
+    ):
         return waiting
     return new

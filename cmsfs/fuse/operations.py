@@ -15,7 +15,7 @@ import pyfuse3
 
 from cmsfs.fuse import convert, kernel
 from cmsfs.fuse.drive import FilesystemPort
-from cmsfs.fuse.handler import handler, quiet
+from cmsfs.fuse.handler import handler, no_reply_handler
 from cmsfs.replica.nodes import Ino
 from cmsfs.vfs import errno_map
 from cmsfs.vfs.heuristics.copy_detector import CopyDetector
@@ -54,12 +54,12 @@ class Operations(pyfuse3.Operations):
     async def lookup(self, parent: Ino, name: bytes, ctx: pyfuse3.RequestContext) -> pyfuse3.EntryAttributes:
         try:
             return convert.entry(await self._drive.lookup(parent, convert.known_name(name)), self._owner)
-        except errno_map.Fleeting:
+        except errno_map.TransientEnoent:
             raise
         except FileNotFoundError:
             return convert.absent()
 
-    @quiet
+    @no_reply_handler
     async def forget(self, pairs: Sequence[tuple[Ino, int]]) -> None:
         self._drive.forget(list(pairs))
 
@@ -114,7 +114,7 @@ class Operations(pyfuse3.Operations):
         ino = self._folders[fh]
         return list(zip(_DOTS, (ino, self._drive.above(ino)), strict=True))
 
-    @quiet
+    @no_reply_handler
     async def releasedir(self, fh: int) -> None:
         self._folders.pop(fh, None)
         self._drive.releasedir(fh)
@@ -158,7 +158,7 @@ class Operations(pyfuse3.Operations):
     async def fsync(self, fh: int, datasync: bool) -> None:
         await self._drive.fsync(fh)
 
-    @quiet
+    @no_reply_handler
     async def release(self, fh: int) -> None:
         self._copying.released(fh)
         await self._drive.release(fh)

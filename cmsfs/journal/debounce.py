@@ -19,7 +19,7 @@ OPEN_SECONDS = 60.0
 BYTES_PER_SECOND = 1024 * 1024
 
 
-def rest_ns(drafts: Drafts, draft_id: int, size: int, *, settle_seconds: float) -> int:
+def delay_ns(drafts: Drafts, draft_id: int, size: int, *, settle_seconds: float) -> int:
     """How long a change made now is to rest."""
     left = _longest(size, settle_seconds) - drafts.age(draft_id)
     return int(max(0.0, min(settle_seconds, left)) * 10**9)

@@ -31,7 +31,7 @@ def restore(conn: Connection, root: Path, known: manifest.Manifest) -> list[Rest
     """
     found: list[Restored] = []
     if _is_new(conn) and known.root_id != _root_id(conn):
-        tree.begin_at(conn, known.root_id)
+        tree.set_root(conn, known.root_id)
     for name, entry in sorted(known.entries.items()):
         path = root / name
         if not path.exists() or _is_spoken_of(conn, name):

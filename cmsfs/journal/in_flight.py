@@ -25,7 +25,7 @@ _FOLDER = "folder "
 
 
 @dataclass(frozen=True, slots=True)
-class Sent:
+class SentRequest:
     """What was sent for a node: a new file (or folder) `name` in `folder`, or a version of the item
     `remote_id`."""
 
@@ -41,45 +41,45 @@ class Sent:
         return int(self.sha1.removeprefix(_FOLDER)) / 10**9 if self.sha1.startswith(_FOLDER) else None
 
 
-def new_folder(ino: Ino, folder: str, name: str) -> Sent:
+def new_folder(ino: Ino, folder: str, name: str) -> SentRequest:
     """A folder that is about to be made."""
-    return Sent(ino, f"{_FOLDER}{time.time_ns()}", folder=folder, name=name)
+    return SentRequest(ino, f"{_FOLDER}{time.time_ns()}", folder=folder, name=name)
 
 
-def mark_of(text: bytes) -> str:
+def link_digest(text: bytes) -> str:
     """What stands for the SHA-1 of a web link, which has none: that of its text as the drive writes it."""
     return hashlib.sha1(text, usedforsecurity=False).hexdigest()
 
 
-def note(conn: Connection, sent: Sent) -> None:
+def note(conn: Connection, sent: SentRequest) -> None:
     """These bytes are about to be sent."""
     unheard_rows.insert(
         conn, sent.ino, sent.sha1, remote_id=sent.remote_id, folder=sent.folder, name=sent.name
     )
 
 
-def not_sent(conn: Connection, sent: Sent) -> None:
+def not_sent(conn: Connection, sent: SentRequest) -> None:
     """The service has refused these bytes, or was not reached."""
     unheard_rows.delete_last(
         conn, sent.ino, sent.sha1, remote_id=sent.remote_id, folder=sent.folder, name=sent.name
     )
 
 
-def heard(conn: Connection, ino: Ino, remote_id: str | None = None) -> None:
+def resolve(conn: Connection, ino: Ino, remote_id: str | None = None) -> None:
     """It is known what became of all that was sent for a node, or for an item."""
     unheard_rows.delete_of_node(conn, ino)
     if remote_id is not None:
         unheard_rows.delete_of_item(conn, remote_id)
 
 
-def new_items(db: Database, ino: Ino) -> list[Sent]:
+def new_items(db: Database, ino: Ino) -> list[SentRequest]:
     """What was sent as a new file or folder for a node, the earliest first."""
     rows = db.rows(
         "SELECT ino, sha1, remote_id, folder, name FROM unheard WHERE ino = ? AND remote_id IS NULL"
         " ORDER BY rowid",
         ino,
     )
-    return [Sent(*row) for row in rows]
+    return [SentRequest(*row) for row in rows]
 
 
 def is_version(db: Database, remote_id: str, sha1: str | None) -> bool:
@@ -104,7 +104,7 @@ def places(db: Database) -> set[tuple[str, str]]:
     return {(row["folder"], row["name_key"]) for row in rows}
 
 
-def is_anothers(db: Database, ino: Ino, folder: str, name: str, sha1: str | None) -> bool:
+def belongs_to_other_node(db: Database, ino: Ino, folder: str, name: str, sha1: str | None) -> bool:
     """Whether these bytes in this place were sent from here for another node, which has yet to find out."""
     found = db.row(
         "SELECT 1 FROM unheard u JOIN op o ON o.ino = u.ino WHERE u.remote_id IS NULL AND u.folder = ?"

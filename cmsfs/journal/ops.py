@@ -67,7 +67,7 @@ def drop(conn: Connection, ino: Ino, *kinds: OpKind) -> None:
     op_rows.delete_waiting(conn, ino, *kinds)
 
 
-def is_unborn(conn: Connection, node: Node) -> bool:
+def was_never_sent(conn: Connection, node: Node) -> bool:
     """Whether the service has never heard of the node, is not hearing of it right now, and cannot have heard
     of it unheard."""
     if node.remote_id is not None or in_flight.is_pending(conn, node.ino):
@@ -83,7 +83,7 @@ def record_move(conn: Connection, ino: Ino, *, due_ns: int) -> None:
     node = tree.get(conn, ino)
     if is_at_base(conn, node):
         drop(conn, ino, OpKind.MOVE)
-    elif not is_unborn(conn, node):
+    elif not was_never_sent(conn, node):
         record(conn, ino, OpKind.MOVE, due_ns=due_ns)
 
 
@@ -105,7 +105,7 @@ def record_touch(conn: Connection, ino: Ino, *, due_ns: int) -> None:
 def record_removal(conn: Connection, ino: Ino, *, due_ns: int) -> None:
     """The node is detached: forget what was due for it, and delete at the service what the service has."""
     node = tree.get(conn, ino)
-    unborn = is_unborn(conn, node)
+    unborn = was_never_sent(conn, node)
     drop(conn, ino, *OpKind)
     if not unborn:
         record(conn, ino, OpKind.TRASH, due_ns=due_ns)
@@ -120,10 +120,10 @@ def hand_over(conn: Connection, old: Ino, new: Ino) -> None:
     """
     node_rows.hand_over_item(conn, old, new)
     drop(conn, old, *OpKind)
-    if item_details.follow(conn, old, new):
+    if item_details.transfer_pending(conn, old, new):
         record(conn, new, OpKind.DESCRIBE, due_ns=now_ns())
     # What was sent to the item without an answer was sent from here, whoever stands for it now.
-    unheard_rows.hand_on_versions(conn, old, new)
+    unheard_rows.transfer_versions(conn, old, new)
 
 
 def now_ns() -> int:

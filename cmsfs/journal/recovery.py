@@ -73,11 +73,11 @@ async def recover(db: Database, drafts: Drafts, recovered: Path) -> int:
 
     def txn(conn: Connection) -> tuple[int, set[str]]:
         op_rows.none_runs(conn)
-        lineages.name_all(conn)
+        lineages.name_all_displaced(conn)
         _drop_unneeded(conn)
         keep = {_mend(conn, drafts, row["id"]) for row in conn.execute("SELECT id FROM draft").fetchall()}
         tree.discard_detached(conn)
-        tree.forget_past(conn)
+        tree.forget_unused_versions(conn)
         due = conn.execute("SELECT count(*) FROM op").fetchone()[0]
         return due, keep
 

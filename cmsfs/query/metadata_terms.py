@@ -57,7 +57,7 @@ class MetadataSearch:
         return search.MetadataFilter(scope=self.scope, template_key=self.template, filters=found)
 
 
-def asked(values: Sequence[str]) -> MetadataSearch:
+def to_filters(values: Sequence[str]) -> MetadataSearch:
     """What the values of all `metadata:` of a search ask for.  Raises `UserError`."""
     found: MetadataSearch | None = None
     for value in values:

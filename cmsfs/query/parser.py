@@ -105,7 +105,7 @@ def parse(text: str, *, now: datetime | None = None, zone: tzinfo | None = None)
         size=None if size is None else ranges.sizes(size),
         modified=None if modified is None else clock.times("modified", modified),
         created=None if created is None else clock.times("created", created),
-        metadata=metadata_terms.asked(values["metadata"]) if "metadata" in values else None,
+        metadata=metadata_terms.to_filters(values["metadata"]) if "metadata" in values else None,
     )
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from cmsfs.replica.nodes import Ino
 
 
-class What(enum.Enum):
+class ChangeKind(enum.Enum):
     """The kinds of change."""
 
     CONTENT = "content"  # other bytes, size, times
@@ -29,7 +29,7 @@ class Change:
     `is_new`: of an ENTRY, nothing had this name in this folder before.
     """
 
-    what: What
+    what: ChangeKind
     ino: Ino
     parent: Ino | None = None
     name: str = ""

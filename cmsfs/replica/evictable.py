@@ -32,9 +32,9 @@ class Evictable:
     pinned: int = 0
 
 
-def look(conn: Connection, ino: Ino) -> Evictable:
+def measure(conn: Connection, ino: Ino) -> Evictable:
     """Look at everything below an item, itself included."""
-    found, kept = Evictable(), pins.kept(conn)
+    found, kept = Evictable(), pins.pinned_contents(conn)
     for row in conn.execute(_FILES, (ino,)):
         if row["unsent"]:
             found.unsent += 1

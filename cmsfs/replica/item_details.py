@@ -77,7 +77,7 @@ def put(conn: Connection, ino: Ino, about: DetailSubject, value: Any, *, etag: s
     )
 
 
-def doubt(conn: Connection, kind: str, remote_id: str) -> None:
+def mark_stale(conn: Connection, kind: str, remote_id: str) -> None:
     """Something was changed about an item: what is kept of it is to be asked for again."""
     conn.execute(
         "UPDATE fact SET learned_at = 0 WHERE ino = (SELECT ino FROM node WHERE kind = ? AND remote_id = ?)",
@@ -152,29 +152,29 @@ def describe(conn: Connection, ino: Ino, wish: Described) -> None:
     )
 
 
-def wish(conn: Connection, ino: Ino, place: str, value: str) -> None:
+def request_value(conn: Connection, ino: Ino, place: str, value: str) -> None:
     """This value of metadata is to be on the item."""
     conn.execute("INSERT OR REPLACE INTO wished(ino, place, value) VALUES (?, ?, ?)", (ino, place, value))
 
 
-def unwish(conn: Connection, ino: Ino, place: str) -> None:
+def cancel_value(conn: Connection, ino: Ino, place: str) -> None:
     """A value that was to be set is not any more, or is set by now."""
     conn.execute("DELETE FROM wished WHERE ino = ? AND place = ?", (ino, place))
 
 
-def sent(conn: Connection, ino: Ino, wish: Described) -> None:
+def mark_sent(conn: Connection, ino: Ino, wish: Described) -> None:
     """The service has what was set; what was set anew since stays to be sent."""
     if described_at(conn, ino) == wish:
-        unsay(conn, ino)
+        discard_pending(conn, ino)
 
 
-def unsay(conn: Connection, ino: Ino) -> None:
+def discard_pending(conn: Connection, ino: Ino) -> None:
     """What was set here is given up."""
     conn.execute("DELETE FROM described WHERE ino = ?", (ino,))
     conn.execute("DELETE FROM wished WHERE ino = ?", (ino,))
 
 
-def follow(conn: Connection, old: Ino, new: Ino) -> bool:
+def transfer_pending(conn: Connection, old: Ino, new: Ino) -> bool:
     """What is to be said of the item of `old` is said of it as `new` from now on; whether there is any.
 
     What was set on `new` itself is newer.
@@ -187,7 +187,7 @@ def follow(conn: Connection, old: Ino, new: Ino) -> bool:
     return described_at(conn, new) != Described()
 
 
-def hand_on(conn: Connection, old: Ino, new: Ino) -> None:
+def transfer(conn: Connection, old: Ino, new: Ino) -> None:
     """What is known and is to be said of the item of `old` is of `new`'s, where that has none."""
     conn.execute("UPDATE OR IGNORE fact SET ino = ?2 WHERE ino = ?1", (old, new))
     conn.execute("UPDATE OR IGNORE described SET ino = ?2 WHERE ino = ?1", (old, new))

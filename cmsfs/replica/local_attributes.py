@@ -44,7 +44,7 @@ def drop(conn: Connection, ino: Ino) -> None:
     conn.execute(sql, (ino,))
 
 
-def give_back(conn: Connection, inos: Iterable[Ino]) -> None:
+def restore(conn: Connection, inos: Iterable[Ino]) -> None:
     """These rows are new: what was kept of their items is theirs."""
     if conn.execute("SELECT 1 FROM kept LIMIT 1").fetchone() is None:
         return

@@ -77,7 +77,7 @@ def add(conn: Connection, ino: Ino, *, at: int) -> None:
     conn.execute("INSERT OR IGNORE INTO pin(ino, pinned_at) VALUES (?, ?)", (ino, at))
 
 
-def hand_on(conn: Connection, old: Ino, new: Ino) -> None:
+def transfer(conn: Connection, old: Ino, new: Ino) -> None:
     """The pin on `old` is on `new`, which may have one."""
     conn.execute("UPDATE OR IGNORE pin SET ino = ?2 WHERE ino = ?1", (old, new))
 
@@ -92,7 +92,7 @@ def remove_below(conn: Connection, ino: Ino) -> int:
     return conn.execute(_BELOW + "DELETE FROM pin WHERE ino IN (SELECT ino FROM below)", (ino,)).rowcount
 
 
-def kept(conn: Connection) -> set[str]:
+def pinned_contents(conn: Connection) -> set[str]:
     """The contents of everything that is pinned."""
     roots = conn.execute(_ROOTS).fetchall()
     return {row["sha1"] for root in roots for row in conn.execute(_FILES, (root["ino"],))}
@@ -142,7 +142,7 @@ def survey(conn: Connection) -> Survey:
     return Survey(trees, list(wanted.values()), list(unlisted), list(mark.items()), release)
 
 
-def look(conn: Connection, ino: Ino) -> Tree:
+def progress_of(conn: Connection, ino: Ino) -> Tree:
     """How far one item has come."""
     tree = Tree(ino, is_known=conn.execute(_UNLISTED, (ino,)).fetchone() is None)
     for row in conn.execute(_FILES, (ino,)):

@@ -56,7 +56,7 @@ def root_id(db: Database) -> str:
     return str(row["remote_id"])
 
 
-def begin_at(conn: Connection, remote_id: str) -> None:
+def set_root(conn: Connection, remote_id: str) -> None:
     """Let an empty tree begin at a folder of the service in place of its root."""
     conn.execute("UPDATE node SET remote_id = ? WHERE ino = ?", (remote_id, ROOT))
 
@@ -114,7 +114,7 @@ def is_listed(db: Database, ino: Ino) -> bool:
     return db.row("SELECT 1 FROM listing WHERE ino = ? AND listed_at >= 0", ino) is not None
 
 
-def having(db: Database, sha1: str) -> list[Ino]:
+def nodes_with_content(db: Database, sha1: str) -> list[Ino]:
     """The nodes that have this content."""
     return [row["ino"] for row in db.rows("SELECT ino FROM node WHERE sha1 = ?", sha1)]
 
@@ -219,14 +219,14 @@ def detach(conn: Connection, ino: Ino) -> None:
     conn.execute("UPDATE node SET parent = NULL WHERE ino = ?", (ino,))
 
 
-def keep_past(conn: Connection, sha1: str, remote_id: str, version: str | None) -> None:
+def keep_version(conn: Connection, sha1: str, remote_id: str, version: str | None) -> None:
     """The service will have these bytes as an older version of this item; something here consists of them."""
     conn.execute(
         "INSERT OR REPLACE INTO past(sha1, remote_id, version) VALUES (?, ?, ?)", (sha1, remote_id, version)
     )
 
 
-def forget_past(conn: Connection) -> None:
+def forget_unused_versions(conn: Connection) -> None:
     """Delete the rows of older versions that nothing here consists of any more."""
     conn.execute(
         "DELETE FROM past WHERE NOT EXISTS (SELECT 1 FROM node WHERE node.sha1 = past.sha1)"

@@ -25,7 +25,7 @@ _ERRNO: list[tuple[type[errors.CmsfsError], int]] = [
 ]
 
 
-class Fleeting(FileNotFoundError):
+class TransientEnoent(FileNotFoundError):
     """There is no such name just now, and the kernel must not remember that."""
 
 

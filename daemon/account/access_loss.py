@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 Item = items.Item | entries.Entry
 
 
-async def still_shown(
+async def still_visible(
     db: Database, client: Client, health: Health, gone: Sequence[RemovedItem]
 ) -> list[Item]:
     """What of these, and of what is below them here, the service shows in the root."""

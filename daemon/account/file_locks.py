@@ -16,7 +16,7 @@ from typing import Any
 
 import trio
 
-from cmsfs.replica.changes import Change, Hub, What
+from cmsfs.replica.changes import Change, ChangeKind, Hub
 from cmsfs.replica.nodes import Ino, Node
 from cmsfs.sqlite import Database
 from cmsfs.vfs.permissions import ALL, NodeRight
@@ -104,7 +104,7 @@ class FileLocks:
         holding = frozenset(ino for ino in self._known if self.of(ino) is not None)
         if changed := holding ^ self._holding:
             freed, self._holding = self._holding - holding, holding
-            self._hub.publish([Change(What.ATTRIBUTES, ino) for ino in changed])
+            self._hub.publish([Change(ChangeKind.ATTRIBUTES, ino) for ino in changed])
             if freed:
                 self._freed.pulse()
 

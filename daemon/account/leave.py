@@ -30,7 +30,7 @@ NOT_OWN = (
 _WORDS: dict[NodeKind, Literal["file", "folder"]] = {NodeKind.FILE: "file", NodeKind.FOLDER: "folder"}
 
 
-def is_left(conn: Connection, node: Node) -> bool:
+def leaves_share(conn: Connection, node: Node) -> bool:
     """Whether removing this node is leaving what somebody else shares, also when it is detached already."""
     if node.remote_id is None or node.base_parent not in (None, wire_names.ROOT_ID):
         return False
@@ -41,7 +41,9 @@ def is_left(conn: Connection, node: Node) -> bool:
     return me is not None and owner.get("id") not in (None, me)
 
 
-async def own(client: Client, health: Health, node: Node, me: str) -> collaborations.Collaboration:
+async def own_collaboration(
+    client: Client, health: Health, node: Node, me: str
+) -> collaborations.Collaboration:
     """The account's own collaboration with the item.  Raises `Forbidden`, `NotFound`, `RemoteError`."""
     assert node.remote_id is not None
     if (kind := _WORDS.get(node.kind)) is not None:
@@ -54,12 +56,12 @@ async def own(client: Client, health: Health, node: Node, me: str) -> collaborat
 
 async def leave(client: Client, health: Health, node: Node, me: str) -> None:
     """End the account's part in the item.  Raises as `own`."""
-    found = await own(client, health, node, me)
+    found = await own_collaboration(client, health, node, me)
     with health.request("delete"):
         await client.collaborations.delete(found.id)
 
 
-def left(conn: Connection, node: Node, changes: list[Change]) -> None:
+def record_left(conn: Connection, node: Node, changes: list[Change]) -> None:
     """The service knows that we have left: what was read of it is wiped.
 
     Its sequence stays: shared anew, it comes as it is.
@@ -67,7 +69,7 @@ def left(conn: Connection, node: Node, changes: list[Change]) -> None:
     node_rows.leave_base_folder(conn, node.ino)
     lost_access.note_wipe(conn)
     offers.forget(conn, node.kind, node.remote_id or "")
-    shares.tidy(conn, changes)
+    shares.remove_if_empty(conn, changes)
 
 
 def _is_own(one: collaborations.Collaboration, item_id: str, me: str) -> bool:

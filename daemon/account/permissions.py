@@ -22,7 +22,7 @@ from cmsfs.client.session import Client
 from cmsfs.models.content import items
 from cmsfs.models.content.search import MAX_LIMIT, Query
 from cmsfs.replica import tree
-from cmsfs.replica.changes import Change, Hub, What
+from cmsfs.replica.changes import Change, ChangeKind, Hub
 from cmsfs.replica.nodes import ROOT, Ino, Node, NodeKind
 from cmsfs.replica.sharing import lost_access
 from cmsfs.sqlite import Database
@@ -157,7 +157,7 @@ class RightsReader:
             if before != told and NodeRight.READ not in told[0] & told[1]:
                 await self._db.write(lost_access.note_wipe)
             if before != told:
-                self._hub.publish([Change(What.ATTRIBUTES, node.ino)])
+                self._hub.publish([Change(ChangeKind.ATTRIBUTES, node.ino)])
             if node.is_folder and (told[1] != ALL or before is not None):
                 asking.set()
                 await self._sweep(node, told[1])
@@ -192,7 +192,7 @@ class RightsReader:
         self._said.pop(node.ino, None)
         if told[0] != _below(node.kind, below) or (node.is_folder and told[1] != below):
             self._said[node.ino] = told
-        self._hub.publish([Change(What.ATTRIBUTES, node.ino)])
+        self._hub.publish([Change(ChangeKind.ATTRIBUTES, node.ino)])
 
 
 def _told(kind: NodeKind, found: items.Permissions | None) -> tuple[NodeRight, NodeRight]:

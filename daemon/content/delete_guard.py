@@ -80,14 +80,14 @@ class DeleteGuard:
         """As `ports.DeleteGuardPort.is_left`."""
         if node.base_parent not in (None, wire_names.ROOT_ID) or lost_access.is_lost(node):
             return False
-        if not await self._db.query(lambda conn: leave.is_left(conn, node)):
+        if not await self._db.query(lambda conn: leave.leaves_share(conn, node)):
             return False
         has_more = await self._db.query(lambda conn: tree.has_children(conn, node.ino))
         if self._health.can_ask and not has_more:
             me = (await self._db.query(shares.rules)).me or ""
             try:
                 with trio.move_on_after(WAIT_SECONDS):
-                    await leave.own(self._client, self._health, node, me)
+                    await leave.own_collaboration(self._client, self._health, node, me)
             except errors.Forbidden as error:
                 log.warning("%s cannot be left: %s", node.name, error.message or error.code)
                 raise errno_map.oserror(errno.EACCES, node.name) from error

@@ -151,7 +151,7 @@ class ItemDetails:
         found: list[item_details.PolicyAssignment] = []
         try:
             with self._health.request("policies"):
-                found = await policy_reader.everything(self._client)
+                found = await policy_reader.all_assignments(self._client)
         except (errors.Forbidden, errors.NotFound, errors.NotSupported) as error:
             refusal = error.code or "forbidden"
 

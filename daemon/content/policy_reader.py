@@ -20,7 +20,7 @@ _RETENTION_FIELDS = [name for name in retention.RetentionPolicy.model_fields if 
 _ASSIGNMENT_FIELDS = [name for name in retention.RetentionAssignment.model_fields if name != "type"]
 
 
-async def everything(client: Client) -> list[PolicyAssignment]:
+async def all_assignments(client: Client) -> list[PolicyAssignment]:
     """All assignments, with their policies in them.  Raises `Forbidden` for who may not read them."""
     return await _holds(client) + await _retention(client)
 

@@ -165,7 +165,7 @@ class RemoteTrash:
         folder = await self._folder(parent)
         wanted, shown = trash.drive_name(item, name)
         if (holder := tree.find_clash(self.kit.db, parent, shown)) is not None:
-            raise vfs_naming.told_clash(shown, holder.name)
+            raise vfs_naming.name_clash(shown, holder.name)
         home = self._original_folder(item)
         if not self.is_whole and home is not None and home.ino != parent and _is_alive(home):
             raise self._only_home(home)
@@ -289,7 +289,7 @@ class RemoteTrash:
         if node is None:
             raise errno_map.oserror(errno.ENOENT, name)
         found = node
-        is_left = await self.kit.db.query(lambda conn: leave.is_left(conn, found))
+        is_left = await self.kit.db.query(lambda conn: leave.leaves_share(conn, found))
         await self.account.learn_rights(node)
         permissions.check(node, self.account.rights(node), NodeRight.LEAVE if is_left else NodeRight.DELETE)
         if node.local:
@@ -303,8 +303,8 @@ class RemoteTrash:
         ino, sequence = node.ino, 0 if is_left else node.sequence + 1
 
         def txn(conn: Connection) -> list[Change]:
-            in_flight.heard(conn, ino, node.remote_id)
-            return replica_deletions.vanish(conn, ino, sequence=sequence)
+            in_flight.resolve(conn, ino, node.remote_id)
+            return replica_deletions.remove_gone(conn, ino, sequence=sequence)
 
         with trio.CancelScope(shield=True):
             self.kit.incoming.publish(await self.kit.db.write(txn))

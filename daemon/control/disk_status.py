@@ -4,7 +4,7 @@ from cmsfs.cache.blocks import BlockCache
 from cmsfs.disk_reserve import DiskReserve
 
 
-def told(reserve: DiskReserve, blocks: BlockCache) -> list[str]:
+def problems(reserve: DiskReserve, blocks: BlockCache) -> list[str]:
     """A sentence for each thing that cannot be done for want of room; none while all is well."""
     found = []
     if blocks.is_short:

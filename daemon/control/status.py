@@ -31,7 +31,7 @@ from daemon.listing.full_enumeration import FullEnumeration
 from daemon.pull.poller import Poller
 from daemon.push import recovered_files
 from daemon.push.dispatcher import Dispatcher
-from daemon.push.loop_detector import is_tired
+from daemon.push.loop_detector import is_looping
 
 # So many of what lies below the drive are named.
 HIDDEN_NAMES = 3
@@ -127,7 +127,7 @@ class StatusReport:
             disk=self._disk(),
             recovered=len(recovered_files.waiting(self._settings.paths.recovered)),
             offers=sum(one.state is offers.OfferState.WAITING for one in offers.undecided(self._db)),
-            missing=question.count if (question := mass_deletions.asked(self._db)) else 0,
+            missing=question.count if (question := mass_deletions.pending_question(self._db)) else 0,
             last_poll=self._pull.last,
         )
 
@@ -177,7 +177,7 @@ class StatusReport:
         """The changes that have got nowhere for a minute, though nobody refuses them."""
         if not self._health.may_work:
             return []  # that the service is out of reach is told already
-        return [self._op(op) for op in queue.failed(self._db) if is_tired(op)][: control.MAX_OPS]
+        return [self._op(op) for op in queue.failed(self._db) if is_looping(op)][: control.MAX_OPS]
 
     def _op(self, op: Op) -> control.PendingChange:
         node = tree.find(self._db, op.ino)
@@ -210,7 +210,7 @@ class StatusReport:
             came_wrong=[
                 tree.path(self._db, ino)
                 for sha1 in self._hydrate.came_wrong()
-                for ino in tree.having(self._db, sha1)
+                for ino in tree.nodes_with_content(self._db, sha1)
             ][:HIDDEN_NAMES],
         )
 

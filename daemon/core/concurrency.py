@@ -11,7 +11,7 @@ import trio
 T = TypeVar("T")
 
 
-async def each(work: Iterable[T], do: Callable[[T], Awaitable[None]], *, tasks: int) -> None:
+async def for_each(work: Iterable[T], do: Callable[[T], Awaitable[None]], *, tasks: int) -> None:
     """Await `do` for every piece of work, `tasks` at a time; the first exception ends the rest."""
     queue = iter(work)
     failures: list[Exception] = []

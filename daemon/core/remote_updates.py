@@ -177,7 +177,7 @@ class RemoteUpdates:
             return []
         if node.parent is None and node.base_parent is None:
             return []
-        return deletions.vanish(conn, node.ino, sequence=one.sequence or 0)
+        return deletions.remove_gone(conn, node.ino, sequence=one.sequence or 0)
 
 
 def _applied(

@@ -98,7 +98,7 @@ def with_priority(on: Priority | RequestContext) -> Iterator[None]:
         _errand.reset(token)
 
 
-async def spent(on: Priority, do: Callable[[], Awaitable[None]]) -> None:
+async def run_with_priority(on: Priority, do: Callable[[], Awaitable[None]]) -> None:
     """Await `do` with its requests in this class; for tasks."""
     with with_priority(on):
         await do()

@@ -44,7 +44,15 @@ async def show(summary: str, body: str, *, replaces: int = 0, urgency: str = "no
             async with open_dbus_router(bus=bus) as router:
                 can = await router.send_and_get_reply(ask)
                 said = _said(body, can.body)
-                values: tuple[object, ...] = (APP, replaces, ICON, printable.shown(summary), said, [], hints)
+                values: tuple[object, ...] = (
+                    APP,
+                    replaces,
+                    ICON,
+                    printable.escaped(summary),
+                    said,
+                    [],
+                    hints,
+                )
                 message = new_method_call(_SERVICE, "Notify", "susssasa{sv}i", (*values, _STAYS))
                 reply = await router.send_and_get_reply(message)
     # Whatever a bus, or what claims to be one, may do: the library has no root of its exceptions.

@@ -17,7 +17,7 @@ import trio
 from cmsfs import config
 from cmsfs.journal import queue
 from cmsfs.replica import naming, tree
-from cmsfs.replica.changes import Change, Hub, What
+from cmsfs.replica.changes import Change, ChangeKind, Hub
 from cmsfs.replica.merge import mass_deletions
 from cmsfs.sqlite import Database
 from daemon.core.health import Health, HealthState
@@ -87,7 +87,7 @@ class Notifications:
     def _heard(self, changes: list[Change]) -> None:
         mine = f"(conflicted copy of {socket.gethostname()}, "
         for change in changes:
-            if change.what is What.ENTRY and mine in change.name and naming.original_name(change.name):
+            if change.what is ChangeKind.ENTRY and mine in change.name and naming.original_name(change.name):
                 self._conflicts += 1
                 self._conflict = change.name
 
@@ -165,7 +165,7 @@ class Notifications:
         return Trouble("Shared with you", last, count=count)
 
     def _find_missing(self) -> Trouble | None:
-        if (question := mass_deletions.asked(self._db)) is None:
+        if (question := mass_deletions.pending_question(self._db)) is None:
             return None
         return Trouble(
             "Many items are missing at the service",

@@ -35,7 +35,7 @@ def uri(path: Path) -> str:
     return "file://" + quote(os.fsencode(path), safe=_SAFE)
 
 
-def place(cache: Path, size: str, of: str) -> Path:
+def path_of(cache: Path, size: str, of: str) -> Path:
     """Where the picture of this size belongs; `of` is the URI."""
     return cache / size / f"{hashlib.md5(of.encode(), usedforsecurity=False).hexdigest()}.png"
 
@@ -43,13 +43,13 @@ def place(cache: Path, size: str, of: str) -> Path:
 def is_fresh(cache: Path, of: str, mtime: int) -> bool:
     """Whether there are pictures in all sizes of the file as it is."""
     wanted = {_URI: of.encode(), _MTIME: str(mtime).encode()}
-    return all(wanted.items() <= _texts(place(cache, size, of)).items() for size in SIZES)
+    return all(wanted.items() <= _texts(path_of(cache, size, of)).items() for size in SIZES)
 
 
 def write(cache: Path, size: str, of: str, mtime: int, picture: bytes) -> None:
     """Put a PNG into its place, with the texts that belong into it.  Raises `OSError`, `ValueError`."""
     whole = _labelled(picture, {_URI: of.encode(), _MTIME: str(mtime).encode(), b"Software": b"cmsfs"})
-    target = place(cache, size, of)
+    target = path_of(cache, size, of)
     for folder in (cache, target.parent):
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     draft = target.with_suffix(f".{os.getpid()}.new")
@@ -70,7 +70,7 @@ class CachedThumbnail:
     mtime: int
 
 
-def below(cache: Path, folder: Path) -> Iterator[CachedThumbnail]:
+def thumbnails_below(cache: Path, folder: Path) -> Iterator[CachedThumbnail]:
     """All pictures of files below a folder, of all sizes, and the notes that there can be none."""
     top = f"{os.fspath(folder).rstrip('/')}/"
     for file in itertools.chain(cache.glob("*/*.png"), cache.glob("fail/*/*.png")):

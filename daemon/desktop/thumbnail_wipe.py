@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 async def wipe(db: Database, rights: RightsReader, mountpoint: Path) -> int:
     """Remove them; how many.  What cannot be removed is told in the log, and stays."""
     cache = config.thumbnails_folder()
-    kept = await trio.to_thread.run_sync(lambda: list(thumbnail_cache.below(cache, mountpoint)))
+    kept = await trio.to_thread.run_sync(lambda: list(thumbnail_cache.thumbnails_below(cache, mountpoint)))
     unwanted = [one.file for one in kept if not _is_shown(db, rights, one)]
     await trio.to_thread.run_sync(_remove, unwanted)
     if unwanted:

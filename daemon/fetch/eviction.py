@@ -16,7 +16,7 @@ from cmsfs.cache import content_table
 from cmsfs.cache.blocks import BlockCache
 from cmsfs.ipc import control
 from cmsfs.replica import evictable, pins, tree
-from cmsfs.replica.changes import Change, Hub, What
+from cmsfs.replica.changes import Change, ChangeKind, Hub
 from cmsfs.replica.nodes import Ino
 from cmsfs.sqlite import Database
 from daemon.fetch.hydrate import Hydrator
@@ -54,7 +54,7 @@ class Eviction:
         # A round that has looked before the pins ended must not mark anything afterwards.
         async with self._keeper.marking:
             await self._blocks.flush()
-            found = await self._db.query(lambda conn: evictable.look(conn, ino))
+            found = await self._db.query(lambda conn: evictable.measure(conn, ino))
             for batch in _batches(found.marked):
                 await self._db.write(lambda conn, batch=batch: _unmark(conn, batch))  # type: ignore[misc]
             self._blocks.pins_changed()
@@ -77,7 +77,9 @@ class Eviction:
                     gone.append(sha1)
             # The kernel has pages of them, of whichever file.
             self._hub.publish(
-                Change(What.CONTENT, ino) for sha1 in gone for ino in tree.having(self._db, sha1)
+                Change(ChangeKind.CONTENT, ino)
+                for sha1 in gone
+                for ino in tree.nodes_with_content(self._db, sha1)
             )
             await self._blocks.flush()  # removes the files
         return control.Freed(

@@ -19,7 +19,7 @@ from cmsfs.cache import bitmap
 from cmsfs.cache.blocks import BLOCK, BlockCache
 from cmsfs.client.session import Client
 from cmsfs.replica import tree
-from cmsfs.replica.changes import Change, Hub, What
+from cmsfs.replica.changes import Change, ChangeKind, Hub
 from cmsfs.replica.merge import deferred_updates
 from cmsfs.replica.nodes import ROOT, Content, Ino, NodeKind
 from cmsfs.sqlite import Database
@@ -286,7 +286,9 @@ class Hydrator:
             self._note_wrong(content.sha1)
             error = errno_map.to_oserror(failure)
             # Of what came in parts, some may have been read already, and the kernel keeps pages of them.
-            self._hub.publish([Change(What.CONTENT, ino) for ino in tree.having(self._db, content.sha1)])
+            self._hub.publish(
+                [Change(ChangeKind.CONTENT, ino) for ino in tree.nodes_with_content(self._db, content.sha1)]
+            )
         except errors.CmsfsError as failure:
             error = self._explained(content, failure)
             if isinstance(failure, errors.NotFound):

@@ -164,7 +164,7 @@ class Pins:
                 return [known[ino] for ino in pinned]
             await self._blocks.flush()
             for ino in new:
-                found[ino] = await self._db.query(lambda conn, ino=ino: pins.look(conn, ino))  # type: ignore[misc]
+                found[ino] = await self._db.query(lambda conn, ino=ino: pins.progress_of(conn, ino))  # type: ignore[misc]
 
     def _here(self, wanted: pins.WantedContent) -> int:
         content = wanted.content
@@ -273,7 +273,7 @@ class Pins:
                 found.bytes_here += wanted.content.size
 
         with self._round:
-            await concurrency.each(survey.wanted, one, tasks=PINNED)
+            await concurrency.for_each(survey.wanted, one, tasks=PINNED)
         if no_room:
             self._trouble("Not enough space for pinned items: the disk is full.")
         return left == 0

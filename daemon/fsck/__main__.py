@@ -80,7 +80,7 @@ def _look(place: StatePaths, report: Report, *, quick: bool) -> None:
         journal.check_drafts(conn, place.drafts, report)
         contents.check(conn, place, report, hashes=not quick)
         if report.repair and any(one.area in ("database", "tree") for one in report.findings):
-            journal.relist(conn)
+            journal.schedule_relisting(conn)
         conn.execute("COMMIT" if report.repair else "ROLLBACK")
 
 

@@ -102,7 +102,7 @@ def check_drafts(conn: Connection, drafts: Path, report: Report) -> None:
             )
 
 
-def relist(conn: Connection) -> None:
+def schedule_relisting(conn: Connection) -> None:
     """Have everything listed anew with the next mount: what was repaired finds its place again."""
     tree.mark_all_unlisted(conn)
     for key in (kv_store.CHANGES_SINCE, kv_store.DELETED_SINCE, kv_store.CRAWL):

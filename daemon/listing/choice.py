@@ -24,7 +24,7 @@ class Listers(NamedTuple):
     deepen: Callable[[Ino], Awaitable[None]] | None
 
 
-def chosen(
+def choose_listers(
     profile: config.Profile,
     *,
     db: Database,

@@ -127,7 +127,7 @@ class Crawler:
             await self._fill(ROOT)
         after = 0
         while found := await self._db.query(lambda conn, after=after: tree.unlisted(conn, after=after)):  # type: ignore[misc]
-            await concurrency.each(found, self._one, tasks=FOLDERS_AT_ONCE)
+            await concurrency.for_each(found, self._one, tasks=FOLDERS_AT_ONCE)
             # What is found inside comes later in the order, for the most part; the rest is for the next time.
             after = found[-1]
 

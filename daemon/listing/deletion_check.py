@@ -45,7 +45,7 @@ CHUNK = 500
 Item = items.Item | entries.Entry
 
 
-async def fetched(
+async def fetch_item(
     client: Client, health: Health, kind: NodeKind, item_id: str, *, db: Database | None = None
 ) -> Item | None:
     """The item as it is now; None: it is gone, in the trash, or nothing of ours any more.
@@ -89,7 +89,7 @@ async def _get(client: Client, health: Health, kind: NodeKind, item_id: str) -> 
 async def _has_much(db: Database, kind: NodeKind, item_id: str) -> bool:
     def look(conn: Connection) -> bool:
         node = tree.remote_at(conn, kind, item_id)
-        return node is not None and mass_deletions.is_much(conn, len(tree.subtree(conn, node.ino)))
+        return node is not None and mass_deletions.is_mass_deletion(conn, len(tree.subtree(conn, node.ino)))
 
     return await db.query(look)
 
@@ -154,13 +154,13 @@ class DeletionCheck:
             node = tree.find(self._db, ino)
             if node is None or node.remote_id is None:
                 return
-            item = await fetched(self._client, self._health, node.kind, node.remote_id)
+            item = await fetch_item(self._client, self._health, node.kind, node.remote_id)
             if item is None:
                 gone.append(ino)
             else:
                 living.append(item)
 
-        await concurrency.each(list(inos), ask, tasks=ASKED_AT_ONCE)
+        await concurrency.for_each(list(inos), ask, tasks=ASKED_AT_ONCE)
         if gone:
             await root_check.check(self._db, self._client, self._health)
         return living, gone
@@ -184,7 +184,7 @@ class DeletionCheck:
 
     def told(self) -> attention.Missing | None:
         """What a person has to decide."""
-        if (question := mass_deletions.asked(self._db)) is None:
+        if (question := mass_deletions.pending_question(self._db)) is None:
             return None
         return attention.Missing(
             items=question.count,
@@ -194,7 +194,7 @@ class DeletionCheck:
 
     async def confirm(self) -> int:
         """What was asked about goes, as far as it is gone still; how many items.  Raises `RemoteError`."""
-        question = mass_deletions.asked(self._db)
+        question = mass_deletions.pending_question(self._db)
         if question is None:
             return 0
         generation = await self._db.write(kv_store.next_generation)
@@ -239,7 +239,7 @@ def _tops(conn: Connection, unseen: Sequence[Ino], generation: int) -> tuple[lis
         " WHERE p.ino IS NULL OR p.ino NOT IN (SELECT value FROM json_each(?1))"
     )
     tops = [row[0] for row in conn.execute(sql, (wanted,)).fetchall()]
-    return tops, len(inos), mass_deletions.is_much(conn, len(inos))
+    return tops, len(inos), mass_deletions.is_mass_deletion(conn, len(inos))
 
 
 def _with_below(conn: Connection, tops: Iterable[Ino], unseen: Sequence[Ino]) -> list[Ino]:

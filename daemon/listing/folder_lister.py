@@ -90,7 +90,7 @@ class FolderItems:
 
         await take(first.entries, first.total_count)
         step = first.limit or PAGE
-        await concurrency.each(range(step, first.total_count, step), one, tasks=PAGES_AT_ONCE)
+        await concurrency.for_each(range(step, first.total_count, step), one, tasks=PAGES_AT_ONCE)
         return not moved and len(seen) == first.total_count
 
     async def _by_marker(self, folder_id: str, generation: int, progress: Call) -> None:

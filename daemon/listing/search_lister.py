@@ -219,6 +219,6 @@ def _is_deeper(item: Entry, folder_id: str) -> bool:
     return item.type == "folder" or item.parent is None or item.parent.id != folder_id
 
 
-async def filled(lister: Lister, folder: Ino) -> None:
+async def list_in_background(lister: Lister, folder: Ino) -> None:
     """List a folder for nobody who waits."""
     await lister.fill(folder, progress=lambda: None, grown=lambda: None)

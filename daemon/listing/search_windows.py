@@ -145,7 +145,7 @@ class Windows:
 
         # Two at a time: what is left of one window does not keep all turns busy.
         jobs = (plan, work, work)
-        await concurrency.each(jobs, lambda job: job(), tasks=len(jobs))
+        await concurrency.for_each(jobs, lambda job: job(), tasks=len(jobs))
         return found
 
     async def _begun(
@@ -160,7 +160,7 @@ class Windows:
 
         wanted = [(window, 0) for window in parts]
         wanted += [(window, _SAMPLE_AT) for window in parts if window in large]
-        await concurrency.each(wanted, one, tasks=PAGES_AT_ONCE)
+        await concurrency.for_each(wanted, one, tasks=PAGES_AT_ONCE)
         return [(window, found[window, 0], found.get((window, _SAMPLE_AT))) for window in parts]
 
     async def window(
@@ -251,7 +251,7 @@ class Windows:
         await taken(first)
         step = first.limit or MAX_LIMIT
         end = min(total, MAX_OFFSET)
-        await concurrency.each(range(step, end, step), one, tasks=PAGES_AT_ONCE)
+        await concurrency.for_each(range(step, end, step), one, tasks=PAGES_AT_ONCE)
         found.items = len(seen)
         return found
 

@@ -100,7 +100,9 @@ class DeferredUpdates:
 
         async def ask(one: DeferredUpdate) -> None:
             try:
-                item = await deletion_check.fetched(self._client, self._health, one.kind, one.id, db=self._db)
+                item = await deletion_check.fetch_item(
+                    self._client, self._health, one.kind, one.id, db=self._db
+                )
             except errors.ProtocolError as error:
                 # It stays a doubt; the others are not to wait for it.
                 self._incoming.misfits.note(one.kind, one.id, f"the service's response is malformed: {error}")
@@ -111,7 +113,7 @@ class DeferredUpdates:
             else:
                 here.append(item)
 
-        await concurrency.each(asked, ask, tasks=FETCHES_AT_ONCE)
+        await concurrency.for_each(asked, ask, tasks=FETCHES_AT_ONCE)
         new = self._arrived.new_folders(here)
         settled = [one for one in found if one not in unread]
         made = await self._incoming.commit(here, gone, settled=settled, believed=believed)

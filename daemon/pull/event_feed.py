@@ -149,7 +149,7 @@ class EventFeed:
         def txn(conn: Connection) -> None:
             _keep(conn, position)
             if missed:
-                reconciler.note_due(conn, reconciler.FULL)
+                reconciler.schedule(conn, reconciler.FULL)
 
         await self._db.write(txn)
         self._position = position
@@ -207,7 +207,7 @@ class EventFeed:
 
         async def ask(one: ItemVerdict) -> None:
             try:
-                item = await deletion_check.fetched(self._client, self._health, *one.key, db=self._db)
+                item = await deletion_check.fetch_item(self._client, self._health, *one.key, db=self._db)
             except errors.ProtocolError as error:
                 # Whatever it is, the others are not to wait for it.
                 self._incoming.misfits.note(*one.key, f"the service's response is malformed: {error}")
@@ -219,8 +219,8 @@ class EventFeed:
             else:
                 found.append(item)
 
-        await concurrency.each(asked, ask, tasks=FETCHES_AT_ONCE)
-        found += await access_loss.still_shown(self._db, self._client, self._health, gone)
+        await concurrency.for_each(asked, ask, tasks=FETCHES_AT_ONCE)
+        found += await access_loss.still_visible(self._db, self._client, self._health, gone)
         return found, gone, unread
 
     async def _apply(
@@ -243,7 +243,7 @@ class EventFeed:
             for one in unread:
                 deferred_updates.note(conn, DeferredUpdate(*one.key, one.sequence or 0))
             for kind, item_id in touched:
-                item_details.doubt(conn, kind, item_id)
+                item_details.mark_stale(conn, kind, item_id)
             for folder_id in empty:
                 node = tree.remote_at(conn, NodeKind.FOLDER, folder_id)
                 if node is not None:
@@ -280,7 +280,7 @@ class EventFeed:
             gone: list[RemovedItem] = []
             for folder_id in unknown:
                 try:
-                    item = await deletion_check.fetched(
+                    item = await deletion_check.fetch_item(
                         self._client, self._health, NodeKind.FOLDER, folder_id, db=self._db
                     )
                 except errors.ProtocolError as error:

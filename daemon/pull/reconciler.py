@@ -75,7 +75,7 @@ _KNOWN = (
 _LISTED = "SELECT ino FROM listing WHERE ino > ? AND listed_at > 0 ORDER BY ino LIMIT 500"
 
 
-def note_due(conn: Connection, what: str) -> None:
+def schedule(conn: Connection, what: str) -> None:
     """Have a sweep made soon; over a restart too."""
     if kv_store.at(conn, kv_store.SWEEP_DUE) != FULL:
         kv_store.put(conn, kv_store.SWEEP_DUE, what)

@@ -69,7 +69,7 @@ class SearchFeed:
             _advance(conn, newest, newest)
             if kv_store.at(conn, kv_store.EVENTS_POSITION) is not None:
                 # Until now events told; what came between the last of them and this was told by nobody.
-                reconciler.note_due(conn, reconciler.FULL)
+                reconciler.schedule(conn, reconciler.FULL)
 
         await self._db.write(txn)
 

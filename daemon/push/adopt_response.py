@@ -16,7 +16,7 @@ from cmsfs.replica.nodes import Ino, Node, NodeKind, Remote
 from cmsfs.replica.rows import node_rows
 
 
-def take_in(conn: Connection, ino: Ino, answer: Remote) -> Node:
+def adopt(conn: Connection, ino: Ino, answer: Remote) -> Node:
     """The answer to making or replacing an item for the node `ino`; the node that has the item now."""
     there = tree.remote_at(conn, answer.kind, answer.id)
     if there is not None:

@@ -27,7 +27,7 @@ from cmsfs.sqlite import Database
 from daemon.account import access_loss
 from daemon.core import root_check
 from daemon.core.remote_updates import RemovedItem
-from daemon.push.context import PushContext, again, has_moved
+from daemon.push.context import PushContext, has_moved, reconsider
 
 log = logging.getLogger(__name__)
 
@@ -62,7 +62,7 @@ def is_leaving(kit: PushContext, task: queue.Task, node: Node, theirs: items.Ite
     """Whether what is in the way came from here too, and an operation of its own will take it away."""
     folder = task.parent.remote_id if task.parent is not None else None
     name = naming.remote_name(node)
-    if isinstance(theirs, items.File) and in_flight.is_anothers(
+    if isinstance(theirs, items.File) and in_flight.belongs_to_other_node(
         kit.db, node.ino, folder or "", name, theirs.sha1
     ):
         return True
@@ -90,14 +90,16 @@ async def keep_both(
             )
         node = tree.get(conn, task.node.ino)
         if anew and theirs is not None:
-            lineages.hand_down(conn, node.ino, tree.remote_at(conn, NodeKind(theirs.type), theirs.id))
+            lineages.transfer_item_data(
+                conn, node.ino, tree.remote_at(conn, NodeKind(theirs.type), theirs.id)
+            )
         is_itself = theirs is not None and node.remote_id == theirs.id and node.kind == theirs.type
         stays = node.parent is not None and not has_moved(conn, task.node)
         if stays and not is_itself and _is_in_the_way(theirs, node, task):
-            name_conflicts.step(conn, node, changes)
+            name_conflicts.make_conflict_copy(conn, node, changes)
             if node.parent is not None:
-                name_conflicts.give_back(conn, node.parent, node.name, changes, at_once=True)
-        again(conn, task.op, KEPT_BOTH)
+                name_conflicts.restore_name(conn, node.parent, node.name, changes, at_once=True)
+        reconsider(conn, task.op, KEPT_BOTH)
         return changes
 
     kit.incoming.publish(await kit.db.write(txn))
@@ -116,7 +118,7 @@ async def _steps_beside(kit: PushContext, task: queue.Task, link: items.WebLink)
         return False
 
     def txn(conn: Connection) -> list[Change]:
-        again(conn, task.op, KEPT_BOTH)
+        reconsider(conn, task.op, KEPT_BOTH)
         return apply_remote.apply(conn, [remote_from_item(answer)], generation=kv_store.generation(conn))
 
     kit.incoming.publish(await kit.db.write(txn))
@@ -168,19 +170,19 @@ async def _gone(kit: PushContext, task: queue.Task, what: Node) -> None:
     """The service has deleted `what`: so it goes here, but for what only we have, which is made anew."""
     assert what.remote_id is not None
     gone = [RemovedItem(what.kind, what.remote_id)]
-    await kit.incoming.apply(await access_loss.still_shown(kit.db, kit.client, kit.health, gone))
+    await kit.incoming.apply(await access_loss.still_visible(kit.db, kit.client, kit.health, gone))
 
     def txn(conn: Connection) -> list[Change]:
         changes: list[Change] = []
         # It may have left the tree while we asked.
         now = tree.find_at(conn, what.ino)
         if now is not None and now.remote_id == what.remote_id:
-            changes = deletions.vanish(conn, what.ino)
+            changes = deletions.remove_gone(conn, what.ino)
             now = tree.find_at(conn, what.ino)
         if now is not None and lost_access.is_lost(now):
             queue.hold(conn, task.op, error=lost_access.REASON)
         else:
-            again(conn, task.op, "It was deleted at the service.")
+            reconsider(conn, task.op, "It was deleted at the service.")
         return changes
 
     kit.incoming.publish(await kit.db.write(txn))

@@ -126,7 +126,7 @@ def wait_ns(attempts: int) -> int:
     return int(longest * random.uniform(0.5, 1.0) * 10**9)
 
 
-def again(conn: Connection, op: ops.Op, why: str) -> None:
+def reconsider(conn: Connection, op: ops.Op, why: str) -> None:
     """The situation has changed: look at the operation anew, at once unless that was done before."""
     not_before = ops.now_ns() + (wait_ns(op.attempts) if op.attempts > 2 else 0)
     queue.retry(conn, op, not_before_ns=not_before, error=why)

@@ -345,7 +345,7 @@ class Dispatcher:
     async def _failed(self, op: ops.Op, error: errors.CmsfsError | OSError) -> None:
         if isinstance(error, errors.ApiError) and error.code == error_policy.FULL:
             self._kit.full()
-        verdict = error_policy.judge(error, op.attempts)
+        verdict = error_policy.verdict_for(error, op.attempts)
         delay = verdict.wait_ns
         if delay is None:
             await self._kit.db.write(lambda conn: queue.hold(conn, op, error=verdict.reason))

@@ -41,7 +41,7 @@ class FailureVerdict:
     reason: str
 
 
-def judge(error: Exception, attempts: int) -> FailureVerdict:
+def verdict_for(error: Exception, attempts: int) -> FailureVerdict:
     """What to do after this error, the `attempts` before it not counted."""
     if isinstance(error, errors.MissingBlocks):
         return FailureVerdict(None, "Its contents are no longer on this disk.")

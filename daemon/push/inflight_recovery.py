@@ -13,7 +13,7 @@ from sqlite3 import Connection
 from cmsfs import errors
 from cmsfs.client.transport import retry
 from cmsfs.journal import in_flight, ops, queue
-from cmsfs.journal.in_flight import Sent
+from cmsfs.journal.in_flight import SentRequest
 from cmsfs.models.content import items
 from cmsfs.replica import naming, tree, url_files
 from cmsfs.replica.nodes import Ino, remote_from_item, said_by
@@ -31,7 +31,7 @@ class Superseded(errors.CmsfsError):
 
 
 @asynccontextmanager
-async def noted(kit: PushContext, sent: Sent) -> AsyncIterator[None]:
+async def recorded(kit: PushContext, sent: SentRequest) -> AsyncIterator[None]:
     """From before the first byte it is known here that it may have arrived, whatever happens inside."""
     await kit.db.write(lambda conn: in_flight.note(conn, sent))
     try:
@@ -51,7 +51,7 @@ def _has_no_effect(error: errors.CmsfsError) -> bool:
     )
 
 
-async def for_making(kit: PushContext, task: queue.Task) -> None:
+async def before_create(kit: PushContext, task: queue.Task) -> None:
     """Before an item is made: what was sent under another name, to another folder, as an item of its own."""
     found = in_flight.new_items(kit.db, task.op.ino)
     if not found:
@@ -63,13 +63,13 @@ async def for_making(kit: PushContext, task: queue.Task) -> None:
             await _find_out(kit, sent)
 
 
-async def for_removal(kit: PushContext, ino: Ino) -> None:
+async def before_delete(kit: PushContext, ino: Ino) -> None:
     """Before a deletion: the item may have come into being."""
     for sent in in_flight.new_items(kit.db, ino):
         await _find_out(kit, sent)
 
 
-async def _find_out(kit: PushContext, sent: Sent) -> None:
+async def _find_out(kit: PushContext, sent: SentRequest) -> None:
     theirs = await _holder(kit, sent)
     is_ours = (
         theirs is not None
@@ -78,9 +78,9 @@ async def _find_out(kit: PushContext, sent: Sent) -> None:
     )
 
     def txn(conn: Connection) -> None:
-        in_flight.heard(conn, sent.ino)
+        in_flight.resolve(conn, sent.ino)
         if is_ours and theirs is not None:
-            adopt_response.take_in(conn, sent.ino, remote_from_item(theirs))
+            adopt_response.adopt(conn, sent.ino, remote_from_item(theirs))
             if tree.get(conn, sent.ino).parent is not None:
                 ops.record_move(conn, sent.ino, due_ns=ops.now_ns())
 
@@ -92,11 +92,11 @@ async def _find_out(kit: PushContext, sent: Sent) -> None:
         await kit.incoming.apply([theirs])
 
 
-async def _is_ours(kit: PushContext, sent: Sent, theirs: items.Item) -> bool:
+async def _is_ours(kit: PushContext, sent: SentRequest, theirs: items.Item) -> bool:
     """Whether it has the bytes that were sent, says what was sent, or is a folder that we made since it was
     asked for."""
     if isinstance(theirs, items.WebLink):
-        return in_flight.mark_of(url_files.text(*said_by(remote_from_item(theirs)))) == sent.sha1
+        return in_flight.link_digest(url_files.text(*said_by(remote_from_item(theirs)))) == sent.sha1
     if sent.asked_at is None:
         return isinstance(theirs, items.File) and theirs.sha1 == sent.sha1
     if not isinstance(theirs, items.Folder):
@@ -110,7 +110,7 @@ async def _is_ours(kit: PushContext, sent: Sent, theirs: items.Item) -> bool:
     )
 
 
-async def _holder(kit: PushContext, sent: Sent) -> items.Item | None:
+async def _holder(kit: PushContext, sent: SentRequest) -> items.Item | None:
     """Who has the place that was sent to."""
     try:
         with kit.health.request("lookup"):

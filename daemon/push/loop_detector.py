@@ -39,6 +39,6 @@ class LoopDetector:
         return rounds > FREE_ROUNDS
 
 
-def is_tired(op: Op) -> bool:
+def is_looping(op: Op) -> bool:
     """Whether it has got nowhere for a minute or more."""
     return op.state == "ready" and op.attempts >= TIRED_ATTEMPTS and op.error is not None

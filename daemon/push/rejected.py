@@ -21,7 +21,7 @@ from cmsfs.journal.drafts import Drafts
 from cmsfs.journal.ops import Op, OpKind
 from cmsfs.models.content import items
 from cmsfs.replica import item_details, kv_store, open_inodes, tree
-from cmsfs.replica.changes import Change, What
+from cmsfs.replica.changes import Change, ChangeKind
 from cmsfs.replica.merge import apply_remote, lineages
 from cmsfs.replica.nodes import Node, remote_from_item
 from cmsfs.replica.rows import node_rows
@@ -60,7 +60,7 @@ async def discard(kit: PushContext, path: str, folder: Path) -> Path | None:
     held = [
         op
         for op in queue.failed(kit.db)
-        if (op.state == "held" or loop_detector.is_tired(op)) and tree.path(kit.db, op.ino) == path
+        if (op.state == "held" or loop_detector.is_looping(op)) and tree.path(kit.db, op.ino) == path
     ]
     if not held:
         raise errors.UserError(f"No change of {path} was rejected; `cmsfs conflicts` lists rejected changes.")
@@ -103,7 +103,7 @@ async def _theirs(kit: PushContext, node: Node) -> items.Item | None:
         return None
 
 
-async def put_aside(kit: PushContext, node: Node, folder: Path) -> bool:
+async def keep_recovered(kit: PushContext, node: Node, folder: Path) -> bool:
     """Keep the bytes of a file of this machine only in the folder of what was recovered, before it goes;
     whether it may go."""
     if node.is_folder or not node.size:
@@ -174,13 +174,13 @@ def _give_up(conn: Connection, node: Node, held: list[Op], theirs: items.Item | 
     for op in held:
         queue.cancel(conn, op)
         if op.kind is OpKind.DESCRIBE:
-            item_details.unsay(conn, node.ino)
+            item_details.discard_pending(conn, node.ino)
     if theirs is None:
         return _leave(conn, node)
     changes: list[Change] = []
     if open_inodes.is_open(conn, node.ino):
         # Who has it open goes on with what was given up; it is nothing that is to be sent any more.
-        fresh = lineages.part(conn, node, changes)
+        fresh = lineages.split_off(conn, node, changes)
         node_rows.take_as_sent(conn, node.ino)
         node = fresh
     # As if nothing had happened here: what the service says is then taken for all of it.
@@ -191,7 +191,7 @@ def _give_up(conn: Connection, node: Node, held: list[Op], theirs: items.Item | 
     changes += apply_remote.apply(conn, [here], generation=kv_store.generation(conn))
     if node.sha1 is not None:
         sealing.release_content(conn, node.sha1)
-    return [*changes, Change(What.CONTENT, node.ino)]
+    return [*changes, Change(ChangeKind.CONTENT, node.ino)]
 
 
 def _leave(conn: Connection, node: Node) -> list[Change]:
@@ -199,11 +199,11 @@ def _leave(conn: Connection, node: Node) -> list[Change]:
     ops.drop(conn, node.ino, *OpKind)
     if node.parent is None:
         return []
-    lineages.left(conn, node)
+    lineages.displace(conn, node)
     tree.detach(conn, node.ino)
     if node.sha1 is not None:
         node_rows.forget_content(conn, node.ino)
         sealing.release_content(conn, node.sha1)
-    changes = [Change(What.GONE, node.ino, node.parent, node.name)]
-    lost_access.tidy(conn, node.parent, changes)
+    changes = [Change(ChangeKind.GONE, node.ino, node.parent, node.name)]
+    lost_access.remove_if_empty(conn, node.parent, changes)
     return changes

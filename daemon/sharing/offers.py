@@ -17,7 +17,7 @@ from cmsfs.sqlite import Database
 from daemon.core.health import Health
 from daemon.core.remote_updates import RemoteUpdates
 from daemon.fetch.hydrate import Hydrator
-from daemon.listing.deletion_check import fetched
+from daemon.listing.deletion_check import fetch_item
 
 log = logging.getLogger(__name__)
 
@@ -75,7 +75,7 @@ class Offers:
         return f"{one.name} is not shown."
 
     async def _accept(self, one: offers.Offer) -> str:
-        item = await fetched(self._client, self._health, one.kind, one.id)
+        item = await fetch_item(self._client, self._health, one.kind, one.id)
         if item is None:
             await self._db.write(lambda conn: offers.forget(conn, one.kind, one.id))
             return f"{one.name} is no longer shared."

@@ -81,9 +81,9 @@ class RegainedAccess:
 
     async def _look_for_lost(self) -> None:
         kit = self._kit
-        for node in await kit.db.query(lambda conn: lost_access.tops(conn, AT_ONCE)):
+        for node in await kit.db.query(lambda conn: lost_access.highest_lost(conn, AT_ONCE)):
             assert node.remote_id is not None
-            item = await deletion_check.fetched(kit.client, kit.health, node.kind, node.remote_id)
+            item = await deletion_check.fetch_item(kit.client, kit.health, node.kind, node.remote_id)
             if item is None:
                 continue
             new = [node.remote_id] if node.is_folder else []

@@ -7,7 +7,7 @@ so at the first contact, and again whenever the account is looked at.
 from cmsfs import config
 from cmsfs.models import wire_names
 from cmsfs.replica import tree
-from cmsfs.replica.changes import Change, Hub, What
+from cmsfs.replica.changes import Change, ChangeKind, Hub
 from cmsfs.replica.merge import shared_placement
 from cmsfs.replica.nodes import ROOT, Ino, NodeKind
 from cmsfs.replica.sharing import offers, shares
@@ -66,7 +66,7 @@ class SharedItems:
     def _heard(self, changes: list[Change]) -> None:
         """What is shared while the drive is known; at first everything that was ever shared comes at once."""
         for change in changes:
-            if change.what is What.ENTRY and change.ino not in self._seen:
+            if change.what is ChangeKind.ENTRY and change.ino not in self._seen:
                 self._note(change)
 
     def _note(self, change: Change) -> None:

@@ -16,7 +16,7 @@ import trio
 from cmsfs.cache import content_table
 from cmsfs.cache.blocks import BlockCache
 from cmsfs.replica import kv_store, tree
-from cmsfs.replica.changes import Change, Hub, What
+from cmsfs.replica.changes import Change, ChangeKind, Hub
 from cmsfs.replica.nodes import Node
 from cmsfs.sqlite import Database
 from cmsfs.vfs.permissions import NodeRight
@@ -88,7 +88,7 @@ class Wiper:
         await self._db.write(lambda conn: content_table.unpin(conn, sha1))
         if sha1 in self._hydrate.coming() or self._blocks.evict(sha1) is None:
             return False
-        self._hub.publish(Change(What.CONTENT, ino) for ino in tree.having(self._db, sha1))
+        self._hub.publish(Change(ChangeKind.CONTENT, ino) for ino in tree.nodes_with_content(self._db, sha1))
         return True
 
     async def _unreadable(self) -> set[str]:
@@ -105,7 +105,7 @@ class Wiper:
         return found
 
     def _is_readable(self, sha1: str) -> bool:
-        nodes = (tree.find(self._db, ino) for ino in tree.having(self._db, sha1))
+        nodes = (tree.find(self._db, ino) for ino in tree.nodes_with_content(self._db, sha1))
         return any(node is not None and node.parent is not None and self._may_read(node) for node in nodes)
 
     def _may_read(self, node: Node) -> bool:

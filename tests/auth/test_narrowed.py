@@ -52,7 +52,7 @@ async def _ids(way):
 
 
 async def _sample():
-    async with connect.open_way(config.Settings(), sample=True) as way:
+    async with connect.open_access(config.Settings(), sample=True) as way:
         return await _ids(way)
 
 
@@ -148,7 +148,7 @@ async def test_after_its_time_there_are_no_tokens():
 def test_a_token_is_never_used_beyond_the_time():
     assert deadline.Deadline(0).left == float("inf")
     assert 7000 < deadline.Deadline(7200).left <= 7200
-    assert [deadline.spoken(s) for s in (90, 1800, 28800, 172800)] == ["90 s", "30 min", "8 h", "2 days"]
+    assert [deadline.format_span(s) for s in (90, 1800, 28800, 172800)] == ["90 s", "30 min", "8 h", "2 days"]
 
 
 def test_each_narrowed_drive_has_a_state_of_its_own():

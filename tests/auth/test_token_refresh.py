@@ -80,7 +80,9 @@ def opened(book):
 
 async def fetched(book, keep, tmp_path):
     async with opened(book) as client:
-        return (await token_refresh.kept(client, keep, tmp_path / "lock")()).access_token.get_secret_value()
+        return (
+            await token_refresh.refreshing_fetch(client, keep, tmp_path / "lock")()
+        ).access_token.get_secret_value()
 
 
 async def test_a_command_uses_the_token_that_another_has_fetched(book, keep, tmp_path):
@@ -101,7 +103,7 @@ async def test_many_at_once_refresh_once(book, keep, tmp_path):
     async with opened(book) as client, trio.open_nursery() as nursery:
 
         async def one():
-            fetch = token_refresh.kept(client, keep, tmp_path / "lock")
+            fetch = token_refresh.refreshing_fetch(client, keep, tmp_path / "lock")
             found.append((await fetch()).access_token.get_secret_value())
 
         for _ in range(6):
@@ -116,7 +118,7 @@ async def test_abandoned_refresh_is_still_stored(book, keep, tmp_path):
         session.open_client(session.ServiceEndpoints.of_server(URL), transport=endpoint) as client,
         trio.open_nursery() as nursery,
     ):
-        nursery.start_soon(token_refresh.kept(client, keep, tmp_path / "lock"))
+        nursery.start_soon(token_refresh.refreshing_fetch(client, keep, tmp_path / "lock"))
         # The service has used up the old one, and its answer is on its way.
         await endpoint.answered.wait()
         nursery.cancel_scope.cancel()
@@ -128,8 +130,8 @@ async def test_abandoned_refresh_is_still_stored(book, keep, tmp_path):
 async def test_refused_token_is_refreshed_once(book, keep, tmp_path):
     keep.write(login())
     async with opened(book) as client:
-        ours = token_refresh.kept(client, keep, tmp_path / "lock")
-        theirs = token_refresh.kept(client, keep, tmp_path / "lock")
+        ours = token_refresh.refreshing_fetch(client, keep, tmp_path / "lock")
+        theirs = token_refresh.refreshing_fetch(client, keep, tmp_path / "lock")
         for fetch in (ours, theirs):
             assert (await fetch()).access_token.get_secret_value() == "a1"
         for fetch in (ours, theirs):
@@ -156,7 +158,7 @@ async def test_unstorable_token_is_used_and_stored_later(book, keep, tmp_path, e
         obstacle.chmod(0o500)
     expect_log("new tokens cannot be kept")
     async with opened(book) as client:
-        fetch = token_refresh.kept(client, keep, tmp_path / "lock")
+        fetch = token_refresh.refreshing_fetch(client, keep, tmp_path / "lock")
         assert (await fetch()).access_token.get_secret_value() == "a2"
         if os.geteuid() == 0:
             obstacle.rmdir()
@@ -170,7 +172,7 @@ async def test_new_login_replaces_unstored_token(book, keep, tmp_path, expect_lo
     keep.write(login(expires_at=0))
     expect_log("new tokens cannot be kept")
     async with opened(book) as client:
-        fetch = token_refresh.kept(client, keep, tmp_path / "lock")
+        fetch = token_refresh.refreshing_fetch(client, keep, tmp_path / "lock")
         with monkeypatch.context() as broken:
             broken.setattr(os, "fsync", _full_disk)
             assert (await fetch()).access_token.get_secret_value() == "a2"
@@ -185,7 +187,7 @@ def _full_disk(fd):
 async def test_a_login_of_somebody_else_is_not_taken_up(book, keep, tmp_path):
     keep.write(login(user_id="1"))
     async with opened(book) as client:
-        fetch = token_refresh.kept(client, keep, tmp_path / "lock")
+        fetch = token_refresh.refreshing_fetch(client, keep, tmp_path / "lock")
         await fetch()
         keep.write(login(user_id="2"))
         with pytest.raises(errors.NeedsLogin, match="Somebody else"):
@@ -198,12 +200,12 @@ async def test_login_of_another_user_is_never_used(book, keep, tmp_path):
     """Not at a start, and not after a login that was kept when its user was not noted."""
     keep.write(login())
     async with opened(book) as client:
-        fetch = token_refresh.kept(client, keep, tmp_path / "lock", owner=lambda: "1")
+        fetch = token_refresh.refreshing_fetch(client, keep, tmp_path / "lock", owner=lambda: "1")
         assert (await fetch()).access_token.get_secret_value() == "a1"
         keep.write(login(user_id="2", access_token="theirs"))
         with pytest.raises(errors.NeedsLogin, match="Somebody else"):
             await fetch()
-        started = token_refresh.kept(client, keep, tmp_path / "lock", owner=lambda: "1")
+        started = token_refresh.refreshing_fetch(client, keep, tmp_path / "lock", owner=lambda: "1")
         with pytest.raises(errors.NeedsLogin, match="Somebody else"):
             await started()
     assert book.read_text() == "1"
@@ -217,7 +219,7 @@ async def test_an_application_that_is_refused_is_said(keep, tmp_path):
     transport = httpx.MockTransport(answer)
     async with session.open_client(session.ServiceEndpoints.of_server(URL), transport=transport) as client:
         with pytest.raises(errors.NeedsLogin, match="--app FILE"):
-            await token_refresh.kept(client, keep, tmp_path / "lock")()
+            await token_refresh.refreshing_fetch(client, keep, tmp_path / "lock")()
 
 
 async def test_token_file_without_user_is_accepted(book, keep, tmp_path):
@@ -364,7 +366,7 @@ def ring():
 
 
 def test_tokens_use_session_keyring(ring):
-    keep = token_store.open_keep(config.Settings(account="work"))
+    keep = token_store.open_token_store(config.Settings(account="work"))
     assert isinstance(keep, token_store.KeyringTokenStore)
     assert keep.read() is None
     keep.write(login())
@@ -376,11 +378,11 @@ def test_tokens_use_session_keyring(ring):
 
 
 async def test_a_locked_keyring_is_no_missing_login(ring, book, tmp_path):
-    keep = token_store.open_keep(config.Settings())
+    keep = token_store.open_token_store(config.Settings())
     ring.locked = True
     with pytest.raises(errors.TokensLocked, match="unlock it"):
         await fetched(book, keep, tmp_path)
-    assert isinstance(token_store.open_keep(config.Settings()), token_store.FileTokenStore)
+    assert isinstance(token_store.open_token_store(config.Settings()), token_store.FileTokenStore)
 
 
 def test_secrets_are_not_shown():

@@ -85,14 +85,14 @@ def test_json_says_what_nobody_sees_by_number(capsys):
     output.document({NAME: "資料\U000e0041"})
     told = capsys.readouterr().out
     assert json.loads(told) == {NAME: "資料\U000e0041"}
-    assert printable.shown(told, keep="\n") == told
+    assert printable.escaped(told, keep="\n") == told
     assert "資料" in told
 
 
 def test_a_question_shows_the_name_that_it_asks_about(capsys, monkeypatch):
     asked = []
     monkeypatch.setattr(click, "confirm", lambda text, **_: asked.append(text) or True)
-    assert output.asked(f"Remove {NAME}?")
+    assert output.confirm(f"Remove {NAME}?")
     assert asked == [f"Remove {SEEN}?"]
 
 

@@ -113,7 +113,7 @@ async def test_consent_refreshes_until_revoked(anonymous, credentials, store, tm
     keep = token_store.FileTokenStore(tmp_path / "token")
     first = await store.write(consent)
     keep.write(token_store.StoredLogin(credentials.client_id, credentials.client_secret, first, "", 0))
-    fetch = token_refresh.kept(anonymous, keep, tmp_path / "lock")
+    fetch = token_refresh.refreshing_fetch(anonymous, keep, tmp_path / "lock")
     seen = {first}
     # Each time the token is asked for again it counts as refused.
     assert (await fetch()).access_token != (await fetch()).access_token

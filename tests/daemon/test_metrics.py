@@ -43,7 +43,7 @@ async def _status():
 
 
 def test_metrics_are_valid_and_anonymous():
-    text = metrics.text(status())
+    text = metrics.render(status())
     assert text.endswith("\n")
     lines = text.splitlines()
     assert 'cmsfs_connection{state="offline"} 1' in lines
@@ -64,7 +64,7 @@ async def test_a_unix_socket_answers_this_user(tmp_path, nursery):
     assert stat.S_IMODE(path.stat().st_mode) & 0o077 == 0
     answer = await ask(await trio.open_unix_socket(path))
     assert answer.startswith("HTTP/1.1 200 OK\r\n")
-    assert answer.endswith(metrics.text(status()))
+    assert answer.endswith(metrics.render(status()))
     other = await ask(await trio.open_unix_socket(path), b"GET /other HTTP/1.1\r\n\r\n")
     assert other.startswith("HTTP/1.1 404")
 

@@ -64,7 +64,7 @@ def test_a_folder_of_photos_is_opened_without_a_download(
     # A photo that was replaced gets another picture.
     (stopped.top / "red.jpg").write_bytes(_photo("yellow"))
     stopped.sync()
-    old = thumbnail_cache.place(cache, "normal", thumbnail_cache.uri(stopped.top / "red.jpg"))
+    old = thumbnail_cache.path_of(cache, "normal", thumbnail_cache.uri(stopped.top / "red.jpg"))
     while not _is_yellow(old) and time.monotonic() < deadline:
         list(stopped.top.iterdir())
     assert _is_yellow(old)

@@ -59,7 +59,7 @@ async def test_cancellation_is_not_an_error():
 async def test_what_nobody_waits_for_raises_nothing(expect_log):
     expect_log("without a reply failed")
 
-    @handler.quiet
+    @handler.no_reply_handler
     async def release(self, fh):
         raise OSError(errno.EIO, "x")
 

@@ -9,7 +9,7 @@ import trio
 import trio.testing
 
 from cmsfs.fuse import kernel, notifier
-from cmsfs.replica.changes import Change, What
+from cmsfs.replica.changes import Change, ChangeKind
 from cmsfs.replica.nodes import ROOT
 
 
@@ -22,7 +22,7 @@ async def test_other_bytes_show_when_nobody_has_the_file_open(fs, top, told, out
     ino = fs.put("a", b"the new").ino
     # It knows no better until it is told.
     assert (await outside(os.stat, top / "a")).st_size == 9
-    await told(Change(What.CONTENT, ino))
+    await told(Change(ChangeKind.CONTENT, ino))
     assert (await outside(os.stat, top / "a")).st_size == 7
     assert await outside((top / "a").read_bytes) == b"the new"
 
@@ -41,7 +41,7 @@ async def test_open_handle_keeps_its_version(fs, top, told, outside):
     old = await outside(os.open, top / "a", os.O_RDONLY)
     assert await outside(os.pread, old, 3, 0) == b"old"
     ino = fs.put("a", b"NEW BYTES").ino
-    await told(Change(What.CONTENT, ino))
+    await told(Change(ChangeKind.CONTENT, ino))
     assert (await outside(os.stat, top / "a")).st_mtime_ns == fs.things[ino].mtime_ns
     new = await outside(os.open, top / "a", os.O_RDONLY)
     assert await outside(os.pread, new, 9, 0) == b"NEW BYTES"
@@ -56,7 +56,7 @@ async def test_negative_dentry_is_invalidated(fs, top, told, outside, outcome):
     assert await outcome(os.stat, top / "a") == errno.ENOENT
     ino = fs.put("a", b"x").ino
     assert await outcome(os.stat, top / "a") == errno.ENOENT
-    await told(Change(What.ENTRY, ino, ROOT, "a"))
+    await told(Change(ChangeKind.ENTRY, ino, ROOT, "a"))
     assert (await outside(os.stat, top / "a")).st_size == 1
 
 
@@ -66,7 +66,7 @@ async def test_a_move_shows_at_both_ends(fs, top, told, outside, outcome):
     assert await outcome(os.stat, top / "b") == errno.ENOENT
     entries = fs.things[ROOT].entries
     entries["b"] = entries.pop("a")
-    await told(Change(What.ENTRY, ino, ROOT, "a"), Change(What.ENTRY, ino, ROOT, "b"))
+    await told(Change(ChangeKind.ENTRY, ino, ROOT, "a"), Change(ChangeKind.ENTRY, ino, ROOT, "b"))
     assert await outcome(os.stat, top / "a") == errno.ENOENT
     assert (await outside(os.stat, top / "b")).st_ino == ino
 
@@ -75,7 +75,7 @@ async def test_deleted_open_file_stays_readable(fs, top, told, outside, outcome)
     ino = fs.put("a", b"x").ino
     handle = await outside(os.open, top / "a", os.O_RDONLY)
     del fs.things[ROOT].entries["a"]
-    await told(Change(What.GONE, ino, ROOT, "a"))
+    await told(Change(ChangeKind.GONE, ino, ROOT, "a"))
     assert await outcome(os.stat, top / "a") == errno.ENOENT
     assert await outside(os.pread, handle, 9, 0) == b"x"
     await outside(os.close, handle)
@@ -85,7 +85,7 @@ async def test_changed_times_show(fs, top, told, outside):
     thing = fs.put("a", b"x")
     await outside(os.stat, top / "a")
     thing.mtime_ns = 5 * 10**9
-    await told(Change(What.ATTRIBUTES, thing.ino))
+    await told(Change(ChangeKind.ATTRIBUTES, thing.ino))
     assert (await outside(os.stat, top / "a")).st_mtime_ns == 5 * 10**9
 
 
@@ -94,17 +94,17 @@ async def test_deleted_nonempty_folder_logs_nothing(fs, top, told, outside, outc
     fs.put("d/f", b"x")
     await outside(os.stat, top / "d" / "f")
     del fs.things[ROOT].entries["d"]
-    await told(Change(What.GONE, ino, ROOT, "d"))
+    await told(Change(ChangeKind.GONE, ino, ROOT, "d"))
     assert await outcome(os.stat, top / "d") == errno.ENOENT
 
 
 async def test_what_the_kernel_never_heard_of_is_no_complaint(fs, top, told):
     fs.is_all_known = True
     await told(
-        Change(What.CONTENT, 4711),
-        Change(What.ATTRIBUTES, 4712),
-        Change(What.ENTRY, 4713, ROOT, "x"),
-        Change(What.GONE, 4713, 4714, "x"),
+        Change(ChangeKind.CONTENT, 4711),
+        Change(ChangeKind.ATTRIBUTES, 4712),
+        Change(ChangeKind.ENTRY, 4713, ROOT, "x"),
+        Change(ChangeKind.GONE, 4713, 4714, "x"),
     )
 
 
@@ -119,7 +119,7 @@ async def test_invalidation_during_lookup_does_not_hang(fs, top, hub, outside, n
     await fs.entered["lookup slow"].wait()
 
     del fs.things[ROOT].entries["known"]
-    hub.publish([Change(What.GONE, known.ino, ROOT, "known")])
+    hub.publish([Change(ChangeKind.GONE, known.ino, ROOT, "known")])
     # The loop goes on: another folder's business is answered while the notification waits.
     assert (await outside(os.statvfs, top)).f_namemax == 255
     fs.waiting["lookup slow"].set()
@@ -128,7 +128,7 @@ async def test_invalidation_during_lookup_does_not_hang(fs, top, hub, outside, n
         await outside(os.stat, top / "known")
 
 
-@pytest.mark.parametrize("what", [What.CONTENT, What.ATTRIBUTES])
+@pytest.mark.parametrize("what", [ChangeKind.CONTENT, ChangeKind.ATTRIBUTES])
 async def test_reply_during_change_is_not_cached(fs, top, hub, outside, nursery, what):
     thing = fs.put("a", b"old bytes")
     tells = notifier.Notifier(hub, fs)
@@ -154,7 +154,7 @@ async def test_waiting_read_does_not_block_invalidation(fs, top, told, outside, 
     nursery.start_soon(outside, (top / "slow").read_bytes)
     await fs.entered["read"].wait()
     fs.put("other", b"longer")
-    await told(Change(What.CONTENT, ino), Change(What.CONTENT, other.ino))
+    await told(Change(ChangeKind.CONTENT, ino), Change(ChangeKind.CONTENT, other.ino))
     assert (await outside(os.stat, top / "other")).st_size == 6
     fs.waiting["read"].set()
 
@@ -175,7 +175,7 @@ async def test_mount_closes_with_pending_invalidation(fs, mounting, hub, outcome
         await outcome(os.stat, drive.mountpoint / "known")
         callers.start_soon(caller, drive.mountpoint / "slow")
         await fs.entered["lookup slow"].wait()
-        hub.publish([Change(What.ENTRY, known.ino, ROOT, "known")])
+        hub.publish([Change(ChangeKind.ENTRY, known.ino, ROOT, "known")])
         await trio.testing.wait_all_tasks_blocked()
     await tells.settled()
     assert ends[0] in (errno.ENOTCONN, errno.ECONNABORTED)
@@ -187,13 +187,13 @@ async def test_flush_waits_briefly_for_kernel(hub, fs, autojump_clock):
     began = trio.current_time()
     await tells.heard()
     assert trio.current_time() == began
-    hub.publish([Change(What.CONTENT, 5)])
+    hub.publish([Change(ChangeKind.CONTENT, 5)])
     await tells.heard()  # nobody tells the kernel
     assert trio.current_time() == began + notifier.HEARD_SECONDS
 
 
 async def test_without_a_mount_news_is_dropped(fs, told):
-    await told(Change(What.CONTENT, 1), Change(What.ENTRY, 5, 1, "x"))
+    await told(Change(ChangeKind.CONTENT, 1), Change(ChangeKind.ENTRY, 5, 1, "x"))
 
 
 async def test_uncached_inodes_are_not_invalidated(fs, hub):
@@ -202,12 +202,15 @@ async def test_uncached_inodes_are_not_invalidated(fs, hub):
     tells = notifier.Notifier(hub, fs)
     hub.publish(
         [
-            *(Change(What.CONTENT, 4711), Change(What.ATTRIBUTES, 4712)),
-            *(Change(What.ENTRY, 4713, 4714, "x"), Change(What.GONE, 4713, 4714, "x")),
-            *(Change(What.ENTRY, 4713, ino, "x"), Change(What.CONTENT, ino)),
+            *(Change(ChangeKind.CONTENT, 4711), Change(ChangeKind.ATTRIBUTES, 4712)),
+            *(Change(ChangeKind.ENTRY, 4713, 4714, "x"), Change(ChangeKind.GONE, 4713, 4714, "x")),
+            *(Change(ChangeKind.ENTRY, 4713, ino, "x"), Change(ChangeKind.CONTENT, ino)),
         ]
     )
-    assert list(tells._waiting.values()) == [Change(What.ENTRY, 4713, ino, "x"), Change(What.CONTENT, ino)]
+    assert list(tells._waiting.values()) == [
+        Change(ChangeKind.ENTRY, 4713, ino, "x"),
+        Change(ChangeKind.CONTENT, ino),
+    ]
 
 
 async def test_first_listing_clears_negative_dentries(fs, hub):
@@ -215,9 +218,9 @@ async def test_first_listing_clears_negative_dentries(fs, hub):
     fs.lookups[folder] = fs.lookups[other] = 1
     fs.denied.add(folder)
     tells = notifier.Notifier(hub, fs)
-    new = Change(What.ENTRY, 4713, folder, "x", is_new=True)
-    moved = Change(What.ENTRY, 4714, other, "y")
-    hub.publish([new, Change(What.ENTRY, 4715, other, "x", is_new=True), moved])
+    new = Change(ChangeKind.ENTRY, 4713, folder, "x", is_new=True)
+    moved = Change(ChangeKind.ENTRY, 4714, other, "y")
+    hub.publish([new, Change(ChangeKind.ENTRY, 4715, other, "x", is_new=True), moved])
     assert list(tells._waiting.values()) == [new, moved]
 
 
@@ -225,9 +228,18 @@ async def test_changes_that_wait_collapse(fs, hub):
     fs.is_all_known = True
     tells = notifier.Notifier(hub, fs)
     for _ in range(1000):
-        hub.publish([Change(What.CONTENT, 5), Change(What.ATTRIBUTES, 5), Change(What.ENTRY, 6, 1, "x")])
-    hub.publish([Change(What.GONE, 6, 1, "x"), Change(What.ENTRY, 7, 1, "x")])
-    assert list(tells._waiting.values()) == [Change(What.CONTENT, 5), Change(What.GONE, 6, 1, "x")]
+        hub.publish(
+            [
+                Change(ChangeKind.CONTENT, 5),
+                Change(ChangeKind.ATTRIBUTES, 5),
+                Change(ChangeKind.ENTRY, 6, 1, "x"),
+            ]
+        )
+    hub.publish([Change(ChangeKind.GONE, 6, 1, "x"), Change(ChangeKind.ENTRY, 7, 1, "x")])
+    assert list(tells._waiting.values()) == [
+        Change(ChangeKind.CONTENT, 5),
+        Change(ChangeKind.GONE, 6, 1, "x"),
+    ]
 
 
 async def test_a_refusal_of_the_kernel_is_told_once(fs, hub, caplog, expect_log, monkeypatch, nursery):
@@ -240,6 +252,6 @@ async def test_a_refusal_of_the_kernel_is_told_once(fs, hub, caplog, expect_log,
     fs.is_all_known = True
     tells = notifier.Notifier(hub, fs)
     nursery.start_soon(tells.run)
-    hub.publish([Change(What.CONTENT, ino) for ino in range(3)])
+    hub.publish([Change(ChangeKind.CONTENT, ino) for ino in range(3)])
     await tells.settled()
     assert [record.levelname for record in caplog.records] == ["WARNING"]

@@ -159,7 +159,7 @@ async def test_deletion_of_needed_bytes_steps_aside(journal: Journal) -> None:
     assert (task.op.kind, task.node.ino) == (ops.OpKind.TRASH, old)
 
     def aside(conn: Connection) -> None:
-        apply_remote.called(conn, old, "t")
+        apply_remote.note_remote_name(conn, old, "t")
         queue.give_back(conn, task.op, not_before_ns=0)
 
     await journal.db.write(aside)

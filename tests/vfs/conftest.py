@@ -167,7 +167,7 @@ class Drive:
 
     async def gone(self, ino: Ino) -> None:
         """The service has deleted this, with all below it."""
-        await self.db.write(lambda conn: deletions.vanish(conn, ino))
+        await self.db.write(lambda conn: deletions.remove_gone(conn, ino))
 
     async def write_file(self, name: str, data: bytes, *, parent: Ino = ROOT) -> Ino:
         """What a program does to make a file."""

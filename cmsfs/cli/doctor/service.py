@@ -147,7 +147,7 @@ def _login(settings: config.Settings, me: list[users.User]) -> Check:
         return Check("login", "failed", "The service did not answer in time.", "try again")
     where = ""
     if settings.login == "person" and not config.profile(settings).embedded:
-        where = f", tokens in {token_store.open_keep(settings).title}"
+        where = f", tokens in {token_store.open_token_store(settings).title}"
     return Check("login", "ok", f"{me[0].name} <{me[0].login}>{where}")
 
 

@@ -97,7 +97,7 @@ def _secrets(settings: config.Settings) -> set[str]:
     except errors.CmsfsError:
         pass
     try:
-        if settings.login == "person" and (kept := token_store.open_keep(settings).read()) is not None:
+        if settings.login == "person" and (kept := token_store.open_token_store(settings).read()) is not None:
             found |= {kept.client_id, kept.client_secret, kept.refresh_token, kept.access_token}
     except errors.CmsfsError:
         pass

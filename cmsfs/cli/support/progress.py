@@ -44,7 +44,7 @@ class _Spinner:
     def update(self, progress: control.Progress) -> None:
         from rich import markup
 
-        self._show(markup.escape(printable.shown(_sentence(progress))))
+        self._show(markup.escape(printable.escaped(_sentence(progress))))
 
 
 def _sentence(progress: control.Progress) -> str:
@@ -85,7 +85,7 @@ def transfer(name: str, size: int) -> Iterator[Bar]:
         progress.TimeRemainingColumn(),
     )
     with progress.Progress(*columns, console=console.Console(stderr=True), transient=True) as bars:
-        task = bars.add_task(printable.shown(name), total=size)
+        task = bars.add_task(printable.escaped(name), total=size)
         yield lambda count: bars.update(task, completed=count)
 
 
@@ -103,5 +103,5 @@ def counted(name: str, total: int) -> Iterator[Bar]:
         progress.MofNCompleteColumn(),
     )
     with progress.Progress(*columns, console=console.Console(stderr=True), transient=True) as bars:
-        task = bars.add_task(printable.shown(name), total=total)
+        task = bars.add_task(printable.escaped(name), total=total)
         yield lambda count: bars.update(task, completed=count)

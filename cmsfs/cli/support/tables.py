@@ -43,7 +43,7 @@ def limit_option(command: F) -> F:
     )
 
 
-def asked(fields: Sequence[str]) -> tuple[str, ...]:
+def requested_fields(fields: Sequence[str]) -> tuple[str, ...]:
     """What the service is asked for to show these: the first part of each name."""
     return tuple(dict.fromkeys(name.split(".")[0] for name in fields))
 

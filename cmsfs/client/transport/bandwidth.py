@@ -23,7 +23,7 @@ PIECE = 16 * 1024
 BURST_SECONDS = 1.0
 
 
-class Line:
+class DirectionLimit:
     """One direction.  Construct inside the event loop."""
 
     def __init__(self, limit: Limit) -> None:
@@ -47,23 +47,23 @@ class Line:
             await trio.sleep(self._free_at - now)
 
 
-class Flow:
+class TransferLimits:
     """Both directions."""
 
     def __init__(self, *, up: Limit, down: Limit) -> None:
-        self.up = Line(up)
-        self.down = Line(down)
+        self.up = DirectionLimit(up)
+        self.down = DirectionLimit(down)
 
 
-def unlimited() -> Flow:
+def unlimited() -> TransferLimits:
     """A flow without limits."""
-    return Flow(up=lambda: None, down=lambda: None)
+    return TransferLimits(up=lambda: None, down=lambda: None)
 
 
-class Slowed(httpx.AsyncByteStream):
+class ThrottledBody(httpx.AsyncByteStream):
     """A body that is sent no faster than its line lets it."""
 
-    def __init__(self, body: httpx.AsyncByteStream, line: Line) -> None:
+    def __init__(self, body: httpx.AsyncByteStream, line: DirectionLimit) -> None:
         self._body = body
         self._line = line
 
@@ -77,7 +77,7 @@ class Slowed(httpx.AsyncByteStream):
 class _Pieces:
     """The pieces of one sending.  No generator: one that is left in the middle would have to be closed."""
 
-    def __init__(self, pieces: AsyncIterator[bytes], line: Line) -> None:
+    def __init__(self, pieces: AsyncIterator[bytes], line: DirectionLimit) -> None:
         self._pieces = pieces
         self._line = line
         self._rest = b""

@@ -49,13 +49,13 @@ async def _all(response: httpx.Response, limit: int) -> bytes:
                 scope.deadline = began + GRACE_SECONDS + came / LEAST_BYTES
                 unpacked.feed(piece)
     finally:
-        await end(pieces)
+        await discard(pieces)
     if scope.cancelled_caught:
         raise errors.RemoteTimeout(f"an answer comes too slowly: {came} bytes so far")
     return bytes(unpacked.data)
 
 
-async def end(pieces: AsyncIterator[bytes]) -> None:
+async def discard(pieces: AsyncIterator[bytes]) -> None:
     """Have done with the pieces of an answer, of which more may be to come.
 
     They come through a chain of async generators, httpx's and httpcore's.  Closing the outer one would leave

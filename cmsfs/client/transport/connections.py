@@ -42,7 +42,7 @@ class _Stream(httpcore.AsyncNetworkStream):
         return _Stream(await self._inner.start_tls(ssl_context, server_hostname, timeout))
 
 
-class InLargePieces(httpcore.AsyncNetworkBackend):
+class LargeReadBackend(httpcore.AsyncNetworkBackend):
     """Connects as `inner` does, to streams that are read in large pieces."""
 
     def __init__(self, inner: httpcore.AsyncNetworkBackend) -> None:
@@ -67,7 +67,7 @@ class InLargePieces(httpcore.AsyncNetworkBackend):
         await self._inner.sleep(seconds)
 
 
-class Outward(httpcore.AsyncNetworkBackend):
+class OutboundGuard(httpcore.AsyncNetworkBackend):
     """Connects as `inner` does; raises `ProtocolError` where a stranger's name has led to this machine or its
     link."""
 

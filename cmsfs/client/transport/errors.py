@@ -33,7 +33,7 @@ _WORDED = frozenset({HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND, HTTPStatus.GONE
 
 
 @contextmanager
-def translated() -> Iterator[None]:
+def translate_httpx_errors() -> Iterator[None]:
     """Turn what httpx raises inside into `Offline`, `RemoteTimeout` or `ProtocolError`.
 
     The httpx exception stays the `__cause__`.  Exceptions that are not httpx's pass unchanged.

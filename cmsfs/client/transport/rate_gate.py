@@ -19,7 +19,7 @@ class RateGate(Protocol):
         """The service said that there were too many (429), and when to come back, if it did."""
 
 
-class Unpaced:
+class UnlimitedGate:
     """Lets every request go at once."""
 
     @asynccontextmanager

@@ -39,7 +39,7 @@ class Wire:
         policy: retry.Policy,
         counters: Counters,
         pace: rate_gate.RateGate,
-        flow: bandwidth.Flow | None = None,
+        flow: bandwidth.TransferLimits | None = None,
         in_process: bool = False,
         own: set[str],
     ) -> None:
@@ -76,7 +76,7 @@ class Wire:
             request.extensions["timeout"] = self._http.timeout.as_dict() | {"read": silence}
         if content is not None:
             # Not through httpx's encoder, which would wrap it in a generator.
-            request.stream = bandwidth.Slowed(content, self._flow.up)
+            request.stream = bandwidth.ThrottledBody(content, self._flow.up)
         return _decoded(shape, await self._whole(request, kind, repeat))
 
     async def ask_ready(
@@ -204,7 +204,7 @@ class Wire:
         return url.scheme == "https" or self._in_process or hosts.is_loopback(url.host)
 
     def _request(self, method: str, url: str, **parts: Any) -> httpx.Request:
-        with client_errors.translated():
+        with client_errors.translate_httpx_errors():
             return self._http.build_request(method, url, **parts)
 
     async def _whole(self, request: httpx.Request, kind: str, repeat: Repeat) -> httpx.Response:
@@ -225,7 +225,7 @@ class Wire:
             try:
                 async with self._pace.turn(kind):
                     self.counters[kind] += 1
-                    with client_errors.translated():
+                    with client_errors.translate_httpx_errors():
                         return await attempt()
             except errors.RemoteError as error:
                 if isinstance(error, errors.RateLimited):
@@ -252,7 +252,7 @@ class Wire:
 class Body:
     """The bytes of an answer, as the connection gives them; to be closed."""
 
-    def __init__(self, response: httpx.Response, line: bandwidth.Line) -> None:
+    def __init__(self, response: httpx.Response, line: bandwidth.DirectionLimit) -> None:
         self._response = response
         self._line = line
         # Raw: `aiter_bytes` cuts pieces to size, which halves the rate (measured).
@@ -267,7 +267,7 @@ class Body:
         piece = self._rest
         if not piece:
             began = trio.current_time()
-            with client_errors.translated():
+            with client_errors.translate_httpx_errors():
                 piece = await anext(self._pieces)
             self._waited += trio.current_time() - began
             self._came += len(piece)
@@ -282,7 +282,7 @@ class Body:
 
     async def aclose(self) -> None:
         """Give back the connection; one with bytes still to come is closed."""
-        await bodies.end(self._pieces)
+        await bodies.discard(self._pieces)
         await self._response.aclose()
 
 

@@ -16,7 +16,7 @@ from sqlite3 import Connection
 
 from cmsfs.models import wire_names
 from cmsfs.replica import fresh_names, kv_store, local_attributes, tree, url_files
-from cmsfs.replica.changes import Change, What
+from cmsfs.replica.changes import Change, ChangeKind
 from cmsfs.replica.merge import (
     bulk_insert,
     decisions,
@@ -61,7 +61,7 @@ def apply(
         else:
             _apply_one(conn, remote, generation, changes)
     if changes:
-        shares.tidy(conn, changes)
+        shares.remove_if_empty(conn, changes)
     return changes
 
 
@@ -106,7 +106,7 @@ def _apply_one(conn: Connection, remote: Remote, generation: int, changes: list[
 def _merge(conn: Connection, node: Node, remote: Remote, verdict: Verdict, changes: list[Change]) -> None:
     """Bring the node to where the item is, and to what it is as far as the verdict says."""
     if verdict in (Verdict.PART, Verdict.PART_DISARM):
-        node = lineages.part(conn, node, changes)
+        node = lineages.split_off(conn, node, changes)
     if verdict in (Verdict.DISARM, Verdict.PART_DISARM):
         conn.execute("UPDATE node SET mode = mode & ~? WHERE ino = ?", (decisions.EXECUTE, node.ino))
     pending = pending_ops.pending(conn, node.ino)
@@ -129,14 +129,14 @@ def _appear_beside(
     pending_ops.forget(conn, node.ino)
     _appear(conn, remote, generation, changes)
     if (theirs := tree.remote_at(conn, remote.kind, remote.id)) is not None:
-        lineages.succeed(conn, node.ino, theirs.ino)
+        lineages.set_successor(conn, node.ino, theirs.ino)
         if was_shown:
-            lineages.hand_down(conn, node.ino, theirs)
+            lineages.transfer_item_data(conn, node.ino, theirs)
             # What was in it came before it.
             conn.execute("UPDATE node SET parent = ? WHERE parent = ?", (theirs.ino, node.ino))
 
 
-def called(conn: Connection, ino: Ino, name: str) -> None:
+def note_remote_name(conn: Connection, ino: Ino, name: str) -> None:
     """Note what the service calls a node's item by now."""
     conn.execute(
         "UPDATE node SET base_name = ?, base_key = ? WHERE ino = ?", (name, wire_names.name_key(name), ino)
@@ -155,19 +155,19 @@ def _update_content(
     )
     if "upload" in pending or node.draft is not None:
         # The bytes here are ours; whether somebody has locked it, say, is theirs.
-        changes.append(Change(What.ATTRIBUTES, node.ino))
+        changes.append(Change(ChangeKind.ATTRIBUTES, node.ino))
         return
     if same:
         # Its time is that of what it says, and its bytes may be those that were written here.
         url_files.restore(conn, node.ino)
-        changes.append(Change(What.ATTRIBUTES, node.ino))
+        changes.append(Change(ChangeKind.ATTRIBUTES, node.ino))
         return
     node_rows.set_content(conn, node.ino, sha1=remote.sha1, size=remote.size)
     if is_link:
         url_files.follow(conn, node.ino)
     if "touch" not in pending and not same_time(node.mtime_ns, remote.mtime_ns):
         node_rows.set_modified(conn, node.ino, remote.mtime_ns)
-    what = What.CONTENT if remote.sha1 != node.sha1 or is_link else What.ATTRIBUTES
+    what = ChangeKind.CONTENT if remote.sha1 != node.sha1 or is_link else ChangeKind.ATTRIBUTES
     changes.append(Change(what, node.ino))
 
 
@@ -187,7 +187,7 @@ def _update_place(
     parent, name = placement.place_of(conn, remote, changes, on_shelf=on_shelf)
     if parent is None:
         return
-    if _is_gone(conn, parent) and pending_ops.below(conn, node.ino):
+    if _is_gone(conn, parent) and pending_ops.has_unsent_below(conn, node.ino):
         # It may have gone with the folder, or the folder comes back with this page: what only we have of it
         # stays where it can be seen until that is known.
         _leave_aside(conn, node, remote.sequence)
@@ -202,21 +202,21 @@ def _update_place(
         return
     tree.detach(conn, node.ino)
     made: list[Change] = []
-    if (parent, name_conflicts.settle(conn, node.ino, remote, parent, name, made)) == (
+    if (parent, name_conflicts.place_detached(conn, node.ino, remote, parent, name, made)) == (
         node.parent,
         node.name,
     ):
         changes += [change for change in made if change.ino != node.ino]
         return
     if node.parent is not None:
-        changes.append(Change(What.ENTRY, node.ino, node.parent, node.name))
+        changes.append(Change(ChangeKind.ENTRY, node.ino, node.parent, node.name))
     changes += made
     fresh_names.note(conn, node.ino)
     if node.parent is not None:
-        name_conflicts.give_back(conn, node.parent, node.name, changes)
+        name_conflicts.restore_name(conn, node.parent, node.name, changes)
 
 
-def place_again(conn: Connection, node: Node, remote: Remote, changes: list[Change]) -> None:
+def place_from_remote(conn: Connection, node: Node, remote: Remote, changes: list[Change]) -> None:
     """As if the service had just told where this item is and what it is called."""
     _update_place(conn, node, remote, pending_ops.pending(conn, node.ino), changes)
 
@@ -245,7 +245,7 @@ def _appear(conn: Connection, remote: Remote, generation: int, changes: list[Cha
         tree.mark_unlisted(conn, holder.ino)
         return
     if remote.sha1 is not None:
-        pending_ops.base_is_back(conn, remote.sha1)
+        pending_ops.resume_after_base(conn, remote.sha1)
     mode = FOLDER_MODE if remote.kind is NodeKind.FOLDER else FILE_MODE
     ino = tree.insert(conn, None, name, remote.kind, now_ns=remote.mtime_ns, mode=mode)
     conn.execute(
@@ -267,9 +267,9 @@ def _appear(conn: Connection, remote: Remote, generation: int, changes: list[Cha
             ino,
         ),
     )
-    local_attributes.give_back(conn, [ino])
+    local_attributes.restore(conn, [ino])
     if parent is not None:
-        name_conflicts.settle(conn, ino, remote, parent, name, changes)
+        name_conflicts.place_detached(conn, ino, remote, parent, name, changes)
 
 
 def _is_same(conn: Connection, holder: Node, remote: Remote, name: str) -> bool:

@@ -15,7 +15,7 @@ from typing import Any
 
 from cmsfs.models import wire_names
 from cmsfs.replica import local_attributes, naming, tree
-from cmsfs.replica.changes import Change, What
+from cmsfs.replica.changes import Change, ChangeKind
 from cmsfs.replica.nodes import FILE_MODE, FOLDER_MODE, ROOT, Ino, NodeKind, Remote
 from cmsfs.replica.sharing import shares
 
@@ -83,7 +83,7 @@ def insert(
         # Folders first: what waits may be inside.
         ready.sort(key=lambda remote: remote.kind is not NodeKind.FOLDER)
         inos = _insert(conn, ready, folders, rules, generation, changes)
-        local_attributes.give_back(conn, (ino for ino in inos if ino is not None))
+        local_attributes.restore(conn, (ino for ino in inos if ino is not None))
         for remote, ino in zip(ready, inos, strict=True):
             if ino is None:
                 left.append(remote)
@@ -198,5 +198,5 @@ def _insert(
         inos = [ino if ino in there else None for ino in inos]
     for ino, row in zip(inos, rows, strict=True):
         if ino is not None:
-            changes.append(Change(What.ENTRY, ino, row[1], row[2], is_new=True))
+            changes.append(Change(ChangeKind.ENTRY, ino, row[1], row[2], is_new=True))
     return inos

@@ -65,7 +65,7 @@ def drop(conn: Connection, found: Iterable[DeferredUpdate]) -> None:
     )
 
 
-def hand_on(conn: Connection, old: Ino, new: Ino) -> None:
+def transfer(conn: Connection, old: Ino, new: Ino) -> None:
     """What the work of `old` is in the way of waits for that of `new`."""
     conn.execute("UPDATE doubt SET ino = ?2 WHERE ino = ?1", (old, new))
 

@@ -8,14 +8,14 @@ Rule: bytes and folders that only we have stay.
 from sqlite3 import Connection
 
 from cmsfs.replica import tree
-from cmsfs.replica.changes import Change, What
+from cmsfs.replica.changes import Change, ChangeKind
 from cmsfs.replica.merge import bulk_insert, lineages, name_conflicts, pending_ops
 from cmsfs.replica.nodes import Ino, Node, NodeKind
 from cmsfs.replica.rows import node_rows, op_rows
 from cmsfs.replica.sharing import lost_access, offers, shares
 
 
-def vanish(conn: Connection, ino: Ino, *, sequence: int = 0) -> list[Change]:
+def remove_gone(conn: Connection, ino: Ino, *, sequence: int = 0) -> list[Change]:
     """The service no longer has this node (or shows it to us); what it held that only we have stays.
 
     `sequence` is that of the deletion, if it was told: what is older than it is ignored from now on.  A
@@ -28,11 +28,11 @@ def vanish(conn: Connection, ino: Ino, *, sequence: int = 0) -> list[Change]:
     is_lost = shares.is_shared_node(conn, tree.get(conn, ino)) or lost_access.is_lost(tree.get(conn, ino))
     for below in reversed(inos):
         if below not in elsewhere:
-            vanish_one(conn, tree.get(conn, below), changes, is_lost=is_lost)
+            remove_gone_node(conn, tree.get(conn, below), changes, is_lost=is_lost)
     conn.execute(
         "UPDATE node SET sequence = max(sequence, ?) WHERE ino = ? AND remote_id IS NOT NULL", (sequence, ino)
     )
-    shares.tidy(conn, changes)
+    shares.remove_if_empty(conn, changes)
     return changes
 
 
@@ -53,14 +53,14 @@ def _is_elsewhere(conn: Connection, node: Node) -> bool:
     return tree.at_service(conn, node.parent).remote_id != node.base_parent
 
 
-def vanish_one(conn: Connection, node: Node, changes: list[Change], *, is_lost: bool = False) -> None:
+def remove_gone_node(conn: Connection, node: Node, changes: list[Change], *, is_lost: bool = False) -> None:
     """One node of those; what is below it comes first.  `is_lost`: with what others shared (`losses`)."""
     if node.remote_id is None:
         return
     if node.is_folder:
         _drop_symlinks(conn, node.ino, changes)
     if pending_ops.has_bytes(conn, node) or (node.is_folder and tree.has_children(conn, node.ino)):
-        lost_access.keep(conn, node) if is_lost else pending_ops.make_anew(conn, node)
+        lost_access.keep(conn, node) if is_lost else pending_ops.recreate(conn, node)
         return
     if is_lost:
         lost_access.note_wipe(conn)
@@ -72,10 +72,10 @@ def vanish_one(conn: Connection, node: Node, changes: list[Change], *, is_lost: 
     node_rows.leave_base_folder(conn, node.ino)
     if node.parent is not None:
         # Who has it open may go on writing.
-        lineages.left(conn, node, is_lost=is_lost)
+        lineages.displace(conn, node, is_lost=is_lost)
         tree.detach(conn, node.ino)
-        changes.append(Change(What.GONE, node.ino, node.parent, node.name))
-        name_conflicts.give_back(conn, node.parent, node.name, changes)
+        changes.append(Change(ChangeKind.GONE, node.ino, node.parent, node.name))
+        name_conflicts.restore_name(conn, node.parent, node.name, changes)
 
 
 def _drop_symlinks(conn: Connection, folder: Ino, changes: list[Change]) -> None:
@@ -84,9 +84,9 @@ def _drop_symlinks(conn: Connection, folder: Ino, changes: list[Change]) -> None
     if all(row["kind"] == NodeKind.SYMLINK for row in rows):
         for row in rows:
             tree.detach(conn, row["ino"])
-            changes.append(Change(What.GONE, row["ino"], folder, row["name"]))
+            changes.append(Change(ChangeKind.GONE, row["ino"], folder, row["name"]))
 
 
-def entomb(conn: Connection, ino: Ino) -> None:
+def mark_deleted(conn: Connection, ino: Ino) -> None:
     """The service deleted the node as we asked: a page that still shows it is older, and is ignored."""
     conn.execute("UPDATE node SET sequence = sequence + 1, base_parent = NULL WHERE ino = ?", (ino,))

@@ -22,7 +22,7 @@ import time
 from sqlite3 import Connection
 
 from cmsfs.replica import fresh_names, item_details, pins, tree, url_files
-from cmsfs.replica.changes import Change, What
+from cmsfs.replica.changes import Change, ChangeKind
 from cmsfs.replica.merge import deferred_updates, name_conflicts, pending_ops
 from cmsfs.replica.nodes import ROOT, Ino, Node
 from cmsfs.replica.rows import op_rows, unheard_rows, xattr_rows
@@ -36,7 +36,7 @@ _ITEM = (
 )
 
 
-def part(conn: Connection, node: Node, changes: list[Change]) -> Node:
+def split_off(conn: Connection, node: Node, changes: list[Change]) -> Node:
     """Give name and item of an open inode to a fresh one, which is returned; it shows what the service has.
 
     Bytes that were written to `node`, and their upload, stay with it.
@@ -44,7 +44,7 @@ def part(conn: Connection, node: Node, changes: list[Change]) -> Node:
     row = tuple(conn.execute(f"SELECT {_ITEM} FROM node WHERE ino = ?", (node.ino,)).fetchone())
     # What it was based on is not its own any more, but still where its bytes can be had.
     if node.base_sha1 is not None and node.remote_id is not None:
-        tree.keep_past(conn, node.base_sha1, node.remote_id, node.version)
+        tree.keep_version(conn, node.base_sha1, node.remote_id, node.version)
     conn.execute(
         "UPDATE node SET parent = NULL, remote_id = NULL, etag = NULL, version = NULL, base_parent = NULL,"
         " base_name = NULL, base_key = NULL, sequence = 0 WHERE ino = ?",
@@ -54,19 +54,19 @@ def part(conn: Connection, node: Node, changes: list[Change]) -> Node:
     fresh = conn.execute(f"INSERT INTO node({_ITEM}) VALUES ({marks})", row).lastrowid
     assert fresh is not None
     conn.execute("UPDATE node SET sha1 = base_sha1 WHERE ino = ?", (fresh,))
-    op_rows.hand_on_item(conn, node.ino, fresh)
-    unheard_rows.hand_on_versions(conn, node.ino, fresh)
-    deferred_updates.hand_on(conn, node.ino, fresh)
+    op_rows.transfer_item(conn, node.ino, fresh)
+    unheard_rows.transfer_versions(conn, node.ino, fresh)
+    deferred_updates.transfer(conn, node.ino, fresh)
     _hand_on(conn, node.ino, fresh)
     if node.parent is not None:
-        left(conn, node, successor=fresh)
-        changes.append(Change(What.ENTRY, fresh, node.parent, node.name))
+        displace(conn, node, successor=fresh)
+        changes.append(Change(ChangeKind.ENTRY, fresh, node.parent, node.name))
     else:
-        succeed(conn, node.ino, fresh)
+        set_successor(conn, node.ino, fresh)
     return tree.get(conn, fresh)
 
 
-def hand_down(conn: Connection, ino: Ino, item: Node | None) -> None:
+def transfer_item_data(conn: Connection, ino: Ino, item: Node | None) -> None:
     """A conflict was decided: what hangs on the item goes to the node that is it now."""
     if item is not None and item.ino != ino:
         _hand_on(conn, ino, item.ino)
@@ -77,15 +77,15 @@ def hand_down(conn: Connection, ino: Ino, item: Node | None) -> None:
 
 def _hand_on(conn: Connection, old: Ino, new: Ino) -> None:
     """Rows that speak of the item are of `new`; those that speak of the file are of both."""
-    pins.hand_on(conn, old, new)
-    item_details.hand_on(conn, old, new)
-    op_rows.hand_on_description(conn, old, new)
+    pins.transfer(conn, old, new)
+    item_details.transfer(conn, old, new)
+    op_rows.transfer_description(conn, old, new)
     conn.execute("UPDATE lineage SET successor = ?2 WHERE successor = ?1", (old, new))
     xattr_rows.copy(conn, old, new)
     url_files.copy(conn, old, new)
 
 
-def left(conn: Connection, node: Node, *, successor: Ino | None = None, is_lost: bool = False) -> None:
+def displace(conn: Connection, node: Node, *, successor: Ino | None = None, is_lost: bool = False) -> None:
     """News take the node from its place, which it has until now; `is_lost`: the service still has it."""
     conn.execute(
         "INSERT OR REPLACE INTO lineage(ino, parent, name, successor, lost) VALUES (?, ?, ?, ?, ?)",
@@ -93,22 +93,22 @@ def left(conn: Connection, node: Node, *, successor: Ino | None = None, is_lost:
     )
 
 
-def succeed(conn: Connection, ino: Ino, successor: Ino) -> None:
+def set_successor(conn: Connection, ino: Ino, successor: Ino) -> None:
     """The item of an inode that news took the name from is another inode now."""
     conn.execute("UPDATE lineage SET successor = ? WHERE ino = ?", (successor, ino))
 
 
-def is_adrift(conn: Connection, ino: Ino) -> bool:
+def is_displaced(conn: Connection, ino: Ino) -> bool:
     """Whether news took the inode's name, and no program has given it up."""
     return conn.execute("SELECT 1 FROM lineage WHERE ino = ?", (ino,)).fetchone() is not None
 
 
-def has_left(db: Database, ino: Ino) -> bool:
+def is_displaced_now(db: Database, ino: Ino) -> bool:
     """As `is_adrift`, here and now."""
     return db.row("SELECT 1 FROM lineage WHERE ino = ?", ino) is not None
 
 
-def give_name(conn: Connection, ino: Ino, changes: list[Change]) -> None:
+def name_displaced(conn: Connection, ino: Ino, changes: list[Change]) -> None:
     """Give a name to an inode adrift with bytes that only we have; its upload is for the caller to record."""
     row = conn.execute("SELECT parent, name, successor, lost FROM lineage WHERE ino = ?", (ino,)).fetchone()
     node = tree.get(conn, ino)
@@ -119,15 +119,15 @@ def give_name(conn: Connection, ino: Ino, changes: list[Change]) -> None:
         parent, name = row["parent"], row["name"]
     parent = _made_anew(conn, parent, changes)
     if not row["lost"]:
-        pending_ops.make_anew(conn, node)
+        pending_ops.recreate(conn, node)
     if row["successor"] is not None or tree.child_at(conn, parent, name) is not None:
         name = name_conflicts.free_name(conn, parent, name)
     tree.place(conn, ino, parent, name)
-    changes.append(Change(What.ENTRY, ino, parent, name))
+    changes.append(Change(ChangeKind.ENTRY, ino, parent, name))
     fresh_names.note(conn, ino)
 
 
-def name_all(conn: Connection) -> int:
+def name_all_displaced(conn: Connection) -> int:
     """Give a name to each inode adrift that has unsent bytes; how many.
 
     While nothing is open: the others are nobody's.
@@ -137,7 +137,7 @@ def name_all(conn: Connection) -> int:
         " WHERE n.parent IS NULL AND (d.extents <> '[]' OR d.size <> d.base_total)"
     ).fetchall()
     for row in rows:
-        give_name(conn, row["ino"], [])
+        name_displaced(conn, row["ino"], [])
         pending_ops.record(conn, row["ino"], "upload")
     conn.execute("DELETE FROM lineage")
     return len(rows)
@@ -172,14 +172,14 @@ def _made_anew(conn: Connection, folder: Ino | None, changes: list[Change]) -> I
         name = name_conflicts.free_name(conn, parent, name)
     # The kernel has heard that this one is dead, and lets nothing be in it any more.
     if row["lost"]:
-        fresh = part(conn, node, changes).ino
+        fresh = split_off(conn, node, changes).ino
     else:
-        pending_ops.make_anew(conn, node)
+        pending_ops.recreate(conn, node)
         fresh = tree.insert(conn, None, name, node.kind, now_ns=time.time_ns(), mode=node.mode)
-        op_rows.hand_on(conn, node.ino, fresh)
-        succeed(conn, node.ino, fresh)
+        op_rows.transfer(conn, node.ino, fresh)
+        set_successor(conn, node.ino, fresh)
         _hand_on(conn, node.ino, fresh)
     tree.place(conn, fresh, parent, name)
     tree.mark_listed(conn, fresh, at=int(time.time()))
-    changes.append(Change(What.ENTRY, fresh, parent, name))
+    changes.append(Change(ChangeKind.ENTRY, fresh, parent, name))
     return fresh

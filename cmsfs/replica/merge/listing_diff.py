@@ -102,8 +102,8 @@ def remove(conn: Connection, inos: Iterable[Ino], generation: int) -> list[Chang
             continue
         top = shares.top(conn, ino)
         is_lost = top is not None and (lost_access.is_lost(top) or _is_unseen(conn, top.ino, generation))
-        deletions.vanish_one(conn, node, changes, is_lost=is_lost)
-    shares.tidy(conn, changes)
+        deletions.remove_gone_node(conn, node, changes, is_lost=is_lost)
+    shares.remove_if_empty(conn, changes)
     return changes
 
 

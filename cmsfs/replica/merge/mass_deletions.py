@@ -32,7 +32,7 @@ class Question(pydantic.BaseModel):
     rejected_at: int | None = None
 
 
-def is_much(conn: Connection, count: int) -> bool:
+def is_mass_deletion(conn: Connection, count: int) -> bool:
     """Whether so many are not to go without a person's word."""
     if count < FEW:
         return False
@@ -78,7 +78,7 @@ def put(conn: Connection, question: Question) -> None:
     kv_store.put(conn, kv_store.MISSING, question.model_copy(update={"count": count}).model_dump_json())
 
 
-def asked(db: Database) -> Question | None:
+def pending_question(db: Database) -> Question | None:
     """What a person has to decide; None: nothing."""
     text = kv_store.get(db, kv_store.MISSING)
     question = Question.model_validate_json(text) if text else None

@@ -10,7 +10,7 @@ import logging
 from sqlite3 import Connection
 
 from cmsfs.replica import naming, tree
-from cmsfs.replica.changes import Change, What
+from cmsfs.replica.changes import Change, ChangeKind
 from cmsfs.replica.merge import name_conflicts, pending_ops
 from cmsfs.replica.nodes import Ino, Node, NodeKind
 from cmsfs.replica.rows import op_rows
@@ -50,8 +50,8 @@ def take_back(conn: Connection, node: Node, changes: list[Change]) -> bool:
         pending_ops.record(conn, node.ino, "move")
     tree.place(conn, node.ino, home.ino, name)
     if node.parent is not None:
-        changes.append(Change(What.ENTRY, node.ino, node.parent, node.name))
-    changes.append(Change(What.ENTRY, node.ino, home.ino, name))
+        changes.append(Change(ChangeKind.ENTRY, node.ino, node.parent, node.name))
+    changes.append(Change(ChangeKind.ENTRY, node.ino, home.ino, name))
     log.warning("a local folder move was undone: its destination was moved into it remotely")
     return True
 

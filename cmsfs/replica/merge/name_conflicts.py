@@ -17,7 +17,7 @@ from sqlite3 import Connection
 
 from cmsfs.models import wire_names
 from cmsfs.replica import fresh_names, naming, tree
-from cmsfs.replica.changes import Change, What
+from cmsfs.replica.changes import Change, ChangeKind
 from cmsfs.replica.merge import pending_ops
 from cmsfs.replica.nodes import COLUMNS, ROOT, Ino, Node, NodeKind, Remote, node_from_row
 from cmsfs.replica.sharing import shares
@@ -28,7 +28,9 @@ _IN_ROOT = (
 )
 
 
-def settle(conn: Connection, ino: Ino, remote: Remote, parent: Ino, name: str, changes: list[Change]) -> str:
+def place_detached(
+    conn: Connection, ino: Ino, remote: Remote, parent: Ino, name: str, changes: list[Change]
+) -> str:
     """Put a detached node at its place under this name, or another one if somebody goes before it; whoever
     has the name and goes behind it makes way.  The name that it got."""
     holder = tree.child_at(conn, parent, name)
@@ -36,7 +38,7 @@ def settle(conn: Connection, ino: Ino, remote: Remote, parent: Ino, name: str, c
         _put(conn, ino, parent, name, changes)
         return name
     if holder.is_shelf:
-        shares.step(conn, holder, changes)
+        shares.yield_name(conn, holder, changes)
     elif shares.is_shared(shares.rules(conn), remote) or shares.is_shared_node(conn, holder):
         return _by_rank(conn, ino, parent, name, changes)
     else:
@@ -47,7 +49,7 @@ def settle(conn: Connection, ino: Ino, remote: Remote, parent: Ino, name: str, c
 
 def _put(conn: Connection, ino: Ino, parent: Ino, name: str, changes: list[Change]) -> None:
     tree.place(conn, ino, parent, name)
-    changes.append(Change(What.ENTRY, ino, parent, name))
+    changes.append(Change(ChangeKind.ENTRY, ino, parent, name))
 
 
 def _by_rank(conn: Connection, ino: Ino, parent: Ino, told: str, changes: list[Change]) -> str:
@@ -67,7 +69,7 @@ def _by_rank(conn: Connection, ino: Ino, parent: Ino, told: str, changes: list[C
         if holder.is_shelf or _rank(conn, holder) < rank:
             continue
         tree.detach(conn, holder.ino)
-        changes.append(Change(What.ENTRY, holder.ino, parent, holder.name))
+        changes.append(Change(ChangeKind.ENTRY, holder.ino, parent, holder.name))
         _put(conn, ino, parent, name, changes)
         _by_rank(conn, holder.ino, parent, _told(conn, holder, parent), changes)
         return name
@@ -103,7 +105,7 @@ def make_way(
     ours = pending_ops.pending(conn, holder.ino) & {"upload", "mkdir", "move"} or holder.draft is not None
     if ours or holder.remote_id is None:
         # Ours is not at the service (yet) and theirs is: theirs keeps the name.
-        step(conn, holder, changes)
+        make_conflict_copy(conn, holder, changes)
         return name
     if holder.kind is NodeKind.LINK or remote.kind is NodeKind.LINK:
         # `x` the link is shown as `x.url`; a file that is really called so keeps its name.
@@ -114,7 +116,7 @@ def make_way(
         # The holder's own move or deletion has not been heard yet; it waits under a name of its own.
         aside = naming.distinct(holder.name, f"id {holder.remote_id}")
     tree.detach(conn, holder.ino)
-    changes.append(Change(What.ENTRY, holder.ino, parent, holder.name))
+    changes.append(Change(ChangeKind.ENTRY, holder.ino, parent, holder.name))
     # Something else may really be called so.
     free = itertools.chain([aside], naming.additions(holder.name, holder.remote_id))
     aside = next(one for one in free if tree.child_at(conn, parent, one) is None)
@@ -122,7 +124,7 @@ def make_way(
     return name
 
 
-def step(conn: Connection, node: Node, changes: list[Change]) -> str:
+def make_conflict_copy(conn: Connection, node: Node, changes: list[Change]) -> str:
     """Have a node step aside: it becomes a conflict copy in its folder, of the name that is returned."""
     assert node.parent is not None
     parent = node.parent
@@ -131,8 +133,8 @@ def step(conn: Connection, node: Node, changes: list[Change]) -> str:
     if node.remote_id is not None:
         # It is known under a place; being called something else there is a rename to send.
         pending_ops.record(conn, node.ino, "move")
-    changes.append(Change(What.ENTRY, node.ino, parent, node.name))
-    changes.append(Change(What.ENTRY, node.ino, parent, name))
+    changes.append(Change(ChangeKind.ENTRY, node.ino, parent, node.name))
+    changes.append(Change(ChangeKind.ENTRY, node.ino, parent, name))
     return name
 
 
@@ -146,7 +148,7 @@ def free_name(conn: Connection, parent: Ino, name: str) -> str:
     )
 
 
-def give_back(
+def restore_name(
     conn: Connection, parent: Ino, name: str, changes: list[Change], *, at_once: bool = False
 ) -> None:
     """A name is free: who made way for somebody who has left since is called by it again.
@@ -178,14 +180,14 @@ def give_back(
     if not waiting:
         return
     first = min(waiting, key=lambda node: _rank(conn, node))
-    changes.append(Change(What.ENTRY, first.ino, parent, first.name))
+    changes.append(Change(ChangeKind.ENTRY, first.ino, parent, first.name))
     _put(conn, first.ino, parent, _told(conn, first, parent), changes)
     fresh_names.note(conn, first.ino)
-    give_back(conn, parent, first.name, changes, at_once=at_once)
+    restore_name(conn, parent, first.name, changes, at_once=at_once)
 
 
-def give_back_all(conn: Connection, changes: list[Change]) -> None:
+def restore_all_names(conn: Connection, changes: list[Change]) -> None:
     """The drive begins: what others share in the root has the names that are free."""
     for node in map(node_from_row, conn.execute(_IN_ROOT, (ROOT, wire_names.ROOT_ID)).fetchall()):
         if node.name != node.base_name and shares.is_shared_node(conn, node):
-            give_back(conn, ROOT, _told(conn, node, ROOT), changes, at_once=True)
+            restore_name(conn, ROOT, _told(conn, node, ROOT), changes, at_once=True)

@@ -23,7 +23,7 @@ def has_bytes(conn: Connection, node: Node) -> bool:
     return node.draft is not None or "upload" in pending(conn, node.ino)
 
 
-def below(conn: Connection, ino: Ino) -> bool:
+def has_unsent_below(conn: Connection, ino: Ino) -> bool:
     """Whether there are bytes or folders at the node or below it that the service does not have."""
     for one in tree.subtree(conn, ino):
         if pending(conn, one) & {"upload", "mkdir"} or tree.get(conn, one).draft is not None:
@@ -41,7 +41,7 @@ def forget(conn: Connection, ino: Ino) -> None:
     )
 
 
-def make_anew(conn: Connection, node: Node) -> None:
+def recreate(conn: Connection, node: Node) -> None:
     """The service no longer has the node (or shows it to us): as it is here it is an item to be made."""
     if node.remote_id is not None:
         # The answer to what we are sending at this moment may bring it back, though not here.
@@ -51,13 +51,13 @@ def make_anew(conn: Connection, node: Node) -> None:
         )
     if node.base_sha1 is not None and node.remote_id is not None:
         # What it was laid over can be had there again, should the item come back.
-        tree.keep_past(conn, node.base_sha1, node.remote_id, node.version)
+        tree.keep_version(conn, node.base_sha1, node.remote_id, node.version)
     forget(conn, node.ino)
     op_rows.delete_kinds(conn, node.ino, "move", "touch", "trash")
     if node.is_folder:
         record(conn, node.ino, "mkdir")
 
 
-def base_is_back(conn: Connection, sha1: str) -> None:
+def resume_after_base(conn: Connection, sha1: str) -> None:
     """The service shows these bytes (again): what waits for them, since it was written over them, goes on."""
     op_rows.release_uploads_over(conn, sha1)

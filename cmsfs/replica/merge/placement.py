@@ -28,7 +28,7 @@ def is_in_place(conn: Connection, node: Node, remote: Remote) -> bool:
 
 def keeps_addition(conn: Connection, node: Node, remote: Remote, parent: Ino, name: str) -> bool:
     """Whether the node goes on being called as it was, with an addition to the name that it would have: what
-    others share in the root, until the drive begins anew (`name_conflicts.give_back`)."""
+    others share in the root, until the drive begins anew (`name_conflicts.restore_name`)."""
     if parent != ROOT or node.parent != ROOT or not shares.is_shared(shares.rules(conn), remote):
         return False
     return node.name in itertools.islice(naming.additions(name, remote.id), MOST_ADDITIONS)

@@ -36,19 +36,19 @@ def configure(conn: Connection, wanted: shares.Rules) -> list[Change]:
             if tree.get(conn, node.ino).parent is None:
                 continue
         if _is_misplaced(conn, wanted, node, row["owner"]):
-            apply_remote.place_again(conn, node, _remote(node, row["owner"]), changes)
+            apply_remote.place_from_remote(conn, node, _remote(node, row["owner"]), changes)
     if before.asks and not wanted.asks:
         # What was not accepted is here no more: the next look into the root brings it.
         offers.forget_all(conn)
         tree.mark_unlisted(conn, ROOT)
-    shares.tidy(conn, changes)
+    shares.remove_if_empty(conn, changes)
     return changes
 
 
 def begin(conn: Connection) -> list[Change]:
     """The drive begins: names that were kept for what is not there any more are free; what moved."""
     changes: list[Change] = []
-    name_conflicts.give_back_all(conn, changes)
+    name_conflicts.restore_all_names(conn, changes)
     return changes
 
 
@@ -61,7 +61,7 @@ def _ask(conn: Connection, before: shares.Rules, node: Node, found: Remote, chan
     if known is not None and (whose := json.loads(known).get("owned_by")):
         offer = offer.model_copy(update={"owner": str(whose.get("name") or whose.get("login") or "")})
     if state is offers.OfferState.WAITING:
-        changes += deletions.vanish(conn, node.ino)
+        changes += deletions.remove_gone(conn, node.ino)
     offers.put(conn, offer)
 
 

@@ -63,17 +63,17 @@ def delete_all(conn: Connection, ino: Ino) -> None:
 # ---- one that belongs to another node by now ---------------------------------------------------
 
 
-def hand_on(conn: Connection, old: Ino, new: Ino) -> None:
+def transfer(conn: Connection, old: Ino, new: Ino) -> None:
     """Every operation of `old` is one of `new`, which has none."""
     conn.execute("UPDATE op SET ino = ? WHERE ino = ?", (new, old))
 
 
-def hand_on_item(conn: Connection, old: Ino, new: Ino) -> None:
+def transfer_item(conn: Connection, old: Ino, new: Ino) -> None:
     """What is to be done with `old`'s item is to be done with `new`'s; the upload of its bytes stays."""
     conn.execute("UPDATE op SET ino = ?2 WHERE ino = ?1 AND kind <> 'upload'", (old, new))
 
 
-def hand_on_description(conn: Connection, old: Ino, new: Ino) -> None:
+def transfer_description(conn: Connection, old: Ino, new: Ino) -> None:
     """What is to be said of `old`'s item is to be said of `new`'s, unless there is something already."""
     conn.execute("UPDATE OR IGNORE op SET ino = ?2 WHERE ino = ?1 AND kind = 'describe'", (old, new))
 

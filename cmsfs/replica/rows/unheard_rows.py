@@ -37,6 +37,6 @@ def delete_of_item(conn: Connection, remote_id: str) -> None:
     conn.execute("DELETE FROM unheard WHERE remote_id = ?", (remote_id,))
 
 
-def hand_on_versions(conn: Connection, old: Ino, new: Ino) -> None:
+def transfer_versions(conn: Connection, old: Ino, new: Ino) -> None:
     """What was sent for `old` as a version of its item was sent for `new`, which stands for the item now."""
     conn.execute("UPDATE unheard SET ino = ?2 WHERE ino = ?1 AND remote_id IS NOT NULL", (old, new))

@@ -11,7 +11,7 @@ import time
 from sqlite3 import Connection
 
 from cmsfs.replica import kv_store, tree
-from cmsfs.replica.changes import Change, What
+from cmsfs.replica.changes import Change, ChangeKind
 from cmsfs.replica.nodes import Ino, Node
 from cmsfs.replica.rows import node_rows, op_rows
 from cmsfs.replica.sharing import shares
@@ -57,7 +57,7 @@ def regain(conn: Connection, node: Node, parent_id: str | None) -> None:
         waiting += [row["ino"] for row in rows]
 
 
-def tops(conn: Connection, limit: int) -> list[Node]:
+def highest_lost(conn: Connection, limit: int) -> list[Node]:
     """The highest lost nodes; a read for a thread."""
     rows = conn.execute(
         f"SELECT ino FROM node WHERE {_LOST} AND ino > 2 ORDER BY ino LIMIT ?", (limit * 10,)
@@ -68,7 +68,7 @@ def tops(conn: Connection, limit: int) -> list[Node]:
     ]
 
 
-def tidy(conn: Connection, folder: Ino | None, changes: list[Change]) -> None:
+def remove_if_empty(conn: Connection, folder: Ino | None, changes: list[Change]) -> None:
     """A lost folder in which nothing is left goes, and so on upwards."""
     while folder is not None:
         node = tree.get(conn, folder)
@@ -77,9 +77,9 @@ def tidy(conn: Connection, folder: Ino | None, changes: list[Change]) -> None:
         tree.mark_unlisted(conn, folder)
         tree.detach(conn, folder)
         assert node.parent is not None
-        changes.append(Change(What.GONE, folder, node.parent, node.name))
+        changes.append(Change(ChangeKind.GONE, folder, node.parent, node.name))
         folder = node.parent
-    shares.tidy(conn, changes)
+    shares.remove_if_empty(conn, changes)
 
 
 def note_wipe(conn: Connection) -> None:

@@ -16,7 +16,7 @@ from sqlite3 import Connection
 from cmsfs.config import local_patterns
 from cmsfs.models import wire_names
 from cmsfs.replica import kv_store, naming, tree
-from cmsfs.replica.changes import Change, What
+from cmsfs.replica.changes import Change, ChangeKind
 from cmsfs.replica.nodes import ROOT, Ino, Node, NodeKind, Remote
 from cmsfs.replica.rows import node_rows
 from cmsfs.sqlite import Database
@@ -149,11 +149,11 @@ def shelf(conn: Connection, changes: list[Change]) -> Ino:
         ino = row["ino"]
         tree.place(conn, ino, ROOT, name)
     tree.mark_listed(conn, ino, at=now // 10**9)
-    changes.append(Change(What.ENTRY, ino, ROOT, name))
+    changes.append(Change(ChangeKind.ENTRY, ino, ROOT, name))
     return ino
 
 
-def tidy(conn: Connection, changes: list[Change]) -> None:
+def remove_if_empty(conn: Connection, changes: list[Change]) -> None:
     """Take the folder away when it is empty, and give it its name back when that is free."""
     ino = find(conn)
     if ino is None:
@@ -161,20 +161,20 @@ def tidy(conn: Connection, changes: list[Change]) -> None:
     node = tree.get(conn, ino)
     if not tree.has_children(conn, ino):
         tree.detach(conn, ino)
-        changes.append(Change(What.GONE, ino, ROOT, node.name))
+        changes.append(Change(ChangeKind.GONE, ino, ROOT, node.name))
     elif node.name != NAME and tree.child_at(conn, ROOT, NAME) is None:
         _rename(conn, node, NAME, changes)
 
 
-def step(conn: Connection, node: Node, changes: list[Change]) -> None:
+def yield_name(conn: Connection, node: Node, changes: list[Change]) -> None:
     """The folder gives its name to something of one's own."""
     _rename(conn, node, _free_name(conn), changes)
 
 
 def _rename(conn: Connection, node: Node, name: str, changes: list[Change]) -> None:
     tree.place(conn, node.ino, ROOT, name)
-    changes.append(Change(What.ENTRY, node.ino, ROOT, node.name))
-    changes.append(Change(What.ENTRY, node.ino, ROOT, name))
+    changes.append(Change(ChangeKind.ENTRY, node.ino, ROOT, node.name))
+    changes.append(Change(ChangeKind.ENTRY, node.ino, ROOT, name))
 
 
 def _free_name(conn: Connection) -> str:

@@ -181,7 +181,7 @@ def _from(above: list[int], top: int) -> list[int]:
     return above[above.index(top) :] if top in above else []
 
 
-def tops(read: Read, user: int, *, listed: bool = False) -> list[Row]:
+def top_shared_items(read: Read, user: int, *, listed: bool = False) -> list[Row]:
     """The items of others that a user collaborates on and that are in no folder of that kind.
 
     `listed`: only what the listing of their root shows.

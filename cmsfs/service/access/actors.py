@@ -18,7 +18,7 @@ def begin(actor: Mapping[str, str] | None) -> None:
     _current.set(actor)
 
 
-def told() -> dict[str, Any]:
+def for_event() -> dict[str, Any]:
     """What an event says of the actor; nothing if there is none."""
     actor = _current.get()
     return {} if actor is None else {"actor": {"type": "external", "id": actor["id"], "name": actor["name"]}}

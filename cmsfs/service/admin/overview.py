@@ -121,4 +121,4 @@ def _told(row: Row) -> dict[str, str]:
 
 def when(micros: int) -> str:
     """A moment for people."""
-    return item_serializer.moment(micros)[:16].replace("T", " ") + " UTC"
+    return item_serializer.to_timestamp(micros)[:16].replace("T", " ") + " UTC"

@@ -49,7 +49,7 @@ def number_id(call: calls.Call, number: int) -> int | str:
     return str(number) if of_public_api else number
 
 
-def chosen(
+def select_fields(
     whole: Mapping[str, Any], mini: Iterable[str], asked: Sequence[str] | None, standard: Iterable[str] = ()
 ) -> dict[str, Any]:
     """An object with the mini fields and those that were asked for; all of it, or the standard, if none."""

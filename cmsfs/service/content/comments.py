@@ -44,8 +44,8 @@ def _shape(row: Row) -> dict[str, Any]:
             "name": row["name"],
             "login": row["login"] or "",
         },
-        "created_at": item_serializer.moment(row["created_at"]),
-        "modified_at": item_serializer.moment(row["modified_at"]),
+        "created_at": item_serializer.to_timestamp(row["created_at"]),
+        "modified_at": item_serializer.to_timestamp(row["modified_at"]),
         "item": {"type": about[0], "id": str(about[1])},
     }
 

@@ -49,7 +49,9 @@ def _children(call: calls.Call, row: Row) -> tuple[str, tuple[Any, ...]]:
     """What is in a folder; in the caller's root, what others share with them is there, too."""
     tops = []
     if row["id"] == call.caller.root and call.caller.bound is None:
-        tops = [one["id"] for one in access_rights.tops(call.store.read, call.caller.id, listed=True)]
+        tops = [
+            one["id"] for one in access_rights.top_shared_items(call.store.read, call.caller.id, listed=True)
+        ]
     if not tops:
         return _CHILDREN, (row["id"],)
     return f"({_CHILDREN} OR id IN (SELECT value FROM json_each(?)))", (row["id"], json.dumps(tops))

@@ -57,10 +57,10 @@ async def get_all(call: calls.Call) -> responses.Response:
 
 
 def _shape(row: Row, users: dict[int, Row]) -> dict[str, Any]:
-    made, user = item_serializer.moment(row["created_at"]), users[row["created_by"]]
+    made, user = item_serializer.to_timestamp(row["created_at"]), users[row["created_by"]]
 
     def when(column: str) -> str | None:
-        return None if row[column] is None else item_serializer.moment(row[column])
+        return None if row[column] is None else item_serializer.to_timestamp(row[column])
 
     def who(column: str) -> dict[str, Any] | None:
         return None if row[column] is None else item_serializer.user_mini(users[row[column]])

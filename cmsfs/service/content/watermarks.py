@@ -22,7 +22,9 @@ from cmsfs.service.storage.kinds import KIND_NAMES, ItemKind
 
 
 def _shape(row: Row) -> dict[str, Any]:
-    return {"watermark": {name: item_serializer.moment(row[name]) for name in ("created_at", "modified_at")}}
+    return {
+        "watermark": {name: item_serializer.to_timestamp(row[name]) for name in ("created_at", "modified_at")}
+    }
 
 
 def _find(read: store.Read, item: Row) -> Row | None:

@@ -67,7 +67,7 @@ def record(
     if before is not None and before["path"] != row["path"]:
         told |= {one.id: one for one in access_rights.seers(read, before) if one.id not in told}
     told |= {number: access_rights.NotifiedUser(number) for number in besides if number not in told}
-    said = pydantic_core.to_json({**(details or {}), **actors.told()}).decode()
+    said = pydantic_core.to_json({**(details or {}), **actors.for_event()}).decode()
     for viewer in told.values():
         source = pydantic_core.to_json(_source(read, row, viewer)).decode()
         conn.execute(
@@ -130,7 +130,7 @@ async def get(call: calls.Call) -> responses.Response:
         end = top
         if len(rows) == limit:
             end = rows[-1]["id"] if rows else start
-        entries = events_page.shown(read, rows)
+        entries = events_page.serialize(read, rows)
         return {"chunk_size": len(entries), "next_stream_position": end, "entries": entries}
 
     return calls.answer(await call.store.query(lambda read: events_page.in_one_snapshot(read, run)))

@@ -131,7 +131,7 @@ async def get(call: calls.Call, stream: str) -> responses.Response:
         end = top
         if len(rows) == limit:
             end = rows[-1]["id"] if rows else start
-        entries = events_page.shown(read, rows)
+        entries = events_page.serialize(read, rows)
         return {"chunk_size": len(entries), "next_stream_position": str(end), "entries": entries}
 
     return calls.answer(await call.store.query(lambda read: events_page.in_one_snapshot(read, run)))

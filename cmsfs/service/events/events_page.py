@@ -25,7 +25,7 @@ def in_one_snapshot(read: store.Read, run: Callable[[store.Read], T]) -> T:
         read("ROLLBACK")
 
 
-def shown(read: store.Read, rows: list[Row]) -> list[dict[str, Any]]:
+def serialize(read: store.Read, rows: list[Row]) -> list[dict[str, Any]]:
     """Events of either table as they are answered."""
     numbers = json.dumps(sorted({row["created_by"] for row in rows}))
     found = read("SELECT * FROM user WHERE id IN (SELECT value FROM json_each(?))", numbers)
@@ -35,8 +35,8 @@ def shown(read: store.Read, rows: list[Row]) -> list[dict[str, Any]]:
             "type": "event",
             "event_id": f"{row['id']:032x}",
             "event_type": row["type"],
-            "created_at": item_serializer.moment(row["created_at"]),
-            "recorded_at": item_serializer.moment(row["created_at"]),
+            "created_at": item_serializer.to_timestamp(row["created_at"]),
+            "recorded_at": item_serializer.to_timestamp(row["created_at"]),
             "created_by": users.get(row["created_by"]),
             "session_id": None,
             "source": json.loads(row["source"]),

@@ -63,7 +63,7 @@ class _Policies(policies.Policies[legal_holds.NewLegalHoldPolicy, legal_holds.Up
 
     def details(self, row: Row, now: int) -> dict[str, Any]:
         moments = {
-            name: None if row[name] is None else item_serializer.moment(row[name]) for name in _MOMENTS
+            name: None if row[name] is None else item_serializer.to_timestamp(row[name]) for name in _MOMENTS
         }
         return moments | {
             "release_notes": row["release_notes"],
@@ -150,7 +150,7 @@ class _Assignments(policy_assignments.Assignments[legal_holds.NewHoldAssignment]
                 "id": policy_id,
                 "policy_name": row["policy_name"],
             },
-            "deleted_at": None if ended is None else item_serializer.moment(ended),
+            "deleted_at": None if ended is None else item_serializer.to_timestamp(ended),
         }
 
     def versions(
@@ -163,7 +163,7 @@ class _Assignments(policy_assignments.Assignments[legal_holds.NewHoldAssignment]
                 "sha1": row["sha1"],
                 "name": row["name"],
                 "size": row["size"],
-                "created_at": item_serializer.moment(row["created_at"]),
+                "created_at": item_serializer.to_timestamp(row["created_at"]),
                 "file": {"type": "file", "id": str(row["file"])},
             }
             for row in rows

@@ -150,10 +150,12 @@ class Policies(ABC, Generic[New, Update]):
             "description": row["description"],
             "assignment_counts": counts,
             "created_by": item_serializer.user_mini(user),
-            "created_at": item_serializer.moment(row["created_at"]),
-            "modified_at": item_serializer.moment(row["modified_at"]),
+            "created_at": item_serializer.to_timestamp(row["created_at"]),
+            "modified_at": item_serializer.to_timestamp(row["modified_at"]),
         }
-        return marker_pagination.chosen(whole | self.details(row, call.store.now()), self.mini, call.fields)
+        return marker_pagination.select_fields(
+            whole | self.details(row, call.store.now()), self.mini, call.fields
+        )
 
     def routes(self) -> list[Operation]:
         shape: Any = self.shape

@@ -177,9 +177,9 @@ class Assignments(ABC, Generic[New]):
             "type": f"{self.of.name}_assignment",
             "assigned_to": {"type": row["type"], "id": target},
             "assigned_by": by,
-            "assigned_at": item_serializer.moment(row["assigned_at"]),
+            "assigned_at": item_serializer.to_timestamp(row["assigned_at"]),
         }
-        return marker_pagination.chosen(whole | self.details(call, row), self.mini, call.fields)
+        return marker_pagination.select_fields(whole | self.details(call, row), self.mini, call.fields)
 
     def routes(self) -> list[Operation]:
         shape: Any = self.shape

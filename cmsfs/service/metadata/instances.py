@@ -24,12 +24,12 @@ from cmsfs.service.storage.kinds import KIND_NAMES, ItemKind, ItemStatus
 async def list_instances(kind: ItemKind, call: calls.Call) -> responses.Response:
     row = _item(call.store.read, call, kind)
     found = metadata_query.attached(call.store.read, [row]).get(row["id"], [])
-    return calls.answer({"entries": [metadata_query.shown(one) for one in found], "limit": 100})
+    return calls.answer({"entries": [metadata_query.serialize_instance(one) for one in found], "limit": 100})
 
 
 async def get(kind: ItemKind, call: calls.Call) -> responses.Response:
     row = _item(call.store.read, call, kind)
-    return calls.answer(metadata_query.shown(_instance(call.store.read, call, row)[1]))
+    return calls.answer(metadata_query.serialize_instance(_instance(call.store.read, call, row)[1]))
 
 
 async def create(kind: ItemKind, call: calls.Call) -> responses.Response:
@@ -40,7 +40,7 @@ async def create(kind: ItemKind, call: calls.Call) -> responses.Response:
         row = _item(read, call, kind, needed=ItemRight.DESCRIBE)
         template = _template(read, call)
         insert(conn, row["id"], template, templates.checked(template, wish))
-        return metadata_query.shown(_instance(read, call, row)[1])
+        return metadata_query.serialize_instance(_instance(read, call, row)[1])
 
     return calls.answer(await call.store.write(txn), 201)
 
@@ -88,7 +88,7 @@ async def update(kind: ItemKind, call: calls.Call) -> responses.Response:
             "UPDATE metadata_instance SET data = ?, version = version + 1, type_version = ? WHERE id = ?",
             (json.dumps(data, ensure_ascii=False), template["version"], instance["id"]),
         )
-        return metadata_query.shown(_instance(read, call, row)[1])
+        return metadata_query.serialize_instance(_instance(read, call, row)[1])
 
     return calls.answer(await call.store.write(txn))
 

@@ -24,7 +24,7 @@ SELECT = """
 """
 
 
-def shown(row: Row) -> dict[str, Any]:
+def serialize_instance(row: Row) -> dict[str, Any]:
     """An instance on the wire."""
     data: dict[str, Any] = json.loads(row["data"])
     return data | {
@@ -48,7 +48,7 @@ def attached(read: Read, rows: Sequence[Row]) -> dict[int, list[Row]]:
     return found
 
 
-def chosen(instances: Sequence[Row], asked: Sequence[str]) -> dict[str, dict[str, Any]]:
+def select_instances(instances: Sequence[Row], asked: Sequence[str]) -> dict[str, dict[str, Any]]:
     """Instances by scope and key: those that `metadata.scope.key` names, all for `metadata` alone."""
     found: dict[str, dict[str, Any]] = {}
     wanted = {tuple(one.lower().split(".")[1:3]) for one in asked}
@@ -58,7 +58,7 @@ def chosen(instances: Sequence[Row], asked: Sequence[str]) -> dict[str, dict[str
         if row["enterprise"] is not None:
             names |= {("enterprise",), ("enterprise", key)}
         if names & wanted:
-            found.setdefault(scope, {})[row["key"]] = shown(row)
+            found.setdefault(scope, {})[row["key"]] = serialize_instance(row)
     return found
 
 

@@ -70,7 +70,7 @@ def scope_of(row: Row) -> str:
     return "global" if row["enterprise"] is None else f"enterprise_{row['enterprise']}"
 
 
-def shown(row: Row) -> dict[str, Any]:
+def serialize(row: Row) -> dict[str, Any]:
     return {
         "id": row["uuid"],
         "type": "metadata_template",
@@ -160,15 +160,15 @@ async def list_templates(call: calls.Call) -> responses.Response:
         raise problems.invalid("metadata_instance_id", said, reason="missing_parameter")
     sql = f"SELECT * FROM metadata_template WHERE {where} AND id > ? ORDER BY id LIMIT ?"
     rows, marker = marker_pagination.cut(call.store.read(sql, *args, after, limit + 1), limit)
-    return calls.answer(marker_pagination.envelope([shown(row) for row in rows], limit, marker))
+    return calls.answer(marker_pagination.envelope([serialize(row) for row in rows], limit, marker))
 
 
 async def get(call: calls.Call) -> responses.Response:
-    return calls.answer(shown(_of_path(call, call.store.read)))
+    return calls.answer(serialize(_of_path(call, call.store.read)))
 
 
 async def get_one(call: calls.Call) -> responses.Response:
-    return calls.answer(shown(get_by_id(call.store.read, call.caller, call.id)))
+    return calls.answer(serialize(get_by_id(call.store.read, call.caller, call.id)))
 
 
 async def create(call: calls.Call) -> responses.Response:
@@ -179,7 +179,7 @@ async def create(call: calls.Call) -> responses.Response:
 
     def txn(conn: Connection) -> dict[str, Any]:
         number = insert(conn, call.caller.enterprise, wish)
-        return shown(store.reader(conn)("SELECT * FROM metadata_template WHERE id = ?", number)[0])
+        return serialize(store.reader(conn)("SELECT * FROM metadata_template WHERE id = ?", number)[0])
 
     return calls.answer(await call.store.write(txn), 201)
 
@@ -206,7 +206,7 @@ async def update(call: calls.Call) -> responses.Response:
     def txn(conn: Connection) -> dict[str, Any]:
         row = _for_change(call, conn)
         changes.apply(conn, row, operations)
-        return shown(store.reader(conn)("SELECT * FROM metadata_template WHERE id = ?", row["id"])[0])
+        return serialize(store.reader(conn)("SELECT * FROM metadata_template WHERE id = ?", row["id"])[0])
 
     return calls.answer(await call.store.write(txn))
 

@@ -174,7 +174,7 @@ def _places(
     own = _in_order(
         read, asked, search_scopes.SearchScope(f"item.{status} AND item.owner = ?", (caller.id,)), caller.id
     )
-    shared = access_rights.tops(read, caller.id)
+    shared = access_rights.top_shared_items(read, caller.id)
     numbers = {row["id"] for row in shared}
     for row in read("SELECT * FROM item WHERE id IN (SELECT value FROM json_each(?))", json.dumps([*links])):
         if row["owner"] != caller.id and numbers.isdisjoint(tree_paths.line(row)):

@@ -33,7 +33,7 @@ TRASH = {"type": "folder", "id": wire_names.TRASH_ID, "sequence_id": None, "etag
 
 
 @lru_cache(maxsize=4096)
-def moment(micros: int) -> str:
+def to_timestamp(micros: int) -> str:
     """A stored moment on the wire, exactly."""
     # Most items were never changed and have one moment thrice; those of a page share most of their seconds.
     seconds, rest = divmod(micros, 1_000_000)
@@ -165,8 +165,8 @@ class ItemSerializer:
             "type": "lock",
             "id": found["id"],
             "created_by": self.user(found["by"]),
-            "created_at": moment(found["created_at"]),
-            "expired_at": None if ends is None else moment(ends),
+            "created_at": to_timestamp(found["created_at"]),
+            "expired_at": None if ends is None else to_timestamp(ends),
             "is_download_prevented": found["prevents_download"],
             "app_type": None,
         }
@@ -211,14 +211,14 @@ class ItemSerializer:
 
     def metadata(self, row: Row) -> dict[str, Any]:
         asked = [name for name in self._fields or () if name.partition(".")[0] == "metadata"]
-        return metadata_query.chosen(self._instances.get(row["id"], []), asked)
+        return metadata_query.select_instances(self._instances.get(row["id"], []), asked)
 
     def classification(self, row: Row) -> dict[str, Any] | None:
         return metadata_query.classification(self._instances.get(row["id"], []))
 
     def disposition(self, row: Row) -> str | None:
         end = self._ends.get(row["id"])
-        return None if end is None else moment(end)
+        return None if end is None else to_timestamp(end)
 
     def path(self, row: Row) -> dict[str, Any]:
         if row["status"] == ItemStatus.TRASHED:
@@ -252,7 +252,7 @@ def _column(name: str) -> Maker:
 
 
 def _moment(name: str) -> Maker:
-    return lambda row, _: moment(row[name])
+    return lambda row, _: to_timestamp(row[name])
 
 
 def _user(name: str) -> Maker:
@@ -264,11 +264,11 @@ def _constant(make: Callable[[], Any]) -> Maker:
 
 
 def _trashed_at(row: Row, _: ItemSerializer) -> str | None:
-    return moment(row["trashed_at"]) if row["trashed_at"] is not None else None
+    return to_timestamp(row["trashed_at"]) if row["trashed_at"] is not None else None
 
 
 def _purged_at(row: Row, _: ItemSerializer) -> str | None:
-    return moment(row["purge_at"]) if row["purge_at"] is not None else None
+    return to_timestamp(row["purge_at"]) if row["purge_at"] is not None else None
 
 
 def _term(column: str) -> Maker:

@@ -113,7 +113,7 @@ def _shape(call: calls.Call, row: Row) -> dict[str, Any]:
         "id": str(row["id"]),
         "domain": row["domain"],
         "direction": row["direction"],
-        "created_at": item_serializer.moment(row["created_at"]),
+        "created_at": item_serializer.to_timestamp(row["created_at"]),
         "enterprise": {"type": "enterprise", "id": str(enterprise["id"]), "name": enterprise["name"]},
     }
 

@@ -133,11 +133,11 @@ def shape(read: store.Read, call: calls.Call, row: Row) -> dict[str, Any]:
             },
         },
     }
-    return marker_pagination.chosen(whole, _MINI, call.fields)
+    return marker_pagination.select_fields(whole, _MINI, call.fields)
 
 
 def _moment(micros: int | None) -> str | None:
-    return None if micros is None else item_serializer.moment(micros)
+    return None if micros is None else item_serializer.to_timestamp(micros)
 
 
 routes = [

@@ -87,8 +87,8 @@ def _whole(row: Row) -> dict[str, Any]:
     return {
         "type": "collaboration_whitelist_exempt_target",
         "id": str(row["id"]),
-        "created_at": item_serializer.moment(row["created_at"]),
-        "modified_at": item_serializer.moment(row["modified_at"]),
+        "created_at": item_serializer.to_timestamp(row["created_at"]),
+        "modified_at": item_serializer.to_timestamp(row["modified_at"]),
         "enterprise": {"type": "enterprise", "id": str(row["enterprise"]), "name": row["enterprise_name"]},
         "user": {
             "type": "user",

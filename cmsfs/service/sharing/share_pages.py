@@ -146,7 +146,7 @@ async def _folder(visit: _Visit) -> responses.Response:
             "name": row["name"],
             "kind": KIND_NAMES[ItemKind(row["kind"])].replace("_", " "),
             "size": row["size"] if row["kind"] != ItemKind.WEB_LINK else None,
-            "changed": item_serializer.moment(row["content_modified_at"])[:10],
+            "changed": item_serializer.to_timestamp(row["content_modified_at"])[:10],
             "place": visit.place(number=row["id"]),
         }
         for row in rows[:PAGE]
@@ -196,7 +196,7 @@ def _counted(conn: Connection, item: int) -> None:
 
 
 def _minute(moment: int | None) -> str:
-    return "" if moment is None else item_serializer.moment(moment)[:16].replace("T", " ")
+    return "" if moment is None else item_serializer.to_timestamp(moment)[:16].replace("T", " ")
 
 
 def _page(visit: _Visit, template: str, **values: Any) -> responses.Response:

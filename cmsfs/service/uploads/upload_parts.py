@@ -52,7 +52,7 @@ def find(read: store.Read, call: calls.Call, *, committed: bool = False) -> Row:
     return found[0]
 
 
-def shown(row: Row) -> dict[str, Any]:
+def serialize(row: Row) -> dict[str, Any]:
     return {"part_id": row["id"], "offset": row["offset"], "size": row["size"], "sha1": row["sha1"]}
 
 
@@ -79,7 +79,7 @@ async def put_part(call: calls.Call) -> responses.Response:
             said = "The part does not have the digest that its header says."
             raise problems.Refused(412, "precondition_failed", said)
         row = await _add_part(call, session, offset, size, sha1, incoming)
-    return calls.answer({"part": shown(row)})
+    return calls.answer({"part": serialize(row)})
 
 
 def _read_range(call: calls.Call, session: Row) -> tuple[int, int]:

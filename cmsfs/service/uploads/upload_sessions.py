@@ -135,7 +135,7 @@ def _session(call: calls.Call, row: Row, arrived: int) -> dict[str, Any]:
     return {
         "type": "upload_session",
         "id": row["id"],
-        "session_expires_at": item_serializer.moment(row["expires_at"]),
+        "session_expires_at": item_serializer.to_timestamp(row["expires_at"]),
         "part_size": row["part_size"],
         "total_parts": -(-row["size"] // row["part_size"]),
         "num_parts_processed": arrived,
@@ -161,7 +161,7 @@ async def list_parts(call: calls.Call) -> responses.Response:
     row = upload_parts.find(call.store.read, call)
     page = paging.read_page(call.request.query_params)
     found = call.store.read(_PARTS, row["id"])
-    shown = [upload_parts.shown(one) for one in found[page.offset : page.offset + page.limit]]
+    shown = [upload_parts.serialize(one) for one in found[page.offset : page.offset + page.limit]]
     order = [{"by": "offset", "direction": "ASC"}]
     return calls.answer(
         {

@@ -302,7 +302,7 @@ def _shown(call: calls.Call, read: store.Read, row: Row) -> dict[str, Any]:
     whole = _whole(row, enterprise)
     if row["enterprise"] != call.caller.enterprise:
         whole = {name: value if name in _EXTERNAL else None for name, value in whole.items()}
-    return marker_pagination.chosen(whole, _MINI, call.fields, _STANDARD)
+    return marker_pagination.select_fields(whole, _MINI, call.fields, _STANDARD)
 
 
 def _whole(row: Row, enterprise: Row) -> dict[str, Any]:
@@ -333,8 +333,8 @@ def _whole(row: Row, enterprise: Row) -> dict[str, Any]:
     return whole | {
         "id": str(row["id"]),
         "login": row["login"] or "",
-        "created_at": item_serializer.moment(row["created_at"]),
-        "modified_at": item_serializer.moment(row["modified_at"]),
+        "created_at": item_serializer.to_timestamp(row["created_at"]),
+        "modified_at": item_serializer.to_timestamp(row["modified_at"]),
         "enterprise": {"type": "enterprise", "id": str(enterprise["id"]), "name": enterprise["name"]},
     }
 

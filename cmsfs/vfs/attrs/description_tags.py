@@ -100,11 +100,11 @@ def record(conn: Connection, ino: Ino, wish: Described, *, due_ns: int) -> None:
 
 def wish(conn: Connection, ino: Ino, place: str, value: str, *, due_ns: int) -> None:
     """A value of metadata is to be on an item that the service does not have yet."""
-    item_details.wish(conn, ino, place, value)
+    item_details.request_value(conn, ino, place, value)
     ops.record(conn, ino, ops.OpKind.DESCRIBE, due_ns=due_ns)
 
 
-def surface(conn: Connection, ino: Ino, *, due_ns: int) -> None:
+def queue_local(conn: Connection, ino: Ino, *, due_ns: int) -> None:
     """A file that was local goes to the service: what programs said of it goes along, as far as it fits."""
     node = tree.get(conn, ino)
     if item_details.described_at(conn, ino) != Described():

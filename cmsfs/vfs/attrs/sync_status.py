@@ -33,7 +33,7 @@ def cached(blocks: BlockCache, node: Node) -> int | None:
     return node.size - sum(bitmap.run_bytes(node.size, *run) for run in runs)
 
 
-def truth(value: bytes) -> bool:
+def parse_bool(value: bytes) -> bool:
     """What a program means with the value of a switch.  Raises `OSError` (EINVAL)."""
     if value.strip(b"\0\n ") not in (b"0", b"1"):
         raise errno_map.oserror(errno.EINVAL, "the value must be 0 or 1")

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from sqlite3 import Connection
 
 from cmsfs.replica import kv_store, tree
-from cmsfs.replica.changes import Change, What
+from cmsfs.replica.changes import Change, ChangeKind
 from cmsfs.replica.nodes import Ino
 from cmsfs.sqlite import Database
 
@@ -27,7 +27,7 @@ _LOCAL = """
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class LeftoverFile:
     """A file as it was found: unchanged since this day of use."""
 
     ino: Ino
@@ -36,20 +36,20 @@ class Seen:
     since: int
 
 
-async def look(db: Database, *, days: int) -> list[Seen]:
+async def scan(db: Database, *, days: int) -> list[LeftoverFile]:
     """Note what is there; what nobody has touched on so many days of use."""
 
-    def txn(conn: Connection) -> list[Seen]:
+    def txn(conn: Connection) -> list[LeftoverFile]:
         record = json.loads(kv_store.at(conn, kv_store.LEFTOVERS) or "{}")
         date = int(time.time()) // 86400
         # One more, however far the clock has gone, and in whichever direction.
         day = record.get("day", 0) + (date != record.get("date", date))
-        noted = {one[0]: Seen(*one) for one in record.get("seen", [])}
+        noted = {one[0]: LeftoverFile(*one) for one in record.get("seen", [])}
         seen = []
         for ino, mtime_ns, ctime_ns in conn.execute(_LOCAL, (LOOKED_AT,)).fetchall():
             old = noted.get(ino)
             unchanged = old is not None and (old.mtime_ns, old.ctime_ns) == (mtime_ns, ctime_ns)
-            seen.append(old if old is not None and unchanged else Seen(ino, mtime_ns, ctime_ns, day))
+            seen.append(old if old is not None and unchanged else LeftoverFile(ino, mtime_ns, ctime_ns, day))
         new = {"day": day, "date": date, "seen": [(s.ino, s.mtime_ns, s.ctime_ns, s.since) for s in seen]}
         kv_store.put(conn, kv_store.LEFTOVERS, json.dumps(new, separators=(",", ":")))
         return [one for one in seen if day - one.since >= days][:AT_ONCE]
@@ -57,7 +57,7 @@ async def look(db: Database, *, days: int) -> list[Seen]:
     return await db.write(txn)
 
 
-def remove(conn: Connection, stale: list[Seen]) -> list[Change]:
+def remove(conn: Connection, stale: list[LeftoverFile]) -> list[Change]:
     """Take these files and empty folders out of the tree, unless they were touched since."""
     changes = []
     for one in stale:
@@ -67,5 +67,5 @@ def remove(conn: Connection, stale: list[Seen]) -> list[Change]:
         if (node.mtime_ns, node.ctime_ns) != (one.mtime_ns, one.ctime_ns):
             continue
         tree.detach(conn, one.ino)
-        changes.append(Change(What.GONE, one.ino, node.parent, node.name))
+        changes.append(Change(ChangeKind.GONE, one.ino, node.parent, node.name))
     return changes

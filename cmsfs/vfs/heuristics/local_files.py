@@ -49,7 +49,7 @@ def check_stays_reachable(conn: Connection, node: Node, folder: Ino) -> None:
         raise errno_map.oserror(errno.EXDEV, node.name)
 
 
-def settle(conn: Connection, local_names: LocalFiles, ino: Ino, *, due_ns: int) -> None:
+def update_locality(conn: Connection, local_names: LocalFiles, ino: Ino, *, due_ns: int) -> None:
     """A node has a new place: whatever it is to be local or not from now on, it and all below it become."""
     node = tree.get(conn, ino)
     assert node.parent is not None
@@ -59,10 +59,10 @@ def settle(conn: Connection, local_names: LocalFiles, ino: Ino, *, due_ns: int) 
             node_rows.set_local(conn, below, 1)
             ops.drop(conn, below, *ops.OpKind)
     elif node.local and not covered:
-        surface(conn, local_names, ino, due_ns=due_ns)
+        make_remote(conn, local_names, ino, due_ns=due_ns)
 
 
-def surface(conn: Connection, local_names: LocalFiles, ino: Ino, *, due_ns: int) -> None:
+def make_remote(conn: Connection, local_names: LocalFiles, ino: Ino, *, due_ns: int) -> None:
     """From now on the service is to have the node, and what is below it unless that is local by itself."""
     for below in tree.subtree(conn, ino):
         node = tree.get(conn, below)
@@ -72,10 +72,10 @@ def surface(conn: Connection, local_names: LocalFiles, ino: Ino, *, due_ns: int)
         node_rows.set_local(conn, below, 0)
         kind = ops.OpKind.MKDIR if node.is_folder else ops.OpKind.UPLOAD
         ops.record(conn, below, kind, due_ns=due_ns)
-        description_tags.surface(conn, below, due_ns=due_ns)
+        description_tags.queue_local(conn, below, due_ns=due_ns)
 
 
-def review(conn: Connection, local_names: LocalFiles) -> int:
+def reapply_patterns(conn: Connection, local_names: LocalFiles) -> int:
     """Bring every local node in line with patterns that were changed while nothing ran; how many surfaced.
 
     What a new pattern covers and is not at the service yet becomes local when it is next renamed or made.
@@ -89,11 +89,11 @@ def review(conn: Connection, local_names: LocalFiles) -> int:
             and not node.is_shelf
             and not local_names.covers(tree.get(conn, node.parent), node.name, node.kind)
         ):
-            surface(conn, local_names, node.ino, due_ns=0)
+            make_remote(conn, local_names, node.ino, due_ns=0)
             surfaced += 1
     return surfaced
 
 
 def _is_known(conn: Connection, ino: Ino) -> bool:
     """Whether the service has heard, or is hearing right now, of the node or of something below it."""
-    return any(not ops.is_unborn(conn, tree.get(conn, below)) for below in tree.subtree(conn, ino))
+    return any(not ops.was_never_sent(conn, tree.get(conn, below)) for below in tree.subtree(conn, ino))

@@ -34,7 +34,7 @@ LEFT_SECONDS = 10.0
 
 
 @dataclass(frozen=True, slots=True)
-class Left:
+class VacatedName:
     """Who left a place: under which name, and when (monotonic)."""
 
     ino: Ino
@@ -47,7 +47,7 @@ class SavePatterns:
 
     def __init__(self) -> None:
         self._born: dict[Ino, float] = {}
-        self._left: dict[tuple[Ino, str], Left] = {}
+        self._left: dict[tuple[Ino, str], VacatedName] = {}
         self._places: dict[Ino, tuple[Ino, str]] = {}
 
     def note_birth(self, ino: Ino) -> None:
@@ -68,7 +68,7 @@ class SavePatterns:
             self._places.pop(left.ino, None)
         key = (parent, wire_names.name_key(name))
         self._left.pop(key, None)
-        self._left[key] = Left(ino, name, now)
+        self._left[key] = VacatedName(ino, name, now)
         self._places[ino] = (parent, name)
 
     def who_left(self, parent: Ino, name: str) -> Ino | None:
@@ -106,10 +106,10 @@ def stepped_aside(conn: Connection, target: Node) -> bool:
         return False
     if not pending_ops.has_bytes(conn, target):
         if not target.is_folder and open_inodes.is_open(conn, target.ino):
-            lineages.left(conn, target)
+            lineages.displace(conn, target)
         return False
     # Of the new name nobody has asked yet, and the old one is the caller's: the kernel need not be told.
-    name = name_conflicts.step(conn, target, [])
+    name = name_conflicts.make_conflict_copy(conn, target, [])
     log.info(
         "a file had just been moved to the name %r; its pending changes are kept in %r", target.name, name
     )
@@ -198,7 +198,7 @@ def bring_back(conn: Connection, local_names: LocalFiles, ino: Ino, left: Ino | 
     if old.kind is NodeKind.LINK and old.parent is not None:
         return  # it is still one, under another name
     if old.base_sha1 is not None and old.remote_id is not None and old.parent is not None:
-        tree.keep_past(conn, old.base_sha1, old.remote_id, old.version)
+        tree.keep_version(conn, old.base_sha1, old.remote_id, old.version)
     take_over(conn, node, old, due_ns=due_ns)
     ops.record_move(conn, ino, due_ns=due_ns)
     if old.parent is None:

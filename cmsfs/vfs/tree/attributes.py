@@ -97,6 +97,6 @@ def of_space(space: tuple[int, int] | None) -> Statfs:
     return Statfs(_BLOCK, blocks, blocks - used // _BLOCK, files=1 << 32, files_free=1 << 31, name_max=255)
 
 
-def kept(time_ns: int | None) -> int | None:
+def clamped_time(time_ns: int | None) -> int | None:
     """A time as a row can have it, from 1677 to 2262; what lies beyond becomes the nearest."""
     return None if time_ns is None else min(max(time_ns, -(2**63)), 2**63 - 1)

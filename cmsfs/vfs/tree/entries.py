@@ -115,7 +115,7 @@ class Entries:
         def txn(conn: Connection) -> tuple[Ino, T]:
             _check_folder(conn, parent)
             if (holder := tree.child_at(conn, parent, name)) is not None:
-                raise naming.told_clash(name, holder.name)
+                raise naming.name_clash(name, holder.name)
             folder = tree.get(conn, parent)
             local = self._local_names.covers(folder, name, kind)
             # Below a folder that gives its group, folders do so too.
@@ -161,7 +161,7 @@ class Entries:
             tree.detach(conn, node.ino)
             if gone is not None and (gone.ino, gone.remote_id) == (node.ino, node.remote_id):
                 ops.drop(conn, node.ino, *ops.OpKind)
-                deletions.entomb(conn, node.ino)
+                deletions.mark_deleted(conn, node.ino)
             else:
                 save_patterns.remove(conn, node, follower, due_ns=due)
             tree.touch(conn, parent, now)
@@ -229,7 +229,7 @@ class Entries:
 
     async def review(self) -> None:
         """Apply patterns that were changed while nothing ran."""
-        if await self.change(lambda conn: local_files.review(conn, self._local_names)):
+        if await self.change(lambda conn: local_files.reapply_patterns(conn, self._local_names)):
             self._push.wake()
 
     # ---- committing ----------------------------------------------------------------------------

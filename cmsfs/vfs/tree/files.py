@@ -133,7 +133,7 @@ class FileIO:
         The kernel may not have heard of it yet: at this errno it looks the name up anew, and whoever opens
         the file gets the new one.  Who asks a second time means this very inode (`/proc/self/fd`).
         """
-        if ino not in self._asked_for and lineages.has_left(self._db, ino):
+        if ino not in self._asked_for and lineages.is_displaced_now(self._db, ino):
             self._asked_for.add(ino)
             raise errno_map.oserror(errno.ESTALE, f"ino {ino} lost its name to a remote change")
 
@@ -339,13 +339,13 @@ class FileIO:
         draft = file.draft
         if draft is None or draft.is_recorded or draft.dropped:
             return
-        rest = debounce.rest_ns(self._drafts, draft.id, draft.size, settle_seconds=self._settle_ns / 10**9)
+        rest = debounce.delay_ns(self._drafts, draft.id, draft.size, settle_seconds=self._settle_ns / 10**9)
         due = ops.now_ns() + rest
 
         def txn(conn: Connection) -> tuple[int, list[Change]]:
             generation, changes = draft.record(conn), list[Change]()
-            if lineages.is_adrift(conn, draft.ino):
-                lineages.give_name(conn, draft.ino, changes)
+            if lineages.is_displaced(conn, draft.ino):
+                lineages.name_displaced(conn, draft.ino, changes)
             if tree.get(conn, draft.ino).parent is not None:
                 ops.record(conn, draft.ino, ops.OpKind.UPLOAD, due_ns=due)
             return generation, changes

@@ -20,7 +20,7 @@ from cmsfs.journal import ops
 from cmsfs.journal.drafts import Drafts
 from cmsfs.journal.group_commit import GroupCommit
 from cmsfs.replica import tree
-from cmsfs.replica.changes import Change, What
+from cmsfs.replica.changes import Change, ChangeKind
 from cmsfs.replica.nodes import ROOT, Ino, Node, NodeKind
 from cmsfs.replica.rows import node_rows
 from cmsfs.sqlite import Database
@@ -195,8 +195,8 @@ class Filesystem:
                 conn,
                 node.ino,
                 mode=changes.mode & 0o7777 if changes.mode is not None else None,
-                atime_ns=attributes.kept(changes.atime_ns),
-                mtime_ns=attributes.kept(changes.mtime_ns),
+                atime_ns=attributes.clamped_time(changes.atime_ns),
+                mtime_ns=attributes.clamped_time(changes.mtime_ns),
                 ctime_ns=ops.now_ns(),
             )
             if changes.mtime_ns is not None and tree.get(conn, node.ino).parent is not None:
@@ -371,7 +371,7 @@ class Filesystem:
 
         `keep` is asked before to put the bytes of each somewhere else; what it answers False for stays.
         """
-        stale = [one for one in await leftovers.look(self._db, days=days) if not self.inodes.opens(one.ino)]
+        stale = [one for one in await leftovers.scan(self._db, days=days) if not self.inodes.opens(one.ino)]
         kept = [one for one in stale if await keep(self._node(one.ino))]
         if not kept:
             return []
@@ -387,7 +387,7 @@ class Filesystem:
     def heard(self, changes: Iterable[Change]) -> None:
         """What has changed elsewhere: of a node that is gone the kernel may never have known."""
         for change in changes:
-            if change.what is What.GONE:
+            if change.what is ChangeKind.GONE:
                 self._reaper.consider(change.ino)
 
     async def run(self) -> None:

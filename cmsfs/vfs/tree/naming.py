@@ -41,7 +41,7 @@ def check_length(name: str) -> None:
         raise errno_map.oserror(errno.ENAMETOOLONG, name)
 
 
-def told_clash(name: str, holder: str) -> OSError:
+def name_clash(name: str, holder: str) -> OSError:
     """The error for a name that is taken, with a log line if it is taken by one of other case."""
     if name != holder:
         log.warning("names are case-insensitive on this service; an item with this name exists")

@@ -74,7 +74,7 @@ class Reaper:
                     dropped.append(row["draft"])
                 if tree.discard(conn, ino):
                     contents += {sha1 for sha1 in (row["sha1"], row["base_sha1"]) if sha1 is not None}
-            return dropped, sealing.abandon(conn, contents)
+            return dropped, sealing.drop_unneeded(conn, contents)
 
         dropped, contents = await self._db.write(txn)
         # Until the deletion is on the disk, the bytes are: the power may fail, and the file be back.

@@ -69,7 +69,7 @@ def apply(
         tree.detach(conn, target.ino)
         save_patterns.replace(conn, node, target, due_ns=due_ns, was_born_here=was_born_here)
     tree.place(conn, node.ino, call.parent, call.name)
-    local_files.settle(conn, local_names, node.ino, due_ns=due_ns)
+    local_files.update_locality(conn, local_names, node.ino, due_ns=due_ns)
     ops.record_move(conn, node.ino, due_ns=due_ns)
     if target is None:
         save_patterns.bring_back(conn, local_names, node.ino, left, due_ns=due_ns)
@@ -87,7 +87,7 @@ def _child(conn: Connection, parent: Ino, name: str) -> Node:
 
 def _check_replaceable(conn: Connection, node: Node, target: Node, call: Rename) -> None:
     if target.name != call.name or call.flags & NOREPLACE:
-        raise naming.told_clash(call.name, target.name)
+        raise naming.name_clash(call.name, target.name)
     if target.is_folder and not node.is_folder:
         raise errno_map.oserror(errno.EISDIR, call.name)
     if node.is_folder and not target.is_folder:
@@ -126,7 +126,7 @@ def _exchange(
     tree.place(conn, target.ino, call.old_parent, call.old_name)
     tree.place(conn, node.ino, call.parent, call.name)
     for ino in (node.ino, target.ino):
-        local_files.settle(conn, local_names, ino, due_ns=due_ns)
+        local_files.update_locality(conn, local_names, ino, due_ns=due_ns)
         ops.record_move(conn, ino, due_ns=due_ns)
     for folder in {call.old_parent, call.parent}:
         tree.touch(conn, folder, ops.now_ns())

@@ -21,7 +21,7 @@ from typing import Any
 from cmsfs.cache.blocks import BlockCache
 from cmsfs.models.content import metadata
 from cmsfs.replica import item_details, pins, tree
-from cmsfs.replica.changes import Change, What
+from cmsfs.replica.changes import Change, ChangeKind
 from cmsfs.replica.item_details import DetailSubject
 from cmsfs.replica.nodes import Node, NodeKind
 from cmsfs.sqlite import Database
@@ -233,13 +233,13 @@ class Xattrs:
         if name == link_url.XDG and node.kind is NodeKind.LINK:
             changed = await self._addresses.set(node, value)
             if changed is not None:
-                return [Change(What.CONTENT, node.ino)] if changed else []
+                return [Change(ChangeKind.CONTENT, node.ino)] if changed else []
         await self._set(node, name, value)
         return []
 
     async def _set(self, node: Node, name: str, value: bytes) -> None:
         if name == PREFIX + PINNED and self._keep is not None:
-            await self._keep(node.ino, pinned=sync_status.truth(value))
+            await self._keep(node.ino, pinned=sync_status.parse_bool(value))
             return
         if (word := description_tags.meaning(node, name)) is not None:
             await self._say(node, description_tags.parsed(word, value))
@@ -299,7 +299,7 @@ class Xattrs:
         elif not is_wished:
             raise errno_map.oserror(errno.ENODATA, key)
         if is_wished:
-            await self._change(lambda conn: item_details.unwish(conn, node.ino, key))
+            await self._change(lambda conn: item_details.cancel_value(conn, node.ino, key))
 
     async def _say(self, node: Node, wish: item_details.Described) -> None:
         # At the service a name, a description and tags need the same right.

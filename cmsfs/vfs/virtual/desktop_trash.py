@@ -46,7 +46,7 @@ class Record:
         return KINDS[self.kind], self.id
 
 
-class Shelf(Protocol):
+class RecordStore(Protocol):
     """Where the list outlives a restart."""
 
     def load(self) -> str:
@@ -58,7 +58,7 @@ class Shelf(Protocol):
 class Records:
     """The list of what was thrown away by file managers of this machine."""
 
-    def __init__(self, shelf: Shelf) -> None:
+    def __init__(self, shelf: RecordStore) -> None:
         self._shelf = shelf
         text = shelf.load()
         self.by_name: dict[str, Record] = {
@@ -269,7 +269,7 @@ class DesktopTrash(VirtualFolder):
 
     mode = 0o700
 
-    def __init__(self, trash: TrashFolder, shelf: Shelf) -> None:
+    def __init__(self, trash: TrashFolder, shelf: RecordStore) -> None:
         super().__init__("desktop trash")
         records = Records(shelf)
         self._parts: dict[str, VirtualFolder] = {

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from cmsfs.cache.blocks import BlockCache, Fetcher
 from cmsfs.replica.nodes import Content, Ino
 from cmsfs.vfs import errno_map
-from cmsfs.vfs.deadline import asked
+from cmsfs.vfs.deadline import with_deadline
 from cmsfs.vfs.tree.attributes import DirEntry, OpenResult
 from cmsfs.vfs.virtual.node import VirtualFile, VirtualFolder
 from cmsfs.vfs.virtual.virtual_inodes import FIRST, VirtualInodes
@@ -48,7 +48,7 @@ class VirtualHandles:
     # ---- folders -------------------------------------------------------------------------------
 
     async def opendir(self, folder: VirtualFolder) -> int:
-        read_from: VirtualFolder | None = await asked(folder.opened())
+        read_from: VirtualFolder | None = await with_deadline(folder.opened())
         folder = read_from or folder
         fh = next(self._fh)
         self._handles[fh] = _OpenFolder(self._numbers.use(folder), folder, [])
@@ -57,7 +57,7 @@ class VirtualHandles:
     async def readdir(self, fh: int, after: int) -> list[DirEntry]:
         opened = self._handles[fh]
         assert isinstance(opened, _OpenFolder)
-        entries = await asked(opened.folder.entries(after))
+        entries = await with_deadline(opened.folder.entries(after))
         # The new page is taken before the old one is let go: a node may be on both.
         page = [self._numbers.use(node) for _, node in entries]
         for ino in opened.page:
@@ -80,8 +80,8 @@ class VirtualHandles:
         if flags & _WRITING and not node.is_writable:
             raise errno_map.oserror(errno.EACCES, "this is read-only")
         if flags & os.O_TRUNC:
-            await asked(node.truncate(0))
-        data = await asked(node.open())
+            await with_deadline(node.truncate(0))
+        data = await with_deadline(node.open())
         if isinstance(data, Content):
             self._blocks.open(data.sha1, data.size)
         fh = next(self._fh)
@@ -92,7 +92,7 @@ class VirtualHandles:
     async def read(self, fh: int, offset: int, size: int) -> bytes | bytearray:
         opened = self._handles[fh]
         assert isinstance(opened, _OpenFile)
-        data = await asked(opened.node.open()) if opened.writes else opened.data
+        data = await with_deadline(opened.node.open()) if opened.writes else opened.data
         if isinstance(data, bytes):
             return data[offset : offset + size]
         return await self._blocks.read(data, offset, size, self._fetcher)
@@ -102,7 +102,7 @@ class VirtualHandles:
         assert isinstance(opened, _OpenFile)
         if not opened.writes:
             raise errno_map.oserror(errno.EBADF)
-        await asked(opened.node.write(offset, data))
+        await with_deadline(opened.node.write(offset, data))
         return len(data)
 
     def release(self, fh: int) -> None:

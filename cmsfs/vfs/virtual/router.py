@@ -14,10 +14,10 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from cmsfs.cache.blocks import BlockCache, Fetcher
-from cmsfs.replica.changes import Change, Hub, What
+from cmsfs.replica.changes import Change, ChangeKind, Hub
 from cmsfs.replica.nodes import ROOT, Ino
 from cmsfs.vfs import errno_map
-from cmsfs.vfs.deadline import asked
+from cmsfs.vfs.deadline import with_deadline
 from cmsfs.vfs.tree import naming
 from cmsfs.vfs.tree.attributes import Attributes, DirEntry, OpenResult, SetAttr, Statfs
 from cmsfs.vfs.tree.filesystem import Filesystem
@@ -73,7 +73,7 @@ class Router:
             return self._counted(self._node(parent))
         if parent >= FIRST:
             folder = self._folder(parent)
-            return self._counted(await asked(folder.child(name)))
+            return self._counted(await with_deadline(folder.child(name)))
         if parent == ROOT and name in self._hidden:
             return self._counted(self._hidden[name].folder)
         try:
@@ -82,7 +82,7 @@ class Router:
             # atomic: no await since the look
             self._fs.inodes.denied(parent)
             for views in self._views:
-                if (node := await asked(views.find(parent, name))) is not None:
+                if (node := await with_deadline(views.find(parent, name))) is not None:
                     return self._counted(node)
             raise
 
@@ -160,7 +160,7 @@ class Router:
         if not isinstance(node, VirtualFile) or not node.is_writable:
             raise errno_map.oserror(errno.EPERM, "this is a virtual item, which cannot be changed")
         if changes.size is not None:
-            await asked(node.truncate(changes.size))
+            await with_deadline(node.truncate(changes.size))
         return node.attributes(ino)
 
     async def readlink(self, ino: Ino) -> bytes:
@@ -176,7 +176,7 @@ class Router:
         real = ino if ino < FIRST else self._numbers.real(ino)
         if real < FIRST:
             return await self._fs.getxattr(real, name)
-        value = await asked(self._node(real).xattr(name))
+        value = await with_deadline(self._node(real).xattr(name))
         if value is None:
             raise errno_map.oserror(errno.ENODATA, name)
         return value
@@ -185,7 +185,7 @@ class Router:
         real = ino if ino < FIRST else self._numbers.real(ino)
         if real < FIRST:
             return await self._fs.listxattr(real)
-        return list(await asked(self._node(real).xattrs()))
+        return list(await with_deadline(self._node(real).xattrs()))
 
     async def setxattr(self, ino: Ino, name: str, value: bytes) -> None:
         real = ino if ino < FIRST else self._numbers.real(ino)
@@ -202,7 +202,7 @@ class Router:
             await self._change_xattr(real, name, None)
 
     async def _change_xattr(self, ino: Ino, name: str, value: bytes | None) -> None:
-        await asked(self._node(ino).set_xattr(name, value))
+        await with_deadline(self._node(ino).set_xattr(name, value))
 
     # ---- files ---------------------------------------------------------------------------------
 
@@ -218,7 +218,7 @@ class Router:
     async def create(self, parent: Ino, name: str, mode: int, flags: int) -> tuple[OpenResult, Attributes]:
         real = parent if parent < FIRST else self._numbers.real(parent)
         if real >= FIRST:
-            node = await asked(self._folder(real).create(name))
+            node = await with_deadline(self._folder(real).create(name))
             opened = await self._handles.open(node, flags)
             # atomic: no await until the reply
             return opened, self._counted(node)
@@ -257,7 +257,7 @@ class Router:
     async def mkdir(self, parent: Ino, name: str, mode: int) -> Attributes:
         real = parent if parent < FIRST else self._numbers.real(parent)
         if real >= FIRST:
-            return self._counted(await asked(self._folder(real).mkdir(name)))
+            return self._counted(await with_deadline(self._folder(real).mkdir(name)))
         return await self._fs.mkdir(self._into(parent, name), name, mode)
 
     async def mknod(self, parent: Ino, name: str, mode: int) -> Attributes:
@@ -266,7 +266,7 @@ class Router:
     async def symlink(self, parent: Ino, name: str, target: bytes) -> Attributes:
         real = parent if parent < FIRST else self._numbers.real(parent)
         if real >= FIRST:
-            return self._counted(await asked(self._folder(real).symlink(name, target)))
+            return self._counted(await with_deadline(self._folder(real).symlink(name, target)))
         return await self._fs.symlink(self._into(parent, name), name, target)
 
     async def link(self, ino: Ino, new_parent: Ino, new_name: str) -> Attributes:
@@ -286,7 +286,7 @@ class Router:
     ) -> None:
         real = parent if parent < FIRST else self._numbers.real(parent)
         if real >= FIRST:
-            await asked(self._folder(real).remove(name, folder=folder))
+            await with_deadline(self._folder(real).remove(name, folder=folder))
             return
         self._check_not_hidden(real, name)
         try:
@@ -308,22 +308,22 @@ class Router:
                 raise
             return
         if old < FIRST:
-            await asked(self._folder(new).take_in(old, name, new_name, flags))
+            await with_deadline(self._folder(new).take_in(old, name, new_name, flags))
         elif new >= FIRST:
-            await asked(self._folder(old).rename(name, self._folder(new), new_name, flags))
+            await with_deadline(self._folder(old).rename(name, self._folder(new), new_name, flags))
         else:
             await self._move_out(old, name, new, new_name, flags)
         # The kernel has moved the entry along with the inode that it knew; the drive has another for it.
-        self._hub.publish([Change(What.ENTRY, 0, new_parent, new_name)])
+        self._hub.publish([Change(ChangeKind.ENTRY, 0, new_parent, new_name)])
 
     async def _move_out(self, old: Ino, name: str, parent: Ino, new_name: str, flags: int) -> None:
         naming.check(parent, new_name)
         folder = self._folder(old)
-        node = await asked(folder.child(name))
+        node = await with_deadline(folder.child(name))
         # Held: the kernel goes on asking for it by this number until it has heard of the other.
         ino = self._numbers.use(node)
         try:
-            real = await asked(folder.move_out(name, parent, new_name, flags))
+            real = await with_deadline(folder.move_out(name, parent, new_name, flags))
             self._numbers.became(ino, real)
         finally:
             self._numbers.unused(ino)
@@ -343,7 +343,7 @@ class Router:
     async def _check_no_view(self, parent: Ino, name: str) -> None:
         """Raise PermissionError (EPERM) where the drive shows something of this name that nobody has made."""
         for views in self._views:
-            if await asked(views.find(parent, name)) is not None:
+            if await with_deadline(views.find(parent, name)) is not None:
                 raise errno_map.oserror(errno.EPERM, f"{name} is shown by the drive")
 
     def _node(self, ino: Ino) -> VirtualNode:

@@ -21,7 +21,7 @@ from cmsfs.config import saved_searches
 from cmsfs.query import parser
 from cmsfs.vfs import errno_map
 from cmsfs.vfs.virtual.node import VirtualFolder, VirtualNode
-from cmsfs.vfs.virtual.search_results import LINK_SECONDS, FinderPort, Memory, ResultList
+from cmsfs.vfs.virtual.search_results import LINK_SECONDS, FinderPort, ResultList, SearchCache
 
 log = logging.getLogger(__name__)
 
@@ -43,7 +43,7 @@ class SavedSearchesPort(Protocol):
         """Forget one; whether there was one.  Raises `UserError`."""
 
 
-def written(name: str) -> str:
+def query_of_name(name: str) -> str:
     r"""The search that a folder's name stands for: `\` is `/`, and `%5C` is `\` itself."""
     return name.replace("\\", "/").replace("%5C", "\\").replace("%5c", "\\")
 
@@ -55,7 +55,7 @@ class SearchFolder(VirtualFolder):
         # Fixed: backup programs and file managers look whether a folder has changed.
         self._since_ns = time.time_ns()
         super().__init__("searches", mtime_ns=self._since_ns)
-        self._memory = Memory(finder)
+        self._memory = SearchCache(finder)
         self._saved = saved
         self._complaint = ""
 
@@ -79,7 +79,7 @@ class SearchFolder(VirtualFolder):
 
     def _folder(self, name: str, query: str | None) -> "QueryFolder":
         if query is None:
-            query = written(name)
+            query = query_of_name(name)
             try:
                 query.encode()
             except UnicodeEncodeError:
@@ -106,7 +106,7 @@ class QueryFolder(VirtualFolder):
     """One search.  `results`: what a reader of the folder goes on reading."""
 
     def __init__(
-        self, memory: Memory, name: str, query: str, since_ns: int, results: ResultList | None = None
+        self, memory: SearchCache, name: str, query: str, since_ns: int, results: ResultList | None = None
     ) -> None:
         last = results or memory.last(query)
         super().__init__(("search", name), mtime_ns=since_ns if last is None else last.began_ns)

@@ -200,7 +200,7 @@ class _Known:
         self.results: ResultList | None = None
 
 
-class Memory:
+class SearchCache:
     """The last searches, each with what was found and under which names."""
 
     def __init__(self, finder: FinderPort) -> None:

@@ -150,7 +150,7 @@ class TrashedFile(_Shown, VirtualFile):
         return Content(self.item.sha1, self.item.size, self.item.id, self.item.version)
 
 
-def shown(item: Remote, original_path: str, blocks: BlockCache, *, where: str = "trash") -> VirtualNode:
+def build_node(item: Remote, original_path: str, blocks: BlockCache, *, where: str = "trash") -> VirtualNode:
     """The node that stands for an item; `where` tells apart two places that show it."""
     node_key = (where, *key(item))
     if item.kind is NodeKind.FOLDER:

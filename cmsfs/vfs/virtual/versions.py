@@ -124,7 +124,8 @@ class _Past:
                 raise
             return self._lines
         self._lines = [
-            (name, VersionFile(node.remote_id, version, self)) for name, version in named(node.name, past)
+            (name, VersionFile(node.remote_id, version, self))
+            for name, version in version_names(node.name, past)
         ]
         self._heard = node.version, now
         return self._lines
@@ -172,7 +173,7 @@ class VersionFile(VirtualFile):
         return {f"user.cms.{name}": value.encode() for name, value in told.items()}
 
 
-def named(name: str, past: Sequence[PastVersion]) -> list[tuple[str, PastVersion]]:
+def version_names(name: str, past: Sequence[PastVersion]) -> list[tuple[str, PastVersion]]:
     """Each version with its name, in the order given, the newest first: local time, author, and the suffix of
     the file; `(2)` and so on for those of one second and one author."""
     suffix = PurePosixPath(name).suffix

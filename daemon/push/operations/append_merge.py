@@ -29,7 +29,7 @@ from cmsfs.crashpoints import Point
 from cmsfs.journal import ops, queue, sealing
 from cmsfs.models.content import items
 from cmsfs.replica import kv_store, naming, open_inodes, tree
-from cmsfs.replica.changes import Change, What
+from cmsfs.replica.changes import Change, ChangeKind
 from cmsfs.replica.merge import apply_remote
 from cmsfs.replica.nodes import Content, Node, remote_from_item
 from cmsfs.replica.rows import node_rows
@@ -67,7 +67,9 @@ def note_copy(kit: PushContext, node: Node, theirs: items.File) -> None:
         kit.copies[theirs.id] = ConflictCopy(copy.ino, copy.parent, copy.name, copy.sha1)
 
 
-async def go_on(kit: PushContext, task: queue.Task, node: Node, path: Path, theirs: items.File) -> bool:
+async def continue_in_copy(
+    kit: PushContext, task: queue.Task, node: Node, path: Path, theirs: items.File
+) -> bool:
     """Append what was appended to `node`, whose bytes are in `path`, to the copy that was made of it before.
 
     Whether the operation has ended thereby, or is looked at again; else both are to be kept.
@@ -175,11 +177,11 @@ def _decide(
     node_rows.show_base(conn, node.ino, size=base_size)
     multipart.forget(conn, node.ino)
     queue.cancel(conn, task.op)
-    changes = [Change(What.CONTENT, copy.ino), Change(What.CONTENT, node.ino)]
+    changes = [Change(ChangeKind.CONTENT, copy.ino), Change(ChangeKind.CONTENT, node.ino)]
     changes += apply_remote.apply(conn, [remote_from_item(theirs)], generation=kv_store.generation(conn))
     assert node.sha1 is not None
     # What the copy was, should it be unsent, goes with the rest that nobody needs (`daemon.maintenance`).
-    sealing.abandon(conn, [node.sha1])
+    sealing.drop_unneeded(conn, [node.sha1])
     return changes
 
 

@@ -21,7 +21,7 @@ from cmsfs.replica.sharing import shares
 from daemon.account import leave
 from daemon.core import root_check
 from daemon.push import inflight_recovery
-from daemon.push.context import PushContext, again
+from daemon.push.context import PushContext, reconsider
 
 log = logging.getLogger(__name__)
 
@@ -35,12 +35,12 @@ async def trash(kit: PushContext, task: queue.Task) -> None:
     """Carry out a TRASH."""
     node, etag = task.node, task.node.etag
     # It may have been sent as a file of its own before it took over the identity of another.
-    await inflight_recovery.for_removal(kit, node.ino)
+    await inflight_recovery.before_delete(kit, node.ino)
     if node.remote_id is None:
         # What the service has of it, if anything, has come out; the next look at the operation acts on it.
         await kit.db.write(lambda conn: queue.give_back(conn, task.op, not_before_ns=0))
         return
-    if await kit.db.query(lambda conn: leave.is_left(conn, node)):
+    if await kit.db.query(lambda conn: leave.leaves_share(conn, node)):
         await _leave(kit, task)
         return
     await kit.before_deletion(node.remote_id)
@@ -70,7 +70,7 @@ async def trash(kit: PushContext, task: queue.Task) -> None:
         crashpoints.reached(Point.TRASH_SENT)
         await _done(kit, task)
         return
-    await kit.db.write(lambda conn: again(conn, task.op, "The item is being changed at the service."))
+    await kit.db.write(lambda conn: reconsider(conn, task.op, "The item is being changed at the service."))
 
 
 async def _leave(kit: PushContext, task: queue.Task) -> None:
@@ -90,8 +90,8 @@ async def _leave(kit: PushContext, task: queue.Task) -> None:
         changes: list[Change] = []
         now = tree.get(conn, node.ino)
         if now.remote_id == node.remote_id and now.parent is None:
-            leave.left(conn, now, changes)
-        in_flight.heard(conn, node.ino, node.remote_id)
+            leave.record_left(conn, now, changes)
+        in_flight.resolve(conn, node.ino, node.remote_id)
         queue.finish(conn, task.op)
         return changes
 
@@ -130,8 +130,8 @@ async def _look(kit: PushContext, node: Node) -> items.Item | None:
 async def _done(kit: PushContext, task: queue.Task) -> None:
     def txn(conn: Connection) -> None:
         if tree.get(conn, task.node.ino).remote_id == task.node.remote_id:
-            deletions.entomb(conn, task.node.ino)
-        in_flight.heard(conn, task.node.ino, task.node.remote_id)
+            deletions.mark_deleted(conn, task.node.ino)
+        in_flight.resolve(conn, task.node.ino, task.node.remote_id)
         queue.finish(conn, task.op)
 
     await kit.db.write(txn)

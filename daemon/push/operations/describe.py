@@ -47,9 +47,9 @@ async def describe(kit: PushContext, task: queue.Task) -> None:
     def txn(conn: Connection) -> list[Change]:
         news = [] if answer is None else [remote_from_item(answer)]
         changes = apply_remote.apply(conn, news, generation=kv_store.generation(conn))
-        item_details.sent(conn, node.ino, wish)
+        item_details.mark_sent(conn, node.ino, wish)
         if wish.metadata:
-            item_details.doubt(conn, node.kind, str(node.remote_id))
+            item_details.mark_stale(conn, node.kind, str(node.remote_id))
         queue.finish(conn, task.op)
         return changes
 

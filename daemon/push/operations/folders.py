@@ -12,16 +12,16 @@ from cmsfs.journal import in_flight, ops, queue
 from cmsfs.models import wire_names
 from cmsfs.models.content import items
 from cmsfs.replica import naming, tree
-from cmsfs.replica.changes import Change, What
+from cmsfs.replica.changes import Change, ChangeKind
 from cmsfs.replica.nodes import Node, NodeKind, remote_from_item
 from daemon.push import adopt_response, conflicts, inflight_recovery
-from daemon.push.context import PushContext, again
+from daemon.push.context import PushContext, reconsider
 
 
 async def mkdir(kit: PushContext, task: queue.Task) -> None:
     """Carry out a MKDIR."""
     parent = task.parent
-    await inflight_recovery.for_making(kit, task)
+    await inflight_recovery.before_create(kit, task)
     node = tree.find(kit.db, task.op.ino)
     if node is None or node.remote_id is not None or node.parent is None:
         # What it is to be called, and whether it is to be at all, is for operations of their own.
@@ -33,7 +33,7 @@ async def mkdir(kit: PushContext, task: queue.Task) -> None:
     with kit.incoming.making(parent.remote_id, name):
         try:
             sent = in_flight.new_folder(node.ino, parent.remote_id, name)
-            async with inflight_recovery.noted(kit, sent):
+            async with inflight_recovery.recorded(kit, sent):
                 with kit.health.request("mkdir"):
                     answer = await kit.client.folders.create(name, parent.remote_id)
         except errors.Conflict as error:
@@ -51,7 +51,7 @@ async def _name_in_use(kit: PushContext, task: queue.Task, error: errors.Conflic
         await _done(kit, task, theirs, found=True)
         kit.hydrate.list_soon(task.node.ino)
     elif isinstance(theirs, items.Folder) and conflicts.is_leaving(kit, task, task.node, theirs):
-        await kit.db.write(lambda conn: again(conn, task.op, "An earlier folder is in the way."))
+        await kit.db.write(lambda conn: reconsider(conn, task.op, "An earlier folder is in the way."))
     else:
         await conflicts.keep_both(kit, task, theirs)
 
@@ -59,8 +59,8 @@ async def _name_in_use(kit: PushContext, task: queue.Task, error: errors.Conflic
 async def _done(kit: PushContext, task: queue.Task, answer: items.Folder, *, found: bool) -> None:
     def txn(conn: Connection) -> list[Change]:
         changes: list[Change] = []
-        in_flight.heard(conn, task.node.ino)
-        now = adopt_response.take_in(conn, task.node.ino, remote_from_item(answer))
+        in_flight.resolve(conn, task.node.ino)
+        now = adopt_response.adopt(conn, task.node.ino, remote_from_item(answer))
         if found and (now.parent, now.name) == (task.node.parent, task.node.name):
             _call_as_there(conn, now, changes)
         now = tree.get(conn, task.node.ino)
@@ -84,5 +84,5 @@ def _call_as_there(conn: Connection, node: Node, changes: list[Change]) -> None:
     ):
         return
     tree.place(conn, node.ino, node.parent, told)
-    changes.append(Change(What.ENTRY, node.ino, node.parent, node.name))
-    changes.append(Change(What.ENTRY, node.ino, node.parent, told))
+    changes.append(Change(ChangeKind.ENTRY, node.ino, node.parent, node.name))
+    changes.append(Change(ChangeKind.ENTRY, node.ino, node.parent, told))

@@ -18,7 +18,7 @@ from cmsfs.replica.merge import apply_remote, move_cycles
 from cmsfs.replica.nodes import Node, NodeKind, remote_from_item
 from daemon.push import conflicts
 from daemon.push.context import PushContext, has_moved
-from daemon.push.operations.uploads import moment
+from daemon.push.operations.uploads import to_timestamp
 
 log = logging.getLogger(__name__)
 
@@ -110,7 +110,9 @@ async def touch(kit: PushContext, task: queue.Task) -> None:
     assert node.remote_id is not None
     try:
         with kit.health.request("touch"):
-            answer = await kit.client.files.update(node.remote_id, content_modified_at=moment(node.mtime_ns))
+            answer = await kit.client.files.update(
+                node.remote_id, content_modified_at=to_timestamp(node.mtime_ns)
+            )
     except errors.NotFound as error:
         await conflicts.missing(kit, task, error)
     else:
@@ -150,7 +152,7 @@ async def step_aside(kit: PushContext, task: queue.Task) -> None:
     def txn(conn: Connection) -> list[Change]:
         changes = apply_remote.apply(conn, [remote_from_item(answer)], generation=kv_store.generation(conn))
         # Of what is to be deleted nothing is applied: its etag stays, and news of others are still noticed.
-        apply_remote.called(conn, task.node.ino, answer.name or "")
+        apply_remote.note_remote_name(conn, task.node.ino, answer.name or "")
         queue.give_back(conn, task.op, not_before_ns=ops.now_ns())
         return changes
 

@@ -20,7 +20,7 @@ from cmsfs.models.content import upload_sessions as models_upload_sessions
 from cmsfs.replica.nodes import NodeKind
 from cmsfs.sqlite import Connection
 from daemon.push.context import PushContext
-from daemon.push.operations.upload_targets import NewFile, NewVersion, Purpose, Target, purpose
+from daemon.push.operations.upload_targets import NewFile, NewVersion, Purpose, Target, purpose_of
 
 log = logging.getLogger(__name__)
 
@@ -48,7 +48,10 @@ async def send(
         resumed = await _resumed(kit, ino, target, sha1)
         if resumed is None and (found := await _there_already(kit, target, sha1)) is not None:
             return found
-        session, begun_for = resumed or (await _begun(kit, ino, target, sha1, source.size), purpose(target))
+        session, begun_for = resumed or (
+            await _begun(kit, ino, target, sha1, source.size),
+            purpose_of(target),
+        )
         with kit.health.request("upload"):
             parts = await calls.send(session, source, progress=progress)
         crashpoints.reached(Point.PARTS_SENT)
@@ -86,7 +89,7 @@ async def _resumed(
     if row is None:
         return None
     begun_for = Purpose.from_json(row["target"])
-    if (row["sha1"], begun_for.file_id) != (sha1, purpose(target).file_id):
+    if (row["sha1"], begun_for.file_id) != (sha1, purpose_of(target).file_id):
         await give_up(kit, ino)
         return None
     session = models_upload_sessions.UploadSession.model_validate_json(row["session"])
@@ -125,7 +128,7 @@ async def _begun(
     def txn(conn: Connection) -> None:
         conn.execute(
             "INSERT OR REPLACE INTO upload(ino, sha1, target, session) VALUES (?, ?, ?, ?)",
-            (ino, sha1, purpose(target).to_json(), session.model_dump_json(exclude_none=True)),
+            (ino, sha1, purpose_of(target).to_json(), session.model_dump_json(exclude_none=True)),
         )
 
     # Durably: forgotten in a power cut, everything that arrives from now on would be sent twice.

@@ -61,7 +61,7 @@ class Purpose:
         return cls(*json.loads(text))
 
 
-def purpose(target: Target) -> Purpose:
+def purpose_of(target: Target) -> Purpose:
     """What a session for this target is for."""
     if isinstance(target, NewVersion):
         return Purpose(target.base.item, "", "")

@@ -28,7 +28,7 @@ from cmsfs.replica.changes import Change
 from cmsfs.replica.merge import apply_remote
 from cmsfs.replica.nodes import Content, Node, Remote, remote_from_item, remote_mtime_ns
 from daemon.push import adopt_response, conflicts, inflight_recovery
-from daemon.push.context import PushContext, again
+from daemon.push.context import PushContext, reconsider
 from daemon.push.operations import append_merge, server_copy
 from daemon.push.operations import multipart as push_multipart
 from daemon.push.operations.upload_targets import Base, NewFile, NewVersion, Target, base_of
@@ -45,7 +45,7 @@ MAX_SUPERSEDED = 3
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def moment(mtime_ns: int) -> datetime:
+def to_timestamp(mtime_ns: int) -> datetime:
     """A time of a file, to the microsecond; one beyond the calendar is its nearest end."""
     try:
         return _EPOCH + timedelta(microseconds=mtime_ns // 1000)
@@ -83,7 +83,7 @@ async def prepare(kit: PushContext, task: queue.Task) -> Node | None:
     """The node with its bytes as content, not as a draft; None if it is not the time, which ends the task."""
     if task.node.draft is not None and not await _seal(kit, task, task.node.draft):
         return None
-    await inflight_recovery.for_making(kit, task)
+    await inflight_recovery.before_create(kit, task)
     node = tree.find(kit.db, task.op.ino)
     if node is None or node.parent is None or node.draft is not None or node.sha1 is None:
         # Deleted or written again since: what was asked for meanwhile is another run of this operation.
@@ -178,16 +178,16 @@ async def _send_new(kit: PushContext, task: queue.Task, node: Node, path: Path) 
 def _noted(kit: PushContext, node: Node, target: Target) -> AbstractAsyncContextManager[None]:
     assert node.sha1 is not None
     if isinstance(target, NewVersion):
-        sent = in_flight.Sent(node.ino, node.sha1, remote_id=target.base.item)
+        sent = in_flight.SentRequest(node.ino, node.sha1, remote_id=target.base.item)
     else:
-        sent = in_flight.Sent(node.ino, node.sha1, folder=target.folder_id, name=target.name)
-    return inflight_recovery.noted(kit, sent)
+        sent = in_flight.SentRequest(node.ino, node.sha1, folder=target.folder_id, name=target.name)
+    return inflight_recovery.recorded(kit, sent)
 
 
 async def _send(kit: PushContext, task: queue.Task, node: Node, path: Path, target: Target) -> items.File:
     """Send the bytes to where they go, in one piece or in parts; the file as the service then has it."""
     assert node.sha1 is not None
-    time, progress = moment(node.mtime_ns), _progress(kit, task, node)
+    time, progress = to_timestamp(node.mtime_ns), _progress(kit, task, node)
     if 0 < kit.profile.parts_from_bytes <= node.size:
         source = multipart.FileSource(path)
         return await push_multipart.send(
@@ -246,7 +246,7 @@ async def _name_in_use(kit: PushContext, task: queue.Task, node: Node, error: er
         await _done(kit, task, node, theirs, found=True)
         return
     if isinstance(theirs, items.File) and conflicts.is_leaving(kit, task, node, theirs):
-        await kit.db.write(lambda conn: again(conn, task.op, "An earlier upload is in the way."))
+        await kit.db.write(lambda conn: reconsider(conn, task.op, "An earlier upload is in the way."))
         return
     await conflicts.keep_both(kit, task, theirs)
     if isinstance(theirs, items.File):
@@ -288,7 +288,7 @@ async def _send_version(kit: PushContext, task: queue.Task, node: Node, path: Pa
                 return
             ours = theirs.sha1 in (node.base_sha1, now.base_sha1)
             if not ours and not in_flight.is_version(kit.db, theirs.id, theirs.sha1):
-                if not await append_merge.go_on(kit, task, node, path, theirs):
+                if not await append_merge.continue_in_copy(kit, task, node, path, theirs):
                     await conflicts.keep_both(kit, task, theirs, anew=True)
                     append_merge.note_copy(kit, node, theirs)
                 return
@@ -298,7 +298,7 @@ async def _send_version(kit: PushContext, task: queue.Task, node: Node, path: Pa
         else:
             await _done(kit, task, node, answer)
             return
-    await kit.db.write(lambda conn: again(conn, task.op, "The file is being changed at the service."))
+    await kit.db.write(lambda conn: reconsider(conn, task.op, "The file is being changed at the service."))
 
 
 def _seen(theirs: items.File) -> Base:
@@ -332,9 +332,9 @@ async def _done(
 
     def txn(conn: Connection) -> tuple[list[Change], bool]:
         push_multipart.forget(conn, node.ino)
-        holder = adopt_response.take_in(conn, node.ino, theirs)
+        holder = adopt_response.adopt(conn, node.ino, theirs)
         # What another file that has taken its place is sending goes on being awaited.
-        in_flight.heard(conn, node.ino, theirs.id if holder.ino == node.ino else None)
+        in_flight.resolve(conn, node.ino, theirs.id if holder.ino == node.ino else None)
         behind = holder.draft is None and holder.sha1 != holder.base_sha1
         if holder.ino != node.ino and holder.parent is not None and behind:
             ops.record(conn, holder.ino, ops.OpKind.UPLOAD, due_ns=ops.now_ns())

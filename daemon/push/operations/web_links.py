@@ -25,12 +25,12 @@ from cmsfs.crashpoints import Point
 from cmsfs.journal import in_flight, ops, queue, sealing
 from cmsfs.models.content import items
 from cmsfs.replica import item_details, kv_store, naming, tree, url_files
-from cmsfs.replica.changes import Change, What
+from cmsfs.replica.changes import Change, ChangeKind
 from cmsfs.replica.merge import apply_remote, pending_ops
 from cmsfs.replica.nodes import Node, NodeKind, remote_from_item, said_by
 from cmsfs.replica.url_files import ParsedShortcut, Shortcut
 from daemon.push import adopt_response, conflicts, inflight_recovery
-from daemon.push.context import PushContext, again
+from daemon.push.context import PushContext, reconsider
 from daemon.push.operations import uploads
 
 log = logging.getLogger(__name__)
@@ -108,9 +108,11 @@ async def _making(
     kit: PushContext, node: Node, shortcut: Shortcut, folder: str, name: str
 ) -> AsyncIterator[None]:
     """From before the request it is known here that a web link may have been made, whatever happens."""
-    sent = in_flight.Sent(node.ino, in_flight.mark_of(url_files.text(*shortcut)), folder=folder, name=name)
+    sent = in_flight.SentRequest(
+        node.ino, in_flight.link_digest(url_files.text(*shortcut)), folder=folder, name=name
+    )
     with kit.incoming.making(folder, name), kit.health.request("web_link"):
-        async with inflight_recovery.noted(kit, sent):
+        async with inflight_recovery.recorded(kit, sent):
             yield
 
 
@@ -125,7 +127,7 @@ async def _name_in_use(
         log.info("found an earlier web link whose response was lost; adopting it")
         await _done(kit, task, node, theirs, data)
     elif theirs is not None and conflicts.is_leaving(kit, task, node, theirs):
-        await kit.db.write(lambda conn: again(conn, task.op, "An earlier item is in the way."))
+        await kit.db.write(lambda conn: reconsider(conn, task.op, "An earlier item is in the way."))
     else:
         await conflicts.keep_both(kit, task, theirs)
 
@@ -179,7 +181,9 @@ async def _change(kit: PushContext, task: queue.Task, node: Node, data: bytes, w
             crashpoints.reached(Point.UPLOAD_SENT)
             await _done(kit, task, node, answer, data)
             return
-    await kit.db.write(lambda conn: again(conn, task.op, "The web link is being changed at the service."))
+    await kit.db.write(
+        lambda conn: reconsider(conn, task.op, "The web link is being changed at the service.")
+    )
 
 
 async def _theirs(kit: PushContext, task: queue.Task, node: Node) -> items.WebLink | None:
@@ -224,8 +228,8 @@ async def _done(kit: PushContext, task: queue.Task, node: Node, answer: items.We
     theirs = remote_from_item(answer)
 
     def txn(conn: Connection) -> tuple[list[Change], bool]:
-        in_flight.heard(conn, node.ino, theirs.id)
-        adopt_response.take_in(conn, node.ino, theirs)
+        in_flight.resolve(conn, node.ino, theirs.id)
+        adopt_response.adopt(conn, node.ino, theirs)
         queue.finish(conn, task.op)
         released = _settle(conn, node, data)
         now = tree.get(conn, node.ino)
@@ -234,7 +238,7 @@ async def _done(kit: PushContext, task: queue.Task, node: Node, answer: items.We
         changes = apply_remote.apply(conn, [theirs], generation=kv_store.generation(conn))
         if not url_files.says(data, said_by(theirs)):
             # The service spells the address in its own way.
-            changes.append(Change(What.CONTENT, node.ino))
+            changes.append(Change(ChangeKind.CONTENT, node.ino))
         return changes, released
 
     changes, released = await kit.db.write(txn)

@@ -21,7 +21,7 @@ DATA = bytes(SIZE)
 
 
 def flow(up=None, down=None):
-    return bandwidth.Flow(up=lambda: up, down=lambda: down)
+    return bandwidth.TransferLimits(up=lambda: up, down=lambda: down)
 
 
 async def download(client):
@@ -68,7 +68,7 @@ async def test_without_a_limit_nothing_waits(connect, autojump_clock):
 
 
 async def test_streams_share_bandwidth_limit(autojump_clock):
-    line = bandwidth.Line(lambda: RATE)
+    line = bandwidth.DirectionLimit(lambda: RATE)
     times = {number: [] for number in range(20)}
 
     async def stream(number):
@@ -87,7 +87,7 @@ async def test_streams_share_bandwidth_limit(autojump_clock):
 
 
 async def test_what_was_not_used_is_not_saved_up(autojump_clock):
-    line = bandwidth.Line(lambda: RATE)
+    line = bandwidth.DirectionLimit(lambda: RATE)
     await line.passed(RATE)
     await trio.sleep(3600)
     began = trio.current_time()

@@ -37,7 +37,7 @@ class Network(httpcore.AsyncNetworkBackend):
 
 async def test_tls_reads_use_large_buffers():
     stream = Recorded()
-    plain = await connections.InLargePieces(Network(stream)).connect_tcp("service.test", 443)
+    plain = await connections.LargeReadBackend(Network(stream)).connect_tcp("service.test", 443)
     await plain.read(REQUEST)
     secure = await plain.start_tls(ssl.create_default_context())
     await secure.read(REQUEST)
@@ -49,6 +49,6 @@ async def test_a_client_leaves_other_programs_connections_alone():
     async with httpx.AsyncClient() as http:
         session._connect(http, hosts.Hosts([]))
         backend = http._transport._pool._network_backend
-        assert isinstance(backend, connections.Outward)
-        assert isinstance(backend._inner, connections.InLargePieces)
+        assert isinstance(backend, connections.OutboundGuard)
+        assert isinstance(backend._inner, connections.LargeReadBackend)
     assert before == REQUEST == httpcore.AsyncHTTP11Connection.READ_NUM_BYTES

@@ -11,7 +11,7 @@ import trio
 
 from cmsfs import config
 from cmsfs.models.enterprise import collaborations
-from cmsfs.replica.changes import What
+from cmsfs.replica.changes import ChangeKind
 from cmsfs.vfs.tree.attributes import SetAttr
 from tests.support import errno_probe
 from tests.support.daemon_drive import Drive, Remote
@@ -241,7 +241,7 @@ class TestByEvents:
         drive.changes.clear()
         await self.told(drive)
         # The kernel, which holds mode bits for minutes, hears of it.
-        inos = {change.ino for change in drive.changes if change.what is What.ATTRIBUTES}
+        inos = {change.ino for change in drive.changes if change.what is ChangeKind.ATTRIBUTES}
         assert {await drive.ino("s"), await drive.ino("s/d/g")} <= inos
         assert await bits(drive, "s/d/g") == "-rw-r--r--"
         assert await attempt(drive.write("s/new", b"x")) == "ok"

@@ -6,7 +6,7 @@ import os
 import pytest
 
 from cmsfs.replica import url_files
-from cmsfs.replica.changes import What
+from cmsfs.replica.changes import ChangeKind
 from cmsfs.vfs.tree import link_url
 from tests.support.daemon_drive import Drive, Remote
 from tests.support.errno_probe import attempt, share, told, value
@@ -133,7 +133,7 @@ def test_the_address_is_never_seen_cut(addresses: tuple[str, str], end: bytes) -
 async def test_kernel_is_notified_only_of_changes(drive: Drive, other: Remote) -> None:
     ino = await made(drive, other)
     (change,) = await drive.fs.setxattr(ino, XDG, URL.encode())
-    assert (change.what, change.ino) == (What.CONTENT, ino)
+    assert (change.what, change.ino) == (ChangeKind.CONTENT, ino)
     assert await drive.fs.setxattr(ino, XDG, URL.encode()) == []
     # The next to open it must not be shown the pages of the text before.
     opened = await drive.fs.open(ino, os.O_RDONLY)

@@ -151,7 +151,7 @@ async def test_what_is_in_the_trash_is_not_found(drive: Drive, other: Remote, le
 
 async def test_what_was_deleted_here_is_not_listed_any_more(drive: Drive, legal: str, network: Network):
     agents = drive.agents
-    memory = search_results.Memory(RemoteSearch(drive.db, agents.client, agents.hydrate, agents.health))
+    memory = search_results.SearchCache(RemoteSearch(drive.db, agents.client, agents.hydrate, agents.health))
     await drive.names("Legal/Contracts")
 
     async def listed() -> list[str]:

@@ -246,7 +246,7 @@ async def test_stall_detector_limits_round_rate(autojump_clock: MockClock) -> No
 async def test_a_failing_service_never_has_a_change_held(status: int) -> None:
     error = errors.ServerError(status, "internal", "it fails")
     for attempts in (0, 5, 1000):
-        verdict = error_policy.judge(error, attempts)
+        verdict = error_policy.verdict_for(error, attempts)
         assert verdict.wait_ns is not None
 
 

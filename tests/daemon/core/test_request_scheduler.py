@@ -195,6 +195,6 @@ async def test_tasks_inherit_whom_they_work_for(nursery: trio.Nursery) -> None:
         async with trio.open_nursery() as own:
             own.start_soon(note)
 
-    await request_scheduler.spent(Priority.UPLOAD, parent)
+    await request_scheduler.run_with_priority(Priority.UPLOAD, parent)
     await note()
     assert seen == [Priority.UPLOAD, Priority.INTERACTIVE]

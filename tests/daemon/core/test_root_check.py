@@ -22,7 +22,7 @@ async def narrowed(starting: Starting, other: Remote) -> str:
     await other.file("plan", b"theirs", folder)
     await other.file("old", b"old", folder)
     async with starting(agents=(), folder="Project") as before:
-        await before.db.write(lambda conn: tree.begin_at(conn, folder))
+        await before.db.write(lambda conn: tree.set_root(conn, folder))
     return folder
 
 

@@ -13,7 +13,7 @@ from jeepney.io.trio import open_dbus_connection
 from trio.testing import MockClock
 
 from cmsfs import config, errors
-from cmsfs.replica.changes import Change, What
+from cmsfs.replica.changes import Change, ChangeKind
 from cmsfs.service.storage.store import Store
 from daemon.desktop import notification_bus, notifications
 from daemon.desktop.notifications import Notifications
@@ -100,7 +100,7 @@ async def test_conflict_notification_names_the_copy(
 
 async def test_foreign_conflicts_do_not_notify(agent: Notifications, drive: Drive, shown: Desktop) -> None:
     name = "f (conflicted copy of some-other-host, 2026-11-21).txt"
-    drive.agents.hub.publish([Change(What.ENTRY, 7, 1, name)])
+    drive.agents.hub.publish([Change(ChangeKind.ENTRY, 7, 1, name)])
     await agent.look()
     assert shown.shown == []
 

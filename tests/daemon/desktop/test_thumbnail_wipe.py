@@ -36,9 +36,9 @@ def _draw(path: Path, mtime_ns: int) -> list[Path]:
     cache, uri = config.thumbnails_folder(), thumbnail_cache.uri(path)
     sizes = ("normal", "x-large", "fail/gnome-thumbnail-factory")
     for size in sizes:
-        thumbnail_cache.place(cache, size, uri).parent.mkdir(parents=True, exist_ok=True)
+        thumbnail_cache.path_of(cache, size, uri).parent.mkdir(parents=True, exist_ok=True)
         thumbnail_cache.write(cache, size, uri, mtime_ns // 10**9, _png())
-    return [thumbnail_cache.place(cache, size, uri) for size in sizes]
+    return [thumbnail_cache.path_of(cache, size, uri) for size in sizes]
 
 
 async def _drawn(drive: Drive, path: str) -> list[Path]:

@@ -9,7 +9,7 @@ from cmsfs import errors
 from cmsfs.cache import content_table
 from cmsfs.ipc import control
 from cmsfs.replica import pins
-from cmsfs.replica.changes import Change, What
+from cmsfs.replica.changes import Change, ChangeKind
 from cmsfs.service.storage.store import Store
 from tests.support.daemon_drive import Drive, Remote
 from tests.support.log_watch import ExpectLog
@@ -61,7 +61,7 @@ async def test_a_folder_is_online_only_afterwards_and_read_again(
     # The kernel hears of all who have the bytes, the one outside too.
     told = [await drive.ino(path) for path in ("d/a", "d/b", "d/inner/c", "outside")]
     assert sorted(drive.changes[before:], key=lambda change: change.ino) == [
-        Change(What.CONTENT, ino) for ino in sorted(told)
+        Change(ChangeKind.CONTENT, ino) for ino in sorted(told)
     ]
     assert await drive.agents.free("/d", unpin=False) == control.Freed()
     asked = len(network.requests)

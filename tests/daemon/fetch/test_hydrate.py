@@ -12,7 +12,7 @@ from trio.testing import wait_all_tasks_blocked
 
 from cmsfs import config
 from cmsfs.cache.blocks import BLOCK
-from cmsfs.replica.changes import Change, What
+from cmsfs.replica.changes import Change, ChangeKind
 from cmsfs.replica.nodes import Content
 from cmsfs.service.storage.store import Store
 from daemon.fetch import block_download, hydrate
@@ -296,7 +296,7 @@ async def test_reader_of_damaged_file_gets_error(
     with pytest.raises(OSError, match="Input/output error"):
         await read_on()
     # Not here any more, not in the kernel, and whoever read of it is told so to the end.
-    assert Change(What.CONTENT, ino) in told
+    assert Change(ChangeKind.CONTENT, ino) in told
     with pytest.raises(OSError, match="Input/output error"):
         await drive.fs.read(first, len(data) - 1, 1)
     assert (await drive.agents.status()).troubles.came_wrong == ["/f"]

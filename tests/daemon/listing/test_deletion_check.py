@@ -96,7 +96,7 @@ async def test_an_empty_listing_takes_nothing_away(
     assert await drive.agents.sweep.once(full=True) == 0
     await drive.db.write(lambda conn: tree.mark_unlisted(conn, ROOT))
     assert len(await drive.names()) == 21
-    assert mass_deletions.asked(drive.db) is None
+    assert mass_deletions.pending_question(drive.db) is None
 
 
 async def test_what_a_short_listing_leaves_out_stays(drive: Drive, other: Remote, network: Network) -> None:
@@ -177,6 +177,6 @@ async def test_unknown_root_deletes_nothing(drive: Drive, other: Remote, network
     network.instead = lost
     agents = drive.agents
     with pytest.raises(errors.ServerError):
-        await deletion_check.fetched(agents.client, agents.health, NodeKind.FOLDER, docs, db=drive.db)
+        await deletion_check.fetch_item(agents.client, agents.health, NodeKind.FOLDER, docs, db=drive.db)
     # Of the root it says nothing when little is at stake.
-    assert await deletion_check.fetched(agents.client, agents.health, NodeKind.FOLDER, docs) is None
+    assert await deletion_check.fetch_item(agents.client, agents.health, NodeKind.FOLDER, docs) is None

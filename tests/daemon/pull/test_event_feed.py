@@ -8,7 +8,7 @@ import trio
 
 from cmsfs import config, errors
 from cmsfs.replica import kv_store, tree
-from cmsfs.replica.changes import What
+from cmsfs.replica.changes import ChangeKind
 from daemon.pull import reconciler
 from tests.support.daemon_drive import Drive, Remote, Starting
 from tests.support.network import Network
@@ -198,7 +198,7 @@ async def test_a_folder_shared_with_us_comes_and_goes(drive: Drive, other: Remot
     await ben.client.collaborations.delete(made.id)
     await drive.poll()
     assert await drive.names() == []
-    assert What.GONE in {change.what for change in drive.changes}
+    assert ChangeKind.GONE in {change.what for change in drive.changes}
     # What was changed while we did not see it is there when we see it again.
     await ben.write(inside, b"two")
     await ben.client.collaborations.create("folder", folder, "viewer", user_id=str(other.user))

@@ -5,7 +5,7 @@ import trio
 import trio.testing
 
 from cmsfs import config
-from cmsfs.replica.changes import What
+from cmsfs.replica.changes import ChangeKind
 from tests.support.daemon_drive import Drive, Remote, Starting
 from tests.support.network import Network
 
@@ -27,8 +27,8 @@ async def test_changes_of_others_arrive(drive: Drive, other: Remote) -> None:
     await drive.poll()
     assert await drive.names("docs") == ["new", "renamed"]
     assert await drive.read("docs/renamed") == b"two!"
-    assert What.CONTENT in {change.what for change in drive.changes}
-    assert What.GONE in {change.what for change in drive.changes}
+    assert ChangeKind.CONTENT in {change.what for change in drive.changes}
+    assert ChangeKind.GONE in {change.what for change in drive.changes}
 
 
 async def test_poll_takes_two_requests(drive: Drive, other: Remote) -> None:

@@ -126,8 +126,8 @@ async def test_due_comparison_survives_restart(starting: Starting, other: Remote
     await other.file("f", b"x")
     async with starting() as drive:
         await drive.names()
-        await drive.db.write(lambda conn: reconciler.note_due(conn, reconciler.FULL))
-        await drive.db.write(lambda conn: reconciler.note_due(conn, reconciler.QUICK))
+        await drive.db.write(lambda conn: reconciler.schedule(conn, reconciler.FULL))
+        await drive.db.write(lambda conn: reconciler.schedule(conn, reconciler.QUICK))
     async with starting() as drive:
         assert drive.agents.sweep._is_full_due()
         await drive.agents.sweep.once(full=True)

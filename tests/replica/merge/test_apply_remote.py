@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from cmsfs.models.content import items
 from cmsfs.replica import kv_store, tree
-from cmsfs.replica.changes import Change, What
+from cmsfs.replica.changes import Change, ChangeKind
 from cmsfs.replica.merge import apply_remote, deferred_updates, deletions, listing_diff
 from cmsfs.replica.nodes import ROOT, Ino, NodeKind, Remote, remote_from_item
 from cmsfs.sqlite import Connection, Database
@@ -86,9 +86,9 @@ async def test_a_change_tells_what_the_kernel_must_drop(db: Database) -> None:
     assert node is not None
     changes = await apply(db, an_item("file", 7, "b", sequence=2, sha1="f" * 40))
     assert changes == [
-        Change(What.CONTENT, node.ino),
-        Change(What.ENTRY, node.ino, ROOT, "a"),
-        Change(What.ENTRY, node.ino, ROOT, "b"),
+        Change(ChangeKind.CONTENT, node.ino),
+        Change(ChangeKind.ENTRY, node.ino, ROOT, "a"),
+        Change(ChangeKind.ENTRY, node.ino, ROOT, "b"),
     ]
 
 
@@ -183,7 +183,7 @@ async def test_missing_folder_stays_for_newer_contents(
     folder = tree.find_child(db, ROOT, "d")
     assert folder is not None
     assert folder.remote_id == "1"
-    await db.write(lambda conn: deletions.vanish(conn, folder.ino, sequence=2))
+    await db.write(lambda conn: deletions.remove_gone(conn, folder.ino, sequence=2))
     assert names(db) == []
 
 
@@ -197,7 +197,7 @@ async def test_renamed_item_regains_its_name(db: Database, leaves: str) -> None:
     if leaves == "moved":
         changes = await apply(db, an_item("file", 4, "f", sequence=4))
     else:
-        changes = await db.write(lambda conn: deletions.vanish(conn, holder.ino, sequence=4))
+        changes = await db.write(lambda conn: deletions.remove_gone(conn, holder.ino, sequence=4))
     assert names(db, "/d") == ["F"]
     assert {"F", "F (id 2)"} <= {change.name for change in changes}
 
@@ -228,7 +228,7 @@ async def test_unsent_bytes_survive_lost_target_folder(db: Database) -> None:
     """The deletion was heard first."""
     await apply(db, an_item("folder", 1, "d"), an_item("file", 2, "f"), an_item("file", 3, "g"))
     inos = dict(db.rows("SELECT name, ino FROM node WHERE remote_id IS NOT NULL"))
-    await db.write(lambda conn: deletions.vanish(conn, inos["d"], sequence=2))
+    await db.write(lambda conn: deletions.remove_gone(conn, inos["d"], sequence=2))
     await db.write(
         lambda conn: conn.execute(
             "INSERT INTO op(ino, kind, not_before) VALUES (?, 'upload', 0)", (inos["f"],)
@@ -248,7 +248,7 @@ async def test_early_child_enters_restored_folder(db: Database) -> None:
     await apply(db, an_item("folder", 1, "d"), an_item("file", 2, "f", 1))
     found = tree.find_child(db, ROOT, "d")
     assert found is not None
-    await db.write(lambda conn: deletions.vanish(conn, found.ino, sequence=2))
+    await db.write(lambda conn: deletions.remove_gone(conn, found.ino, sequence=2))
     assert names(db) == []
     await apply(db, an_item("file", 2, "f", 1))
     await apply(db, an_item("folder", 1, "d", sequence=3))
@@ -262,7 +262,7 @@ async def test_older_page_does_not_revive_file(db: Database) -> None:
 
     def deleted(conn: Connection) -> None:
         tree.detach(conn, node.ino)
-        deletions.entomb(conn, node.ino)
+        deletions.mark_deleted(conn, node.ino)
 
     await db.write(deleted)
     await apply(db, an_item("file", 7, "f", sequence=3))

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from cmsfs.models.content import entries, items
 from cmsfs.replica import kv_store, tree
-from cmsfs.replica.changes import Change, What
+from cmsfs.replica.changes import Change, ChangeKind
 from cmsfs.replica.merge import apply_remote
 from cmsfs.replica.nodes import ROOT, NodeKind, Remote, remote_from_item
 from cmsfs.sqlite import Connection, Database
@@ -139,7 +139,10 @@ async def test_identical_local_item_is_adopted(db: Database) -> None:
 async def test_every_new_name_is_told_once(db: Database) -> None:
     page = [an_entry("folder", 1, "a"), an_entry("file", 2, "b", 1)]
     told = await apply(db, *page)
-    assert [(change.what, change.name) for change in told] == [(What.ENTRY, "a"), (What.ENTRY, "b")]
+    assert [(change.what, change.name) for change in told] == [
+        (ChangeKind.ENTRY, "a"),
+        (ChangeKind.ENTRY, "b"),
+    ]
     assert all(change.is_new for change in told)
     for change, remote_id in zip(told, ("1", "2"), strict=True):
         node = tree.find(db, change.ino)

@@ -181,7 +181,7 @@ async def test_patterns_that_changed_let_files_go(drive: Drive) -> None:
     await drive.write_file("f.tmp", b"x")
     await drive.write_file("g~", b"x")
     await drive.fs.symlink(ROOT, "link", b"x")
-    surfaced = await drive.db.write(lambda conn: local_files.review(conn, LocalFiles(["*~"])))
+    surfaced = await drive.db.write(lambda conn: local_files.reapply_patterns(conn, LocalFiles(["*~"])))
     assert surfaced == 1
     assert drive.ops() == [("upload", "/f.tmp")]
 

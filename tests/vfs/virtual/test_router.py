@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from cmsfs import errors
-from cmsfs.replica.changes import Change, Hub, What
+from cmsfs.replica.changes import Change, ChangeKind, Hub
 from cmsfs.replica.nodes import ROOT, Content, Ino
 from cmsfs.vfs import errno_map
 from cmsfs.vfs.tree.attributes import DirEntry
@@ -185,7 +185,7 @@ async def test_what_is_moved_out_answers_under_its_old_number(
     assert await shown.read(opened.fh, 0, 10) == b"w2"
     await shown.release(opened.fh)
     # The kernel hears that the name is another inode now.
-    assert Change(What.ENTRY, 0, ROOT, "out.txt") in told
+    assert Change(ChangeKind.ENTRY, 0, ROOT, "out.txt") in told
     assert (await shown.lookup(ROOT, "out.txt")).ino < FIRST
     shelf.words.append("w2")
     assert (await shown.lookup(folder.ino, "w2")).ino != word.ino
@@ -217,7 +217,7 @@ async def test_a_view_answers_for_what_is_absent_only(shown: Router, drive: Driv
     assert stat.S_ISREG((await shown.lookup(ROOT, "b@echo")).mode)
     with pytest.raises(FileNotFoundError) as absent:
         await shown.lookup(ROOT, "nothing")
-    assert not isinstance(absent.value, errno_map.Fleeting)
+    assert not isinstance(absent.value, errno_map.TransientEnoent)
 
 
 @pytest.mark.parametrize(
@@ -234,4 +234,4 @@ async def test_what_fails_there_has_a_number(shown: Router, shelf: Shelf, raised
     with pytest.raises(OSError, check=lambda error: error.errno == number) as seen:
         await shown.lookup(folder.ino, "w1")
     # Nobody tells the kernel when it comes.
-    assert number != errno.ENOENT or isinstance(seen.value, errno_map.Fleeting)
+    assert number != errno.ENOENT or isinstance(seen.value, errno_map.TransientEnoent)

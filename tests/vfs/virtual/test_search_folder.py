@@ -18,7 +18,7 @@ from cmsfs.replica.nodes import ROOT, Ino, NodeKind
 from cmsfs.vfs.tree.attributes import DirEntry
 from cmsfs.vfs.virtual import search_folder, search_results
 from cmsfs.vfs.virtual.router import HiddenFolder, Router
-from cmsfs.vfs.virtual.search_folder import SearchFolder, written
+from cmsfs.vfs.virtual.search_folder import SearchFolder, query_of_name
 from cmsfs.vfs.virtual.search_results import FRESH_SECONDS, LINK_SECONDS, MOST, Match, MatchNames
 from tests.vfs.conftest import Drive
 
@@ -283,7 +283,7 @@ async def test_what_programs_look_up_unasked_is_no_search(shown: Router, library
 async def test_a_slash_is_written_otherwise(shown: Router, library: Library):
     await _links(shown, r"in:Legal\Contracts a%5Cb")
     assert library.asked == [r"in:Legal/Contracts a\b"]
-    assert written("100%25 and %2F") == "100%25 and %2F"
+    assert query_of_name("100%25 and %2F") == "100%25 and %2F"
 
 
 async def test_nonsense_is_told_where_it_is_typed(shown: Router, library: Library, caplog, expect_log):

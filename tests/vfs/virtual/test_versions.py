@@ -2,7 +2,7 @@
 
 import pytest
 
-from cmsfs.vfs.virtual.versions import PastVersion, named
+from cmsfs.vfs.virtual.versions import PastVersion, version_names
 
 
 @pytest.fixture(autouse=True)
@@ -15,13 +15,15 @@ def _version(number: int, author: str = "Ann Example", second: int = 0) -> PastV
 
 
 def test_version_name_has_time_and_author():
-    assert [name for name, _ in named("report.odt", [_version(1)])] == ["2023-11-14 22.13.20 Ann Example.odt"]
-    assert [name for name, _ in named("README", [_version(1, "")])] == ["2023-11-14 22.13.20"]
+    assert [name for name, _ in version_names("report.odt", [_version(1)])] == [
+        "2023-11-14 22.13.20 Ann Example.odt"
+    ]
+    assert [name for name, _ in version_names("README", [_version(1, "")])] == ["2023-11-14 22.13.20"]
 
 
 def test_a_new_version_leaves_the_names_of_older_ones():
-    before = named("a.txt", [_version(2), _version(1)])
-    after = named("a.txt", [_version(3), _version(2), _version(1)])
+    before = version_names("a.txt", [_version(2), _version(1)])
+    after = version_names("a.txt", [_version(3), _version(2), _version(1)])
     assert after[1:] == before
     assert len({name for name, _ in after}) == 3
     assert after[0][0].endswith("Ann Example (3).txt")
@@ -29,7 +31,7 @@ def test_a_new_version_leaves_the_names_of_older_ones():
 
 @pytest.mark.parametrize("author", ["A/B\nC", "x" * 300, "é" * 300])
 def test_any_author_makes_a_legal_name(author: str):
-    ((name, _),) = named("a.txt", [_version(1, author)])
+    ((name, _),) = version_names("a.txt", [_version(1, author)])
     assert "/" not in name
     assert "\n" not in name
     assert len(name.encode()) <= 255

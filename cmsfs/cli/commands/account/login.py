@@ -214,7 +214,7 @@ def _application(way: _Way, settings: config.Settings) -> apps.Application:
     kept = None
     if way.client_id is None:
         try:
-            kept = auth_token_store.open_keep(settings).read()
+            kept = auth_token_store.open_token_store(settings).read()
         except errors.CmsfsError:
             pass  # what is there is to be replaced
     if kept is not None:
@@ -237,7 +237,7 @@ def _known(before: config.Settings, settings: config.Settings) -> str | None:
     if config.profile(before).base_url != config.profile(settings).base_url:
         return None
     try:
-        kept = auth_token_store.open_keep(before).read()
+        kept = auth_token_store.open_token_store(before).read()
     except errors.CmsfsError:
         return None
     return kept.user_id if kept is not None else None
@@ -254,7 +254,7 @@ async def _is_right(way: _Way, settings: config.Settings, me: users.User, before
     if not _can_ask(way):
         return False
     question = f"Logged in at {_host(settings)} as {_named(me)}, user {me.id}. Is this you?"
-    return await trio.to_thread.run_sync(output.asked, question)
+    return await trio.to_thread.run_sync(output.confirm, question)
 
 
 async def _as_person(
@@ -281,7 +281,7 @@ async def _as_person(
                 "in the browser; log in again.",
                 exit_code=6,
             )
-        keep = await token_refresh.blocking(lambda: auth_token_store.open_keep(settings))
+        keep = await token_refresh.blocking(lambda: auth_token_store.open_token_store(settings))
         made = auth_token_store.StoredLogin(
             client_id=app.client_id,
             client_secret=app.client_secret,
@@ -334,7 +334,7 @@ def logout(ctx: context.Context, *, forget: bool) -> None:
         raise errors.UserError(
             f"The account {settings.account!r} uses application credentials, so there is no login to end."
         )
-    keep = auth_token_store.open_keep(settings)
+    keep = auth_token_store.open_token_store(settings)
     ended = trio.run(_log_out, settings, keep, forget)
     output.say("Logged out." if ended else "Not logged in.")
     if daemonctl.find_account(settings.account):

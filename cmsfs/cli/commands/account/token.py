@@ -42,7 +42,7 @@ def downscope(
 
     async def work() -> tokens.Token:
         settings = ctx.settings()
-        async with connect.open_way(settings) as way:
+        async with connect.open_access(settings) as way:
             url = None if resource is None else await _url(way, settings, resource)
             fetch = grants.downscoped(
                 way.anonymous, way.fetch, " ".join(scope), resource=url, shared_link=shared_link
@@ -57,7 +57,7 @@ def downscope(
         output.say(made.access_token.get_secret_value())
 
 
-async def _url(way: connect.Way, settings: config.Settings, remote: str) -> str:
+async def _url(way: connect.ServiceAccess, settings: config.Settings, remote: str) -> str:
     """The address of a file or folder, as the service names it.  Raises `UserError`."""
     auth = bearer.BearerAuth(way.fetch)
     async with session.open_client(

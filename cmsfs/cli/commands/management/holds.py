@@ -30,7 +30,7 @@ def list_(
 
     async def work() -> list[legal_holds.LegalHoldPolicy]:
         async with connect.open_backend(ctx.settings()) as client:
-            entries = client.legal_holds.list(name=name, fields=tables.asked(fields or COLUMNS))
+            entries = client.legal_holds.list(name=name, fields=tables.requested_fields(fields or COLUMNS))
             return await tables.collected(entries, "policy", limit=limit)
 
     tables.show_all(trio.run(work), COLUMNS, noun="such policy", fields=fields, as_json=as_json)

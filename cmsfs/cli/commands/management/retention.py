@@ -27,7 +27,7 @@ def list_(ctx: context.Context, *, limit: int | None, fields: tuple[str, ...], a
 
     async def work() -> list[models_retention.RetentionPolicy]:
         async with connect.open_backend(ctx.settings()) as client:
-            entries = client.retention.list(fields=tables.asked(fields or POLICIES))
+            entries = client.retention.list(fields=tables.requested_fields(fields or POLICIES))
             return await tables.collected(entries, "policy", limit=limit)
 
     tables.show_all(trio.run(work), POLICIES, noun="policy", fields=fields, as_json=as_json)
@@ -46,7 +46,9 @@ def assignments(
 
     async def work() -> list[models_retention.RetentionAssignment]:
         async with connect.open_backend(ctx.settings()) as client:
-            entries = client.retention.assignments(policy, fields=tables.asked(fields or ASSIGNMENTS))
+            entries = client.retention.assignments(
+                policy, fields=tables.requested_fields(fields or ASSIGNMENTS)
+            )
             return await tables.collected(entries, "assignment", limit=limit)
 
     tables.show_all(trio.run(work), ASSIGNMENTS, noun="assignment", fields=fields, as_json=as_json)
@@ -62,6 +64,6 @@ def show(ctx: context.Context, assignment: str, *, fields: tuple[str, ...], as_j
 
     async def work() -> models_retention.RetentionAssignment:
         async with connect.open_backend(ctx.settings()) as client:
-            return await client.retention.get_assignment(assignment, fields=tables.asked(fields))
+            return await client.retention.get_assignment(assignment, fields=tables.requested_fields(fields))
 
     tables.show(trio.run(work), fields=fields, as_json=as_json)

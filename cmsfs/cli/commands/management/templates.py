@@ -104,7 +104,7 @@ def remove(ctx: context.Context, key: str, *, scope: client_metadata.Scope, yes:
 
 
 def _confirm(key: str) -> None:
-    if not output.asked(f"Remove {key}?"):
+    if not output.confirm(f"Remove {key}?"):
         raise errors.UserError("Nothing was deleted.")
 
 

@@ -49,7 +49,9 @@ def list_(
 
     async def work() -> list[models_users.User]:
         async with connect.open_backend(ctx.settings()) as client:
-            entries = client.users.list(term=term, kind=kind, fields=tables.asked(fields or COLUMNS))
+            entries = client.users.list(
+                term=term, kind=kind, fields=tables.requested_fields(fields or COLUMNS)
+            )
             return await tables.collected(entries, "user", limit=limit)
 
     tables.show_all(trio.run(work), COLUMNS, noun="such user", fields=fields, as_json=as_json)
@@ -65,7 +67,7 @@ def show(ctx: context.Context, user: str, *, fields: tuple[str, ...], as_json: b
 
     async def work() -> models_users.User:
         async with connect.open_backend(ctx.settings()) as client:
-            return await client.users.get(await find(client, user), fields=tables.asked(fields))
+            return await client.users.get(await find(client, user), fields=tables.requested_fields(fields))
 
     tables.show(trio.run(work), fields=fields, as_json=as_json)
 
@@ -152,7 +154,7 @@ def create(
 
     async def work() -> models_users.User:
         async with connect.open_backend(ctx.settings()) as client:
-            return await client.users.create(wish, fields=tables.asked(fields))
+            return await client.users.create(wish, fields=tables.requested_fields(fields))
 
     made = trio.run(work)
     if as_json or fields:

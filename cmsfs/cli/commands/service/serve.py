@@ -109,7 +109,7 @@ def serve(
     process_env.leave_no_core()
     connections.raise_limit()
     logs.configure(settings.log_level, form=log_format or settings.log_format)
-    gc_tuning.settle()
+    gc_tuning.freeze_heap()
     trio.run(
         _serve,
         _Options(

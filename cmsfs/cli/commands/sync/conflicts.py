@@ -96,7 +96,7 @@ def discard(ctx: context.Context, path: str, *, yes: bool) -> None:
     """
     daemon = daemonctl.require(ctx.account, ctx.settings())
     found = daemonctl.on_drive(daemon, path)
-    if not yes and not output.asked(f"Discard the change of {found}?"):
+    if not yes and not output.confirm(f"Discard the change of {found}?"):
         raise errors.UserError("Nothing was discarded.")
     done = daemonctl.carry_out(daemon, control.Discard(path=found))
     output.say(f"Discarded the change of {found}. {done.message}".rstrip())

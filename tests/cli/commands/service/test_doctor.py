@@ -208,7 +208,7 @@ def test_bundle_is_complete_and_private(server, account, tmp_path, capsys):
 
 def test_an_account_of_tokens_is_struck_out(tmp_path):
     settings = config.Settings(profile="server", login="person", token_store="file")
-    token_store.open_keep(settings).write(
+    token_store.open_token_store(settings).write(
         token_store.StoredLogin("client-id", "its-secret", "refresh-one", "access-one", 0)
     )
     strike = support_bundle.Strike(settings)
