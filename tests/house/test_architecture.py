@@ -125,5 +125,19 @@ def test_files_that_the_architecture_names_exist():
     assert {name for name in named if not list(ROOT.glob(name.rstrip("/")))} == set()
 
 
+def test_names_in_the_index_are_in_its_files():
+    missing = []
+    for row in re.findall(r"^\| .+$", _sections(TEXT, 2)["Where is ...?"], flags=re.M):
+        spans = re.findall(r"`([^`]+)`", row.rpartition(" | ")[2])
+        files = [ROOT / span for span in spans if span.endswith(".py") and "/" in span]
+        if not files:
+            continue
+        text = "".join(file.read_text(encoding="utf-8") for file in files)
+        names = [span.rpartition(".")[2] for span in spans if re.fullmatch(r"\w+(\.\w+)?", span)]
+        names = [name for name in names if name not in ("py", "md")]
+        missing += [(row, name) for name in names if not re.search(rf"\b{name}\b", text)]
+    assert missing == []
+
+
 def test_lines_of_the_architecture_are_short():
     assert [line for line in TEXT.splitlines() if len(line) > 120] == []
