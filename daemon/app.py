@@ -114,7 +114,7 @@ async def run(
         drive = Agent(settings, place, state, client, agents, pace)
         note = await drive.contact()
         await drive.fs.begin()
-        agents.keep(drive.ending.heed_signals, drive.pull.poke, name="signals")
+        agents.keep(drive.shutdown.heed_signals, drive.pull.poke, name="signals")
         agents.keep(downscoped.watch_deadline, deadline, drive.health, name="deadline")
         async with server.listening(settings.paths.socket) as listener:
             drive.start(agents, listener)
@@ -140,7 +140,7 @@ class Agent(Answers):
         self.settings = settings
         self.client = client
         self.mountpoint = mountpoint
-        self.ending = Shutdown(settings.drain_seconds)
+        self.shutdown = Shutdown(settings.drain_seconds)
         self._local_days = settings.local_days
         self._recovered = settings.paths.recovered
         self.health = Health()
@@ -159,9 +159,9 @@ class Agent(Answers):
             owner_of=owner_of,
             belongs_to=self.sharing.belongs_to,
         )
-        self.logins = LoginWatch(settings, self.health)
-        self.absences = DeletionCheck(db, client, self.incoming, self.health)
-        self.claims = (
+        self.login_watch = LoginWatch(settings, self.health)
+        self.deletion_check = DeletionCheck(db, client, self.incoming, self.health)
+        self.document_locks = (
             DocumentLocks(db, client, self.incoming, self.health) if settings.lock_open_documents else None
         )
         lister, whole, deepen = choice.choose_listers(
@@ -170,7 +170,7 @@ class Agent(Answers):
             client=client,
             incoming=self.incoming,
             health=self.health,
-            absences=self.absences,
+            deletion_check=self.deletion_check,
             opened=lambda folder: self.crawl.opened(folder),
         )
         self.hydrate = Hydrator(
@@ -178,12 +178,12 @@ class Agent(Answers):
             hub=self.hub,
             network_seconds=settings.network_seconds,
         )
-        self.offering = Offers(db, client, self.incoming, self.hydrate, self.health)
+        self.offers = Offers(db, client, self.incoming, self.hydrate, self.health)
         self.commit = GroupCommit(db, drafts.root)
         sealer = Sealer(db, drafts, blocks, self.hydrate, self.commit)
-        self.holding = BaseBytes(db, blocks, self.hydrate, self.health)
-        self.refusals = DeleteGuard(db, client, self.health, self.holding.depends_on)
-        self.copying = CopyDetector()
+        self.base_bytes = BaseBytes(db, blocks, self.hydrate, self.health)
+        self.delete_guard = DeleteGuard(db, client, self.health, self.base_bytes.depends_on)
+        self.copy_detector = CopyDetector()
         templates = MetadataWriter(client, self.health)
         self.kit = kit = PushContext(
             *(db, client, blocks, drafts, sealer, self.incoming, self.hydrate, self.health, self.commit),
@@ -191,16 +191,16 @@ class Agent(Answers):
             profile=config.profile(settings),
             web_links=settings.web_links,
             full=self.account.doubt_space,
-            came_back=self.refusals.came_back,
-            before_deletion=self.holding.before_deletion,
+            came_back=self.delete_guard.came_back,
+            before_deletion=self.base_bytes.before_deletion,
             ended=lambda ino: self.fs.consider(ino),
-            copied_from=self.copying.sources,
+            copied_from=self.copy_detector.sources,
             templates=templates,
         )
         self.push = Dispatcher(kit, workers=settings.upload_workers)
         self.pins = Pins(db, blocks, self.hydrate, self.health, self.hub)
-        self.wiping = Wiper(db, blocks, self.hydrate, self.pins, self.hub, rights, mountpoint)
-        self._freeing = Eviction(db, blocks, self.hydrate, self.pins, self.hub)
+        self.wiper = Wiper(db, blocks, self.hydrate, self.pins, self.hub, rights, mountpoint)
+        self._eviction = Eviction(db, blocks, self.hydrate, self.pins, self.hub)
         self.facts = ItemDetails(db, client, self.health, nursery, templates)
         self.fs = Filesystem(
             *(
@@ -209,16 +209,16 @@ class Agent(Answers):
                 drafts,
                 self.commit,
                 self.hydrate,
-                Wakes(self.push, self.pins, self.holding),
+                Wakes(self.push, self.pins, self.base_bytes),
                 self.account,
             ),
             settle_seconds=settings.settle_seconds,
             local_names=settings.local_names,
             confirm=self._confirm if settings.fsync == "remote" else None,
             keep=self.pins.set,
-            watcher=self.claims,
+            watcher=self.document_locks,
             facts=self.facts,
-            removals=self.refusals,
+            delete_guard=self.delete_guard,
             publish=self.hub.publish,
             reserve=state.reserve,
         )
@@ -243,24 +243,24 @@ class Agent(Answers):
         by_events = config.profile(settings).feed == "events" and not settings.is_narrowed
         parts = (db, client, self.incoming, self.health, arrived)
         feed = EventFeed(*parts, access_changed=self._access_changed) if by_events else SearchFeed(*parts)
-        self.regaining = RegainedAccess(kit, self.push, arrived)
-        self.doubts = DeferredUpdates(*parts)
+        self.regained_access = RegainedAccess(kit, self.push, arrived)
+        self.deferred_updates = DeferredUpdates(*parts)
         self.pull = Poller(
             *(feed, self.hydrate, self.health),
             seconds=settings.poll_seconds,
             idle_seconds=settings.idle_poll_seconds,
             is_used=Activity(self.fs.inodes, self.health, self.incoming),
-            settle=self.doubts.settle,
+            settle=self.deferred_updates.settle,
         )
         self.sweep = Reconciler(
-            *(db, client, self.incoming, self.health, arrived, self.absences),
+            *(db, client, self.incoming, self.health, arrived, self.deletion_check),
             poll=self.pull.poll,
             fill=None if whole is not None else functools.partial(list_in_background, lister),
             full_seconds=settings.full_compare_hours * 3600,
         )
-        self.notices = Notifications(
+        self.notifications = Notifications(
             *(settings, db, self.health, self.hub, lambda: self.pins.problem),
-            returned=self.refusals.returned,
+            returned=self.delete_guard.returned,
             shared=self.sharing.told,
         )
         self.crawl = Crawler(db, self.health, whole, self.hydrate.listing, deepen)
@@ -276,7 +276,7 @@ class Agent(Answers):
         found = list(items)
         self.account.rights_changed(found)
         if found:
-            self.regaining.told()
+            self.regained_access.told()
 
     async def contact(self) -> str:
         """The first words with the service; what a person should know if there were none.
@@ -312,20 +312,25 @@ class Agent(Answers):
         state = self.state
         send = functools.partial(self.account.once_known, self.push.run)
         agents.keep(self.health.run, self.account.who, name="health")
-        agents.keep(self.logins.run, name="logins")
+        agents.keep(self.login_watch.run, name="login watch")
         agents.keep(self.commit.run, name="commit")
         agents.keep(manifest_writer.run, state.db, state.drafts.root, self.commit, name="manifest")
         agents.keep(self.fs.run, name="filesystem")
         agents.keep(self.notifier.run, name="notifier")
         agents.keep(request_scheduler.run_with_priority, Priority.UPLOAD, send, name="push")
         agents.keep(request_scheduler.run_with_priority, Priority.CHANGES, self.pull.run, name="pull")
-        agents.keep(request_scheduler.run_with_priority, Priority.CHANGES, self.doubts.run, name="doubts")
-        agents.keep(self.sweep.run, name="sweep")
+        agents.keep(
+            request_scheduler.run_with_priority,
+            Priority.CHANGES,
+            self.deferred_updates.run,
+            name="deferred updates",
+        )
+        agents.keep(self.sweep.run, name="reconciler")
         agents.keep(self.crawl.follow, name="opened folders")
         if self.settings.crawl:
             agents.keep(self.crawl.run, name="crawl")
         agents.keep(request_scheduler.run_with_priority, Priority.PIN, self.pins.run, name="pins")
-        agents.keep(request_scheduler.run_with_priority, Priority.PIN, self.holding.run, name="holding")
+        agents.keep(request_scheduler.run_with_priority, Priority.PIN, self.base_bytes.run, name="base bytes")
         if self.thumbnails is not None:
             agents.keep(
                 request_scheduler.run_with_priority, Priority.PIN, self.thumbnails.run, name="thumbnails"
@@ -334,17 +339,22 @@ class Agent(Answers):
         agents.keep(request_scheduler.run_with_priority, Priority.LISTING, self.facts.run, name="policies")
         agents.keep(self.pausing.run, name="pausing")
         agents.keep(self.locks.run, name="locks")
-        agents.keep(self.wiping.run, name="wiping")
+        agents.keep(self.wiper.run, name="wiper")
         agents.keep(
-            request_scheduler.run_with_priority, Priority.CHANGES, self.regaining.run, name="regaining"
+            request_scheduler.run_with_priority,
+            Priority.CHANGES,
+            self.regained_access.run,
+            name="regained access",
         )
-        if self.claims is not None:
-            agents.keep(self.claims.run, name="claims")
-        agents.keep(self.notices.run, name="notices")
+        if self.document_locks is not None:
+            agents.keep(self.document_locks.run, name="document locks")
+        agents.keep(self.notifications.run, name="notifications")
         agents.keep(self._follow_room, name="room")
         agents.keep(self.watchdog.run, self.health, state.db, name="watchdog")
         agents.keep(self.server.serve, listener, name="control")
-        agents.keep(maintenance.run, state.db, state.blocks, state.reserve, state.check_cache, name="upkeep")
+        agents.keep(
+            maintenance.run, state.db, state.blocks, state.reserve, state.check_cache, name="maintenance"
+        )
         agents.keep(maintenance.forget, state.db, self.settings.attribute_retention_days, name="kept")
         agents.keep(
             maintenance.remove_leftovers, self.fs, self.hub, self._local_days, self._put_aside, name="tidy"
@@ -362,7 +372,7 @@ class Agent(Answers):
         """Mount, serve until asked to end, and leave nothing behind that could still be sent."""
         memo = settings.paths.mountpoint
         owner = convert.owner(settings.uid, settings.gid, umask=settings.taken_bits)
-        handlers = operations.Operations(self.shown, owner=owner, copying=self.copying)
+        handlers = operations.Operations(self.shown, owner=owner, copying=self.copy_detector)
         async with mount.mounted(
             handlers,
             self.mountpoint,
@@ -377,14 +387,14 @@ class Agent(Answers):
             ready()
             self.watchdog.ready()
             log.info("the drive is mounted, connection %d", mounted.connection)
-            await concurrency.first_of(self.ending.wanted.wait, mounted.unmounted.wait)
+            await concurrency.first_of(self.shutdown.wanted.wait, mounted.unmounted.wait)
             self.ground, self._status.hidden = None, list
-            self.watchdog.stopping(self.ending.drain_seconds + mount.LINGER + mount.DEADLINE)
+            self.watchdog.stopping(self.shutdown.drain_seconds + mount.LINGER + mount.DEADLINE)
         await self.fs.finish()
         await self.commit.commit()
-        with trio.move_on_after(self.ending.drain_seconds), self.push.hurrying():
-            await concurrency.first_of(self.push.drained, self.ending.impatient, self._out_of_reach)
-        self.ending.done.set()
+        with trio.move_on_after(self.shutdown.drain_seconds), self.push.hurrying():
+            await concurrency.first_of(self.push.drained, self.shutdown.impatient, self._out_of_reach)
+        self.shutdown.done.set()
         await self.server.finished(seconds=2)
 
     async def _put_aside(self, node: Node) -> bool:

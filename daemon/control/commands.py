@@ -38,20 +38,20 @@ class Answers:
 
     state: LocalState
     mountpoint: Path
-    ending: Shutdown
+    shutdown: Shutdown
     health: Health
     hydrate: Hydrator
     push: Dispatcher
     pull: Poller
     sweep: Reconciler
-    absences: DeletionCheck
-    offering: Offers
+    deletion_check: DeletionCheck
+    offers: Offers
     pins: Pins
     pausing: Pausing
     notifier: Notifier
     fs: Filesystem
     ground: MountpointGuard | None = None  # below the mount
-    _freeing: Eviction
+    _eviction: Eviction
     _status: StatusReport
     _recovered: Path
 
@@ -99,21 +99,23 @@ class Answers:
             held=self._status.held(),
             stuck=self._status.tired(),
             recovered=found,
-            missing=self.absences.told(),
-            offers=self.offering.told(),
+            missing=self.deletion_check.told(),
+            offers=self.offers.told(),
         )
 
     @answers(control.DecideOffers, tells_progress=True)
     async def decide_offers(self, words: list[str], accept: bool) -> control.Done:
-        said = await self.offering.decide(words, accept=accept)
+        said = await self.offers.decide(words, accept=accept)
         await self.notifier.heard()
         return control.Done(message=said)
 
     @answers(control.DecideMissing, tells_progress=True)
     async def decide_missing(self, remove: bool) -> control.Done:
         if not remove:
-            return control.Done(message="" if await self.absences.reject() else "There is nothing to decide.")
-        count = await self.absences.confirm()
+            return control.Done(
+                message="" if await self.deletion_check.reject() else "There is nothing to decide."
+            )
+        count = await self.deletion_check.confirm()
         await self.notifier.heard()
         return control.Done(message=f"{count:,} items were removed." if count else "Nothing was removed.")
 
@@ -143,7 +145,7 @@ class Answers:
     @answers(control.Free, tells_progress=True)
     async def free(self, path: str, *, unpin: bool) -> control.Freed:
         node = await path_lookup.find(self.state.db, self.hydrate, path)
-        return await self._freeing.free(node.ino, unpin=unpin)
+        return await self._eviction.free(node.ino, unpin=unpin)
 
     @answers(control.Adopt, tells_progress=True)
     async def adopt(self) -> control.Adopted:
@@ -198,8 +200,8 @@ class Answers:
             raise errors.UserError(
                 f"{what} open on the drive at {self.mountpoint}; --force unmounts it anyway."
             )
-        self.ending.ask(drain_seconds)
-        await self.ending.done.wait()
+        self.shutdown.ask(drain_seconds)
+        await self.shutdown.done.wait()
         return self._uploaded()
 
     def _uploaded(self) -> control.Done:

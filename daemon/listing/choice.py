@@ -31,21 +31,21 @@ def choose_listers(
     client: Client,
     incoming: RemoteUpdates,
     health: Health,
-    absences: DeletionCheck,
+    deletion_check: DeletionCheck,
     opened: Callable[[Ino], None],
 ) -> Listers:
     """The listers of a service of this profile; `opened` is told of folders that a program lists."""
-    items = FolderItems(db, client, incoming, health, absences)
+    items = FolderItems(db, client, incoming, health, deletion_check)
     if profile.lister == "folder_items":
         return Listers(one=items, whole=None, deepen=None)
     walks = WalkDetector(db)
-    whole = FullEnumeration(db, client, incoming, health, absences, walks)
+    whole = FullEnumeration(db, client, incoming, health, deletion_check, walks)
     lister = SearchLister(
         db,
         client,
         incoming,
         health,
-        absences,
+        deletion_check,
         whole,
         walks,
         items if profile.folder_items else None,

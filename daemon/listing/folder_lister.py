@@ -4,7 +4,7 @@ For services whose search cannot list, this is the lister; beside a lister by se
 whose tree is too large to be waited for.
 
 Rule: what a folder no longer holds goes away only after a listing that was complete, and on the service's
-word on the item itself (`absences`).
+word on the item itself (`deletion_check`).
 """
 
 import time
@@ -36,13 +36,18 @@ class FolderItems:
     """Lists one folder at a time."""
 
     def __init__(
-        self, db: Database, client: Client, incoming: RemoteUpdates, health: Health, absences: DeletionCheck
+        self,
+        db: Database,
+        client: Client,
+        incoming: RemoteUpdates,
+        health: Health,
+        deletion_check: DeletionCheck,
     ) -> None:
         self._db = db
         self._folders = client.folders
         self._incoming = incoming
         self._health = health
-        self._absences = absences
+        self._deletion_check = deletion_check
 
     async def fill(self, folder: Ino, *, progress: Call, grown: Call) -> None:
         """Make everything directly in a folder known; `progress` is called for every page.
@@ -62,7 +67,7 @@ class FolderItems:
 
         if complete and node.remote_id is not None:
             unseen = await self._db.query(lambda conn: listing_diff.unseen_in(conn, folder, generation))
-            await self._absences.remove(unseen, generation)
+            await self._deletion_check.remove(unseen, generation)
         await self._db.write(lambda conn: tree.mark_listed(conn, folder, at=int(time.time())))
 
     async def _once(self, folder_id: str, generation: int, progress: Call) -> bool:

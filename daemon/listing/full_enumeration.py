@@ -5,7 +5,7 @@ generation, the spans in which things moved.  A folder that a window shows is ma
 done the marked ones become known, all at once.
 
 Rule: what was not seen goes away only if no span that it can be in was restless, and on the service's word on
-the item itself (`absences`).
+the item itself (`deletion_check`).
 """
 
 import json
@@ -61,12 +61,12 @@ class FullEnumeration:
         client: Client,
         incoming: RemoteUpdates,
         health: Health,
-        absences: DeletionCheck,
+        deletion_check: DeletionCheck,
         walks: WalkDetector,
     ) -> None:
         self._db = db
         self._incoming = incoming
-        self._absences = absences
+        self._deletion_check = deletion_check
         self._windows = search_windows.Windows(client.search, health, purpose="listing")
         self._query = Query(query=EVERYTHING, ancestor_folder_ids=[tree.root_id(db)])
         self._walks = walks
@@ -169,7 +169,7 @@ class FullEnumeration:
 
     async def _conclude(self, plan: EnumerationPlan) -> None:
         gone = [ino for ino, created in await self._unseen(plan) if not _is_in(created, plan.restless)]
-        await self._absences.remove(gone, plan.generation)
+        await self._deletion_check.remove(gone, plan.generation)
         now = int(time.time())
 
         def txn(conn: Connection) -> None:

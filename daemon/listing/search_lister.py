@@ -4,8 +4,8 @@ A folder becomes known together with all below it, with a request for every 200 
 to wait for, and the service can list a single folder, only the folder itself is listed (`folder_items`); all
 else comes with the crawl.
 
-Rule: a row goes away only after a listing that saw everything and during which nothing moved, and on the
-service's word on the item itself (`absences`); only folders that the listing has seen become known by it.
+Rule: a row is deleted only after a complete listing during which nothing moved, and when the service confirms
+it for the item itself (`deletion_check`); only folders that the listing has seen become known by it.
 """
 
 import logging
@@ -75,7 +75,7 @@ class SearchLister:
         client: Client,
         incoming: RemoteUpdates,
         health: Health,
-        absences: DeletionCheck,
+        deletion_check: DeletionCheck,
         whole: FullEnumeration,
         walks: WalkDetector,
         items: FolderItems | None,
@@ -83,7 +83,7 @@ class SearchLister:
     ) -> None:
         self._db = db
         self._incoming = incoming
-        self._absences = absences
+        self._deletion_check = deletion_check
         self._windows = search_windows.Windows(client.search, health, purpose="listing")
         self._whole = whole
         self._walks = walks
@@ -201,7 +201,7 @@ class SearchLister:
             unseen = await self._db.query(
                 lambda conn: listing_diff.unseen_below(conn, folder, listing.generation)
             )
-            await self._absences.remove(unseen, listing.generation)
+            await self._deletion_check.remove(unseen, listing.generation)
         now = int(time.time())
 
         def txn(conn: Connection) -> None:

@@ -44,17 +44,17 @@ class Entries:
         *,
         settle_seconds: float,
         check_disk: Callable[[], None],
-        removals: DeleteGuardPort | None = None,
+        delete_guard: DeleteGuardPort | None = None,
     ) -> None:
         self._check_disk = check_disk
-        self._removals = removals
+        self._delete_guard = delete_guard
         self._db = db
         self._commit = commit
         self._hydrate = hydrate
         self._push = push
         self._local_names = local_names
         self._allowed = allowed
-        self._saves = SavePatterns()
+        self._save_patterns = SavePatterns()
         self._settle_ns = int(settle_seconds * 10**9)
 
     async def listed(self, folder: Ino) -> None:
@@ -69,7 +69,7 @@ class Entries:
 
     async def make(self, parent: Ino, name: str, kind: NodeKind, mode: int) -> tuple[Ino, int | None]:
         """A new file or folder: its ino, and of a file the id of its empty draft."""
-        left = self._saves.who_left(parent, name)
+        left = self._save_patterns.who_left(parent, name)
 
         def insert(conn: Connection, ino: Ino, due: int, now: int) -> int | None:
             if kind is NodeKind.FOLDER:
@@ -83,7 +83,7 @@ class Entries:
 
         ino, draft = await self._insert(parent, name, kind, mode, insert)
         if kind is NodeKind.FILE:
-            self._saves.note_birth(ino)
+            self._save_patterns.note_birth(ino)
         return ino, draft
 
     async def symlink(self, parent: Ino, name: str, target: bytes) -> Ino:
@@ -106,7 +106,7 @@ class Entries:
         naming.check(parent, name)
         self._check_disk()
         if (above := tree.find(self._db, parent)) is not None:
-            is_save = self._saves.who_left(parent, name) is not None
+            is_save = self._save_patterns.who_left(parent, name) is not None
             shared_folder.check_making(above, name, kind, self._local_names, is_save=is_save)
             await self._allowed(above, NodeRight.WRITE)
         await self.listed(parent)
@@ -169,26 +169,28 @@ class Entries:
 
         removed = await self.change(txn)
         if removed is not None and not folder:
-            self._saves.note_left(removed, parent, name)
+            self._save_patterns.note_left(removed, parent, name)
         return removed
 
     async def _is_left(self, node: Node) -> bool:
         """Whether somebody else shares the node, so that removing it takes it from here alone."""
-        return self._removals is not None and await self._removals.is_left(node)
+        return self._delete_guard is not None and await self._delete_guard.is_left(node)
 
     async def _is_gone(self, node: Node) -> bool:
         """Whether the service has the file in its trash already, since it had to be asked."""
         return (
-            self._removals is not None and self._removals.is_doubtful(node) and await self._removals.ask(node)
+            self._delete_guard is not None
+            and self._delete_guard.is_doubtful(node)
+            and await self._delete_guard.ask(node)
         )
 
     def _follower(self, ino: Ino) -> save_patterns.Follower | None:
         """The file that was put where this node was a moment ago."""
-        place = self._saves.place_left(ino)
+        place = self._save_patterns.place_left(ino)
         node = tree.find_child(self._db, *place) if place is not None else None
         if node is None or node.ino == ino:
             return None  # nobody came, or the service did not let it go
-        return save_patterns.Follower(node.ino, self._saves.is_newborn(node.ino))
+        return save_patterns.Follower(node.ino, self._save_patterns.is_newborn(node.ino))
 
     # ---- renaming ------------------------------------------------------------------------------
 
@@ -204,13 +206,13 @@ class Entries:
         naming.check(call.parent, call.name)
         if (target := tree.find_child(self._db, call.parent, call.name)) is not None and target.is_folder:
             await self.listed(target.ino)
-        recently = self._saves.is_newborn(node.ino)
+        recently = self._save_patterns.is_newborn(node.ino)
         await self._allowed(node, NodeRight.RENAME if call.parent == call.old_parent else NodeRight.DELETE)
         if call.parent != call.old_parent and (into := tree.find(self._db, call.parent)) is not None:
             await self._allowed(into, NodeRight.WRITE)
         if target is not None and target.ino != node.ino:
             await self._allowed(target, NodeRight.WRITE if recently else NodeRight.DELETE)
-        left = self._saves.who_left(call.parent, call.name)
+        left = self._save_patterns.who_left(call.parent, call.name)
         due = self.due()
 
         def txn(conn: Connection) -> Ino | None:
@@ -221,8 +223,8 @@ class Entries:
 
         displaced = await self.change(txn)
         if call.flags & renaming.EXCHANGE and target is not None:
-            self._saves.note_left(target.ino, call.parent, call.name)
-        self._saves.note_left(node.ino, call.old_parent, call.old_name)
+            self._save_patterns.note_left(target.ino, call.parent, call.name)
+        self._save_patterns.note_left(node.ino, call.old_parent, call.old_name)
         return displaced
 
     # ---- what stays on this machine ------------------------------------------------------------

@@ -70,7 +70,7 @@ class Filesystem:
         keep: PinsPort | None = None,
         watcher: Watcher | None = None,
         facts: ItemDetailsPort | None = None,
-        removals: DeleteGuardPort | None = None,
+        delete_guard: DeleteGuardPort | None = None,
         publish: Callable[[list[Change]], None] = _nobody,
         reserve: DiskReserve | None = None,
     ) -> None:
@@ -96,7 +96,7 @@ class Filesystem:
             *(db, commit, hydrate, push, LocalFiles(local_names), self._allowed),
             settle_seconds=settle_seconds,
             check_disk=self._room.check_disk,
-            removals=removals,
+            delete_guard=delete_guard,
         )
         self._reaper = reaper.Reaper(db, drafts, blocks, commit, self.inodes)
         self._xattrs = Xattrs(

@@ -117,7 +117,7 @@ class TestOpenDocuments:
         """`report.odt`, in our own drive, whose claims are made."""
         file_id = await other.file("report.odt", b"x")
         await drive.names()
-        nursery.start_soon(drive.agents.claims.run)
+        nursery.start_soon(drive.agents.document_locks.run)
         return file_id
 
     @staticmethod

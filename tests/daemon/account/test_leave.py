@@ -146,7 +146,7 @@ async def test_what_was_read_of_it_is_wiped(drive: Drive, ben: Remote, user: int
     assert await drive.read(f"{SHELF}/plan.txt") == b"theirs"
     await drive.unlink(f"{SHELF}/plan.txt")
     await drive.sync()
-    assert await drive.agents.wiping.once()
+    assert await drive.agents.wiper.once()
     assert drive.db.rows("SELECT sha1 FROM content") == []
 
 

@@ -163,7 +163,7 @@ async def read_shown(drive: Drive, ino: int) -> bytes:
 
 async def wiped(drive: Drive) -> None:
     with trio.fail_after(10):
-        while not await drive.agents.wiping.once():
+        while not await drive.agents.wiper.once():
             await trio.lowlevel.checkpoint()
 
 

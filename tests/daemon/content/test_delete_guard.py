@@ -67,7 +67,7 @@ async def test_a_refused_deletion_is_back_at_once(
     agents = drive.agents
     notices = Notifications(
         *(settings, drive.db, agents.health, agents.hub, lambda: "", show),
-        returned=agents.refusals.returned,
+        returned=agents.delete_guard.returned,
     )
     await notices.look()
     assert told and told[0].startswith("A deletion was rejected. /d/f: The service does not allow this: ")

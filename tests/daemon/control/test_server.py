@@ -182,12 +182,12 @@ async def test_stop_with_open_files_needs_force(path: Path, drive: Drive) -> Non
     opened, _ = await drive.fs.create(1, "f", 0o644, os.O_WRONLY)
     with pytest.raises(errors.UserError, match="open on the drive"):
         await ask(path, control.Stop())
-    assert not drive.agents.ending.wanted.is_set()
+    assert not drive.agents.shutdown.wanted.is_set()
     await drive.fs.release(opened.fh)
-    drive.agents.ending.done.set()
+    drive.agents.shutdown.done.set()
     assert (await ask(path, control.Stop(drain_seconds=7)))[-1].kind == "done"
-    assert drive.agents.ending.wanted.is_set()
-    assert drive.agents.ending.drain_seconds == 7
+    assert drive.agents.shutdown.wanted.is_set()
+    assert drive.agents.shutdown.drain_seconds == 7
 
 
 async def test_another_user_gets_no_answer(path: Path, drive: Drive, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -139,8 +139,8 @@ async def test_an_answer_that_is_none_is_asked_about_later(
     await drive.poll()
     assert await drive.names() == ["bad", "good"]
     network._inner = forged.inner
-    drive.agents.doubts._again.clear()
-    await drive.agents.doubts.settle()
+    drive.agents.deferred_updates._again.clear()
+    await drive.agents.deferred_updates.settle()
     assert '"news"' in (tree.item_json(drive.db, await drive.ino("bad")) or "")
 
 

@@ -48,7 +48,7 @@ async def _drawn(drive: Drive, path: str) -> list[Path]:
 
 async def _wiped(drive: Drive) -> None:
     with trio.fail_after(10):
-        while not await drive.agents.wiping.once():
+        while not await drive.agents.wiper.once():
             await trio.lowlevel.checkpoint()
 
 

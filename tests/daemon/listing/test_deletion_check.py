@@ -123,7 +123,7 @@ async def test_where_much_is_gone_a_person_is_asked(
     assert (await drive.agents.status()).missing == 20
     told = (await drive.agents.conflicts()).missing
     assert (told.items, told.paths[0]) == (20, "/f01")
-    assert "20 items" in drive.agents.notices._find_missing().body
+    assert "20 items" in drive.agents.notifications._find_missing().body
     # No: it stays, and the next comparison does not ask again.
     assert (await drive.agents.decide_missing(False)).message == ""
     assert await drive.agents.sweep.once(full=True) == 0

@@ -61,7 +61,7 @@ async def test_a_backup_outlives_a_deletion_by_somebody_else(
         await save(drive, "doc~")
         await drive.sync()
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(drive.agents.holding.run)
+            nursery.start_soon(drive.agents.base_bytes.run)
             with trio.fail_after(20):
                 while not is_held(drive):
                     await trio.lowlevel.checkpoint()
@@ -82,7 +82,7 @@ async def test_what_a_backup_held_goes_with_it(drive: Drive, other: Remote) -> N
     await drive.names()
     await save(drive, "doc~")
     await drive.sync()
-    await drive.agents.holding.before_deletion(None)
+    await drive.agents.base_bytes.before_deletion(None)
     kept = drive.agents.state.drafts.root / sha1(OLD)
     assert kept.stat().st_size == len(OLD)
     ino = await drive.ino("doc~")

@@ -240,7 +240,7 @@ async def test_deferred_updates_back_off(
     number = await other.file("f", b"x")
     await drive.names()
     now = 0.0
-    agent = drive.agents.doubts
+    agent = drive.agents.deferred_updates
     monkeypatch.setattr(agent, "_now", lambda: now)
     doubt = DeferredUpdate(NodeKind.FILE, number, deferred_updates.ANYHOW)
     monkeypatch.setattr(
@@ -264,7 +264,7 @@ async def test_deferred_updates_retry_despite_others(
     number, another = await other.file("f", b"x"), await other.file("g", b"x")
     await drive.names()
     now = 0.0
-    agent = drive.agents.doubts
+    agent = drive.agents.deferred_updates
     monkeypatch.setattr(agent, "_now", lambda: now)
     drop = deferred_updates.drop
 

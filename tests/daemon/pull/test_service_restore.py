@@ -86,7 +86,7 @@ async def test_freed_bytes_missing_remotely_are_reported(drive: Drive, other: Re
     copied(backup, database)
     with pytest.raises(OSError):
         await drive.read("text")
-    await drive.agents.doubts.settle()
+    await drive.agents.deferred_updates.settle()
     assert await drive.read("text") == b"old"
 
 

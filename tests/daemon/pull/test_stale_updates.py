@@ -95,7 +95,7 @@ async def test_a_listing_shorter_than_its_total_is_not_whole(
 
     network.instead = sick
     agents = drive.agents
-    lister = FolderItems(drive.db, agents.client, agents.incoming, agents.health, agents.absences)
+    lister = FolderItems(drive.db, agents.client, agents.incoming, agents.health, agents.deletion_check)
     await lister.fill(ROOT, progress=lambda: None, grown=lambda: None)
     assert await drive.names() == ["a", "b", "c"]
 

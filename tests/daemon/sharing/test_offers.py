@@ -24,7 +24,7 @@ async def _give(ben: Remote, user: int, name: str = "Team", above: str = "0") ->
 
 
 def _waiting(drive: Drive) -> list[tuple[str, str]]:
-    return [(one.name, one.owner) for one in drive.agents.offering.told() if not one.declined]
+    return [(one.name, one.owner) for one in drive.agents.offers.told() if not one.declined]
 
 
 async def _decide(drive: Drive, *words: str, accept: bool = True) -> str:

@@ -59,7 +59,7 @@ class TestReturns:
         expect_log: ExpectLog,
     ) -> None:
         expect_log("the service rejected a change")
-        nursery.start_soon(drive.agents.regaining.run)
+        nursery.start_soon(drive.agents.regained_access.run)
         await listed(drive)
         network.is_down = True
         await write_all(drive)
@@ -96,10 +96,10 @@ class TestReturns:
         assert [op[1] for op in drive.ops()] == ["held", "held"]
         before = uploads(network)
         for _ in range(3):
-            assert await drive.agents.regaining.once() == 0
+            assert await drive.agents.regained_access.once() == 0
         assert uploads(network) == before
         await room(service, ben.user, 10_000)
-        assert await drive.agents.regaining.once() == 2
+        assert await drive.agents.regained_access.once() == 2
         await drive.sync()
         assert drive.ops() == []
         assert await ben.read("new") == b"mine, and large"
@@ -115,11 +115,11 @@ class TestReturns:
             network.is_down = False
             await drive.sync()
             assert held(drive) == [f"/{TEAM}/plan"]
-            await drive.agents.regaining.once()
+            await drive.agents.regained_access.once()
             assert held(drive) == [f"/{TEAM}/plan"]
             await team.give()
             for _ in range(2):  # the folder, then the file in it
-                await drive.agents.regaining.once()
+                await drive.agents.regained_access.once()
             await drive.sync()
             assert drive.ops() == []
             assert await ben.read("plan") == b"my plan"
@@ -133,5 +133,5 @@ class TestReturns:
         await drive.sync()
         assert [op[1] for op in drive.ops()] == ["held"]
         before = len(network.requests)
-        assert await drive.agents.regaining.once() == 0
+        assert await drive.agents.regained_access.once() == 0
         assert len(network.requests) == before

@@ -15,7 +15,7 @@ COPIED = bytes(range(256)) * 4096
 
 async def _copy(drive: Drive, source: str, target: str) -> int:
     """As one thread of a program copies; what the kernel's handlers note of that is noted."""
-    copying = drive.agents.copying
+    copying = drive.agents.copy_detector
     reading = await drive.fs.open(await drive.ino(source), os.O_RDONLY)
     copying.opened(7, reading.fh, await drive.ino(source), os.O_RDONLY)
     data = await drive.fs.read(reading.fh, 0, len(COPIED) + 1)
