@@ -1,0 +1,190 @@
+"""The operations of a file system on virtual nodes: the other half of what `router` shows.
+
+It has the methods of `tree.filesystem.Filesystem`, for the inode numbers and handles from
+`virtual_inodes.FIRST` on.  What a node or a folder allows it says itself (`node`).
+"""
+
+import errno
+
+from cmsfs.cache.blocks import BlockCache, Fetcher
+from cmsfs.replica.changes import Change
+from cmsfs.replica.nodes import ROOT, Ino
+from cmsfs.vfs import errno_map
+from cmsfs.vfs.deadline import with_deadline
+from cmsfs.vfs.tree import naming
+from cmsfs.vfs.tree.attributes import Attributes, DirEntry, OpenResult, SetAttr
+from cmsfs.vfs.virtual.handles import VirtualHandles
+from cmsfs.vfs.virtual.node import VirtualFile, VirtualFolder, VirtualLink, VirtualNode
+from cmsfs.vfs.virtual.virtual_inodes import VirtualInodes
+
+
+class VirtualFilesystem:
+    """Everything that is shown and is no row of the tree."""
+
+    def __init__(self, inodes: VirtualInodes, blocks: BlockCache, fetcher: Fetcher) -> None:
+        self._inodes = inodes
+        self._handles = VirtualHandles(inodes, blocks, fetcher)
+
+    # ---- names ---------------------------------------------------------------------------------
+
+    async def lookup(self, parent: Ino, name: str) -> Attributes:
+        if name == ".":
+            return self.looked_up(self._node(parent))
+        return self.looked_up(await with_deadline(self._folder(parent).child(name)))
+
+    def looked_up(self, node: VirtualNode) -> Attributes:
+        """What a node shows; counted as a lookup."""
+        # atomic: no await until the reply
+        ino = self._inodes.use(node)
+        self._inodes.looked_up(ino)
+        self._inodes.unused(ino)
+        return node.attributes(ino)
+
+    def forget(self, pairs: list[tuple[Ino, int]]) -> None:
+        for ino, count in pairs:
+            self._inodes.forgotten(ino, count)
+
+    async def opendir(self, ino: Ino) -> int:
+        return await self._handles.opendir(self._folder(ino))
+
+    async def readdir(self, fh: int, after: int) -> list[DirEntry]:
+        return await self._handles.readdir(fh, after)
+
+    def above(self, ino: Ino) -> Ino:
+        """The root, below which all of them are."""
+        return ROOT
+
+    def counted(self, ino: Ino) -> None:
+        self._inodes.looked_up(ino)
+
+    def releasedir(self, fh: int) -> None:
+        self._handles.releasedir(fh)
+
+    # ---- attributes ----------------------------------------------------------------------------
+
+    def getattr(self, ino: Ino) -> Attributes:
+        return self._node(ino).attributes(ino)
+
+    async def setattr(self, ino: Ino, changes: SetAttr, fh: int | None = None) -> Attributes:
+        node = self._node(ino)
+        if not isinstance(node, VirtualFile) or not node.is_writable:
+            raise errno_map.oserror(errno.EPERM, "this is a virtual item, which cannot be changed")
+        if changes.size is not None:
+            await with_deadline(node.truncate(changes.size))
+        return node.attributes(ino)
+
+    async def readlink(self, ino: Ino) -> bytes:
+        node = self._node(ino)
+        if not isinstance(node, VirtualLink):
+            raise errno_map.oserror(errno.EINVAL)
+        return node.target
+
+    async def getxattr(self, ino: Ino, name: str) -> bytes:
+        value = await with_deadline(self._node(ino).xattr(name))
+        if value is None:
+            raise errno_map.oserror(errno.ENODATA, name)
+        return value
+
+    async def listxattr(self, ino: Ino) -> list[str]:
+        return list(await with_deadline(self._node(ino).xattrs()))
+
+    async def setxattr(self, ino: Ino, name: str, value: bytes) -> list[Change]:
+        await with_deadline(self._node(ino).set_xattr(name, value))
+        return []
+
+    async def removexattr(self, ino: Ino, name: str) -> None:
+        await with_deadline(self._node(ino).set_xattr(name, None))
+
+    # ---- files ---------------------------------------------------------------------------------
+
+    async def open(self, ino: Ino, flags: int) -> OpenResult:
+        node = self._node(ino)
+        if not isinstance(node, VirtualFile):
+            raise errno_map.oserror(errno.EISDIR)
+        return await self._handles.open(node, flags)
+
+    async def create(self, parent: Ino, name: str, mode: int, flags: int) -> tuple[OpenResult, Attributes]:
+        node = await with_deadline(self._folder(parent).create(name))
+        opened = await self._handles.open(node, flags)
+        # atomic: no await until the reply
+        return opened, self.looked_up(node)
+
+    async def read(self, fh: int, offset: int, size: int) -> bytes | bytearray:
+        return await self._handles.read(fh, offset, size)
+
+    async def write(self, fh: int, offset: int, data: bytes) -> int:
+        return await self._handles.write(fh, offset, data)
+
+    async def flush(self, fh: int) -> None:
+        """What is written goes to its node at once."""
+
+    async def fsync(self, fh: int) -> None:
+        """The same."""
+
+    async def fsyncdir(self, fh: int) -> None:
+        """The same."""
+
+    async def release(self, fh: int) -> None:
+        self._handles.release(fh)
+
+    # ---- the entries of a folder ---------------------------------------------------------------
+
+    async def mkdir(self, parent: Ino, name: str, mode: int) -> Attributes:
+        return self.looked_up(await with_deadline(self._folder(parent).mkdir(name)))
+
+    async def mknod(self, parent: Ino, name: str, mode: int) -> Attributes:
+        raise errno_map.oserror(errno.EPERM, name)
+
+    async def symlink(self, parent: Ino, name: str, target: bytes) -> Attributes:
+        return self.looked_up(await with_deadline(self._folder(parent).symlink(name, target)))
+
+    async def link(self, ino: Ino, new_parent: Ino, new_name: str) -> Attributes:
+        raise errno_map.oserror(errno.EPERM, new_name)
+
+    async def unlink(self, parent: Ino, name: str) -> None:
+        await with_deadline(self._folder(parent).remove(name, folder=False))
+
+    async def rmdir(self, parent: Ino, name: str) -> None:
+        await with_deadline(self._folder(parent).remove(name, folder=True))
+
+    async def rename(self, parent: Ino, name: str, new_parent: Ino, new_name: str, flags: int) -> None:
+        await with_deadline(self._folder(parent).rename(name, self._folder(new_parent), new_name, flags))
+
+    async def take_in(self, parent: Ino, name: str, new_parent: Ino, new_name: str, flags: int) -> None:
+        """A rename of an item of the tree into a virtual folder."""
+        await with_deadline(self._folder(new_parent).take_in(parent, name, new_name, flags))
+
+    async def move_out(self, parent: Ino, name: str, new_parent: Ino, new_name: str, flags: int) -> None:
+        """A rename out of a virtual folder into the tree."""
+        naming.check(new_parent, new_name)
+        folder = self._folder(parent)
+        node = await with_deadline(folder.child(name))
+        # Held: the kernel goes on asking for it by this number until it has heard of the other.
+        ino = self._inodes.use(node)
+        try:
+            real = await with_deadline(folder.move_out(name, new_parent, new_name, flags))
+            self._inodes.became(ino, real)
+        finally:
+            self._inodes.unused(ino)
+
+    def _node(self, ino: Ino) -> VirtualNode:
+        node = self._inodes.node(ino)
+        if node is None:
+            raise errno_map.oserror(errno.ESTALE, f"ino {ino}")
+        return node
+
+    def _folder(self, ino: Ino) -> VirtualFolder:
+        node = self._node(ino)
+        if not isinstance(node, VirtualFolder):
+            raise errno_map.oserror(errno.ENOTDIR)
+        return node
+
+    # ---- what the notifier asks ----------------------------------------------------------------
+
+    def opens(self, ino: Ino) -> int:
+        """Handles open on an inode."""
+        return self._inodes.uses(ino)
+
+    def is_known(self, ino: Ino) -> bool:
+        """Whether the kernel may remember anything of this inode, or of names in it."""
+        return self._inodes.lookups(ino) > 0
