@@ -1,11 +1,11 @@
 """Virtual nodes: folders, files and links that are not items of the account.
 
-The trash, the results of a search and the past versions of a file are made of these.  `VirtualFilesystem` gives them
-inode numbers and answers the kernel; whoever shows something derives from these classes and says what it
-is, what is in it, and what may be done there.  Everything that is not said is refused.
+The trash, the results of a search and the past versions of a file are made of these.  `VirtualFilesystem`
+gives them inode numbers and answers the kernel; whoever shows something derives from these classes and says
+what it is, what is in it, and what may be done there.  Everything that is not said is refused.
 
-Rule: a method raises `OSError`, or a `CmsfsError` that `deadline` translates; it may wait for the service, and
-is given up at `deadline.DEADLINE_SECONDS`.
+Rule: a method raises `OSError`, or a `CmsfsError` that `deadline` translates; it may wait for the service,
+and is given up at `deadline.DEADLINE_SECONDS`.
 """
 
 import errno
