@@ -21,7 +21,7 @@ from pathlib import Path
 
 @dataclass
 class AdoptReport:
-    """How it went."""
+    """The outcome: what was moved, and what could not be."""
 
     items: int = 0
     renamed: list[str] = field(default_factory=list)  # their names were taken

@@ -124,7 +124,7 @@ async def run(
 
 
 class Agent(Answers):
-    """The agents of one drive."""
+    """Holds every object of one drive; the composition root."""
 
     def __init__(
         self,

@@ -35,7 +35,7 @@ log = logging.getLogger(__name__)
 
 
 class Starter:
-    """Whoever started us and waits for word: READY once, or the sentence of the failure."""
+    """The launcher that waits for READY or for the error message."""
 
     def __init__(self, fd: int | None) -> None:
         self._fd = fd

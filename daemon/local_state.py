@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class LocalState:
-    """What is on this disk."""
+    """The open local state of one drive."""
 
     db: sqlite.Database
     blocks: BlockCache

@@ -7,7 +7,7 @@ import trio
 
 
 class Shutdown:
-    """One wish to stop, whoever has it first; a second one stops waiting for uploads."""
+    """One request to stop, whoever makes it first; a second one stops waiting for uploads."""
 
     def __init__(self, drain_seconds: float) -> None:
         self.wanted = trio.Event()

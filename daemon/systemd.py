@@ -19,7 +19,7 @@ COUNT_SECONDS = 5.0
 
 
 class SystemdNotifier:
-    """Keeps the manager that started us informed, if there is one."""
+    """Notifies the service manager that started us, if there is one."""
 
     def __init__(self) -> None:
         self._interval = sd_notify.watchdog_seconds()

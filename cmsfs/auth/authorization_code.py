@@ -43,7 +43,7 @@ _PAGE = (
 
 @dataclass(frozen=True, slots=True)
 class Consent:
-    """One attempt to be given access."""
+    """One authorization request."""
 
     authorize_url: str
     client_id: str

@@ -20,7 +20,7 @@ EARLY = 60.0
 
 
 class BearerAuth(httpx.Auth):
-    """Sets the header, and after a 401 renews the token and asks once more."""
+    """Sets the header; after a 401 renews the token and retries once."""
 
     def __init__(self, fetch: Fetch) -> None:
         self._fetch = fetch

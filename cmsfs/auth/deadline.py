@@ -13,7 +13,7 @@ from cmsfs.models.enterprise.tokens import Token
 
 
 class Deadline:
-    """`seconds` from now; 0 is never."""
+    """Expires `seconds` from now; 0 is never."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds

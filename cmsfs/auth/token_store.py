@@ -22,7 +22,7 @@ SERVICE = "cmsfs"
 
 @dataclass(frozen=True, slots=True)
 class StoredLogin:
-    """What a login left."""
+    """The tokens and identity of a login."""
 
     client_id: str
     client_secret: str = field(repr=False)
@@ -89,7 +89,7 @@ class FileTokenStore:
 
 
 class KeyringTokenStore:
-    """The session's keyring, through the library `keyring`."""
+    """Stores tokens in the session's keyring, through the library `keyring`."""
 
     def __init__(self, account: str) -> None:
         self._account = account

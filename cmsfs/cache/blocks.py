@@ -48,7 +48,7 @@ ATTEMPTS = 5
 
 
 class Fetcher(Protocol):
-    """Brings blocks of a content onto this disk: the business of a layer above."""
+    """Downloads blocks of a content; implemented by a layer above."""
 
     async def blocks(self, content: Content, first: int, last: int) -> None:
         """Return once the blocks `first` to `last` (inclusive) are cached; OSError or RemoteError if not."""

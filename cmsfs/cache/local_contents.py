@@ -24,7 +24,7 @@ from cmsfs.cache import content_files, content_index, content_table
 
 
 class LocalContents:
-    """The way of local contents into the cache."""
+    """Brings local contents into the cache."""
 
     def __init__(
         self, db: sqlite.Database, known: content_index.ContentIndex, store: content_files.ContentFiles

@@ -27,7 +27,7 @@ class RecoveredFile(_Part):
 
 
 class Missing(_Part):
-    """What the service does not have any more, as a comparison found; it is here until a person decides."""
+    """A mass deletion at the service that awaits the user's decision."""
 
     items: int
     asked: pydantic.AwareDatetime  # since when
@@ -35,7 +35,7 @@ class Missing(_Part):
 
 
 class OfferStatus(_Part):
-    """What somebody else shares, and the person has not accepted."""
+    """A share that the user has not accepted yet."""
 
     type: str  # file, folder, web_link
     id: str

@@ -165,7 +165,7 @@ class Watch(Request):
 
 
 class GetPathStatus(Request):
-    """How the item at `path` stands."""
+    """The sync status of the item at `path`."""
 
     kind: Literal["path"] = "path"
     path: str
@@ -214,7 +214,7 @@ class DecideMissing(Request):
 
 
 class HealthStatus(_Message):
-    """How the daemon gets on with the service."""
+    """The state of the connection to the service."""
 
     state: Literal["starting", "online", "offline", "unauthorised", "degraded", "read-only", "paused"] = (
         "starting"

@@ -50,14 +50,14 @@ class HiddenFiles(_Part):
 
 
 class CacheStatus(_Part):
-    """What is kept of files' contents."""
+    """Size and use of the content cache."""
 
     used_bytes: int = 0
     limit_bytes: int = 0
 
 
 class ListingStatus(_Part):
-    """How much of the remote tree is known here."""
+    """How much of the remote tree is listed."""
 
     state: Literal["unknown", "running", "complete"] = "unknown"
     items: int = 0
@@ -89,7 +89,7 @@ class Pinning(_Part):
 
 
 class StalledLoop(_Part):
-    """Something that gets nowhere."""
+    """A loop that makes no progress."""
 
     name: str
     seconds: float = 0.0
@@ -97,7 +97,7 @@ class StalledLoop(_Part):
 
 
 class Troubles(_Part):
-    """What goes on by itself but not well."""
+    """Problems that do not need the user yet."""
 
     stalled: list[StalledLoop] = []  # nothing was achieved for a minute
     left_out: list[str] = []  # the first items of the service that this machine cannot hold, with the reason

@@ -17,7 +17,7 @@ from cmsfs.replica.sharing import shares
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """A file of the drafts folder that has its place again."""
+    """A draft file that was restored to its node."""
 
     file: str
     path: str

@@ -87,7 +87,7 @@ class ManifestEntry(_Model):
 
 
 class Manifest(_Model):
-    """All of them, by the names of their files in the drafts folder."""
+    """All entries, by the names of their files in the drafts folder."""
 
     root_id: str = "0"  # of the folder of the service that the drive begins at
     entries: dict[str, ManifestEntry] = {}

@@ -37,7 +37,7 @@ FETCHED_AT_ONCE = 512
 
 @dataclass(frozen=True, slots=True)
 class Sealed:
-    """What a draft became."""
+    """The content that a draft became."""
 
     sha1: str
     size: int

@@ -39,7 +39,7 @@ _ROOTS = "SELECT p.ino FROM pin AS p JOIN node AS n ON n.ino = p.ino WHERE n.par
 
 @dataclass(slots=True)
 class Tree:
-    """How far one pinned item has come; empty files and what is written here are not counted."""
+    """Progress of one pinned item; empty files and drafts are not counted."""
 
     ino: Ino
     files: int = 0
@@ -59,7 +59,7 @@ class WantedContent:
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """What there is to do."""
+    """The downloads that are still needed."""
 
     trees: list[Tree]
     wanted: list[WantedContent]

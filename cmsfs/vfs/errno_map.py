@@ -26,7 +26,7 @@ _ERRNO: list[tuple[type[errors.CmsfsError], int]] = [
 
 
 class TransientEnoent(FileNotFoundError):
-    """There is no such name just now, and the kernel must not remember that."""
+    """ENOENT that the kernel must not cache."""
 
 
 def to_oserror(error: errors.CmsfsError) -> OSError:

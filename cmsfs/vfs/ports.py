@@ -12,7 +12,7 @@ from cmsfs.vfs.permissions import NodeRight
 
 
 class HydratorPort(Protocol):
-    """Brings what is missing here from the service."""
+    """Downloads what is missing locally."""
 
     async def listing(self, folder: Ino) -> None:
         """Return once everything in the folder is in the replica; OSError when it cannot be had in time."""
@@ -28,21 +28,21 @@ class HydratorPort(Protocol):
 
 
 class PinsPort(Protocol):
-    """Whoever keeps items here whole."""
+    """Pins and unpins items."""
 
     async def __call__(self, ino: Ino, *, pinned: bool) -> None:
         """Keep an item and all that is below it, or no longer; OSError (ENOSPC) when it does not fit."""
 
 
 class Wakeable(Protocol):
-    """Whoever sends the journal."""
+    """Woken when the journal has new operations."""
 
     def wake(self) -> None:
         """The journal has work, or a file that was busy no longer is."""
 
 
 class AccountPort(Protocol):
-    """What the agent knows of the account and the connection."""
+    """The state of the account and the connection."""
 
     @property
     def is_online(self) -> bool:
@@ -72,7 +72,7 @@ class AccountPort(Protocol):
 
 
 class ItemDetailsPort(Protocol):
-    """Whoever asks the service about single items."""
+    """Fetches details of single items."""
 
     async def learn(self, node: Node, about: DetailSubject) -> None:
         """Return once this is known of an item, as new as it has to be, or an older answer cannot be renewed.
@@ -95,7 +95,7 @@ class ItemDetailsPort(Protocol):
 
 
 class DeleteGuardPort(Protocol):
-    """Whoever knows which deletions the service may refuse, and which are none."""
+    """Tells which deletions the service may refuse, and which only leave a share."""
 
     async def is_left(self, node: Node) -> bool:
         """Whether removing the node is leaving what somebody else shares: the item itself stays.

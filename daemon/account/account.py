@@ -27,7 +27,7 @@ DOUBT_SECONDS = 2.0
 
 
 class Account:
-    """The vfs's `Account` port over one client.
+    """Implements `AccountPort` of the vfs over one client.
 
     `owner_of`: the replica that must go on being of the same user, since what waits in it was changed by that
     one; None where users come and go with their service, as in the embedded one.  `belongs_to` is told whose

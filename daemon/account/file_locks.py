@@ -50,7 +50,7 @@ class FileLock:
 
 
 class FileLocks:
-    """What others have locked."""
+    """The locks that others hold on files."""
 
     def __init__(self, db: Database, hub: Hub, user_id: Callable[[], str | None]) -> None:
         """`user_id` says whose drive this is, once that is known."""

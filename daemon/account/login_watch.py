@@ -22,7 +22,7 @@ _Marks = list[tuple[int, int] | None]
 
 
 class LoginWatch:
-    """The agent."""
+    """The agent that notices a new login."""
 
     def __init__(self, settings: config.Settings, health: Health) -> None:
         self._settings = settings

@@ -25,7 +25,7 @@ LOOK_SECONDS = 20.0
 
 
 class Pausing:
-    """Keeps the pause; begins in the one that the last run ended in."""
+    """Stores the pause, so that it survives a restart, and ends it in time."""
 
     def __init__(self, db: Database, health: Health, pace: RequestScheduler) -> None:
         self._db = db

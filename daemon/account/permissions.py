@@ -45,7 +45,7 @@ FIELDS = ["id", "type", "permissions"]
 
 
 class RightsReader:
-    """What may be done with a node, as far as the service has told."""
+    """The rights on nodes, as far as the service has reported them."""
 
     def __init__(self, db: Database, client: Client, hub: Hub, health: Health, nursery: Starts) -> None:
         self.user_id: str | None = None  # whose drive this is

@@ -48,7 +48,7 @@ TAKEN_AT = "protected_taken_at"
 
 
 class DeleteGuard:
-    """The vfs's `DeleteGuardPort` port over one client; the push tells it of what came back."""
+    """Implements `DeleteGuardPort` of the vfs; the push reports what the service refused to delete."""
 
     def __init__(
         self, db: Database, client: Client, health: Health, depends_on: Callable[[str], bool]

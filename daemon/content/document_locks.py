@@ -31,7 +31,7 @@ _Key = tuple[Ino, str]  # of a lock file: its folder and its name
 
 
 class DocumentLocks:
-    """Offers `vfs.lockfiles.Watcher`."""
+    """Implements `vfs.heuristics.lockfiles.Watcher`."""
 
     def __init__(self, db: Database, client: Client, incoming: RemoteUpdates, health: Health) -> None:
         self._db = db

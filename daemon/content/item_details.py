@@ -52,7 +52,7 @@ _ITEM_KINDS: dict[NodeKind, ItemKind] = {
 
 
 class ItemDetails:
-    """The vfs's `Facts` port over one client."""
+    """Implements `ItemDetailsPort` of the vfs over one client."""
 
     def __init__(
         self,

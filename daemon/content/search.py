@@ -36,7 +36,7 @@ PAGE = search.MAX_LIMIT
 
 
 class RemoteSearch:
-    """The vfs's `FinderPort` over one client."""
+    """Implements `FinderPort` of the vfs over one client."""
 
     def __init__(self, db: Database, client: Client, hydrate: Hydrator, health: Health) -> None:
         self._db = db
@@ -91,7 +91,7 @@ class RemoteSearch:
 
 
 class RunningSearch:
-    """A search under way."""
+    """A search in progress; implements `SearchPort`."""
 
     def __init__(self, db: Database, client: Client, health: Health, query: search.Query) -> None:
         self._db = db

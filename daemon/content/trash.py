@@ -106,7 +106,7 @@ class _Searched:
 
 @dataclass(slots=True)
 class RemoteTrash:
-    """The vfs's `Bin` over one client."""
+    """Implements `TrashPort` of the vfs over one client."""
 
     kit: PushContext
     push: Dispatcher

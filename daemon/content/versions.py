@@ -10,7 +10,7 @@ from daemon.core.health import Health
 
 
 class VersionHistory:
-    """Offers `vfs.versions.History`."""
+    """Implements `VersionsPort` of the vfs."""
 
     def __init__(self, client: Client, health: Health) -> None:
         self._client = client

@@ -34,7 +34,7 @@ from daemon.shutdown import Shutdown
 
 
 class Answers:
-    """The part of a drive that is asked; `app.Agent` builds what it asks in turn."""
+    """The handlers of the control socket's requests; `app.Agent` derives from it."""
 
     state: LocalState
     mountpoint: Path

@@ -40,7 +40,7 @@ _STATES: Mapping[str, str] = {"ready": "waiting", "running": "running", "held": 
 
 
 class StatusReport:
-    """Answers for the whole drive."""
+    """Builds the status of the whole drive."""
 
     def __init__(
         self,

@@ -105,7 +105,7 @@ async def run_with_priority(on: Priority, do: Callable[[], Awaitable[None]]) -> 
 
 
 class Bucket:
-    """A minute's allowance, coming evenly."""
+    """A token bucket over a minute."""
 
     def __init__(self, a_minute: int) -> None:
         self.capacity = max(a_minute * BURST, 1.0)
@@ -131,7 +131,7 @@ class Bucket:
 
 
 class RequestScheduler:
-    """Turns for every request; construct inside the event loop."""
+    """Schedules every request; construct inside the event loop."""
 
     def __init__(self, limits: config.Limits) -> None:
         self._all = Bucket(limits.requests_per_minute) if limits.requests_per_minute else None

@@ -21,7 +21,7 @@ TOLD_SECONDS = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Stall:
-    """A loop that gets nowhere."""
+    """A loop that makes no progress."""
 
     name: str
     seconds: float
@@ -29,7 +29,7 @@ class Stall:
 
 
 class StallDetector:
-    """Of one loop."""
+    """Watches one loop."""
 
     def __init__(self, name: str) -> None:
         self.name = name

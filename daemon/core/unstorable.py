@@ -27,7 +27,7 @@ BLAMED = (ArithmeticError, LookupError, TypeError, ValueError)
 
 
 class UnstorableItems:
-    """Remembers which items are set aside, and why."""
+    """Remembers which items were skipped, and why."""
 
     def __init__(self) -> None:
         self._known: OrderedDict[tuple[str, str], str] = OrderedDict()

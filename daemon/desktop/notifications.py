@@ -38,7 +38,7 @@ Show = Callable[..., Awaitable[int | None]]
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """One thing to tell; `count` grows when there is more of it."""
+    """One notification; `count` grows when more of the same happens."""
 
     summary: str
     body: str
@@ -55,7 +55,7 @@ class _Told:
 
 
 class Notifications:
-    """The agent.
+    """The agent that shows notifications.
 
     `problem` says what keeps the pinned from being complete, "" if nothing does; `returned` how many
     deletions were refused so far, with a sentence about the last; `shared` the same of what others share.

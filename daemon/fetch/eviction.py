@@ -29,7 +29,7 @@ AT_ONCE = 100
 
 
 class Eviction:
-    """What may be asked of it: one thing."""
+    """Frees disk space when asked to."""
 
     def __init__(self, db: Database, blocks: BlockCache, hydrate: Hydrator, keeper: Pins, hub: Hub) -> None:
         self._db = db

@@ -51,7 +51,7 @@ MARKED_AT_ONCE = 500
 
 
 class Pins:
-    """The agent, and what may be asked of it."""
+    """The agent that keeps pinned items complete, and the requests to it."""
 
     def __init__(self, db: Database, blocks: BlockCache, hydrate: Hydrator, health: Health, hub: Hub) -> None:
         self._db = db
@@ -280,7 +280,7 @@ class Pins:
 
 
 class Wakes:
-    """Whoever is to know that something was changed here: a `Wakeable` of several."""
+    """A `Wakeable` that wakes several others."""
 
     def __init__(self, *woken: Wakeable) -> None:
         self._woken = woken

@@ -95,7 +95,7 @@ async def _has_much(db: Database, kind: NodeKind, item_id: str) -> bool:
 
 
 class DeletionCheck:
-    """Takes away what comparisons have not shown, as far as the service bears them out."""
+    """Removes nodes that a listing did not contain, once the service confirms that they are deleted."""
 
     def __init__(self, db: Database, client: Client, incoming: RemoteUpdates, health: Health) -> None:
         self._db = db

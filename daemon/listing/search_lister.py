@@ -63,7 +63,7 @@ class _Listing:
 
 
 class SearchLister:
-    """By search among the descendants.
+    """Lists by a search below a folder.
 
     `items` lists single folders, where the service can; then `opened` is told of folders that were listed
     alone for the size of their trees: programs that walk will want those next.

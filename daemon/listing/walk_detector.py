@@ -33,7 +33,7 @@ FIRST_STEPS = 4
 
 
 class RunningEnumeration:
-    """Everything below a folder, on its way."""
+    """An enumeration of everything below a folder, in progress."""
 
     def __init__(self, folder: Ino) -> None:
         self.folder = folder
@@ -64,7 +64,7 @@ class RunningEnumeration:
 
 
 class WalkDetector:
-    """Knows the enumerations under way, and who walks."""
+    """Tracks running enumerations and walking programs."""
 
     def __init__(self, db: Database) -> None:
         self._db = db

@@ -6,7 +6,7 @@ from daemon.core.remote_updates import RemoteUpdates
 
 
 class Activity:
-    """Whether anybody has used the drive since the last time this was asked, or changed something in it.
+    """Whether the drive was used or changed since the last call.
 
     What the kernel answers from its caches is not seen here; where others are at work, somebody may look.
     """

@@ -38,7 +38,7 @@ _DEPENDING = """
 
 
 class BaseBytes:
-    """Brings such bytes here and keeps them.  `wake` after changes of the tree."""
+    """The agent that downloads and keeps such bytes.  `wake` after changes of the tree."""
 
     def __init__(self, db: Database, blocks: BlockCache, hydrate: Hydrator, health: Health) -> None:
         self._db = db

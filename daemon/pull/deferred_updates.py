@@ -38,7 +38,7 @@ Item = items.Item | entries.Entry
 
 
 class DeferredUpdates:
-    """Asks about items that were left in doubt."""
+    """The agent that applies deferred updates."""
 
     def __init__(
         self,

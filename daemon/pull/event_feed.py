@@ -52,7 +52,7 @@ Item = items.Item | entries.Entry
 
 
 class EventFeed:
-    """As `poller.Feed`, over /events.
+    """Implements `poller.Feed` over /events.
 
     `access_changed` is told of items on which our rights may be others from now on.
     """

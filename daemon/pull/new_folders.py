@@ -15,7 +15,7 @@ from daemon.fetch.hydrate import Hydrator
 
 
 class NewFolders:
-    """Has the content of folders listed that were not here before."""
+    """Lists the contents of folders that are new here."""
 
     def __init__(self, db: Database, hydrate: Hydrator) -> None:
         self._db = db

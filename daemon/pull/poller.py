@@ -52,7 +52,7 @@ GATHER_SECONDS = 0.5
 
 
 class Feed(Protocol):
-    """What was changed since the last look."""
+    """A source of remote changes since the last poll."""
 
     can_wait: bool  # whether the service says when there is something new
     brought: int  # how often a look brought something
@@ -74,7 +74,7 @@ class Feed(Protocol):
 
 
 class Poller:
-    """Looks for remote changes, and has the feed apply them."""
+    """Polls for remote changes and lets the feed apply them."""
 
     def __init__(
         self,

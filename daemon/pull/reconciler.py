@@ -82,7 +82,7 @@ def schedule(conn: Connection, what: str) -> None:
 
 
 class Reconciler:
-    """Compares from time to time.
+    """The agent that compares the tree with the service periodically.
 
     `poll` applies what the feed knows, so that only what it does not know is found.  `fill` lists one folder,
     and is given where the service cannot search the tree.

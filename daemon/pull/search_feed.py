@@ -37,7 +37,7 @@ LOOK_BACK = timedelta(minutes=2)
 
 
 class SearchFeed:
-    """As `poller.Feed`, over /search."""
+    """Implements `poller.Feed` over /search."""
 
     can_wait = False
     brought = 0

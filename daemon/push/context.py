@@ -57,7 +57,7 @@ class ConflictCopy:
 
 @dataclass(frozen=True, slots=True)
 class PushContext:
-    """Everything that an operation may touch."""
+    """Everything that an operation may use."""
 
     db: Database
     client: Client

@@ -70,7 +70,7 @@ class _Job:
 
 
 class Dispatcher:
-    """Carries out the journal.  `wake` after every change of it."""
+    """Runs the journal's operations.  `wake` after every change of the journal."""
 
     def __init__(self, kit: PushContext, *, workers: int) -> None:
         self._kit = kit

@@ -18,7 +18,7 @@ TIRED_ATTEMPTS = 6
 
 
 class LoopDetector:
-    """Of all operations that were given back of late."""
+    """Tracks recently retried operations."""
 
     def __init__(self) -> None:
         self._rounds: dict[int, tuple[int, int]] = {}  # by number: revision and rounds

@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 
 class Offers:
-    """The agent that is asked by `cmsfs shared`."""
+    """Answers `cmsfs shared`."""
 
     def __init__(
         self, db: Database, client: Client, incoming: RemoteUpdates, hydrate: Hydrator, health: Health

@@ -36,7 +36,7 @@ AT_ONCE = 20
 
 
 class RegainedAccess:
-    """The agent."""
+    """The agent that retries them."""
 
     def __init__(self, kit: PushContext, push: Dispatcher, arrived: NewFolders) -> None:
         self._kit = kit

@@ -40,7 +40,7 @@ _SHOWN_NOWHERE = """
 
 
 class Wiper:
-    """The agent."""
+    """The agent that wipes."""
 
     def __init__(
         self,

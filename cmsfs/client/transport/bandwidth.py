@@ -24,7 +24,7 @@ BURST_SECONDS = 1.0
 
 
 class DirectionLimit:
-    """One direction.  Construct inside the event loop."""
+    """The limit of one direction.  Construct inside the event loop."""
 
     def __init__(self, limit: Limit) -> None:
         self._limit = limit
@@ -48,7 +48,7 @@ class DirectionLimit:
 
 
 class TransferLimits:
-    """Both directions."""
+    """The limits of both directions."""
 
     def __init__(self, *, up: Limit, down: Limit) -> None:
         self.up = DirectionLimit(up)
@@ -61,7 +61,7 @@ def unlimited() -> TransferLimits:
 
 
 class ThrottledBody(httpx.AsyncByteStream):
-    """A body that is sent no faster than its line lets it."""
+    """A request body that is sent no faster than its limit allows."""
 
     def __init__(self, body: httpx.AsyncByteStream, line: DirectionLimit) -> None:
         self._body = body

@@ -10,7 +10,7 @@ from typing import Protocol
 
 
 class RateGate(Protocol):
-    """Lets requests go at a pace."""
+    """Delays requests to stay below a rate."""
 
     def turn(self, kind: str) -> AbstractAsyncContextManager[None]:
         """Entered when one attempt of this kind may be made, left when it has been answered."""

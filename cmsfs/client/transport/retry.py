@@ -19,7 +19,7 @@ from cmsfs import errors
 
 
 class Repeat(enum.Enum):
-    """What a request is like."""
+    """Whether a request may be repeated safely."""
 
     READ = "read"  # asking twice does no harm
     CHANGE = "change"  # doing it twice may
@@ -27,7 +27,7 @@ class Repeat(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """How patient to be."""
+    """How often and how long to retry."""
 
     attempts: int = 4
     # Nothing listens there, or there is no network: that lasts, and whoever waits wants to know soon.

@@ -19,7 +19,7 @@ EXECUTE = 0o111
 
 
 class Local(enum.Enum):
-    """How the node of an item stands here; of those that apply, the first."""
+    """The local state of an item's node; of those that apply, the first."""
 
     UNKNOWN = enum.auto()  # there is none
     OFFERED = enum.auto()  # it gets none: others share it, and nobody has accepted that
@@ -34,7 +34,7 @@ class Local(enum.Enum):
 
 
 class News(enum.Enum):
-    """What is new of the item; bytes are new where a reader of the node would get others.
+    """What has changed of the item; bytes are new where a reader of the node would get others.
 
     Of bytes that only we have: where the service has others than those they were laid over.
     """
@@ -47,7 +47,7 @@ class News(enum.Enum):
 
 
 class Verdict(enum.Enum):
-    """What is done."""
+    """The action to take."""
 
     IGNORE = enum.auto()  # nothing
     ASIDE = enum.auto()  # nothing now: it is noted, and asked about when what is in the way has ended

@@ -33,7 +33,7 @@ _READY = """
 
 @dataclass(frozen=True, slots=True)
 class DeferredUpdate:
-    """An item of which something newer is known than the tree has.
+    """An item for which a newer state is known than the tree shows.
 
     `ino` is the node whose work was in the way; or ours was being made in this `folder` (id at the service)
     under a name with this key, and the item may be it.  `sequence` is that of the news.

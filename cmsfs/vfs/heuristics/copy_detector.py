@@ -17,7 +17,7 @@ REMEMBERED = 10_000
 
 
 class CopyDetector:
-    """Told of each open and release; asked what a file may be a copy of."""
+    """Observes opens and releases; tells which files another may be a copy of."""
 
     def __init__(self) -> None:
         self._readers: dict[int, tuple[int, Ino]] = {}  # by handle: thread and file

@@ -28,7 +28,7 @@ _LOCAL = """
 
 @dataclass(frozen=True, slots=True)
 class LeftoverFile:
-    """A file as it was found: unchanged since this day of use."""
+    """A leftover file, and since which day of use it is unchanged."""
 
     ino: Ino
     mtime_ns: int

@@ -19,7 +19,7 @@ _REPLACED = 2
 
 
 class Watcher(Protocol):
-    """Whoever wants to know which documents are open; never waits, never fails."""
+    """Notified which documents are open; never waits, never fails."""
 
     def appeared(self, parent: Ino, name: str) -> None:
         """A lock file is there now."""

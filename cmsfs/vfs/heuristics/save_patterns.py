@@ -35,7 +35,7 @@ LEFT_SECONDS = 10.0
 
 @dataclass(frozen=True, slots=True)
 class VacatedName:
-    """Who left a place: under which name, and when (monotonic)."""
+    """A name that a file left by rename or unlink: which, and when (monotonic)."""
 
     ino: Ino
     name: str
@@ -43,7 +43,7 @@ class VacatedName:
 
 
 class SavePatterns:
-    """What was made, and what left its place, a short while ago."""
+    """Remembers what was created, renamed away or removed a short while ago."""
 
     def __init__(self) -> None:
         self._born: dict[Ino, float] = {}
@@ -118,7 +118,7 @@ def stepped_aside(conn: Connection, target: Node) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Follower:
-    """The file that was put where another one was a moment ago."""
+    """The file that took the name of another a moment later."""
 
     ino: Ino
     was_born_here: bool

@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 
 class Entries:
-    """The changes of the tree."""
+    """Changes of directory entries."""
 
     def __init__(
         self,

@@ -48,7 +48,7 @@ _NO_VERSION = object()
 
 
 class FileIO:
-    """Everything that happens to the bytes of files."""
+    """Reads and writes of file contents."""
 
     def __init__(
         self,

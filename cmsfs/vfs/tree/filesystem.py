@@ -52,7 +52,7 @@ def _nobody(changes: list[Change]) -> None:
 
 
 class Filesystem:
-    """The tree of one account."""
+    """The file system over one account's tree."""
 
     def __init__(
         self,

@@ -27,7 +27,7 @@ XDG = "user.xdg.origin.url"
 
 
 class LinkUrls:
-    """Where the web links of the tree lead, with what is not sent yet."""
+    """The URLs of the tree's web links, including unsent changes."""
 
     def __init__(
         self,

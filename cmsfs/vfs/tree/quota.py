@@ -29,7 +29,7 @@ TELL_SECONDS = 60.0
 
 
 class Quota:
-    """Counts what is written against what there is."""
+    """Counts writes against the available space."""
 
     def __init__(self, db: Database, account: AccountPort, reserve: DiskReserve | None = None) -> None:
         self._reserve = reserve

@@ -47,7 +47,7 @@ class Record:
 
 
 class RecordStore(Protocol):
-    """Where the list outlives a restart."""
+    """Stores the records over a restart."""
 
     def load(self) -> str:
         """What was stored last; "" for nothing."""
@@ -56,7 +56,7 @@ class RecordStore(Protocol):
 
 
 class Records:
-    """The list of what was thrown away by file managers of this machine."""
+    """The records of what file managers of this machine put into the trash."""
 
     def __init__(self, shelf: RecordStore) -> None:
         self._shelf = shelf

@@ -22,7 +22,7 @@ TIMEOUT_SECONDS = 1.0
 
 
 class VirtualNode:
-    """One thing that is shown.
+    """One virtual node.
 
     Two objects with one `key` stand for the same thing: the kernel sees one inode, and the newer object
     answers for it.
@@ -60,7 +60,7 @@ class VirtualNode:
 
 
 class VirtualFolder(VirtualNode):
-    """A folder; derive and say what is in it."""
+    """A virtual folder; subclasses provide its entries."""
 
     kind = stat.S_IFDIR
     mode = 0o500
@@ -115,7 +115,7 @@ class VirtualFolder(VirtualNode):
 
 
 class VirtualFile(VirtualNode):
-    """A file that can be read, and written if it says so; derive and say what is in it."""
+    """A virtual file, readable and optionally writable; subclasses provide its contents."""
 
     kind = stat.S_IFREG
     is_writable = False
@@ -146,7 +146,7 @@ class VirtualLink(VirtualNode):
 
 
 class Views:
-    """What is shown beside an item without being listed, under a name of its own (`report.odt@versions`)."""
+    """Unlisted folders that belong to an item, under a derived name (`report.odt@versions`)."""
 
     async def find(self, parent: Ino, name: str) -> VirtualNode | None:
         """What this name stands for in a folder that has no item of the name; None: nothing.  Asked for

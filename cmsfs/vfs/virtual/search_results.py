@@ -50,7 +50,7 @@ class Match:
 
 
 class SearchPort(Protocol):
-    """A search under way at the service."""
+    """A search in progress at the service."""
 
     @property
     def total(self) -> int:
@@ -71,7 +71,7 @@ class SearchPort(Protocol):
 
 
 class FinderPort(Protocol):
-    """Whoever can search the service."""
+    """Searches the service."""
 
     async def begin(self, text: str) -> SearchPort:
         """Begin the search that a person wrote; nothing is asked yet but what its words need.
