@@ -77,6 +77,8 @@ class BlockCache:
         )
         # What the disk has no room for; none until that comes to pass.
         self._passing: PassThrough | None = None
+        # `close` undoes one `open`.
+        self.close = self._contents.closed
         # `flush` brings the rows up to date: a crash loses the knowledge of blocks written since.
         self.flush = self._contents.flush
         self.reserved, self.trim = self._room.reserved, self._room.trim
@@ -152,10 +154,6 @@ class BlockCache:
         content = self._contents.get(sha1, size)
         self._contents.opened(sha1)
         self._contents.touch(content)
-
-    def close(self, sha1: str) -> None:
-        """Undo one `open`."""
-        self._contents.closed(sha1)
 
     def doubts(self, sha1: str) -> int:
         """How often, since the start, this content was found wrong when the last of it had come.

@@ -62,7 +62,8 @@ class ContentFiles:
         """A descriptor that stays open until `give_back`.  `create` starts the file anew."""
         assert not file.retired, "a content that was dropped is not opened again"
         if file.fd < 0:
-            self._close_idle(self._max_open - 1)
+            if len(self._open) >= self._max_open:
+                self._close_idle(self._max_open - 1)
             file.fd = _open(file.path, size, writable=writable, create=create)
             self._open[file] = None
         else:

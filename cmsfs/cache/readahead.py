@@ -6,6 +6,8 @@ the answer to hydrate as background work.
 Rule: the answer never holds blocks of the read itself, those are the reader's own demand.
 """
 
+from dataclasses import dataclass, field
+
 from cmsfs.cache import bitmap
 
 # The window begins with one mebibyte, so that who reads a file's head costs little more, and doubles up to
@@ -22,19 +24,14 @@ REFILL_AT = 0.5
 NEAR_BYTES = 1024 * 1024
 
 
+@dataclass(slots=True)
 class ReadaheadWindow:
     """What has been asked for ahead of one reader."""
 
-    def __init__(self, *, max_blocks: int = MAX_BLOCKS) -> None:
-        self._max_blocks = max_blocks
-        self._next: int | None = None  # the byte after the furthest one read in this sequence
-        self._blocks = 0  # the window's length; 0: no sequence of reads yet
-        self._asked = 0  # the first block not asked for
-
-    @property
-    def blocks(self) -> int:
-        """How far ahead of the reader blocks are wanted."""
-        return self._blocks
+    max_blocks: int = MAX_BLOCKS
+    blocks: int = field(default=0, init=False)  # how far ahead blocks are wanted; 0: no sequence of reads yet
+    _next: int | None = field(default=None, init=False)  # behind the furthest byte read in this sequence
+    _asked: int = field(default=0, init=False)  # the first block not asked for
 
     def advance(self, offset: int, length: int, size: int) -> tuple[int, int] | None:
         """Note a read; the first and last block to fetch now, inclusive, or None."""
@@ -42,16 +39,16 @@ class ReadaheadWindow:
         if end <= offset:
             return None
         if not self._continues(offset):
-            self._next, self._blocks = end, 0
+            self._next, self.blocks = end, 0
             self._asked = bitmap.blocks(end)
             return None
         self._next = max(self._next or 0, end)
         here = bitmap.blocks(self._next)
         self._asked = max(self._asked, here)
-        if self._asked - here > self._blocks * REFILL_AT:
+        if self._asked - here > self.blocks * REFILL_AT:
             return None
-        self._blocks = min(max(MIN_BLOCKS, self._blocks * 2), self._max_blocks)
-        first, behind = self._asked, min(here + self._blocks, bitmap.blocks(size))
+        self.blocks = min(max(MIN_BLOCKS, self.blocks * 2), self.max_blocks)
+        first, behind = self._asked, min(here + self.blocks, bitmap.blocks(size))
         if first >= behind:
             return None
         self._asked = behind

@@ -31,7 +31,7 @@ class DraftFiles:
     """The open files of all drafts."""
 
     def __init__(self, most: int | None = None) -> None:
-        self._most = most
+        self._most = fd_limits.share() if most is None else most
         # Open and lent to nobody, the longest unused first.
         self._idle: OrderedDict[DraftFile, None] = OrderedDict()
         self._count = 0
@@ -53,7 +53,7 @@ class DraftFiles:
         if file.fd < 0:
             if file.retired:
                 raise FileNotFoundError(str(file.path))
-            self._close_idle(self._limit - 1)
+            self._close_idle(self._most - 1)
             file.fd = self._open(file.path, os.O_RDWR | (os.O_CREAT if create else 0))
             self._count += 1
         self._idle.pop(file, None)
@@ -78,7 +78,7 @@ class DraftFiles:
         if file.retired:
             self._close(file)
         else:
-            self._close_idle(self._limit)
+            self._close_idle(self._most)
 
     def retire(self, file: DraftFile) -> None:
         """It is not opened again; it is closed as soon as nobody uses it."""
@@ -89,10 +89,6 @@ class DraftFiles:
     def close(self) -> None:
         """Close all that nobody uses."""
         self._close_idle(0)
-
-    @property
-    def _limit(self) -> int:
-        return fd_limits.share() if self._most is None else self._most
 
     def _close_idle(self, most: int) -> None:
         while self._idle and self._count > most:

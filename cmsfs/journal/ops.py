@@ -46,25 +46,19 @@ class Op:
 COLUMNS = "seq, ino, kind, state, revision, attempts, not_before, error"
 
 
-def record(conn: Connection, ino: Ino, kind: OpKind, *, due_ns: int) -> None:
-    """This is to be brought about, not before `due_ns` (wall clock).
+# This is to be brought about, not before `due_ns` (wall clock).  A pending operation of the same kind takes
+# the new time; one that is running will run again after it ends; one that was held is tried afresh, since
+# what it was held for may have changed.
+record = op_rows.record
 
-    A pending operation of the same kind takes the new time; one that is running will run again after it
-    ends; one that was held is tried afresh, since what it was held for may have changed.  Nothing is
-    recorded for a node that lives on this machine only.
-    """
-    op_rows.record(conn, ino, kind, due_ns=due_ns)
+# Forget operations that something else made pointless, unless they are running.
+drop = op_rows.delete_waiting
 
 
 def pending(conn: Connection, ino: Ino) -> dict[OpKind, str]:
     """The kinds recorded for a node, with their states."""
     rows = conn.execute("SELECT kind, state FROM op WHERE ino = ?", (ino,))
     return {OpKind(row["kind"]): row["state"] for row in rows}
-
-
-def drop(conn: Connection, ino: Ino, *kinds: OpKind) -> None:
-    """Forget operations that something else made pointless, unless they are running."""
-    op_rows.delete_waiting(conn, ino, *kinds)
 
 
 def was_never_sent(conn: Connection, node: Node) -> bool:

@@ -3,7 +3,7 @@
 The vfs asks for both on its way (`vfs.ports.Account`), so both are answered from memory.
 """
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable
 
 import trio
 
@@ -12,7 +12,7 @@ from cmsfs.auth import token_refresh
 from cmsfs.client.session import Client
 from cmsfs.models.enterprise import users
 from cmsfs.replica import kv_store
-from cmsfs.replica.nodes import Node, NodeKind
+from cmsfs.replica.nodes import Node
 from cmsfs.sqlite import Database
 from cmsfs.vfs.permissions import NodeRight
 from cmsfs.wakeup import Signal
@@ -50,6 +50,8 @@ class Account:
         self._read_only = read_only
         self._client = client
         self._rights = rights
+        # Rights are learned, and doubted when others may have given or taken some, by their reader.
+        self.learn_rights, self.rights_changed = rights.learn, rights.doubt
         self._locks = locks
         self._health = health
         self._space: tuple[int, int] | None = None
@@ -71,13 +73,6 @@ class Account:
 
     def rights(self, node: Node) -> NodeRight:
         return self._rights.of(node) & self._locks.rights(node)
-
-    async def learn_rights(self, node: Node) -> None:
-        await self._rights.learn(node)
-
-    def rights_changed(self, items: Iterable[tuple[NodeKind, str]]) -> None:
-        """Others may have given or taken rights on these items (kind, id)."""
-        self._rights.doubt(items)
 
     def reason(self, node: Node) -> str | None:
         lock = self._locks.of(node.ino)

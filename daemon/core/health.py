@@ -84,7 +84,7 @@ class Health:
     @property
     def may_work(self) -> bool:
         """Whether what no program waits for may be asked for: it has a chance, and nobody paused it."""
-        return self.can_ask and not self.is_paused
+        return self._paused is None and self.can_ask
 
     @property
     def is_paused(self) -> bool:

@@ -352,7 +352,8 @@ class FileIO:
 
         generation, changes = await self._db.write(txn)
         draft.recorded(generation)
-        self._publish(changes)
+        if changes:
+            self._publish(changes)
         crashpoints.reached(Point.CLOSE_RECORDED)
         self._commit.note(draft)
 
