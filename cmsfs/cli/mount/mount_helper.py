@@ -121,7 +121,7 @@ def carry_out(call: MountCall) -> str:
     mountpoint = mounts.located(Path(call.folder))
     settings = config.load(call.account, mountpoint=mountpoint)
     config.profile(settings)
-    if daemon := daemonctl.find_account(settings.account):
+    if daemon := daemonctl.find_mounted(settings.account):
         raise errors.UserError(f"The account {daemon.account!r} is already mounted at {daemon.mountpoint}.")
     mounts.require_fuse()
     mounts.prepare(mountpoint, over=mountpoint_guard.is_known(settings.paths.mountpoint, mountpoint))

@@ -18,7 +18,7 @@ from typing import TypeVar
 
 import pydantic
 
-from cmsfs import config, errors
+from cmsfs import config, errors, mounts
 from cmsfs.ipc import control
 
 # A daemon answers between two awaits and reports progress every second; longer silence means it hangs.
@@ -27,6 +27,9 @@ SILENCE_SECONDS = 15.0
 # For so long a command that is done waits for the drive to show it.
 LOOK_SECONDS = 3.0
 
+# A drive that was unmounted from outside uploads what is left, for as long as its settings allow.
+EXIT_SECONDS = 40.0
+EXIT_POLL_SECONDS = 0.05
 
 Answer = TypeVar("Answer", bound=pydantic.BaseModel)
 
@@ -45,6 +48,20 @@ class Daemon:
 def find_account(account: str) -> Daemon | None:
     """The daemon of an account, if one runs."""
     return _probe(config.Paths(account).socket)
+
+
+def find_mounted(account: str) -> Daemon | None:
+    """The daemon that has an account mounted.
+
+    One that has not is on its way: unmounted from outside and exiting, or starting.  It is waited for until
+    it has exited or has mounted, and returned as it is after `EXIT_SECONDS`.
+    """
+    deadline = time.monotonic() + EXIT_SECONDS
+    while (daemon := find_account(account)) is not None:
+        if mounts.find(daemon.mountpoint) is not None or time.monotonic() > deadline:
+            break
+        time.sleep(EXIT_POLL_SECONDS)
+    return daemon
 
 
 def running() -> list[Daemon]:

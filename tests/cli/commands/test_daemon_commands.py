@@ -168,14 +168,16 @@ def test_umount_leaves_other_file_systems_alone(capsys):
     assert capsys.readouterr().err == "cmsfs: /proc has another file system (proc) mounted on it.\n"
 
 
-def test_mounting_what_is_mounted_is_no_error(spoken_to, capsys):
+def test_mounting_what_is_mounted_is_no_error(spoken_to, monkeypatch, capsys):
+    monkeypatch.setattr(daemonctl, "EXIT_SECONDS", 0)  # nothing is really mounted
     home = Path(os.environ["HOME"])
     spoken_to(mountpoint=str(home / "cmsfs"))
     assert main.run(["mount"]) == 0
     assert capsys.readouterr().out == f"The drive is already mounted at {home / 'cmsfs'}.\n"
 
 
-def test_an_account_is_mounted_at_one_place(spoken_to, tmp_path, capsys):
+def test_an_account_is_mounted_at_one_place(spoken_to, monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(daemonctl, "EXIT_SECONDS", 0)  # nothing is really mounted
     spoken_to()
     assert main.run(["mount", str(tmp_path)]) == 3
     assert "The account 'default' is already mounted at /mnt/drive." in capsys.readouterr().err

@@ -82,6 +82,8 @@ def test_drive_uses_new_login_without_restart(cmsfs, server, person, app, mountp
     done = cmsfs("mount", mountpoint)
     assert done.returncode == 0, done.stderr
 
+    _write(mountpoint, "before.txt")
+    _until(_is_well)
     _revoke(server)
     _write(mountpoint, "left.txt")
     refused = _until(_is_refused)

@@ -138,7 +138,7 @@ def _mount(
 ) -> Path:
     """Start the daemon unless it runs; the mountpoint."""
     mountpoint = mounts.located(named or settings.mountpoint)
-    if daemon := daemonctl.find_account(settings.place):
+    if daemon := daemonctl.find_mounted(settings.place):
         if daemon.mountpoint != mountpoint and named:
             raise errors.UserError(
                 f"The account {daemon.account!r} is already mounted at {daemon.mountpoint}.",

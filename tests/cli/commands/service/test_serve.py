@@ -11,6 +11,7 @@ import urllib.error
 import urllib.parse
 import urllib.request
 import zlib
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -138,15 +139,18 @@ def test_limits_are_off_unless_asked_for(serving):
     for options, expected in (((), {200}), (("--rate-limits",), {200, 429})):
         server = serving(*options)
         headers = {"authorization": f"Bearer {_token(server)['access_token']}"}
-        statuses = set()
-        for _ in range(8):
-            request = urllib.request.Request(f"{server.url}/2.0/search?query=x", headers=headers)
+        request = urllib.request.Request(f"{server.url}/2.0/search?query=x", headers=headers)
+
+        def ask(_: int, request: urllib.request.Request = request) -> int:
             try:
-                statuses.add(urllib.request.urlopen(request, timeout=20).status)
+                return urllib.request.urlopen(request, timeout=60).status
             except urllib.error.HTTPError as error:
-                statuses.add(error.code)
                 assert int(error.headers["Retry-After"]) >= 1
-        assert statuses == expected
+                return error.code
+
+        # All at once: on a machine that is slow, one after the other is within any limit.
+        with ThreadPoolExecutor(40) as pool:
+            assert set(pool.map(ask, range(40))) == expected
         server.stop()
 
 
