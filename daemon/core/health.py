@@ -131,6 +131,7 @@ class Health:
 
     def answered(self) -> None:
         """The service did what it was asked."""
+        # For the most part nothing is new; this is on the way of every request.
         if self._connection != (HealthState.ONLINE, ""):
             self._become(HealthState.ONLINE, "")
 

@@ -43,38 +43,25 @@ BUSY = frozenset({"name_temporarily_reserved", "operation_blocked_temporary"})
 PASSING = frozenset({500, 502, 503, 504})
 
 
-class AttemptCounter:
-    """Counts the attempts of one call."""
+async def pause(error: errors.RemoteError, *, failed: int, repeat: Repeat, policy: Policy) -> None:
+    """After so many failed attempts of one call, the last with `error`: return when it is time for another;
+    raise `error` if there is to be none."""
+    if failed >= _allowed(error, repeat, policy):
+        raise error
+    # Full jitter: callers that failed together do not come back together.
+    wait = random.uniform(0, policy.first_wait * 2 ** (failed - 1))
+    wait += getattr(error, "retry_after", None) or 0.0
+    if wait > policy.longest_wait or trio.current_time() + wait >= trio.current_effective_deadline():
+        raise error
+    await trio.sleep(wait)
 
-    def __init__(self, policy: Policy, repeat: Repeat) -> None:
-        self._policy = policy
-        self._repeat = repeat
-        self._failed = 0
 
-    async def after(self, error: errors.RemoteError) -> None:
-        """Return when it is time for another attempt; raise `error` if there is to be none."""
-        self._failed += 1
-        if self._failed >= self._allowed(error):
-            raise error
-        wait = self._wait(error)
-        if (
-            wait > self._policy.longest_wait
-            or trio.current_time() + wait >= trio.current_effective_deadline()
-        ):
-            raise error
-        await trio.sleep(wait)
-
-    def _allowed(self, error: errors.RemoteError) -> int:
-        if not may_repeat(error, self._repeat) or isinstance(error.__cause__, httpx.ConnectTimeout):
-            # A connection was tried for ten seconds already, by the kernel's own repeats.
-            return 0
-        return self._policy.connect_attempts if never_connected(error) else self._policy.attempts
-
-    def _wait(self, error: errors.RemoteError) -> float:
-        # Full jitter: callers that failed together do not come back together.
-        wait = random.uniform(0, self._policy.first_wait * 2 ** (self._failed - 1))
-        asked = getattr(error, "retry_after", None)
-        return wait if asked is None else asked + wait
+def _allowed(error: errors.RemoteError, repeat: Repeat, policy: Policy) -> int:
+    """How many attempts there are."""
+    if not may_repeat(error, repeat) or isinstance(error.__cause__, httpx.ConnectTimeout):
+        # A connection was tried for ten seconds already, by the kernel's own repeats.
+        return 0
+    return policy.connect_attempts if never_connected(error) else policy.attempts
 
 
 def may_repeat(error: errors.RemoteError, repeat: Repeat) -> bool:

@@ -77,7 +77,7 @@ class Wire:
         if content is not None:
             # Not through httpx's encoder, which would wrap it in a generator.
             request.stream = bandwidth.ThrottledBody(content, self._flow.up)
-        return _decoded(shape, await self._whole(request, kind, repeat))
+        return _decoded(shape, await self._repeated(request, self._attempt, kind=kind, repeat=repeat))
 
     async def ask_ready(
         self,
@@ -92,7 +92,7 @@ class Wire:
     ) -> M | float:
         """The answer to a change that may be "not ready yet" (202): then how many seconds to wait."""
         request = self._request(method, url, params=params, headers=headers, json=body)
-        response = await self._whole(request, kind, Repeat.CHANGE)
+        response = await self._repeated(request, self._attempt, kind=kind, repeat=Repeat.CHANGE)
         if response.status_code == httpx.codes.ACCEPTED:
             return client_errors.retry_after(response) or 0.0
         return _decoded(shape, response)
@@ -101,7 +101,8 @@ class Wire:
         self, method: str, url: str, *, headers: Mapping[str, str] | None = None, body: Any = None
     ) -> None:
         """A change whose answer has no body."""
-        await self._whole(self._request(method, url, headers=headers, json=body), "other", Repeat.CHANGE)
+        request = self._request(method, url, headers=headers, json=body)
+        await self._repeated(request, self._attempt, kind="other", repeat=Repeat.CHANGE)
 
     async def token(self, shape: type[M], url: str, form: Mapping[str, str], *, repeat: Repeat) -> M:
         """The token endpoint: a form, sent without a bearer token; a refusal is an `OAuthError`."""
@@ -113,14 +114,14 @@ class Wire:
         if not self.is_private(request.url):
             raise _in_the_clear(request.url)
 
-        async def attempt() -> httpx.Response:
+        async def attempt(request: httpx.Request) -> httpx.Response:
             response = await self._http.send(request, auth=None, stream=True)
             await bodies.read(response, limit=bodies.SMALL_BYTES)
             if not response.is_success:
                 raise client_errors.from_token_response(response)
             return response
 
-        return await self._repeated(attempt, "token", repeat)
+        return await self._repeated(request, attempt, kind="token", repeat=repeat)
 
     @contextlib.asynccontextmanager
     async def stream(
@@ -140,7 +141,7 @@ class Wire:
         request = self._request("GET", url, params=params, headers=headers)
         what = str(request.url)
 
-        async def attempt() -> httpx.Response:
+        async def attempt(request: httpx.Request) -> httpx.Response:
             if lasting and (known := await self._known(what, headers)) is not None:
                 return known
             response = await self._redirected(
@@ -162,7 +163,7 @@ class Wire:
                 raise client_errors.from_response(response)
             return response
 
-        response = await self._repeated(attempt, kind, Repeat.READ)
+        response = await self._repeated(request, attempt, kind=kind, repeat=Repeat.READ)
         async with contextlib.aclosing(Body(response, self._flow.down)) as body:
             try:
                 yield response, body
@@ -207,31 +208,34 @@ class Wire:
         with client_errors.translate_httpx_errors():
             return self._http.build_request(method, url, **parts)
 
-    async def _whole(self, request: httpx.Request, kind: str, repeat: Repeat) -> httpx.Response:
-        async def attempt() -> httpx.Response:
-            response = await self._http.send(request, auth=self._auth_for(request), stream=True)
-            await bodies.read(response)
-            if not response.is_success:
-                raise client_errors.from_response(response)
-            return response
-
-        return await self._repeated(attempt, kind, repeat)
+    async def _attempt(self, request: httpx.Request) -> httpx.Response:
+        """Sent once; the answer with its body."""
+        response = await self._http.send(request, auth=self._auth_for(request), stream=True)
+        await bodies.read(response)
+        if not response.is_success:
+            raise client_errors.from_response(response)
+        return response
 
     async def _repeated(
-        self, attempt: Callable[[], Awaitable[httpx.Response]], kind: str, repeat: Repeat
+        self,
+        request: httpx.Request,
+        attempt: Callable[[httpx.Request], Awaitable[httpx.Response]],
+        *,
+        kind: str,
+        repeat: Repeat,
     ) -> httpx.Response:
-        attempts: retry.AttemptCounter | None = None
+        failed = 0
         while True:
             try:
                 async with self._pace.turn(kind):
                     self.counters[kind] += 1
                     with client_errors.translate_httpx_errors():
-                        return await attempt()
+                        return await attempt(request)
             except errors.RemoteError as error:
                 if isinstance(error, errors.RateLimited):
                     self._pace.refused(kind, error.retry_after)
-                attempts = attempts or retry.AttemptCounter(self._policy, repeat)
-                await attempts.after(error)
+                failed += 1
+                await retry.pause(error, failed=failed, repeat=repeat, policy=self._policy)
 
     async def _redirected(self, response: httpx.Response) -> httpx.Response:
         """Go where the bytes are.  Another host gets no token: httpx leaves the header out."""

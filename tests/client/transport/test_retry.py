@@ -154,11 +154,12 @@ async def test_content_that_is_not_ready_is_asked_for_again(connect, autojump_cl
 
 def test_waits_grow_and_are_spread(autojump_clock):
     async def waits():
-        attempts = retry.AttemptCounter(retry.Policy(attempts=9), Repeat.READ)
         found = []
-        for _ in range(4):
+        for failed in range(1, 5):
             before = trio.current_time()
-            await attempts.after(errors.ServerError(503))
+            await retry.pause(
+                errors.ServerError(503), failed=failed, repeat=Repeat.READ, policy=retry.Policy(attempts=9)
+            )
             found.append(trio.current_time() - before)
         return found
 
