@@ -21,7 +21,7 @@ from cmsfs.client.content import (
     events,
     files,
     folders,
-    item_details,
+    items,
     locks,
     metadata,
     representations,
@@ -86,8 +86,8 @@ class Client:
         self.search = search.SearchApi(wire, base)
         self.uploads = uploads.UploadsApi(wire, endpoints.upload_url, base)
         self.upload_sessions = upload_sessions.UploadSessionsApi(wire, endpoints.upload_url)
+        self.items = items.ItemsApi(wire, base)
         self.files = files.FilesApi(wire, base)
-        self.facts = item_details.ItemDetailsApi(wire, base)
         self.representations = representations.RepresentationsApi(wire, base)
         self.folders = folders.FoldersApi(wire, base)
         self.web_links = web_links.WebLinksApi(wire, base)

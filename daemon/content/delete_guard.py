@@ -127,12 +127,12 @@ class DeleteGuard:
     async def _delete(self, file_id: str, node: Node) -> None:
         """Delete the file as it was when it was deleted here, whatever else was changed about it."""
         try:
-            await self._client.files.delete(file_id, etag=node.etag)
+            await self._client.items.delete("file", file_id, etag=node.etag)
         except errors.PreconditionFailed:
-            theirs = await self._client.files.get(file_id)
+            theirs = await self._client.items.get("file", file_id)
             if theirs.sha1 != node.base_sha1:
                 raise
-            await self._client.files.delete(file_id, etag=theirs.etag)
+            await self._client.items.delete("file", file_id, etag=theirs.etag)
 
     def _note(self, node: Node) -> None:
         for place in filter(None, (node.ino, node.parent or self._folder(node))):

@@ -16,7 +16,7 @@ from typing import Any
 import trio
 
 from cmsfs import errors
-from cmsfs.client.content.item_details import ItemKind
+from cmsfs.client.content.items import ItemKind
 from cmsfs.client.session import Client
 from cmsfs.replica import item_details, kv_store
 from cmsfs.replica.item_details import DetailSubject
@@ -122,7 +122,9 @@ class ItemDetails:
 
     async def _answer(self, item_id: str, kind: ItemKind, about: DetailSubject) -> Any:
         if about is DetailSubject.ITEM:
-            return (await self._client.facts.item(kind, item_id)).model_dump(mode="json", exclude_none=True)
+            return (await self._client.items.details(kind, item_id)).model_dump(
+                mode="json", exclude_none=True
+            )
         assert kind != "web_link"
         return [one.model_dump(by_alias=True) for one in await self._client.metadata.instances(kind, item_id)]
 

@@ -17,10 +17,10 @@ import trio
 
 from cmsfs import errors
 from cmsfs.client.content.search import EVERYTHING
-from cmsfs.client.content.trash import TRASH_FIELDS, TrashKind
+from cmsfs.client.content.trash import TRASH_FIELDS
 from cmsfs.client.session import Client
 from cmsfs.journal import in_flight, ops, queue
-from cmsfs.models.content import items, search
+from cmsfs.models.content import search
 from cmsfs.replica import naming, tree
 from cmsfs.replica.changes import Change
 from cmsfs.replica.merge import deletions as replica_deletions
@@ -46,12 +46,6 @@ SEND_SECONDS = 10.0
 
 # How often a file whose etag is not the one we know is looked at again, while its bytes are.
 ATTEMPTS = 3
-
-_WORDS: dict[NodeKind, TrashKind] = {
-    NodeKind.FILE: "file",
-    NodeKind.FOLDER: "folder",
-    NodeKind.LINK: "web_link",
-}
 
 
 class _Listed:
@@ -222,25 +216,17 @@ class RemoteTrash:
 
     async def _restore(self, item: Remote, folder: Node, name: str | None) -> Remote:
         with self.kit.health.request("restore"):
-            if item.kind is NodeKind.LINK:
-                link = await self.kit.client.web_links.restore(item.id, name=name, parent_id=folder.remote_id)
-                return remote_from_item(link)
-            kind = _WORDS[item.kind]
-            found = await self.kit.client.trash.restore(kind, item.id, name=name, parent_id=folder.remote_id)
+            found = await self.kit.client.items.restore(
+                item.kind, item.id, name=name, parent_id=folder.remote_id
+            )
         return remote_from_item(found)
 
     async def _move(self, item: Remote, folder: Node, wanted: str) -> Remote:
         name = wanted if wanted != item.name else None
-        parent_id, client = folder.remote_id, self.kit.client
-        answer: items.Item
         with self.kit.health.request("move"):
-            match item.kind:
-                case NodeKind.FILE:
-                    answer = await client.files.update(item.id, name=name, parent_id=parent_id)
-                case NodeKind.FOLDER:
-                    answer = await client.folders.update(item.id, name=name, parent_id=parent_id)
-                case _:
-                    answer = await client.web_links.update(item.id, name=name, parent_id=parent_id)
+            answer = await self.kit.client.items.update(
+                item.kind, item.id, name=name, parent_id=folder.remote_id
+            )
         return remote_from_item(answer)
 
     async def _arrived(self, item: Remote, folder: Node | None) -> Ino:
@@ -276,7 +262,7 @@ class RemoteTrash:
             )
             raise errno_map.oserror(errno.EOPNOTSUPP, item.name)
         with self.kit.health.request("purge"):
-            await self.kit.client.trash.purge(_WORDS[item.kind], item.id)
+            await self.kit.client.items.purge(item.kind, item.id)
 
     def _check_changes(self, root: Node | None) -> None:
         if root is not None:
@@ -342,22 +328,20 @@ class RemoteTrash:
         """Ask the service.  A file goes only with the bytes that are known here.  Raises `CmsfsError`."""
         assert node.remote_id is not None
         await self.kit.before_deletion(None if node.kind is NodeKind.FOLDER else node.remote_id)
-        if node.kind is NodeKind.FOLDER:
+        if node.kind is not NodeKind.FILE:
             with self.kit.health.request("delete"):
-                await self.kit.client.folders.delete(node.remote_id, recursive=True)
-            return
-        if node.kind is NodeKind.LINK:
-            with self.kit.health.request("delete"):
-                await self.kit.client.web_links.delete(node.remote_id, etag=node.etag)
+                await self.kit.client.items.delete(
+                    node.kind, node.remote_id, recursive=True, etag=None if node.is_folder else node.etag
+                )
             return
         etag = node.etag
         for attempt in range(ATTEMPTS):
             try:
                 with self.kit.health.request("delete"):
-                    await self.kit.client.files.delete(node.remote_id, etag=etag)
+                    await self.kit.client.items.delete("file", node.remote_id, etag=etag)
                 return
             except errors.PreconditionFailed:
-                theirs = await self.kit.client.files.get(node.remote_id)
+                theirs = await self.kit.client.items.get("file", node.remote_id)
                 if theirs.sha1 != node.base_sha1 or attempt == ATTEMPTS - 1:
                     log.warning("it was just changed at the service; check it again first")
                     raise

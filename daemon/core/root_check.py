@@ -27,7 +27,7 @@ async def check(db: Database, client: Client, health: Health) -> None:
         return
     with health.request("lookup"):
         try:
-            await client.folders.get(root)
+            await client.items.get("folder", root)
         except (errors.NotFound, errors.Forbidden, errors.Gone) as error:
             raise errors.RootGone(connect.ROOT_GONE) from error
     health.begins(None)

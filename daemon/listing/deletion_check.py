@@ -77,13 +77,7 @@ async def fetch_item(
 
 async def _get(client: Client, health: Health, kind: NodeKind, item_id: str) -> Item:
     with health.request("poll"):
-        match kind:
-            case NodeKind.FOLDER:
-                return await client.folders.get(item_id)
-            case NodeKind.LINK:
-                return await client.web_links.get(item_id)
-            case _:
-                return await client.files.get(item_id)
+        return await client.items.get(kind, item_id)
 
 
 async def _has_much(db: Database, kind: NodeKind, item_id: str) -> bool:

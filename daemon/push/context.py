@@ -109,15 +109,7 @@ class PushContext:
     async def get(self, kind: NodeKind, item_id: str) -> items.Item:
         """The item as the service has it now.  Raises `NotFound` also for one in the trash."""
         with self.health.request("lookup"):
-            match kind:
-                case NodeKind.FILE:
-                    return await self.client.files.get(item_id)
-                case NodeKind.FOLDER:
-                    return await self.client.folders.get(item_id)
-                case NodeKind.LINK:
-                    return await self.client.web_links.get(item_id)
-                case NodeKind.SYMLINK:
-                    raise ValueError(kind)
+            return await self.client.items.get(kind, item_id)
 
 
 def wait_ns(attempts: int) -> int:

@@ -170,11 +170,11 @@ async def test_a_folder_in_the_trash_is_told_as_that():
         async with session.open_client(
             way.endpoints, auth=connect.bearer.BearerAuth(way.fetch), transport=way.transport
         ) as whole:
-            await whole.folders.delete(folder, recursive=True)
+            await whole.items.delete("folder", folder, recursive=True)
             client.users._wire._auth._token = None  # as after its hour
             with pytest.raises(errors.RootGone):
                 await client.users.me()
-            await whole.trash.restore(NodeKind.FOLDER, folder)
+            await whole.items.restore(NodeKind.FOLDER, folder)
             await client.users.me()
 
     await _narrowed(config.Settings(folder=name), use)

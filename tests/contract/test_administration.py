@@ -25,9 +25,9 @@ async def test_a_hold(client, upload):
     assignment = await client.legal_holds.assign(policy.id, "file", file.id)
     assert [one.id async for one in client.legal_holds.files_on_hold(assignment.id)] == [file.id]
     assert [one.id async for one in client.legal_holds.assignments(policy.id)] == [assignment.id]
-    await client.files.delete(file.id)
+    await client.items.delete("file", file.id)
     with pytest.raises(errors.Forbidden) as caught:
-        await client.trash.purge("file", file.id)
+        await client.items.purge("file", file.id)
     assert caught.value.code == "forbidden_by_policy"
     change = legal_holds.UpdateLegalHoldPolicy(release_notes="done")
     assert (await client.legal_holds.update(policy.id, change)).release_notes == "done"

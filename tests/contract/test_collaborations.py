@@ -32,7 +32,7 @@ async def test_from_invitation_to_end(client, upload):
     with pytest.raises(errors.NotFound):
         await client.collaborations.get(invited.id)
     await client.collaborations.hand_over(made.id)
-    found = await client.folders.get(folder.id)
+    found = await client.items.get("folder", folder.id)
     assert (found.owned_by.login, found.permissions) == ("ben@example.com", None)
 
 

@@ -56,7 +56,7 @@ async def test_stopping_early_leaves_nothing_open(client, upload):
     async with client.files.content(file.id):
         pass
     # The connection, or what stands for it, still serves.
-    assert (await client.files.get(file.id)).size == len(DATA)
+    assert (await client.items.get("file", file.id)).size == len(DATA)
 
 
 async def test_a_cancelled_download_leaves_nothing_open(client, upload):
@@ -86,22 +86,22 @@ async def test_a_rename_a_move_and_a_time(client, upload):
     when = datetime(2020, 2, 29, 12, 0, 0, 123456, tzinfo=UTC)
     folder = await client.folders.create("there", "0")
     file = await upload("a.txt")
-    renamed = await client.files.update(file.id, name="b.txt", etag=file.etag)
+    renamed = await client.items.update("file", file.id, name="b.txt", etag=file.etag)
     assert (renamed.id, renamed.name, renamed.sha1) == (file.id, "b.txt", file.sha1)
-    moved = await client.files.update(file.id, parent_id=folder.id, name="c.txt")
+    moved = await client.items.update("file", file.id, parent_id=folder.id, name="c.txt")
     assert (moved.parent.id, moved.name) == (folder.id, "c.txt")
-    touched = await client.files.update(file.id, content_modified_at=when)
+    touched = await client.items.update("file", file.id, content_modified_at=when)
     assert touched.content_modified_at == when
     assert len({file.etag, renamed.etag, moved.etag, touched.etag}) == 4
     with pytest.raises(errors.PreconditionFailed):
-        await client.files.update(file.id, name="d.txt", etag=file.etag)
+        await client.items.update("file", file.id, name="d.txt", etag=file.etag)
 
 
 async def test_a_name_that_is_taken_is_refused(client, upload):
     await upload("a.txt")
     file = await upload("b.txt")
     with pytest.raises(errors.Conflict):
-        await client.files.update(file.id, name="a.txt")
+        await client.items.update("file", file.id, name="a.txt")
 
 
 async def test_a_copy_is_another_file(client, upload):
@@ -116,9 +116,13 @@ async def test_a_copy_is_another_file(client, upload):
 async def test_a_deleted_file_is_in_the_trash(client, upload):
     file = await upload("a.txt")
     with pytest.raises(errors.PreconditionFailed):
-        await client.files.delete(file.id, etag="999")
-    await client.files.delete(file.id, etag=file.etag)
-    for ask in (client.files.get(file.id), client.files.update(file.id, name="b"), read(client, file.id)):
+        await client.items.delete("file", file.id, etag="999")
+    await client.items.delete("file", file.id, etag=file.etag)
+    for ask in (
+        client.items.get("file", file.id),
+        client.items.update("file", file.id, name="b"),
+        read(client, file.id),
+    ):
         with pytest.raises(errors.NotFound) as caught:
             await ask
         assert caught.value.code == "trashed"
@@ -126,7 +130,7 @@ async def test_a_deleted_file_is_in_the_trash(client, upload):
 
 async def test_a_file_that_is_not_there_is_not_found(client):
     with pytest.raises(errors.NotFound) as caught:
-        await client.files.get("987654321")
+        await client.items.get("file", "987654321")
     assert caught.value.code == "not_found"
     with pytest.raises(errors.NotFound):
         await read(client, "987654321")

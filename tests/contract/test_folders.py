@@ -13,20 +13,20 @@ async def test_a_folder_is_made_renamed_and_moved(client):
     outer = await client.folders.create("outer", "0")
     inner = await client.folders.create("inner", outer.id)
     assert (inner.type, inner.name, inner.parent.id) == ("folder", "inner", outer.id)
-    assert await client.folders.get(inner.id) == inner
-    renamed = await client.folders.update(inner.id, name="Inner", etag=inner.etag)
+    assert await client.items.get("folder", inner.id) == inner
+    renamed = await client.items.update("folder", inner.id, name="Inner", etag=inner.etag)
     assert (renamed.id, renamed.name) == (inner.id, "Inner")
-    moved = await client.folders.update(inner.id, parent_id="0", name="moved")
+    moved = await client.items.update("folder", inner.id, parent_id="0", name="moved")
     assert (moved.parent.id, moved.name) == ("0", "moved")
     with pytest.raises(errors.PreconditionFailed):
-        await client.folders.update(inner.id, name="x", etag=inner.etag)
+        await client.items.update("folder", inner.id, name="x", etag=inner.etag)
 
 
 async def test_a_folder_cannot_go_into_itself(client):
     outer = await client.folders.create("outer", "0")
     inner = await client.folders.create("inner", outer.id)
     with pytest.raises(errors.BadRequest) as caught:
-        await client.folders.update(outer.id, parent_id=inner.id)
+        await client.items.update("folder", outer.id, parent_id=inner.id)
     assert caught.value.code == "cyclical_folder_structure"
 
 
@@ -57,20 +57,20 @@ async def test_nonempty_folder_needs_recursive_delete(client, upload):
     folder = await client.folders.create("full", "0")
     await upload("a.txt", parent=folder.id)
     with pytest.raises(errors.BadRequest) as caught:
-        await client.folders.delete(folder.id)
+        await client.items.delete("folder", folder.id)
     assert caught.value.code == "folder_not_empty"
     with pytest.raises(errors.PreconditionFailed):
-        await client.folders.delete(folder.id, recursive=True, etag="999")
-    await client.folders.delete(folder.id, recursive=True)
+        await client.items.delete("folder", folder.id, recursive=True, etag="999")
+    await client.items.delete("folder", folder.id, recursive=True)
     with pytest.raises(errors.NotFound) as gone:
-        await client.folders.get(folder.id)
+        await client.items.get("folder", folder.id)
     assert gone.value.code == "trashed"
     with pytest.raises(errors.NotFound):
         await names(client.folders.items(folder.id))
 
 
 async def test_the_root_is_folder_0(client):
-    root = await client.folders.get("0")
+    root = await client.items.get("folder", "0")
     assert (root.id, root.etag, root.parent) == ("0", None, None)
     with pytest.raises(errors.ApiError):
-        await client.folders.delete("0", recursive=True)
+        await client.items.delete("folder", "0", recursive=True)

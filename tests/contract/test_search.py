@@ -42,7 +42,7 @@ async def test_the_answer_has_the_fields_that_the_drive_reads(client, upload):
 async def test_what_changed_since_comes_in_order(client, upload):
     first = await upload("a.txt")
     second = await upload("b.txt")
-    await client.files.update(first.id, name="c.txt")
+    await client.items.update("file", first.id, name="c.txt")
     items = await found(
         client,
         updated_at_range={"start": first.modified_at},
@@ -55,7 +55,7 @@ async def test_what_changed_since_comes_in_order(client, upload):
 
 async def test_the_trash_is_found_by_when_it_was_filled(client, upload):
     file = await upload("a.txt")
-    await client.files.delete(file.id)
+    await client.items.delete("file", file.id)
     items = await found(client, trash_content="trashed_only", deleted_at_range={"start": file.modified_at})
     assert [item.id for item in items] == [file.id]
     assert (items[0].item_status, items[0].trashed_at is not None) == ("trashed", True)

@@ -16,7 +16,7 @@ async def test_back_to_an_old_version(client, upload):
     await client.uploads.new_version(file.id, BytesSource(b"new"), sha1=sha1)
     [old] = await client.versions.past(file.id)
     made = await client.versions.promote(file.id, old.id)
-    assert (made.sha1, (await client.files.get(file.id)).sha1) == (file.sha1, file.sha1)
+    assert (made.sha1, (await client.items.get("file", file.id)).sha1) == (file.sha1, file.sha1)
     await client.versions.delete(file.id, old.id)
     assert (await client.versions.get(file.id, old.id)).trashed_at is not None
     assert (await client.versions.restore(file.id, old.id)).trashed_at is None

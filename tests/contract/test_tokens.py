@@ -72,7 +72,7 @@ async def test_a_dead_token_is_renewed_once_for_all(way, anonymous, credentials,
         trio.open_nursery() as nursery,
     ):
         for _ in range(10):
-            nursery.start_soon(client.files.get, file.id)
+            nursery.start_soon(client.items.get, "file", file.id)
     assert fetched == ["dead", "fresh"]
 
 

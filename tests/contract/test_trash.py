@@ -27,7 +27,7 @@ async def in_trash(client):
 async def test_it_goes_in_and_comes_back(client, item):
     await room(client, item).delete(item.id)
     assert (item.type, item.id) in await in_trash(client)
-    back = await client.trash.restore(item.type, item.id)
+    back = await client.items.restore(item.type, item.id)
     assert (back.type, back.id, back.name, back.parent.id) == (item.type, item.id, "thing", item.parent.id)
     assert (back.item_status, back.trashed_at) == ("active", None)
     assert (item.type, item.id) not in await in_trash(client)
@@ -37,17 +37,17 @@ async def test_it_goes_in_and_comes_back(client, item):
 async def test_restore_prefers_the_original_folder(client, item):
     other = await client.folders.create("other", "0")
     await room(client, item).delete(item.id)
-    back = await client.trash.restore(item.type, item.id, name="renamed", parent_id=other.id)
+    back = await client.items.restore(item.type, item.id, name="renamed", parent_id=other.id)
     assert (back.name, back.parent.id) == ("renamed", item.parent.id)
 
 
 async def test_it_comes_back_elsewhere_when_its_folder_is_gone(client, item):
     other = await client.folders.create("other", "0")
     await room(client, item).delete(item.id)
-    await client.folders.delete(item.parent.id, recursive=True)
+    await client.items.delete("folder", item.parent.id, recursive=True)
     with pytest.raises(errors.Forbidden):
-        await client.trash.restore(item.type, item.id)
-    back = await client.trash.restore(item.type, item.id, parent_id=other.id)
+        await client.items.restore(item.type, item.id)
+    back = await client.items.restore(item.type, item.id, parent_id=other.id)
     assert back.parent.id == other.id
 
 
@@ -55,23 +55,23 @@ async def test_a_name_that_is_taken_meanwhile_is_refused(client, item):
     await room(client, item).delete(item.id)
     await client.folders.create("Thing", item.parent.id)
     with pytest.raises(errors.Conflict):
-        await client.trash.restore(item.type, item.id)
-    assert (await client.trash.restore(item.type, item.id, name="thing 2")).name == "thing 2"
+        await client.items.restore(item.type, item.id)
+    assert (await client.items.restore(item.type, item.id, name="thing 2")).name == "thing 2"
 
 
 async def test_what_is_not_in_the_trash_cannot_come_out(client, item):
     with pytest.raises(errors.NotFound) as caught:
-        await client.trash.restore(item.type, item.id)
+        await client.items.restore(item.type, item.id)
     assert caught.value.code == "not_trashed"
     with pytest.raises(errors.NotFound):
-        await client.trash.purge(item.type, item.id)
+        await client.items.purge(item.type, item.id)
 
 
 async def test_it_can_be_removed_for_good(client, item):
     await room(client, item).delete(item.id)
-    await client.trash.purge(item.type, item.id)
+    await client.items.purge(item.type, item.id)
     assert (item.type, item.id) not in await in_trash(client)
-    for ask in (room(client, item).get(item.id), client.trash.restore(item.type, item.id)):
+    for ask in (room(client, item).get(item.id), client.items.restore(item.type, item.id)):
         with pytest.raises(errors.NotFound) as caught:
             await ask
         assert caught.value.code == "not_found"
@@ -79,8 +79,8 @@ async def test_it_can_be_removed_for_good(client, item):
 
 async def test_restoring_a_web_link_gives_the_web_link(client):
     link = await client.web_links.create("https://example.org/x", "0", name="thing")
-    await client.web_links.delete(link.id, etag=link.etag)
-    back = await client.web_links.restore(link.id, name="other")
+    await client.items.delete("web_link", link.id, etag=link.etag)
+    back = await client.items.restore("web_link", link.id, name="other")
     assert (back.id, back.name, back.url) == (link.id, "other", "https://example.org/x")
     with pytest.raises(errors.NotFound):
-        await client.web_links.restore(link.id)
+        await client.items.restore("web_link", link.id)

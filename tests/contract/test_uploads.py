@@ -26,7 +26,7 @@ async def test_a_new_file_is_there_as_it_was_sent(client, upload, size):
     assert made.content_modified_at == WHEN
     assert (made.parent.id, made.item_status) == ("0", "active")
     assert made.file_version.id
-    again = await client.files.get(made.id)
+    again = await client.items.get("file", made.id)
     # Who has changed a file is asked of one file by itself.
     usual, whole = (item.model_dump(exclude_unset=True, exclude={"modified_by"}) for item in (again, made))
     assert usual == {name: whole[name] for name in usual}
@@ -66,7 +66,7 @@ async def test_a_version_that_is_not_the_latest_is_refused(client, upload):
         await client.uploads.new_version(
             first.id, BytesSource(b"three"), sha1=sha1(b"three"), etag=first.etag
         )
-    assert (await client.files.get(first.id)).sha1 == sha1(b"two")
+    assert (await client.items.get("file", first.id)).sha1 == sha1(b"two")
 
 
 @pytest.mark.parametrize("name", ["a.txt", "A.TXT"])

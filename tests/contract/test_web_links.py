@@ -8,7 +8,7 @@ from cmsfs import errors
 async def test_a_web_link_is_made_and_changed(client):
     link = await client.web_links.create("https://example.org/a", "0", name="site")
     assert (link.type, link.name, link.url) == ("web_link", "site", "https://example.org/a")
-    assert await client.web_links.get(link.id) == link
+    assert await client.items.get("web_link", link.id) == link
     changed = await client.web_links.update(
         link.id, url="https://example.org/b", name="place", etag=link.etag
     )

@@ -147,7 +147,7 @@ class Other:
                 name, data = f"r{dice.randrange(40):02}", dice.randbytes(dice.choice([5, 5000, 300_000]))
                 source, sha1 = multipart.BytesSource(data), hashlib.sha1(data).hexdigest()
                 if name in ids and dice.random() < 0.2:
-                    await client.files.delete(ids.pop(name))
+                    await client.items.delete("file", ids.pop(name))
                     del self.files[name]
                 elif name in ids:
                     await client.uploads.new_version(ids[name], source, sha1=sha1)

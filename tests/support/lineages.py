@@ -161,16 +161,16 @@ class Table:
             case "backup":
                 await self._back(cell)
             case "rename":
-                await client.files.update(cell.item, name="g")
+                await client.items.update("file", cell.item, name="g")
             case "move":
-                await client.files.update(cell.item, parent_id="0", name=f"moved {cell.number}")
+                await client.items.update("file", cell.item, parent_id="0", name=f"moved {cell.number}")
             case "trash":
-                await client.files.delete(cell.item)
+                await client.items.delete("file", cell.item)
             case "purge":
-                await client.files.delete(cell.item)
-                await client.trash.purge("file", cell.item)
+                await client.items.delete("file", cell.item)
+                await client.items.purge("file", cell.item)
             case "folder into the trash":
-                await client.folders.delete(cell.folder, recursive=True)
+                await client.items.delete("folder", cell.folder, recursive=True)
             case "rights":
                 await client.collaborations.delete(cell.share)
 

@@ -91,21 +91,23 @@ class Churn:
             case "edit":
                 await self.other.write(pick(self.files), self._bytes())
             case "rename":
-                await client.files.update(pick(self.files), name=self._name())
+                await client.items.update("file", pick(self.files), name=self._name())
             case "move":
-                await client.files.update(pick(self.files), parent_id=self._folder(), name=self._name())
+                await client.items.update(
+                    "file", pick(self.files), parent_id=self._folder(), name=self._name()
+                )
             case "rename folder":
-                await client.folders.update(pick(self.folders[1:]), name=self._name())
+                await client.items.update("folder", pick(self.folders[1:]), name=self._name())
             case "move folder":
-                await client.folders.update(pick(self.folders[1:]), parent_id=self._folder())
+                await client.items.update("folder", pick(self.folders[1:]), parent_id=self._folder())
             case "delete":
                 await self._delete("file", pick(self.files))
             case "delete folder":
                 await self._delete("folder", pick(self.folders[1:]))
             case "purge":
-                await client.trash.purge(*self._popped(self.trash))
+                await client.items.purge(*self._popped(self.trash))
             case "restore":
-                await client.trash.restore(*self._popped(self.trash))
+                await client.items.restore(*self._popped(self.trash))
             case "link":
                 await client.web_links.create("https://example.com/", self._folder(), name=self._name())
             case "copy":
@@ -124,9 +126,9 @@ class Churn:
 
     async def _delete(self, kind: str, number: str) -> None:
         if kind == "file":
-            await self.other.client.files.delete(number)
+            await self.other.client.items.delete("file", number)
         else:
-            await self.other.client.folders.delete(number, recursive=True)
+            await self.other.client.items.delete("folder", number, recursive=True)
         self.trash.append((kind, number))
 
     def _collaborations(self) -> CollaborationsApi:

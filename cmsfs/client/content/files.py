@@ -1,24 +1,21 @@
-"""The files endpoint: properties, contents, and changes of a file.
+"""The files endpoint: contents, copies and permissions of a file.
 
 Rule: `content` gives exactly the bytes asked for or raises; it never ends early without a word.
 """
 
 import re
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from datetime import datetime
-from typing import TypeVar
 
 import httpx
 
 from cmsfs import errors
-from cmsfs.client.content.search import FIELDS_PARAM, FILE_PARAM
+from cmsfs.client.content.items import living
+from cmsfs.client.content.search import FIELDS_PARAM
 from cmsfs.client.transport.retry import Repeat
 from cmsfs.client.transport.wire import Body, Wire
 from cmsfs.models.base import Reference
 from cmsfs.models.content import items
-
-T = TypeVar("T", items.File, items.Folder, items.WebLink, items.Item)
 
 _CONTENT_RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+|\*)", re.ASCII)
 
@@ -30,42 +27,11 @@ class FilesApi:
         self._wire = wire
         self._url = f"{base_url}/files"
 
-    async def get(self, file_id: str) -> items.File:
-        """Raises `NotFound`; its code is `trashed` if the file is in the trash."""
-        return living(
-            await self._wire.ask(
-                items.File, "GET", f"{self._url}/{file_id}", repeat=Repeat.READ, params=FILE_PARAM
-            )
-        )
-
     async def permissions(self, file_id: str) -> items.Permissions | None:
         """What this account may do with the file; None if the service does not say."""
         url, params = f"{self._url}/{file_id}", {"fields": "permissions,item_status"}
         found = await self._wire.ask(items.File, "GET", url, repeat=Repeat.READ, params=params)
         return living(found).permissions
-
-    async def update(
-        self,
-        file_id: str,
-        *,
-        name: str | None = None,
-        parent_id: str | None = None,
-        content_modified_at: datetime | None = None,
-        etag: str | None = None,
-    ) -> items.File:
-        """Rename, move, set the time; None leaves as it is.
-
-        Raises `Conflict` if the name is taken there, `PreconditionFailed` if the version is no longer
-        `etag`.  A move is not protected by `etag` at every service.
-        """
-        return await self._wire.ask(
-            items.File,
-            "PUT",
-            f"{self._url}/{file_id}",
-            params=FIELDS_PARAM,
-            headers=if_match(etag),
-            body=update_body(name, parent_id, content_modified_at),
-        )
 
     async def copy(
         self, file_id: str, *, parent_id: str, name: str | None = None, version: str | None = None
@@ -80,10 +46,6 @@ class FilesApi:
         return await self._wire.ask(
             items.File, "POST", f"{self._url}/{file_id}/copy", params=FIELDS_PARAM, body=body
         )
-
-    async def delete(self, file_id: str, *, etag: str | None = None) -> None:
-        """Into the trash."""
-        await self._wire.tell("DELETE", f"{self._url}/{file_id}", headers=if_match(etag))
 
     @asynccontextmanager
     async def content(
@@ -181,36 +143,3 @@ class ContentStream:
     async def aclose(self) -> None:
         """As leaving the block of `Files.content` does, which is enough."""
         await self._body.aclose()
-
-
-def living(item: T) -> T:
-    """The item itself, which is not in the trash.  Raises `NotFound` (`trashed`) for one that is.
-
-    Services show a file or web link in the trash to who asks for it by its id; its status says where it is.
-    """
-    if item.item_status in ("trashed", "deleted"):
-        raise errors.NotFound(404, item.item_status, "The item is in the trash.")
-    return item
-
-
-def if_match(etag: str | None) -> Mapping[str, str] | None:
-    """The header that makes a change hold only for the version it was made on."""
-    return None if etag is None else {"if-match": etag}
-
-
-def update_body(
-    name: str | None, parent_id: str | None, content_modified_at: datetime | None = None
-) -> dict[str, object]:
-    """The body of a change: only what is to change."""
-    change = items.UpdateItem.model_validate(
-        {
-            key: value
-            for key, value in {
-                "name": name,
-                "parent": None if parent_id is None else Reference(id=parent_id),
-                "content_modified_at": content_modified_at,
-            }.items()
-            if value is not None
-        }
-    )
-    return change.body()

@@ -1,8 +1,8 @@
-"""The folders endpoint: create, move, delete, and list one level."""
+"""The folders endpoint: create, list one level, read permissions and paths."""
 
 from typing import TypeVar
 
-from cmsfs.client.content.files import if_match, living, update_body
+from cmsfs.client.content.items import living
 from cmsfs.client.content.search import FIELDS_PARAM
 from cmsfs.client.transport import paging
 from cmsfs.client.transport.retry import Repeat
@@ -23,14 +23,6 @@ class FoldersApi:
     def __init__(self, wire: Wire, base_url: str) -> None:
         self._wire = wire
         self._url = f"{base_url}/folders"
-
-    async def get(self, folder_id: str) -> items.Folder:
-        """Raises `NotFound`; its code is `trashed` if the folder is in the trash."""
-        return living(
-            await self._wire.ask(
-                items.Folder, "GET", f"{self._url}/{folder_id}", repeat=Repeat.READ, params=FIELDS_PARAM
-            )
-        )
 
     async def page(self, folder_id: str, *, offset: int = 0, limit: int = PAGE) -> entries.EntryPage:
         """A page of what is directly in a folder, by offset: with the total, and several may come at once."""
@@ -62,29 +54,6 @@ class FoldersApi:
         """Only who made the folder and when; what the service does not tell is None."""
         url, params = f"{self._url}/{folder_id}", {"fields": "created_by,created_at"}
         return await self._wire.ask(items.Folder, "GET", url, repeat=Repeat.READ, params=params)
-
-    async def update(
-        self,
-        folder_id: str,
-        *,
-        name: str | None = None,
-        parent_id: str | None = None,
-        etag: str | None = None,
-    ) -> items.Folder:
-        """Rename or move with all that is below; None leaves as it is.  Errors as for files."""
-        return await self._wire.ask(
-            items.Folder,
-            "PUT",
-            f"{self._url}/{folder_id}",
-            params=FIELDS_PARAM,
-            headers=if_match(etag),
-            body=update_body(name, parent_id),
-        )
-
-    async def delete(self, folder_id: str, *, recursive: bool = False, etag: str | None = None) -> None:
-        """Into the trash.  Raises `BadRequest` (`folder_not_empty`) unless it is empty or `recursive`."""
-        query = "true" if recursive else "false"
-        await self._wire.tell("DELETE", f"{self._url}/{folder_id}?recursive={query}", headers=if_match(etag))
 
     async def path(self, folder_id: str) -> str:
         """Where the folder is, from the root, beginning with `/`.  Raises `NotFound`, also in the trash."""

@@ -3,29 +3,20 @@
 Rule: the terms that are not given stay as they are, or are the service's default for a new link.
 """
 
-from typing import Any, Literal
+from typing import Any
 from urllib.parse import quote
 
 import pydantic
 
 from cmsfs import errors
-from cmsfs.client.content.files import living
+from cmsfs.client.content.items import SHAPES, AnyItem, ItemKind, living
 from cmsfs.client.content.search import FIELDS_PARAM
 from cmsfs.client.transport.retry import Repeat
 from cmsfs.client.transport.wire import Wire
 from cmsfs.models import base
 from cmsfs.models.content import items
 
-Kind = Literal["file", "folder", "web_link"]
-AnyItem = items.File | items.Folder | items.WebLink
-
 LINK = {"fields": "shared_link,item_status"}
-
-_SHAPES: dict[str, type[AnyItem]] = {
-    "file": items.File,
-    "folder": items.Folder,
-    "web_link": items.WebLink,
-}
 
 
 class _Found(pydantic.RootModel[Any]):
@@ -49,7 +40,7 @@ class SharedLinksApi:
         self._url = base_url
 
     async def share(
-        self, kind: Kind, item_id: str, terms: items.NewSharedLink | None = None
+        self, kind: ItemKind, item_id: str, terms: items.NewSharedLink | None = None
     ) -> items.SharedLink:
         """The item's link, with these terms."""
         found = await self._put(kind, item_id, {} if terms is None else terms.body())
@@ -57,20 +48,20 @@ class SharedLinksApi:
             raise errors.ProtocolError("the answer to sharing an item carries no link")
         return found.shared_link
 
-    async def get(self, kind: Kind, item_id: str) -> items.SharedLink | None:
+    async def get(self, kind: ItemKind, item_id: str) -> items.SharedLink | None:
         """The link that the item has, if it has one."""
         url = f"{self._url}/{kind}s/{item_id}"
-        found = await self._wire.ask(_SHAPES[kind], "GET", url, repeat=Repeat.READ, params=LINK)
+        found = await self._wire.ask(SHAPES[kind], "GET", url, repeat=Repeat.READ, params=LINK)
         return living(found).shared_link
 
-    async def unshare(self, kind: Kind, item_id: str) -> None:
+    async def unshare(self, kind: ItemKind, item_id: str) -> None:
         """Take the link away; the next one has another address."""
         await self._put(kind, item_id, None)
 
-    async def _put(self, kind: Kind, item_id: str, link: dict[str, object] | None) -> AnyItem:
+    async def _put(self, kind: ItemKind, item_id: str, link: dict[str, object] | None) -> AnyItem:
         url = f"{self._url}/{kind}s/{item_id}"
         body = {"shared_link": link}
-        return await self._wire.ask(_SHAPES[kind], "PUT", url, params=LINK, body=body)
+        return await self._wire.ask(SHAPES[kind], "PUT", url, params=LINK, body=body)
 
     async def find(self, url: str, *, password: str | None = None) -> AnyItem:
         """What a link shows.

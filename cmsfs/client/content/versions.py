@@ -3,7 +3,7 @@
 The bytes of one are read with `Files.content(file_id, version=...)`.
 """
 
-from cmsfs.client.content.files import if_match
+from cmsfs.client.content.items import if_match
 from cmsfs.client.transport.retry import Repeat
 from cmsfs.client.transport.wire import Wire
 from cmsfs.models.content import versions

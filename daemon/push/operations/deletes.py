@@ -16,7 +16,7 @@ from cmsfs.models.content import items
 from cmsfs.replica import kv_store, tree, url_files
 from cmsfs.replica.changes import Change
 from cmsfs.replica.merge import apply_remote, deletions
-from cmsfs.replica.nodes import Node, NodeKind, remote_from_item, said_by
+from cmsfs.replica.nodes import Node, remote_from_item, said_by
 from cmsfs.replica.sharing import shares
 from daemon.account import leave
 from daemon.core import root_check
@@ -111,13 +111,9 @@ def _is_known(kit: PushContext, node: Node, theirs: items.Item) -> bool:
 async def _delete(kit: PushContext, node: Node, etag: str | None) -> None:
     assert node.remote_id is not None
     with kit.health.request("delete"):
-        match node.kind:
-            case NodeKind.FILE:
-                await kit.client.files.delete(node.remote_id, etag=etag)
-            case NodeKind.FOLDER:
-                await kit.client.folders.delete(node.remote_id)
-            case NodeKind.LINK:
-                await kit.client.web_links.delete(node.remote_id, etag=etag)
+        # What is in a folder says whether it may go: the service refuses one that is not empty.
+        etag = None if node.is_folder else etag
+        await kit.client.items.delete(node.kind, node.remote_id, etag=etag)
 
 
 async def _look(kit: PushContext, node: Node) -> items.Item | None:

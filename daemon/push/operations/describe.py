@@ -7,7 +7,7 @@ import logging
 from sqlite3 import Connection
 
 from cmsfs import errors
-from cmsfs.client.content.item_details import ItemKind
+from cmsfs.client.content.items import ItemKind
 from cmsfs.journal import queue
 from cmsfs.models.content import items
 from cmsfs.replica import item_details, kv_store
@@ -61,7 +61,7 @@ async def _describe(kit: PushContext, node: Node, item_id: str, wish: Described)
     if wish.description is None and tags is None:
         return None
     with kit.health.request("describe"):
-        return await kit.client.facts.describe(
+        return await kit.client.items.describe(
             _KINDS[node.kind], item_id, description=wish.description, tags=tags
         )
 

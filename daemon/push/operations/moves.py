@@ -93,15 +93,7 @@ async def _move_whole(kit: PushContext, task: queue.Task, *, parent_id: str | No
 async def _update(kit: PushContext, node: Node, *, name: str | None, parent_id: str | None) -> items.Item:
     assert node.remote_id is not None
     with kit.health.request("move"):
-        match node.kind:
-            case NodeKind.FILE:
-                return await kit.client.files.update(node.remote_id, name=name, parent_id=parent_id)
-            case NodeKind.FOLDER:
-                return await kit.client.folders.update(node.remote_id, name=name, parent_id=parent_id)
-            case NodeKind.LINK:
-                return await kit.client.web_links.update(node.remote_id, name=name, parent_id=parent_id)
-            case NodeKind.SYMLINK:
-                raise ValueError(node.kind)
+        return await kit.client.items.update(node.kind, node.remote_id, name=name, parent_id=parent_id)
 
 
 async def touch(kit: PushContext, task: queue.Task) -> None:
@@ -110,8 +102,8 @@ async def touch(kit: PushContext, task: queue.Task) -> None:
     assert node.remote_id is not None
     try:
         with kit.health.request("touch"):
-            answer = await kit.client.files.update(
-                node.remote_id, content_modified_at=to_timestamp(node.mtime_ns)
+            answer = await kit.client.items.update(
+                "file", node.remote_id, content_modified_at=to_timestamp(node.mtime_ns)
             )
     except errors.NotFound as error:
         await conflicts.missing(kit, task, error)

@@ -72,7 +72,7 @@ def _source(kit: PushContext, node: Node) -> Node | None:
 async def _is_bare(kit: PushContext, file_id: str) -> bool:
     """Whether the file is its bytes and nothing that people said about it."""
     with kit.health.request("lookup"):
-        found = await kit.client.facts.item("file", file_id)
+        found = await kit.client.items.details("file", file_id)
     said = ("description", "tags", "classification", "shared_link")
     if any(getattr(found, name, None) for name in said):
         return False
@@ -81,8 +81,8 @@ async def _is_bare(kit: PushContext, file_id: str) -> bool:
 
 
 async def _remove(kit: PushContext, file_id: str) -> None:
-    await kit.client.files.delete(file_id)
+    await kit.client.items.delete("file", file_id)
     try:
-        await kit.client.trash.purge("file", file_id)
+        await kit.client.items.purge("file", file_id)
     except _REFUSALS as error:
         log.warning("a wrong server-side copy remains in the trash: %s", error)

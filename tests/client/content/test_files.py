@@ -243,8 +243,8 @@ async def test_update_sends_changes_with_etag(connect):
 
     client = await connect(handler)
     when = datetime(2026, 11, 21, 4, 5, 6, 789, tzinfo=UTC)
-    await client.files.update("5", name="b", etag="7")
-    await client.files.update("5", parent_id="9", content_modified_at=when)
+    await client.items.update("file", "5", name="b", etag="7")
+    await client.items.update("file", "5", parent_id="9", content_modified_at=when)
     await client.files.copy("5", parent_id="9")
     (_, path, headers, body), (_, _, without, other), (method, copied, _, third) = requests
     assert (path, headers["if-match"], body) == ("/2.0/files/5", "7", b'{"name":"b"}')

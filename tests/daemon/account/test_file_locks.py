@@ -23,7 +23,7 @@ async def shared(ben: Remote, user: int, drive: Drive, nursery: trio.Nursery) ->
     """Ben's file `s/f`, which we may change, on our drive, whose locks are followed."""
     file_id = await shared_file(drive, ben, "f", "editor", user)
     nursery.start_soon(drive.agents.locks.run)
-    yield await ben.client.files.get(file_id)
+    yield await ben.client.items.get("file", file_id)
 
 
 async def becomes(drive: Drive, path: str, wanted: str) -> None:
@@ -124,7 +124,7 @@ class TestOpenDocuments:
     async def lock(other: Remote, file_id: str, *, there: bool) -> items.Lock | None:
         with trio.fail_after(20):
             while True:
-                found = (await other.client.files.get(file_id)).lock
+                found = (await other.client.items.get("file", file_id)).lock
                 if (found is not None) is there:
                     return found
 
@@ -161,4 +161,4 @@ class TestOpenDocuments:
         file_id = await shared_file(drive, ben, "f.odt", "viewer", user)
         assert await attempt(drive.write("s/.~lock.f.odt#", b"ada")) in ("ok", errno.errorcode[errno.EACCES])
         assert await drive.read("s/f.odt") == b"one"
-        assert (await ben.client.files.get(file_id)).lock is None
+        assert (await ben.client.items.get("file", file_id)).lock is None

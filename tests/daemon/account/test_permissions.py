@@ -203,7 +203,7 @@ async def test_restore_into_read_only_folder_is_refused(
     drive: Drive, other: Remote, shared: Callable[[str], Any]
 ) -> None:
     made = await other.client.web_links.create("https://example.com/", "0", name="L")
-    await other.client.web_links.delete(made.id)
+    await other.client.items.delete("web_link", made.id)
     await shared("viewer")
     shown = drive.agents.shown
     bin_ = (await shown.lookup(1, ".trash")).ino

@@ -89,7 +89,7 @@ async def test_refused_deletion_is_refused_again_at_once(
     assert await attempt(drive.unlink("d/g")) == "EPERM"
     network._inner = lenient
     # Meanwhile somebody has said something of it: it is the same file still.
-    await other.client.facts.describe("file", (await other.find("h")).id, description="new")
+    await other.client.items.describe("file", (await other.find("h")).id, description="new")
     assert await attempt(drive.unlink("d/h")) == "ok"
     assert await drive.names("d") == ["f", "g"]
     assert drive.ops() == []
@@ -132,7 +132,7 @@ async def test_held_item_may_enter_trash(drive: Drive, other: Remote, network: N
     await drive.sync()
     assert [item.name for item in await other.everything()] == ["held", "c"]
     with pytest.raises(Exception, match="legal hold protects"):
-        await other.client.trash.purge("file", number)
+        await other.client.items.purge("file", number)
 
 
 async def test_what_a_strict_service_holds_is_refused_at_once(

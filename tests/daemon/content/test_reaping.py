@@ -59,7 +59,7 @@ async def test_a_deletion_elsewhere_leaves_no_row(drive: Drive, other: Remote) -
     await drive.names()
     ino = await drive.ino("f")
     forget(drive, [ino])
-    await other.client.files.delete(number)
+    await other.client.items.delete("file", number)
     await drive.poll()
     await until_gone(drive, [ino])
 

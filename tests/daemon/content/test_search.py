@@ -145,7 +145,7 @@ async def test_a_file_is_no_folder_to_search_in(legal: str, find):
 
 
 async def test_what_is_in_the_trash_is_not_found(drive: Drive, other: Remote, legal: str, find):
-    await other.client.folders.delete(legal, recursive=True)
+    await other.client.items.delete("folder", legal, recursive=True)
     assert await find("lease") == ["lease.md"]
 
 

@@ -149,10 +149,10 @@ async def test_what_somebody_else_restored_or_purged_is_not_there(
     drive: Drive, other: Remote, bin_: Bin, expect_log: ExpectLog
 ):
     for name in ("a", "b"):
-        await other.client.files.delete(await other.file(name))
+        await other.client.items.delete("file", await other.file(name))
     assert sorted(await bin_.names()) == ["a", "b"]
     for item in [item async for item in other.client.trash.items()]:
-        await (other.client.trash.restore if item.name == "a" else other.client.trash.purge)("file", item.id)
+        await (other.client.items.restore if item.name == "a" else other.client.items.purge)("file", item.id)
     expect_log("it is no longer in the trash")
     with fails(errno.ENOENT):
         await bin_.out("a", "x")
@@ -256,7 +256,7 @@ class TestOfTheSpecification:
         docs = await other.folder("docs")
         await other.folder("elsewhere")
         made = await other.client.web_links.create("https://example.com/", docs, name="Example")
-        await other.client.web_links.delete(made.id)
+        await other.client.items.delete("web_link", made.id)
         yield made.id
 
     async def test_the_trash_is_found_by_search(self, drive: Drive, bin_: Bin, link: str):
@@ -282,7 +282,7 @@ class TestOfTheSpecification:
         await drive.names()
         made = await other.folder("late")
         late = await other.client.web_links.create("https://example.com/2", made, name="Late")
-        await other.client.web_links.delete(late.id)
+        await other.client.items.delete("web_link", late.id)
         expect_log("restores a web link to")
         with fails(errno.EPERM):
             await bin_.out("Late.url", "elsewhere/Late.url")
@@ -292,14 +292,14 @@ class TestOfTheSpecification:
     async def test_restore_without_original_folder_uses_target(
         self, drive: Drive, bin_: Bin, other: Remote, link: str
     ):
-        await other.client.folders.delete((await other.find("docs")).id)
+        await other.client.items.delete("folder", (await other.find("docs")).id)
         await bin_.out("Example.url", "elsewhere/Example.url")
         assert await drive.names("elsewhere") == ["Example.url"]
 
     async def test_files_are_not_restored_or_purged_there(
         self, drive: Drive, bin_: Bin, other: Remote, expect_log: ExpectLog
     ):
-        await other.client.files.delete(await other.file("a"))
+        await other.client.items.delete("file", await other.file("a"))
         expect_log("web links only")
         expect_log("cannot delete permanently")
         with fails(errno.EOPNOTSUPP):

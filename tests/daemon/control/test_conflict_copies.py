@@ -98,7 +98,7 @@ async def test_renamed_there_and_written_here_is_both(drive: Drive, other: Remot
     await drive.write("f", b"base")
     await drive.sync()
     theirs = (await other.find("f")).id
-    await other.client.files.update(theirs, name="g")
+    await other.client.items.update("file", theirs, name="g")
     await drive.write("f", b"ours")
     await drive.sync()
     await drive.poll()
@@ -111,7 +111,7 @@ async def test_moved_there_and_written_here_is_both(drive: Drive, other: Remote)
     await drive.mkdir("d")
     await drive.write("f", b"base")
     await drive.sync()
-    await other.client.files.update((await other.find("f")).id, parent_id=(await other.find("d")).id)
+    await other.client.items.update("file", (await other.find("f")).id, parent_id=(await other.find("d")).id)
     await drive.write("f", b"ours")
     await drive.sync()
     assert await other.paths() == ["d/", "d/f"]
@@ -136,7 +136,7 @@ async def test_moved_on_both_sides_is_where_ours_went(drive: Drive, other: Remot
     await drive.write("f", b"x")
     await drive.sync()
     theirs = (await other.find("f")).id
-    await other.client.files.update(theirs, name="theirs")
+    await other.client.items.update("file", theirs, name="theirs")
     await drive.rename("f", "ours")
     await drive.sync()
     await drive.poll()
@@ -146,7 +146,7 @@ async def test_moved_on_both_sides_is_where_ours_went(drive: Drive, other: Remot
 async def test_deleted_there_and_written_here_is_a_new_file(drive: Drive, other: Remote) -> None:
     await drive.write("f", b"base")
     await drive.sync()
-    await other.client.files.delete((await other.find("f")).id)
+    await other.client.items.delete("file", (await other.find("f")).id)
     await drive.write("f", b"ours")
     await drive.sync()
     assert await other.read("f") == b"ours"
@@ -188,7 +188,7 @@ async def test_deleted_open_file_returns_as_theirs(drive: Drive, other: Remote, 
 async def test_deleted_here_and_renamed_there_is_deleted(drive: Drive, other: Remote) -> None:
     await drive.write("f", b"base")
     await drive.sync()
-    await other.client.files.update((await other.find("f")).id, name="g")
+    await other.client.items.update("file", (await other.find("f")).id, name="g")
     await drive.unlink("f")
     await drive.sync()
     assert await other.paths() == []
@@ -209,7 +209,7 @@ async def test_remotely_deleted_folder_is_recreated_for_ours(drive: Drive, other
     await drive.mkdir("d")
     await drive.write("d/known", b"k")
     await drive.sync()
-    await other.client.folders.delete((await other.find("d")).id, recursive=True)
+    await other.client.items.delete("folder", (await other.find("d")).id, recursive=True)
     await drive.write("d/ours", b"o")
     await drive.sync()
     assert await other.paths() == ["d/", "d/ours"]
@@ -296,8 +296,8 @@ async def test_update_at_name_keeps_unsent_bytes(
     held, go = network.gate("POST", "/content", before=True)
     await drive.write("a.txt", b"ours")
     await held.wait()
-    await other.client.files.delete(gone)
-    await other.client.files.update(moved, name="b.txt")
+    await other.client.items.delete("file", gone)
+    await other.client.items.update("file", moved, name="b.txt")
     await drive.poll()
     assert await drive.names() == ["b.txt", "new.txt"]
     if how == "removed":
@@ -322,7 +322,7 @@ async def test_short_lived_item_is_removed(
     held, go = network.gate("POST", "/content", before=True)
     await drive.write("a.txt", b"ours")
     await held.wait()
-    await other.client.files.update(moved, name="b.txt")
+    await other.client.items.update("file", moved, name="b.txt")
     await drive.poll()
     await drive.unlink("b.txt")
     assert await drive.names() == []

@@ -112,7 +112,7 @@ async def test_unstorable_item_is_reported_and_kept(
         return found | {field: value}
 
     network._inner = forged = Forging(network._inner, f"/files/{number}", edit)
-    await other.client.facts.describe("file", number, description="asked about")
+    await other.client.items.describe("file", number, description="asked about")
     await other.file("good", b"y")
     await drive.poll()
     assert await drive.names() == ["bad", "good"]
@@ -121,7 +121,7 @@ async def test_unstorable_item_is_reported_and_kept(
     assert number in told.left_out[0]
     # Once it can be held it is no trouble any more.
     network._inner = forged.inner
-    await other.client.facts.describe("file", number, description="again")
+    await other.client.items.describe("file", number, description="again")
     await drive.poll()
     assert (await drive.agents.status()).troubles.left_out == []
 
@@ -134,7 +134,7 @@ async def test_an_answer_that_is_none_is_asked_about_later(
     number = await other.file("bad", b"x")
     await drive.poll()
     network._inner = forged = Forging(network._inner, f"/files/{number}", lambda *_: b'{"type": "fi')
-    await other.client.facts.describe("file", number, description="news")
+    await other.client.items.describe("file", number, description="news")
     await other.file("good", b"y")
     await drive.poll()
     assert await drive.names() == ["bad", "good"]
@@ -302,7 +302,7 @@ async def test_future_timestamps_are_sent_now(drive: Drive, other: Remote, expec
 async def test_folder_leaving_tree_during_request(drive: Drive, other: Remote, network: Network) -> None:
     docs = await other.folder("docs")
     await drive.names("docs")
-    await other.client.folders.delete(docs, recursive=True)
+    await other.client.items.delete("folder", docs, recursive=True)
     arrived, go = network.gate("GET", f"/folders/{docs}")
     await drive.write("docs/f", b"mine")
     with trio.fail_after(10):

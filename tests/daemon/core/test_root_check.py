@@ -27,7 +27,7 @@ async def narrowed(starting: Starting, other: Remote) -> str:
 
 
 async def restore(other: Remote, folder: str) -> None:
-    await other.client.trash.restore(NodeKind.FOLDER, folder)
+    await other.client.items.restore(NodeKind.FOLDER, folder)
 
 
 async def until_told(drive: Drive, state: HealthState) -> None:
@@ -56,7 +56,7 @@ class TestInTheTrash:
             assert await drive.names() == ["old", "plan"]
             assert await drive.read("plan") == b"theirs"
             plan = await other.find("plan")
-            await other.client.folders.delete(folder, recursive=True)
+            await other.client.items.delete("folder", folder, recursive=True)
             await drive.write("plan", b"mine")
             await drive.write("new", b"new")
             await drive.mkdir("made")
@@ -89,7 +89,7 @@ class TestInTheTrash:
             assert await drive.names() == ["old", "plan"]
             ino = await drive.ino("plan")
             assert await drive.read("plan") == b"theirs"
-            await other.client.folders.delete(folder, recursive=True)
+            await other.client.items.delete("folder", folder, recursive=True)
             await polled(drive)
             with pytest.raises(errors.RootGone):
                 await drive.agents.sweep.once(full=True)

@@ -78,7 +78,7 @@ async def test_pinned_folder_is_complete_offline(
         inner = (await other.find("inner")).id
         await other.write((await other.find("f0000")).id, b"edited elsewhere")
         await other.file("new", b"made elsewhere", parent=inner)
-        await other.client.files.delete((await other.find("f0001")).id)
+        await other.client.items.delete("file", (await other.find("f0001")).id)
         network.is_down = False
         await drive.poll()
         await until_complete(drive)

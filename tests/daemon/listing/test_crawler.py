@@ -207,7 +207,7 @@ async def test_what_is_not_there_any_more_goes_away(drive: Drive, other: Remote)
     await other.file("deep", b"d", parent=inner)
     await other.file("stays", b"s", parent=docs)
     await drive.agents.crawl.once()
-    await other.client.folders.delete(inner, recursive=True)
+    await other.client.items.delete("folder", inner, recursive=True)
     await drive.write("docs/ours", b"not sent yet")
     await drive.db.write(_forget_all)
     await drive.agents.crawl.once()
@@ -222,7 +222,7 @@ async def test_what_a_restless_window_did_not_show_stays(
         await other.file(f"file {number}", b"x")
     await drive.agents.crawl.once()
     await drive.db.write(_forget_all)
-    await other.client.files.delete((await other.find("file 1")).id)
+    await other.client.items.delete("file", (await other.find("file 1")).id)
     whole = drive.agents.crawl._whole
     plan = await whole._begun()
     plan.restless.append((None, None))
@@ -247,7 +247,7 @@ async def test_what_a_window_that_moved_did_not_show_stays(
         nursery.start_soon(drive.agents.crawl.once)
         for arrived, _ in gates:
             await arrived.wait()
-        await other.client.files.delete(gone.remote_id)
+        await other.client.items.delete("file", gone.remote_id)
         for _, go in gates:
             go.set()
     assert tree.find(drive.db, gone.ino).parent is not None
@@ -299,7 +299,7 @@ async def test_unstable_listing_is_repeated(
     async with trio.open_nursery() as nursery:
         nursery.start_soon(drive.names)
         await arrived.wait()
-        await other.client.files.delete((await _named(other, "file 0001")).id)
+        await other.client.items.delete("file", (await _named(other, "file 0001")).id)
         go.set()
     found = await drive.names()
     assert len(found) == 2299

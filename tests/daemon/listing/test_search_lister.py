@@ -106,7 +106,7 @@ async def test_what_a_listing_does_not_show_goes_away(drive: Drive, other: Remot
     gone = await other.file("gone", b"g", parent=docs)
     await other.file("stays", b"s", parent=docs)
     assert await drive.names("docs") == ["gone", "stays"]
-    await other.client.files.delete(gone)
+    await other.client.items.delete("file", gone)
     ino = await drive.ino("docs")
     await drive.db.write(lambda conn: tree.mark_unlisted(conn, ino))
     assert await drive.names("docs") == ["stays"]
@@ -200,8 +200,8 @@ async def test_item_leaving_hides_no_other(
         nursery.start_soon(drive.agents.hydrate.listing, ROOT)
         await arrived.wait()
         # What stands behind it moves up by one, onto a page that has been read.
-        await other.client.files.delete((await other.find("file 000449")).id)
-        await other.client.files.delete((await other.find("file 000448")).id)
+        await other.client.items.delete("file", (await other.find("file 000449")).id)
+        await other.client.items.delete("file", (await other.find("file 000448")).id)
         go.set()
     assert await drive.names() == [f"file {number:06}" for number in range(448)]
 
@@ -217,7 +217,7 @@ async def test_a_listing_that_was_never_still_removes_nothing(
         nursery.start_soon(drive.agents.hydrate.listing, ROOT)
         for number, (arrived, go) in enumerate(gates):
             await arrived.wait()
-            await other.client.files.delete((await other.find(f"file {449 - number:06}")).id)
+            await other.client.items.delete("file", (await other.find(f"file {449 - number:06}")).id)
             go.set()
     # Each time another one moved onto a page that had been read, and was not shown.
     assert len(await drive.names()) == 450

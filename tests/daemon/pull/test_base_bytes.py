@@ -67,7 +67,7 @@ async def test_a_backup_outlives_a_deletion_by_somebody_else(
                     await trio.lowlevel.checkpoint()
             nursery.cancel_scope.cancel()
         assert (drive.agents.state.drafts.root / sha1(OLD)).exists()
-    await other.client.files.delete(number)
+    await other.client.items.delete("file", number)
     for path in settings.paths.blocks.rglob("*"):
         if path.is_file():
             path.unlink()

@@ -81,7 +81,7 @@ async def test_a_version_that_overtakes_our_answer(
 async def test_a_name_that_overtakes_our_answer(drive: Drive, other: Remote, overtaking: Overtaking) -> None:
     number = await known(drive, other)
     async with overtaking(drive.rename("f", "ours"), "PUT", f"/files/{number}"):
-        await other.client.files.update(number, name="theirs")
+        await other.client.items.update("file", number, name="theirs")
     assert await drive.names() == ["theirs"]
 
 
@@ -90,7 +90,7 @@ async def test_a_name_that_overtakes_the_answer_to_an_upload(
 ) -> None:
     number = await known(drive, other)
     async with overtaking(drive.write("f", b"ours"), *version_of(number)):
-        await other.client.files.update(number, name="theirs")
+        await other.client.items.update("file", number, name="theirs")
     assert await drive.names() == ["theirs"]
     assert await drive.read("theirs") == b"ours"
 
@@ -110,7 +110,7 @@ async def test_a_deletion_that_overtakes_our_answer(
 ) -> None:
     number = await known(drive, other)
     async with overtaking(drive.write("f", b"ours"), *version_of(number)):
-        await other.client.files.delete(number)
+        await other.client.items.delete("file", number)
     assert await drive.names() == []
     assert await other.paths() == []
 
@@ -125,7 +125,7 @@ async def test_a_move_elsewhere_while_our_new_name_is_sent(
     arrives, go = network.gate("PUT", f"/files/{number}", before=True)
     await drive.rename("f", "g")
     await reached(arrives)
-    await other.client.files.update(number, parent_id=folder)
+    await other.client.items.update("file", number, parent_id=folder)
     go.set()
     await settled(drive)
     assert await drive.names() == ["d"]
@@ -186,7 +186,7 @@ async def test_upload_adopts_vanished_item(drive: Drive, other: Remote, network:
     async with trio.open_nursery() as nursery:
         nursery.start_soon(drive.sync)
         await reached(asks)
-        await other.client.files.delete(number)
+        await other.client.items.delete("file", number)
         await drive.rename("newer", "a")
         go.set()
     await settled(drive)
@@ -225,7 +225,7 @@ async def test_what_is_in_doubt_is_so_after_a_restart(
         carried_out, _ = network.gate(*version_of(number))
         await drive.write("f", b"ours")
         await reached(carried_out)
-        await other.client.files.update(number, name="theirs")
+        await other.client.items.update("file", number, name="theirs")
         await drive.poll()
     async with starting() as drive:
         assert deferred_updates.count(drive.db) == 1

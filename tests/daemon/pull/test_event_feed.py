@@ -73,9 +73,9 @@ async def test_a_page_that_is_not_applied_comes_again(drive: Drive, other: Remot
     await other.file("f", b"x", parent=docs)
     await drive.names()
     await drive.poll()
-    await other.client.folders.delete(docs, recursive=True)
+    await other.client.items.delete("folder", docs, recursive=True)
     await drive.poll()
-    await other.client.trash.restore("folder", docs)
+    await other.client.items.restore("folder", docs)
     # A restored folder is asked for; both attempts fail.
     network.lose_answer("GET", f"/folders/{docs}")
     network.lose_answer("GET", f"/folders/{docs}")
@@ -98,7 +98,7 @@ async def test_unknown_position_triggers_full_comparison(drive: Drive, other: Re
         await drive.poll()
         assert kv_store.get(drive.db, kv_store.SWEEP_DUE) == reconciler.FULL
         assert kv_store.get(drive.db, kv_store.EVENTS_POSITION) != position
-    await other.client.files.delete(gone)
+    await other.client.items.delete("file", gone)
     await drive.poll()
     assert await drive.names() == []
 
@@ -138,11 +138,11 @@ async def test_older_event_is_ignored(drive: Drive, other: Remote, network: Netw
     network._inner = late = _Late(network._inner)
     number = await other.file("f", b"x")
     await drive.poll()
-    await other.client.files.delete(number)
+    await other.client.items.delete("file", number)
     await drive.poll()
     assert late.held
     late.released = True
-    await other.client.trash.purge("file", number)
+    await other.client.items.purge("file", number)
     await other.folder("another")
     await drive.poll()
     await drive.poll()
@@ -275,10 +275,10 @@ async def test_the_position_is_never_ahead_of_what_is_applied(
         docs = await other.folder("docs")
         await drive.names()
         await drive.poll()
-        await other.client.folders.delete(docs, recursive=True)
+        await other.client.items.delete("folder", docs, recursive=True)
         await drive.poll()
         before = kv_store.get(drive.db, kv_store.EVENTS_POSITION)
-        await other.client.trash.restore("folder", docs)
+        await other.client.items.restore("folder", docs)
         for _ in range(2):
             network.lose_answer("GET", f"/folders/{docs}")
         with pytest.raises(errors.RemoteError):

@@ -33,9 +33,9 @@ async def test_folders_that_were_moved_into_each_other(
     await drive.write("old/Q/P/mine", b"mine")
     await drive.mkdir("old/Q/P/made")
     # Elsewhere Q goes into P, and the folder that it was in goes.
-    await other.client.folders.update(q, parent_id=p)
+    await other.client.items.update("folder", q, parent_id=p)
     if deleted:
-        await other.client.folders.delete(old, recursive=True)
+        await other.client.items.delete("folder", old, recursive=True)
     if not is_heard_first:
         network.is_down = False
         drive.agents.health.answered()

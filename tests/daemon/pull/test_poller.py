@@ -21,9 +21,9 @@ async def test_changes_of_others_arrive(drive: Drive, other: Remote) -> None:
     gone = await other.file("gone", b"x", parent=docs)
     assert await drive.names("docs") == ["gone", "kept"]
     await other.write(kept, b"two!")
-    await other.client.files.delete(gone)
+    await other.client.items.delete("file", gone)
     await other.file("new", b"n", parent=docs)
-    await other.client.files.update(kept, name="renamed")
+    await other.client.items.update("file", kept, name="renamed")
     await drive.poll()
     assert await drive.names("docs") == ["new", "renamed"]
     assert await drive.read("docs/renamed") == b"two!"
@@ -63,10 +63,10 @@ async def test_deleted_folder_returns_with_contents(drive: Drive, other: Remote)
     deep = await other.folder("deep", docs)
     await other.file("f", b"x", parent=deep)
     assert await drive.names("docs/deep") == ["f"]
-    await other.client.folders.delete(docs, recursive=True)
+    await other.client.items.delete("folder", docs, recursive=True)
     await drive.poll()
     assert await drive.names() == []
-    await other.client.trash.restore("folder", docs)
+    await other.client.items.restore("folder", docs)
     await drive.poll()
     assert await drive.names() == ["docs"]
     assert await drive.names("docs/deep") == ["f"]
@@ -81,7 +81,7 @@ async def test_a_file_restored_from_the_trash_comes_back(drive: Drive, other: Re
     await drive.sync()
     await drive.poll()
     await drive.poll()
-    await other.client.trash.restore("file", number)
+    await other.client.items.restore("file", number)
     await drive.poll()
     assert await drive.names() == ["f"]
     assert await drive.read("f") == b"x"
@@ -91,7 +91,7 @@ async def test_item_moved_into_deleted_folder_stays(drive: Drive, other: Remote)
     await drive.mkdir("d")
     await drive.write("f", b"x")
     await drive.sync()
-    await other.client.folders.delete((await other.find("d")).id, recursive=True)
+    await other.client.items.delete("folder", (await other.find("d")).id, recursive=True)
     await drive.rename("f", "d/f")
     await drive.poll()
     await drive.sync()
@@ -121,7 +121,7 @@ async def test_offline_changes_arrive_at_start(starting: Starting, other: Remote
     async with starting() as drive:
         assert await drive.names() == ["gone", "kept"]
     await other.write(kept, b"two")
-    await other.client.files.delete(gone)
+    await other.client.items.delete("file", gone)
     await other.file("new", b"n")
     async with starting(agents=("health", "fs")) as drive:
         await drive.poll()

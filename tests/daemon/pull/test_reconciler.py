@@ -71,8 +71,8 @@ async def test_local_work_survives_the_sweep(drive: Drive, other: Remote, networ
     await drive.write("docs/f", b"ours")
     await drive.write("docs/new", b"new")
     network.is_down = False
-    await other.client.folders.delete(docs, recursive=True)
-    await other.client.trash.purge("folder", docs)
+    await other.client.items.delete("folder", docs, recursive=True)
+    await other.client.items.purge("folder", docs)
     await drive.agents.sweep.once(full=True)
     await drive.sync()
     assert await drive.read("docs/f") == b"ours"
@@ -101,9 +101,9 @@ class _Restless(httpx.AsyncBaseTransport):
     async def turn(self) -> None:
         self.is_away = not self.is_away
         if self.is_away:
-            await self._other.client.files.delete(self._number)
+            await self._other.client.items.delete("file", self._number)
         else:
-            await self._other.client.trash.restore("file", self._number)
+            await self._other.client.items.restore("file", self._number)
 
 
 @pytest.mark.parametrize("settings", ["events"], indirect=True)

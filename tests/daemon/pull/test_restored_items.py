@@ -39,12 +39,12 @@ async def test_bits_attributes_and_pins_are_back_after_a_restart(starting: Start
         assert await drive.names("docs") == ["run.sh"]
         await drive.poll()
         await marked(drive)
-        await other.client.folders.delete(docs, recursive=True)
+        await other.client.items.delete("folder", docs, recursive=True)
         await drive.poll()
         assert await drive.names() == []
     async with starting() as drive:
         assert drive.db.row("SELECT 1 FROM node WHERE ino > 2") is None
-        await other.client.trash.restore("folder", docs)
+        await other.client.items.restore("folder", docs)
         await drive.poll()
         assert await drive.names("docs") == ["run.sh"]
         assert await is_marked(drive)
@@ -57,10 +57,10 @@ async def test_others_bytes_are_no_program_when_they_come_back(starting: Startin
         await drive.names()
         await drive.poll()
         await drive.fs.setattr(await drive.ino("run.sh"), SetAttr(mode=0o750))
-        await other.client.files.delete(number)
+        await other.client.items.delete("file", number)
         await drive.poll()
         await drive.db.write(tree.discard_detached)
-        await other.client.trash.restore("file", number)
+        await other.client.items.restore("file", number)
         await other.write(number, b"rm -rf")
         await drive.poll()
         assert drive.fs.getattr(await drive.ino("run.sh")).mode & 0o777 == 0o640
@@ -71,7 +71,7 @@ async def test_what_was_kept_is_forgotten_in_the_end(drive: Drive, other: Remote
     await drive.names()
     await drive.poll()
     await drive.fs.setattr(await drive.ino("f"), SetAttr(mode=0o600))
-    await other.client.files.delete(number)
+    await other.client.items.delete("file", number)
     await drive.poll()
     await drive.db.write(tree.discard_detached)
     assert await drive.db.write(lambda conn: local_attributes.forget(conn, days=1)) == 0
@@ -85,10 +85,10 @@ async def test_restored_folder_gets_new_inode(drive: Drive, other: Remote) -> No
     await drive.poll()
     await marked_folder(drive)
     before = await drive.ino("docs")
-    await other.client.folders.delete(docs, recursive=True)
+    await other.client.items.delete("folder", docs, recursive=True)
     await drive.poll()
     assert await drive.names() == []
-    await other.client.trash.restore("folder", docs)
+    await other.client.items.restore("folder", docs)
     await drive.poll()
     after = await drive.ino("docs")
     assert after != before

@@ -47,8 +47,8 @@ async def test_a_full_comparison_believes_the_service(
     copied(database, backup)
     for data in (b"newer", b"newest"):
         await other.write(text, data)
-    await other.client.files.update(named, name="called otherwise")
-    await other.client.files.delete(thrown)
+    await other.client.items.update("file", named, name="called otherwise")
+    await other.client.items.delete("file", thrown)
     await other.file("late", b"l", parent=docs)
     await drive.poll()
     assert await drive.names("docs") == ["called otherwise", "late", "same", "text"]

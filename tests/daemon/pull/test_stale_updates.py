@@ -21,9 +21,9 @@ from tests.support.network import Network
 async def test_an_older_page_changes_nothing(drive: Drive, other: Remote) -> None:
     number = await other.file("f", b"one")
     await drive.names()
-    old = await other.client.files.get(number)
+    old = await other.client.items.get("file", number)
     await other.write(number, b"two")
-    await other.client.files.update(number, name="g")
+    await other.client.items.update("file", number, name="g")
     await drive.poll()
     await drive.agents.incoming.apply([old])
     assert await drive.names() == ["g"]
@@ -35,9 +35,9 @@ async def test_a_deletion_that_a_restoration_has_overtaken_changes_nothing(
 ) -> None:
     number = await other.file("f", b"one")
     await drive.names()
-    await other.client.files.delete(number)
+    await other.client.items.delete("file", number)
     deleted = int((await other.client.trash.page(None)).entries[0].sequence_id or 0)
-    await other.client.trash.restore("file", number)
+    await other.client.items.restore("file", number)
     await drive.poll()
     assert await drive.names() == ["f"]
     await drive.agents.incoming.commit([], [RemovedItem(NodeKind.FILE, number, deleted)])
@@ -82,7 +82,7 @@ async def test_a_listing_shorter_than_its_total_is_not_whole(
     """Even where the service does not find the one that it leaves out, either."""
     made = [await other.file(name, b"x") for name in ("a", "b", "c")]
     assert await drive.names() == ["a", "b", "c"]
-    entries = [(await other.client.files.get(number)).model_dump(mode="json") for number in made[:2]]
+    entries = [(await other.client.items.get("file", number)).model_dump(mode="json") for number in made[:2]]
 
     def sick(request: httpx.Request) -> httpx.Response | None:
         if request.url.path.endswith("/folders/0/items"):
@@ -114,6 +114,6 @@ async def test_remotely_changed_file_is_not_trashed(
     await drive.poll()
     assert await drive.read("f") == b"what a colleague wrote"
     # Renamed there only, with the bytes that are known here: it goes.
-    await other.client.files.update(number, name="g")
+    await other.client.items.update("file", number, name="g")
     await drive.agents.shown.rename(ROOT, "f", bin_, "f", 0)
     assert await other.paths() == []

@@ -85,9 +85,9 @@ async def test_write_to_remotely_deleted_file_is_kept(
     ino = await drive.ino("d/f")
     opened = await drive.fs.open(ino, os.O_RDWR)
     if what == "file":
-        await other.client.files.delete((await other.find("f")).id)
+        await other.client.items.delete("file", (await other.find("f")).id)
     else:
-        await other.client.folders.delete((await other.find("d")).id, recursive=True)
+        await other.client.items.delete("folder", (await other.find("d")).id, recursive=True)
     await drive.poll()
     assert "f" not in (await drive.names("d") if what == "file" else await drive.names())
     if then == "pwrite":
@@ -182,7 +182,7 @@ async def lost(drive: Drive, other: Remote, network: Network, expect_log: Expect
     ino = await drive.ino("big")
     opened = await drive.fs.open(ino, os.O_WRONLY)
     await drive.fs.write(opened.fh, len(BIG), b"appended\n")
-    await other.client.files.delete(number)
+    await other.client.items.delete("file", number)
     await drive.poll()
     await close(drive, opened)
     network.instead = None
@@ -221,7 +221,7 @@ async def test_what_was_written_of_it_can_be_had(lost: Any, other: Remote) -> No
 @pytest.mark.parametrize("newer", [False, True])
 async def test_it_goes_by_itself_when_the_file_is_back(lost: Any, other: Remote, newer: bool) -> None:
     number = next(row["id"] for row in other.store.read("SELECT id FROM item WHERE name = 'big'"))
-    await other.client.trash.restore("file", str(number))
+    await other.client.items.restore("file", str(number))
     if newer:
         await other.write(str(number), b"a newer version")
     await lost.poll()

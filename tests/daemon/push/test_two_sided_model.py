@@ -77,18 +77,18 @@ class Chaos:
                 case "write" if item is not None and item.type == "file":
                     await self.other.write(item.id, f"theirs {self.written}".encode())
                 case "rename" if item is not None and item.type == "file":
-                    await client.files.update(item.id, name=name)
+                    await client.items.update("file", item.id, name=name)
                 case "move" if item is not None:
                     kind = client.files if item.type == "file" else client.folders
                     await kind.update(item.id, parent_id=parent)
                 case "delete" if item is not None and item.type == "file":
-                    await client.files.delete(item.id)
+                    await client.items.delete("file", item.id)
                 case "delete" if item is not None:
                     if self.feed == "search":
                         # What was moved into a folder that is deleted before the next poll is shown by
                         # neither search; events tell of both, and need no help.
                         await self.drive.poll()
-                    await client.folders.delete(item.id, recursive=True)
+                    await client.items.delete("folder", item.id, recursive=True)
         except errors.ApiError:
             pass
 

@@ -84,7 +84,7 @@ async def test_remotely_deleted_link_is_recreated(drive: Drive, other: Remote, n
     await drive.poll()
     await drive.write("a.url", TEXT)
     async with meanwhile(network, "PUT"):
-        await other.client.web_links.delete(made.id)
+        await other.client.items.delete("web_link", made.id)
     await drive.sync()
     found = await link(other, "a")
     assert (found.id != made.id, found.url) == (True, URL)

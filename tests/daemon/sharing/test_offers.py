@@ -91,7 +91,7 @@ async def test_what_is_declined_is_not_shown_and_not_told(starting: Starting, be
         assert _waiting(drive) == []
         assert drive.agents.sharing.told()[0] == 1
     async with starting() as drive:
-        await ben.client.folders.update(folder, name="Club")
+        await ben.client.items.update("folder", folder, name="Club")
         await drive.poll()
         assert await drive.names() == []
         assert _waiting(drive) == []

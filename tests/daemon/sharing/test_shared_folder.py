@@ -89,7 +89,7 @@ class TestExecutable:
         await drive.write(path, b"echo mine, from here")
         await drive.sync()
         await drive.poll()
-        await ben.client.files.update(script, name="go.sh")
+        await ben.client.items.update("file", script, name="go.sh")
         await drive.poll()
         path = f"{SHELF}/Team/go.sh"
         assert drive.node(await drive.ino(path)).mode == 0o755

@@ -138,7 +138,7 @@ async def test_a_name_that_is_taken_later_is_not_taken(
         theirs = await give(ben, "folder", "harmless", "editor", user)
         await running.poll()
         for name in ("Personal", ".git", ".Trash-1000", "note.md", "harmless"):
-            await ben.client.folders.update(theirs, name=name)
+            await ben.client.items.update("folder", theirs, name=name)
             await running.poll()
             async with starting(account=f"fresh {name}", shared=where) as fresh:
                 assert await tree(running) == await tree(fresh)
@@ -178,7 +178,7 @@ async def test_ones_own_folder_of_that_name_comes_first(
         assert await shown(drive, f"{SHELF} (from others)") == {"Team": theirs}
         async with starting(account="fresh") as fresh:
             assert await tree(fresh) == await tree(drive)
-        await other.client.folders.delete(mine)
+        await other.client.items.delete("folder", mine)
         await drive.poll()
         assert await shown(drive, SHELF) == {"Team": theirs}
         assert await drive.names() == [SHELF]
@@ -213,7 +213,7 @@ async def test_a_name_with_an_addition_is_not_sent(starting: Starting, ben: Remo
         await drive.rename(f"{SHELF}/Team (id {second})", f"{SHELF}/Other")
         await drive.rename(f"{SHELF}/Other", f"{SHELF}/Team (id {second})")
         await drive.sync()
-        assert (await ben.client.folders.get(second)).name == "Team"
+        assert (await ben.client.items.get("folder", second)).name == "Team"
 
 
 async def test_the_folder_is_there_while_something_is_shared(
@@ -281,7 +281,7 @@ async def test_one_is_told_who_shares_what(starting: Starting, ben: Remote, user
         await give(ben, "folder", "Team", "editor", user)
         await drive.poll()
         assert drive.agents.sharing.told() == (1, f"Ben Tester shares {SHELF}/Team.")
-        await ben.client.folders.update((await ben.find("Team")).id, name="Club")
+        await ben.client.items.update("folder", (await ben.find("Team")).id, name="Club")
         await drive.poll()
         assert drive.agents.sharing.told()[0] == 1
         assert drive.node(await drive.ino(f"{SHELF}/Club")).parent != ROOT
@@ -368,7 +368,7 @@ async def test_root_name_is_stable_until_remount(
         elif way == "renamed here":
             await drive.rename("note.md", "old.md")
         else:
-            await other.client.files.delete(mine)
+            await other.client.items.delete("file", mine)
         await drive.sync()
         left = [*([aside]), *(["old.md"] if way == "renamed here" else [])]
         # A change of theirs and a look at everything bring it no nearer.

@@ -88,6 +88,6 @@ async def _file(client: Client, ctx: context.Context, remote: str) -> items.File
 async def _whose(client: Client, found: items.File, error: errors.Forbidden) -> errors.CmsfsError:
     if error.code != "access_denied_item_locked":
         return error
-    held = (await client.files.get(found.id)).lock
+    held = (await client.items.get("file", found.id)).lock
     name = (held.created_by.name if held is not None and held.created_by else None) or "somebody else"
     return errors.UserError(f"{found.name} is locked by {name}.")

@@ -172,7 +172,7 @@ async def _purge(
     async def one(found: Trashed) -> None:
         async with limit:
             try:
-                await client.trash.purge(found.item.type, found.item.id)
+                await client.items.purge(found.item.type, found.item.id)
             except errors.NotFound:
                 pass  # somebody else was quicker
             except errors.ApiError as error:
@@ -256,15 +256,11 @@ async def _restore(
     """Restore, and move on if it came back elsewhere.  Raises `UserError`."""
     item, wished = one.item, None if target is None else target.id
     try:
-        back: remote_paths.Found
-        if isinstance(item, items.WebLink):
-            back = await client.web_links.restore(item.id, name=name, parent_id=wished)
-        elif not profile.trash:
+        if not profile.trash and not isinstance(item, items.WebLink):
             raise errors.UserError(
                 "This service's API restores web links only; use its web pages for other items."
             )
-        else:
-            back = await client.trash.restore(item.type, item.id, name=name, parent_id=wished)
+        back = await client.items.restore(item.type, item.id, name=name, parent_id=wished)
     except errors.Conflict:
         raise errors.UserError(
             f"{one.said} cannot be restored: its name is taken there; choose another with --name."
@@ -280,17 +276,7 @@ async def _restore(
     if not profile.trash:
         where = await _path(client, back)
         raise errors.UserError(f"Restored to {where}: its original folder exists and takes precedence.")
-    return await _move(client, back, target.id)
-
-
-async def _move(client: session.Client, item: remote_paths.Found, folder_id: str) -> remote_paths.Found:
-    match item:
-        case items.File():
-            return await client.files.update(item.id, parent_id=folder_id)
-        case items.Folder():
-            return await client.folders.update(item.id, parent_id=folder_id)
-        case _:
-            return await client.web_links.update(item.id, parent_id=folder_id)
+    return await client.items.update(back.type, back.id, parent_id=target.id)
 
 
 def _row(one: Trashed) -> list[str]:

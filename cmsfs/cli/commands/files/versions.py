@@ -105,7 +105,7 @@ async def _file(client: Client, ctx: context.Context, remote: str) -> items.File
 
 
 async def _all(client: Client, found: items.File) -> tuple[versions.FileVersion, list[versions.FileVersion]]:
-    whole = await client.files.get(found.id)
+    whole = await client.items.get("file", found.id)
     current = versions.FileVersion(
         id=whole.file_version.id if whole.file_version else "",
         sha1=whole.sha1,

@@ -40,7 +40,7 @@ async def test_a_copy_is_made_by_the_service(
         case "changed":
             await other.write(kept, b"changed unheard")
         case "deleted":
-            await other.client.files.delete(kept)
+            await other.client.items.delete("file", kept)
     ino = await _copy(drive, "original", "copy")
     await drive.fs.setattr(ino, SetAttr(mtime_ns=1_580_608_922 * 10**9))
     await drive.sync()
@@ -58,11 +58,11 @@ async def test_equal_bytes_alone_are_no_copy(drive: Drive, other: Remote, networ
     await drive.write("early", COPIED)
     await drive.sync()
     private = (await other.find("private")).id
-    await other.client.facts.describe("file", private, description="SECRET", tags=["secret"])
+    await other.client.items.describe("file", private, description="SECRET", tags=["secret"])
     await drive.write("new", COPIED)
     await drive.sync()
     assert network.count("POST", "/copy") == 0
-    found = await other.client.facts.item("file", (await other.find("new")).id)
+    found = await other.client.items.details("file", (await other.find("new")).id)
     assert (found.description, found.tags) == ("", [])
 
 
@@ -76,16 +76,16 @@ async def test_a_copy_carries_the_bytes_alone(
     number = (await other.find("original")).id
     match said:
         case "description":
-            await other.client.facts.describe("file", number, description="SECRET")
+            await other.client.items.describe("file", number, description="SECRET")
         case "tags":
-            await other.client.facts.describe("file", number, tags=["secret"])
+            await other.client.items.describe("file", number, tags=["secret"])
         case "metadata":
             # Its template says that the service is to copy it.
             await other.store.write(lambda conn: conn.execute("UPDATE metadata_template SET copies = 1"))
             await other.client.metadata.put("file", number, "project", {"budget": 7})
     await _copy(drive, "original", "copy")
     await drive.sync()
-    made = await other.client.facts.item("file", (await other.find("copy")).id)
+    made = await other.client.items.details("file", (await other.find("copy")).id)
     assert (made.description, made.tags) == ("", [])
     assert await other.client.metadata.instances("file", made.id) == []
     assert await other.read("copy") == COPIED
@@ -101,10 +101,10 @@ async def test_description_set_during_copy_stays_off_copy(
     await _copy(drive, "original", "copy")
     with trio.fail_after(10):
         await arrived.wait()
-    await other.client.facts.describe("file", number, description="SECRET")
+    await other.client.items.describe("file", number, description="SECRET")
     go.set()
     await drive.sync()
-    made = await other.client.facts.item("file", (await other.find("copy")).id)
+    made = await other.client.items.details("file", (await other.find("copy")).id)
     assert made.description == ""
     assert await other.read("copy") == COPIED
     trashed = [one async for one in other.client.trash.items()]

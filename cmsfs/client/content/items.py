@@ -1,0 +1,171 @@
+"""Items of any kind, by kind and id: read, change, delete, restore, permanently delete.
+
+What only files, folders or web links can do is in the module of each.
+"""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Literal, TypeVar, overload
+
+from cmsfs import errors
+from cmsfs.client.content.search import FIELDS_PARAM, FILE_PARAM
+from cmsfs.client.transport.retry import Repeat
+from cmsfs.client.transport.wire import Wire
+from cmsfs.models.base import Reference
+from cmsfs.models.content import items
+
+ItemKind = Literal["file", "folder", "web_link"]
+AnyItem = items.File | items.Folder | items.WebLink
+T = TypeVar("T", items.File, items.Folder, items.WebLink, AnyItem)
+
+SHAPES: dict[str, type[AnyItem]] = {
+    "file": items.File,
+    "folder": items.Folder,
+    "web_link": items.WebLink,
+}
+
+# Not asked for: a link that is made by asking (`expiring_embed_link`), a folder's content, and metadata,
+# which has requests of its own.
+_LEFT_OUT = {"expiring_embed_link", "item_collection", "metadata"}
+
+
+class ItemsApi:
+    """/files/:id, /folders/:id and /web_links/:id.  A kind is the service's word for it."""
+
+    def __init__(self, wire: Wire, base_url: str) -> None:
+        self._wire = wire
+        self._base = base_url
+
+    @overload
+    async def get(self, kind: Literal["file"], item_id: str) -> items.File: ...
+
+    @overload
+    async def get(self, kind: Literal["folder"], item_id: str) -> items.Folder: ...
+
+    @overload
+    async def get(self, kind: str, item_id: str) -> AnyItem: ...
+
+    async def get(self, kind: str, item_id: str) -> AnyItem:
+        """Raises `NotFound`; its code is `trashed` if the item is in the trash."""
+        params = FILE_PARAM if kind == "file" else FIELDS_PARAM
+        return living(
+            await self._wire.ask(
+                SHAPES[kind], "GET", self._url(kind, item_id), repeat=Repeat.READ, params=params
+            )
+        )
+
+    async def details(self, kind: str, item_id: str) -> AnyItem:
+        """All that the service says of the item.  Raises `NotFound`, also for what is in the trash."""
+        shape = SHAPES[kind]
+        params = {"fields": ",".join(name for name in shape.model_fields if name not in _LEFT_OUT)}
+        return living(
+            await self._wire.ask(shape, "GET", self._url(kind, item_id), repeat=Repeat.READ, params=params)
+        )
+
+    @overload
+    async def update(
+        self,
+        kind: Literal["file"],
+        item_id: str,
+        *,
+        name: str | None = None,
+        parent_id: str | None = None,
+        content_modified_at: datetime | None = None,
+        etag: str | None = None,
+    ) -> items.File: ...
+
+    @overload
+    async def update(
+        self,
+        kind: str,
+        item_id: str,
+        *,
+        name: str | None = None,
+        parent_id: str | None = None,
+        content_modified_at: datetime | None = None,
+        etag: str | None = None,
+    ) -> AnyItem: ...
+
+    async def update(
+        self,
+        kind: str,
+        item_id: str,
+        *,
+        name: str | None = None,
+        parent_id: str | None = None,
+        content_modified_at: datetime | None = None,
+        etag: str | None = None,
+    ) -> AnyItem:
+        """Rename, move (a folder with all that is below), set a file's time; None leaves as it is.
+
+        Raises `Conflict` if the name is taken there, `PreconditionFailed` if the version is no longer
+        `etag`.  A move is not protected by `etag` at every service.
+        """
+        parent = None if parent_id is None else Reference(id=parent_id)
+        given = {"name": name, "parent": parent, "content_modified_at": content_modified_at}
+        change = items.UpdateItem.model_validate({key: v for key, v in given.items() if v is not None})
+        return await self._wire.ask(
+            SHAPES[kind],
+            "PUT",
+            self._url(kind, item_id),
+            params=FIELDS_PARAM,
+            headers=if_match(etag),
+            body=change.body(),
+        )
+
+    async def describe(
+        self, kind: str, item_id: str, *, description: str | None = None, tags: list[str] | None = None
+    ) -> AnyItem:
+        """Set description and tags; None leaves as it is, empty ones take them away.
+
+        A web link has no tags.
+        """
+        given = {"description": description, "tags": tags}
+        body = {key: value for key, value in given.items() if value is not None}
+        return await self._wire.ask(
+            SHAPES[kind], "PUT", self._url(kind, item_id), params=FIELDS_PARAM, body=body
+        )
+
+    async def delete(
+        self, kind: str, item_id: str, *, recursive: bool = False, etag: str | None = None
+    ) -> None:
+        """Into the trash.  Raises `BadRequest` (`folder_not_empty`) for a folder that is neither empty nor to
+        go with what is in it (`recursive`)."""
+        query = f"?recursive={str(recursive).lower()}" if kind == "folder" else ""
+        await self._wire.tell("DELETE", self._url(kind, item_id) + query, headers=if_match(etag))
+
+    async def restore(
+        self, kind: str, item_id: str, *, name: str | None = None, parent_id: str | None = None
+    ) -> AnyItem:
+        """Out of the trash, to where it was; to `parent_id` only if that folder is gone.
+
+        Raises `NotFound` if it is not in the trash, `Forbidden` without the right to restore it or to the
+        folder, `Conflict` if its name is taken there.
+        """
+        given = {"name": name, "parent": None if parent_id is None else Reference(id=parent_id)}
+        body = items.Restore.model_validate({key: v for key, v in given.items() if v is not None})
+        return await self._wire.ask(
+            SHAPES[kind], "POST", self._url(kind, item_id), params=FIELDS_PARAM, body=body.body()
+        )
+
+    async def purge(self, kind: str, item_id: str) -> None:
+        """Out of the trash, for good.  Raises `NotFound` if it is not there, `Forbidden` under a hold."""
+        await self._wire.tell("DELETE", f"{self._url(kind, item_id)}/trash")
+
+    def _url(self, kind: str, item_id: str) -> str:
+        return f"{self._base}/{kind}s/{item_id}"
+
+
+def living(item: T) -> T:
+    """The item itself, which is not in the trash.  Raises `NotFound` (`trashed`) for one that is.
+
+    Services show a file or web link in the trash to who asks for it by its id; its status says where it is.
+    """
+    if item.item_status in ("trashed", "deleted"):
+        raise errors.NotFound(404, item.item_status, "The item is in the trash.")
+    return item
+
+
+def if_match(etag: str | None) -> Mapping[str, str] | None:
+    """The header that makes a change hold only for the version it was made on."""
+    return None if etag is None else {"if-match": etag}
