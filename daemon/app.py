@@ -13,7 +13,7 @@ Rule: a change that a program was told of is in the journal; so ending early, an
 
 import functools
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection
 from contextlib import AsyncExitStack
 from pathlib import Path
 
@@ -271,12 +271,10 @@ class Agent(Answers):
         )
         self.server = server.ControlServer(db, self.health, self)
 
-    def _access_changed(self, items: Iterable[tuple[NodeKind, str]]) -> None:
+    def _access_changed(self, items: Collection[tuple[NodeKind, str]]) -> None:
         """Others may have given or taken rights on these items (kind, id)."""
-        found = list(items)
-        self.account.rights_changed(found)
-        if found:
-            self.regained_access.told()
+        self.account.rights_changed(items)
+        self.regained_access.told()
 
     async def contact(self) -> str:
         """The first words with the service; what a person should know if there were none.

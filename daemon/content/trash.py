@@ -237,7 +237,7 @@ class RemoteTrash:
             if node is not None and node.is_folder:
                 tree.mark_unlisted_below(conn, node.ino)
 
-        await self.kit.incoming.commit([item.item], note=note)
+        await self.kit.incoming.apply([item.item], note=note)
         node = tree.find_remote(self.kit.db, item.kind, item.id)
         if node is None:
             raise errno_map.oserror(errno.EIO, "what was restored is not in the tree")

@@ -66,17 +66,11 @@ class RemoteUpdates:
             if not self._making[place]:
                 del self._making[place]
 
-    async def apply(
-        self, found: Sequence[items.Item | entries.Entry], *, generation: int | None = None
-    ) -> None:
-        """Bring the tree up to what these items say; `generation` is that of a listing."""
-        await self.commit(found, generation=generation)
-
     def is_being_made(self, folder: str, name_key: str) -> bool:
         """Whether an item of this name in this folder may be our own, of which we have not heard yet."""
         return (folder, name_key) in self._all_making()
 
-    async def commit(
+    async def apply(
         self,
         found: Sequence[items.Item | entries.Entry],
         gone: Sequence[RemovedItem] = (),
@@ -86,8 +80,9 @@ class RemoteUpdates:
         believed: apply_remote.Believed | None = None,
         note: Callable[[Connection], None] | None = None,
     ) -> int:
-        """Apply these items, then what is gone, and `note` something in the same transaction, which also
-        ends the doubts that are `settled` by it.  Items that are `believed` may be older than what is known.
+        """Bring the tree up to what these items say (`generation` is that of a listing), then without what is
+        gone, and `note` something in the same transaction, which also ends the doubts that are `settled` by
+        it.  Items that are `believed` may be older than what is known.
 
         What was moved away from a folder that is gone has to be moved first.  How many changes that made.
         """

@@ -116,7 +116,7 @@ class DeletionCheck:
         living, _ = await self._sorted(tops[:: max(1, len(tops) // SAMPLE)])
         if living:
             log.warning("a listing omitted %d items that the service still has; nothing was removed", count)
-            return await self._incoming.commit(living)
+            return await self._incoming.apply(living)
         if await self._db.write(lambda conn: mass_deletions.ask(conn, tops)):
             log.warning(
                 "%d items are missing at the service; nothing is removed without confirmation: see `cmsfs "
@@ -128,7 +128,7 @@ class DeletionCheck:
     async def _go(self, tops: Sequence[Ino], unseen: Sequence[Ino], generation: int) -> int:
         living, gone = await self._sorted(tops)
         # What is taken over was seen by this comparison, too.
-        changes = await self._incoming.commit(living, generation=generation)
+        changes = await self._incoming.apply(living, generation=generation)
 
         def txn(conn: Connection) -> list[Change]:
             return listing_diff.remove(conn, _with_below(conn, gone, unseen), generation)
@@ -193,7 +193,7 @@ class DeletionCheck:
             return 0
         generation = await self._db.write(kv_store.next_generation)
         living, gone = await self._sorted(question.tops)
-        await self._incoming.commit(living)
+        await self._incoming.apply(living)
         removed = 0
         for start in range(0, len(gone), CHUNK):
             part = gone[start : start + CHUNK]

@@ -116,7 +116,7 @@ class DeferredUpdates:
         await concurrency.for_each(asked, ask, tasks=FETCHES_AT_ONCE)
         new = self._arrived.new_folders(here)
         settled = [one for one in found if one not in unread]
-        made = await self._incoming.commit(here, gone, settled=settled, believed=believed)
+        made = await self._incoming.apply(here, gone, settled=settled, believed=believed)
         self._arrived.list_soon(new)
         if asked:
             log.debug("checked %d items with deferred updates: %d changes", len(asked), made)

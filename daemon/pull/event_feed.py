@@ -15,7 +15,8 @@ Rule: the stored position never passes an event that is not applied, or kept as 
 import logging
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass
 from sqlite3 import Connection
 
 from cmsfs import errors
@@ -51,6 +52,20 @@ DEEPEST = 100
 Item = items.Item | entries.Entry
 
 
+@dataclass(slots=True)
+class _News:
+    """What a page of events comes to, once the service has been asked about what it leaves open."""
+
+    found: list[Item]
+    gone: list[RemovedItem]
+    # Of these the service says nothing that can be read.
+    unread: list[ItemVerdict]
+    # Folders of which all content is told by later events.
+    empty: list[str]
+    # Folders that were out of our sight: what was changed below them then was told to nobody.
+    doubted: list[str]
+
+
 class EventFeed:
     """Implements `poller.Feed` over /events.
 
@@ -67,7 +82,7 @@ class EventFeed:
         health: Health,
         arrived: NewFolders,
         *,
-        access_changed: Callable[[Iterable[Key]], None] = lambda _: None,
+        access_changed: Callable[[Collection[Key]], None] = lambda _: None,
     ) -> None:
         self._db = db
         self._client = client
@@ -162,25 +177,16 @@ class EventFeed:
 
     async def _take(self, page: events.EventPage) -> None:
         fresh = [event for event in page.entries if event.event_id not in self._heard]
-        verdicts = event_reducer.verdicts(self._db, fresh)
-        verdicts = [one for one in verdicts if not self._is_stale(one)]
-        found, gone, unread = await self._settled(verdicts)
-        empty = [one.key[1] for one in verdicts if one.is_made and one.key[0] is NodeKind.FOLDER]
-        unsure = {one.key for one in verdicts if one.is_uncertain}
-        doubted = [item for item in found if (NodeKind(item.type), item.id) in unsure]
-        doubted = [item for item in doubted if item.type == "folder" and not await self._is_mine(item)]
-        await self._apply(
-            found,
-            gone,
-            position=page.next_stream_position,
-            empty=empty,
-            doubted=[one.id for one in doubted],
-            touched=event_reducer.touched(fresh),
-            unread=unread,
-        )
-        self._access_changed(unsure)
+        verdicts = [one for one in event_reducer.verdicts(self._db, fresh) if not self._is_stale(one)]
+        news = await self._settled(verdicts)
+        await self._apply(news, touched=event_reducer.touched(fresh), position=page.next_stream_position)
+        if unsure := {one.key for one in verdicts if one.is_uncertain}:
+            self._access_changed(unsure)
         self.brought += bool(fresh)
         self._position = page.next_stream_position
+        self._remember(fresh, verdicts)
+
+    def _remember(self, fresh: Iterable[events.Event], verdicts: Iterable[ItemVerdict]) -> None:
         for event in fresh:
             self._heard[event.event_id] = None
         for one in verdicts:
@@ -195,15 +201,27 @@ class EventFeed:
             return False
         return one.sequence < self._newest.get(one.key, 0)
 
-    async def _settled(
-        self, verdicts: Sequence[ItemVerdict]
-    ) -> tuple[list[Item], list[RemovedItem], list[ItemVerdict]]:
-        """What the items are now; those that only the service can say are asked for, and of some it says
-        nothing that can be read."""
-        unread: list[ItemVerdict] = []
-        found: list[Item] = [one.item for one in verdicts if one.item is not None]
-        gone = [RemovedItem(*one.key, one.sequence) for one in verdicts if one.is_gone]
-        asked = [one for one in verdicts if one.item is None and not one.is_gone]
+    async def _settled(self, verdicts: Sequence[ItemVerdict]) -> _News:
+        """What the items are now; those that only the service can say are asked for."""
+        news = _News(
+            found=[one.item for one in verdicts if one.item is not None],
+            gone=[RemovedItem(*one.key, one.sequence) for one in verdicts if one.is_gone],
+            unread=[],
+            empty=[one.key[1] for one in verdicts if one.is_made and one.key[0] is NodeKind.FOLDER],
+            doubted=[],
+        )
+        if asked := [one for one in verdicts if one.item is None and not one.is_gone]:
+            await self._ask(asked, news)
+        if news.gone:
+            news.found += await access_loss.still_visible(self._db, self._client, self._health, news.gone)
+        unsure = {one.key[1] for one in verdicts if one.is_uncertain and one.key[0] is NodeKind.FOLDER}
+        for item in news.found:
+            if item.type == "folder" and item.id in unsure and not await self._is_mine(item):
+                news.doubted.append(item.id)
+        return news
+
+    async def _ask(self, asked: Sequence[ItemVerdict], news: _News) -> None:
+        """Have the service say what these items are now, and add it to the news."""
 
         async def ask(one: ItemVerdict) -> None:
             try:
@@ -211,52 +229,39 @@ class EventFeed:
             except errors.ProtocolError as error:
                 # Whatever it is, the others are not to wait for it.
                 self._incoming.misfits.note(*one.key, f"the service's response is malformed: {error}")
-                unread.append(one)
+                news.unread.append(one)
                 return
             if item is None:
                 # As of now, whatever the event was about.
-                gone.append(RemovedItem(*one.key))
+                news.gone.append(RemovedItem(*one.key))
             else:
-                found.append(item)
+                news.found.append(item)
 
         await concurrency.for_each(asked, ask, tasks=FETCHES_AT_ONCE)
-        found += await access_loss.still_visible(self._db, self._client, self._health, gone)
-        return found, gone, unread
 
-    async def _apply(
-        self,
-        found: Sequence[Item],
-        gone: Sequence[RemovedItem],
-        *,
-        position: events.Position | None = None,
-        empty: Sequence[str] = (),
-        doubted: Sequence[str] = (),
-        touched: Iterable[Key] = (),
-        unread: Sequence[ItemVerdict] = (),
-    ) -> None:
+    async def _apply(self, news: _News, *, touched: Iterable[Key], position: events.Position) -> None:
         """In one transaction; the folders that are `empty` are known by that, what is below the `doubted`
         ones is not known any more."""
-        new = [one for one in self._arrived.new_folders(found) if one not in empty]
-        new += [one for one in doubted if one not in new]
+        new = [one for one in self._arrived.new_folders(news.found) if one not in news.empty]
+        new += [one for one in news.doubted if one not in new]
 
         def note(conn: Connection) -> None:
-            for one in unread:
+            for one in news.unread:
                 deferred_updates.note(conn, DeferredUpdate(*one.key, one.sequence or 0))
             for kind, item_id in touched:
                 item_details.mark_stale(conn, kind, item_id)
-            for folder_id in empty:
+            for folder_id in news.empty:
                 node = tree.remote_at(conn, NodeKind.FOLDER, folder_id)
                 if node is not None:
                     tree.mark_listed(conn, node.ino, at=int(time.time()))
-            for folder_id in doubted:
+            for folder_id in news.doubted:
                 node = tree.remote_at(conn, NodeKind.FOLDER, folder_id)
                 if node is not None:
                     tree.mark_unlisted_below(conn, node.ino)
-            if position is not None:
-                _keep(conn, position)
+            _keep(conn, position)
 
-        await self._incoming.commit(found, gone, note=note)
-        new += await self._find_parents([one.parent.id for one in found if one.parent is not None])
+        await self._incoming.apply(news.found, news.gone, note=note)
+        new += await self._find_parents([one.parent.id for one in news.found if one.parent is not None])
         self._arrived.list_soon(new)
 
     async def _is_mine(self, item: Item) -> bool:
@@ -290,8 +295,7 @@ class EventFeed:
                     gone.append(RemovedItem(NodeKind.FOLDER, folder_id))
                 else:
                     found.append(item)
-            await self._incoming.apply(found)
-            await self._incoming.commit([], gone)
+            await self._incoming.apply(found, gone)
             fetched += [item.id for item in found]
             wanted = {item.parent.id for item in found if item.parent is not None}
         # The highest first: what is below it is listed with it.

@@ -198,7 +198,7 @@ class Reconciler:
         async def take(found: Sequence[Entry]) -> None:
             nonlocal changes
             new = self._arrived.new_folders(found)
-            changes += await self._incoming.commit(found, generation=generation)
+            changes += await self._incoming.apply(found, generation=generation)
             self._arrived.list_soon(new)
 
         waiting = [search_windows.SearchWindow()] if full else known.spans()

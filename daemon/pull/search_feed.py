@@ -124,7 +124,7 @@ class SearchFeed:
     async def _take_deleted(self, found: Sequence[Entry]) -> None:
         remotes = [remote_from_item(item) for item in found]
         gone = [RemovedItem(one.kind, one.id, one.sequence) for one in remotes if one.trashed]
-        await self._incoming.commit([], gone)
+        await self._incoming.apply([], gone)
 
 
 def _everything(db: Database) -> Query:

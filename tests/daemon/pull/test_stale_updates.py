@@ -40,7 +40,7 @@ async def test_a_deletion_that_a_restoration_has_overtaken_changes_nothing(
     await other.client.items.restore("file", number)
     await drive.poll()
     assert await drive.names() == ["f"]
-    await drive.agents.incoming.commit([], [RemovedItem(NodeKind.FILE, number, deleted)])
+    await drive.agents.incoming.apply([], [RemovedItem(NodeKind.FILE, number, deleted)])
     assert await drive.names() == ["f"]
 
 
