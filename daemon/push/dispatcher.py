@@ -28,15 +28,16 @@ from cmsfs.replica.rows import op_rows
 from cmsfs.wakeup import Signal
 from daemon.push import error_policy, loop_detector, rejected
 from daemon.push.context import INTERACTIVE_SECONDS, LONGEST_WAIT_SECONDS, PushContext, wait_ns
-from daemon.push.operations import deletes, describe, folders, moves, web_links
+from daemon.push.operations import deletes, describe, folders, moves, uploads, web_links
 
 log = logging.getLogger(__name__)
 
 Perform = Callable[[PushContext, queue.Task], Awaitable[None]]
 
+# What carries out each kind; what may be a web link goes to `web_links.upload`, which sends files on.
 PERFORM: dict[OpKind, Perform] = {
     OpKind.MKDIR: folders.mkdir,
-    OpKind.UPLOAD: web_links.upload,
+    OpKind.UPLOAD: uploads.upload,
     OpKind.MOVE: moves.move,
     OpKind.TOUCH: moves.touch,
     OpKind.DESCRIBE: describe.describe,
@@ -247,13 +248,18 @@ class Dispatcher:
             page = [op for op in page if op.seq > after]
             if task is not None:
                 sent += 1
-                await self._hand_over(send, _Job(task, PERFORM[task.op.kind]))
+                await self._hand_over(send, _Job(task, self._performer(task)))
                 await self._give_way()
                 await self._kit.health.reachable()
                 if trio.current_time() > end:
                     self.wake()
                     break
         return sent
+
+    def _performer(self, task: queue.Task) -> Perform:
+        if task.op.kind is OpKind.UPLOAD and web_links.may_be_link(self._kit, task.node):
+            return web_links.upload
+        return PERFORM[task.op.kind]
 
     async def _give_way(self) -> None:
         """While a program is changing things, one operation at a time with pauses: it goes first."""

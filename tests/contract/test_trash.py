@@ -16,34 +16,30 @@ async def item(request, client, upload):
     return await client.web_links.create("https://example.org/x", home.id, name="thing")
 
 
-def room(client, item):
-    return {"file": client.files, "folder": client.folders, "web_link": client.web_links}[item.type]
-
-
 async def in_trash(client):
     return {(item.type, item.id) async for item in client.trash.items()}
 
 
 async def test_it_goes_in_and_comes_back(client, item):
-    await room(client, item).delete(item.id)
+    await client.items.delete(item.type, item.id)
     assert (item.type, item.id) in await in_trash(client)
     back = await client.items.restore(item.type, item.id)
     assert (back.type, back.id, back.name, back.parent.id) == (item.type, item.id, "thing", item.parent.id)
     assert (back.item_status, back.trashed_at) == ("active", None)
     assert (item.type, item.id) not in await in_trash(client)
-    assert (await room(client, item).get(item.id)).name == "thing"
+    assert (await client.items.get(item.type, item.id)).name == "thing"
 
 
 async def test_restore_prefers_the_original_folder(client, item):
     other = await client.folders.create("other", "0")
-    await room(client, item).delete(item.id)
+    await client.items.delete(item.type, item.id)
     back = await client.items.restore(item.type, item.id, name="renamed", parent_id=other.id)
     assert (back.name, back.parent.id) == ("renamed", item.parent.id)
 
 
 async def test_it_comes_back_elsewhere_when_its_folder_is_gone(client, item):
     other = await client.folders.create("other", "0")
-    await room(client, item).delete(item.id)
+    await client.items.delete(item.type, item.id)
     await client.items.delete("folder", item.parent.id, recursive=True)
     with pytest.raises(errors.Forbidden):
         await client.items.restore(item.type, item.id)
@@ -52,7 +48,7 @@ async def test_it_comes_back_elsewhere_when_its_folder_is_gone(client, item):
 
 
 async def test_a_name_that_is_taken_meanwhile_is_refused(client, item):
-    await room(client, item).delete(item.id)
+    await client.items.delete(item.type, item.id)
     await client.folders.create("Thing", item.parent.id)
     with pytest.raises(errors.Conflict):
         await client.items.restore(item.type, item.id)
@@ -68,10 +64,10 @@ async def test_what_is_not_in_the_trash_cannot_come_out(client, item):
 
 
 async def test_it_can_be_removed_for_good(client, item):
-    await room(client, item).delete(item.id)
+    await client.items.delete(item.type, item.id)
     await client.items.purge(item.type, item.id)
     assert (item.type, item.id) not in await in_trash(client)
-    for ask in (room(client, item).get(item.id), client.items.restore(item.type, item.id)):
+    for ask in (client.items.get(item.type, item.id), client.items.restore(item.type, item.id)):
         with pytest.raises(errors.NotFound) as caught:
             await ask
         assert caught.value.code == "not_found"

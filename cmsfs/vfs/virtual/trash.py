@@ -166,7 +166,7 @@ class TrashFolder(VirtualFolder):
         return await self._current(within=FRESH_SECONDS).find_key(key)
 
     def node(self, item: Remote) -> VirtualNode:
-        return trash_items.build_node(item, self._bin.original_path(item), self._blocks)
+        return trash_items.build_node(item, self._bin.original_path, self._blocks)
 
     def _current(self, *, within: float) -> TrashContents:
         contents = self._contents

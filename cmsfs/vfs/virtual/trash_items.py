@@ -8,7 +8,7 @@ Rule: what is in a deleted folder is told by no service: such a folder is shown 
 
 import errno
 import stat
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from datetime import datetime
 
 from cmsfs.cache.blocks import BlockCache
@@ -21,6 +21,9 @@ from cmsfs.vfs.tree.attributes import Attributes
 from cmsfs.vfs.virtual.node import VirtualFile, VirtualFolder, VirtualNode
 
 Key = tuple[NodeKind, str]
+
+# Where an item was: asked only for who reads that, since finding a path takes longer than all the rest.
+OriginalPath = Callable[[Remote], str]
 
 
 def key(item: Remote) -> Key:
@@ -95,7 +98,7 @@ def facts(item: Remote, original_path: str) -> dict[str, bytes]:
 class _Shown(VirtualNode):
     """What all that is in the trash has in common."""
 
-    def __init__(self, node_key: Hashable, item: Remote, original_path: str) -> None:
+    def __init__(self, node_key: Hashable, item: Remote, original_path: OriginalPath) -> None:
         super().__init__(node_key, mtime_ns=item.mtime_ns)
         self.item = item
         self._original_path = original_path
@@ -118,7 +121,7 @@ class _Shown(VirtualNode):
         )
 
     async def xattrs(self) -> Mapping[str, bytes]:
-        return facts(self.item, self._original_path)
+        return facts(self.item, self._original_path(self.item))
 
 
 class TrashedFolder(_Shown, VirtualFolder):
@@ -134,7 +137,9 @@ class TrashedFile(_Shown, VirtualFile):
 
     kind = stat.S_IFREG
 
-    def __init__(self, node_key: Hashable, item: Remote, original_path: str, blocks: BlockCache) -> None:
+    def __init__(
+        self, node_key: Hashable, item: Remote, original_path: OriginalPath, blocks: BlockCache
+    ) -> None:
         super().__init__(node_key, item, original_path)
         self.size = item.size
         self._blocks = blocks
@@ -150,7 +155,9 @@ class TrashedFile(_Shown, VirtualFile):
         return Content(self.item.sha1, self.item.size, self.item.id, self.item.version)
 
 
-def build_node(item: Remote, original_path: str, blocks: BlockCache, *, where: str = "trash") -> VirtualNode:
+def build_node(
+    item: Remote, original_path: OriginalPath, blocks: BlockCache, *, where: str = "trash"
+) -> VirtualNode:
     """The node that stands for an item; `where` tells apart two places that show it."""
     node_key = (where, *key(item))
     if item.kind is NodeKind.FOLDER:

@@ -37,10 +37,7 @@ log = logging.getLogger(__name__)
 
 
 async def upload(kit: PushContext, task: queue.Task) -> None:
-    """Carry out an UPLOAD: of a web link, or of a file, which may be to become one."""
-    if not _may_be_link(kit, task.node):
-        await uploads.upload(kit, task)
-        return
+    """Carry out an UPLOAD of what `may_be_link`: of a web link, or of a file, which may be to become one."""
     node = await uploads.prepare(kit, task)
     if node is None:
         return
@@ -48,13 +45,14 @@ async def upload(kit: PushContext, task: queue.Task) -> None:
     found = url_files.parse(data)
     if node.kind is NodeKind.LINK:
         await _write(kit, task, node, data, found)
-    elif _may_be_link(kit, node) and found is not None and _is_link(kit, found):
+    elif may_be_link(kit, node) and found is not None and _is_link(kit, found):
         await _create(kit, task, node, data, found.shortcut)
     else:
         await uploads.upload(kit, task)
 
 
-def _may_be_link(kit: PushContext, node: Node) -> bool:
+def may_be_link(kit: PushContext, node: Node) -> bool:
+    """Whether the node is a web link, or a new file that becomes one if that is all that it says."""
     if node.kind is NodeKind.LINK:
         return True
     if node.kind is not NodeKind.FILE or node.remote_id is not None or naming.link_name(node.name) is None:

@@ -79,8 +79,7 @@ class Chaos:
                 case "rename" if item is not None and item.type == "file":
                     await client.items.update("file", item.id, name=name)
                 case "move" if item is not None:
-                    kind = client.files if item.type == "file" else client.folders
-                    await kind.update(item.id, parent_id=parent)
+                    await client.items.update(item.type, item.id, parent_id=parent)
                 case "delete" if item is not None and item.type == "file":
                     await client.items.delete("file", item.id)
                 case "delete" if item is not None:
