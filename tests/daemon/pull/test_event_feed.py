@@ -289,7 +289,7 @@ async def test_the_position_is_never_ahead_of_what_is_applied(
             raise OSError(28, "the disk is full")
 
         with monkeypatch.context() as patched, pytest.raises(OSError, match="disk is full"):
-            patched.setattr(drive.agents.incoming, "commit", fail)
+            patched.setattr(drive.agents.incoming, "apply", fail)
             await drive.poll()
         assert kv_store.get(drive.db, kv_store.EVENTS_POSITION) == before
     async with starting() as drive:
