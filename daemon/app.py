@@ -307,7 +307,7 @@ class Agent(Answers):
 
     def start(self, agents: Supervisor, listener: trio.SocketListener) -> None:
         """Start everything that runs beside the mount."""
-        state = self.state
+        state, with_priority = self.state, request_scheduler.run_with_priority
         send = functools.partial(self.account.once_known, self.push.run)
         agents.keep(self.health.run, self.account.who, name="health")
         agents.keep(self.login_watch.run, name="login watch")
@@ -315,35 +315,23 @@ class Agent(Answers):
         agents.keep(manifest_writer.run, state.db, state.drafts.root, self.commit, name="manifest")
         agents.keep(self.fs.run, name="filesystem")
         agents.keep(self.notifier.run, name="notifier")
-        agents.keep(request_scheduler.run_with_priority, Priority.UPLOAD, send, name="push")
-        agents.keep(request_scheduler.run_with_priority, Priority.CHANGES, self.pull.run, name="pull")
-        agents.keep(
-            request_scheduler.run_with_priority,
-            Priority.CHANGES,
-            self.deferred_updates.run,
-            name="deferred updates",
-        )
+        agents.keep(with_priority, Priority.UPLOAD, send, name="push")
+        agents.keep(with_priority, Priority.CHANGES, self.pull.run, name="pull")
+        agents.keep(with_priority, Priority.CHANGES, self.deferred_updates.run, name="deferred updates")
         agents.keep(self.sweep.run, name="reconciler")
         agents.keep(self.crawl.follow, name="opened folders")
         if self.settings.crawl:
             agents.keep(self.crawl.run, name="crawl")
-        agents.keep(request_scheduler.run_with_priority, Priority.PIN, self.pins.run, name="pins")
-        agents.keep(request_scheduler.run_with_priority, Priority.PIN, self.base_bytes.run, name="base bytes")
+        agents.keep(with_priority, Priority.PIN, self.pins.run, name="pins")
+        agents.keep(with_priority, Priority.PIN, self.base_bytes.run, name="base bytes")
         if self.thumbnails is not None:
-            agents.keep(
-                request_scheduler.run_with_priority, Priority.PIN, self.thumbnails.run, name="thumbnails"
-            )
+            agents.keep(with_priority, Priority.PIN, self.thumbnails.run, name="thumbnails")
         agents.keep(self.account.run, name="account")
-        agents.keep(request_scheduler.run_with_priority, Priority.LISTING, self.facts.run, name="policies")
+        agents.keep(with_priority, Priority.LISTING, self.facts.run, name="policies")
         agents.keep(self.pausing.run, name="pausing")
         agents.keep(self.locks.run, name="locks")
         agents.keep(self.wiper.run, name="wiper")
-        agents.keep(
-            request_scheduler.run_with_priority,
-            Priority.CHANGES,
-            self.regained_access.run,
-            name="regained access",
-        )
+        agents.keep(with_priority, Priority.CHANGES, self.regained_access.run, name="regained access")
         if self.document_locks is not None:
             agents.keep(self.document_locks.run, name="document locks")
         agents.keep(self.notifications.run, name="notifications")
