@@ -1,4 +1,4 @@
-"""The composition root: builds every object and starts every task.
+"""The program from its start to its end: what `composition` builds is started and ended here.
 
     state     lock, database, recovery of journal and cache
     backend   the service: embedded in this process, or far away
@@ -13,7 +13,7 @@ Rule: a change that a program was told of is in the journal; so ending early, an
 
 import functools
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
 
@@ -21,62 +21,17 @@ import trio
 
 from cmsfs import config, errors, mountpoint_guard, mounts
 from cmsfs.auth.deadline import Deadline
-from cmsfs.client.session import Client
-from cmsfs.fuse import convert, mount, notifier, operations
-from cmsfs.journal.group_commit import GroupCommit
-from cmsfs.journal.sealing import Sealer
-from cmsfs.replica.changes import Hub
-from cmsfs.replica.nodes import Ino, Node, NodeKind
+from cmsfs.fuse import convert, mount, operations
+from cmsfs.replica.nodes import Node
 from cmsfs.user_messages import explain
-from cmsfs.vfs.heuristics.copy_detector import CopyDetector
-from cmsfs.vfs.tree.filesystem import Filesystem
 from daemon import downscoped, instance_lock, maintenance, manifest_writer, metrics
-from daemon.account.account import Account
-from daemon.account.file_locks import FileLocks
-from daemon.account.login_watch import LoginWatch
-from daemon.account.pausing import Pausing
-from daemon.account.permissions import RightsReader
-from daemon.content.delete_guard import DeleteGuard
-from daemon.content.document_locks import DocumentLocks
-from daemon.content.item_details import ItemDetails
-from daemon.content.trash import RemoteTrash
-from daemon.control import disk_status, server
-from daemon.control.commands import Answers
-from daemon.control.status import StatusReport
+from daemon.composition import Composition
+from daemon.control import server
 from daemon.core import concurrency, request_scheduler
-from daemon.core.health import Health
-from daemon.core.remote_updates import RemoteUpdates
 from daemon.core.request_scheduler import Priority, RequestScheduler
-from daemon.core.supervisor import Starts, Supervisor
-from daemon.desktop.notifications import Notifications
-from daemon.desktop.thumbnails import Thumbnails
-from daemon.fetch.eviction import Eviction
-from daemon.fetch.hydrate import Hydrator
-from daemon.fetch.pins import Pins, Wakes
-from daemon.listing import choice
-from daemon.listing.crawler import Crawler
-from daemon.listing.deletion_check import DeletionCheck
-from daemon.listing.search_lister import list_in_background
-from daemon.local_state import LocalState, open_state
-from daemon.mount_tree import build
-from daemon.pull.activity import Activity
-from daemon.pull.base_bytes import BaseBytes
-from daemon.pull.deferred_updates import DeferredUpdates
-from daemon.pull.event_feed import EventFeed
-from daemon.pull.new_folders import NewFolders
-from daemon.pull.poller import Poller
-from daemon.pull.reconciler import Reconciler
-from daemon.pull.search_feed import SearchFeed
+from daemon.core.supervisor import Supervisor
+from daemon.local_state import open_state
 from daemon.push import rejected
-from daemon.push.context import PushContext
-from daemon.push.dispatcher import Dispatcher
-from daemon.push.metadata_writer import MetadataWriter
-from daemon.sharing.offers import Offers
-from daemon.sharing.regained_access import RegainedAccess
-from daemon.sharing.shared_items import SharedItems
-from daemon.sharing.wipe import Wiper
-from daemon.shutdown import Shutdown
-from daemon.systemd import SystemdNotifier
 
 log = logging.getLogger(__name__)
 
@@ -123,158 +78,8 @@ async def run(
     log.info("shut down cleanly")
 
 
-class Agent(Answers):
-    """Holds every object of one drive; the composition root."""
-
-    def __init__(
-        self,
-        settings: config.Settings,
-        mountpoint: Path,
-        state: LocalState,
-        client: Client,
-        nursery: Starts,
-        pace: RequestScheduler | None = None,
-    ) -> None:
-        db, blocks, drafts = state.db, state.blocks, state.drafts
-        self.state = state
-        self.settings = settings
-        self.client = client
-        self.mountpoint = mountpoint
-        self.shutdown = Shutdown(settings.drain_seconds)
-        self._local_days = settings.local_days
-        self._recovered = settings.paths.recovered
-        self.health = Health()
-        self.watchdog = SystemdNotifier()
-        self.pace = pace or RequestScheduler(config.profile(settings).limits)
-        self.pausing = Pausing(db, self.health, self.pace)
-        self.hub = Hub()
-        rights = RightsReader(db, client, self.hub, self.health, nursery)
-        self.locks = FileLocks(db, self.hub, lambda: rights.user_id)
-        owner_of = None if config.profile(settings).embedded else db
-        self.incoming = RemoteUpdates(db, self.hub)
-        self.sharing = SharedItems(db, self.incoming, self.hub, settings)
-        self.account = Account(
-            *(client, self.health, rights, self.locks),
-            read_only=settings.read_only,
-            owner_of=owner_of,
-            belongs_to=self.sharing.belongs_to,
-        )
-        self.login_watch = LoginWatch(settings, self.health)
-        self.deletion_check = DeletionCheck(db, client, self.incoming, self.health)
-        self.document_locks = (
-            DocumentLocks(db, client, self.incoming, self.health) if settings.lock_open_documents else None
-        )
-        lister, whole, deepen = choice.choose_listers(
-            config.profile(settings),
-            db=db,
-            client=client,
-            incoming=self.incoming,
-            health=self.health,
-            deletion_check=self.deletion_check,
-            opened=lambda folder: self.crawl.opened(folder),
-        )
-        self.hydrate = Hydrator(
-            *(db, client, blocks, lister, self.health, nursery),
-            hub=self.hub,
-            network_seconds=settings.network_seconds,
-        )
-        self.offers = Offers(db, client, self.incoming, self.hydrate, self.health)
-        self.commit = GroupCommit(db, drafts.root)
-        sealer = Sealer(db, drafts, blocks, self.hydrate, self.commit)
-        self.base_bytes = BaseBytes(db, blocks, self.hydrate, self.health)
-        self.delete_guard = DeleteGuard(db, client, self.health, self.base_bytes.depends_on)
-        self.copy_detector = CopyDetector()
-        templates = MetadataWriter(client, self.health)
-        self.kit = kit = PushContext(
-            *(db, client, blocks, drafts, sealer, self.incoming, self.hydrate, self.health, self.commit),
-            settle_seconds=settings.settle_seconds,
-            profile=config.profile(settings),
-            web_links=settings.web_links,
-            full=self.account.doubt_space,
-            came_back=self.delete_guard.came_back,
-            before_deletion=self.base_bytes.before_deletion,
-            ended=lambda ino: self.fs.consider(ino),
-            copied_from=self.copy_detector.sources,
-            templates=templates,
-        )
-        self.push = Dispatcher(kit, workers=settings.upload_workers)
-        self.pins = Pins(db, blocks, self.hydrate, self.health, self.hub)
-        self.wiper = Wiper(db, blocks, self.hydrate, self.pins, self.hub, rights, mountpoint)
-        self._eviction = Eviction(db, blocks, self.hydrate, self.pins, self.hub)
-        self.facts = ItemDetails(db, client, self.health, nursery, templates)
-        self.fs = Filesystem(
-            *(
-                db,
-                blocks,
-                drafts,
-                self.commit,
-                self.hydrate,
-                Wakes(self.push, self.pins, self.base_bytes),
-                self.account,
-            ),
-            settle_seconds=settings.settle_seconds,
-            local_names=settings.local_names,
-            confirm=self._confirm if settings.fsync == "remote" else None,
-            keep=self.pins.set,
-            watcher=self.document_locks,
-            facts=self.facts,
-            delete_guard=self.delete_guard,
-            publish=self.hub.publish,
-            reserve=state.reserve,
-        )
-        self.hub.subscribe(self.fs.heard)
-        self._fsync_seconds = settings.fsync_seconds
-        bin_ = RemoteTrash(kit, self.push, self.account)
-        self.thumbnails = (
-            Thumbnails(db, client, self.health, mountpoint, config.thumbnails_folder())
-            if settings.thumbnails
-            else None
-        )
-        self.shown = build(
-            *(self.fs, kit, self.hub),
-            bin_=bin_,
-            account=self.account,
-            settings=settings,
-            thumbnails=self.thumbnails,
-        )
-        self.notifier = notifier.Notifier(self.hub, self.shown)
-        arrived = NewFolders(db, self.hydrate)
-        # A token that was cut down to a folder does not hear of what happens, only what there is.
-        by_events = config.profile(settings).feed == "events" and not settings.is_narrowed
-        parts = (db, client, self.incoming, self.health, arrived)
-        feed = EventFeed(*parts, access_changed=self._access_changed) if by_events else SearchFeed(*parts)
-        self.regained_access = RegainedAccess(kit, self.push, arrived)
-        self.deferred_updates = DeferredUpdates(*parts)
-        self.pull = Poller(
-            *(feed, self.hydrate, self.health),
-            seconds=settings.poll_seconds,
-            idle_seconds=settings.idle_poll_seconds,
-            is_used=Activity(self.fs.inodes, self.health, self.incoming),
-            settle=self.deferred_updates.settle,
-        )
-        self.sweep = Reconciler(
-            *(db, client, self.incoming, self.health, arrived, self.deletion_check),
-            poll=self.pull.poll,
-            fill=None if whole is not None else functools.partial(list_in_background, lister),
-            full_seconds=settings.full_compare_hours * 3600,
-        )
-        self.notifications = Notifications(
-            *(settings, db, self.health, self.hub, lambda: self.pins.problem),
-            returned=self.delete_guard.returned,
-            shared=self.sharing.told,
-        )
-        self.crawl = Crawler(db, self.health, whole, self.hydrate.listing, deepen)
-        self._status = StatusReport(
-            *(settings, mountpoint, db, blocks, self.health, self.hydrate, self.push, self.pull),
-            *(self.crawl, whole, self.pins, self.pace, self.pausing, self.fs.inodes),
-            disk=lambda: disk_status.problems(state.reserve, state.blocks),
-        )
-        self.server = server.ControlServer(db, self.health, self)
-
-    def _access_changed(self, items: Collection[tuple[NodeKind, str]]) -> None:
-        """Others may have given or taken rights on these items (kind, id)."""
-        self.account.rights_changed(items)
-        self.regained_access.told()
+class Agent(Composition):
+    """The agents of one drive, from the first contact with the service to the last upload."""
 
     async def contact(self) -> str:
         """The first words with the service; what a person should know if there were none.
@@ -385,9 +190,6 @@ class Agent(Answers):
 
     async def _put_aside(self, node: Node) -> bool:
         return await rejected.keep_recovered(self.kit, node, self._recovered)
-
-    async def _confirm(self, ino: Ino) -> None:
-        await self.push.confirm(ino, seconds=self._fsync_seconds)
 
     async def _out_of_reach(self) -> None:
         while self.health.may_work:
