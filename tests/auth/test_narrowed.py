@@ -5,10 +5,9 @@ import pytest
 import trio
 
 from cmsfs import config, errors
-from cmsfs.auth import connect, deadline
+from cmsfs.auth import bearer, connect, deadline
 from cmsfs.client import remote_paths, session
 from cmsfs.models.content import items
-from cmsfs.replica.nodes import NodeKind
 
 
 async def _narrowed(settings, use):
@@ -20,15 +19,15 @@ async def _narrowed(settings, use):
         ways.append(way)
         if not settings.folder:
             return "0"
-        async with connect.session.open_client(
-            way.endpoints, auth=connect.bearer.BearerAuth(way.fetch), transport=way.transport
+        async with session.open_client(
+            way.endpoints, auth=bearer.BearerAuth(way.fetch), transport=way.transport
         ) as client:
             return (await remote_paths.RemotePaths(client, settings).get_folder(settings.folder)).id
 
     opened = connect.open_narrowed(settings, find_root=find_root, deadline=limit, sample=True)
     async with opened as client:
         await client.users.me()
-        token = client.users._wire._auth._token.access_token.get_secret_value()
+        token = client.users._wire._auth._token.access_token.get_secret_value()  # type: ignore[attr-defined]
         async with httpx.AsyncClient(
             transport=ways[0].transport,
             base_url=ways[0].endpoints.base_url,
@@ -40,7 +39,7 @@ async def _narrowed(settings, use):
 async def _ids(way):
     """The ids of a folder of the sample with a file in it, of that file, and of a file elsewhere."""
     async with session.open_client(
-        way.endpoints, auth=connect.bearer.BearerAuth(way.fetch), transport=way.transport
+        way.endpoints, auth=bearer.BearerAuth(way.fetch), transport=way.transport
     ) as client:
         top = [item async for item in client.folders.items("0")]
         elsewhere = next(item.id for item in top if isinstance(item, items.File))
@@ -168,13 +167,13 @@ async def test_a_folder_in_the_trash_is_told_as_that():
 
     async def use(client, http, way):
         async with session.open_client(
-            way.endpoints, auth=connect.bearer.BearerAuth(way.fetch), transport=way.transport
+            way.endpoints, auth=bearer.BearerAuth(way.fetch), transport=way.transport
         ) as whole:
             await whole.items.delete("folder", folder, recursive=True)
             client.users._wire._auth._token = None  # as after its hour
             with pytest.raises(errors.RootGone):
                 await client.users.me()
-            await whole.items.restore(NodeKind.FOLDER, folder)
+            await whole.items.restore("folder", folder)
             await client.users.me()
 
     await _narrowed(config.Settings(folder=name), use)

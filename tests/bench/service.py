@@ -17,6 +17,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -120,14 +121,14 @@ def measure(bench: Bench, megabytes: int, uploads: int) -> None:
         first = bench.search(ancestor_folder_ids=wire_id)
         where = f"below {path} ({first['total_count']:,})"
         below = {"ancestor_folder_ids": wire_id}
-        bench.milliseconds(f"page of 200 {where}, first", lambda p=below: bench.search(**p))
+        bench.milliseconds(f"page of 200 {where}, first", partial(bench.search, **below))
         bench.milliseconds(
-            f"page of 200 {where}, at 4,000, alone", lambda p=below: bench.search(offset=4000, **p)
+            f"page of 200 {where}, at 4,000, alone", partial(bench.search, offset=4000, **below)
         )
         bench.search(offset=4000, **below)
         bench.milliseconds(
             f"page of 200 {where}, at 4,200, after it",
-            lambda p=below: bench.search(offset=4200, **p),
+            partial(bench.search, offset=4200, **below),
             fresh=False,
         )
     windows(bench, "middle", folders["middle"])
@@ -158,10 +159,10 @@ def windows(bench: Bench, name: str, wire_id: str) -> None:
 def words(bench: Bench) -> None:
     for word in (service_store.RARE, service_store.COMMON):
         total = bench.search(query=word)["total_count"]
-        bench.milliseconds(f"word with {total:,} matches, by relevance", lambda w=word: bench.search(query=w))
+        bench.milliseconds(f"word with {total:,} matches, by relevance", partial(bench.search, query=word))
         bench.milliseconds(
             f"word with {total:,} matches, latest first",
-            lambda w=word: bench.search(query=w, sort="modified_at", direction="DESC"),
+            partial(bench.search, query=word, sort="modified_at", direction="DESC"),
         )
     both = f"{service_store.COMMON} AND bridge"
     total = bench.search(query=both)["total_count"]
@@ -184,7 +185,7 @@ def enumerate_everything(bench: Bench) -> None:
     longest = 0.0
     while True:
         # Windows of a fitting length; a drive finds them by a page at 9,000.
-        start = {} if moment is None else {"created_at_range": f"{moment},"}
+        start: dict[str, str] = {} if moment is None else {"created_at_range": f"{moment},"}
         edge = bench.search(sort="relevance", offset=9600, limit=1, **start)["entries"]
         span = f"{moment or ''},{edge[0]['created_at']}" if edge else f"{moment},"
         offset = 0

@@ -23,6 +23,7 @@ from cmsfs.service.provisioning import demo
 from cmsfs.service.renditions import indexing
 from cmsfs.service.storage import store
 from cmsfs.service.storage.kinds import ItemKind
+from cmsfs.service.worker import extraction
 
 RARE, COMMON = "zanzibar", "report"
 
@@ -111,7 +112,7 @@ class _Tree:
         row = self._insert(conn, self._folders[path], new)
         row = files.add_version(conn, row, by=self._owner["id"], now=row["created_at"], event=None)
         if number % 10 == 5:
-            indexing.note(conn, row, _TEXT)
+            indexing.note(conn, row, extraction.Look(_TEXT.decode(), promising=False))
         if number % 1000 == 3:
             events.record(conn, row, "ITEM_UPLOAD", by=self._owner["id"], now=row["created_at"])
 

@@ -169,11 +169,11 @@ def measure_idle(feed: str, drive: listing.Drive, seconds: float) -> None:
     # So long after its last use the drive takes itself for idle.
     time.sleep(70)
     status = drive.status()
-    before, cpu, began = dict(status["requests"]), processor(status["pid"]), time.monotonic()  # type: ignore[call-overload]
+    before, cpu, began = dict(status["requests"]), processor(status["pid"]), time.monotonic()
     time.sleep(seconds)
     took = time.monotonic() - began
     spent = processor(status["pid"]) - cpu
-    after: dict[str, int] = drive.status()["requests"]  # type: ignore[assignment]
+    after: dict[str, int] = drive.status()["requests"]
     asked = {name: number - before.get(name, 0) for name, number in after.items()}
     hourly = sum(asked.values()) * 3600 / took
     told = {name: number for name, number in asked.items() if number}

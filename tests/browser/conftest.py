@@ -142,7 +142,7 @@ class Browser:
 
     def complaints(self) -> list[str]:
         """What the browser itself has to say: a policy that was broken, a thing that is missing."""
-        found: list[dict[str, str]] = self.driver.get_log("browser")  # type: ignore[no-untyped-call]
+        found: list[dict[str, str]] = self.driver.get_log("browser")
         # Answers that say no are told there as well; they are the tests' own.
         return [
             one["message"] for one in found if "the server responded with a status of 4" not in one["message"]
@@ -172,7 +172,7 @@ def site(tmp_path_factory: pytest.TempPathFactory, driver: webdriver.Chrome) -> 
     """`cmsfs serve` with the sample enterprise."""
     home = tmp_path_factory.mktemp("site")
     env = os.environ | {"HOME": str(home), "PYTHONPATH": str(ROOT)}
-    command = [sys.executable, "-m", "cmsfs", "serve", "--data", home / "data", "--port", "0", "--json"]
+    command = [sys.executable, "-m", "cmsfs", "serve", "--data", str(home / "data"), "--port", "0", "--json"]
     with subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
         assert process.stdout
         try:

@@ -1,5 +1,7 @@
 """The pages behind shared links in a browser: a folder, its password, a file below, its download."""
 
+from typing import Any
+
 import httpx
 import pytest
 
@@ -20,7 +22,7 @@ class _Owner:
 
     def upload(self, name: str, data: bytes, parent: str) -> None:
         attributes = f'{{"name": "{name}", "parent": {{"id": "{parent}"}}}}'
-        files = {"attributes": (None, attributes), "file": (name, data)}
+        files: dict[str, Any] = {"attributes": (None, attributes), "file": (name, data)}
         answer = self.http.post("/api/2.0/files/content", files=files)
         assert answer.status_code == 201, answer.text
 

@@ -2,6 +2,7 @@
 
 import errno
 import os
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -184,7 +185,7 @@ async def test_what_was_uploaded_is_evicted_without_a_download(
         await cache.trim()
         assert all(here(cache, contents))
         for content in contents[:18]:
-            await db.write(lambda conn, sha1=content.sha1: cache.mark_clean(conn, sha1))
+            await db.write(partial(cache.mark_clean, sha1=content.sha1))
             await cache.settle_clean(content.sha1)
         assert cache.usage() == 18 * BLOCK
         cache.open(contents[0].sha1, BLOCK)

@@ -1,6 +1,7 @@
 """After a stop of any kind: rows and files agree again."""
 
 import os
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -124,7 +125,7 @@ async def test_unrecorded_file_belongs_to_cache(
     first = open_cache()
     await first.recover(clean_shutdown=True, same_boot=True)
     for one in (content, never):
-        await db.write(lambda conn, one=one: content_table.expect(conn, one.sha1, one.size))
+        await db.write(partial(content_table.expect, sha1=one.sha1, size=one.size))
     (tmp_path / "joined").write_bytes(content.data)
     await first.adopt_dirty(content.sha1, content.size, tmp_path / "joined")
     first.abandon()  # before the transaction

@@ -91,7 +91,12 @@ def test_json_says_what_nobody_sees_by_number(capsys):
 
 def test_a_question_shows_the_name_that_it_asks_about(capsys, monkeypatch):
     asked = []
-    monkeypatch.setattr(click, "confirm", lambda text, **_: asked.append(text) or True)
+
+    def confirm(text, **_):
+        asked.append(text)
+        return True
+
+    monkeypatch.setattr(click, "confirm", confirm)
     assert output.confirm(f"Remove {NAME}?")
     assert asked == [f"Remove {SEEN}?"]
 

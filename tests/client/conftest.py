@@ -1,19 +1,27 @@
 """A client on small applications: a test writes a handler and gets the client that speaks to it."""
 
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
+from typing import Any
 
 import httpx
 import pytest
+import trio
 from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from cmsfs.client import session
 from cmsfs.client.transport import embedded
 
+Handler = Callable[[Request], Awaitable[Response]]
+Connect = Callable[..., Awaitable[session.Client]]
 
-def asgi(handler):
+
+def asgi(handler: Handler) -> ASGIApp:
     """The application that answers every request with the handler."""
 
-    async def app(scope, receive, send):
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
         response = await handler(Request(scope, receive))
         await response(scope, receive, send)
 
@@ -23,11 +31,11 @@ def asgi(handler):
 class Broken(httpx.AsyncBaseTransport):
     """A network that raises the given exceptions, one a request, and then answers."""
 
-    def __init__(self, *failures):
+    def __init__(self, *failures: Exception) -> None:
         self.requests = 0
         self._failures = list(failures)
 
-    async def handle_async_request(self, request):
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         self.requests += 1
         if self._failures:
             raise self._failures.pop(0)
@@ -35,16 +43,21 @@ class Broken(httpx.AsyncBaseTransport):
 
 
 @pytest.fixture
-def broken():
+def broken() -> type[Broken]:
     return Broken
 
 
 @pytest.fixture
-async def connect(nursery):
+async def connect(nursery: trio.Nursery) -> AsyncIterator[Connect]:
     """`await connect(handler, ...)`: a client whose service is the handler; or one on a `transport`."""
     async with AsyncExitStack() as stack:
 
-        async def make(handler=None, *, transport=None, **options):
+        async def make(
+            handler: Handler | None = None,
+            *,
+            transport: httpx.AsyncBaseTransport | None = None,
+            **options: Any,
+        ) -> session.Client:
             transport = transport or embedded.EmbeddedTransport(asgi(handler), nursery)
             endpoints = session.ServiceEndpoints.of_server("http://service.test")
             opened = session.open_client(endpoints, transport=transport, **options)

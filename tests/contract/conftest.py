@@ -5,20 +5,26 @@ from the other unnoticed.
 """
 
 import hashlib
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
 
 import httpx
 import pytest
+import trio
 
 from cmsfs.auth import bearer, grants
 from cmsfs.client import session
 from cmsfs.client.transport import embedded
 from cmsfs.client.transport.multipart import BytesSource
 from cmsfs.models.base import Reference
-from cmsfs.models.content import uploads
+from cmsfs.models.content import items, uploads
 from cmsfs.service.provisioning import demo
 from cmsfs.service.server import app, serve
 from cmsfs.service.storage import store as service_store
+
+Upload = Callable[..., Awaitable[items.File]]
 
 
 @dataclass(frozen=True)
@@ -30,18 +36,18 @@ class Way:
 
 
 @pytest.fixture
-async def store(tmp_path):
+async def store(tmp_path: Path) -> AsyncIterator[service_store.Store]:
     async with service_store.open_store(tmp_path / "service") as opened:
         yield opened
 
 
 @pytest.fixture
-async def credentials(store):
+async def credentials(store: service_store.Store) -> demo.Credentials:
     return await demo.ensure_sample(store)
 
 
 @pytest.fixture(params=["embedded", "http"])
-async def way(request, store, nursery):
+async def way(request: pytest.FixtureRequest, store: service_store.Store, nursery: trio.Nursery) -> Way:
     if request.param == "embedded":
         transport = embedded.EmbeddedTransport(app.build(store), nursery)
         return Way(session.ServiceEndpoints.of_server("http://service.test"), transport)
@@ -50,14 +56,16 @@ async def way(request, store, nursery):
 
 
 @pytest.fixture
-async def anonymous(way):
+async def anonymous(way: Way) -> AsyncIterator[session.Client]:
     """A client without a token."""
     async with session.open_client(way.endpoints, transport=way.transport) as client:
         yield client
 
 
 @pytest.fixture
-async def client(way, anonymous, credentials):
+async def client(
+    way: Way, anonymous: session.Client, credentials: demo.Credentials
+) -> AsyncIterator[session.Client]:
     """The client of the sample's owner."""
     fetch = grants.client_credentials(
         anonymous, credentials.client_id, credentials.client_secret, "user", credentials.user_id
@@ -69,10 +77,10 @@ async def client(way, anonymous, credentials):
 
 
 @pytest.fixture
-async def upload(client):
+async def upload(client: session.Client) -> Upload:
     """`await upload(name, data, parent="0")`: a new file."""
 
-    async def send(name, data=b"content", parent="0", **times):
+    async def send(name: str, data: bytes = b"content", parent: str = "0", **times: datetime) -> items.File:
         wish = uploads.UploadAttributes(name=name, parent=Reference(id=parent), **times)
         sha1 = hashlib.sha1(data).hexdigest()
         return await client.uploads.new_file(wish, BytesSource(data), sha1=sha1)

@@ -61,7 +61,7 @@ async def test_a_dead_token_is_renewed_once_for_all(way, anonymous, credentials,
     fresh = grants.client_credentials(
         anonymous, credentials.client_id, credentials.client_secret, "user", credentials.user_id
     )
-    fetched = []
+    fetched: list[str] = []
 
     async def fetch():
         fetched.append("dead" if not fetched else "fresh")

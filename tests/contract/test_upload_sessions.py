@@ -5,7 +5,7 @@ import hashlib
 import pytest
 
 from cmsfs import errors
-from cmsfs.client import session as client_session
+from cmsfs.client.content import upload_sessions as content_upload_sessions
 from cmsfs.client.transport.multipart import BytesSource, FileSource
 from cmsfs.models.content import upload_sessions as models_upload_sessions
 from cmsfs.service.uploads import upload_sessions
@@ -25,7 +25,7 @@ async def test_a_file_of_the_disk(client, tmp_path):
     path = tmp_path / "large"
     path.write_bytes(DATA)
     session = await client.upload_sessions.begin("0", "large", len(DATA))
-    heard = []
+    heard: list[int] = []
     parts = await client.upload_sessions.send(session, FileSource(path), progress=heard.append)
     assert heard[-1] == len(DATA)
     file = await client.upload_sessions.commit(session, parts, sha1=SHA1)
@@ -82,7 +82,7 @@ async def test_a_part_whose_answer_was_lost(client):
 async def test_a_commit_that_is_not_ready(client, monkeypatch):
     monkeypatch.setattr(upload_sessions, "PATIENCE", 0)
     monkeypatch.setattr(upload_sessions, "RETRY_AFTER", "0")
-    monkeypatch.setattr(client_session.upload_sessions, "COMMIT_WAIT", 0.01)
+    monkeypatch.setattr(content_upload_sessions, "COMMIT_WAIT", 0.01)
     session = await client.upload_sessions.begin("0", "large", 3 * PART)
     parts = await client.upload_sessions.send(session, BytesSource(DATA[: 3 * PART]))
     sha1 = hashlib.sha1(DATA[: 3 * PART]).hexdigest()

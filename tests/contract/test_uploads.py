@@ -37,7 +37,7 @@ async def test_a_file_of_the_disk_is_streamed(client, tmp_path):
     path = tmp_path / "large"
     path.write_bytes(data)
     wish = uploads.UploadAttributes(name="large", parent=Reference(id="0"))
-    heard = []
+    heard: list[int] = []
     made = await client.uploads.new_file(wish, FileSource(path), sha1=sha1(data), progress=heard.append)
     assert heard[-1] == made.size == len(data)
     async with client.files.content(made.id) as pieces:
@@ -91,7 +91,7 @@ class Endless:
 
 async def test_large_refused_upload_stops_early(client, upload):
     await upload("a.txt")
-    heard = []
+    heard: list[int] = []
     wish = uploads.UploadAttributes(name="a.txt", parent=Reference(id="0"))
     with pytest.raises(errors.Conflict):
         await client.uploads.new_file(wish, Endless(), sha1="0" * 40, progress=heard.append)

@@ -5,7 +5,7 @@ account, `drive` is ours: every agent of `daemon.app`, built by it, started by t
 """
 
 import functools
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -138,7 +138,11 @@ def starting(network: Network, user: int, settings: config.Settings, tmp_path: P
             await built.contact()
             nursery.start_soon(built.notifier.run)
             push = functools.partial(built.account.once_known, built.push.run)
-            runs = {"push": push, "fs": built.fs.run, "pull": built.pull.run}
+            runs: dict[str, Callable[[], Awaitable[object]]] = {
+                "push": push,
+                "fs": built.fs.run,
+                "pull": built.pull.run,
+            }
             for name in agents:
                 if name == "health":
                     nursery.start_soon(built.health.run, built.account.who)

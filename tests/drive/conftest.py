@@ -134,7 +134,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
     """Notes on a test that it has failed, for the fixtures that clean up after it."""
     report = yield
     item.stash[FAILED] = item.stash.get(FAILED, False) or report.failed  # type: ignore[attr-defined]
-    return report  # type: ignore[return-value]
+    return report
 
 
 @pytest.fixture(scope="session")

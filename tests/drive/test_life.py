@@ -94,15 +94,15 @@ def test_killed_daemon_keeps_closed_files(drive: MountedDrive) -> None:
     drive.start()
     old = [(name, sha1) for at, name, sha1 in acknowledged if killed - at > 1]
     assert len(old) > 100, "the test proves nothing"
-    for name, sha1 in old:
-        assert hashlib.sha1(name.read_bytes()).hexdigest() == sha1, name
+    for path, sha1 in old:
+        assert hashlib.sha1(path.read_bytes()).hexdigest() == sha1, path
     drive.sync()
     drive.stop()
     shutil.rmtree(drive.home / "state")
     shutil.rmtree(drive.home / "cache")
     drive.start()
-    for name, sha1 in old:
-        assert hashlib.sha1(name.read_bytes()).hexdigest() == sha1, name
+    for path, sha1 in old:
+        assert hashlib.sha1(path.read_bytes()).hexdigest() == sha1, path
 
 
 def test_starting_twice_and_stopping_twice_is_harmless(drive: MountedDrive) -> None:

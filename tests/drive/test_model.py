@@ -290,7 +290,7 @@ def both(shared: MountedDrive, tmp_path: Path) -> type[Both]:
 
 def run(both: type[Both], *, examples: int, steps: int, restarts: int) -> None:
     both.limit = restarts
-    run_state_machine_as_test(  # type: ignore[no-untyped-call]
+    run_state_machine_as_test(
         both,
         settings=settings(
             max_examples=examples,

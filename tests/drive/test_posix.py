@@ -139,7 +139,7 @@ def test_unlinked_open_files(shared: MountedDrive) -> None:
         assert mine.read() == b"another"
     assert (top / "g").read_bytes() == b"another"
     assert not (top / "f").exists()
-    with (top / "g").open("rb") as file, mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) as mapped:
+    with (top / "g").open("rb") as again, mmap.mmap(again.fileno(), 0, prot=mmap.PROT_READ) as mapped:
         (top / "g").unlink()
         assert mapped[:] == b"another"
 

@@ -164,7 +164,7 @@ def use(stopped: MountedDrive, tmp_path: Path, seconds: float, stage: str) -> li
     workers = []
     for number in range(WORKERS):
         report = tmp_path / f"report-{stage}-{number}"
-        arguments = [stopped.top / f"{stage}{number}", str(seconds), str(number), report]
+        arguments = [str(stopped.top / f"{stage}{number}"), str(seconds), str(number), str(report)]
         script = Path(__file__).parents[1] / "support" / "soak_worker.py"
         process = subprocess.Popen([sys.executable, script, *arguments], stderr=subprocess.PIPE, text=True)
         workers.append((process, report))

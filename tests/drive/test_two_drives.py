@@ -24,7 +24,7 @@ from tests.support import faults, ledger
 from tests.support.two_drives import ACCOUNTS, Two
 
 
-class Careless(faults.Relay):  # type: ignore[misc]
+class Careless(faults.Relay):
     """A planted bug: the service never hears which version a change started from."""
 
     async def _exchange(self, client: Any, server: Any, request: h11.Request) -> None:

@@ -16,7 +16,7 @@ PROGRAM = Path(__file__).parents[1] / "support" / "memory_drive.py"
 
 
 @pytest.fixture
-def served(tmp_path) -> Iterator[subprocess.Popen]:
+def served(tmp_path) -> Iterator[subprocess.Popen[bytes]]:
     """A process that serves a drive at `tmp_path / "drive"`."""
     (tmp_path / "drive").mkdir()
     with subprocess.Popen(

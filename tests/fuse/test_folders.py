@@ -14,7 +14,7 @@ def _drop_caches() -> None:
     Path("/proc/sys/vm/drop_caches").write_text("2")
 
 
-def _held(fs) -> Counter:
+def _held(fs) -> Counter[str]:
     return Counter({ino: count for ino, count in fs.lookups.items() if count})
 
 

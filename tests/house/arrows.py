@@ -7,6 +7,7 @@ lie in the container itself are left to the contract on circles.
 
 from collections import defaultdict
 from graphlib import CycleError, TopologicalSorter
+from typing import cast
 
 from grimp import ImportGraph
 from importlinter import Contract, ContractCheck, fields, output
@@ -67,7 +68,7 @@ class ArrowsContract(Contract):
 
     def _allowed(self) -> dict[str, list[str]]:
         allowed = {}
-        for line in self.allowed:
+        for line in cast(list[str], self.allowed):
             source, _, targets = line.partition("->")
             allowed[source.strip()] = [target.strip() for target in targets.split(",")]
         return allowed

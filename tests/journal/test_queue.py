@@ -1,5 +1,6 @@
 """The journal as a queue: what waits for what."""
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -70,7 +71,7 @@ class Journal:
     async def claim(self, busy: Any = never_busy) -> queue.Task | None:
         """The first operation that may go now."""
         for op in queue.candidates(self.db, now_ns=1):
-            task = await self.db.write(lambda conn, op=op: queue.claim(conn, op.seq, busy=busy))
+            task = await self.db.write(partial(queue.claim, seq=op.seq, busy=busy))
             if task is not None:
                 return task
         return None

@@ -71,8 +71,8 @@ class Machine:
     """A booted root; `sh` runs as root in it."""
 
     def __init__(self, base: Path, place: Path) -> None:
-        self.root = place / "root"
-        self.root.mkdir()
+        self._overlay = place / "root"
+        self._overlay.mkdir()
         self._place = place
         self._process: subprocess.Popen[bytes] | None = None
         self._leader = 0
@@ -88,7 +88,7 @@ class Machine:
             "overlay",
             "-o",
             f"lowerdir={base},upperdir={upper},workdir={work}",
-            self.root,
+            self._overlay,
         )
 
     def boot(self) -> None:
@@ -97,7 +97,7 @@ class Machine:
         self._cgroup = _unified() / f"cmsfs-test-{os.getpid()}-{id(self)}-{self._boots}"
         with (self._place / "console").open("ab") as console:
             self._process = subprocess.Popen(
-                ["sh", HERE / "boot.sh", self.root, self._cgroup],
+                ["sh", HERE / "boot.sh", self._overlay, self._cgroup],
                 stdin=subprocess.DEVNULL,
                 stdout=console,
                 stderr=console,
@@ -157,7 +157,7 @@ class Machine:
             if self._process:
                 self.halt()
         finally:
-            run("umount", "-l", self.root)
+            run("umount", "-l", self._overlay)
 
 
 class Person:

@@ -23,7 +23,7 @@ def newer(package: Path, tmp_path_factory: pytest.TempPathFactory, run) -> Path:
 def test_nothing_lies_outside_its_places(package, run):
     names = [line.split(maxsplit=5)[5] for line in run("dpkg-deb", "-c", package).stdout.splitlines()]
     files = [name.split(" -> ")[0] for name in names if not name.endswith("/")]
-    places = ("./usr/lib/cmsfs/", "./usr/share/", "./usr/lib/systemd/user/")
+    places: tuple[str, ...] = ("./usr/lib/cmsfs/", "./usr/share/", "./usr/lib/systemd/user/")
     places += ("./usr/bin/cmsfs", "./usr/sbin/mount.")
     assert [name for name in files if not name.startswith(places)] == []
     for wanted in (

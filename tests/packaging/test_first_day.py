@@ -28,7 +28,14 @@ ADDRESS = "192.168.213.1"
 PORT = 8443
 URL = f"https://{HOST}:{PORT}"
 # What a machine writes down of a package, and what a system keeps of its users and its time.
-TRACES = ("/var/log/", "/var/lib/dpkg/", "/var/lib/apt/", "/var/cache/", "/var/lib/systemd/", "/etc/group")
+TRACES: tuple[str, ...] = (
+    "/var/log/",
+    "/var/lib/dpkg/",
+    "/var/lib/apt/",
+    "/var/cache/",
+    "/var/lib/systemd/",
+    "/etc/group",
+)
 TRACES += ("/etc/gshadow", "/etc/passwd", "/etc/shadow", "/etc/subuid", "/etc/subgid", "/home/ada")
 
 

@@ -5,6 +5,7 @@ import subprocess
 import tarfile
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -89,7 +90,7 @@ def test_it_can_be_installed_as_the_guide_says(built: Path, tmp_path: Path, comm
         key: value for key, value in os.environ.items() if key.endswith(("_proxy", "_INDEX_URL", "CERT_FILE"))
     }
     environment = {"PATH": f"{tools}/bin:/usr/bin:/bin", "HOME": str(tmp_path), **passed_on}
-    shell = {"cwd": built, "env": environment, "capture_output": True, "text": True}
+    shell: dict[str, Any] = {"cwd": built, "env": environment, "capture_output": True, "text": True}
     done = subprocess.run(["bash", "-c", command], **shell, timeout=900)
     assert done.returncode == 0, done.stderr
     done = subprocess.run([tmp_path / ".local" / "bin" / "cmsfs", "--version"], **shell)

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from sqlite3 import Connection
 from typing import Any
@@ -212,7 +212,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def fill():
+def fill() -> Callable[[store.Store], Awaitable[None]]:
     """`await fill(store)`: the enterprise of `service` in a store of the test's own."""
 
     async def run(opened: store.Store) -> None:

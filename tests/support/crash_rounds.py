@@ -217,8 +217,8 @@ class Rounds:
             if path.is_file():
                 found[str(path.relative_to(self.mountpoint))] = digest_of(path)
         self.expected.check(found, self.log.read_text())
-        for path in {*self.expected.states, *found}:
-            self.expected.states[path] = {found.get(path)}
+        for name in {*self.expected.states, *found}:
+            self.expected.states[name] = {found.get(name)}
         return found
 
     def check_service(self, found: dict[str, str]) -> None:

@@ -48,9 +48,25 @@ class Remote:
         assert len(found) == 1, (name, [item.name for item in found])
         return found[0]
 
-    async def read(self, name: str) -> bytes:
+    async def find_file(self, name: str) -> items.File:
         found = await self.find(name)
-        if not found.size:  # type: ignore[union-attr]
+        assert isinstance(found, items.File), found
+        return found
+
+    async def details(self, name: str) -> items.File:
+        """A file with its description and tags."""
+        found = await self.client.items.details("file", (await self.find(name)).id)
+        assert isinstance(found, items.File), found
+        return found
+
+    async def urls(self) -> dict[str, str]:
+        """The web links of the account."""
+        found = [item for item in await self.everything() if isinstance(item, items.WebLink)]
+        return {str(item.name): str(item.url) for item in found}
+
+    async def read(self, name: str) -> bytes:
+        found = await self.find_file(name)
+        if not found.size:
             return b""
         async with self.client.files.content(found.id) as chunks:
             return b"".join([chunk async for chunk in chunks])
@@ -125,7 +141,7 @@ class Drive:
         found = self.fs.getattr(await self.ino(path))
         opened = await self.fs.open(found.ino, os.O_RDONLY)
         try:
-            return await self.fs.read(opened.fh, 0, found.size + 1)
+            return bytes(await self.fs.read(opened.fh, 0, found.size + 1))
         finally:
             await self.fs.release(opened.fh)
 

@@ -130,6 +130,7 @@ class _Side:
     async def event(self) -> h11.Event:
         while (event := self.conn.next_event()) is h11.NEED_DATA:
             self.conn.receive_data(await self.stream.receive_some(_CHUNK))
+        assert isinstance(event, h11.Event), event
         return event
 
     async def send(self, event: h11.Event) -> None:

@@ -154,7 +154,7 @@ class Popen(_Plain):  # type: ignore[type-arg]
 
     def _internal_poll(self, *rest: Any, **named: Any) -> int | None:
         if self._ended == -1:
-            return super()._internal_poll(*rest, **named)  # type: ignore[misc, no-any-return]
+            return super()._internal_poll(*rest, **named)  # type: ignore[misc]
         # Somebody who waits without an end must not keep others from asking, or from sending a signal.
         if self.returncode is None and self._waitpid_lock.acquire(blocking=False):  # type: ignore[attr-defined]
             try:
@@ -166,7 +166,7 @@ class Popen(_Plain):  # type: ignore[type-arg]
 
     def _wait(self, timeout: float | None) -> int | None:
         if self._ended == -1:
-            return super()._wait(timeout)  # type: ignore[misc, no-any-return]
+            return super()._wait(timeout)  # type: ignore[misc]
         with self._waitpid_lock:  # type: ignore[attr-defined]
             if self.returncode is None:
                 self._end(timeout)

@@ -135,7 +135,7 @@ def _become(request: dict[str, Any], fds: list[int]) -> int:
     if not request["is_safe_path"]:
         sys.path.insert(0, str(Path.cwd()))
     code = _outcome(request["module"])
-    threading._shutdown()
+    threading._shutdown()  # type: ignore[attr-defined]
     atexit._run_exitfuncs()
     return code if _flush() else 120
 
@@ -184,7 +184,7 @@ def _open_standard(name: str, fd: int, mode: str) -> None:
             newline="\n" if mode == "w" else None,
             line_buffering=name == "stderr" or raw.isatty(),
         )
-        file.mode = mode
+        file.mode = mode  # type: ignore[misc]
     setattr(sys, name, file)
     setattr(sys, f"__{name}__", file)
 

@@ -83,8 +83,8 @@ class _Dog:
                     self.obey(*os.fsdecode(line).split(" ", 2))
         if self.patience is not None:
             self.fire()
-            for left in self._mounted():
-                _detach(left)
+            for mount in self._mounted():
+                _detach(mount)
 
     def obey(self, word: str, *words: str) -> None:
         match word, *words:

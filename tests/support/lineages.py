@@ -273,7 +273,7 @@ class Table:
         kept = self._kept()
         for cell in self.cells:
             if cell.wrote:
-                assert sha1(cell.model) in kept, f"{cell}: what was written is nowhere"
+                assert sha1(bytes(cell.model)) in kept, f"{cell}: what was written is nowhere"
             self._check_item(cell)
         await self._check_same()
 
@@ -298,7 +298,7 @@ class Table:
             expected = bytes(cell.model) if ours else self._their_bytes(cell)
             assert now == sha1(expected), f"{cell}: the item has not the bytes that it should have"
         elif self.elsewhere in PLACES:
-            assert now == sha1(cell.model), f"{cell}: the item has not our bytes"
+            assert now == sha1(bytes(cell.model)), f"{cell}: the item has not our bytes"
         files = [path for path in self._paths() if f"{cell.name}/" in path]
         copies = [path for path in files if CONFLICT_MARK in path]
         beside = self.elsewhere in BYTES and cell.wrote and not cell.saw_theirs

@@ -10,6 +10,7 @@ from typing import Any
 
 import httpx
 import jsonschema_rs
+from starlette.routing import Route
 
 from cmsfs.service.api import operations
 from cmsfs.service.server import app, openapi
@@ -30,7 +31,8 @@ def find(method: str, path: str) -> operations.Operation | None:
     for prefix, routes in (*((prefix, app.API) for prefix in PREFIXES[:2]), ("/api", OTHERS), ("", OTHERS)):
         if path.startswith(prefix):
             for route in routes:
-                if method in route.methods and route.path_regex.match(path[len(prefix) :]):
+                assert isinstance(route, Route), route
+                if method in (route.methods or ()) and route.path_regex.match(path[len(prefix) :]):
                     return route if isinstance(route, operations.Operation) else None
     return None
 

@@ -252,7 +252,7 @@ async def _main() -> None:
     parser = argparse.ArgumentParser(description="A link with latency on loopback; ends with its stdin.")
     parser.add_argument("host")
     parser.add_argument("port", type=int)
-    parser.add_argument("--round-trip", type=float, default=Link.round_trip, help="seconds")
+    parser.add_argument("--round-trip", type=float, default=Link().round_trip, help="seconds")
     parser.add_argument("--rate", type=float, default=math.inf, help="bytes a second, each way")
     parser.add_argument("--window", type=int, default=WINDOW, help="bytes under way in one connection")
     args = parser.parse_args()

@@ -2,6 +2,7 @@
 
 import io
 import zipfile
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import docx as word
@@ -24,7 +25,7 @@ _RELATIONS = (
 _WORD = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
 
 
-def zipped(parts: dict[str, str | bytes]) -> bytes:
+def zipped(parts: Mapping[str, str | bytes]) -> bytes:
     made = io.BytesIO()
     with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, data in parts.items():
@@ -56,7 +57,7 @@ def letter(header: str, body: str, comment: str) -> bytes:
     return made.getvalue()
 
 
-def xlsx(folder: Path, *rows: list[str | float], sheet: str = "Sheet") -> bytes:
+def xlsx(folder: Path, *rows: Sequence[str | float], sheet: str = "Sheet") -> bytes:
     path = folder / "made.xlsx"
     with xlsxwriter.Workbook(str(path)) as book:
         page = book.add_worksheet(sheet)

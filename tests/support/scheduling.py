@@ -29,7 +29,7 @@ def order(node_id: str) -> int:
     return next((at for at, name in enumerate(LONGEST) if node_id.startswith(name)), len(LONGEST))
 
 
-class LongestFirst(LoadScopeScheduling):
+class LongestFirst(LoadScopeScheduling):  # type: ignore[misc]
     """Gives a process that is free the next file, in the order of the collection."""
 
     def __init__(self, config: Any, log: Any) -> None:

@@ -1,6 +1,6 @@
 """A folder that somebody else shares with the drive's account, and what is done there."""
 
-from tests.daemon import conftest
+from tests.support.daemon_drive import Drive, Remote
 from tests.support.errno_probe import share
 from tests.support.network import Network
 
@@ -11,7 +11,7 @@ TEAM = f"{SHELF}/Team"
 class Team:
     """Ben's folder `Team` with `plan`, `notes` and `Sub/deep` in it, and what he lets us do there."""
 
-    def __init__(self, ben: conftest.Remote, user: int) -> None:
+    def __init__(self, ben: Remote, user: int) -> None:
         self.ben = ben
         self.user = user
         self.given = ""
@@ -32,12 +32,12 @@ class Team:
         await self.ben.client.collaborations.delete(self.given)
 
 
-async def listed(drive: conftest.Drive) -> None:
+async def listed(drive: Drive) -> None:
     for path in (SHELF, TEAM, f"{TEAM}/Sub"):
         await drive.names(path)
 
 
-async def take_while_away(drive: conftest.Drive, team: Team, network: Network) -> None:
+async def take_while_away(drive: Drive, team: Team, network: Network) -> None:
     """A file is changed, another one and a folder are made, and the access ends before anything is sent."""
     network.is_down = True
     await drive.write(f"{TEAM}/plan", b"my plan")
@@ -50,6 +50,6 @@ async def take_while_away(drive: conftest.Drive, team: Team, network: Network) -
     await drive.sync()
 
 
-def held(drive: conftest.Drive) -> list[str]:
+def held(drive: Drive) -> list[str]:
     assert all(state == "held" for _, state, _ in drive.ops())
     return sorted({path for _, _, path in drive.ops()})

@@ -181,7 +181,7 @@ class Drive:
         found = await self.fs.lookup(parent, name)
         opened = await self.fs.open(found.ino, os.O_RDONLY)
         try:
-            return await self.fs.read(opened.fh, 0, found.size + 1)
+            return bytes(await self.fs.read(opened.fh, 0, found.size + 1))
         finally:
             await self.fs.release(opened.fh)
 

@@ -64,6 +64,7 @@ def test_users_are_filtered_and_fields_selected(run):
 def test_the_examples_of_the_help_can_be_asked_for(run):
     def shown(*words: str) -> list[str]:
         group = main.cli.get_command(click.Context(main.cli), words[0])
+        assert isinstance(group, click.Group)
         (option,) = (one for one in group.commands[words[1]].params if one.name == "fields")
         fields = option.help.removesuffix(".").split(": ")[1]
         lines = run(*words, "--fields", fields).splitlines()

@@ -14,7 +14,7 @@ def certificate(tmp_path: Path) -> tuple[Path, Path]:
     cert, key = tmp_path / "cert.pem", tmp_path / "key.pem"
     kind = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2")
     names = ("-subj", "/CN=files", "-addext", "subjectAltName=IP:127.0.0.1")
-    command = ["openssl", "req", "-x509", *kind, *names, "-keyout", key, "-out", cert]
+    command = ["openssl", "req", "-x509", *kind, *names, "-keyout", str(key), "-out", str(cert)]
     subprocess.run(command, check=True, capture_output=True)
     return cert, key
 

@@ -42,7 +42,7 @@ def test_login_secrets_do_not_leak(
     done = cmsfs("login", server.url, "--yes", "--app", app, "--token-store", "file")
     assert done.returncode == 0, done.stderr
     place = config.Paths("default").token
-    secrets = set()
+    secrets: set[str] = set()
 
     def collect():
         kept = token_store.FileTokenStore(place).read()

@@ -185,7 +185,14 @@ def shell(
 def _unmount(home: Path, programs: Path) -> None:
     for found in mounts.listing():
         if found.mountpoint.startswith(f"{home}/"):
-            command = [programs / "cmsfs", "umount", "--force", "--drain", "0", found.mountpoint]
+            command: list[str | Path] = [
+                programs / "cmsfs",
+                "umount",
+                "--force",
+                "--drain",
+                "0",
+                found.mountpoint,
+            ]
             subprocess.run(command, cwd="/", capture_output=True, check=False, timeout=90)
             if mounts.find(Path(found.mountpoint)):
                 mounts.detach(Path(found.mountpoint))

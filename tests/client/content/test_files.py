@@ -35,10 +35,10 @@ class Pieces(Response):
         self.made = 0
         self.status_code = status
         self._pieces = pieces
-        self._headers = [(name.replace("_", "-").encode(), text.encode()) for name, text in headers.items()]
+        self._fields = [(name.replace("_", "-").encode(), text.encode()) for name, text in headers.items()]
 
     async def __call__(self, scope, receive, send):
-        start = {"type": "http.response.start", "status": self.status_code, "headers": self._headers}
+        start = {"type": "http.response.start", "status": self.status_code, "headers": self._fields}
         await send(start)
         for piece in self._pieces:
             self.made += 1

@@ -12,27 +12,29 @@ def file(number):
     return {"type": "file", "id": str(number), "name": f"{number}.txt"}
 
 
-def paged(entries, *, most=200, total=None):
+class Paged:
     """A service that finds these entries, at most `most` a page; the offsets asked for are kept."""
 
-    async def handler(request):
+    def __init__(self, entries, *, most=200, total=None):
+        self.offsets = []
+        self._entries = entries
+        self._most = most
+        self._total = len(entries) if total is None else total
+
+    async def __call__(self, request):
         offset = int(request.query_params.get("offset", 0))
-        limit = min(int(request.query_params.get("limit", 30)), most)
-        handler.offsets.append(offset)
-        page = [entry for entry in entries[offset : offset + limit] if entry is not None]
-        count = len(entries) if total is None else total
+        limit = min(int(request.query_params.get("limit", 30)), self._most)
+        self.offsets.append(offset)
+        page = [entry for entry in self._entries[offset : offset + limit] if entry is not None]
         return JSONResponse(
             {
                 "type": "search_results_items",
-                "total_count": count,
+                "total_count": self._total,
                 "limit": limit,
                 "offset": offset,
                 "entries": page,
             }
         )
-
-    handler.offsets = []
-    return handler
 
 
 async def ids(entries):
@@ -44,7 +46,7 @@ async def test_a_page_is_asked_for_with_the_drives_fields(connect):
 
     async def handler(request):
         seen.update(request.query_params)
-        return await paged([file(1)])(request)
+        return await Paged([file(1)])(request)
 
     client = await connect(handler)
     query = search.Query(query=client_search.EVERYTHING, ancestor_folder_ids=["5"], limit=200)
@@ -60,14 +62,14 @@ async def test_a_page_is_asked_for_with_the_drives_fields(connect):
 async def test_a_query_may_name_its_own_fields(connect):
     async def handler(request):
         assert request.query_params["fields"] == "name"
-        return await paged([])(request)
+        return await Paged([])(request)
 
     client = await connect(handler)
     assert (await client.search.page(search.Query(query="x", fields=["name"]))).entries == []
 
 
 async def test_all_entries_come_over_all_pages(connect):
-    handler = paged([file(n) for n in range(450)])
+    handler = Paged([file(n) for n in range(450)])
     client = await connect(handler)
     assert await ids(client.search.entries(search.Query(query="x", limit=200))) == [
         str(n) for n in range(450)
@@ -76,7 +78,7 @@ async def test_all_entries_come_over_all_pages(connect):
 
 
 async def test_the_steps_are_those_of_the_answer(connect):
-    handler = paged([file(n) for n in range(250)], most=100)
+    handler = Paged([file(n) for n in range(250)], most=100)
     client = await connect(handler)
     assert len(await ids(client.search.entries(search.Query(query="x", limit=200)))) == 250
     assert handler.offsets == [0, 100, 200]
@@ -85,27 +87,27 @@ async def test_the_steps_are_those_of_the_answer(connect):
 async def test_short_middle_page_does_not_end_search(connect):
     entries = [file(n) for n in range(30)]
     entries[3:9] = [None] * 6
-    client = await connect(paged(entries))
+    client = await connect(Paged(entries))
     found = await ids(client.search.entries(search.Query(query="x", limit=10)))
     assert found == ["0", "1", "2", *(str(n) for n in range(9, 30))]
 
 
 async def test_entry_shifting_pages_is_reported_once(connect):
     entries = [*map(file, range(10)), file(9), {"type": "folder", "id": "9"}, file(10)]
-    client = await connect(paged(entries))
+    client = await connect(Paged(entries))
     found = await ids(client.search.entries(search.Query(query="x", limit=10)))
     assert found == [*map(str, range(10)), "9", "10"]
 
 
 async def test_overstated_total_ends_at_empty_page(connect):
-    handler = paged([file(1)], total=1000)
+    handler = Paged([file(1)], total=1000)
     client = await connect(handler)
     assert await ids(client.search.entries(search.Query(query="x", limit=10))) == ["1"]
     assert handler.offsets == [0, 10]
 
 
 async def test_stopping_early_closes_search(connect):
-    handler = paged([file(n) for n in range(100)])
+    handler = Paged([file(n) for n in range(100)])
     client = await connect(handler)
     async for item in client.search.entries(search.Query(query="x", limit=10, offset=20)):
         assert item.id == "20"
@@ -140,6 +142,6 @@ async def test_a_marker_that_leads_nowhere_is_noticed(connect):
 
 
 async def test_items_of_an_unknown_kind_are_a_protocol_error(connect):
-    client = await connect(paged([{"type": "hologram", "id": "1"}]))
+    client = await connect(Paged([{"type": "hologram", "id": "1"}]))
     with pytest.raises(errors.ProtocolError):
         await client.search.page(search.Query(query="x"))

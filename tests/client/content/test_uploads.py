@@ -107,7 +107,7 @@ async def test_the_holder_of_the_name_comes_with_the_conflict(connect):
 async def test_a_repeat_sends_the_whole_body_again(connect, autojump_clock):
     service = Service(Response(status_code=429), result(file()))
     client = await connect(service)
-    heard = []
+    heard: list[int] = []
     await client.uploads.new_file(WISH, BytesSource(HELLO), sha1=SHA1, progress=heard.append)
     assert service.bodies[0] == service.bodies[1]
     assert heard == [5, 5]

@@ -69,7 +69,7 @@ async def test_without_a_limit_nothing_waits(connect, autojump_clock):
 
 async def test_streams_share_bandwidth_limit(autojump_clock):
     line = bandwidth.DirectionLimit(lambda: RATE)
-    times = {number: [] for number in range(20)}
+    times: dict[int, list[float]] = {number: [] for number in range(20)}
 
     async def stream(number):
         for _ in range(10):

@@ -109,6 +109,7 @@ def test_malformed_error_body_keeps_readable_parts():
     body = b'{"status": "high", "code": "item_name_in_use", "context_info": {"conflicts": {"id": "5"}}}'
     found = client_errors.from_response(answer(409, body))
     assert found.code == "item_name_in_use"
+    assert isinstance(found, errors.Conflict)
     assert found.conflict == {"id": "5"}
 
 

@@ -58,7 +58,7 @@ async def test_it_can_be_sent_again_from_its_beginning():
 
 
 async def test_progress_counts_the_bytes_of_the_file():
-    heard = []
+    heard: list[int] = []
     await whole(MultipartBody({}, BytesSource(bytes(2 * PIECE + 5)), progress=heard.append))
     assert heard == [PIECE, 2 * PIECE, 2 * PIECE + 5]
 

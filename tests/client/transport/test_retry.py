@@ -13,16 +13,20 @@ USER = {"id": "7", "type": "user"}
 FOLDER = {"id": "7", "type": "folder"}
 
 
+class Failing:
+    def __init__(self, answers):
+        self.times = []
+        self.answers = list(answers)
+
+    async def __call__(self, request):
+        self.times.append(trio.current_time())
+        return self.answers.pop(0) if self.answers else JSONResponse(USER | FOLDER)
+
+
 def failing(*answers):
     """A handler that gives these answers, then a good one; the times of the requests are kept."""
 
-    async def handler(request):
-        handler.times.append(trio.current_time())
-        return handler.answers.pop(0) if handler.answers else JSONResponse(USER | FOLDER)
-
-    handler.times = []
-    handler.answers = list(answers)
-    return handler
+    return Failing(answers)
 
 
 def refusal(status, code="", **headers):

@@ -3,6 +3,7 @@
 import errno
 import os
 import time
+from collections.abc import Awaitable
 
 import pytest
 import trio
@@ -121,7 +122,12 @@ async def test_an_account_that_only_reads(drive: Drive, other: Remote, service: 
     told = (await drive.agents.status()).health
     assert (told.state, "administrator" in told.reason) == ("read-only", True)
     assert await drive.read("f") == b"theirs"
-    changes = [drive.write("f", b"x"), drive.write("g", b"x"), drive.unlink("f"), drive.mkdir("d")]
+    changes: list[Awaitable[object]] = [
+        drive.write("f", b"x"),
+        drive.write("g", b"x"),
+        drive.unlink("f"),
+        drive.mkdir("d"),
+    ]
     changes += [drive.rename("f", "g"), drive.fs.setattr(ino, SetAttr(mtime_ns=1))]
     for change in changes:
         with pytest.raises(OSError, match="Read-only file system") as caught:

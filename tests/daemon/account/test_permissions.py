@@ -182,7 +182,7 @@ async def test_open_sees_rights_sent_while_waiting(
 
     async def look() -> None:
         handle = await drive.fs.open(await drive.ino("s/f"), os.O_RDONLY)
-        read.append(await drive.fs.read(handle.fh, 0, 100))
+        read.append(bytes(await drive.fs.read(handle.fh, 0, 100)))
         await drive.fs.release(handle.fh)
 
     async with trio.open_nursery() as reader:

@@ -2,6 +2,7 @@
 
 import pytest
 
+from cmsfs.models.content import items
 from tests.support.daemon_drive import Drive, Remote
 from tests.support.errno_probe import PREFIX, attempt, listed, told, value
 from tests.support.log_watch import ExpectLog
@@ -95,7 +96,7 @@ async def test_a_file_tells_how_much_of_it_is_here(drive: Drive, other: Remote) 
 
 
 async def test_description_and_tags_are_set_at_once_and_sent(drive: Drive, other: Remote) -> None:
-    number = await other.file("f", b"1")
+    await other.file("f", b"1")
     await drive.names()
     ino = await drive.ino("f")
     assert await told(drive, "f", "description", "what it is") == "ok"
@@ -104,16 +105,15 @@ async def test_description_and_tags_are_set_at_once_and_sent(drive: Drive, other
     assert await drive.fs.getxattr(ino, "user.xdg.comment") == b"what it is"
     assert {"description", "tags", "user.xdg.comment", "user.xdg.tags"} <= set(await listed(drive, "f"))
     await drive.sync()
-    found = await other.client.items.details("file", number)
+    found = await other.details("f")
     assert (found.description, found.tags) == ("what it is", ["red", "round"])
     assert await value(drive, "f", "description") == "what it is"
     assert await told(drive, "f", "description", None) == "ok"
     await drive.fs.removexattr(ino, "user.xdg.tags")
     assert await value(drive, "f", "description") == "ENODATA"
     await drive.sync()
-    found = await other.client.items.details("file", number)
-    assert not found.description
-    assert not found.tags  # type: ignore[union-attr]
+    found = await other.details("f")
+    assert (found.description, found.tags) == ("", [])
     assert await told(drive, "f", "description", None) == "ENODATA"
     assert drive.ops() == []
 
@@ -126,7 +126,7 @@ async def test_description_and_tags_wait_for_upload(drive: Drive, other: Remote,
     assert await told(drive, "f", "tags", "red\nblue") == "ok"
     network.is_down = False
     await drive.sync()
-    item = await other.client.items.details("file", (await other.find("f")).id)
+    item = await other.details("f")
     assert (item.description, item.tags) == ("said of it", ["red", "blue"])
 
 
@@ -138,7 +138,7 @@ async def test_description_survives_a_save(drive: Drive, other: Remote) -> None:
     await drive.rename("f.new", "f")
     assert await value(drive, "f", "tags") == "kept"
     await drive.sync()
-    item = await other.client.items.details("file", (await other.find("f")).id)
+    item = await other.details("f")
     assert item.tags == ["kept"]
     assert await other.versions(item.id) == 2
 
@@ -148,7 +148,7 @@ async def test_tags_of_local_file_upload_with_it(drive: Drive, other: Remote) ->
     await drive.fs.setxattr(await drive.ino("f.part"), "user.xdg.tags", b"red")
     await drive.rename("f.part", "f")
     await drive.sync()
-    assert (await other.client.items.details("file", (await other.find("f")).id)).tags == ["red"]
+    assert (await other.details("f")).tags == ["red"]
     assert await value(drive, "f", "tags") == "red"
 
 
@@ -163,7 +163,9 @@ async def test_folders_and_web_links_are_described_too(drive: Drive, other: Remo
     # A link has no tags at the service: they stay a program's own.
     await drive.fs.setxattr(ino, "user.xdg.tags", b"here")
     await drive.sync()
-    assert (await other.client.items.details("folder", folder)).tags == ["a", "b"]
+    shown = await other.client.items.details("folder", folder)
+    assert isinstance(shown, items.Folder)
+    assert shown.tags == ["a", "b"]
     assert (await other.client.items.details("web_link", link.id)).description == "where"
     assert await drive.fs.getxattr(ino, "user.xdg.tags") == b"here"
 

@@ -71,12 +71,12 @@ async def test_retention_by_metadata_covers_what_has_the_values(
             policy_name="Built", policy_type="indefinite", disposition_action="remove_retention"
         )
     )
-    phase = next(field for field in project.fields if field.key == "phase")
-    option = next(option for option in phase.options if option.key == "build")
+    wanted = next(field for field in project.fields if field.key == "phase")
+    option = next(option for option in wanted.options if option.key == "build")
     body = {
         "policy_id": policy.id,
         "assign_to": {"type": "metadata_template", "id": project.id},
-        "filter_fields": [{"field": phase.id, "value": option.id}],
+        "filter_fields": [{"field": wanted.id, "value": option.id}],
     }
     room = other.client.retention
     await room._wire.ask(retention.RetentionAssignment, "POST", room._assignments, body=body)

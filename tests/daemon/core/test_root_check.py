@@ -7,7 +7,6 @@ import trio
 
 from cmsfs import errors
 from cmsfs.replica import tree
-from cmsfs.replica.nodes import NodeKind
 from daemon.core.health import HealthState
 from tests.support.daemon_drive import Drive, Remote, Starting
 from tests.support.log_watch import ExpectLog
@@ -26,8 +25,12 @@ async def narrowed(starting: Starting, other: Remote) -> str:
     return folder
 
 
+def shown(drive: Drive) -> HealthState:
+    return drive.agents.health.state
+
+
 async def restore(other: Remote, folder: str) -> None:
-    await other.client.items.restore(NodeKind.FOLDER, folder)
+    await other.client.items.restore("folder", folder)
 
 
 async def until_told(drive: Drive, state: HealthState) -> None:
@@ -93,9 +96,9 @@ class TestInTheTrash:
             await polled(drive)
             with pytest.raises(errors.RootGone):
                 await drive.agents.sweep.once(full=True)
-            assert drive.agents.health.state is HealthState.READ_ONLY
+            assert shown(drive) is HealthState.READ_ONLY
             assert await drive.names() == ["old", "plan"]
             await restore(other, folder)
             await drive.poll()
-            assert drive.agents.health.state is HealthState.ONLINE
+            assert shown(drive) is HealthState.ONLINE
             assert await drive.ino("plan") == ino

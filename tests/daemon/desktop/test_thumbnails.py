@@ -11,7 +11,7 @@ from PIL import Image
 from cmsfs.service.renditions import indexing
 from cmsfs.service.storage.store import Store
 from daemon.desktop import thumbnails
-from tests.daemon import conftest
+from tests.support.daemon_drive import Drive
 
 
 def _photo(colour: str) -> bytes:
@@ -21,7 +21,7 @@ def _photo(colour: str) -> bytes:
 
 
 async def test_a_folder_opened_while_the_worker_ends(
-    drive: conftest.Drive,
+    drive: Drive,
     service: Store,
     other: Any,
     tmp_path: Path,

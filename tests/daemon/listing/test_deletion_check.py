@@ -10,6 +10,7 @@ from cmsfs import config, errors
 from cmsfs.replica import tree
 from cmsfs.replica.merge import mass_deletions
 from cmsfs.replica.nodes import ROOT, NodeKind
+from cmsfs.sqlite import Connection
 from daemon.listing import deletion_check
 from tests.support.daemon_drive import Drive, Remote
 from tests.support.log_watch import ExpectLog
@@ -80,8 +81,12 @@ def settings(request: pytest.FixtureRequest) -> config.Settings:
 
 async def purge(other: Remote, number: str) -> None:
     """Nobody is told."""
-    for sql in ("DELETE FROM version WHERE file = ?", "DELETE FROM item WHERE id = ?"):
-        await other.store.write(lambda conn, sql=sql: conn.execute(sql, (int(number),)))
+
+    def txn(conn: Connection) -> None:
+        conn.execute("DELETE FROM version WHERE file = ?", (int(number),))
+        conn.execute("DELETE FROM item WHERE id = ?", (int(number),))
+
+    await other.store.write(txn)
 
 
 async def test_an_empty_listing_takes_nothing_away(

@@ -11,7 +11,7 @@ import trio.testing
 
 from cmsfs import errors
 from cmsfs.models.content.entries import Entry, EntryPage
-from cmsfs.models.content.search import Query
+from cmsfs.models.content.search import MAX_LIMIT, MAX_OFFSET, Query
 from daemon.core.health import Health
 from daemon.listing import search_windows
 
@@ -100,7 +100,7 @@ class Far(Moving):
         first = math.ceil((span.start - EPOCH).total_seconds()) if span and span.start else 0
         last = math.floor((span.end - EPOCH).total_seconds()) if span and span.end else len(self.ids) - 1
         shown = range(last, first - 1, -1)
-        assert query.offset < search_windows.MAX_OFFSET
+        assert query.offset < MAX_OFFSET
         entries = [
             Entry(type="file", id=str(number), created_at=at, modified_at=at)
             for number in shown[query.offset : query.offset + query.limit]
@@ -123,7 +123,7 @@ async def test_the_next_window_is_made_ready_meanwhile(
     found = await built.enumerate(Query(query="x"), search_windows.CREATED, take, large=large)
     assert (found.items, found.stable, found.whole, len(met)) == (25_000, True, True, 25_000)
     # Pages that are only looked at to find out where to cut are few, and nobody waits for them but once.
-    pages = 25_000 // search_windows.MAX_LIMIT
+    pages = 25_000 // MAX_LIMIT
     assert search.pages <= pages + 8
     assert trio.current_time() - began <= pages / search_windows.PAGES_AT_ONCE + (5 if large else 6)
     # The first pages of windows are beside the others.

@@ -1,5 +1,6 @@
 """The stream of events: what comes twice, late or not at all, positions, and access that comes and goes."""
 
+from functools import partial
 from typing import Any
 
 import httpx
@@ -93,8 +94,8 @@ async def test_unknown_position_triggers_full_comparison(drive: Drive, other: Re
     await drive.poll()
     for position in ("no position", str(10**15)):
         await drive.db.write(lambda conn: kv_store.drop(conn, kv_store.SWEEP_DUE))
-        await drive.db.write(lambda conn, text=position: kv_store.put(conn, kv_store.EVENTS_POSITION, text))
-        drive.agents.pull._feed._position = None
+        await drive.db.write(partial(kv_store.put, key=kv_store.EVENTS_POSITION, value=position))
+        drive.agents.pull._feed._position = None  # type: ignore[attr-defined]
         await drive.poll()
         assert kv_store.get(drive.db, kv_store.SWEEP_DUE) == reconciler.FULL
         assert kv_store.get(drive.db, kv_store.EVENTS_POSITION) != position

@@ -1,7 +1,7 @@
 """Metadata as extended attributes: read, set by the template's rules, removed."""
 
 import os
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 import trio
@@ -71,7 +71,7 @@ async def test_what_the_template_does_not_allow_is_told(
     assert await other.client.metadata.instances("file", number) == []
 
 
-async def values(other: Remote, kind: str, name: str) -> dict[str, Any]:
+async def values(other: Remote, kind: Literal["file", "folder"], name: str) -> dict[str, Any]:
     (instance,) = await other.client.metadata.instances(kind, (await other.find(name)).id)
     return dict(instance.values)
 
@@ -98,8 +98,8 @@ async def test_open_copy_accepts_listed_metadata(drive: Drive, other: Remote, pr
     fs, where = drive.fs, "metadata.enterprise.project."
     await other.file("f", b"bytes")
     await drive.names()
-    for field, given in (("lead", "Ada"), ("budget", "12.5"), ("at", "y,x")):
-        assert await told(drive, "f", where + field, given) == "ok"
+    for field, text in (("lead", "Ada"), ("budget", "12.5"), ("at", "y,x")):
+        assert await told(drive, "f", where + field, text) == "ok"
     await told(drive, "f", "description", "What it is")
     await told(drive, "f", "tags", "a,b")
     await fs.setxattr(await drive.ino("f"), "user.colour", b"red")
@@ -119,7 +119,7 @@ async def test_open_copy_accepts_listed_metadata(drive: Drive, other: Remote, pr
     for name, one in given.items():
         assert await fs.getxattr(made.ino, name) == one, name
     assert await values(other, "file", "copy") == {"lead": "Ada", "budget": 12.5, "at": ["y", "x"]}
-    copy = await other.find("copy")
+    copy = await other.find_file("copy")
     assert (copy.description, copy.tags) == ("What it is", ["a", "b"])
     assert set(await fs.listxattr(made.ino)) == set(given)
 

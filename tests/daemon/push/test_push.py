@@ -38,10 +38,10 @@ async def test_mtime_is_sent_alone_or_with_file(drive: Drive, other: Remote) -> 
     ino = await drive.write("f", b"x")
     await drive.fs.setattr(ino, SetAttr(mtime_ns=1_580_608_922_123_456_789))
     await drive.sync()
-    assert (await other.find("f")).content_modified_at.timestamp() == 1_580_608_922.123456
+    assert (await other.find_file("f")).content_modified_at.timestamp() == 1_580_608_922.123456
     await drive.fs.setattr(ino, SetAttr(mtime_ns=1_000_000_000 * 10**9))
     await drive.sync()
-    assert (await other.find("f")).content_modified_at.timestamp() == 1_000_000_000
+    assert (await other.find_file("f")).content_modified_at.timestamp() == 1_000_000_000
     assert await other.versions((await other.find("f")).id) == 1
 
 

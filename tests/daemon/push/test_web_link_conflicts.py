@@ -43,7 +43,7 @@ async def test_edit_of_old_url_is_a_copy(drive: Drive, other: Remote) -> None:
     await drive.fs.setattr(opened_ino, SetAttr(size=len(TEXT)), opened.fh)
     await drive.fs.release(opened.fh)
     await drive.sync()
-    found = {item.name: item.url for item in await other.everything()}
+    found = await other.urls()
     assert found.pop("a") == "https://new.example/"
     assert list(found.values()) == [URL]
     assert "conflicted copy" in next(iter(found))
@@ -61,7 +61,7 @@ async def test_two_new_addresses_are_both_kept(
         if heard:
             await drive.poll()
     await drive.sync()
-    found = {item.name: item.url for item in await other.everything()}
+    found = await other.urls()
     assert found.pop("a") == "https://theirs.example/"
     assert list(found.values()) == [URL]
     assert "conflicted copy" in next(iter(found))
@@ -130,7 +130,7 @@ async def test_unconfirmed_link_creation_is_found(
     await drive.poll()
     await drive.sync()
     await drive.poll()
-    found = {item.name: item.url for item in await other.everything()}
+    found = await other.urls()
     assert (
         found
         == {
@@ -182,6 +182,6 @@ async def test_update_during_edit_is_not_base(drive: Drive, other: Remote) -> No
     await drive.poll()
     await drive.fs.release(opened.fh)
     await drive.sync()
-    found = {item.name: item.url for item in await other.everything()}
+    found = await other.urls()
     assert found.pop("a") == "https://theirs.example/"
     assert list(found.values()) == ["https://new.example/"]

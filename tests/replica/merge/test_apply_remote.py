@@ -16,7 +16,11 @@ from cmsfs.sqlite import Connection, Database
 
 
 def an_item(kind: str, number: int, name: str, parent: int = 0, *, sequence: int = 1, **extra: Any) -> Remote:
-    classes = {"file": items.File, "folder": items.Folder, "web_link": items.WebLink}
+    classes: dict[str, type[items.File | items.Folder | items.WebLink]] = {
+        "file": items.File,
+        "folder": items.Folder,
+        "web_link": items.WebLink,
+    }
     fields: dict[str, Any] = {
         "id": str(number),
         "name": name,
@@ -206,7 +210,8 @@ async def test_listing_ignores_items_moved_elsewhere(db: Database) -> None:
     """Moved here, with new bytes and not sent yet: the folder's listing cannot show it."""
     await apply(db, an_item("folder", 1, "to"), an_item("file", 2, "f"), an_item("folder", 3, "d"))
     await apply(db, an_item("file", 4, "inside", 3))
-    inos = dict(db.rows("SELECT name, ino FROM node WHERE remote_id IS NOT NULL"))
+    rows = db.rows("SELECT name, ino FROM node WHERE remote_id IS NOT NULL")
+    inos = {row["name"]: row["ino"] for row in rows}
 
     def move_and_list(conn: Connection) -> list[Change]:
         for name in ("f", "d"):
@@ -227,7 +232,8 @@ async def test_listing_ignores_items_moved_elsewhere(db: Database) -> None:
 async def test_unsent_bytes_survive_lost_target_folder(db: Database) -> None:
     """The deletion was heard first."""
     await apply(db, an_item("folder", 1, "d"), an_item("file", 2, "f"), an_item("file", 3, "g"))
-    inos = dict(db.rows("SELECT name, ino FROM node WHERE remote_id IS NOT NULL"))
+    rows = db.rows("SELECT name, ino FROM node WHERE remote_id IS NOT NULL")
+    inos = {row["name"]: row["ino"] for row in rows}
     await db.write(lambda conn: deletions.remove_gone(conn, inos["d"], sequence=2))
     await db.write(
         lambda conn: conn.execute(

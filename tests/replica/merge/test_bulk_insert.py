@@ -15,7 +15,11 @@ from cmsfs.replica.merge import apply_remote
 from cmsfs.replica.nodes import ROOT, NodeKind, Remote, remote_from_item
 from cmsfs.sqlite import Connection, Database
 
-CLASSES = {"file": items.File, "folder": items.Folder, "web_link": items.WebLink}
+CLASSES: dict[str, type[items.File | items.Folder | items.WebLink]] = {
+    "file": items.File,
+    "folder": items.Folder,
+    "web_link": items.WebLink,
+}
 
 
 def fields(kind: str, number: int, name: str, parent: int = 0, **extra: Any) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import pytest
 
 from cmsfs.service.access import roles
+from cmsfs.service.storage.kinds import ItemKind
 from tests.support import sharing
 
 ROLES = {
@@ -252,7 +253,7 @@ async def test_permissions_say_the_same(api, uwe, people, letter):
             name: letter in who for name, who in more.items()
         }
 
-    of_folders = [name for name in PERMISSIONS if name in roles.PERMISSIONS[0]]
+    of_folders = [name for name in PERMISSIONS if name in roles.PERMISSIONS[ItemKind.FOLDER]]
     assert await permissions("file", "file") == expected(PERMISSIONS, can_upload="OCEW")
     assert await permissions("folder", "folder") == expected(of_folders, can_upload="OCEWQU")
     # Deleting is a right on the folder above, which others do not have on what is shared itself.

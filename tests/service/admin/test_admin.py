@@ -2,6 +2,7 @@
 
 import html
 import re
+from typing import get_args
 
 import httpx
 import pytest
@@ -275,8 +276,8 @@ async def test_an_application_and_its_secret(admin, api):
 def test_what_can_be_registered_is_what_there_is():
     from cmsfs.models.enterprise import apps
 
-    assert set(apps.Scope.__args__) == set(scopes.APPLICATION)
-    assert set(apps.Grant.__args__) == set(clients.GRANTS)
+    assert set(get_args(apps.Scope)) == set(scopes.APPLICATION)
+    assert set(get_args(apps.Grant)) == set(clients.GRANTS)
 
 
 async def test_a_hold_holds(admin, api):

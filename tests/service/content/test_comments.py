@@ -1,5 +1,7 @@
 """Comments on files."""
 
+from typing import Any
+
 import pytest
 
 
@@ -50,13 +52,13 @@ async def test_comments_and_replies_are_counted(api, file):
 async def test_only_author_changes_comment(api, uwe, file):
     made = await say(api, file)
     path = f"/comments/{made['id']}"
-    for method, body in (("GET", None), ("PUT", {"message": "x"}), ("DELETE", None)):
-        await uwe.ask(method, path, json=body, expect=404)
+    for method, given in (("GET", None), ("PUT", {"message": "x"}), ("DELETE", None)):
+        await uwe.ask(method, path, json=given, expect=404)
     await say(uwe, file, expect=404)
     await uwe.ask("GET", f"/files/{file['id']}/comments", expect=404)
     shared = await api.ask("PUT", f"/files/{file['id']}", json={"shared_link": {"access": "open"}})
     header = {"boxapi": f"shared_link={shared['shared_link']['url']}"}
-    body = {"message": "by link", "item": {"type": "file", "id": file["id"]}}
+    body: dict[str, Any] = {"message": "by link", "item": {"type": "file", "id": file["id"]}}
     # Who came by a link reads; who was invited takes part.
     assert (await uwe.ask("GET", path, headers=header)) == made
     await uwe.ask("POST", "/comments", json=body, headers=header, expect=403)

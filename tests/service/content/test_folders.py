@@ -97,7 +97,7 @@ async def crowd(api):
 
 @pytest.mark.parametrize("limit", [1, 4, 21, 1000])
 async def test_a_listing_by_offset_is_full_and_whole(api, crowd, limit):
-    seen = []
+    seen: list[str] = []
     while True:
         found = await api.ask("GET", f"/folders/0/items?limit={limit}&offset={len(seen)}")
         page = paging.OffsetPage[models_items.Item].model_validate(found)

@@ -1,5 +1,7 @@
 """Legal holds: policies, assignments, and what they protect."""
 
+from typing import Any
+
 import pytest
 
 from cmsfs.models.enterprise import legal_holds
@@ -276,7 +278,7 @@ async def test_user_hold_covers_owned_and_uploaded(api, uwe, service):
 
 
 async def test_ids_are_numbers_and_strings(api):
-    body = {"policy_name": "p", "is_ongoing": True}
+    body: dict[str, Any] = {"policy_name": "p", "is_ongoing": True}
     made = await api.ask("POST", "/legal_hold_policies", json=body, expect=201)
     path = f"/legal_hold_policies/{made['id']}"
     assert isinstance(made["id"], int)

@@ -1,11 +1,13 @@
 """Metadata templates: made, listed, changed, deleted with their instances."""
 
+from typing import Any
+
 import pytest
 
 from cmsfs.models.content import metadata
 
 PATH = "/metadata_templates"
-FIELDS = [
+FIELDS: list[dict[str, Any]] = [
     {"type": "string", "key": "customer", "displayName": "Customer"},
     {"type": "float", "key": "amount", "displayName": "Amount"},
     {"type": "date", "key": "due", "displayName": "Due"},

@@ -230,7 +230,9 @@ async def test_who_may_search_everything(root, file):
     text = LEAST + more.format("bea", "enterprise_content = true") + more.format("cid", "")
     async with store.open_store(root) as opened:
         await provisioning.ensure(opened, file(text))
-        found = dict(
-            opened.read("SELECT name, enterprise_content FROM user WHERE login NOT LIKE '%.invalid'")
-        )
-        assert found == {"Ann": 1, "bea": 1, "cid": 0}
+        sql = "SELECT name, enterprise_content FROM user WHERE login NOT LIKE '%.invalid'"
+        assert {row["name"]: row["enterprise_content"] for row in opened.read(sql)} == {
+            "Ann": 1,
+            "bea": 1,
+            "cid": 0,
+        }

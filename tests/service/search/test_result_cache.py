@@ -22,7 +22,12 @@ def finds(monkeypatch):
     """How often something was found out."""
     counted = []
     original = search._find_out
-    monkeypatch.setattr(search, "_find_out", lambda *args: (counted.append(1), original(*args)))
+
+    def find_out(*args):
+        counted.append(1)
+        return original(*args)
+
+    monkeypatch.setattr(search, "_find_out", find_out)
     return counted
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from cmsfs.models.content import items, metadata
 from cmsfs.service.serialize import item_serializer
-from cmsfs.service.storage.kinds import ItemKind
+from cmsfs.service.storage.kinds import KIND_NAMES, ItemKind
 
 EARLY = "2020-01-02T03:04:05+00:00"
 LATE = "2021-01-02T03:04:05+00:00"
@@ -142,7 +142,7 @@ async def read(api, kind, wire_id, expected):
     names = set(expected) - {"type", "metadata"} | {"metadata.global.properties"}
     # The table says something of each field that the service knows, and of no other.
     assert set(expected) - {"type", "item_collection"} == set(item_serializer._FIELDS[kind])
-    path = f"/{item_serializer.KIND_NAMES[kind]}s/{wire_id}?fields={','.join(sorted(names))}"
+    path = f"/{KIND_NAMES[kind]}s/{wire_id}?fields={','.join(sorted(names))}"
     headers = {"x-rep-hints": "[extracted_text]"}
     found = await api.ask("GET", path, headers=headers)
     assert found.keys() == expected.keys()

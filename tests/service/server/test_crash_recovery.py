@@ -31,6 +31,7 @@ class Client:
         self.headers = {"authorization": api.http.headers["authorization"]}
         self.url = url
         self.known = {}
+        self.first = ""  # the id of a file
         self.gone = set()
 
     async def ask(self, method, path, **options):

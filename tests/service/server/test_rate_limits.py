@@ -33,7 +33,7 @@ def take(clock):
             return int(refused.headers["Retry-After"])
         return 0
 
-    run.limits = found
+    run.limits = found  # type: ignore[attr-defined]
     return run
 
 

@@ -105,7 +105,7 @@ async def test_shutdown_finishes_running_upload(api, service):
         async with httpx.AsyncClient() as client:
             answers.append(await client.post(f"{url}/api/2.0/files/content", content=slow(), headers=headers))
 
-    answers = []
+    answers: list[httpx.Response] = []
     async with trio.open_nursery() as nursery:
         url = await nursery.start(
             lambda task_status: serve.serve(service, port=0, stop=stop, task_status=task_status)

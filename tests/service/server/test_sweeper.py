@@ -30,15 +30,15 @@ async def policy(api, action="permanently_delete", days=10, target=None):
     }
     made = await api.ask("POST", "/retention_policies", json=body, expect=201)
     assign = {"type": "enterprise"} if target is None else {"type": "folder", "id": target}
-    body = {"policy_id": made["id"], "assign_to": assign}
-    await api.ask("POST", "/retention_policy_assignments", json=body, expect=201)
+    given = {"policy_id": made["id"], "assign_to": assign}
+    await api.ask("POST", "/retention_policy_assignments", json=given, expect=201)
 
 
 async def hold(api, kind, wire_id):
     body = {"policy_name": f"hold {wire_id}"}
     made = await api.ask("POST", "/legal_hold_policies", json=body, expect=201)
-    body = {"policy_id": made["id"], "assign_to": {"type": kind, "id": wire_id}}
-    await api.ask("POST", "/legal_hold_policy_assignments", json=body, expect=201)
+    given = {"policy_id": made["id"], "assign_to": {"type": kind, "id": wire_id}}
+    await api.ask("POST", "/legal_hold_policy_assignments", json=given, expect=201)
 
 
 async def events(api, after):

@@ -7,6 +7,7 @@ several shapes had the same number.
 import sqlite3
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -30,7 +31,7 @@ def old(request, root):
 
 def _shape(conn):
     """What a database can hold, whatever the order in which it was made."""
-    found = {}
+    found: dict[tuple[str, str], Any] = {}
     sql = "SELECT type, name, sql FROM sqlite_master WHERE sql IS NOT NULL AND name NOT LIKE 'sqlite_%'"
     for kind, name, text in conn.execute(sql).fetchall():
         if kind != "table" or "VIRTUAL" in text:

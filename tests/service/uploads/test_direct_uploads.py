@@ -1,6 +1,7 @@
 """Uploads: what is taken, what is refused, and what is left behind."""
 
 import hashlib
+from typing import Any
 
 import httpx
 import pytest
@@ -224,7 +225,7 @@ async def test_the_question_before_a_new_version(api):
 
 async def test_a_refusal_is_sent_before_the_body_is_read(api, service):
     """A client without rights learns so at once, and what it is still sending is dropped."""
-    events = []
+    events: list[Any] = []
 
     async def receive():
         events.append("received")

@@ -154,6 +154,7 @@ def test_a_small_picture_keeps_its_proportions(tmp_path, kind, extension):
     made = draw(tmp_path, sample_documents.picture(kind), extension)
     assert (made.size, made.format) == ((32, 16), {"jpg": "JPEG", "png": "PNG"}[extension])
     red = made.convert("RGB").getpixel((5, 5))
+    assert isinstance(red, tuple)
     assert red[0] > 240 and red[1] < 20 and red[2] < 20
 
 

@@ -166,16 +166,16 @@ def test_the_texts_of_an_item() -> None:
 
 
 FIELDS = {
-    "word": metadata.Field(type="string", key="word", displayName="w"),
-    "number": metadata.Field(type="float", key="number", displayName="n"),
-    "day": metadata.Field(type="date", key="day", displayName="d"),
+    "word": metadata.Field(type="string", key="word", display_name="w"),
+    "number": metadata.Field(type="float", key="number", display_name="n"),
+    "day": metadata.Field(type="date", key="day", display_name="d"),
     "one": metadata.Field(
-        type="enum", key="one", displayName="o", options=[metadata.Option(key=key) for key in ("a", "b, c")]
+        type="enum", key="one", display_name="o", options=[metadata.Option(key=key) for key in ("a", "b, c")]
     ),
     "some": metadata.Field(
         type="multiSelect",
         key="some",
-        displayName="s",
+        display_name="s",
         options=[metadata.Option(key=key) for key in ("a", "b, c", "d")],
     ),
 }

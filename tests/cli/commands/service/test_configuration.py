@@ -27,7 +27,8 @@ def written():
 
 def test_the_example_file_has_every_setting_with_its_default():
     text = descriptions.example()
-    found, remarked = {}, set()
+    found: dict[str, str] = {}
+    remarked: set[str] = set()
     for line in text.splitlines():
         if match := re.fullmatch(r"# (\w+ = .*)", line):
             setting = re.sub(r"\s+\([^()]*\)$", "", match[1])

@@ -21,7 +21,7 @@ async def _copy(drive: Drive, source: str, target: str) -> int:
     data = await drive.fs.read(reading.fh, 0, len(COPIED) + 1)
     opened, made = await drive.fs.create(*await drive.place(target), 0o644, os.O_WRONLY)
     copying.opened(7, opened.fh, made.ino, os.O_WRONLY)
-    await drive.fs.write(opened.fh, 0, data)
+    await drive.fs.write(opened.fh, 0, bytes(data))
     for fh in (opened.fh, reading.fh):
         await drive.fs.release(fh)
         copying.released(fh)
@@ -45,7 +45,7 @@ async def test_a_copy_is_made_by_the_service(
     await drive.fs.setattr(ino, SetAttr(mtime_ns=1_580_608_922 * 10**9))
     await drive.sync()
     assert await other.read("copy") == COPIED
-    assert (await other.find("copy")).content_modified_at.timestamp() == 1_580_608_922
+    assert (await other.find_file("copy")).content_modified_at.timestamp() == 1_580_608_922
     # The version that was read is copied, also when it is not the current one any more.
     assert network.count("POST", "/content") - sent == (1 if fate == "deleted" else 0)
     assert drive.ops() == []
@@ -62,7 +62,7 @@ async def test_equal_bytes_alone_are_no_copy(drive: Drive, other: Remote, networ
     await drive.write("new", COPIED)
     await drive.sync()
     assert network.count("POST", "/copy") == 0
-    found = await other.client.items.details("file", (await other.find("new")).id)
+    found = await other.details("new")
     assert (found.description, found.tags) == ("", [])
 
 
@@ -85,7 +85,7 @@ async def test_a_copy_carries_the_bytes_alone(
             await other.client.metadata.put("file", number, "project", {"budget": 7})
     await _copy(drive, "original", "copy")
     await drive.sync()
-    made = await other.client.items.details("file", (await other.find("copy")).id)
+    made = await other.details("copy")
     assert (made.description, made.tags) == ("", [])
     assert await other.client.metadata.instances("file", made.id) == []
     assert await other.read("copy") == COPIED
@@ -104,7 +104,7 @@ async def test_description_set_during_copy_stays_off_copy(
     await other.client.items.describe("file", number, description="SECRET")
     go.set()
     await drive.sync()
-    made = await other.client.items.details("file", (await other.find("copy")).id)
+    made = await other.details("copy")
     assert made.description == ""
     assert await other.read("copy") == COPIED
     trashed = [one async for one in other.client.trash.items()]
