@@ -43,6 +43,15 @@ class FreshNames:
         if found is not None and found[0] == (parent, name):
             self._known.add(ino)
 
+    def listed(self, ino: Ino) -> None:
+        """The kernel is told of this inode by a listing, at the place that it has."""
+        if ino in self._places:
+            self._known.add(ino)
+
+    def is_known(self, ino: Ino) -> bool:
+        """Whether the kernel has been told of a fresh name by which nobody has opened the inode since."""
+        return ino in self._known
+
     def opened(self, ino: Ino) -> None:
         """Somebody has opened the inode: by this name, if it was looked up since."""
         if ino in self._known:

@@ -4,6 +4,7 @@ import errno
 import logging
 import os
 import socket
+import stat
 
 import pyfuse3
 import pytest
@@ -137,3 +138,25 @@ async def test_what_ends_the_serving_ends_the_context_and_unmounts(fs, mounting,
             await trio.sleep_forever()
     assert caught.group_contains(TypeError)
     assert mounts.find(drive.mountpoint) is None
+
+
+_CALLS = {
+    "unlink": lambda top: (top / "a").unlink(),
+    "rmdir": lambda top: (top / "folder").rmdir(),
+    "rename": lambda top: (top / "a").rename(top / "b"),
+    "open": lambda top: (top / "a").write_bytes(b"instead"),
+    "setattr": lambda top: os.truncate(top / "a", 0),
+}
+
+
+@pytest.mark.parametrize("op", _CALLS)
+async def test_estale_makes_the_kernel_look_the_name_up_once_more(fs, top, outside, outcome, op):
+    fs.put("a")
+    fs.put("folder", mode=stat.S_IFDIR | 0o755)
+    await outside(os.stat, top / "a")
+    await outside(os.stat, top / "folder")
+    looked = fs.calls["lookup"]
+    fs.failing[op] = OSError(errno.ESTALE, "x")
+    assert await outcome(_CALLS[op], top) == errno.ESTALE
+    assert fs.calls[op] == 2
+    assert fs.calls["lookup"] > looked

@@ -143,7 +143,7 @@ class Entries:
         is_left = node is not None and follower is None and await self._is_left(node)
         if node is not None:
             await self._allowed(node, NodeRight.LEAVE if is_left else NodeRight.DELETE)
-        gone: Node | None = None
+        asked, gone = node, None
         if node is not None and not (folder or is_left or follower) and await self._is_gone(node):
             gone = node
         due, now = self.due(), ops.now_ns()
@@ -152,6 +152,7 @@ class Entries:
             node = tree.child_at(conn, parent, name)
             if node is None or node.name != name:
                 raise errno_map.oserror(errno.ENOENT, name)
+            _check_same(conn, parent, name, asked)
             if node.is_folder is not folder:
                 raise errno_map.oserror(errno.ENOTDIR if folder else errno.EISDIR, name)
             if folder and tree.has_children(conn, node.ino):
@@ -217,6 +218,8 @@ class Entries:
 
         def txn(conn: Connection) -> Ino | None:
             _check_folder(conn, call.parent)
+            _check_same(conn, call.old_parent, call.old_name, node)
+            _check_same(conn, call.parent, call.name, target)
             return renaming.apply(
                 conn, call, self._local_names, due_ns=due, was_born_here=recently, left=left
             )
@@ -252,3 +255,13 @@ def _check_folder(conn: Connection, ino: Ino) -> None:
     folder = tree.get(conn, ino)
     if folder.parent is None and ino != ROOT:
         raise errno_map.oserror(errno.ENOENT, folder.name)
+
+
+def _check_same(conn: Connection, parent: Ino, name: str, asked: Node | None) -> None:
+    """Raise ESTALE if a remote change has given the name to another node than the one that was asked about.
+
+    The question may have taken a while.  At this errno the kernel looks the name up anew and calls again.
+    """
+    node = tree.child_at(conn, parent, name)
+    if node is not None and node.name == name and (asked is None or node.ino != asked.ino):
+        raise errno_map.oserror(errno.ESTALE, f"{name} is another node than a moment ago")

@@ -133,9 +133,13 @@ class FileIO:
         The kernel may not have heard of it yet: at this errno it looks the name up anew, and whoever opens
         the file gets the new one.  Who asks a second time means this very inode (`/proc/self/fd`).
         """
-        if ino not in self._asked_for and lineages.is_displaced_now(self._db, ino):
+        if self.is_stale(ino):
             self._asked_for.add(ino)
             raise errno_map.oserror(errno.ESTALE, f"ino {ino} lost its name to a remote change")
+
+    def is_stale(self, ino: Ino) -> bool:
+        """Whether opening the inode is answered ESTALE now."""
+        return ino not in self._asked_for and lineages.is_displaced_now(self._db, ino)
 
     def _new_file(self, node: Node) -> OpenFile:
         draft = self._drafts.find(node.draft) if node.draft is not None else None
@@ -371,9 +375,6 @@ class FileIO:
         """The draft of a node if it is in memory: it knows the size and time that the row does not yet."""
         file = self._open.get(node.ino)
         return file.draft if file is not None else None
-
-    def is_open(self, ino: Ino) -> bool:
-        return self._inodes.opens(ino) > 0
 
     def _link_text(self, node: Node) -> bytes | None:
         """What a web link shows while nothing is being written to it."""

@@ -39,16 +39,13 @@ from cmsfs.vfs.tree.handles import FolderHandle, Handles
 from cmsfs.vfs.tree.inodes import Inodes
 from cmsfs.vfs.tree.link_url import LinkUrls
 from cmsfs.vfs.tree.quota import Quota
+from cmsfs.vfs.tree.truncations import Truncations
 from cmsfs.vfs.tree.xattrs import Xattrs
 
 # We tell the kernel of every change that we hear of, so it may rely on what it knows.
 TIMEOUT_SECONDS = 300.0
 # While nothing can be heard, it had better ask again.
 OFFLINE_TIMEOUT_SECONDS = 1.0
-
-
-def _nobody(changes: list[Change]) -> None:
-    """There is no kernel to be told."""
 
 
 class Filesystem:
@@ -71,13 +68,12 @@ class Filesystem:
         watcher: Watcher | None = None,
         facts: ItemDetailsPort | None = None,
         delete_guard: DeleteGuardPort | None = None,
-        publish: Callable[[list[Change]], None] = _nobody,
+        publish: Callable[[list[Change]], None] = lambda changes: None,
         reserve: DiskReserve | None = None,
     ) -> None:
         """`publish` is told of what the kernel cannot know of changes that it asked for itself."""
         self._room = Quota(db, account, reserve)
-        self._watcher = watcher
-        self._confirm = confirm
+        self._watcher, self._confirm = watcher, confirm
         self.inodes = Inodes()
         self.inodes.attach(db)
         self.inodes.fresh.attach(db)
@@ -98,6 +94,7 @@ class Filesystem:
             check_disk=self._room.check_disk,
             delete_guard=delete_guard,
         )
+        self._truncations = Truncations(db, self._files, self._entries, self.inodes.fresh, publish)
         self._reaper = reaper.Reaper(db, drafts, blocks, commit, self.inodes)
         self._xattrs = Xattrs(
             *(db, blocks, facts, keep, self._entries.change, self._entries.due, self._allowed),
@@ -153,6 +150,7 @@ class Filesystem:
     def counted(self, ino: Ino) -> None:
         """An entry was delivered with its attributes: the kernel holds a lookup more."""
         self.inodes.looked_up(ino)
+        self.inodes.fresh.listed(ino)
 
     def releasedir(self, fh: int) -> None:
         handle = self._handles.remove(fh)
@@ -176,7 +174,7 @@ class Filesystem:
             if node.is_folder:
                 raise errno_map.oserror(errno.EISDIR, node.name)
             await self._allowed(node, NodeRight.WRITE)
-            await self._files.truncate(ino, changes.size, fh)
+            await self._truncations.truncate(ino, changes.size, fh)
         if changes.mtime_ns is not None and node.kind is NodeKind.FILE:
             # It is the service's, too; a folder's times, and all permission bits, are kept here.
             await self._allowed(node, NodeRight.WRITE)
@@ -243,7 +241,7 @@ class Filesystem:
             raise errno_map.oserror(errno.EISDIR, node.name)
         await self._allowed(node, permissions.needed(flags))
         if flags & os.O_TRUNC:
-            await self._files.truncate(ino, 0)
+            await self._truncations.truncate(ino, 0)
         opened = await self._files.open(ino, flags)
         self.inodes.fresh.opened(ino)
         return opened

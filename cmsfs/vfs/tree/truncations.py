@@ -1,0 +1,107 @@
+"""Truncation by name (`open` with O_TRUNC, truncate(2)): which file the program means.
+
+The kernel asks for the inode that the name leads to by then, while the program may have looked a moment
+before, when the name was another file's, or nobody's.  So unsent bytes of a file to which a remote change
+gave its name a moment ago (`replica.fresh_names`) are kept, as when the name is removed or replaced: the
+file becomes a conflict copy, and the name an empty file.
+"""
+
+import errno
+import logging
+from collections.abc import Callable
+from sqlite3 import Connection
+
+from cmsfs.journal import ops
+from cmsfs.journal.drafts import Drafts
+from cmsfs.replica import fresh_names, tree
+from cmsfs.replica.changes import Change
+from cmsfs.replica.fresh_names import FreshNames
+from cmsfs.replica.merge import name_conflicts, pending_ops
+from cmsfs.replica.nodes import Ino, Node, NodeKind
+from cmsfs.sqlite import Database
+from cmsfs.vfs import errno_map
+from cmsfs.vfs.tree.entries import Entries
+from cmsfs.vfs.tree.files import FileIO
+
+log = logging.getLogger(__name__)
+
+
+class Truncations:
+    """Truncations of files by their inodes."""
+
+    def __init__(
+        self,
+        db: Database,
+        files: FileIO,
+        entries: Entries,
+        fresh: FreshNames,
+        publish: Callable[[list[Change]], None],
+    ) -> None:
+        self._db = db
+        self._files = files
+        self._entries = entries
+        self._fresh = fresh
+        self._publish = publish
+
+    async def truncate(self, ino: Ino, size: int, fh: int | None = None) -> None:
+        """Set the length of a file, open or not.
+
+        Raises `OSError`: ESTALE if the name that led here leads elsewhere now; EBUSY, once, if the beginning
+        of unsent bytes is to be kept that the program may not have seen.
+        """
+        if fh is None and (self._fresh.is_known(ino) or self._files.is_stale(ino)):
+            await self._keep_unseen(ino, size)
+        await self._files.truncate(ino, size, fh)
+
+    async def _keep_unseen(self, ino: Ino, size: int) -> None:
+        due, changes = self._entries.due(), list[Change]()
+
+        def txn(conn: Connection) -> Node | None:
+            node = _at_name(conn, ino)
+            if node is None or not fresh_names.is_fresh(conn, node) or not pending_ops.has_bytes(conn, node):
+                return None
+            if not size:
+                _make_empty(conn, node, changes, due_ns=due)
+            return node
+
+        node = await self._entries.change(txn)
+        if node is None:
+            return
+        if not size:
+            self._publish(changes)
+            if node.ino == ino:
+                raise errno_map.oserror(errno.ESTALE, f"{node.name} is another file now")
+            return  # to open the one that has lost the name is answered so
+        draft = self._files.live_draft(node)
+        if node.ino == ino and size < (draft.size if draft is not None else node.size):
+            self._fresh.opened(ino)
+            log.warning(
+                "a file with pending changes had just been moved to the name %r; it was not truncated: "
+                "repeat the command if that file is meant",
+                node.name,
+            )
+            raise errno_map.oserror(errno.EBUSY, node.name)
+
+
+def _at_name(conn: Connection, ino: Ino) -> Node | None:
+    """The file that has the name that led to an inode: another one, if a remote change took it from that."""
+    node = tree.find_at(conn, ino)
+    if node is not None and node.parent is None:
+        row = conn.execute("SELECT parent, name FROM lineage WHERE ino = ?", (ino,)).fetchone()
+        node = tree.child_at(conn, row["parent"], row["name"]) if row is not None else None
+    return node if node is not None and not node.is_folder else None
+
+
+def _make_empty(conn: Connection, node: Node, changes: list[Change], *, due_ns: int) -> None:
+    """Give the node's name to an empty file, which is still to be sent; the node becomes a conflict copy."""
+    assert node.parent is not None
+    copy = name_conflicts.make_conflict_copy(conn, node, changes)
+    log.info("a file had just been moved to the name %r; its pending changes are kept in %r", node.name, copy)
+    mode, now = node.mode & 0o7777, ops.now_ns()
+    empty = tree.insert(
+        conn, node.parent, node.name, NodeKind.FILE, now_ns=now, mode=mode, local=bool(node.local)
+    )
+    if not node.local:
+        ops.record(conn, empty, ops.OpKind.UPLOAD, due_ns=due_ns)
+    Drafts.insert(conn, empty, None)
+    tree.touch(conn, node.parent, now)
