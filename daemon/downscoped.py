@@ -1,7 +1,7 @@
 """A client with a downscoped token for a restricted drive: one folder, read-only, or until a time.
 
 The whole drive gets the account's client; a narrowed one a client whose token the service itself has cut
-down (`auth.backend.open_narrowed`).  The folder's path is looked up once, by the account's own rights; from
+down (`auth.connect.open_narrowed`).  The folder's path is looked up once, by the account's own rights; from
 then on the tree knows it by its id, whatever it is called and wherever it is moved.
 
 Rule: nothing in the daemon decides what a narrowed drive may do; the token does.

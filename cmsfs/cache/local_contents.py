@@ -38,7 +38,7 @@ class LocalContents:
         """Make a finished file, whose bytes are on the disk, the dirty content.
 
         `path` is gone afterwards.  The new name is not fsynced: whoever makes the row durable fsyncs the
-        folder first (`journal.durability` does both, for many files at once).  The caller records the row
+        folder first (`journal.group_commit` does both, for many files at once).  The caller records the row
         next, without another await between: `settle` relies on standing behind it in the queue of writes.
         Cancelled: nothing has happened, or everything.  May be repeated after a crash: a file that was
         moved already is fine.

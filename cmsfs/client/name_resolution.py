@@ -1,6 +1,6 @@
 """Resolves names in a search that only the service knows: people, and types of metadata fields.
 
-`models.search_words` understands the words; the drive's `.search` and `cmsfs search` look up here what they
+`cmsfs.query` understands the words; the drive's `.search` and `cmsfs search` look up here what they
 mean.
 """
 

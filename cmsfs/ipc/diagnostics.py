@@ -1,4 +1,4 @@
-"""Internals of the daemon in its status: parts of `ipc.control.Status`.
+"""Internals of the daemon in its status: parts of `ipc.control.DriveStatus`.
 
 Rule: as there, fields may be added, none is renamed.
 """

@@ -1,6 +1,6 @@
 """Local names of remote items, and names of conflict copies.
 
-The service's rule for clashes (`models.names.name_key`) and Linux's limits meet in this module.
+The service's rule for clashes (`models.wire_names.name_key`) and Linux's limits meet in this module.
 """
 
 import hashlib

@@ -2,7 +2,7 @@
 
 While the service refuses the login, nothing is sent, and the health's probe asks ever more seldom.  A person
 who has just logged in does not want to wait for it: a new login leaves a changed file, whichever way it was
-made (`auth.backend.login_files`), and that is looked for.
+made (`auth.connect.login_files`), and that is looked for.
 
 Rule: it only has the service asked; whether the new login is good, the probe says.
 """

@@ -1,6 +1,6 @@
 """Runs the searches of `.search` at the service and maps the results to the tree.
 
-The words are understood by `models.search_words`; what they name, folders of the drive, people, templates of
+The words are understood by `cmsfs.query`; what they name, folders of the drive, people, templates of
 metadata, is looked up here.  Where a match is, the replica says: it knows what was renamed or deleted here a
 moment ago.  A match that it does not know is placed by the folders that the service names above it.
 

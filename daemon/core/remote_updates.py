@@ -2,8 +2,8 @@
 
 Listings and polls hand their pages to `apply`.  What the push is making at this moment is left aside: the
 item that a page shows may be our own, whose answer is still on its way, and would be taken for somebody
-else's of the same name.  So it is with what was sent without an answer (`journal.unheard`), until the push
-has found out.  What is left aside is a doubt (`replica.doubts`), which is settled later.
+else's of the same name.  So it is with what was sent without an answer (`journal.in_flight`), until the push
+has found out.  What is left aside is a doubt (`merge.deferred_updates`), which is settled later.
 
 Rule: publish after the commit.
 """

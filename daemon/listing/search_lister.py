@@ -1,7 +1,7 @@
 """Lists folders by search, which returns everything below a folder.
 
 A folder becomes known together with all below it, with a request for every 200 items.  Where that is too much
-to wait for, and the service can list a single folder, only the folder itself is listed (`folder_items`); all
+to wait for, and the service can list a single folder, only the folder itself is listed (`folder_lister`); all
 else comes with the crawl.
 
 Rule: a row is deleted only after a complete listing during which nothing moved, and when the service confirms

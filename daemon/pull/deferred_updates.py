@@ -2,7 +2,7 @@
 
 Most are settled by our own answer and cost nothing; of the rest the service is asked one by one.
 
-Rule: nothing is dropped that was not applied, or found to be here already (`replica.doubts`).
+Rule: nothing is dropped that was not applied, or found to be here already (`merge.deferred_updates`).
 """
 
 import logging

@@ -9,7 +9,7 @@ than the newest is taken.  An event in a folder that is not known has the folder
 position that the service does not know any more, or that is older than it keeps events, begins anew at the
 present, and a sweep finds what was missed.
 
-Rule: the stored position never passes an event that is not applied, or kept as a doubt (`replica.doubts`).
+Rule: the stored position never passes an event that is neither applied nor kept (`merge.deferred_updates`).
 """
 
 import logging

@@ -1,6 +1,6 @@
 """What every operation needs: the objects that all of them share.
 
-`dispatcher.Dispatcher` owns the kit and hands it to `uploads`, `folders`, `moves` and `removals`, whose
+`dispatcher.Dispatcher` owns the context and passes it to the modules of `operations`, whose
 functions take a claimed task, ask the service, and write what follows in one transaction that also ends the
 operation.
 
@@ -76,7 +76,7 @@ class PushContext:
     full: Callable[[], None]
     # To be called with what the service does not let us delete, and which comes back therefore.
     came_back: Callable[[Node, errors.RemoteError], None]
-    # The files that a program may have copied this one from (`vfs.copying`).
+    # The files that a program may have copied this one from (`vfs.heuristics.copy_detector`).
     copied_from: Callable[[Ino], Collection[Ino]]
     # Sets values of metadata.
     templates: MetadataWriter

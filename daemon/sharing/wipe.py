@@ -1,7 +1,7 @@
 """Wipes bytes that may no longer be read: contents, versions and thumbnails of items that are no longer
 shared with us or that our role no longer lets us read.
 
-That there is something to wipe is a row of the transaction that took it from the tree (`replica.losses`), and
+That there is something to wipe is a row of the transaction that took it from the tree (`lost_access`), and
 goes when it is done: also over a restart.
 
 Rule: what something else here shows stays, and so do bytes that are not sent yet.

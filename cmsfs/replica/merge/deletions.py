@@ -54,7 +54,7 @@ def _is_elsewhere(conn: Connection, node: Node) -> bool:
 
 
 def remove_gone_node(conn: Connection, node: Node, changes: list[Change], *, is_lost: bool = False) -> None:
-    """One node of those; what is below it comes first.  `is_lost`: with what others shared (`losses`)."""
+    """One node of those; what is below it comes first.  `is_lost`: with what others shared."""
     if node.remote_id is None:
         return
     if node.is_folder:

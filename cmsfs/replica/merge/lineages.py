@@ -11,7 +11,7 @@ that are recorded it gets a name again (`give_name`).
     a newer version of its item        a conflict copy beside that version, wherever that is by then
     nothing: the item is gone          its own, where it was; folders that went with it are made anew
     nothing, and another has it now    a conflict copy beside that one
-    nothing: we may not see it         its own, as what it is (`losses`)
+    nothing: we may not see it         its own, as what it is (`lost_access`)
 
 Rule: a row of `lineage` says that news took the name, or gave it one under which a program has met it that
 meant another file.  An inode without a name and without a row was unlinked or replaced by a program of this

@@ -3,7 +3,7 @@
 Kept as scrypt hashes, each with its salt, in the link's terms.  A client sends the password along with every
 request; that it was right a moment ago is remembered, so that it costs something only once.
 
-Rule: no guess is hashed that has to wait (see attempts.py).
+Rule: no guess is hashed that has to wait (see attempt_limits.py).
 """
 
 import hashlib

@@ -1,7 +1,7 @@
 """Passwords of users: hashing and verification.
 
-Kept as scrypt hashes, each with its salt and parameters.  Guessing is slowed down (see attempts.py), for who
-guesses and for nobody else.
+Kept as scrypt hashes, each with its salt and parameters.  Guesses are throttled (see attempt_limits.py),
+for who guesses and for nobody else.
 
 Rule: an unknown login takes as long as a wrong password, and is told apart by nothing.
 """

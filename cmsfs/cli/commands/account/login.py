@@ -1,7 +1,7 @@
 """`cmsfs login`, `logout`, `whoami`: obtain, revoke and inspect an account's tokens.
 
-A person consents in a browser (`auth.consent`); a server uses a file that its service's console gave out.
-What was agreed is written into the configuration file, tokens into the keyring or a file (`auth.keeping`).
+A person consents in a browser (`auth.authorization_code`); a server uses a file from the service's console.
+The account is written into the configuration file, tokens into the keyring or a file (`auth.token_store`).
 
 Rule: nothing is written before the service has answered with who we are, and of a first login before the
 person has said so, too.

@@ -2,7 +2,7 @@
 
 Straight through the client, so it works without a drive, too; on a drive `.search/QUERY/` holds the matches.
 
-Rule: the words are those of the drive's `.search` (`models.search_words`), so that what was tried here can be
+Rule: the words are those of the drive's `.search` (`cmsfs.query`), so that what was tried here can be
 used there.
 """
 
