@@ -18,6 +18,7 @@ from cmsfs.journal.group_commit import GroupCommit
 from cmsfs.replica import tree
 from cmsfs.replica.merge import deletions
 from cmsfs.replica.nodes import ROOT, Ino, Node, NodeKind
+from cmsfs.replica.rows import node_rows
 from cmsfs.sqlite import Database
 from cmsfs.vfs import errno_map
 from cmsfs.vfs.heuristics import local_files, save_patterns
@@ -25,7 +26,8 @@ from cmsfs.vfs.heuristics.local_files import LocalFiles
 from cmsfs.vfs.heuristics.save_patterns import SavePatterns
 from cmsfs.vfs.permissions import NodeRight
 from cmsfs.vfs.ports import DeleteGuardPort, HydratorPort, Wakeable
-from cmsfs.vfs.tree import naming, renaming, shared_folder, symlinks
+from cmsfs.vfs.tree import attributes, naming, renaming, shared_folder, symlinks
+from cmsfs.vfs.tree.attributes import SetAttr
 
 T = TypeVar("T")
 
@@ -245,6 +247,24 @@ class Entries:
         self._commit.note()
         self._push.wake()
         return result
+
+    async def set_attributes(self, ino: Ino, changes: SetAttr) -> None:
+        """Set permission bits and times; a time that the service has too is to be sent."""
+        due = self.due()
+
+        def txn(conn: Connection) -> None:
+            node_rows.set_attributes(
+                conn,
+                ino,
+                mode=changes.mode & 0o7777 if changes.mode is not None else None,
+                atime_ns=attributes.clamped_time(changes.atime_ns),
+                mtime_ns=attributes.clamped_time(changes.mtime_ns),
+                ctime_ns=ops.now_ns(),
+            )
+            if changes.mtime_ns is not None and tree.get(conn, ino).parent is not None:
+                ops.record_touch(conn, ino, due_ns=due)
+
+        await self.change(txn)
 
     def due(self) -> int:
         """When a change made now is to be sent (_ns)."""

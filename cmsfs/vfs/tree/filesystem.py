@@ -11,18 +11,15 @@ import errno
 import os
 import stat
 from collections.abc import Awaitable, Callable, Iterable
-from sqlite3 import Connection
 
 from cmsfs.cache.blocks import BlockCache
 from cmsfs.config import local_patterns
 from cmsfs.disk_reserve import DiskReserve
-from cmsfs.journal import ops
 from cmsfs.journal.drafts import Drafts
 from cmsfs.journal.group_commit import GroupCommit
 from cmsfs.replica import tree
 from cmsfs.replica.changes import Change, ChangeKind
 from cmsfs.replica.nodes import ROOT, Ino, Node, NodeKind
-from cmsfs.replica.rows import node_rows
 from cmsfs.sqlite import Database
 from cmsfs.vfs import errno_map, permissions
 from cmsfs.vfs.heuristics import leftovers
@@ -81,7 +78,14 @@ class Filesystem:
         self._handles = Handles()
         self._snapshots = Snapshots(db)
         self._files = FileIO(
-            *(db, blocks, drafts, commit, hydrate, push, self.inodes, self._handles),
+            db=db,
+            blocks=blocks,
+            drafts=drafts,
+            commit=commit,
+            hydrate=hydrate,
+            push=push,
+            inodes=self.inodes,
+            handles=self._handles,
             room=self._room,
             settle_seconds=settle_seconds,
             publish=publish,
@@ -89,7 +93,12 @@ class Filesystem:
         # What is about bytes alone is answered there.
         self.read, self.write, self.flush = self._files.read, self._files.write, self._files.flush
         self._entries = Entries(
-            *(db, commit, hydrate, push, LocalFiles(local_names), self._allowed),
+            db=db,
+            commit=commit,
+            hydrate=hydrate,
+            push=push,
+            local_names=LocalFiles(local_names),
+            allowed=self._allowed,
             settle_seconds=settle_seconds,
             check_disk=self._room.check_disk,
             delete_guard=delete_guard,
@@ -97,7 +106,13 @@ class Filesystem:
         self._truncations = Truncations(db, self._files, self._entries, self.inodes.fresh, publish)
         self._reaper = reaper.Reaper(db, drafts, blocks, commit, self.inodes)
         self._xattrs = Xattrs(
-            *(db, blocks, facts, keep, self._entries.change, self._entries.due, self._allowed),
+            db=db,
+            blocks=blocks,
+            asked=facts,
+            keep=keep,
+            change=self._entries.change,
+            due=self._entries.due,
+            allowed=self._allowed,
             addresses=LinkUrls(self._files, self._node, self._allowed, self._reaper.consider),
         )
 
@@ -186,21 +201,7 @@ class Filesystem:
         if changes.mtime_ns is not None and (draft := self._files.live_draft(node)) is not None:
             # What was written before this call has the time that is set now.
             draft.mtime_ns = None
-        due = self._entries.due()
-
-        def txn(conn: Connection) -> None:
-            node_rows.set_attributes(
-                conn,
-                node.ino,
-                mode=changes.mode & 0o7777 if changes.mode is not None else None,
-                atime_ns=attributes.clamped_time(changes.atime_ns),
-                mtime_ns=attributes.clamped_time(changes.mtime_ns),
-                ctime_ns=ops.now_ns(),
-            )
-            if changes.mtime_ns is not None and tree.get(conn, node.ino).parent is not None:
-                ops.record_touch(conn, node.ino, due_ns=due)
-
-        await self._entries.change(txn)
+        await self._entries.set_attributes(node.ino, changes)
 
     async def _allowed(self, node: Node, needed: NodeRight) -> None:
         """Raise PermissionError if the service does not allow this, EROFS if it allows no change at all."""
