@@ -40,7 +40,10 @@ class Deadline:
             if self.left <= 0:
                 raise self.error()
             token = await fetch()
-            return token.model_copy(update={"expires_in": max(1, int(min(token.expires_in, self.left)))})
+            # A token's life is whole seconds; the last part of one is nobody's.
+            if (seconds := int(min(token.expires_in, self.left))) < 1:
+                raise self.error()
+            return token.model_copy(update={"expires_in": seconds})
 
         return limited
 

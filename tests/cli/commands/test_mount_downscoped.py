@@ -53,6 +53,7 @@ def test_expired_drive_says_so(cmsfs, mountpoint, server, account):
         found = json.loads(cmsfs("--account", "default@ro", "status", "--json").stdout)
         if found["health"]["state"] == "unauthorised" or time.monotonic() > end:
             break
+        time.sleep(0.05)
     assert found["health"]["state"] == "unauthorised"
     assert found["health"]["reason"].startswith("The time that this drive was mounted for (6 s) is over")
     done = _sh('cat "$1"/Welcome.md', mountpoint)
