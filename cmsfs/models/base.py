@@ -4,7 +4,7 @@ Imported by all other models.  A model says what may come and in which form; wha
 by the client and the service.
 
 Rule: read liberally (unknown fields are ignored, numbers may be text), write exactly (RFC 3339 with an
-offset, only the fields that were set).  A change alone is read strictly (see `Change`).
+offset, only the fields that were set).  A change alone is read strictly (see `UpdateBody`).
 """
 
 import re
@@ -133,7 +133,7 @@ class Model(pydantic.BaseModel):
         return self.model_dump(mode="json", by_alias=True, exclude_unset=True)
 
 
-class Change(Model):
+class UpdateBody(Model):
     """The body of a change.  What is no field, or cannot be changed, is refused, never dropped."""
 
     model_config = pydantic.ConfigDict(extra="forbid")

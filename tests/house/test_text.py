@@ -1,6 +1,7 @@
 """Rules of the house that are plain text: sizes, heads, words, reasons."""
 
 import ast
+import collections
 import re
 import subprocess
 import tomllib
@@ -14,6 +15,7 @@ SCRIPTS = [ROOT / "packaging" / name for name in ("setup", "run", "test", "wheel
 ]
 
 MAX_LINES = 400
+MAX_MODULES = 18
 # Drawers that collect what nobody wanted to name.
 DRAWERS = {"utils.py", "util.py", "helpers.py", "common.py", "types.py", "misc.py"}
 # Put together here so that this file does not hold them.
@@ -37,6 +39,22 @@ def test_a_module_opens_with_a_docstring():
 def test_a_file_is_not_too_long():
     lengths = {_name(path): len(_text(path).splitlines()) for path in SOURCES + TESTS}
     assert {name: lines for name, lines in lengths.items() if lines > MAX_LINES} == {}
+
+
+def test_a_folder_has_few_modules():
+    modules = [path for path in SOURCES if path.name != "__init__.py"]
+    folders = collections.Counter(str(path.parent.relative_to(ROOT)) for path in modules)
+    assert {folder: count for folder, count in folders.items() if count > MAX_MODULES} == {}
+
+
+def test_class_names_are_unique():
+    names = collections.Counter(
+        node.name
+        for path in SOURCES
+        for node in ast.parse(_text(path)).body
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
+    )
+    assert [name for name, count in names.items() if count > 1] == []
 
 
 def test_there_are_no_drawers():

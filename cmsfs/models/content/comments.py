@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 import pydantic
 
-from cmsfs.models.base import Change, Model, Timestamp, UserMini
+from cmsfs.models.base import Model, Timestamp, UpdateBody, UserMini
 
 MAX_MESSAGE = 10_000
 
@@ -52,7 +52,7 @@ class NewComment(Model):
     tagged_message: Message | None = None
 
 
-class UpdateComment(Change):
+class UpdateComment(UpdateBody):
     message: Message | None = None
     tagged_message: Message | None = None
 

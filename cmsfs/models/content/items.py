@@ -12,7 +12,6 @@ import pydantic
 
 from cmsfs.models.base import (
     DEFERRED,
-    Change,
     FileVersionMini,
     FolderMini,
     ItemName,
@@ -21,6 +20,7 @@ from cmsfs.models.base import (
     RequestTimestamp,
     Size,
     Timestamp,
+    UpdateBody,
     UserMini,
 )
 
@@ -235,7 +235,7 @@ class NewLock(Model):
     is_download_prevented: bool = False
 
 
-class NewSharedLink(Change):
+class NewSharedLink(UpdateBody):
     """The shared link that a change sets; what is left out stays, or is the default for a new link.
 
     Null in its place takes the link away.
@@ -247,7 +247,7 @@ class NewSharedLink(Change):
     permissions: SharedLinkPermissions | None = None
 
 
-class UpdateItem(Change):
+class UpdateItem(UpdateBody):
     """A change of a file or folder; what is not set stays as it is."""
 
     lock: NewLock | None = None  # of a file; null unlocks

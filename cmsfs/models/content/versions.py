@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from cmsfs.models.base import Change, Model, Size, Timestamp, UserMini
+from cmsfs.models.base import Model, Size, Timestamp, UpdateBody, UserMini
 
 
 class FileVersion(Model):
@@ -22,7 +22,7 @@ class FileVersion(Model):
     purged_at: Timestamp | None = None
 
 
-class RestoreVersion(Change):
+class RestoreVersion(UpdateBody):
     """Out of the trash: `trashed_at` is null, or left out, as some clients do with what is null."""
 
     trashed_at: Any = None

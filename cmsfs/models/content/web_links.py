@@ -5,7 +5,7 @@ from urllib.parse import urlsplit
 
 import pydantic
 
-from cmsfs.models.base import Change, ItemName, Model, Reference
+from cmsfs.models.base import ItemName, Model, Reference, UpdateBody
 from cmsfs.models.content.items import Description, NewSharedLink
 
 MAX_URL: Final = 4096
@@ -30,7 +30,7 @@ class NewWebLink(Model):
     description: Description | None = None
 
 
-class UpdateWebLink(Change):
+class UpdateWebLink(UpdateBody):
     """What is not set stays as it is."""
 
     url: str | None = pydantic.Field(None, pattern=r"^(?i:https?)://\S+$", max_length=MAX_URL)

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final, Literal
 
 import pydantic
 
-from cmsfs.models.base import Change, Model, RequestTimestamp, Timestamp, UserMini
+from cmsfs.models.base import Model, RequestTimestamp, Timestamp, UpdateBody, UserMini
 
 Role = Literal[
     "editor", "viewer", "previewer", "uploader", "previewer uploader", "viewer uploader", "co-owner"
@@ -60,7 +60,7 @@ class NewCollaboration(Model):
     expires_at: RequestTimestamp | None = None
 
 
-class UpdateCollaboration(Change):
+class UpdateCollaboration(UpdateBody):
     """What is not set stays as it is; the role `owner` hands the item over."""
 
     role: Role | Literal["owner"] | None = None

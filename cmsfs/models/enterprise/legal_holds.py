@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 import pydantic
 
-from cmsfs.models.base import Change, Model, NumberId, Readable, RequestTimestamp, Timestamp, UserMini
+from cmsfs.models.base import Model, NumberId, Readable, RequestTimestamp, Timestamp, UpdateBody, UserMini
 
 PolicyName = Annotated[str, pydantic.Field(min_length=1, max_length=254), Readable]
 Text = Annotated[str, pydantic.Field(max_length=500)]
@@ -63,7 +63,7 @@ class NewLegalHoldPolicy(Model):
         return self
 
 
-class UpdateLegalHoldPolicy(Change):
+class UpdateLegalHoldPolicy(UpdateBody):
     """What is not set stays as it is."""
 
     policy_name: PolicyName | None = None

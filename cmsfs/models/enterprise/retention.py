@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 import pydantic
 
-from cmsfs.models.base import Change, Model, NumberId, NumberOrText, Readable, Timestamp, UserMini
+from cmsfs.models.base import Model, NumberId, NumberOrText, Readable, Timestamp, UpdateBody, UserMini
 
 INDEFINITE = "indefinite"
 # A century: whoever wants longer wants an indefinite one.
@@ -65,7 +65,7 @@ class NewRetentionPolicy(_Notices):
         return self
 
 
-class UpdateRetentionPolicy(_Notices, Change):
+class UpdateRetentionPolicy(_Notices, UpdateBody):
     """What is not set, or null, stays as it is."""
 
     policy_name: PolicyName | None = None

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 import pydantic
 
-from cmsfs.models.base import Change, EnterpriseMini, Exact, Model, Readable, Size, Timestamp
+from cmsfs.models.base import EnterpriseMini, Exact, Model, Readable, Size, Timestamp, UpdateBody
 
 
 class NotificationEmail(Model):
@@ -100,7 +100,7 @@ class NewTrackingCode(Model):
     value: Annotated[str, pydantic.Field(max_length=255)] = ""
 
 
-class UpdateUser(Change):
+class UpdateUser(UpdateBody):
     """What is not set stays as it is.  `enterprise` set to null lets the user go from the enterprise."""
 
     name: Name | None = None
