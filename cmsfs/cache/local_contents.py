@@ -37,9 +37,9 @@ class LocalContents:
     async def adopt(self, sha1: str, size: int, path: Path) -> None:
         """Make a finished file, whose bytes are on the disk, the dirty content.
 
-        `path` is gone afterwards.  The new name is not fsynced: whoever makes the row durable fsyncs the
-        folder first (`journal.group_commit` does both, for many files at once).  The caller records the row
-        next, without another await between: `settle` relies on standing behind it in the queue of writes.
+        `path` is gone afterwards, and the new name is on the disk: the row may become durable at any moment
+        by a commit or a checkpoint of others.  The caller records the row next, without another await
+        between: `settle` relies on standing behind it in the queue of writes.
         Cancelled: nothing has happened, or everything.  May be repeated after a crash: a file that was
         moved already is fine.
         """
@@ -201,3 +201,4 @@ def _move_in(path: Path, target: Path, size: int, here: bool) -> None:
         path.unlink()
         return
     path.rename(target)
+    content_files.sync(target.parent)

@@ -37,6 +37,31 @@ async def test_uploaded_local_content_becomes_cache(
     assert cache.usage() == content.size
 
 
+async def test_name_of_local_content_is_durable_before_its_row(
+    cache: Cache,
+    db: sqlite.Database,
+    sample: MakeSample,
+    tmp_path: Path,
+    folders: tuple[Path, Path],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A commit or checkpoint of others may bring the row to the disk at any moment."""
+    durable: set[str] = set()
+    fsync = os.fsync
+
+    def watched(fd: int) -> None:
+        fsync(fd)
+        if Path(f"/proc/self/fd/{fd}").readlink() == folders[1].resolve():
+            durable.update(path.name for path in folders[1].iterdir())
+
+    monkeypatch.setattr(os, "fsync", watched)
+    content = sample(BLOCK + 3)
+    (tmp_path / "draft").write_bytes(content.data)
+    await cache.adopt_dirty(content.sha1, content.size, tmp_path / "draft")
+    assert durable == {content.sha1}
+    await db.write(lambda conn: cache.record_dirty(conn, content.sha1, content.size))
+
+
 async def test_rewritten_cached_content_is_protected(
     cache: Cache, db: sqlite.Database, sample: MakeSample, tmp_path: Path, folders: tuple[Path, Path]
 ) -> None:
