@@ -108,7 +108,7 @@ async def test_draft_dropped_during_sealing_is_gone(desk: Desk) -> None:
     assert [path.name for path in desk.root.iterdir()] == [draft.path.name]
 
 
-async def test_bytes_are_on_the_disk_before_they_become_content(
+async def test_bytes_and_name_are_on_the_disk_before_they_become_content(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     draft = await desk.new("f", b"precious")
@@ -126,7 +126,7 @@ async def test_bytes_are_on_the_disk_before_they_become_content(
     monkeypatch.setattr(os, "fsync", watch_fsync)
     monkeypatch.setattr(os, "link", watch_link)
     assert await desk.sealer.seal(draft) is not None
-    assert steps == [f"fsync {draft.path.name}", "link"]
+    assert steps == [f"fsync {draft.path.name}", "link", f"fsync {draft.path.parent.name}"]
 
 
 @pytest.mark.parametrize("holder", ["content", "base of a draft"])
