@@ -170,9 +170,12 @@ class Two:
 
     def giving_up(self, path: Path) -> None:
         """The file at this path is about to be removed or replaced here: what is written to it then goes."""
-        found = path.stat() if path.exists() else None
+        try:
+            found = path.stat()
+        except FileNotFoundError:
+            return
         for held in list(self.held):
-            if found is not None and os.path.samestat(os.fstat(held.fd), found):
+            if os.path.samestat(os.fstat(held.fd), found):
                 self.held.remove(held)
                 os.close(held.fd)
 
@@ -289,7 +292,16 @@ class Two:
     def judge(self) -> tuple[list[str], list[tuple[str, str]]]:
         """What vanished, and what was overwritten unseen."""
         chains = self.chains()
-        return self.ledger.vanished(sha1 for chain in chains for sha1 in chain), self.ledger.unseen(chains)
+        kept = {sha1 for chain in chains for sha1 in chain} | self.local_only()
+        return self.ledger.vanished(kept), self.ledger.unseen(chains)
+
+    def local_only(self) -> set[str]:
+        """The contents of temporary files whose rename failed: they lie where their program left them."""
+        return {
+            ledger.sha1(path.read_bytes())
+            for top in self.tops.values()
+            for path in top.glob(".goutputstream-*")
+        }
 
     def explained(self, contents: list[str]) -> str:
         """What is known of the contents that a story went wrong with."""
