@@ -306,7 +306,7 @@ def main() -> None:
         )
         with running(*serve) as served:
             port = json.loads(served)["url"].rpartition(":")[2]
-            proxy = (sys.executable, str(ROOT / "tests" / "proxy.py"), "127.0.0.1", port)
+            proxy = (sys.executable, str(ROOT / "tests" / "support" / "proxy.py"), "127.0.0.1", port)
             with running(*proxy, "--round-trip", chosen.round_trip) as listens:
                 drive = Drive(root, int(listens), credentials, crawl=False)
                 try:
