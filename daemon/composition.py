@@ -177,7 +177,7 @@ class Composition(Answers):
         )
         self.hub.subscribe(self.fs.heard)
         self._fsync_seconds = settings.fsync_seconds
-        bin_ = RemoteTrash(kit, self.push, self.account)
+        self.trash = RemoteTrash(kit, self.push, self.account)
         self.thumbnails = (
             Thumbnails(db, client, self.health, mountpoint, config.thumbnails_folder())
             if settings.thumbnails
@@ -187,7 +187,7 @@ class Composition(Answers):
             fs=self.fs,
             kit=kit,
             hub=self.hub,
-            bin_=bin_,
+            bin_=self.trash,
             account=self.account,
             settings=settings,
             thumbnails=self.thumbnails,

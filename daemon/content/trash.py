@@ -106,6 +106,7 @@ class RemoteTrash:
     push: Dispatcher
     account: AccountPort
     deletions: int = 0  # requests to delete something, when this was last looked at
+    is_outdated: bool = False
 
     @property
     def is_whole(self) -> bool:
@@ -128,7 +129,12 @@ class RemoteTrash:
 
             await self.push.until(is_done, seconds=SETTLE_SECONDS)
         before, self.deletions = self.deletions, self.kit.health.requests["delete"]
-        return before != self.deletions
+        was_outdated, self.is_outdated = self.is_outdated, False
+        return was_outdated or before != self.deletions
+
+    def outdated(self) -> None:
+        """A person asks for what is at the service now: who looks next is shown that."""
+        self.is_outdated = True
 
     def original_path(self, item: Remote) -> str:
         name = naming.file_name(item.kind, item.name)

@@ -15,6 +15,7 @@ from cmsfs.journal import queue
 from cmsfs.mountpoint_guard import MountpointGuard
 from cmsfs.vfs.tree.filesystem import Filesystem
 from daemon.account.pausing import Pausing
+from daemon.content.trash import RemoteTrash
 from daemon.control import conflict_copies
 from daemon.control.server import answers
 from daemon.control.status import StatusReport
@@ -47,6 +48,7 @@ class Answers:
     deletion_check: DeletionCheck
     offers: Offers
     pins: Pins
+    trash: RemoteTrash
     pausing: Pausing
     notifier: Notifier
     fs: Filesystem
@@ -78,6 +80,7 @@ class Answers:
 
     @answers(control.Poll, tells_progress=True)
     async def poll(self, *, full: bool) -> None:
+        self.trash.outdated()
         await (self.sweep.once(full=True) if full else self.pull.poll())
         await self.notifier.heard()
 

@@ -160,6 +160,15 @@ async def test_what_somebody_else_restored_or_purged_is_not_there(
         await bin_.purge("b")
 
 
+async def test_poll_shows_what_was_purged_elsewhere(drive: Drive, other: Remote, bin_: Bin):
+    file = await other.file("a")
+    await other.client.items.delete("file", file)
+    assert await bin_.names() == ["a"]
+    await other.client.items.purge("file", file)
+    await drive.agents.poll(full=False)
+    assert await bin_.names() == []
+
+
 async def test_cached_bytes_are_readable_in_trash(drive: Drive, other: Remote, bin_: Bin):
     await other.file("seen", b"one")
     await other.file("unseen", b"two")

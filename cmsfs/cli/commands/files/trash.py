@@ -140,6 +140,7 @@ def _remove(ctx: context.Context, names: Sequence[str] | None, *, yes: bool, as_
             return await _purge(client, chosen, refused)
 
     gone = trio.run(work)
+    daemonctl.have_looked(ctx.account, ctx.settings())
     if as_json:
         stay = [{**_json(one), "reason": reason} for one, reason in refused]
         output.document({"removed": [_json(one) for one in gone], "refused": stay})
