@@ -124,7 +124,7 @@ async def open_backend(
     """A client for the account, whose every request waits for its turn at `pace`, and whose files go no
     faster than `flow` lets them.
 
-    `sample`, `owner` and what is raised as with `open_way`.
+    `sample`, `owner` and what is raised as with `open_access`.
     """
     async with (
         open_access(settings, sample=sample, owner=owner) as way,

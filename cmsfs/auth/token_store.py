@@ -1,8 +1,8 @@
 """Stores a person's tokens between runs: in the session's keyring, or in a file with mode 0600.
 
-One `Kept` an account: the application that asked for consent, the refresh token, and the last access token,
-so that a command does not use up a refresh token for each question.  `open_keep` gives the place that the
-settings name.
+One `StoredLogin` an account: the application that asked for consent, the refresh token, and the last access
+token, so that a command does not use up a refresh token for each question.  `open_token_store` gives the
+place that the settings name.
 
 Rule: what replaces a refresh token is on the disk before anybody uses it; a file that others can read is
 refused, not repaired.

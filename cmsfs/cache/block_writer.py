@@ -1,6 +1,6 @@
 """Writes downloaded blocks into the cache file and verifies the SHA-1 when the last one has arrived.
 
-Called by hydrate, through `Blocks.write_blocks`, for each piece of a download.
+Called by the fetcher, through `BlockCache.write_blocks`, for each piece of a download.
 
 Rule: a block is written by one task at a time and never again once it is here, so that no late writer
 can change bytes that were checked.  The bits of the last blocks to land are set only after the whole file

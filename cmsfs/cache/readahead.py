@@ -1,7 +1,7 @@
 """Read-ahead: predicts from one handle's reads which blocks to download next.
 
-One `Window` a handle, no state elsewhere and no disk; the vfs calls `advance` with every read and hands
-the answer to hydrate as background work.
+One `ReadaheadWindow` a handle, no state elsewhere and no disk; the vfs calls `advance` with every read and
+hands the answer to the fetcher as background work.
 
 Rule: the answer never holds blocks of the read itself, those are the reader's own demand.
 """

@@ -1,7 +1,7 @@
 """The click group `cmsfs` and its entry point.
 
 `main` is the one place where an exception becomes a sentence on standard error and an exit code
-(`user_messages.to_user_error` knows which); everywhere else in the command line exceptions just fly.
+(`user_messages.explain` knows which); everywhere else in the command line exceptions just fly.
 
 Exit codes: 1 something failed, 2 the command line or the configuration is wrong, 3 the mountpoint cannot
 be used, 4 FUSE cannot be used, 5 the service cannot be reached, 6 it refuses the credentials, 7 it refuses

@@ -2,7 +2,7 @@
 
 `cmsfs.vfs.tree.filesystem` offers it; `operations` is written against these signatures and nothing more.
 
-Rule: inode numbers and text names go in, values of `vfs.attributes` come out, and every error is an
+Rule: inode numbers and text names go in, values of `vfs.tree.attributes` come out, and every error is an
 `OSError` whose errno is the answer.
 """
 

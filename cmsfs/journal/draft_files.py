@@ -16,7 +16,7 @@ from cmsfs import fd_limits
 
 
 class DraftFile:
-    """The file of one draft, and its descriptor if it is open.  Only `Opened` changes it."""
+    """The file of one draft, and its descriptor if it is open.  Only `DraftFiles` changes it."""
 
     __slots__ = ("__weakref__", "fd", "path", "retired", "users")
 

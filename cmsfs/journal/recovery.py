@@ -68,7 +68,7 @@ async def end(db: Database) -> None:
 async def recover(db: Database, drafts: Drafts, recovered: Path) -> int:
     """Bring journal and drafts in order; how many operations are to be sent.
 
-    Run it before anything else uses them, and before `Blocks.recover` looks at the drafts folder.
+    Run it before anything else uses them, and before `BlockCache.recover` looks at the drafts folder.
     """
 
     def txn(conn: Connection) -> tuple[int, set[str]]:

@@ -186,7 +186,7 @@ def release_content(conn: Connection, sha1: str) -> bool:
 def drop_unneeded(conn: Connection, contents: Iterable[str]) -> list[str]:
     """Of contents whose file was deleted: those that were still to be sent and that nothing has any more.
 
-    They are marked as clean; hand them to `Blocks.drop_clean` after the commit.
+    They are marked as clean; hand them to `BlockCache.drop_clean` after the commit.
     """
     return [
         sha1

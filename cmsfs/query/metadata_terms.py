@@ -3,7 +3,7 @@
 The scope may stand before the template (`global.properties.project=x`), without one it is the enterprise's.
 Several conditions are joined by AND and must be of one template, as the service has it.
 
-Rule: what a value means depends on its field's type, which the template says (`Asked.filter`).
+Rule: what a value means depends on its field's type, which the template says (`MetadataSearch.filter`).
 """
 
 import re

@@ -6,7 +6,7 @@ A word `key:value` of the keys below is a filter; quotes hold a value with space
 the service as it stands.  Filters hold for the whole search and are joined by AND.
 
 Shared by the drive's `.search` and by `cmsfs search`.  What only the service or the tree knows, the ids of
-folders and owners and the types of metadata fields, callers look up and hand to `Wanted.query`.
+folders and owners and the types of metadata fields, callers look up and hand to `ParsedSearch.query`.
 
 Rule: what cannot be understood is a `UserError` that says what can.
 """

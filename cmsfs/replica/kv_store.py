@@ -11,16 +11,20 @@ EVENTS_READ_AT = "events_read_at"  # seconds, our clock: when the stream was las
 SWEEP_DUE = "sweep_due"  # the sweep that something missed asks for (`daemon.pull.reconciler`)
 SWEPT_AT = "swept_at"  # seconds, our clock: when everything was last compared
 GENERATION = "generation"  # number of the newest listing
-CRAWL = "crawl"  # what is left of the listing of everything (JSON, `daemon.listing.full_enumeration.Plan`)
-MISSING = "missing"  # what a comparison would take away, if a person says so (JSON, `missing.Question`)
+CRAWL = "crawl"  # what is left of the listing of everything (JSON, `full_enumeration.EnumerationPlan`)
+MISSING = (
+    "missing"  # what a comparison would take away, if a person says so (JSON, `mass_deletions.Question`)
+)
 PAUSED = "paused"  # the person wants quiet until then (seconds since the epoch), or "for ever"
-DESKTOP_TRASH = "desktop_trash"  # what file managers here threw away (JSON, `vfs.desktop_trash.Record`)
+DESKTOP_TRASH = (
+    "desktop_trash"  # what file managers here threw away (JSON, `vfs.virtual.desktop_trash.Record`)
+)
 OWNER = "owner"  # id of the user whose drive this is
 SHARES = "shares"  # by which rules what others share has its place and name (JSON, `shares.Rules`)
 WIPE = (
     "wipe"  # since when (_ns) bytes that may no longer be read have been on this disk (`daemon.sharing.wipe`)
 )
-LEFTOVERS = "leftovers"  # since when local files have not been touched (JSON, `vfs.leftovers`)
+LEFTOVERS = "leftovers"  # since when local files have not been touched (JSON, `vfs.heuristics.leftovers`)
 BOOT_ID = "boot_id"  # the boot in which this database was last open
 CLEAN = "clean_shutdown"  # "1" while no daemon has it open after an orderly stop
 

@@ -69,7 +69,7 @@ class Node(NamedTuple):
 
     @property
     def is_shelf(self) -> bool:
-        """Whether it is the drive's own folder for what others share (`replica.shares`)."""
+        """Whether it is the drive's own folder for what others share (`replica.sharing.shares`)."""
         return self.local == 2
 
 

@@ -1,7 +1,7 @@
 """Pinned items, and the disk space that they need.
 
 A pin is on an item and holds for all that is below it, now and later.  `daemon.fetch.pins` does the work;
-it asks `survey` what there is to do, and marks contents with `cache.rows`.
+it asks `survey` what there is to do, and marks contents with `cache.content_table`.
 
 Rule: a survey walks every pinned tree (some 20 ms for 5,000 files); it is a read for a thread.
 """

@@ -1,6 +1,6 @@
 """The account's permissions on items as mode bits and errnos.
 
-`Right` is what the drive asks about; the agent above knows which rights there are (`ports.AccountPort`).
+`NodeRight` is what the drive asks about; the agent above knows which rights there are (`ports.AccountPort`).
 What was made here and is not at the service yet is ours.
 
 Rule: a missing right shows before work is lost: at `open`, `create`, `rename`, `unlink`, not at an upload

@@ -1,6 +1,6 @@
 """The account's state: whether the service is reachable, and the free quota.
 
-The vfs asks for both on its way (`vfs.ports.Account`), so both are answered from memory.
+The vfs asks for both on its way (`vfs.ports.AccountPort`), so both are answered from memory.
 """
 
 from collections.abc import Awaitable, Callable

@@ -1,8 +1,8 @@
 """Locks documents at the service while they are open in an office application here.
 
-The application's lock file appears (`vfs.lockfiles`): the document is locked at the service, so that others
-see who works on it; the lock file goes: it is unlocked.  A lock ends by itself after an hour, and is renewed
-while the application is there, so that nothing stays locked when this machine is gone.
+The application's lock file appears (`vfs.heuristics.lockfiles`): the document is locked at the service, so
+that others see who works on it; the lock file goes: it is unlocked.  A lock ends by itself after an hour, and
+is renewed while the application is there, so that nothing stays locked when this machine is gone.
 
 Rule: this never delays and never fails what a program does; what cannot be locked is worked on without.
 """

@@ -117,7 +117,7 @@ class RunningSearch:
         return [match for item in page.entries if (match := self._match(item)) is not None]
 
     def is_gone(self, match: Match) -> bool:
-        """As `Search.is_gone`: a folder on its way is known, and nothing has that name in it."""
+        """As `SearchPort.is_gone`: a folder on its way is known, and nothing has that name in it."""
         ino = ROOT
         for name in match.path.split("/"):
             node = tree.find_child(self._db, ino, name)

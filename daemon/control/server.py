@@ -1,6 +1,6 @@
 """The server of the control socket, which answers `cmsfs status`, `sync` and `umount`.
 
-One request a connection, answers as `models.control` says; which method answers it is declared there
+One request a connection, answers as `ipc.control` says; which method answers it is declared there
 (`answers`), and looked up here.  Only this user may connect: the socket is
 0600 in a folder of 0700, and the kernel tells who is at the other end.
 
@@ -73,7 +73,7 @@ def answers(
     """Make a method of the drive the answer to a request.
 
     It takes the request's fields as keywords and may be asynchronous.  What it returns is the last message: a
-    message of `models.control`, or for a `Done` nothing or what the person should know.
+    message of `ipc.control`, or for a `Done` nothing or what the person should know.
     """
 
     def declare(method: Method) -> Method:

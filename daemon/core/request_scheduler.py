@@ -1,10 +1,10 @@
 """The request scheduler: the account's rate budget, and which request goes first.
 
-Every attempt of every request passes `Budget.turn` (it is the client's `pacing`).  Who it is for is said by
-whoever starts the work: `with spending(Class.LISTING): ...` holds for everything awaited inside and for tasks
-started there.  What nobody has said anything about is interactive: somebody waits for it.  Work for which
-somebody may come to wait is an `RequestContext`, whose class can be raised while its request waits for a
-turn.
+Every attempt of every request passes `RequestScheduler.turn` (it is the client's `RateGate`).  Who it is for
+is said by whoever starts the work: `with with_priority(Priority.LISTING): ...` holds for everything awaited
+inside and for tasks started there.  What nobody has said anything about is interactive: somebody waits for
+it.  Work for which somebody may come to wait is a `RequestContext`, whose class can be raised while its
+request waits for a turn.
 
 Three things are shared out: the requests a minute that the profile allows (a bucket each for all, for
 searches and for uploads), the wait that a 429 asks for, and the attention of the service, of which work in

@@ -4,7 +4,7 @@ Whatever is read afterwards is fetched anew, so nothing is lost by it; what woul
 the service does not have.  So does what is pinned, unless its pin is taken away by the same call, and what is
 open.
 
-Rule: bytes are dropped by `Blocks.evict` alone, which looks at each content at that very moment.
+Rule: bytes are dropped by `Evictor.evict` alone, which looks at each content at that very moment.
 """
 
 import logging

@@ -3,7 +3,7 @@
 A listing that is empty or short proves nothing.  The highest of what is missing are asked about one by one:
 what the service shows is taken over, what it calls trashed, or says in its own words that it has not, goes
 with all that was missing below.  Where much would go, a few are asked about first: does one of them live, the
-listing was none; are all gone, a person is asked (`replica.missing`).
+listing was none; are all gone, a person is asked (`merge.mass_deletions`).
 
 Rule: nothing goes here that the service has not been asked about by its id.
 """

@@ -1,8 +1,8 @@
 """Remote changes from the service's event stream.
 
 An event says which item changed, and how that looked then.  A page is brought down to one verdict for each
-item: what the newest event shows of it (`event_items`), or what the service says when it is asked, or that it
-is gone; all of a page, and the position behind it, are one transaction.
+item: what the newest event shows of it (`event_reducer`), or what the service says when it is asked, or that
+it is gone; all of a page, and the position behind it, are one transaction.
 
 Events may come twice and in any order: what was applied is remembered by its id, and of an item nothing older
 than the newest is taken.  An event in a folder that is not known has the folder fetched and listed.  A

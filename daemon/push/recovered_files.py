@@ -1,7 +1,7 @@
 """Files in `recovered/`: local bytes that no longer have a place on the drive.
 
 They are told of until a person has seen them: until they are moved away, or dismissed.  What a person gave up
-(`held.discard`) was seen then.
+(`rejected.discard`) was seen then.
 """
 
 import os

@@ -19,8 +19,8 @@ NAMED = 3
 
 
 class SharedItems:
-    """Keeps the rules of the tree (`replica.shares`) in line with the account and the settings, and remembers
-    what was shared since the start."""
+    """Keeps the rules of the tree (`replica.sharing.shares`) in line with the account and the settings, and
+    remembers what was shared since the start."""
 
     def __init__(self, db: Database, incoming: RemoteUpdates, hub: Hub, settings: config.Settings) -> None:
         self._db = db

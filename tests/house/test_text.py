@@ -97,6 +97,23 @@ def _is_text(value: ast.expr) -> bool:
     return False
 
 
+def test_docstrings_name_what_exists():
+    """A dotted name in backticks (`module.function`, `Class.method`) is made of words of the code."""
+    others = {"upgrade_N.sql", "trio.Cancelled"}
+    docstrings, code = [], []
+    for path in SOURCES + TESTS:
+        parts = re.split(r'"""(.*?)"""', _text(path), flags=re.S)
+        code += [str(path), *parts[::2]]
+        docstrings += [(_name(path), text) for text in parts[1::2]] if path in SOURCES else []
+    words = set(re.findall(r"\w+", "\n".join(code)))
+    assert [
+        (name, reference)
+        for name, text in docstrings
+        for reference in re.findall(r"`([A-Za-z_]\w*(?:\.[A-Za-z_]\w+)+)`", text)
+        if not words.issuperset(reference.split(".")) and reference not in others
+    ] == []
+
+
 def test_nothing_is_left_unfinished():
     files = [*SOURCES, *TESTS, *SCRIPTS, *ROOT.glob("*.md"), *(ROOT / "cmsfs").rglob("*.md")]
     found = {_name(p): UNFINISHED.findall(_text(p)) for p in files}

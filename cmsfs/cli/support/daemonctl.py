@@ -1,6 +1,6 @@
 """The client of the control socket: finds running daemons and sends them requests.
 
-Plain blocking sockets: a command asks one thing and waits for it.  `models.control` says what may be
+Plain blocking sockets: a command asks one thing and waits for it.  `ipc.control` says what may be
 said.  Commands call `find_for` to learn whom to ask, then `status` or `exchange`.
 
 Rule: a socket that nobody listens on is no daemon, whatever process ids or mounts may say.

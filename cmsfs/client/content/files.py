@@ -141,5 +141,5 @@ class ContentStream:
         return piece
 
     async def aclose(self) -> None:
-        """As leaving the block of `Files.content` does, which is enough."""
+        """As leaving the block of `FilesApi.content` does, which is enough."""
         await self._body.aclose()

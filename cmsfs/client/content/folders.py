@@ -9,7 +9,7 @@ from cmsfs.client.transport.retry import Repeat
 from cmsfs.client.transport.wire import Wire
 from cmsfs.models.base import Reference
 from cmsfs.models.content import entries, items
-from cmsfs.models.content.items import Item  # by name: `Folders.items` hides the module
+from cmsfs.models.content.items import Item  # by name: `FoldersApi.items` hides the module
 from cmsfs.models.paging import MarkerPage
 
 P = TypeVar("P", entries.EntryPage, entries.EntryMarkerPage)

@@ -8,7 +8,7 @@ from cmsfs.client.content.search import FIELDS
 from cmsfs.client.transport import paging
 from cmsfs.client.transport.retry import Repeat
 from cmsfs.client.transport.wire import Wire
-from cmsfs.models.content.items import Item  # by name: `Trash.items` hides the module
+from cmsfs.models.content.items import Item  # by name: `TrashApi.items` hides the module
 from cmsfs.models.paging import MarkerPage
 
 # What is told of an item in the trash: also when it goes, and who put it there, which is who changed it last.

@@ -1,6 +1,6 @@
 """Collaborations: sharing an item with other users, and answering invitations.
 
-Rule: roles are words of `models.collaborations`.
+Rule: roles are words of `models.enterprise.collaborations`.
 """
 
 from datetime import datetime

@@ -1,7 +1,7 @@
 """Bandwidth limits per direction, shared by all transfers of a client.
 
-The wire hands the bytes of downloads and of uploads through a `Flow`; metadata is not counted.  A limit is
-asked for at every piece, so one that follows the time of day takes hold in the middle of a file.
+The wire hands the bytes of downloads and of uploads through `TransferLimits`; metadata is not counted.  A
+limit is asked for at every piece, so one that follows the time of day takes hold in the middle of a file.
 
 Rule: pieces are small while there is a limit, so that every stream gets on all the time, and none looks dead
 to whoever waits for a sign of life.

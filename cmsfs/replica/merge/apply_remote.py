@@ -1,7 +1,7 @@
 """Applies remote items to the tree.
 
-`apply` takes items of a listing or a change feed, as the table in `merging` says; `adopt` takes the answer
-to a change of ours; deletions are `vanishing`.  All run inside a caller's transaction and return the changes
+`apply` takes items of a listing or a change feed, as the table in `decisions` says; `adopt` takes the answer
+to a change of ours; deletions are `deletions`.  All run inside a caller's transaction and return the changes
 to publish after its commit.
 
 Rule: local work that the service does not have yet always survives.  A node with a pending operation

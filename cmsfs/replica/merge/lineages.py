@@ -5,7 +5,7 @@ Size, pages, mappings and handles are the kernel's inode's.  So news that would 
 give name, item and all that hangs on the item to a fresh inode (`part`), and the open one goes on without a
 name, as after a rename over it.  The same becomes of a file whose item goes from the drive (`left`).  What a
 program then writes to such an inode is nowhere else, and nobody here has thrown it away: with the first bytes
-that are recorded it gets a name again (`give_name`).
+that are recorded it gets a name again (`name_displaced`).
 
     what took its name                 the name that it gets
     a newer version of its item        a conflict copy beside that version, wherever that is by then
@@ -104,7 +104,7 @@ def is_displaced(conn: Connection, ino: Ino) -> bool:
 
 
 def is_displaced_now(db: Database, ino: Ino) -> bool:
-    """As `is_adrift`, here and now."""
+    """As `is_displaced`, here and now."""
     return db.row("SELECT 1 FROM lineage WHERE ino = ?", ino) is not None
 
 

@@ -1,7 +1,7 @@
 """Lock files of office applications: which document each belongs to.
 
 While a document is open, LibreOffice keeps `.~lock.NAME#` beside it and Microsoft Office `~$NAME`, of a long
-name without its first two characters.  They live on this machine only (`localnames`); whoever wants to know
+name without its first two characters.  They live on this machine only (`local_files`); whoever wants to know
 that a document is being worked on is told of their coming and going.
 """
 

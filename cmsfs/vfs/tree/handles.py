@@ -1,7 +1,8 @@
 """The table of open files and folders.
 
 All handles of an inode share one `OpenFile`, so that what one writes another reads.  A change made elsewhere
-does not touch it: the name leads to another inode then (`replica.lineages`), and two versions never mix.
+does not touch it: the name leads to another inode then (`replica.merge.lineages`), and two versions never
+mix.
 
 Rule: an `OpenFile` reads either from its draft or from its content; `source` says which, now.
 """
@@ -110,7 +111,7 @@ class Handle:
     appends: bool = False  # whatever it writes goes to the end
     window: ReadaheadWindow = field(default_factory=ReadaheadWindow)
     begun: bool = False  # it was read from its beginning
-    doubts: int | None = None  # those of the content (`Blocks.doubts`) when it was first read
+    doubts: int | None = None  # those of the content (`BlockCache.doubts`) when it was first read
 
 
 @dataclass(frozen=True, slots=True)

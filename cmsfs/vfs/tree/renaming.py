@@ -1,7 +1,7 @@
 """rename(2): the work inside the caller's transaction.
 
-What a rename over another file means for the identity of both at the service stands in `saves`, what it means
-for whether the service hears of it in `localnames`.
+What a rename over another file means for the identity of both at the service stands in `save_patterns`, what
+it means for whether the service hears of it in `local_files`.
 """
 
 import errno

@@ -137,7 +137,7 @@ class Router:
 
     def getattr(self, ino: Ino) -> Attributes:
         fs, real = self._of(ino)
-        # Under the number that the kernel with_deadline for.
+        # Under the number that the kernel asked for.
         found = fs.getattr(real)
         return found if real == ino else replace(found, ino=ino)
 

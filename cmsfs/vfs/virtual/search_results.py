@@ -77,7 +77,7 @@ class FinderPort(Protocol):
         """Begin the search that a person wrote; nothing is asked yet but what its words need.
 
         Raises `UserError` for words that mean nothing, `FileNotFoundError` for a folder or a person that
-        is not there, and as `Search.more`.
+        is not there, and as `SearchPort.more`.
         """
 
 

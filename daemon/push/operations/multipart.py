@@ -40,8 +40,8 @@ async def send(
 ) -> items.File:
     """The file as it is at the service when all parts have arrived and are joined.
 
-    Raises what `client.upload_sessions` raises.  Cancelled, or after any error but one that tells that the
-    session is of no use any more: what has arrived is not sent again.
+    Raises what `client.content.upload_sessions` raises.  Cancelled, or after any error but one that tells
+    that the session is of no use any more: what has arrived is not sent again.
     """
     calls = kit.client.upload_sessions
     try:
