@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Protocol
 
-from cmsfs import config, errors, process_env
+from cmsfs import config, durability, errors, process_env
 
 SERVICE = "cmsfs"
 
@@ -77,11 +77,7 @@ class FileTokenStore:
             file.flush()
             os.fsync(file.fileno())
         new.rename(self._path)
-        folder = os.open(self._path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        durability.sync(self._path.parent)
 
     def clear(self) -> None:
         self._path.unlink(missing_ok=True)

@@ -17,7 +17,7 @@ from typing import Protocol
 
 import trio
 
-from cmsfs import errors, sqlite
+from cmsfs import durability, errors, sqlite
 from cmsfs.cache import (
     bitmap,
     block_writer,
@@ -393,6 +393,6 @@ class BlockCache:
         try:
             await self.flush()
             paths = [path for sha1 in self._written if (path := self._contents.file_of(sha1)) is not None]
-            await trio.to_thread.run_sync(content_files.sync_all, paths)
+            await trio.to_thread.run_sync(durability.sync_if_there, *paths)
         finally:
             self._files.close()

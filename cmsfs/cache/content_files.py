@@ -224,21 +224,3 @@ def hash_file(path: Path) -> str:
         return hash_open(fd)
     finally:
         os.close(fd)
-
-
-def sync(path: Path) -> None:
-    """Bring a file or a folder to the disk."""
-    fd = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
-
-
-def sync_all(paths: list[Path]) -> None:
-    """Like `sync`, of all of these that are still there."""
-    for path in paths:
-        try:
-            sync(path)
-        except FileNotFoundError:
-            pass  # evicted meanwhile

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import trio
 
-from cmsfs import sqlite
+from cmsfs import durability, sqlite
 from cmsfs.cache import content_files, content_index, content_table
 
 
@@ -168,7 +168,7 @@ def move_across(source: Path, target: Path, copy: Path) -> None:
         if error.errno != errno.EXDEV:
             raise
         shutil.copyfile(source, copy)
-        content_files.sync(copy)
+        durability.sync(copy)
         copy.rename(target)
         source.unlink()
 
@@ -186,7 +186,7 @@ def _second_name(path: Path, name: Path) -> None:
         except OSError:
             name.unlink(missing_ok=True)
             raise
-    content_files.sync(name)
+    durability.sync(name)
 
 
 def _move_in(path: Path, target: Path, size: int, here: bool) -> None:
@@ -201,4 +201,4 @@ def _move_in(path: Path, target: Path, size: int, here: bool) -> None:
         path.unlink()
         return
     path.rename(target)
-    content_files.sync(target.parent)
+    durability.sync(target.parent)

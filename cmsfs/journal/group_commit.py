@@ -7,13 +7,12 @@ for one file.
 
 import logging
 import math
-import os
 import time
 from pathlib import Path
 
 import trio
 
-from cmsfs import crashpoints, fd_limits
+from cmsfs import crashpoints, durability, fd_limits
 from cmsfs.crashpoints import Point
 from cmsfs.journal.drafts import Draft
 from cmsfs.sqlite import Database
@@ -101,7 +100,7 @@ class GroupCommit:
         await self._fsync_all(group)
         crashpoints.reached(Point.GROUP_SYNCED)
         # Names before the rows that speak of them: new drafts, and drafts that became content.
-        await trio.to_thread.run_sync(fsync_folder, self._root)
+        await trio.to_thread.run_sync(durability.sync, self._root)
         crashpoints.reached(Point.GROUP_NAMED)
         await self._sync_log()
         crashpoints.reached(Point.GROUP_COMMITTED)
@@ -124,35 +123,15 @@ class GroupCommit:
         if draft is not None and not draft.dropped:
             await draft.fsync()
             self._recorded.pop(draft.id, None)
-        await trio.to_thread.run_sync(fsync_folder, self._root)
+        await trio.to_thread.run_sync(durability.sync, self._root)
         await self._sync_log()
 
     async def _sync_log(self) -> None:
         """Bring every commit so far to the disk: they are all in the write-ahead log (or, after a
         checkpoint, which fsyncs by itself, in the database file)."""
-        await trio.to_thread.run_sync(_fsync_path, Path(f"{self._db.path}-wal"))
-
-
-def fsync_folder(path: Path) -> None:
-    """Make the names in a folder durable."""
-    fd = fd_limits.open_file(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
+        await trio.to_thread.run_sync(durability.sync_if_there, Path(f"{self._db.path}-wal"))
 
 
 def _unlink_all(paths: list[Path]) -> None:
     for path in paths:
         path.unlink(missing_ok=True)
-
-
-def _fsync_path(path: Path) -> None:
-    try:
-        fd = fd_limits.open_file(path, os.O_RDONLY)
-    except FileNotFoundError:
-        return
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)

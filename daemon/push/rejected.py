@@ -15,7 +15,7 @@ from sqlite3 import Connection
 
 import trio
 
-from cmsfs import errors
+from cmsfs import durability, errors
 from cmsfs.journal import ops, queue, sealing
 from cmsfs.journal.drafts import Drafts
 from cmsfs.journal.ops import Op, OpKind
@@ -159,12 +159,8 @@ def _second_name(source: Path, folder: Path, name: str) -> Path:
         if error.errno not in (errno.EXDEV, errno.EPERM, errno.EMLINK):
             raise
         shutil.copyfile(source, target)
-    for path, flags in ((target, 0), (folder, os.O_DIRECTORY)):
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | flags)
-        try:
-            os.fsync(fd)
-        finally:
-            os.close(fd)
+    durability.sync(target)
+    durability.sync(folder)
     return target
 
 

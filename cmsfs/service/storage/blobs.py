@@ -23,6 +23,8 @@ from pathlib import Path
 
 import trio
 
+from cmsfs import durability
+
 # One hop into a thread a mebibyte: 64 KiB a hop reads at a fifth of the rate.
 CHUNK = 1024 * 1024
 
@@ -93,7 +95,7 @@ class IncomingBlob:
         self._drain()
         os.fsync(self._file)
         self._path.rename(target)
-        sync_folder(target.parent)
+        durability.sync(target.parent)
 
     def _drain(self) -> None:
         data = memoryview(b"".join(self._pending))
@@ -116,7 +118,7 @@ class IncomingBlob:
         self._blobs.ensure_folder(target.parent)
         # Over an equal blob too: the content is the same, and a damaged one is healed.
         self._path.rename(target)
-        sync_folder(target.parent)
+        durability.sync(target.parent)
         return sha1
 
 
@@ -140,7 +142,7 @@ class Blobs:
         """Make a folder of blobs, durably; one that somebody else is just making is synced again."""
         if folder not in self._folders:
             folder.mkdir(exist_ok=True, mode=0o700)
-            sync_folder(self.root)
+            durability.sync(self.root)
             self._folders.add(folder)
 
     @asynccontextmanager
@@ -186,7 +188,7 @@ class Blobs:
         place = self.path(sha1)
         if not place.exists():
             (self.aside / sha1).rename(place)
-            sync_folder(place.parent)
+            durability.sync(place.parent)
 
     def drop_aside(self, known: Callable[[str], bool], *, before: float) -> int:
         """Remove for good what was set aside before a moment, in seconds; what has a version is put back.
@@ -227,12 +229,3 @@ class Blobs:
                     Path(entry.path).unlink()
                     removed += 1
         return removed
-
-
-def sync_folder(folder: Path) -> None:
-    """Make what was made, renamed or removed in a folder durable."""
-    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)

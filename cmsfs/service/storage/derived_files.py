@@ -16,7 +16,7 @@ from pathlib import Path
 from sqlite3 import Connection, Row
 from typing import Any
 
-from cmsfs.service.storage.blobs import sync_folder
+from cmsfs import durability
 
 Read = Callable[..., list[Row]]  # as in store.py, which needs this module
 
@@ -98,7 +98,7 @@ class DerivedFiles:
     def keep(self, sha1: str, name: str) -> None:
         """What the worker wrote, and synced, is this rendition."""
         self.prepare(sha1).rename(self.path(sha1, name))
-        sync_folder(self.path(sha1, name).parent)
+        durability.sync(self.path(sha1, name).parent)
 
     def discard(self, sha1: str) -> None:
         """Remove what the worker left half written."""

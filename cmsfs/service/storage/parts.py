@@ -16,6 +16,7 @@ from pathlib import Path
 
 import trio
 
+from cmsfs import durability
 from cmsfs.service.storage import blobs
 
 
@@ -32,7 +33,7 @@ class Parts:
     def make(self, session: str) -> None:
         """The folder of a new session, durably; for a thread."""
         self.path(session).mkdir(mode=0o700)
-        blobs.sync_folder(self.root)
+        durability.sync(self.root)
 
     async def remove(self, *sessions: str) -> None:
         """Forget sessions that are over, and their parts."""

@@ -1,6 +1,7 @@
 """Thousands of open files, and no more descriptors than there are."""
 
 import errno
+import hashlib
 import os
 import resource
 from collections.abc import Iterator
@@ -83,6 +84,20 @@ async def test_what_was_closed_becomes_durable_without_a_descriptor_left(
         await drive.commit.commit()
     assert synced == [".draft", "", ".db-wal"]
     # And the reserve is there again for the next time.
+    os.close(exhausted.pop())
+    fd_limits.keep_spare()
+
+
+async def test_what_becomes_content_is_durable_without_a_descriptor_left(
+    drive: Drive, exhausted: list[int], tmp_path: Path
+) -> None:
+    data = b"precious"
+    sha1 = hashlib.sha1(data, usedforsecurity=False).hexdigest()
+    (tmp_path / "sealed").write_bytes(data)
+    fd_limits.keep_spare()
+    take_all(exhausted)
+    await drive.blocks.adopt_dirty(sha1, len(data), tmp_path / "sealed")
+    assert drive.blocks.path(sha1).read_bytes() == data
     os.close(exhausted.pop())
     fd_limits.keep_spare()
 
