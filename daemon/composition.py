@@ -12,7 +12,7 @@ from cmsfs.client.session import Client
 from cmsfs.fuse import notifier
 from cmsfs.journal.group_commit import GroupCommit
 from cmsfs.journal.sealing import Sealer
-from cmsfs.replica.changes import Hub
+from cmsfs.replica.changes import ChangeKind, Hub
 from cmsfs.replica.nodes import Ino, NodeKind
 from cmsfs.vfs.heuristics.copy_detector import CopyDetector
 from cmsfs.vfs.tree.filesystem import Filesystem
@@ -175,7 +175,7 @@ class Composition(Answers):
             publish=self.hub.publish,
             reserve=state.reserve,
         )
-        self.hub.subscribe(self.fs.heard)
+        self.hub.subscribe(self.fs.heard, {ChangeKind.GONE})
         self._fsync_seconds = settings.fsync_seconds
         self.trash = RemoteTrash(kit, self.push, self.account)
         self.thumbnails = (

@@ -138,12 +138,11 @@ class Notifier:
         return unknown
 
     def _tell(self, change: Change) -> None:
-        name = convert.raw_name(change.name)
         match change.what, change.parent:
             case ChangeKind.ENTRY, int(parent):
-                kernel.session.invalidate_entry(parent, name)
+                kernel.session.invalidate_entry(parent, convert.raw_name(change.name))
             case ChangeKind.GONE, int(parent):
-                kernel.session.invalidate_entry(parent, name, deleted=change.ino)
+                kernel.session.invalidate_entry(parent, convert.raw_name(change.name), deleted=change.ino)
             case ChangeKind.CONTENT, _:
                 # News never change the bytes of an open file: it was opened since, and its pages dropped, or
                 # they came wrong.  Dropping them here would wait for its reads.

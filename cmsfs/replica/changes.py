@@ -7,10 +7,11 @@ Rule: publish after the commit; a subscriber only notes the change, it never blo
 """
 
 import enum
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 
 from cmsfs.replica.nodes import Ino
+from cmsfs.wakeup import Signal
 
 
 class ChangeKind(enum.Enum):
@@ -37,18 +38,31 @@ class Change:
 
 
 class Hub:
-    """Hands published changes to every subscriber, in order, at once."""
+    """Hands published changes to whoever wants their kind, in order, at once."""
 
     def __init__(self) -> None:
-        self._subscribers: list[Callable[[list[Change]], None]] = []
+        self._subscribers: list[tuple[frozenset[ChangeKind], Callable[[list[Change]], None]]] = []
+        self._woken: list[Signal] = []
 
-    def subscribe(self, callback: Callable[[list[Change]], None]) -> None:
-        """Call `callback` with every batch published from now on."""
-        self._subscribers.append(callback)
+    def subscribe(
+        self, callback: Callable[[list[Change]], None], kinds: Collection[ChangeKind] = frozenset(ChangeKind)
+    ) -> None:
+        """Call `callback` with every batch published from now on that has changes of these kinds; it looks
+        at those alone."""
+        self._subscribers.append((frozenset(kinds), callback))
+
+    def wake(self, signal: Signal) -> None:
+        """Set `signal` whenever anything is published from now on."""
+        self._woken.append(signal)
 
     def publish(self, changes: Iterable[Change]) -> None:
         """Tell all subscribers; an empty batch tells nobody."""
         batch = list(changes)
-        if batch:
-            for callback in self._subscribers:
+        if not batch:
+            return
+        kinds = {change.what for change in batch}
+        for wanted, callback in self._subscribers:
+            if not kinds.isdisjoint(wanted):
                 callback(batch)
+        for signal in self._woken:
+            signal.set()

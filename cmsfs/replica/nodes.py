@@ -72,6 +72,18 @@ class Node(NamedTuple):
         """Whether it is the drive's own folder for what others share (`replica.sharing.shares`)."""
         return self.local == 2
 
+    @property
+    def is_lost(self) -> bool:
+        """Whether the service does not show the item any more, and something of ours is kept here
+        (`replica.sharing.lost_access`)."""
+        return (
+            self.parent is not None
+            and self.remote_id is not None
+            and self.etag is not None
+            and self.base_parent is None
+            and self.ino > TRASH
+        )
+
 
 # In the order of Node's fields; `item` is large and read only where it is shown.
 COLUMNS = (

@@ -61,7 +61,7 @@ class FileLocks:
         self._holding: frozenset[Ino] = frozenset()
         self._changed = Signal()
         self._freed = Signal()
-        hub.subscribe(self._note)
+        hub.wake(self._changed)
 
     async def freed(self) -> None:
         """Wait until a lock is gone: what was refused for it may go now."""
@@ -107,9 +107,6 @@ class FileLocks:
             self._hub.publish([Change(ChangeKind.ATTRIBUTES, ino) for ino in changed])
             if freed:
                 self._freed.pulse()
-
-    def _note(self, changes: list[Change]) -> None:
-        self._changed.set()
 
 
 def _lock(item: str) -> FileLock | None:

@@ -64,7 +64,7 @@ class RightsReader:
 
     def of(self, node: Node) -> NodeRight:
         """The rights on a node; all where nothing is known to be missing."""
-        if not self._said or node.remote_id is None or lost_access.is_lost(node):
+        if not self._said or node.remote_id is None or node.is_lost:
             return ALL  # what is not shown to us any more is here for a person to decide on
         if (said := self._said.get(node.ino)) is not None:
             return said[0]

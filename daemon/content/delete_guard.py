@@ -22,7 +22,7 @@ from cmsfs.client.session import Client
 from cmsfs.models import wire_names
 from cmsfs.replica import kv_store, tree
 from cmsfs.replica.nodes import Ino, Node, NodeKind
-from cmsfs.replica.sharing import lost_access, shares
+from cmsfs.replica.sharing import shares
 from cmsfs.sqlite import Database
 from cmsfs.user_messages import explain
 from cmsfs.vfs import errno_map
@@ -78,7 +78,7 @@ class DeleteGuard:
 
     async def is_left(self, node: Node) -> bool:
         """As `ports.DeleteGuardPort.is_left`."""
-        if node.base_parent not in (None, wire_names.ROOT_ID) or lost_access.is_lost(node):
+        if node.base_parent not in (None, wire_names.ROOT_ID) or node.is_lost:
             return False
         if not await self._db.query(lambda conn: leave.leaves_share(conn, node)):
             return False

@@ -94,7 +94,8 @@ class RemoteUpdates:
         left_out: list[Remote] = []
 
         def txn(conn: Connection) -> list[changes.Change]:
-            deferred_updates.drop(conn, settled)
+            if settled:
+                deferred_updates.drop(conn, settled)
             for one in waiting:
                 key = wire_names.name_key(one.name)
                 deferred_updates.note(

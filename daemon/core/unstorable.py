@@ -67,18 +67,13 @@ def _problem(one: Remote) -> str | None:
         return f"its sequence number is {_short(one.sequence)}"
     if len(one.name) > LONGEST_NAME:
         return f"its name has {len(one.name)} characters"
-    for text in (one.id, one.name, one.parent_id, one.etag, one.version, one.sha1):
-        if text is not None and not _is_text(text):
-            return "its name or one of its IDs is not valid text"
-    return None
-
-
-def _is_text(text: str) -> bool:
+    texts = (one.id, one.name, one.parent_id, one.etag, one.version, one.sha1)
+    together = "".join([text for text in texts if text is not None])
     try:
-        text.encode()
+        together.encode()
     except UnicodeEncodeError:
-        return False
-    return "\0" not in text
+        return "its name or one of its IDs is not valid text"
+    return "its name or one of its IDs is not valid text" if "\0" in together else None
 
 
 def _short(number: int) -> str:

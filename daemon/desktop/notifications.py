@@ -82,7 +82,7 @@ class Notifications:
         self._conflicts = 0
         self._conflict = ""
         self._told: dict[str, _Told] = {}
-        hub.subscribe(self._heard)
+        hub.subscribe(self._heard, {ChangeKind.ENTRY})
 
     def _heard(self, changes: list[Change]) -> None:
         mine = f"(conflicted copy of {socket.gethostname()}, "

@@ -22,7 +22,7 @@ from cmsfs.cache import bitmap, content_table
 from cmsfs.cache.blocks import BlockCache
 from cmsfs.ipc import diagnostics
 from cmsfs.replica import pins, tree
-from cmsfs.replica.changes import Change, Hub
+from cmsfs.replica.changes import Hub
 from cmsfs.replica.nodes import Ino, NodeKind
 from cmsfs.sqlite import Database
 from cmsfs.vfs import errno_map
@@ -65,15 +65,12 @@ class Pins:
         self._round = trio.CancelScope()  # cancelled: what it looked at is pinned no longer
         self.marking = trio.Lock()  # held from a look at what is pinned until the cache knows of it
         self.problem = ""
-        hub.subscribe(self._heard)
+        hub.wake(self._news)
         health.subscribe(self.wake)
 
     def wake(self) -> None:
         """Something has changed, here or at the service."""
         self._news.set()
-
-    def _heard(self, changes: list[Change]) -> None:
-        self.wake()
 
     # ---- what a person wants ----
 

@@ -179,7 +179,7 @@ async def _gone(kit: PushContext, task: queue.Task, what: Node) -> None:
         if now is not None and now.remote_id == what.remote_id:
             changes = deletions.remove_gone(conn, what.ino)
             now = tree.find_at(conn, what.ino)
-        if now is not None and lost_access.is_lost(now):
+        if now is not None and now.is_lost:
             queue.hold(conn, task.op, error=lost_access.REASON)
         else:
             reconsider(conn, task.op, "It was deleted at the service.")

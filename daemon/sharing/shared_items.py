@@ -34,7 +34,7 @@ class SharedItems:
         self._offered: set[tuple[NodeKind, str]] = set()
         self._has_begun = False
         self.count = 0  # shared since the start
-        hub.subscribe(self._heard)
+        hub.subscribe(self._heard, {ChangeKind.ENTRY})
 
     async def belongs_to(self, user_id: str) -> None:
         """The service says whose drive this is."""

@@ -29,10 +29,13 @@ from cmsfs.replica.merge import (
 )
 from cmsfs.replica.merge.decisions import Verdict
 from cmsfs.replica.nodes import FILE_MODE, FOLDER_MODE, ROOT, Ino, Node, NodeKind, Remote, said_by
-from cmsfs.replica.rows import node_rows, op_rows
+from cmsfs.replica.rows import op_rows
 from cmsfs.replica.sharing import lost_access, shares
 
 ROOT_ID = bulk_insert.ROOT_ID
+
+# So few items take less statements one by one than a page takes at once, where all are news of what is here.
+FEW = 2
 
 # The `sequence` that a node had when the service was asked for its item by its id.
 Believed = Mapping[tuple[NodeKind, str], int]
@@ -54,38 +57,49 @@ def apply(
     a service that came back from a backup has older items than we know.
     """
     changes: list[Change] = []
-    left = bulk_insert.insert(conn, list(remotes), generation, changes)
-    for remote in bulk_insert.unchanged(conn, left, generation):
-        if _is_old(conn, remote, is_listing=is_listing, believed=believed or {}):
-            tree.note_seen(conn, remote.kind, remote.id, generation)
+    left = list(remotes)
+    if len(left) > FEW or not all(_is_newer(conn, remote) for remote in left):
+        left = bulk_insert.insert(conn, left, generation, changes)
+        left = bulk_insert.unchanged(conn, left, generation)
+    for remote in left:
+        node = tree.remote_at(conn, remote.kind, remote.id)
+        is_believed = (
+            node is None
+            or remote.sequence >= node.sequence
+            or (believed is not None and believed.get((remote.kind, remote.id)) == node.sequence)
+        )
+        if node is None or is_believed:
+            _apply_one(conn, node, remote, generation, changes)
         else:
-            _apply_one(conn, remote, generation, changes)
-    if changes:
+            _leave_old(conn, node, remote, generation, is_listing=is_listing)
+    if any(change.parent is not None for change in changes):
         shares.remove_if_empty(conn, changes)
     return changes
 
 
-def _is_old(conn: Connection, remote: Remote, *, is_listing: bool, believed: Believed) -> bool:
-    """Whether we know something newer of the item, by its number."""
+def _is_newer(conn: Connection, remote: Remote) -> bool:
+    """Whether the item is here, and this is news of it."""
     node = tree.remote_at(conn, remote.kind, remote.id)
-    if node is None or remote.sequence >= node.sequence:
-        return False
-    if believed.get((remote.kind, remote.id)) == node.sequence:
-        return False
+    return node is not None and remote.sequence > node.sequence
+
+
+def _leave_old(conn: Connection, node: Node, remote: Remote, generation: int, *, is_listing: bool) -> None:
+    """We know something newer of the item, by its number."""
     if is_listing:
         deferred_updates.note(
             conn, deferred_updates.DeferredUpdate(remote.kind, remote.id, deferred_updates.ANYHOW, node.ino)
         )
-    return True
+    tree.note_seen(conn, remote.kind, remote.id, generation)
 
 
-def _apply_one(conn: Connection, remote: Remote, generation: int, changes: list[Change]) -> None:
+def _apply_one(
+    conn: Connection, node: Node | None, remote: Remote, generation: int, changes: list[Change]
+) -> None:
     if remote.kind is NodeKind.FOLDER and remote.id == ROOT_ID:
         return
-    node = tree.remote_at(conn, remote.kind, remote.id)
     if node is not None and node.ino != ROOT:
         conn.execute("UPDATE node SET seen = max(seen, ?) WHERE ino = ?", (generation, node.ino))
-        if lost_access.is_lost(node):
+        if node.is_lost:
             lost_access.regain(conn, node, remote.parent_id)
         if node.parent is None:
             # What was deleted here goes with what was to be sent of it, should the item come back.
@@ -162,11 +176,14 @@ def _update_content(
         url_files.restore(conn, node.ino)
         changes.append(Change(ChangeKind.ATTRIBUTES, node.ino))
         return
-    node_rows.set_content(conn, node.ino, sha1=remote.sha1, size=remote.size)
+    is_later = "touch" not in pending and not same_time(node.mtime_ns, remote.mtime_ns)
+    conn.execute(
+        "UPDATE node SET sha1 = ?1, size = ?2, mtime_ns = coalesce(?3, mtime_ns),"
+        " ctime_ns = max(ctime_ns, coalesce(?3, 0)) WHERE ino = ?4",
+        (remote.sha1, remote.size, remote.mtime_ns if is_later else None, node.ino),
+    )
     if is_link:
         url_files.follow(conn, node.ino)
-    if "touch" not in pending and not same_time(node.mtime_ns, remote.mtime_ns):
-        node_rows.set_modified(conn, node.ino, remote.mtime_ns)
     what = ChangeKind.CONTENT if remote.sha1 != node.sha1 or is_link else ChangeKind.ATTRIBUTES
     changes.append(Change(what, node.ino))
 
@@ -192,7 +209,8 @@ def _update_place(
         # stays where it can be seen until that is known.
         _leave_aside(conn, node, remote.sequence)
         return
-    if not move_cycles.is_open(conn, node.ino, parent, changes):
+    is_moved_folder = node.is_folder and node.parent != parent
+    if is_moved_folder and not move_cycles.is_open(conn, node.ino, parent, changes):
         # One of a pair of folder moves would close a ring, while the other is still to come.
         _leave_aside(conn, node, remote.sequence)
         return

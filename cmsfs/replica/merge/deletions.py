@@ -25,7 +25,7 @@ def remove_gone(conn: Connection, ino: Ino, *, sequence: int = 0) -> list[Change
     changes: list[Change] = []
     inos = tree.subtree(conn, ino)
     elsewhere = _elsewhere(conn, inos)
-    is_lost = shares.is_shared_node(conn, tree.get(conn, ino)) or lost_access.is_lost(tree.get(conn, ino))
+    is_lost = shares.is_shared_node(conn, tree.get(conn, ino)) or tree.get(conn, ino).is_lost
     for below in reversed(inos):
         if below not in elsewhere:
             remove_gone_node(conn, tree.get(conn, below), changes, is_lost=is_lost)

@@ -14,7 +14,7 @@ from cmsfs.replica import tree
 from cmsfs.replica.changes import Change
 from cmsfs.replica.merge import deletions
 from cmsfs.replica.nodes import ROOT, Ino, NodeKind
-from cmsfs.replica.sharing import lost_access, shares
+from cmsfs.replica.sharing import shares
 
 
 def unseen_below(conn: Connection, folder: Ino, generation: int) -> list[Ino]:
@@ -101,7 +101,7 @@ def remove(conn: Connection, inos: Iterable[Ino], generation: int) -> list[Chang
         if not _is_unseen(conn, ino, generation) or _holds_remote(conn, ino):
             continue
         top = shares.top(conn, ino)
-        is_lost = top is not None and (lost_access.is_lost(top) or _is_unseen(conn, top.ino, generation))
+        is_lost = top is not None and (top.is_lost or _is_unseen(conn, top.ino, generation))
         deletions.remove_gone_node(conn, node, changes, is_lost=is_lost)
     shares.remove_if_empty(conn, changes)
     return changes

@@ -25,17 +25,6 @@ REASON = (
 _LOST = "parent IS NOT NULL AND remote_id IS NOT NULL AND etag IS NOT NULL AND base_parent IS NULL"
 
 
-def is_lost(node: Node) -> bool:
-    """Whether the service does not show the node's item any more, and something of ours is kept here."""
-    return (
-        node.parent is not None
-        and node.remote_id is not None
-        and node.etag is not None
-        and node.base_parent is None
-        and node.ino > 2
-    )
-
-
 def keep(conn: Connection, node: Node) -> None:
     """Keep a node for what is not sent of it, or of what is in it; what is below it comes first."""
     node_rows.leave_base_folder(conn, node.ino)
@@ -63,16 +52,14 @@ def highest_lost(conn: Connection, limit: int) -> list[Node]:
         f"SELECT ino FROM node WHERE {_LOST} AND ino > 2 ORDER BY ino LIMIT ?", (limit * 10,)
     ).fetchall()
     found = [tree.get(conn, row["ino"]) for row in rows]
-    return [one for one in found if one.parent is not None and not is_lost(tree.get(conn, one.parent))][
-        :limit
-    ]
+    return [one for one in found if one.parent is not None and not tree.get(conn, one.parent).is_lost][:limit]
 
 
 def remove_if_empty(conn: Connection, folder: Ino | None, changes: list[Change]) -> None:
     """A lost folder in which nothing is left goes, and so on upwards."""
     while folder is not None:
         node = tree.get(conn, folder)
-        if not is_lost(node) or not node.is_folder or tree.has_children(conn, folder):
+        if not node.is_lost or not node.is_folder or tree.has_children(conn, folder):
             break
         tree.mark_unlisted(conn, folder)
         tree.detach(conn, folder)

@@ -20,7 +20,6 @@ from typing import Protocol
 from cmsfs import errors
 from cmsfs.replica import naming, tree
 from cmsfs.replica.nodes import Content, Ino, Node, NodeKind
-from cmsfs.replica.sharing import lost_access
 from cmsfs.sqlite import Database
 from cmsfs.vfs import errno_map
 from cmsfs.vfs.virtual.node import Views, VirtualFile, VirtualFolder, VirtualNode
@@ -103,7 +102,7 @@ class _Past:
     async def check(self) -> None:
         """Raise the `OSError` for a file that is gone, or may not be read any more."""
         node = tree.find(self._db, self._ino)
-        if node is None or node.parent is None or lost_access.is_lost(node):
+        if node is None or node.parent is None or node.is_lost:
             raise errno_map.oserror(errno.ENOENT)
         if self._check is not None:
             await self._check(node)
