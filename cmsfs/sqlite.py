@@ -1,24 +1,32 @@
-"""SQLite under trio: short reads on the event loop, write transactions in one worker thread.
+"""SQLite under trio: short reads and short transactions on the event loop, all others in a worker thread.
 
-A point read takes 6 µs on the loop and 80 µs through a thread, so bounded reads stay here.  A commit
-can take 17 ms (checkpoint), so writes leave.  Used by the replica and by the embedded service.
+A point read takes 6 µs on the loop and 80 µs through a thread, so bounded reads stay here.  A transaction of
+a few statements takes 60 µs on the loop and 300 µs through a thread, with four context switches: what a call
+of a program changes is committed here, too.  Such a commit appends to the write-ahead log and does no more:
+it does not wait for the disk.  What does is in a thread: writing the log back (a checkpoint, 20 ms), a
+durable commit, and whatever is written while the log is being fsynced.  Nor does the loop wait for a long
+transaction: whoever writes meanwhile is suspended.  Used by the replica and by the embedded service.
 
-Rule: after `await db.write(f)` returns, reads on the loop see what `f` did.
+Rules: after `await db.write(f)` returns, reads on the loop see what `f` did.  Transactions run one after
+another, in the order in which they were asked for, wherever they run.
 """
 
 import errno
+import logging
 import os
 import resource
 import sqlite3
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
 import trio
 
-from cmsfs import errors, process_env
+from cmsfs import durability, errors, process_env
+
+log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -33,7 +41,12 @@ BUSY_TIMEOUT_MS = 10_000
 # 16 MiB of pages: the tree of a large drive is read by point look-ups all over the file.
 CACHE_KIB = 16 * 1024
 
+# The log is written back when it has become so long: 4 MiB.
 LOG_PAGES = 1000
+_FRAME_BYTES = 4096 + 24
+
+# A short transaction adds some ten pages to the log; to look at its length takes a system call.
+_LOOK_EVERY = 16
 
 # Long reads go through a table once, and there may be several of them.
 LONG_READ_CACHE_KIB = 4 * 1024
@@ -55,44 +68,114 @@ class Database:
 
     def __init__(self, path: Path, reader: Connection, writer: Connection) -> None:
         self.path = path
+        self._log = Path(f"{path}-wal")
         self._reader = reader
         self._writer = writer
-        self._writing = trio.CapacityLimiter(1)
+        self._writing = trio.Lock()
+        # Whether a thread has the writer's connection.
+        self._is_away = False
+        # How many fsyncs of the log are under way.
+        self._syncing = 0
         self._long_reads = trio.CapacityLimiter(4)
         self._idle: list[Connection] = []
-        # Called in the writer's thread after each transaction, whether it was committed or rolled back.
+        self._most_log = _log_pages() * _FRAME_BYTES
+        # At which length the log is to be written back.
+        self._trim_at = self._most_log
+        self._unlooked = _LOOK_EVERY
+        # Called after each transaction, where it ran, whether it was committed or rolled back.
         self.ended: Callable[[], None] = _nobody
         # And before each: sees that there is room for it on the disk.
         self.before_write: Callable[[], None] = _nobody
 
     def define(self, name: str, function: Callable[..., Any], *, arguments: int) -> None:
-        """Let transactions call this from SQL.  It runs in the writer's thread."""
+        """Let transactions call this from SQL.  It runs where the transaction does."""
         self._writer.create_function(name, arguments, function)
 
     def row(self, sql: str, *args: Any) -> Row | None:
         """The first row, here and now; only for indexed, bounded queries."""
-        found: Row | None = self._reader.execute(sql, args).fetchone()
+        found: Row | None = self._nearest.execute(sql, args).fetchone()
         return found
 
     def rows(self, sql: str, *args: Any) -> list[Row]:
         """All rows, here and now; only for indexed, bounded queries."""
-        return self._reader.execute(sql, args).fetchall()
+        return self._nearest.execute(sql, args).fetchall()
+
+    @property
+    def _nearest(self) -> Connection:
+        """The connection to read on.
+
+        The writer's, since each commit of another one costs a connection the pages that it has in memory;
+        unless a thread has it, and may be amid a transaction.
+        """
+        return self._reader if self._is_away else self._writer
 
     async def write(self, txn: Callable[[Connection], T], *, durable: bool = False) -> T:
-        """Run `txn` inside one transaction in the writer thread, commit, and return what it returned.
+        """Run `txn` inside one transaction in a thread, commit, and return what it returned.
 
         With `durable` the commit is on disk (fsync) when this returns, and with it every earlier
         commit; otherwise it survives a killed process but not a power cut.  An exception out of `txn`
         rolls back and is raised here; a full disk is an `OSError` (ENOSPC).  Cancelled: before the start
         nothing happens; once running, the transaction is finished first.
         """
-        return await trio.to_thread.run_sync(self._run, txn, durable, limiter=self._writing)
+        async with self._writing:
+            return await self._run_away(txn, durable)
+
+    async def write_short(self, txn: Callable[[Connection], T]) -> T:
+        """As `write`, for a transaction of a few indexed statements: on the loop, where that cannot wait for
+        the disk."""
+        await trio.lowlevel.checkpoint_if_cancelled()
+        try:
+            self._writing.acquire_nowait()
+        except trio.WouldBlock:
+            await self._writing.acquire()
+        try:
+            if self._syncing or self._is_log_due():
+                return await self._run_away(txn, False)
+            return self._run(txn)
+        finally:
+            self._writing.release()
 
     async def query(self, fn: Callable[[Connection], T]) -> T:
         """Run an unbounded read in a worker thread on a read-only connection."""
         return await trio.to_thread.run_sync(self._read, fn, limiter=self._long_reads)
 
-    def _run(self, txn: Callable[[Connection], T], durable: bool) -> T:
+    async def sync_log(self) -> None:
+        """Bring every commit so far to the disk.
+
+        They are all in the log (or, after it was written back, which fsyncs by itself, in the database file).
+        """
+        with self.log_syncing():
+            await trio.to_thread.run_sync(self.fsync_log)
+
+    @contextmanager
+    def log_syncing(self) -> Iterator[None]:
+        """While this lasts a thread may `fsync_log`: the loop does not write to the log, where it would wait
+        for the disk, too."""
+        self._syncing += 1
+        try:
+            yield
+        finally:
+            self._syncing -= 1
+
+    def fsync_log(self) -> None:
+        """As `sync_log`, in this thread, inside of `log_syncing`."""
+        durability.sync_if_there(self._log)
+
+    async def _run_away(self, txn: Callable[[Connection], T], durable: bool) -> T:
+        self._is_away = True
+        try:
+            return await trio.to_thread.run_sync(self._run_and_trim, txn, durable)
+        finally:
+            self._is_away = False
+
+    def _run_and_trim(self, txn: Callable[[Connection], T], durable: bool) -> T:
+        try:
+            return self._run(txn, durable=durable)
+        finally:
+            if self._log_length() >= self._trim_at:
+                self._trim()
+
+    def _run(self, txn: Callable[[Connection], T], *, durable: bool = False) -> T:
         conn = self._writer
         self.before_write()
         if durable:
@@ -114,6 +197,39 @@ class Database:
                 conn.execute("PRAGMA synchronous=NORMAL")
         return result
 
+    def _is_log_due(self) -> bool:
+        """Whether the log is to be begun, or to be written back, as far as is known on the loop."""
+        self._unlooked += 1
+        if self._unlooked < _LOOK_EVERY:
+            return False
+        length = self._log_length()
+        if 0 < length < self._trim_at:
+            self._unlooked = 0
+            return False
+        return True
+
+    def _log_length(self) -> int:
+        # The file is cut to what is in it when it is begun anew.
+        try:
+            return self._log.stat().st_size
+        except FileNotFoundError:
+            return 0
+
+    def _trim(self) -> None:
+        """Write the log back, and begin it anew.
+
+        The next commit would fsync its beginning, for which the loop must not wait: so that is done here.
+        """
+        try:
+            _, frames, done = self._writer.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+            if frames == done:
+                version = self._writer.execute("PRAGMA user_version").fetchone()[0]
+                self._writer.execute(f"PRAGMA user_version={version}")
+        except sqlite3.Error as error:
+            log.info("the write-ahead log of %s could not be written back: %s", self.path, error)
+        # Where readers keep it in use it goes on as long as it is, and is written back later again.
+        self._trim_at = self._log_length() + self._most_log
+
     def _read(self, fn: Callable[[Connection], T]) -> T:
         try:
             conn = self._idle.pop()
@@ -126,7 +242,7 @@ class Database:
 
     def limit_log(self, nbytes: int) -> None:
         """Have the log written back before it is much longer; to be called before the first write."""
-        self._writer.execute(f"PRAGMA wal_autocheckpoint={min(_log_pages(), max(16, nbytes // 4096))}")
+        self._most_log = self._trim_at = min(_log_pages(), max(16, nbytes // 4096)) * _FRAME_BYTES
 
     def close(self) -> None:
         """Close every connection; the caller has stopped using the database."""
@@ -143,7 +259,8 @@ def _connect(path: Path, *, read_only: bool, cache_kib: int = CACHE_KIB) -> Conn
     conn = sqlite3.connect(path, isolation_level=None, check_same_thread=False, cached_statements=256)
     conn.row_factory = Row
     settings = [f"busy_timeout={BUSY_TIMEOUT_MS}", f"cache_size=-{cache_kib}", "foreign_keys=ON"]
-    settings += [f"wal_autocheckpoint={_log_pages()}"]
+    # The log is written back when `Database` says so, and cut when it is begun anew: its length tells.
+    settings += ["wal_autocheckpoint=0", "journal_size_limit=0"]
     settings += ["temp_store=MEMORY", "query_only=ON" if read_only else "synchronous=NORMAL"]
     try:
         for setting in settings:

@@ -1,11 +1,14 @@
 """The database under trio: transactions, their failures, and who sees what."""
 
 import errno
+import sqlite3
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 import trio
+import trio.testing
 
 from cmsfs import errors, sqlite
 
@@ -63,6 +66,79 @@ async def test_concurrent_first_open_creates_once(tmp_path: Path) -> None:
     async with trio.open_nursery() as nursery:
         for _ in range(4):
             nursery.start_soon(use)
+
+
+async def test_a_short_write_runs_on_the_loop_and_reads_see_it(tmp_path: Path) -> None:
+    async with sqlite.open_database(tmp_path / "a.db", SCHEMA) as db:
+        await db.write(lambda conn: conn.execute("INSERT INTO t VALUES (1, 2)"))
+        here = threading.get_ident()
+        assert (
+            await db.write_short(lambda conn: (conn.execute("DELETE FROM t"), threading.get_ident())[1])
+            == here
+        )
+        assert db.rows("SELECT * FROM t") == []
+        assert await db.query(lambda conn: conn.execute("SELECT count(*) FROM t").fetchone()[0]) == 0
+
+
+async def test_a_long_write_stalls_neither_the_loop_nor_its_reads(tmp_path: Path) -> None:
+    """A short write stands behind it and is suspended; a read sees the last commit."""
+    began, order = trio.Event(), list[str]()
+    end = threading.Event()
+
+    def long(conn: sqlite.Connection) -> None:
+        conn.execute("INSERT INTO t VALUES (1, 2)")
+        trio.from_thread.run_sync(began.set)
+        end.wait()
+        order.append("long")
+
+    async with sqlite.open_database(tmp_path / "a.db", SCHEMA) as db, trio.open_nursery() as nursery:
+        nursery.start_soon(db.write, long)
+        await began.wait()
+        nursery.start_soon(db.write_short, lambda conn: order.append("short"))
+        await trio.testing.wait_all_tasks_blocked()
+        assert db.rows("SELECT * FROM t") == []
+        assert order == []
+        end.set()
+    assert order == ["long", "short"]
+
+
+async def test_the_log_is_written_back_in_a_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And begun anew there: the loop never does what SQLite waits for the disk in."""
+    here, slow = threading.get_ident(), list[str]()
+
+    def watch(text: str) -> None:
+        if threading.get_ident() == here and text.startswith("PRAGMA"):
+            slow.append(text)
+
+    connect = sqlite3.connect
+
+    def traced(*args: Any, **kwargs: Any) -> sqlite3.Connection:
+        conn = connect(*args, **kwargs)
+        conn.set_trace_callback(watch)
+        return conn
+
+    monkeypatch.setattr(sqlite3, "connect", traced)
+    async with sqlite.open_database(tmp_path / "a.db", SCHEMA) as db:
+        db.limit_log(40 * 4096)
+        log, lengths = tmp_path / "a.db-wal", list[int]()
+        threads = list[int]()
+
+        def insert(conn: sqlite.Connection) -> None:
+            conn.execute("INSERT INTO t VALUES (1, 0)")
+            threads.append(threading.get_ident())
+
+        for _ in range(400):
+            before = log.read_bytes()[:32]
+            await db.write_short(insert)
+            if threads[-1] == here:
+                # To begin the log anew is to fsync its beginning.
+                assert before == log.read_bytes()[:32]
+            lengths.append(log.stat().st_size)
+        assert slow == []
+        assert 0 < min(lengths) < max(lengths) < 3 * 40 * 4096
+        assert threads.count(here) > 300
+        assert len(db.rows("SELECT * FROM t")) == 400
+    assert not log.exists()
 
 
 @pytest.mark.parametrize("content", [b"no database at all, but long enough to be read as one" * 20])

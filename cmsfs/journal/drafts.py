@@ -23,7 +23,7 @@ from weakref import WeakValueDictionary
 
 import trio
 
-from cmsfs import crashpoints
+from cmsfs import crashpoints, durability
 from cmsfs.crashpoints import Point
 from cmsfs.journal import draft_rows
 from cmsfs.journal.draft_files import DraftFiles
@@ -249,13 +249,15 @@ class Draft:
         self.sealed = False
         self.replaced.pulse()
 
-    async def fsync(self) -> None:
-        """Wait until the bytes are on the disk."""
-        fd = self.acquire()
+    def fsync(self) -> None:
+        """Wait, in this thread, until the bytes are on the disk."""
         try:
-            await trio.to_thread.run_sync(os.fsync, fd)
-        finally:
-            self.release()
+            # By its name: a group may be larger than the pool.
+            durability.sync(self.path)
+        except FileNotFoundError:
+            # Nothing was written to it, or it is content by now, which is on the disk.
+            if not self.dropped and self.extents.end:
+                raise
 
 
 class Drafts:

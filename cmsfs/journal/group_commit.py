@@ -97,39 +97,43 @@ class GroupCommit:
             await trio.to_thread.run_sync(_unlink_all, unlinks)
 
     async def _commit(self, group: list[Draft]) -> None:
-        await self._fsync_all(group)
-        crashpoints.reached(Point.GROUP_SYNCED)
-        # Names before the rows that speak of them: new drafts, and drafts that became content.
-        await trio.to_thread.run_sync(durability.sync, self._root)
-        crashpoints.reached(Point.GROUP_NAMED)
-        await self._sync_log()
-        crashpoints.reached(Point.GROUP_COMMITTED)
-
-    async def _fsync_all(self, group: list[Draft]) -> None:
         # Several at a time, so that the file system's own log makes them durable together.
-        drafts = iter(group)
-
-        async def worker() -> None:
-            for draft in drafts:
-                if not draft.dropped:
-                    await draft.fsync()
-
         async with trio.open_nursery() as nursery:
-            for _ in range(min(AT_ONCE, len(group))):
-                nursery.start_soon(worker)
+            for share in range(1, min(AT_ONCE, len(group))):
+                nursery.start_soon(trio.to_thread.run_sync, _fsync_all, group[share::AT_ONCE])
+            if len(group) > 1:
+                await trio.to_thread.run_sync(_fsync_all, group[0::AT_ONCE])
+        await self._sync([] if len(group) > 1 else group)
 
     async def sync(self, draft: Draft | None) -> None:
         """Make one draft's recorded bytes, and every commit so far, durable before returning."""
-        if draft is not None and not draft.dropped:
-            await draft.fsync()
+        group = [draft] if draft is not None and not draft.dropped else []
+        await self._sync(group)
+        for draft in group:
             self._recorded.pop(draft.id, None)
-        await trio.to_thread.run_sync(durability.sync, self._root)
-        await self._sync_log()
 
-    async def _sync_log(self) -> None:
-        """Bring every commit so far to the disk: they are all in the write-ahead log (or, after a
-        checkpoint, which fsyncs by itself, in the database file)."""
-        await trio.to_thread.run_sync(durability.sync_if_there, Path(f"{self._db.path}-wal"))
+    async def _sync(self, group: list[Draft]) -> None:
+        with self._db.log_syncing():
+            await trio.to_thread.run_sync(self._sync_in_order, group)
+
+    def _sync_in_order(self, group: list[Draft]) -> None:
+        """Bytes, then names, then the rows that speak of them: of drafts, and of those that became content.
+
+        Runs in a thread.
+        """
+        _fsync_all(group)
+        crashpoints.reached(Point.GROUP_SYNCED)
+        durability.sync(self._root)
+        crashpoints.reached(Point.GROUP_NAMED)
+        self._db.fsync_log()
+        crashpoints.reached(Point.GROUP_COMMITTED)
+
+
+def _fsync_all(group: list[Draft]) -> None:
+    """Runs in a thread."""
+    for draft in group:
+        if not draft.dropped:
+            draft.fsync()
 
 
 def _unlink_all(paths: list[Path]) -> None:

@@ -242,16 +242,21 @@ async def measure(names: list[str]) -> dict[str, set[Hop]]:
     return found
 
 
+def own_folders(home: str) -> None:
+    """Keep everything of this process in this folder."""
+    for kind in ("CONFIG", "DATA", "STATE", "CACHE", "RUNTIME"):
+        place = Path(home) / kind.lower()
+        place.mkdir(mode=0o700)
+        os.environ[f"XDG_{kind}_{'DIR' if kind == 'RUNTIME' else 'HOME'}"] = str(place)
+
+
 def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     arguments.add_argument("--names", action="store_true")
     arguments.add_argument("--path", choices=PATHS)
     wanted = arguments.parse_args()
     with tempfile.TemporaryDirectory(prefix="cmsfs-hops-") as home:
-        for kind in ("CONFIG", "DATA", "STATE", "CACHE", "RUNTIME"):
-            place = Path(home) / kind.lower()
-            place.mkdir(mode=0o700)
-            os.environ[f"XDG_{kind}_{'DIR' if kind == 'RUNTIME' else 'HOME'}"] = str(place)
+        own_folders(home)
         found = trio.run(measure, [wanted.path] if wanted.path else list(PATHS))
     print(f"{'':24}{'files':>6}{'functions':>11}")
     for path, hops in found.items():

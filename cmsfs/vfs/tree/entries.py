@@ -243,7 +243,7 @@ class Entries:
 
     async def change(self, txn: Callable[[Connection], T]) -> T:
         """Commit a change of the tree, see that it becomes durable soon, and tell the push."""
-        result = await self._db.write(txn)
+        result = await self._db.write_short(txn)
         self._commit.note()
         self._push.wake()
         return result

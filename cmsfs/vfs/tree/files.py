@@ -297,7 +297,7 @@ class FileIO:
                 ops.drop(conn, file.ino, ops.OpKind.TOUCH)
             return draft_id, node
 
-        draft_id, node = await self._db.write(txn)
+        draft_id, node = await self._db.write_short(txn)
         if content is not None and content.sha1 == node.base_sha1:
             self._drafts.appended[file.ino] = content  # until a write shows that it is no append
         draft = self._drafts.started(draft_id, file.ino, base)
@@ -354,7 +354,7 @@ class FileIO:
                 ops.record(conn, draft.ino, ops.OpKind.UPLOAD, due_ns=due)
             return generation, changes
 
-        generation, changes = await self._db.write(txn)
+        generation, changes = await self._db.write_short(txn)
         draft.recorded(generation)
         if changes:
             self._publish(changes)

@@ -76,7 +76,7 @@ class Reaper:
                     contents += {sha1 for sha1 in (row["sha1"], row["base_sha1"]) if sha1 is not None}
             return dropped, sealing.drop_unneeded(conn, contents)
 
-        dropped, contents = await self._db.write(txn)
+        dropped, contents = await self._db.write_short(txn)
         # Until the deletion is on the disk, the bytes are: the power may fail, and the file be back.
         for draft_id in dropped:
             self._commit.unlink(self._drafts.gone(draft_id))
