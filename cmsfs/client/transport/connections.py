@@ -42,8 +42,8 @@ class _Stream(httpcore.AsyncNetworkStream):
         return _Stream(await self._inner.start_tls(ssl_context, server_hostname, timeout))
 
 
-class LargeReadBackend(httpcore.AsyncNetworkBackend):
-    """Connects as `inner` does, to streams that are read in large pieces."""
+class _Backend(httpcore.AsyncNetworkBackend):
+    """Connects as `inner` does; what a stream goes through first is said in `_connected`."""
 
     def __init__(self, inner: httpcore.AsyncNetworkBackend) -> None:
         self._inner = inner
@@ -56,44 +56,51 @@ class LargeReadBackend(httpcore.AsyncNetworkBackend):
         local_address: str | None = None,
         socket_options: Iterable[Any] | None = None,
     ) -> httpcore.AsyncNetworkStream:
-        return _Stream(await self._inner.connect_tcp(host, port, timeout, local_address, socket_options))
+        stream = await self._inner.connect_tcp(host, port, timeout, local_address, socket_options)
+        return await self._connected(stream, host)
 
     async def connect_unix_socket(
         self, path: str, timeout: float | None = None, socket_options: Iterable[Any] | None = None
     ) -> httpcore.AsyncNetworkStream:
-        return _Stream(await self._inner.connect_unix_socket(path, timeout, socket_options))
+        stream = await self._inner.connect_unix_socket(path, timeout, socket_options)
+        return await self._connected(stream, None)
 
     async def sleep(self, seconds: float) -> None:
         await self._inner.sleep(seconds)
 
+    async def _connected(
+        self, stream: httpcore.AsyncNetworkStream, host: str | None
+    ) -> httpcore.AsyncNetworkStream:
+        """The stream to use; `host` is None for a socket of this machine."""
+        return stream
 
-class OutboundGuard(httpcore.AsyncNetworkBackend):
+
+class LargeReadBackend(_Backend):
+    """Connects as `inner` does, to streams that are read in large pieces."""
+
+    async def _connected(
+        self, stream: httpcore.AsyncNetworkStream, host: str | None
+    ) -> httpcore.AsyncNetworkStream:
+        return _Stream(stream)
+
+
+class OutboundGuard(_Backend):
     """Connects as `inner` does; raises `ProtocolError` where a stranger's name has led to this machine or its
     link."""
 
     def __init__(self, inner: httpcore.AsyncNetworkBackend, hosts: Hosts) -> None:
-        self._inner = inner
+        super().__init__(inner)
         self._hosts = hosts
 
-    async def connect_tcp(
-        self,
-        host: str,
-        port: int,
-        timeout: float | None = None,
-        local_address: str | None = None,
-        socket_options: Iterable[Any] | None = None,
+    async def _connected(
+        self, stream: httpcore.AsyncNetworkStream, host: str | None
     ) -> httpcore.AsyncNetworkStream:
-        stream = await self._inner.connect_tcp(host, port, timeout, local_address, socket_options)
         reached = stream.get_extra_info("server_addr")
-        if not self._hosts.is_own(host) and (reached is None or is_inside(str(reached[0]))):
+        if (
+            host is not None
+            and not self._hosts.is_own(host)
+            and (reached is None or is_inside(str(reached[0])))
+        ):
             await stream.aclose()
             raise errors.ProtocolError(f"a download leads into this machine ({host})")
         return stream
-
-    async def connect_unix_socket(
-        self, path: str, timeout: float | None = None, socket_options: Iterable[Any] | None = None
-    ) -> httpcore.AsyncNetworkStream:
-        return await self._inner.connect_unix_socket(path, timeout, socket_options)
-
-    async def sleep(self, seconds: float) -> None:
-        await self._inner.sleep(seconds)
