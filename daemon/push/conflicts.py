@@ -37,6 +37,9 @@ KEPT_BOTH = "The name is taken at the service; both items are kept."
 # A holder that cannot be looked at is usually gone the next time.
 UNTOLD_ATTEMPTS = 2
 
+# What is refused as missing and found when looked at is restored by then; a refusal that goes on is another.
+MISSING_ATTEMPTS = 3
+
 
 async def holder(kit: PushContext, error: errors.Conflict) -> items.Item | None:
     """Who has the name that was refused to us; None if that is not told, or the holder is gone again.
@@ -140,7 +143,8 @@ def _is_in_the_way(theirs: items.Item | None, node: Node, task: queue.Task) -> b
 async def missing(kit: PushContext, task: queue.Task, error: errors.NotFound) -> None:
     """The service does not know the item, or the folder that it should go to: find out which, and follow.
 
-    Raises `error` if it knows both, `RootGone` where it is the drive's own folder that has gone.
+    Where it knows both, they were in the trash for a moment, and it is tried again; raises `error` if it goes
+    on saying so, and `RootGone` where it is the drive's own folder that has gone.
     """
     await root_check.check(kit.db, kit.client, kit.health)
     node, parent = task.node, task.parent
@@ -152,6 +156,8 @@ async def missing(kit: PushContext, task: queue.Task, error: errors.NotFound) ->
         await _gone(kit, task, node)
     elif parent is not None and parent.remote_id is not None and await _is_gone(kit, parent):
         await _gone(kit, task, parent)
+    elif task.op.attempts < MISSING_ATTEMPTS:
+        await kit.db.write(lambda conn: reconsider(conn, task.op, "It was not there for a moment."))
     else:
         raise error
 

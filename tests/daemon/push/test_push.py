@@ -338,3 +338,23 @@ async def test_waiting_operation_is_not_starved(drive: Drive, other: Remote) -> 
         while "first" not in await other.paths():
             number += 1
             await drive.write(f"more {number}", b"x")
+
+
+async def test_folder_restored_during_upload_is_tried_again(
+    drive: Drive, other: Remote, network: Network
+) -> None:
+    """The upload is told that the folder is gone; when that is looked at, it is back."""
+    docs = await other.folder("docs")
+    await drive.names()
+    await drive.poll()
+    await other.client.items.delete("folder", docs, recursive=True)
+    refused, go = network.gate("POST", "/files/content")
+    await drive.write("docs/f", b"mine")
+    with trio.fail_after(5):
+        await refused.wait()
+    await other.client.items.restore("folder", docs)
+    go.set()
+    await drive.sync()
+    assert drive.ops() == []
+    assert await other.paths() == ["docs/", "docs/f"]
+    assert await other.read("f") == b"mine"
