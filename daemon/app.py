@@ -175,10 +175,12 @@ class Agent(Composition):
             memo=memo,
         ) as mounted:
             self.ground, self._status.hidden = mounted.ground, mounted.ground.hidden
+            self._status.stage = "mounted"
             ready()
             self.watchdog.ready()
             log.info("the drive is mounted, connection %d", mounted.connection)
             await concurrency.first_of(self.shutdown.wanted.wait, mounted.unmounted.wait)
+            self._status.stage = "stopping"
             self.ground, self._status.hidden = None, list
             self.watchdog.stopping(self.shutdown.drain_seconds + mount.LINGER + mount.DEADLINE)
         await self.fs.finish()

@@ -270,8 +270,13 @@ class PathStatus(_Message):
         return self.size > 0 and not self.cached_bytes
 
 
+# "stopping" begins with the wish to stop, or when somebody else has unmounted the drive.
+Stage = Literal["starting", "mounted", "stopping"]
+
+
 class Pong(_Message):
     kind: Literal["pong"] = "pong"
+    stage: Stage = "mounted"
     pid: int
     version: str
     account: str

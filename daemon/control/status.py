@@ -79,11 +79,14 @@ class StatusReport:
         self._whole = whole
         # What lies in the mountpoint, below the drive; `main` knows once it is mounted.
         self.hidden: Callable[[], list[str]] = list
+        # How far the drive is, as it says of itself.
+        self.stage: control.Stage = "starting"
         self._governors: list[StallDetector] = [pull.governor]
         self._started = datetime.now(UTC)
 
     def pong(self) -> control.Pong:
         return control.Pong(
+            stage=self.stage,
             pid=os.getpid(),
             version=cmsfs.__version__,
             account=self._settings.place,

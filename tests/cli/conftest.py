@@ -67,7 +67,8 @@ class SpokenTo:
 
 @pytest.fixture
 def spoken_to() -> Iterator[Callable[..., SpokenTo]]:
-    """`spoken_to(answers, account=..., mountpoint=..., pid=...)`: pings are answered already."""
+    """`spoken_to(answers, account=..., mountpoint=..., pid=...)`: pings are answered already, each with the
+    next of `stages`, then with the last."""
     opened: list[SpokenTo] = []
 
     def start(
@@ -76,10 +77,18 @@ def spoken_to() -> Iterator[Callable[..., SpokenTo]]:
         account: str = "default",
         mountpoint: str = "/mnt/drive",
         pid: int = 2**22 - 1,
+        stages: tuple[control.Stage, ...] = ("mounted",),
     ) -> SpokenTo:
+        left = list(reversed(stages))
+
         def all_answers(request: pydantic.BaseModel) -> list[pydantic.BaseModel | bytes]:
             if isinstance(request, control.Ping):
-                return [control.Pong(pid=pid, version="0.1.0", account=account, mountpoint=mountpoint)]
+                stage = left.pop() if len(left) > 1 else left[0]
+                return [
+                    control.Pong(
+                        pid=pid, version="0.1.0", account=account, mountpoint=mountpoint, stage=stage
+                    )
+                ]
             return answers(request)
 
         opened.append(SpokenTo(account, all_answers))

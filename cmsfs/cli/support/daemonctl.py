@@ -18,7 +18,7 @@ from typing import TypeVar
 
 import pydantic
 
-from cmsfs import config, errors, mounts
+from cmsfs import config, errors
 from cmsfs.ipc import control
 
 # A daemon answers between two awaits and reports progress every second; longer silence means it hangs.
@@ -43,6 +43,7 @@ class Daemon:
     mountpoint: Path
     pid: int
     version: str
+    stage: control.Stage = "mounted"
 
 
 def find_account(account: str) -> Daemon | None:
@@ -53,12 +54,12 @@ def find_account(account: str) -> Daemon | None:
 def find_mounted(account: str) -> Daemon | None:
     """The daemon that has an account mounted.
 
-    One that has not is on its way: unmounted from outside and exiting, or starting.  It is waited for until
-    it has exited or has mounted, and returned as it is after `EXIT_SECONDS`.
+    One that says that it is starting or stopping (it was unmounted from outside, for example) is waited for
+    until it has mounted or exited, and returned as it is after `EXIT_SECONDS`.
     """
     deadline = time.monotonic() + EXIT_SECONDS
     while (daemon := find_account(account)) is not None:
-        if mounts.find(daemon.mountpoint) is not None or time.monotonic() > deadline:
+        if daemon.stage == "mounted" or time.monotonic() > deadline:
             break
         time.sleep(EXIT_POLL_SECONDS)
     return daemon
@@ -201,7 +202,14 @@ def _probe(path: Path) -> Daemon | None:
     try:
         for answer in exchange(path, control.Ping()):
             if isinstance(answer, control.Pong):
-                return Daemon(path, answer.account, Path(answer.mountpoint), answer.pid, answer.version)
+                return Daemon(
+                    socket=path,
+                    account=answer.account,
+                    mountpoint=Path(answer.mountpoint),
+                    pid=answer.pid,
+                    version=answer.version,
+                    stage=answer.stage,
+                )
     except (ConnectionRefusedError, FileNotFoundError):
         pass  # never started, or gone without removing its socket
     return None

@@ -168,16 +168,22 @@ def test_umount_leaves_other_file_systems_alone(capsys):
     assert capsys.readouterr().err == "cmsfs: /proc has another file system (proc) mounted on it.\n"
 
 
-def test_mounting_what_is_mounted_is_no_error(spoken_to, monkeypatch, capsys):
-    monkeypatch.setattr(daemonctl, "EXIT_SECONDS", 0)  # nothing is really mounted
+def test_mounting_what_is_mounted_is_no_error(spoken_to, capsys):
+    """Also where the mount is in another namespace: the daemon knows."""
     home = Path(os.environ["HOME"])
-    spoken_to(mountpoint=str(home / "cmsfs"))
+    drive = spoken_to(mountpoint=str(home / "cmsfs"))
     assert main.run(["mount"]) == 0
+    assert drive.requests == [control.Ping()]
     assert capsys.readouterr().out == f"The drive is already mounted at {home / 'cmsfs'}.\n"
 
 
-def test_an_account_is_mounted_at_one_place(spoken_to, monkeypatch, tmp_path, capsys):
-    monkeypatch.setattr(daemonctl, "EXIT_SECONDS", 0)  # nothing is really mounted
+def test_mount_waits_while_the_drive_starts_or_stops(spoken_to):
+    drive = spoken_to(stages=("stopping", "starting", "mounted"))
+    assert daemonctl.find_mounted("default").stage == "mounted"
+    assert drive.requests == [control.Ping()] * 3
+
+
+def test_an_account_is_mounted_at_one_place(spoken_to, tmp_path, capsys):
     spoken_to()
     assert main.run(["mount", str(tmp_path)]) == 3
     assert "The account 'default' is already mounted at /mnt/drive." in capsys.readouterr().err

@@ -40,6 +40,7 @@ async def ask(path: Path, request: Any) -> list[Any]:
 async def test_a_ping_is_answered_with_who_we_are(path: Path, tmp_path: Path) -> None:
     assert await ask(path, control.Ping()) == [
         control.Pong(
+            stage="starting",
             pid=os.getpid(),
             version=(await ask(path, control.Ping()))[0].version,
             account="default",

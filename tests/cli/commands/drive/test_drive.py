@@ -128,6 +128,10 @@ def test_drive_of_network_service_mounts(cmsfs, mountpoint, server, account):
     done = cmsfs("mount", mountpoint)
     assert (done.returncode, done.stderr) == (0, "")
     assert "Welcome.md" in _names(mountpoint)
+    # Unmounted from outside, the daemon says that it is stopping, and is waited for.
+    subprocess.run(["fusermount3", "-u", mountpoint], check=True)
+    done = cmsfs("mount", mountpoint)
+    assert (done.returncode, done.stdout) == (0, f"The drive is mounted at {mountpoint}.\n")
     assert cmsfs("umount", mountpoint).returncode == 0
 
 
