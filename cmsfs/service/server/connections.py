@@ -19,8 +19,6 @@ from contextlib import contextmanager, suppress
 
 import trio
 
-from cmsfs.service.server.tls import TlsStream
-
 log = logging.getLogger(__name__)
 
 MOST = 2000
@@ -36,7 +34,7 @@ _BUSY = (
     b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 2\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 )
 
-Stream = trio.SocketStream | TlsStream
+Stream = trio.SocketStream | trio.SSLStream[trio.SocketStream]
 Handler = Callable[[Stream], Awaitable[None]]
 
 # The address and port of a client.
@@ -159,7 +157,7 @@ class Connections:
         self._open[connection.peer] = connection
         served: Stream = stream
         if tls is not None:
-            served = TlsStream(stream, tls)
+            served = trio.SSLStream(stream, tls, server_side=True, https_compatible=True)
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(_expect_request, connection)
