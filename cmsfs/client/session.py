@@ -164,7 +164,7 @@ def _connect(http: httpx.AsyncClient, own: hosts.Hosts) -> None:
     for transport in (http._transport, *http._mounts.values()):
         if isinstance(transport, httpx.AsyncHTTPTransport):
             pool = transport._pool
-            backend = connections.LargeReadBackend(pool._network_backend)
+            backend = connections.BulkBackend()
             pool._network_backend = (
                 connections.OutboundGuard(backend, own) if transport is http._transport else backend
             )

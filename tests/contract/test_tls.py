@@ -1,7 +1,6 @@
 """The service behind TLS, as a client on the network meets it."""
 
 import ssl
-import subprocess
 
 import httpx
 import pytest
@@ -11,32 +10,13 @@ from cmsfs import errors
 from cmsfs.client import session
 from cmsfs.client.transport import retry
 from cmsfs.service.server import serve
+from tests.support import certificates
 
 
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory):
     """A self-signed certificate for 127.0.0.1, and its key."""
-    folder = tmp_path_factory.mktemp("tls")
-    certfile, keyfile = folder / "cert.pem", folder / "key.pem"
-    subprocess.run(
-        [
-            *(
-                "openssl",
-                "req",
-                "-x509",
-                "-newkey",
-                "ec",
-                "-pkeyopt",
-                "ec_paramgen_curve:prime256v1",
-                "-nodes",
-            ),
-            *("-keyout", keyfile, "-out", certfile, "-days", "2", "-subj", "/CN=cmsfs test"),
-            *("-addext", "subjectAltName=IP:127.0.0.1"),
-        ],
-        check=True,
-        capture_output=True,
-    )
-    return certfile, keyfile
+    return certificates.self_signed(tmp_path_factory.mktemp("tls"))
 
 
 @pytest.fixture

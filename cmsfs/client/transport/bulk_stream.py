@@ -1,0 +1,223 @@
+"""A connection whose bytes are read in large pieces, by a thread while they flow.
+
+TLS comes in records of 16 KiB.  A task that wakes up for each of them, and carries it through every layer
+above by itself, costs ten times what decrypting it does.  So all that has come is taken at once; and behind
+the beginning of an answer a thread gathers the pieces, and decrypts them, while the loop does something else.
+
+Rules: a thread begins only when something has come, and ends after `GATHER_SECONDS`, so that it holds up
+neither a reader nor a cancellation.  What was taken from the network is given on, whatever follows it.
+"""
+
+import select
+import socket
+import ssl
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+import httpcore
+import trio
+
+# What a thread gathers into one piece: two thousand pieces a GiB.
+PIECE_BYTES = 512 * 1024
+
+# So much of an answer the loop takes by itself, as it comes: somebody waits for its beginning, and most
+# answers end there.
+LOOP_BYTES = 256 * 1024
+
+# A gathered piece is given on when nothing has come for so long, and after so long in any case.
+LINGER_SECONDS = 0.002
+GATHER_SECONDS = 0.010
+
+# The most that one record of TLS holds.
+RECORD_BYTES = 16 * 1024
+
+# A socket's buffer, mostly, in one system call.
+RECEIVE_BYTES = 256 * 1024
+
+
+class _Layer(Protocol):
+    """What bytes pass on their way; never waits."""
+
+    def take(self) -> bytes | None:
+        """Some bytes that have come; none at the end, None if there are none yet."""
+
+    def wrap(self, data: bytes) -> bytes:
+        """The bytes to send for these."""
+
+
+class _Plain:
+    """The socket itself."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._socket = sock
+
+    def take(self) -> bytes | None:
+        try:
+            return self._socket.recv(RECEIVE_BYTES)
+        except (BlockingIOError, InterruptedError):
+            return None
+
+    def wrap(self, data: bytes) -> bytes:
+        return data
+
+
+class _Tls:
+    """TLS, over the socket or over the TLS of a proxy."""
+
+    def __init__(self, below: _Layer, context: ssl.SSLContext, hostname: str | None) -> None:
+        self._below = below
+        self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self.tls = context.wrap_bio(self._incoming, self._outgoing, server_hostname=hostname)
+
+    def greet(self) -> bool:
+        """Go on with the handshake as far as can be; whether it is done.  Raises `ssl.SSLError`."""
+        while True:
+            try:
+                self.tls.do_handshake()
+                return True
+            except ssl.SSLWantReadError:
+                if not self._fill():
+                    return False
+
+    def take(self) -> bytes | None:
+        while True:
+            try:
+                return self.tls.read(RECORD_BYTES)
+            except ssl.SSLWantReadError:
+                if not self._fill():
+                    return None
+            except (ssl.SSLZeroReturnError, ssl.SSLEOFError):
+                # Few servers take leave as they should; whether all has come, the length says.
+                return b""
+
+    def wrap(self, data: bytes) -> bytes:
+        if data:
+            self.tls.write(data)
+        return self._below.wrap(self._outgoing.read())
+
+    def _fill(self) -> bool:
+        data = self._below.take()
+        if data is None:
+            return False
+        if data:
+            self._incoming.write(data)
+        else:
+            self._incoming.write_eof()
+        return True
+
+
+class BulkStream(httpcore.AsyncNetworkStream):
+    """A connection over a socket that does not block, which is closed with it."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._socket = sock
+        self._layer: _Layer = _Plain(sock)
+        self._tls: ssl.SSLObject | None = None
+        self._poll = select.poll()
+        self._poll.register(sock, select.POLLIN)
+        self._answered = 0  # bytes that have come since something was sent
+        self._ended = False
+
+    async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+        """What has come, which may be more than `max_bytes`; nothing at the end.
+
+        Cancelled: nothing is lost.
+        """
+        with _as_httpcore(timeout, httpcore.ReadTimeout, httpcore.ReadError):
+            while (data := self._layer.take()) is None:
+                await trio.lowlevel.wait_readable(self._socket)
+            if not data:
+                self._ended = True
+                return b""
+            if self._answered < LOOP_BYTES:
+                data = self._gathered(data, LOOP_BYTES, until=0.0)
+                await trio.lowlevel.checkpoint_if_cancelled()
+            else:
+                until = time.monotonic() + GATHER_SECONDS
+                data = await trio.to_thread.run_sync(self._gathered, data, PIECE_BYTES, until)
+            self._answered += len(data)
+            return data
+
+    def _gathered(self, first: bytes, most: int, until: float) -> bytes:
+        """`first` and what comes behind it, of which some may take until then."""
+        pieces, held = [first], len(first)
+        while held < most:
+            piece = self._layer.take()
+            if piece is None:
+                if time.monotonic() >= until or not self._poll.poll(LINGER_SECONDS * 1000):
+                    break
+                continue
+            if not piece:
+                self._ended = True
+                break
+            pieces.append(piece)
+            held += len(piece)
+        return b"".join(pieces)
+
+    async def write(self, buffer: bytes, timeout: float | None = None) -> None:
+        self._answered = 0
+        with _as_httpcore(timeout, httpcore.WriteTimeout, httpcore.WriteError):
+            await self._send(self._layer.wrap(buffer))
+
+    async def _send(self, data: bytes) -> None:
+        await trio.lowlevel.checkpoint()
+        left = memoryview(data)
+        while left:
+            try:
+                left = left[self._socket.send(left) :]
+            except (BlockingIOError, InterruptedError):
+                await trio.lowlevel.wait_writable(self._socket)
+
+    async def start_tls(
+        self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
+    ) -> httpcore.AsyncNetworkStream:
+        """The same connection, with TLS from here on; closed if that fails."""
+        layer = _Tls(self._layer, ssl_context, server_hostname)
+        try:
+            with _as_httpcore(timeout, httpcore.ConnectTimeout, httpcore.ConnectError):
+                while not layer.greet():
+                    await self._send(layer.wrap(b""))
+                    await trio.lowlevel.wait_readable(self._socket)
+                await self._send(layer.wrap(b""))
+        except BaseException:
+            await self.aclose()
+            raise
+        self._layer, self._tls = layer, layer.tls
+        return self
+
+    async def aclose(self) -> None:
+        if self._socket.fileno() >= 0:
+            trio.lowlevel.notify_closing(self._socket)
+            self._socket.close()
+        await trio.lowlevel.checkpoint()
+
+    def get_extra_info(self, info: str) -> Any:
+        match info:
+            case "ssl_object":
+                return self._tls
+            case "socket":
+                return self._socket
+            case "client_addr":
+                return self._socket.getsockname()
+            case "server_addr":
+                return self._socket.getpeername()
+            case "is_readable":
+                # What can be read while nothing was asked is the end.
+                return self._ended or self._socket.fileno() < 0 or bool(self._poll.poll(0))
+        return None
+
+
+@contextmanager
+def _as_httpcore(
+    timeout: float | None, slow: type[httpcore.TimeoutException], broken: type[httpcore.NetworkError]
+) -> Iterator[None]:
+    """What goes wrong inside as httpcore has it: `slow` after the timeout, else `broken`."""
+    try:
+        with trio.fail_after(float("inf") if timeout is None else timeout):
+            yield
+    except trio.TooSlowError as error:
+        raise slow(f"after {timeout:g} s") from error
+    except (OSError, trio.ClosedResourceError) as error:
+        raise broken(str(error)) from error

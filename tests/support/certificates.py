@@ -1,0 +1,23 @@
+"""Certificates of servers in tests."""
+
+import subprocess
+from pathlib import Path
+
+
+def self_signed(folder: Path) -> tuple[Path, Path]:
+    """A certificate for 127.0.0.1 that is its own authority, and its key."""
+    certfile, keyfile = folder / "cert.pem", folder / "key.pem"
+    command = [
+        "openssl",
+        "req",
+        "-x509",
+        "-newkey",
+        "ec",
+        "-pkeyopt",
+        "ec_paramgen_curve:prime256v1",
+        "-nodes",
+    ]
+    command += ["-keyout", str(keyfile), "-out", str(certfile), "-days", "2", "-subj", "/CN=cmsfs test"]
+    command += ["-addext", "subjectAltName=IP:127.0.0.1"]
+    subprocess.run(command, check=True, capture_output=True)
+    return certfile, keyfile
