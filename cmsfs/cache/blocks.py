@@ -83,6 +83,8 @@ class BlockCache:
         self.flush = self._contents.flush
         self.reserved, self.trim = self._room.reserved, self._room.trim
         self.evict, self.pins_changed = self._room.evict, self._room.pins_changed
+        # As `adopt_dirty` and `settle_clean`, of several at once.
+        self.adopt_linked, self.settle_all = self._dirty.adopt_linked, self._dirty.settle_all
         self._written: OrderedDict[str, float] = OrderedDict()
 
     # What is here

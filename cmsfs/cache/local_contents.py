@@ -14,7 +14,7 @@ import errno
 import os
 import shutil
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 import trio
@@ -57,6 +57,27 @@ class LocalContents:
             if not self._adopting[sha1]:
                 del self._adopting[sha1]
 
+    async def adopt_linked(self, found: Sequence[tuple[str, int, Path]]) -> None:
+        """As `adopt`, of several small files (SHA-1, size, path), which keep their names besides; one fsync
+        brings all the new names to the disk."""
+        rows = [content_table.find(self._db, sha1) for sha1, _, _ in found]
+        moves = [
+            (path, self._files.dirty(sha1), size, row is not None and row.dirty)
+            for (sha1, size, path), row in zip(found, rows, strict=True)
+        ]
+        self._adopting.update(sha1 for sha1, _, _ in found)
+        try:
+            await trio.to_thread.run_sync(_link_in, moves)
+            for sha1, size, _ in found:
+                file = content_files.ContentFile(self._files.dirty(sha1))
+                self._contents.replace(
+                    content_index.CachedContent(sha1, size, bits=None, verified=True, dirty=True, file=file)
+                )
+        finally:
+            self._adopting.subtract(sha1 for sha1, _, _ in found)
+            # Without those at zero.
+            self._adopting = +self._adopting
+
     def disown(self, sha1: str) -> None:
         """Undo `adopt` after the transaction with its row has failed."""
         content, row = self._contents.find(sha1), content_table.find(self._db, sha1)
@@ -69,16 +90,25 @@ class LocalContents:
 
         Does nothing if it has become dirty again.  Cancelled: it stays where it is until the next start.
         """
-        content = self._contents.find(sha1)
-        if content is None or not content.dirty:
+        await self.settle_all([sha1])
+
+    async def settle_all(self, contents: Iterable[str]) -> None:
+        """As `settle`, of several."""
+        found = [self._contents.find(sha1) for sha1 in contents]
+        dirty = [content for content in found if content is not None and content.dirty]
+        if not dirty:
             return
 
-        def is_clean(conn: sqlite.Connection) -> bool:
-            return content_table.is_clean(conn, sha1)
+        def are_clean(conn: sqlite.Connection) -> list[bool]:
+            return [content_table.is_clean(conn, content.sha1) for content in dirty]
 
         # Asked in the queue of writes: behind the row of whatever was adopted before.
-        if not await self._db.write(is_clean) or self._has_changed(content):
-            return
+        for content, is_clean in zip(dirty, await self._db.write(are_clean), strict=True):
+            if is_clean and not self._has_changed(content):
+                await self._move_out(content)
+
+    async def _move_out(self, content: content_index.CachedContent) -> None:
+        sha1 = content.sha1
         source, target = content.file.path, self._files.cached(sha1)
         # atomic: no await from the look at the content to the rename.
         target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -187,6 +217,24 @@ def _second_name(path: Path, name: Path) -> None:
             name.unlink(missing_ok=True)
             raise
     durability.sync(name)
+
+
+def _link_in(moves: Sequence[tuple[Path, Path, int, bool]]) -> None:
+    """Give each file its name as content, unless one is there (as recorded) that is of its size."""
+    for path, target, size, here in moves:
+        try:
+            os.link(path, target)
+        except FileExistsError:
+            if here and target.stat().st_size == size:
+                continue
+            second_name = path.with_suffix(".sealed")
+            second_name.unlink(missing_ok=True)
+            os.link(path, second_name)
+            second_name.rename(target)
+            # Where both were names of one file the renaming has done nothing.
+            second_name.unlink(missing_ok=True)
+    if moves:
+        durability.sync(moves[0][1].parent)
 
 
 def _move_in(path: Path, target: Path, size: int, here: bool) -> None:

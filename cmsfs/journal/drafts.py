@@ -79,6 +79,8 @@ class Draft:
         self._opened = opened if opened is not None else DraftFiles()
         self._file = self._opened.file(path)
         self._recorded = -1
+        # The generation that is on the disk; None: not known.
+        self._synced: int | None = None
         # Up to where the row says that the file holds bytes.
         self._recorded_end = 0
         # What the row is written from is read by the thread of the database.
@@ -251,6 +253,7 @@ class Draft:
 
     def fsync(self) -> None:
         """Wait, in this thread, until the bytes are on the disk."""
+        generation = self.generation
         try:
             # By its name: a group may be larger than the pool.
             durability.sync(self.path)
@@ -258,6 +261,13 @@ class Draft:
             # Nothing was written to it, or it is content by now, which is on the disk.
             if not self.dropped and self.extents.end:
                 raise
+            return
+        self._synced = generation
+
+    @property
+    def is_synced(self) -> bool:
+        """Whether the bytes are on the disk as they are now."""
+        return self._synced == self.generation
 
 
 class Drafts:

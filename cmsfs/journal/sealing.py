@@ -9,7 +9,7 @@ next group).  A crash between any two of them leaves the draft as it was, or the
 import hashlib
 import logging
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from sqlite3 import Connection
@@ -22,7 +22,7 @@ from cmsfs.cache.blocks import BlockCache, Fetcher
 from cmsfs.crashpoints import Point
 from cmsfs.journal.drafts import Draft, Drafts
 from cmsfs.journal.group_commit import GroupCommit
-from cmsfs.replica.nodes import Content
+from cmsfs.replica.nodes import Content, Ino
 from cmsfs.replica.rows import node_rows
 from cmsfs.sqlite import Database
 
@@ -30,6 +30,9 @@ log = logging.getLogger(__name__)
 
 # Read, fetched and hashed at a time: a request for each hole of this size, not for each block of one.
 PIECE = 4 * 1024 * 1024
+
+# A draft of no more than this is sealed together with others, and whoever sends it is given its bytes.
+SMALL = 64 * 1024
 
 # Blocks of a base that are fetched side by side: 64 MiB.
 FETCHED_AT_ONCE = 512
@@ -41,6 +44,25 @@ class Sealed:
 
     sha1: str
     size: int
+
+
+@dataclass(frozen=True, slots=True)
+class SmallFile:
+    """A node whose small draft became content."""
+
+    ino: Ino
+    sha1: str
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class _Candidate:
+    draft: Draft
+    fd: int
+    generation: int
+    size: int
+    # Whether the disk may not have it all.
+    fsync: bool
 
 
 class _Dropped(Exception):
@@ -98,6 +120,75 @@ class Sealer:
             return None
         finally:
             draft.release()
+
+    async def seal_small(
+        self, drafts: Iterable[Draft], note: Callable[[Connection, Sequence[SmallFile]], None]
+    ) -> list[SmallFile]:
+        """Seal those of these drafts that are small, whole and closed; what they became.  Names and rows of
+        all of them reach the disk together.  The other drafts are as they were, for `seal`.
+
+        `note` is called with them inside the transaction.  Cancelled, or failed: all are as they were.
+        """
+        taken: list[_Candidate] = []
+        try:
+            for draft in filter(_is_small, drafts):
+                taken.append(_candidate(draft))
+            found = await trio.to_thread.run_sync(_read_all, taken) if taken else []
+        finally:
+            for one in taken:
+                one.draft.release()
+        crashpoints.reached(Point.SEAL_HASHED)
+        ready: dict[str, tuple[Draft, SmallFile]] = {}
+        # atomic: no await between the check and the mark, so no writer slips in between
+        for one, (sha1, data) in zip(taken, found, strict=True):
+            draft = one.draft
+            if _is_small(draft) and draft.generation == one.generation and sha1 not in ready:
+                draft.sealed = True
+                ready[sha1] = (draft, SmallFile(draft.ino, sha1, data))
+        if not ready:
+            return []
+        # From here to the commit nothing waits but for the local disk.
+        became: list[SmallFile] = []
+        with trio.CancelScope(shield=True):
+            became += await self._commit_small(list(ready.values()), note)
+        return became
+
+    async def _commit_small(
+        self,
+        ready: Sequence[tuple[Draft, SmallFile]],
+        note: Callable[[Connection, Sequence[SmallFile]], None],
+    ) -> list[SmallFile]:
+        became: list[SmallFile] = []
+
+        def txn(conn: Connection) -> list[SmallFile]:
+            done = []
+            for draft, small in ready:
+                try:
+                    self._become_content(conn, draft, small.sha1, len(small.data))
+                except _Dropped:
+                    continue
+                done.append(small)
+            note(conn, done)
+            return done
+
+        try:
+            await self._blocks.adopt_linked(
+                [(small.sha1, len(small.data), draft.path) for draft, small in ready if small.data]
+            )
+            crashpoints.reached(Point.SEAL_ADOPTED)
+            became = await self._db.write(txn)
+            crashpoints.reached(Point.SEAL_COMMITTED)
+        finally:
+            for draft, small in ready:
+                if small in became:
+                    draft.became(small.sha1, len(small.data))
+                    # The commit is not on the disk yet: until it is, the draft must be found as it was.
+                    self._group.unlink(self._drafts.gone(draft.id))
+                else:
+                    # The draft may be written again, and the content's name is of the same file.
+                    self._blocks.disown_dirty(small.sha1)
+                    draft.stays()
+        return became
 
     async def _fill_holes(self, draft: Draft) -> None:
         base = self._drafts.base(draft)
@@ -168,6 +259,36 @@ class Sealer:
         Drafts.delete(conn, draft.id)
         if row["sha1"] is not None and row["sha1"] != sha1:
             release_content(conn, row["sha1"])
+
+
+def _is_small(draft: Draft) -> bool:
+    """Whether a draft can be sealed with others: nobody writes to it, and nothing of it is elsewhere."""
+    if draft.sealed or draft.dropped or draft.writers or draft.lock.locked():
+        return False
+    return draft.size <= SMALL and not draft.holes()
+
+
+def _candidate(draft: Draft) -> _Candidate:
+    fd = draft.acquire()
+    try:
+        is_cut = os.fstat(fd).st_size != draft.size
+        if is_cut:
+            os.ftruncate(fd, draft.size)
+    except BaseException:
+        draft.release()
+        raise
+    return _Candidate(draft, fd, draft.generation, draft.size, is_cut or not draft.is_synced)
+
+
+def _read_all(taken: Sequence[_Candidate]) -> list[tuple[str, bytes]]:
+    """SHA-1 and bytes of each file, which are on the disk then."""
+    found = []
+    for one in taken:
+        if one.fsync:
+            os.fsync(one.fd)
+        data = os.pread(one.fd, one.size, 0)
+        found.append((hashlib.sha1(data, usedforsecurity=False).hexdigest(), data))
+    return found
 
 
 def _link(path: Path, second_name: Path) -> None:

@@ -17,10 +17,10 @@ from sqlite3 import Connection
 from cmsfs import config, errors
 from cmsfs.cache.blocks import BlockCache
 from cmsfs.client.session import Client
-from cmsfs.journal import debounce, ops, queue
+from cmsfs.journal import debounce, in_flight, ops, queue
 from cmsfs.journal.drafts import Drafts
 from cmsfs.journal.group_commit import GroupCommit
-from cmsfs.journal.sealing import Sealer
+from cmsfs.journal.sealing import Sealer, SmallFile
 from cmsfs.models.content import items
 from cmsfs.replica import tree
 from cmsfs.replica.nodes import Ino, Node, NodeKind
@@ -88,6 +88,11 @@ class PushContext:
     sent: dict[int, int] = field(default_factory=dict)
     # Files whose writers wait for the service to have them: they are sent while they are open.
     confirming: Counter[Ino] = field(default_factory=Counter)
+    # What was noted as being sent, and the bytes, of files that were sealed ahead of their uploads.
+    noted: dict[Ino, in_flight.SentRequest] = field(default_factory=dict)
+    sealed: dict[Ino, SmallFile] = field(default_factory=dict)
+    # Contents that the service has by now, and that are to go where they may be evicted.
+    released: set[str] = field(default_factory=set)
     # How many uploads of a file in a row were cancelled because it had newer bytes.
     superseded: Counter[Ino] = field(default_factory=Counter)
     # The conflict copies of files that were appended to, by the item; and how often one was waited for.

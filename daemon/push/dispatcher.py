@@ -10,6 +10,7 @@ Rule: an operation that fails stands in nobody's way and is never lost, whatever
 import errno
 import logging
 import os
+from collections import deque
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,21 +19,20 @@ from sqlite3 import Connection
 
 import trio
 
-from cmsfs import crashpoints, errors, logs
+from cmsfs import crashpoints, logs
 from cmsfs.client.transport.errors import LONGEST_RETRY_AFTER
 from cmsfs.crashpoints import Point
-from cmsfs.journal import ops, queue
+from cmsfs.journal import ops, queue, sealing
 from cmsfs.journal.ops import OpKind
 from cmsfs.replica.nodes import Ino, Node
 from cmsfs.replica.rows import op_rows
 from cmsfs.wakeup import Signal
-from daemon.push import error_policy, loop_detector, rejected
+from daemon.push import rejected
 from daemon.push.context import INTERACTIVE_SECONDS, LONGEST_WAIT_SECONDS, PushContext, wait_ns
-from daemon.push.operations import deletes, describe, folders, moves, uploads, web_links
+from daemon.push.operation_runner import OperationRunner, Perform
+from daemon.push.operations import deletes, describe, folders, moves, seal_ahead, uploads, web_links
 
 log = logging.getLogger(__name__)
-
-Perform = Callable[[PushContext, queue.Task], Awaitable[None]]
 
 # What carries out each kind; what may be a web link goes to `web_links.upload`, which sends files on.
 PERFORM: dict[OpKind, Perform] = {
@@ -45,6 +45,11 @@ PERFORM: dict[OpKind, Perform] = {
 }
 
 UNFINISHED = "The change could not be completed locally; see the log."
+
+# So many small files are taken at once, to be made ready together; one at a time while programs are at work.
+CLAIMED_AT_ONCE = 16
+# Contents that the service has go to the cache so many at a time.
+RELEASED_AT_ONCE = 32
 
 # The wall clock may be set back, and times of operations are on it: look at least this often.
 LONGEST_SLEEP_SECONDS = 60.0
@@ -85,9 +90,9 @@ class Dispatcher:
         self._stuck = False
         # No operation waits longer: not for a service that asks for it, nor to settle.
         self._longest_ns = int((LONGEST_RETRY_AFTER + kit.settle_seconds + LONGEST_WAIT_SECONDS) * 10**9)
-        self._circles = loop_detector.LoopDetector()
-        # Operations whose end could not be written down (a full disk); they are made ready again.
-        self._dangling: list[ops.Op] = []
+        self._runner = OperationRunner(kit)
+        # Operations that were taken and not handed to a worker.
+        self._unsent: list[ops.Op] = []
 
     # ---- what others ask ----
 
@@ -201,7 +206,8 @@ class Dispatcher:
         self._wanted.clear()
         self._stuck = False
         await self._kit.health.reachable()
-        if self._dangling or self._hurried:
+        rests = self._hurried and queue.next_due(self._kit.db, after_ns=ops.now_ns()) is not None
+        if self._runner.dangling or self._unsent or rests:
             await self._kit.db.write(self._prepare)
         sent = 0
         soonest = queue.next_due(self._kit.db)
@@ -228,9 +234,12 @@ class Dispatcher:
 
     def _prepare(self, conn: Connection) -> None:
         # In the writer's thread, while a worker may add to the list: what came after the look stays.
-        for op in list(self._dangling):
+        for op in list(self._unsent):
+            queue.give_back(conn, op, not_before_ns=0)
+            self._unsent.remove(op)
+        for op in list(self._runner.dangling):
             queue.retry(conn, op, not_before_ns=ops.now_ns() + wait_ns(op.attempts), error=UNFINISHED)
-            self._dangling.remove(op)
+            self._runner.dangling.remove(op)
         if self._hurried:
             op_rows.end_settling(conn, now_ns=ops.now_ns())
 
@@ -243,18 +252,34 @@ class Dispatcher:
         end = trio.current_time() + PASS_SECONDS
         page: list[ops.Op] = []
         while page := page or queue.candidates(self._kit.db, now_ns=ops.now_ns(), after=after):
-            task = await self._claim_first(page)
-            after = task.op.seq if task is not None else page[-1].seq
+            tasks = await self._claim(page)
+            after = tasks[-1].op.seq if tasks else page[-1].seq
             page = [op for op in page if op.seq > after]
-            if task is not None:
-                sent += 1
-                await self._hand_over(send, _Job(task, self._performer(task)))
-                await self._give_way()
+            if tasks:
+                sent += await self._hand_over_all(send, tasks)
                 await self._kit.health.reachable()
                 if trio.current_time() > end:
                     self.wake()
                     break
         return sent
+
+    async def _hand_over_all(self, send: "trio.MemorySendChannel[_Job]", tasks: list[queue.Task]) -> int:
+        """How many; those that cannot go now are given back."""
+        left = deque(tasks)
+        try:
+            await seal_ahead.seal_ahead(self._kit, tasks)
+            while left and self._kit.health.may_work:
+                job = _Job(left[0], self._performer(left[0]))
+                await self._hand_over(send, job)
+                left.popleft()
+                await self._give_way()
+        finally:
+            # Whatever ends this early: they are not under way.
+            self._unsent += [task.op for task in left]
+        if self._unsent:
+            await self._kit.db.write(self._prepare)
+            self._tell()
+        return len(tasks) - len(left)
 
     def _performer(self, task: queue.Task) -> Perform:
         if task.op.kind is OpKind.UPLOAD and web_links.may_be_link(self._kit, task.node):
@@ -267,29 +292,36 @@ class Dispatcher:
             with trio.move_on_after(INTERACTIVE_SECONDS):
                 await self._moved.wait()
 
-    async def _claim_first(self, page: list[ops.Op]) -> queue.Task | None:
-        # What becomes busy after this is noticed when it is sealed.
+    async def _claim(self, page: list[ops.Op]) -> list[queue.Task]:
+        """The first of these that can go, and what is small behind it.
+
+        What becomes busy after this is noticed when it is sealed.
+        """
         lane_is_full = self._large >= max(1, self._workers // 2)
+        most = 1 if self._kit.is_interactive and not self._hurried else CLAIMED_AT_ONCE
 
         def is_busy(node: Node) -> bool:
             is_open = self._kit.drafts.is_busy(node.ino) and not self._kit.goes_as_it_is(node)
             return is_open or (lane_is_full and _is_large(node))
 
-        def txn(conn: Connection) -> tuple[queue.Task | None, list[Ino]]:
+        def txn(conn: Connection) -> tuple[list[queue.Task], list[Ino]]:
+            tasks: list[queue.Task] = []
             pointless: list[Ino] = []
             for op in page:
                 if (task := queue.claim(conn, op.seq, busy=is_busy)) is not None:
-                    return task, pointless
-                if op.kind is OpKind.TRASH and not queue.exists(conn, op.seq):
+                    tasks.append(task)
+                    if len(tasks) >= most or not _is_small_upload(task):
+                        break
+                elif op.kind is OpKind.TRASH and not queue.exists(conn, op.seq):
                     pointless.append(op.ino)
-            return None, pointless
+            return tasks, pointless
 
-        task, pointless = await self._kit.db.write(txn)
+        tasks, pointless = await self._kit.db.write(txn)
         for ino in pointless:
             self._kit.ended(ino)
-        if task is not None:
+        if tasks:
             crashpoints.reached(Point.OP_CLAIMED)
-        return task
+        return tasks
 
     async def _break_ring(self, send: "trio.MemorySendChannel[_Job]") -> int:
         task = await self._kit.db.write(queue.step_aside)
@@ -320,55 +352,22 @@ class Dispatcher:
         async with receive:
             async for job in receive:
                 with logs.context(op=job.task.op.kind, ino=job.task.op.ino):
-                    await self._carry_out(job)
+                    await self._runner.run(job.task, job.perform)
                     self._kit.ended(job.task.op.ino)
                 self._running -= 1
                 self._large -= _is_large_upload(job.task)
+                if not self._running or len(self._kit.released) >= RELEASED_AT_ONCE:
+                    await self._runner.release()
                 self._tell()
                 self.wake()
-
-    async def _carry_out(self, job: _Job) -> None:
-        try:
-            try:
-                await job.perform(self._kit, job.task)
-                await self._rest_if_circling(job.task.op)
-            except (errors.CmsfsError, OSError) as error:
-                await self._failed(job.task.op, error)
-        except Exception:
-            log.exception("unexpected error in an operation; it will be retried")
-            self._dangling.append(job.task.op)
-
-    async def _rest_if_circling(self, op: ops.Op) -> None:
-        """Nothing failed; but what comes back for ever, at once, rests like what does."""
-        after = next((one for one in queue.states(self._kit.db, op.ino) if one.seq == op.seq), None)
-        if self._circles.circles(op, after, now_ns=ops.now_ns()):
-            not_before = ops.now_ns() + wait_ns(op.attempts)
-            await self._kit.db.write(
-                lambda conn: queue.retry(conn, op, not_before_ns=not_before, error=f"{loop_detector.REASON}.")
-            )
-            log.info("a change makes no progress; backing off")
-
-    async def _failed(self, op: ops.Op, error: errors.CmsfsError | OSError) -> None:
-        if isinstance(error, errors.ApiError) and error.code == error_policy.FULL:
-            self._kit.full()
-        verdict = error_policy.verdict_for(error, op.attempts)
-        delay = verdict.wait_ns
-        if delay is None:
-            await self._kit.db.write(lambda conn: queue.hold(conn, op, error=verdict.reason))
-            log.warning(
-                "the service rejected a change, which is kept locally; see `cmsfs conflicts`: %s",
-                verdict.reason,
-            )
-            return
-        not_before = ops.now_ns() + delay
-        await self._kit.db.write(
-            lambda conn: queue.retry(conn, op, not_before_ns=not_before, error=verdict.reason)
-        )
-        log.info("a change could not be uploaded; retrying in %.0f s: %s", delay / 10**9, verdict.reason)
 
 
 def _is_large(node: Node) -> bool:
     return node.size >= LARGE_BYTES
+
+
+def _is_small_upload(task: queue.Task) -> bool:
+    return task.op.kind is OpKind.UPLOAD and task.node.size <= sealing.SMALL
 
 
 def _is_large_upload(task: queue.Task) -> bool:

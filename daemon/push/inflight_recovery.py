@@ -33,13 +33,28 @@ class Superseded(errors.CmsfsError):
 @asynccontextmanager
 async def recorded(kit: PushContext, sent: SentRequest) -> AsyncIterator[None]:
     """From before the first byte it is known here that it may have arrived, whatever happens inside."""
-    await kit.db.write(lambda conn: in_flight.note(conn, sent))
+    noted = kit.noted.pop(sent.ino, None)
+    if noted != sent:
+        await kit.db.write(lambda conn: _note(conn, sent, instead_of=noted))
     try:
         yield
     except errors.CmsfsError as error:
         if _has_no_effect(error):
             await kit.db.write(lambda conn: in_flight.not_sent(conn, sent))
         raise
+
+
+def _note(conn: Connection, sent: SentRequest, *, instead_of: SentRequest | None) -> None:
+    if instead_of is not None:
+        in_flight.not_sent(conn, instead_of)
+    in_flight.note(conn, sent)
+
+
+async def unsent(kit: PushContext, ino: Ino) -> None:
+    """The operation of a node has ended: what was noted ahead of it and was not sent is forgotten."""
+    kit.sealed.pop(ino, None)
+    if (noted := kit.noted.pop(ino, None)) is not None:
+        await kit.db.write(lambda conn: in_flight.not_sent(conn, noted))
 
 
 def _has_no_effect(error: errors.CmsfsError) -> bool:

@@ -10,8 +10,8 @@ process and without a kernel, on a service in a process of its own (`--embedded`
     remove a tree        `rm -rf` of what `untar` has made, all its files and folders sent before
 
 Each row says, for one unit (a file, a save): requests by what they are for, transactions, thread hops and
-statements of the drive, its processor time and that of the service, and the units a second.  Rates are of this
-machine and this moment; the counts are not.  Nothing here asserts anything.
+statements of the drive, its processor time and that of the service, and the units a second.  Rates are of
+this machine and this moment; the counts are not.  Nothing here asserts anything.
 """
 
 import argparse
@@ -45,6 +45,7 @@ from daemon.core.supervisor import Supervisor
 MIB = 1024 * 1024
 FOLDER_FILES = 100
 SAVES = 20
+QUIET_SECONDS = 1.5
 
 
 @dataclass
@@ -81,8 +82,8 @@ def counting() -> Iterator[None]:
         made.set_trace_callback(note)
         return made
 
-    Database._run = counted_run  # type: ignore[method-assign]
-    trio.to_thread.run_sync = counted_hop
+    Database._run = counted_run  # type: ignore[method-assign, assignment]
+    trio.to_thread.run_sync = counted_hop  # type: ignore[assignment]
     sqlite3.connect = traced  # type: ignore[assignment]
     try:
         yield
@@ -119,9 +120,10 @@ class Person:
     async def quiet(self) -> None:
         """Everything is sent, and nobody asks any more."""
         await self.drive.sync()
-        seen = -1
-        while seen != (seen := self.drive.health.requests.total() - self.drive.health.requests["wait"]):
-            await trio.sleep(1.5)
+        last = -1
+        while (asked := self.drive.health.requests.total() - self.drive.health.requests["wait"]) != last:
+            last = asked
+            await trio.sleep(QUIET_SECONDS)
 
     # ---- rows ----
 
@@ -191,12 +193,13 @@ class Person:
         counts = [(b - a) / units for a, b in zip(before, after, strict=True)]
         asked = self.drive.health.requests - requests
         told = ", ".join(f"{kind} {count / units:.2f}" for kind, count in sorted(asked.items()))
-        print(
-            f"{what:18}{asked.total() / units:7.2f} requests{counts[0]:7.2f} transactions{counts[1]:7.2f} hops"
-            f"{counts[2]:8.1f} statements{used / units * 1000:8.2f} ms here{theirs / units * 1000:8.2f} ms there"
-            f"{units / took:9.1f}/s\n{'':18}  ({told})",
-            flush=True,
-        )
+        figures = [
+            f"{asked.total() / units:7.2f} requests",
+            f"{counts[0]:7.2f} transactions{counts[1]:7.2f} hops{counts[2]:8.1f} statements",
+            f"{used / units * 1000:8.2f} ms here{theirs / units * 1000:8.2f} ms there",
+            f"{units / took:9.1f}/s",
+        ]
+        print(f"{what:18}{''.join(figures)}\n{'':18}  ({told})", flush=True)
 
     def _used_there(self) -> float:
         if self._service is None:

@@ -1,5 +1,6 @@
 """Drafts that become content, and what a crash at any point leaves."""
 
+import errno
 import hashlib
 import os
 from pathlib import Path
@@ -10,7 +11,7 @@ import pytest
 from cmsfs.cache.blocks import BLOCK
 from cmsfs.journal import recovery
 from cmsfs.journal.drafts import Drafts
-from cmsfs.journal.sealing import is_unsent, release_content
+from cmsfs.journal.sealing import SMALL, is_unsent, release_content
 from cmsfs.replica import tree
 from cmsfs.replica.nodes import ROOT
 from cmsfs.sqlite import Connection, Database
@@ -67,6 +68,88 @@ async def test_a_crash_within_the_seal_loses_nothing(
     await again.commit.commit()
     assert [path.name for path in again.root.iterdir()] == [hashlib.sha1(b"precious").hexdigest()]
     await again.blocks.aclose()
+
+
+@pytest.mark.parametrize("point", ["linked", "committed"])
+async def test_a_crash_within_the_seal_of_many_loses_nothing(
+    desk: Desk, point: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Died(BaseException):
+        pass
+
+    def die(*args: Any, **kwargs: Any) -> Any:
+        raise Died
+
+    drafts = [await desk.new(name, name.encode() * 9) for name in ("one", "two")]
+    monkeypatch.setattr(Path, "unlink", lambda *args, **kwargs: None)
+    if point == "linked":
+        monkeypatch.setattr(desk.db, "write", die)
+    else:
+        monkeypatch.setattr(desk.drafts, "gone", die)
+    with pytest.raises(Died):
+        await desk.sealer.seal_small(drafts, lambda *_: None)
+    monkeypatch.undo()
+    again = await desk.restarted()
+    assert [await again.bytes_of(name) for name in ("one", "two")] == [b"one" * 9, b"two" * 9]
+    assert list(again.recovered.iterdir()) == []
+    kinds = {path.suffix for path in again.root.iterdir()}
+    assert kinds == ({".draft"} if point == "linked" else {""})
+    await again.blocks.aclose()
+
+
+async def test_small_files_are_on_the_disk_before_they_become_content(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drafts = [await desk.new(name, name.encode()) for name in ("one", "two", "three")]
+    drafts[1].fsync()
+    steps: list[str] = []
+    fsync, link = os.fsync, os.link
+
+    def watch_fsync(fd: int) -> None:
+        steps.append(f"fsync {Path(f'/proc/self/fd/{fd}').readlink().name}")
+        fsync(fd)
+
+    def watch_link(source: Any, target: Any) -> None:
+        steps.append("link")
+        link(source, target)
+
+    monkeypatch.setattr(os, "fsync", watch_fsync)
+    monkeypatch.setattr(os, "link", watch_link)
+    assert len(await desk.sealer.seal_small(drafts, lambda *_: steps.append("row"))) == 3
+    files = [f"fsync {draft.path.name}" for draft in (drafts[0], drafts[2])]
+    assert steps == [*files, "link", "link", "link", f"fsync {desk.root.name}", "row"]
+
+
+async def test_small_files_that_cannot_be_sealed_together_stay_drafts(desk: Desk) -> None:
+    small, same = await desk.new("small", b"bytes"), await desk.new("same", b"bytes")
+    large = await desk.new("large", bytes(SMALL + 1))
+    based = await desk.new("based", b"x", base=("0" * 40, 9))
+    dropped, written = await desk.new("dropped", b"gone"), await desk.new("written", b"more")
+    await desk.db.write(lambda conn: Drafts.delete(conn, dropped.id))
+    written.count_writers(1)
+    found = await desk.sealer.seal_small([small, same, large, based, dropped, written], lambda *_: None)
+    assert [one.ino for one in found] == [small.ino]
+    await desk.commit.commit()
+    drafts = {draft.path.name for draft in (same, large, based, dropped, written)}
+    assert {path.name for path in desk.root.iterdir()} == {found[0].sha1, *drafts}
+    assert await written.write(4, b" and more") == 9
+    assert await desk.sealer.seal(same) is not None
+    assert [await desk.bytes_of(name) for name in ("small", "same")] == [b"bytes", b"bytes"]
+
+
+async def test_small_files_are_drafts_still_where_their_rows_were_refused(desk: Desk) -> None:
+    """As by a full disk: they are written on, and sealed another time."""
+
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    draft = await desk.new("f", b"bytes")
+    with pytest.raises(OSError, match="No space"):
+        await desk.sealer.seal_small([draft], refuse)
+    assert [path.name for path in desk.root.iterdir()] == [draft.path.name]
+    assert await draft.write(5, b", more") == 6
+    assert len(await desk.sealer.seal_small([draft], lambda *_: None)) == 1
+    assert await desk.bytes_of("f") == b"bytes, more"
 
 
 async def test_truncation_by_power_cut_is_bounded(desk: Desk, expect_log: ExpectLog) -> None:

@@ -7,7 +7,8 @@ code can send over an item without saying what it has seen of it.
 import json
 from dataclasses import dataclass
 
-from cmsfs.replica.nodes import Node
+from cmsfs.journal import in_flight
+from cmsfs.replica.nodes import Ino, Node
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,3 +67,10 @@ def purpose_of(target: Target) -> Purpose:
     if isinstance(target, NewVersion):
         return Purpose(target.base.item, "", "")
     return Purpose(None, target.folder_id, target.name)
+
+
+def sent_request(ino: Ino, sha1: str, target: Target) -> in_flight.SentRequest:
+    """What is noted of bytes that are sent there."""
+    if isinstance(target, NewVersion):
+        return in_flight.SentRequest(ino, sha1, remote_id=target.base.item)
+    return in_flight.SentRequest(ino, sha1, folder=target.folder_id, name=target.name)

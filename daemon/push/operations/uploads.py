@@ -31,7 +31,7 @@ from daemon.push import adopt_response, conflicts, inflight_recovery
 from daemon.push.context import PushContext, reconsider
 from daemon.push.operations import append_merge, server_copy
 from daemon.push.operations import multipart as push_multipart
-from daemon.push.operations.upload_targets import Base, NewFile, NewVersion, Target, base_of
+from daemon.push.operations.upload_targets import Base, NewFile, NewVersion, Target, base_of, sent_request
 
 log = logging.getLogger(__name__)
 
@@ -151,7 +151,7 @@ async def _finish_unchanged(kit: PushContext, task: queue.Task, node: Node) -> N
             ops.record_touch(conn, node.ino, due_ns=ops.now_ns())
         return sealing.release_content(conn, node.sha1) if node.sha1 is not None else False
 
-    await _settle(kit, node.sha1, await kit.db.write(txn))
+    _settle(kit, node.sha1, await kit.db.write(txn))
 
 
 async def _send_new(kit: PushContext, task: queue.Task, node: Node, path: Path) -> None:
@@ -177,11 +177,7 @@ async def _send_new(kit: PushContext, task: queue.Task, node: Node, path: Path) 
 
 def _noted(kit: PushContext, node: Node, target: Target) -> AbstractAsyncContextManager[None]:
     assert node.sha1 is not None
-    if isinstance(target, NewVersion):
-        sent = in_flight.SentRequest(node.ino, node.sha1, remote_id=target.base.item)
-    else:
-        sent = in_flight.SentRequest(node.ino, node.sha1, folder=target.folder_id, name=target.name)
-    return inflight_recovery.recorded(kit, sent)
+    return inflight_recovery.recorded(kit, sent_request(node.ino, node.sha1, target))
 
 
 async def _send(kit: PushContext, task: queue.Task, node: Node, path: Path, target: Target) -> items.File:
@@ -199,7 +195,11 @@ async def _send(kit: PushContext, task: queue.Task, node: Node, path: Path, targ
             content_modified_at=time,
             progress=progress,
         )
-    whole = multipart.FileSource(path) if node.size else multipart.BytesSource(b"")
+    small = kit.sealed.get(node.ino)
+    if small is not None and small.sha1 == node.sha1:
+        whole: multipart.Source = multipart.BytesSource(small.data)
+    else:
+        whole = multipart.FileSource(path) if node.size else multipart.BytesSource(b"")
     with kit.health.request("upload"):
         if isinstance(target, NewVersion):
             return await kit.client.uploads.new_version(
@@ -357,7 +357,7 @@ async def _done(
     crashpoints.reached(Point.UPLOAD_ADOPTED)
     append_merge.note_version(kit, node, theirs.sha1)
     kit.incoming.publish(changes)
-    await _settle(kit, theirs.sha1, released)
+    _settle(kit, theirs.sha1, released)
 
 
 def _has_time(now: Node, sent: Node, theirs: Remote, *, found: bool) -> bool:
@@ -365,6 +365,6 @@ def _has_time(now: Node, sent: Node, theirs: Remote, *, found: bool) -> bool:
     return apply_remote.same_time(now.mtime_ns, theirs.mtime_ns) if found else now.mtime_ns == sent.mtime_ns
 
 
-async def _settle(kit: PushContext, sha1: str | None, released: bool) -> None:
+def _settle(kit: PushContext, sha1: str | None, released: bool) -> None:
     if released and sha1 is not None:
-        await kit.blocks.settle_clean(sha1)
+        kit.released.add(sha1)

@@ -1,0 +1,112 @@
+"""Many small files at once: what they cost, and what may happen between being made ready and being sent."""
+
+import pytest
+import trio
+
+from tests.support.daemon_drive import Drive, Remote, Starting
+from tests.support.network import Network
+
+NAMES = [f"f{number:02}" for number in range(12)]
+
+
+async def write_unsent(drive: Drive) -> None:
+    """The files, which are all due at once when the pause ends."""
+    drive.agents.health.pause("the test")
+    for name in NAMES:
+        await drive.write(name, name.encode())
+
+
+async def under_way(drive: Drive, network: Network) -> trio.Event:
+    """All are made ready, and the first upload has reached the service; the event lets it go on."""
+    await write_unsent(drive)
+    arrived, go = network.gate("POST", "/files/content", before=True)
+    with drive.agents.push.hurrying():
+        drive.agents.health.resume()
+        await arrived.wait()
+    assert {state for _, state, _ in drive.ops()} == {"running"}
+    return go
+
+
+@pytest.fixture
+async def alone(starting: Starting) -> Starting:
+    """A drive that sends one file at a time."""
+    return lambda **others: starting(upload_workers=1, **others)
+
+
+async def test_small_files_cost_a_transaction_each(drive: Drive, other: Remote) -> None:
+    await drive.write("first", b"x")
+    await drive.sync()
+    await write_unsent(drive)
+    count = 0
+
+    def note() -> None:
+        nonlocal count
+        count += 1
+
+    drive.db.ended, before = note, drive.db.ended
+    drive.agents.health.resume()
+    await drive.sync()
+    drive.db.ended = before
+    assert await other.paths() == sorted([*NAMES, "first"])
+    assert count <= len(NAMES) + 8
+
+
+async def test_what_is_changed_between_being_ready_and_being_sent(
+    alone: Starting, network: Network, other: Remote
+) -> None:
+    async with alone() as drive:
+        go = await under_way(drive, network)
+        await drive.write("f05", b"newer bytes")
+        await drive.rename("f06", "renamed")
+        await drive.unlink("f07")
+        await drive.write(".tmp", b"by rename")
+        await drive.rename(".tmp", "f08")
+        go.set()
+        await drive.sync()
+        expected = {name: name.encode() for name in NAMES if name not in ("f06", "f07")}
+        expected |= {"f05": b"newer bytes", "renamed": b"f06", "f08": b"by rename"}
+        assert await other.paths() == sorted(expected)
+        assert {name: await other.read(name) for name in expected} == expected
+        assert drive.ops() == []
+        assert drive.db.rows("SELECT * FROM unheard") == []
+
+
+async def test_what_was_ready_and_not_sent_goes_after_a_restart(
+    alone: Starting, network: Network, other: Remote
+) -> None:
+    async with alone() as drive:
+        await under_way(drive, network)
+    async with alone() as drive:
+        await drive.sync()
+        assert await other.paths() == NAMES
+        assert {name: await other.read(name) for name in NAMES} == {name: name.encode() for name in NAMES}
+        assert drive.db.rows("SELECT * FROM unheard") == []
+
+
+async def test_what_is_ready_is_given_back_without_a_connection(
+    alone: Starting, network: Network, other: Remote
+) -> None:
+    async with alone() as drive:
+        go = await under_way(drive, network)
+        drive.agents.health.pause("the test")
+        go.set()
+        with trio.fail_after(20):
+            while "running" in {state for _, state, _ in drive.ops()}:
+                await drive.agents.push._moved.wait()
+        drive.agents.health.resume()
+        await drive.sync()
+        assert await other.paths() == NAMES
+
+
+async def test_what_a_colleague_puts_in_the_way_is_kept_beside(
+    alone: Starting, network: Network, other: Remote
+) -> None:
+    async with alone() as drive:
+        go = await under_way(drive, network)
+        await other.file("f09", b"theirs")
+        go.set()
+        await drive.sync()
+        assert await other.read("f09") == b"theirs"
+        copies = [path for path in await other.paths() if path.startswith("f09 (conflicted copy")]
+        assert len(copies) == 1
+        assert await other.read(copies[0]) == b"f09"
