@@ -98,5 +98,5 @@ def set_level(level: str) -> None:
     root = logging.getLogger()
     root.setLevel(level)
     # One line a request is a wire trace, wanted only when asked for.
-    for noisy in ("httpx", "httpcore", "hypercorn.access"):
+    for noisy in ("httpx", "httpcore"):
         logging.getLogger(noisy).setLevel(max(logging.WARNING, root.level))

@@ -15,7 +15,7 @@ def written(monkeypatch):
     """What is logged after `written(**options)`, by and by."""
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
-    quiet = {name: logging.getLogger(name).level for name in ("httpx", "httpcore", "hypercorn.access")}
+    quiet = {name: logging.getLogger(name).level for name in ("httpx", "httpcore")}
 
     def configure(**options):
         stream = io.StringIO()

@@ -5,7 +5,7 @@ somebody else in its place, with or without its having been carried out; a conne
 after some bytes; a body that ends early, says it is shorter than it is, or holds a wrong byte.  Put
 `proxy.running` before it for the latency.
 
-Depends on trio and h11, which httpx and hypercorn are made with.
+Depends on trio and h11, which httpx is made with.
 """
 
 import random

@@ -76,10 +76,7 @@ def record(
             (viewer.id, word, now, by, source, said),
         )
     events_admin.record_item(conn, row, word, by=by, now=now, details=said)
-    # A few of the old ones go with each new one.
-    conn.execute(
-        "DELETE FROM event WHERE id < (SELECT min(id) + 10 FROM event) AND created_at < ?", (now - RETENTION,)
-    )
+    events_admin.expire_oldest(conn, "event", before=now - RETENTION)
 
 
 def _source(read: store.Read, row: Row, viewer: access_rights.NotifiedUser) -> dict[str, Any]:

@@ -87,11 +87,14 @@ def record(
         " VALUES (?, ?, ?, ?, ?, ?)",
         (enterprise, word, now, by, pydantic_core.to_json(source).decode(), details),
     )
-    # A few of the old ones go with each new one.
-    conn.execute(
-        "DELETE FROM admin_event WHERE id < (SELECT min(id) + 10 FROM admin_event) AND created_at < ?",
-        (now - RETENTION,),
-    )
+    expire_oldest(conn, "admin_event", before=now - RETENTION)
+
+
+def expire_oldest(conn: Connection, table: str, *, before: int) -> None:
+    """Let a few of the oldest events go, as each new one does."""
+    oldest = conn.execute(f"SELECT id, created_at FROM {table} ORDER BY id LIMIT 1").fetchone()
+    if oldest["created_at"] < before:
+        conn.execute(f"DELETE FROM {table} WHERE id < ? AND created_at < ?", (oldest["id"] + 10, before))
 
 
 async def get(call: calls.Call, stream: str) -> responses.Response:

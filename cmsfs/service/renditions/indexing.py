@@ -35,6 +35,10 @@ _RETRY_SECONDS = 60.0
 # Files in one transaction: thousands may be copies of one, and other writers do not wait for all of them.
 BATCH = 20
 
+# After every write, and for every file: the order of the tables is told, or all items may come first.
+NEXT = "SELECT id, sha1 FROM item WHERE id = (SELECT min(item) FROM unindexed)"
+SAME = "SELECT item FROM unindexed CROSS JOIN item ON item.id = item WHERE sha1 = ? LIMIT ?"
+
 
 async def look(head: bytes, size: int) -> extraction.Look:
     """The first look at a content; never inside a transaction, where everybody would wait for it."""
@@ -136,7 +140,7 @@ async def _make(store: Store, shop: worker_client.WorkerClient, sha1: str, name:
 
 
 async def _index_next(store: Store, shop: worker_client.WorkerClient) -> bool:
-    found = store.read("SELECT id, sha1 FROM unindexed JOIN item ON item.id = item ORDER BY item LIMIT 1")
+    found = store.read(NEXT)
     if not found:
         return False
     number, sha1 = found[0]["id"], found[0]["sha1"]
@@ -169,9 +173,7 @@ def _record(conn: Connection, sha1: str, text: str | None) -> bool:
     if text is None:
         conn.execute("DELETE FROM rendition WHERE sha1 = ? AND name = ?", (sha1, TEXT))
         return False
-    found = conn.execute(
-        "SELECT item FROM unindexed JOIN item ON item.id = item WHERE sha1 = ? LIMIT ?", (sha1, BATCH)
-    ).fetchall()
+    found = conn.execute(SAME, (sha1, BATCH)).fetchall()
     numbers = json.dumps([row["item"] for row in found])
     files = "SELECT value FROM json_each(?)"
     # Without words, what is there stays: the beginning of a text whose blob cannot be read, say.

@@ -19,6 +19,8 @@ from contextlib import contextmanager, suppress
 
 import trio
 
+from cmsfs.service.server.tls import TlsStream
+
 log = logging.getLogger(__name__)
 
 MOST = 2000
@@ -34,7 +36,7 @@ _BUSY = (
     b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 2\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 )
 
-Stream = trio.SocketStream | trio.SSLStream[trio.SocketStream]
+Stream = trio.SocketStream | TlsStream
 Handler = Callable[[Stream], Awaitable[None]]
 
 # The address and port of a client.
@@ -157,7 +159,7 @@ class Connections:
         self._open[connection.peer] = connection
         served: Stream = stream
         if tls is not None:
-            served = trio.SSLStream(stream, tls, server_side=True, https_compatible=True)
+            served = TlsStream(stream, tls)
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(_expect_request, connection)

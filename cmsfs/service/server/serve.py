@@ -1,9 +1,9 @@
-"""Serves the application on a socket: Hypercorn's trio worker in the caller's nursery.
+"""Serves the application on a socket, in the caller's nursery.
 
-`cmsfs serve` runs this; so do the tests that speak real HTTP.  HTTP/1.1 only: HTTP/2 in pure Python is
-several times slower.
+`cmsfs serve` runs this; so do the tests that speak real HTTP.  HTTP/1.1 only (http1.py): HTTP/2 in pure
+Python is several times slower.
 
-How many connections there may be, and how slow a client, is decided in connections.py and guard.py.
+How many connections there may be, and how slow a client, is decided in connections.py and client_limits.py.
 
 To stop, it takes no new connection, gives what is being answered STOP_SECONDS, and cuts off the rest.
 
@@ -17,26 +17,19 @@ import os
 import socket
 import ssl
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
 
-import hypercorn.config
-import hypercorn.typing
-import hypercorn.utils
 import trio
-from hypercorn.trio.worker_context import WorkerContext
 
 from cmsfs import errors
 from cmsfs.service.renditions import indexing
 from cmsfs.service.server import access_log, app, client_limits, http1, rate_limits, sweeper
+from cmsfs.service.server import tls as server_tls
 from cmsfs.service.server.connections import Connections, Stream
 from cmsfs.service.storage.store import Store
 
 log = logging.getLogger(__name__)
-
-# Hypercorn would close a connection after 1,000 requests, under a busy pool's hands.
-_FOR_EVER = 2**31
 
 # Clients keep connections for a minute, and not every request that meets the end of one is repeated.
 KEEP_ALIVE_SECONDS = 75
@@ -46,7 +39,7 @@ HANDSHAKE_SECONDS = 10
 # What is being answered when the service is to stop, an upload of gigabytes perhaps, has so long to end.
 STOP_SECONDS = 8.0
 
-# A client that takes no byte for so long is gone.  Hypercorn waits for it even while it is being stopped.
+# A client that takes no byte for so long is gone.
 STALLED_MS = 60_000
 
 
@@ -64,25 +57,14 @@ async def serve(
 ) -> None:
     """Serve until `stop` or cancelled; starts with the URL that it listens on (port 0 takes a free one).
 
-    `stop` ends it gracefully, within STOP_SECONDS unless a client takes nothing of what is sent (STALLED_MS);
-    cancelled: at once, and what is being answered is cut off.  Raises `UserError` if the address cannot be
-    had or the certificate not be read.
+    `stop` ends it gracefully, within STOP_SECONDS; cancelled: at once, and what is being answered is cut off.
+    Raises `UserError` if the address cannot be had or the certificate not be read.
     """
-    config = hypercorn.config.Config()
-    config.alpn_protocols = ["http/1.1"]
-    config.keep_alive_max_requests = _FOR_EVER
-    config.keep_alive_timeout = KEEP_ALIVE_SECONDS
-    config.ssl_handshake_timeout = HANDSHAKE_SECONDS
-    config.include_server_header = False
-    config.accesslog = None
-    config.errorlog = logging.getLogger("hypercorn.error")
-    if certfile is not None:
-        config.certfile = str(certfile)
-        config.keyfile = str(keyfile or certfile)
     names = {host.lower(), socket.gethostname().lower()}
     try:
-        tls = config.create_ssl_context() if config.ssl_enabled else None
+        tls = None
         if certfile is not None:
+            tls = server_tls.context(certfile, keyfile or certfile)
             names |= client_limits.names_of(certfile)
         listener = _listen(host, port)
     except OSError as error:
@@ -99,7 +81,8 @@ async def serve(
         async with trio.open_nursery() as nursery:
             nursery.start_soon(sweeper.run, store)
             nursery.start_soon(indexing.run, store)
-            await nursery.start(_run, built, config, taken, listener, tls, stop)
+            server = http1.Http1Server(built, scheme=scheme, keep_alive_seconds=KEEP_ALIVE_SECONDS)
+            await nursery.start(_run, server, taken, listener, tls, stop)
             log.info("serving on %s", url)
             task_status.started(url)
             if stop is not None:
@@ -144,8 +127,7 @@ def _listen(host: str, port: int) -> socket.socket:
 
 
 async def _run(
-    built: Any,  # Hypercorn and Starlette each have types of their own for the same thing
-    config: hypercorn.config.Config,
+    server: http1.Http1Server,
     taken: Connections,
     listener: socket.socket,
     tls: ssl.SSLContext | None,
@@ -154,12 +136,15 @@ async def _run(
     task_status: trio.TaskStatus[None],
 ) -> None:
     """Take connections until `stop`, and let what was taken end."""
-    wrapped = hypercorn.utils.wrap_app(built, config.wsgi_max_body_size, "asgi")
-    context = WorkerContext(None)
-    state = hypercorn.typing.ConnectionState({})
 
     async def handle(stream: Stream) -> None:
-        await http1.Http1Server(wrapped, config, context, state, stream)  # type: ignore[arg-type]
+        if not isinstance(stream, server_tls.TlsStream):
+            await server.serve(stream)
+            return
+        with suppress(OSError, trio.BrokenResourceError, trio.TooSlowError):
+            with trio.fail_after(HANDSHAKE_SECONDS):
+                await stream.do_handshake()
+            await server.serve(stream)
 
     async with trio.open_nursery() as serving:
         async with trio.open_nursery() as taking:
@@ -167,8 +152,7 @@ async def _run(
             task_status.started()
             await (trio.Event() if stop is None else stop).wait()
             taking.cancel_scope.cancel()
-        # Connections without a request end at once.
-        await context.terminated.set()
+        server.stop()
 
 
 def _reason(error: OSError, host: str, port: int, certfile: Path | None) -> str:

@@ -297,3 +297,9 @@ async def test_internal_failure_is_logged(api, service, nursery, expect_log, mon
     nursery.start_soon(indexing.run, service)
     await all_indexed(service)
     assert await content(api, "heron") == {"a.pdf"}
+
+
+async def test_the_backlog_is_not_looked_for_among_all_items(service):
+    for sql, args in ((indexing.NEXT, ()), (indexing.SAME, ("", indexing.BATCH))):
+        steps = service.read(f"EXPLAIN QUERY PLAN {sql}", *args)
+        assert not [step["detail"] for step in steps if step["detail"].startswith("SCAN item")]
