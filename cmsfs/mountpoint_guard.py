@@ -103,12 +103,6 @@ def is_known(memo: Path | None, path: Path) -> bool:
     return found is not None and found.path == str(path)
 
 
-def was_left(memo: Path | None) -> bool:
-    """Whether a daemon that had mounted the drive did not come to give the folder back."""
-    found = _read(memo)
-    return found is not None and found.mode is not None
-
-
 def restore(memo: Path | None) -> None:
     """Give the folder back that a daemon left when it died, nothing being mounted on it."""
     found = _read(memo)

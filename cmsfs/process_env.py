@@ -18,6 +18,11 @@ def pass_on(values: dict[str, str]) -> None:
     os.environ.update(values)
 
 
+def set_default(name: str, value: str) -> None:
+    """Set a variable that is not set, as for what is to be loaded."""
+    os.environ.setdefault(name, value)
+
+
 # What a process keeps when it becomes another user's: language, time, and where programs are.  All else (a
 # session's bus, proxies, certificates, libraries to load) was meant for who started it.
 _KEPT = ("PATH", "LANG", "LANGUAGE", "TZ", "TERM", "PYTHONPATH", "JOURNAL_STREAM")

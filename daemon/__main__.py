@@ -11,6 +11,9 @@ def main() -> None:
     gc.disable()
     # A command line of httpx's own, with libraries for tables and colours: without it, httpx does without.
     sys.modules["httpx._main"] = None  # type: ignore[assignment]
+    from cmsfs import process_env
+
+    process_env.set_default("PYDANTIC_DISABLE_PLUGINS", "__all__")  # it would look at all installed packages
     from daemon import command
 
     command.main()

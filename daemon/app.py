@@ -1,19 +1,20 @@
 """The program from its start to its end: what `composition` builds is started and ended here.
 
     state     lock, database, recovery of journal and cache
-    backend   the service: embedded in this process, or far away
+    mount     the kernel's requests, answered from the state
+    service   embedded in this process, or far away; what needs it waits until it is open
     agents    everything that runs beside the mount
-    mount     the kernel's requests
 
-They end in the opposite order: the mount first, so that no new change comes; then what is left is uploaded,
-for as long as the settings allow; then the agents are cancelled, and the state is closed.
+A drive whose tree is not known yet has nothing to answer from: there the mount comes last.  They end in this
+order: the mount first, so that no new change comes; then what is left is uploaded, for as long as the
+settings allow; then the agents are cancelled, the service and the state are closed.
 
 Rule: a change that a program was told of is in the journal; so ending early, anywhere, loses nothing.
 """
 
 import functools
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
 
@@ -24,12 +25,13 @@ from cmsfs.auth.deadline import Deadline
 from cmsfs.fuse import convert, mount, operations
 from cmsfs.replica.nodes import Node
 from cmsfs.user_messages import explain
-from daemon import downscoped, instance_lock, maintenance, manifest_writer, metrics
+from daemon import instance_lock, maintenance, manifest_writer
 from daemon.composition import Composition
 from daemon.control import server
 from daemon.core import concurrency, request_scheduler
 from daemon.core.request_scheduler import Priority, RequestScheduler
 from daemon.core.supervisor import Supervisor
+from daemon.late_service import LateService, watch_deadline
 from daemon.local_state import open_state
 from daemon.push import rejected
 
@@ -38,8 +40,6 @@ log = logging.getLogger(__name__)
 # A first start would like to show something; a later one only wants to know whether the credentials hold.
 FIRST_CONTACT_SECONDS = 20.0
 CONTACT_SECONDS = 5.0
-# Programs that worked on the drive stand before nothing meanwhile.
-CONTACT_AFTER_CRASH_SECONDS = 0.5
 
 
 async def run(
@@ -62,24 +62,37 @@ async def run(
         state = await stack.enter_async_context(open_state(settings))
         pace = RequestScheduler(config.profile(settings).limits)
         deadline = Deadline(settings.ttl_seconds)
-        opened = downscoped.open_service(settings, state.db, sample=sample, pace=pace, deadline=deadline)
-        client = await stack.enter_async_context(opened)
+        service = LateService(settings, state.db, sample=sample, pace=pace, deadline=deadline)
+        await stack.enter_async_context(service.lasting())
         nursery = await stack.enter_async_context(trio.open_nursery())
         agents = Supervisor(nursery)
-        drive = Agent(settings, place, state, client, agents, pace)
-        note = await drive.contact()
+        drive = Agent(settings, place, state, service.client, agents, pace)
+
+        async def go_online() -> str:
+            await service.open()
+            note = await drive.contact()
+            drive.start(agents)
+            return note
+
         await drive.fs.begin()
+        note = None if state.is_known else await go_online()
         agents.keep(drive.shutdown.heed_signals, drive.pull.poke, name="signals")
-        agents.keep(downscoped.watch_deadline, deadline, drive.health, name="deadline")
+        agents.keep(watch_deadline, deadline, drive.health, name="deadline")
         async with server.listening(settings.paths.socket) as listener:
-            drive.start(agents, listener)
-            await drive.serve(settings, create=create, ready=functools.partial(ready, note))
+            drive.start_handlers(agents, listener)
+
+            async def welcome() -> None:
+                ready(await go_online() if note is None else note)
+
+            await drive.serve(settings, create=create, welcome=welcome)
         nursery.cancel_scope.cancel()
     log.info("shut down cleanly")
 
 
 class Agent(Composition):
     """The agents of one drive, from the first contact with the service to the last upload."""
+
+    _is_started = False
 
     async def contact(self) -> str:
         """The first words with the service; what a person should know if there were none.
@@ -88,7 +101,7 @@ class Agent(Composition):
         """
         known, reason = self.state.is_known, ""
         try:
-            with trio.fail_after(self._patience(known)):
+            with trio.fail_after(CONTACT_SECONDS if known else FIRST_CONTACT_SECONDS):
                 await self.account.refresh()
                 await self.pull.begin()
         except (errors.OAuthError, errors.Unauthorized, errors.Forbidden) as error:
@@ -104,22 +117,23 @@ class Agent(Composition):
         shows = "The cached tree is shown" if known else "The tree is not known yet and appears"
         return f"{reason} {shows} {'until' if known else 'when'} it answers."
 
-    def _patience(self, known: bool) -> float:
-        if not known:
-            return FIRST_CONTACT_SECONDS
-        crashed = mountpoint_guard.was_left(self.settings.paths.mountpoint)
-        return CONTACT_AFTER_CRASH_SECONDS if crashed else CONTACT_SECONDS
-
-    def start(self, agents: Supervisor, listener: trio.SocketListener) -> None:
-        """Start everything that runs beside the mount."""
-        state, with_priority = self.state, request_scheduler.run_with_priority
-        send = functools.partial(self.account.once_known, self.push.run)
-        agents.keep(self.health.run, self.account.who, name="health")
-        agents.keep(self.login_watch.run, name="login watch")
+    def start_handlers(self, agents: Supervisor, listener: trio.SocketListener) -> None:
+        """Start what those who answer programs need, and what needs no service."""
+        state = self.state
         agents.keep(self.commit.run, name="commit")
         agents.keep(manifest_writer.run, state.db, state.drafts.root, self.commit, name="manifest")
         agents.keep(self.fs.run, name="filesystem")
         agents.keep(self.notifier.run, name="notifier")
+        agents.keep(self.watchdog.run, self.health, state.db, name="watchdog")
+        agents.keep(self.server.serve, listener, name="control")
+
+    def start(self, agents: Supervisor) -> None:
+        """Start everything else that runs beside the mount."""
+        self._is_started = True
+        state, with_priority = self.state, request_scheduler.run_with_priority
+        send = functools.partial(self.account.once_known, self.push.run)
+        agents.keep(self.health.run, self.account.who, name="health")
+        agents.keep(self.login_watch.run, name="login watch")
         agents.keep(with_priority, Priority.UPLOAD, send, name="push")
         agents.keep(with_priority, Priority.CHANGES, self.pull.run, name="pull")
         agents.keep(with_priority, Priority.CHANGES, self.deferred_updates.run, name="deferred updates")
@@ -141,8 +155,6 @@ class Agent(Composition):
             agents.keep(self.document_locks.run, name="document locks")
         agents.keep(self.notifications.run, name="notifications")
         agents.keep(self._follow_room, name="room")
-        agents.keep(self.watchdog.run, self.health, state.db, name="watchdog")
-        agents.keep(self.server.serve, listener, name="control")
         agents.keep(
             maintenance.run, state.db, state.blocks, state.reserve, state.check_cache, name="maintenance"
         )
@@ -151,6 +163,8 @@ class Agent(Composition):
             maintenance.remove_leftovers, self.fs, self.hub, self._local_days, self._put_aside, name="tidy"
         )
         if self.settings.metrics:
+            from daemon import metrics  # a start does without, as most drives do
+
             agents.keep(metrics.serve, self.settings.metrics, self.status, name="metrics")
 
     async def _follow_room(self) -> None:
@@ -159,8 +173,13 @@ class Agent(Composition):
             await concurrency.first_of(self.account.more_room, self.locks.freed)
             await self.push.retry_all()
 
-    async def serve(self, settings: config.Settings, *, create: bool, ready: Callable[[], None]) -> None:
-        """Mount, serve until asked to end, and leave nothing behind that could still be sent."""
+    async def serve(
+        self, settings: config.Settings, *, create: bool, welcome: Callable[[], Awaitable[None]]
+    ) -> None:
+        """Mount, serve until asked to end, and leave nothing behind that could still be sent.
+
+        `welcome` is what there is to do when the kernel's requests are answered, before the start is
+        complete; what it raises ends the drive."""
         memo = settings.paths.mountpoint
         owner = convert.owner(settings.uid, settings.gid, umask=settings.taken_bits)
         handlers = operations.Operations(self.shown, owner=owner, copying=self.copy_detector)
@@ -175,18 +194,23 @@ class Agent(Composition):
             memo=memo,
         ) as mounted:
             self.ground, self._status.hidden = mounted.ground, mounted.ground.hidden
-            self._status.stage = "mounted"
-            ready()
-            self.watchdog.ready()
             log.info("the drive is mounted, connection %d", mounted.connection)
-            await concurrency.first_of(self.shutdown.wanted.wait, mounted.unmounted.wait)
+
+            async def complete() -> None:
+                await welcome()
+                self._status.stage = "mounted"
+                self.watchdog.ready()
+                await trio.sleep_forever()
+
+            await concurrency.first_of(complete, self.shutdown.wanted.wait, mounted.unmounted.wait)
             self._status.stage = "stopping"
             self.ground, self._status.hidden = None, list
             self.watchdog.stopping(self.shutdown.drain_seconds + mount.LINGER + mount.DEADLINE)
         await self.fs.finish()
         await self.commit.commit()
-        with trio.move_on_after(self.shutdown.drain_seconds), self.push.hurrying():
-            await concurrency.first_of(self.push.drained, self.shutdown.impatient, self._out_of_reach)
+        if self._is_started:
+            with trio.move_on_after(self.shutdown.drain_seconds), self.push.hurrying():
+                await concurrency.first_of(self.push.drained, self.shutdown.impatient, self._out_of_reach)
         self.shutdown.done.set()
         await self.server.finished(seconds=2)
 

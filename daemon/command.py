@@ -18,7 +18,6 @@ from cmsfs import (
     crashpoints,
     errors,
     fd_limits,
-    gc_tuning,
     logs,
     process_env,
     sd_notify,
@@ -59,6 +58,17 @@ class Starter:
             os.close(fd)
 
 
+def _writable(_: click.Context, option: click.Parameter, fd: int | None) -> int | None:
+    """A descriptor that can be told something, which no program that the drive starts inherits."""
+    if fd is not None:
+        try:
+            os.write(fd, b"")
+            os.set_inheritable(fd, False)
+        except OSError as error:
+            raise click.BadParameter(f"{fd} is no open descriptor: {error.strerror}.", param=option) from None
+    return fd
+
+
 @click.command()
 @click.option("--account", help="The account to mount (default: the configuration's).")
 @click.option("--profile", help="How the service is reached (default: the configuration's).")
@@ -68,7 +78,12 @@ class Starter:
 @click.option("--ttl", "ttl_seconds", type=float, metavar="SECONDS", help="Expire after this time.")
 @click.option("--sample", is_flag=True, help="Create the sample enterprise in the embedded service.")
 @click.option("--log-format", type=click.Choice(["text", "json"]), help="Log format.")
-@click.option("--ready-fd", type=int, help="File descriptor that receives READY, or ERROR and the reason.")
+@click.option(
+    "--ready-fd",
+    type=int,
+    callback=_writable,
+    help="File descriptor that receives READY, or ERROR and the reason.",
+)
 @click.version_option(cmsfs.__version__)
 def main(
     account: str | None,
@@ -85,8 +100,6 @@ def main(
     """Serve the drive of an account until SIGTERM, SIGINT or an unmount."""
     starter = Starter(ready_fd)
     try:
-        if ready_fd is not None:
-            os.set_inheritable(ready_fd, False)
         settings = config.load(
             account,
             profile=profile,
@@ -109,7 +122,6 @@ def main(
         )
         fd_limits.raise_limit()
         fd_limits.keep_spare()
-        gc_tuning.freeze_heap()
         sys.setswitchinterval(SWITCH_SECONDS)
         trio.run(run)
     except Exception as error:

@@ -6,6 +6,7 @@
 import functools
 from collections.abc import Collection
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from cmsfs import config
 from cmsfs.client.session import Client
@@ -33,7 +34,6 @@ from daemon.core.remote_updates import RemoteUpdates
 from daemon.core.request_scheduler import RequestScheduler
 from daemon.core.supervisor import Starts
 from daemon.desktop.notifications import Notifications
-from daemon.desktop.thumbnails import Thumbnails
 from daemon.fetch.eviction import Eviction
 from daemon.fetch.hydrate import Hydrator
 from daemon.fetch.pins import Pins, Wakes
@@ -60,6 +60,9 @@ from daemon.sharing.shared_items import SharedItems
 from daemon.sharing.wipe import Wiper
 from daemon.shutdown import Shutdown
 from daemon.systemd import SystemdNotifier
+
+if TYPE_CHECKING:
+    from daemon.desktop.thumbnails import Thumbnails
 
 
 class Composition(Answers):
@@ -178,11 +181,7 @@ class Composition(Answers):
         self.hub.subscribe(self.fs.heard, {ChangeKind.GONE})
         self._fsync_seconds = settings.fsync_seconds
         self.trash = RemoteTrash(kit, self.push, self.account)
-        self.thumbnails = (
-            Thumbnails(db, client, self.health, mountpoint, config.thumbnails_folder())
-            if settings.thumbnails
-            else None
-        )
+        self.thumbnails = self._thumbnails()
         self.shown = build(
             fs=self.fs,
             kit=kit,
@@ -190,7 +189,7 @@ class Composition(Answers):
             bin_=self.trash,
             account=self.account,
             settings=settings,
-            thumbnails=self.thumbnails,
+            opened=self.thumbnails.opened if self.thumbnails is not None else None,
         )
         self.notifier = notifier.Notifier(self.hub, self.shown)
         arrived = NewFolders(db, self.hydrate)
@@ -251,6 +250,15 @@ class Composition(Answers):
             disk=lambda: disk_status.problems(state.reserve, state.blocks),
         )
         self.server = server.ControlServer(db, self.health, self)
+
+    def _thumbnails(self) -> "Thumbnails | None":
+        if not self.settings.thumbnails:
+            return None
+        from daemon.desktop.thumbnails import Thumbnails  # a start does without, as most drives do
+
+        return Thumbnails(
+            self.state.db, self.client, self.health, self.mountpoint, config.thumbnails_folder()
+        )
 
     def _access_changed(self, items: Collection[tuple[NodeKind, str]]) -> None:
         """Others may have given or taken rights on these items (kind, id)."""

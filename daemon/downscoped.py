@@ -7,7 +7,6 @@ then on the tree knows it by its id, whatever it is called and wherever it is mo
 Rule: nothing in the daemon decides what a narrowed drive may do; the token does.
 """
 
-import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -19,14 +18,17 @@ from cmsfs.client.transport import rate_gate
 from cmsfs.models import wire_names
 from cmsfs.replica import kv_store, tree
 from cmsfs.sqlite import Database
-from daemon.core.health import Health
-
-log = logging.getLogger(__name__)
 
 
 @asynccontextmanager
 async def open_service(
-    settings: config.Settings, db: Database, *, sample: bool, pace: rate_gate.RateGate, deadline: Deadline
+    settings: config.Settings,
+    db: Database,
+    *,
+    sample: bool,
+    counters: session.Counters,
+    pace: rate_gate.RateGate,
+    deadline: Deadline,
 ) -> AsyncIterator[session.Client]:
     """The client of the drive.  Raises `UserError` for a folder that is none, and what a backend raises."""
     flow = connect.flow_of(settings)
@@ -35,7 +37,9 @@ async def open_service(
         return kv_store.get(db, kv_store.OWNER)
 
     if not settings.is_narrowed:
-        whole = connect.open_backend(settings, sample=sample, owner=owner, pace=pace, flow=flow)
+        whole = connect.open_backend(
+            settings, sample=sample, owner=owner, counters=counters, pace=pace, flow=flow
+        )
         async with whole as client:
             yield client
         return
@@ -49,18 +53,11 @@ async def open_service(
         deadline=deadline,
         sample=sample,
         owner=owner,
+        counters=counters,
         pace=pace,
         flow=flow,
     ) as client:
         yield client
-
-
-async def watch_deadline(deadline: Deadline, health: Health) -> None:
-    """When the time is over, say so to everybody who asks for the drive's health."""
-    await deadline.passed()
-    error = deadline.error()
-    log.warning("%s", error.message)
-    health.failed(error)
 
 
 async def _find_root(settings: config.Settings, db: Database, way: connect.ServiceAccess) -> str:

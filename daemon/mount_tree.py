@@ -4,14 +4,14 @@ Rule: what is shown is put together here; what it means stands with each in `cms
 """
 
 import os
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 from cmsfs import config
 from cmsfs.config import saved_searches
 from cmsfs.replica import kv_store
 from cmsfs.replica.changes import Hub
-from cmsfs.replica.nodes import Node
+from cmsfs.replica.nodes import Ino, Node
 from cmsfs.sqlite import Database
 from cmsfs.vfs import permissions
 from cmsfs.vfs.ports import AccountPort
@@ -24,7 +24,6 @@ from cmsfs.vfs.virtual.trash import TrashFolder, TrashPort
 from cmsfs.vfs.virtual.versions import VersionViews
 from daemon.content.search import RemoteSearch
 from daemon.content.versions import VersionHistory
-from daemon.desktop.thumbnails import Thumbnails
 from daemon.push.context import PushContext
 
 
@@ -36,9 +35,9 @@ def build(
     bin_: TrashPort,
     account: AccountPort,
     settings: config.Settings,
-    thumbnails: Thumbnails | None = None,
+    opened: Callable[[Ino], Awaitable[None]] | None = None,
 ) -> Router:
-    """The drive with all that it shows."""
+    """The drive with all that it shows; `opened` hears of folders that are listed."""
     saved = saved_searches.SavedSearches(settings.paths.searches, settings.account)
     finding = RemoteSearch(kit.db, kit.client, kit.hydrate, kit.health)
     hidden = [HiddenFolder(".search", SearchFolder(finding, saved))]
@@ -52,7 +51,6 @@ def build(
         permissions.check(node, account.rights(node), permissions.NodeRight.READ, account.reason)
 
     views: Sequence[Views] = [VersionViews(kit.db, VersionHistory(kit.client, kit.health), check_read)]
-    opened = thumbnails.opened if thumbnails is not None else None
     return Router(fs, kit.blocks, kit.hydrate, hub, hidden=hidden, views=views, opened=opened)
 
 

@@ -5,6 +5,7 @@
 Rule: it asks the service nothing; the caller's first request finds out whether all is well.
 """
 
+import importlib
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -16,25 +17,18 @@ import httpx
 import trio
 
 from cmsfs import config, errors
-from cmsfs.auth import apps, bearer, grants, token_refresh, token_store
+from cmsfs.auth import apps, bearer, grants, refusals, token_refresh, token_store
 from cmsfs.auth.deadline import Deadline
+from cmsfs.auth.endpoints import endpoints_of
 from cmsfs.client import session
 from cmsfs.client.transport import bandwidth, embedded, rate_gate
 from cmsfs.models.enterprise import tokens, users
 
 log = logging.getLogger(__name__)
 
-# Nobody listens there: the embedded service is reached through its transport, and a URL needs a host.
-EMBEDDED_URL = "http://cmsfs.embedded"
-
 # What a drive asks of the service, when it only reads and when it does all it can.
 READING = "base_explorer item_download"
 CHANGING = "root_readwrite"
-
-ROOT_GONE = (
-    "The folder that this drive begins at is in the trash at the service, or is not shown to us any more: "
-    "nothing can be changed until it is back there. What was changed before is kept, and goes then."
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +66,7 @@ async def open_narrowed(
     deadline: Deadline,
     sample: bool = False,
     owner: token_refresh.Owner = token_refresh.any_owner,
+    counters: session.Counters | None = None,
     pace: rate_gate.RateGate | None = None,
     flow: bandwidth.TransferLimits | None = None,
 ) -> AsyncIterator[session.Client]:
@@ -91,6 +86,7 @@ async def open_narrowed(
             auth=bearer.BearerAuth(deadline.limiting(narrow)),
             transport=way.transport,
             ca_file=way.ca_file,
+            counters=counters,
             pace=pace,
             flow=flow,
         ) as client:
@@ -106,7 +102,7 @@ def _of_folder(fetch: bearer.Fetch) -> bearer.Fetch:
         except errors.OAuthError as error:
             if error.error != "invalid_resource":
                 raise
-            raise errors.RootGone(ROOT_GONE) from error
+            raise errors.RootGone(refusals.ROOT_GONE) from error
 
     return found
 
@@ -153,7 +149,8 @@ def flow_of(
 
 @asynccontextmanager
 async def _embedded(settings: config.Settings, *, sample: bool) -> AsyncIterator[ServiceAccess]:
-    # Here and not above: a remote account does not pay for loading the service.
+    # In a thread: the drive answers programs meanwhile.
+    await trio.to_thread.run_sync(_load_service)
     from cmsfs.service.provisioning import demo
     from cmsfs.service.renditions import indexing
     from cmsfs.service.server import app, sweeper
@@ -171,7 +168,7 @@ async def _embedded(settings: config.Settings, *, sample: bool) -> AsyncIterator
         nursery.start_soon(indexing.run, opened)
         nursery.start_soon(sweeper.run, opened)
         transport = embedded.EmbeddedTransport(app.build(opened), nursery)
-        endpoints = session.ServiceEndpoints.of_server(EMBEDDED_URL)
+        endpoints = endpoints_of(settings)
         async with session.open_client(endpoints, transport=transport) as anonymous:
             fetch = grants.client_credentials(
                 anonymous,
@@ -184,18 +181,18 @@ async def _embedded(settings: config.Settings, *, sample: bool) -> AsyncIterator
         nursery.cancel_scope.cancel()
 
 
+def _load_service() -> None:
+    """Load the embedded service.  Not at the top of this file: a remote account does not pay for it."""
+    for name in ("provisioning.demo", "renditions.indexing", "server.app", "server.sweeper", "storage.store"):
+        importlib.import_module(f"cmsfs.service.{name}")
+
+
 @asynccontextmanager
 async def _remote(settings: config.Settings, owner: token_refresh.Owner) -> AsyncIterator[ServiceAccess]:
     endpoints = endpoints_of(settings)
     async with session.open_client(endpoints, ca_file=settings.ca_file) as anonymous:
         fetch = _fetch(settings, endpoints, anonymous, owner)
         yield ServiceAccess(endpoints, None, settings.ca_file, anonymous, fetch)
-
-
-def endpoints_of(settings: config.Settings) -> session.ServiceEndpoints:
-    """Where the account's service is.  Raises `ConfigError`."""
-    profile = config.profile(settings)
-    return session.ServiceEndpoints(profile.base_url, profile.upload_url, profile.auth_url)
 
 
 async def user_of(settings: config.Settings, token: tokens.Token) -> users.User:
@@ -236,7 +233,7 @@ def _fetch(
             token = await following()
             expected = owner()
             if expected is not None and (await user_of(found.settings, token)).id != expected:
-                raise errors.NeedsLogin(token_refresh.ANOTHER) from None
+                raise errors.NeedsLogin(refusals.ANOTHER) from None
         login, current = found, following
         log.info("the account has a new login")
         return token
@@ -269,14 +266,6 @@ def _configured(account: str, endpoints: session.ServiceEndpoints) -> _Login | N
         return _Login.of(settings) if endpoints_of(settings) == endpoints else None
     except errors.ConfigError:
         return None
-
-
-def login_files(settings: config.Settings) -> list[Path]:
-    """The files of which one changes when the account's login is made anew, wherever its tokens are."""
-    paths = config.Paths(settings.account)
-    named = (settings.app_file, settings.client_secret_file)
-    kept = (config.config_file(), paths.token, paths.token_lock)
-    return [*kept, *(path.expanduser() for path in named if path is not None)]
 
 
 def _source(

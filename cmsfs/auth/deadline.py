@@ -3,13 +3,19 @@
 Rule: it runs from when the drive is mounted, by a clock that nobody sets and that counts sleep.
 """
 
+from __future__ import annotations
+
 import time
+from typing import TYPE_CHECKING
 
 import trio
 
 from cmsfs import errors
-from cmsfs.auth.bearer import Fetch
-from cmsfs.models.enterprise.tokens import Token
+
+if TYPE_CHECKING:
+    # Loaded with the client, which a drive that starts does without at first.
+    from cmsfs.auth.bearer import Fetch
+    from cmsfs.models.enterprise.tokens import Token
 
 
 class Deadline:

@@ -20,7 +20,7 @@ import pydantic
 import trio
 
 from cmsfs import crashpoints, errors, process_env
-from cmsfs.auth import bearer, token_store
+from cmsfs.auth import bearer, refusals, token_store
 from cmsfs.client import session
 from cmsfs.models.enterprise import tokens
 
@@ -37,17 +37,6 @@ LOCK_POLL_SECONDS = 0.02
 
 # A keyring that is locked may ask on a screen where nobody sits.
 KEYRING_SECONDS = 20.0
-
-NOBODY = "Nobody is logged in to this account: `cmsfs login` does that."
-ENDED = "The login has ended at the service: `cmsfs login` makes a new one."
-REFUSED = (
-    "The service does not accept the application of this login any more, or its secret: "
-    "`cmsfs login --app FILE` logs in with it as it is now."
-)
-ANOTHER = (
-    "Somebody else has logged in to this account than before: log in as who it was, and as the other one to "
-    "an account of its own, `cmsfs --account NAME login`."
-)
 
 
 def any_owner() -> str | None:
@@ -84,11 +73,11 @@ def refreshing_fetch(
         async with locked(lock):
             login = await last()
             if login is None:
-                raise errors.NeedsLogin(NOBODY)
+                raise errors.NeedsLogin(refusals.NOBODY)
             expected = owner() or whose
             # A login kept without an id is from before there were ids, and no newer than any that was used.
             if expected and login.user_id not in ("", expected):
-                raise errors.NeedsLogin(ANOTHER)
+                raise errors.NeedsLogin(refusals.ANOTHER)
             if login is not unwritten:
                 stale = login
             left = login.expires_at - time.time()
@@ -105,7 +94,7 @@ def refreshing_fetch(
 
 
 async def renew(keep: token_store.TokenStore, login: token_store.StoredLogin, lock: Path) -> None:
-    """Keep a login that was made anew, and leave the sign that a daemon looks for (`connect.login_files`)."""
+    """Keep a login that was made anew, and leave the sign that a daemon looks for (`login_files`)."""
     async with locked(lock):
         await blocking(lambda: keep.write(login))
         os.utime(lock)
@@ -132,9 +121,9 @@ async def _refreshed(client: session.Client, login: token_store.StoredLogin) -> 
         token = await client.tokens.request(grant)
     except errors.OAuthError as error:
         if error.error == "invalid_grant":
-            raise errors.NeedsLogin(ENDED) from None
+            raise errors.NeedsLogin(refusals.ENDED) from None
         if error.error in ("invalid_client", "unauthorized_client"):
-            raise errors.NeedsLogin(REFUSED) from None
+            raise errors.NeedsLogin(refusals.REFUSED) from None
         raise
     crashpoints.reached(crashpoints.Point.TOKENS_GIVEN)
     following = token.refresh_token or pydantic.SecretStr(login.refresh_token)

@@ -6,14 +6,14 @@ framing being pure Python, and it broke when a server closed a busy connection.
 Rule: no deadline for a whole call stands here; each caller knows how long its answer is worth.
 """
 
+from __future__ import annotations
+
 import socket
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-
-import httpx
 
 import cmsfs
 from cmsfs import errors
@@ -34,17 +34,19 @@ from cmsfs.client.content import (
     web_links,
 )
 from cmsfs.client.enterprise import collaborations, exemptions, legal_holds, retention, tokens, users
-from cmsfs.client.transport import bandwidth, connections, hosts, rate_gate, retry, wire
+from cmsfs.client.transport import bandwidth, hosts, rate_gate, retry, wire
+from cmsfs.client.transport.lazy import httpx
 
 Counters = wire.Counters
 
 # A host that does not answer a connection in ten seconds is away.  A read may take a minute: the service
 # checks and stores a whole upload before it answers.
-TIMEOUT = httpx.Timeout(60, connect=10)
+TIMEOUT = 60.0
+CONNECT_TIMEOUT = 10.0
 
 # The drive reads with 30 requests at once (8 that somebody waits for, 6 ahead, 16 of neighbours), uploads
 # with 4, lists with 12, keeps with 4, and waits for changes with one: nobody who waits may find all taken.
-LIMITS = httpx.Limits(max_connections=64, max_keepalive_connections=32, keepalive_expiry=30)
+LIMITS = {"max_connections": 64, "max_keepalive_connections": 32, "keepalive_expiry": 30}
 
 
 # A router that forgets a connection, a laptop that was carried away: nothing comes, and nothing says so.
@@ -72,7 +74,7 @@ class ServiceEndpoints:
         return (self.base_url, self.upload_url, self.auth_url)
 
     @classmethod
-    def of_server(cls, url: str) -> "ServiceEndpoints":
+    def of_server(cls, url: str) -> ServiceEndpoints:
         """The three addresses on one server of ours."""
         return cls(base_url=f"{url}/2.0", upload_url=f"{url}/api/2.0", auth_url=url)
 
@@ -82,6 +84,7 @@ class Client:
 
     def __init__(self, wire: wire.Wire, endpoints: ServiceEndpoints) -> None:
         base = endpoints.base_url
+        self.wire = wire
         self.counters = wire.counters
         self.search = search.SearchApi(wire, base)
         self.uploads = uploads.UploadsApi(wire, endpoints.upload_url, base)
@@ -112,7 +115,7 @@ async def open_client(
     auth: httpx.Auth | None = None,
     transport: httpx.AsyncBaseTransport | None = None,
     ca_file: Path | None = None,
-    timeout: httpx.Timeout = TIMEOUT,
+    timeout: httpx.Timeout | None = None,
     policy: retry.Policy | None = None,
     counters: Counters | None = None,
     pace: rate_gate.RateGate | None = None,
@@ -125,8 +128,8 @@ async def open_client(
     http = httpx.AsyncClient(
         transport=transport,
         verify=tls(ca_file) if transport is None else True,
-        timeout=timeout,
-        limits=LIMITS,
+        timeout=timeout or httpx.Timeout(TIMEOUT, connect=CONNECT_TIMEOUT),
+        limits=httpx.Limits(**LIMITS),
         headers={"user-agent": f"cmsfs/{cmsfs.__version__}", "accept-encoding": "gzip"},
     )
     own = {httpx.URL(url).host for url in endpoints.addresses}
@@ -161,6 +164,8 @@ def _keep_alive(http: httpx.AsyncClient) -> None:
 def _connect(http: httpx.AsyncClient, own: hosts.Hosts) -> None:
     """Have connections read in large pieces, and looked at by where they have come to.  Those to a proxy are
     not looked at: it is the administrator's, and looks names up by itself."""
+    from cmsfs.client.transport import connections  # inherits from classes of httpx's connections
+
     for transport in (http._transport, *http._mounts.values()):
         if isinstance(transport, httpx.AsyncHTTPTransport):
             pool = transport._pool

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 import trio
 
 from cmsfs import errors
-from cmsfs.auth import token_refresh
+from cmsfs.auth import refusals
 from cmsfs.client.session import Client
 from cmsfs.models.enterprise import users
 from cmsfs.replica import kv_store
@@ -96,7 +96,7 @@ class Account:
             if known is None:
                 await self._owner_of.write(lambda conn: kv_store.put(conn, kv_store.OWNER, user.id))
             elif known != user.id:
-                raise errors.NeedsLogin(token_refresh.ANOTHER)
+                raise errors.NeedsLogin(refusals.ANOTHER)
         if self._belongs_to is not None:
             await self._belongs_to(user.id)
         self._known.set()

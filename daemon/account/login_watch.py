@@ -2,7 +2,7 @@
 
 While the service refuses the login, nothing is sent, and the health's probe asks ever more seldom.  A person
 who has just logged in does not want to wait for it: a new login leaves a changed file, whichever way it was
-made (`auth.connect.login_files`), and that is looked for.
+made (`auth.login_files`), and that is looked for.
 
 Rule: it only has the service asked; whether the new login is good, the probe says.
 """
@@ -12,7 +12,7 @@ from pathlib import Path
 import trio
 
 from cmsfs import config
-from cmsfs.auth import connect
+from cmsfs.auth.login_files import login_files
 from daemon.core.health import Health
 
 # As long as a person who looks at the status after the login may have to wait, nearly.
@@ -44,7 +44,7 @@ class LoginWatch:
                 self._health.suspect()
 
     def _marks(self) -> _Marks:
-        return [_mark(path) for path in connect.login_files(self._settings)]
+        return [_mark(path) for path in login_files(self._settings)]
 
 
 def _mark(path: Path) -> tuple[int, int] | None:

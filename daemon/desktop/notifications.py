@@ -21,7 +21,6 @@ from cmsfs.replica.changes import Change, ChangeKind, Hub
 from cmsfs.replica.merge import mass_deletions
 from cmsfs.sqlite import Database
 from daemon.core.health import Health, HealthState
-from daemon.desktop import notification_bus
 
 LOOK_SECONDS = 3.0
 
@@ -34,6 +33,12 @@ CALM_SECONDS = 60.0
 NEARLY = 0.1
 
 Show = Callable[..., Awaitable[int | None]]
+
+
+async def _show(summary: str, body: str, *, replaces: int = 0, urgency: str = "normal") -> int | None:
+    from daemon.desktop import notification_bus  # the libraries of the bus are loaded with the first
+
+    return await notification_bus.show(summary, body, replaces=replaces, urgency=urgency)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +73,7 @@ class Notifications:
         health: Health,
         hub: Hub,
         problem: Callable[[], str],
-        show: Show = notification_bus.show,
+        show: Show | None = None,
         returned: Callable[[], tuple[int, str]] = lambda: (0, ""),
         shared: Callable[[], tuple[int, str]] = lambda: (0, ""),
     ) -> None:
@@ -76,7 +81,7 @@ class Notifications:
         self._db = db
         self._health = health
         self._problem = problem
-        self._show = show
+        self._show = show or _show
         self._returned = returned
         self._shared = shared
         self._conflicts = 0

@@ -266,7 +266,8 @@ async def open_person(values: dict[str, Any], service: int | None) -> AsyncItera
         drive = app.Agent(settings, settings.paths.state / "mnt", state, client, agents, pace)
         await drive.contact()
         await drive.fs.begin()
-        drive.start(agents, listener)
+        drive.start_handlers(agents, listener)
+        drive.start(agents)
         yield Person(drive, service)
         nursery.cancel_scope.cancel()
 

@@ -5,7 +5,8 @@ account, `drive` is ours: every agent of `daemon.app`, built by it, started by t
 """
 
 import functools
-from collections.abc import AsyncIterator, Awaitable, Callable
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -30,6 +31,7 @@ from daemon.core.request_scheduler import RequestScheduler
 from tests.support import errno_probe
 from tests.support.daemon_drive import Drive, Remote, Starting
 from tests.support.network import Network
+from tests.support.program import HANG_SECONDS, Daemon
 
 
 def _fill(conn: Connection) -> int:
@@ -158,3 +160,19 @@ def starting(network: Network, user: int, settings: config.Settings, tmp_path: P
 async def drive(starting: Starting) -> AsyncIterator[Drive]:
     async with starting() as started:
         yield started
+
+
+@pytest.fixture
+def daemon(private_folders: Path, tmp_path: Path) -> Iterator[Daemon]:
+    made = Daemon(tmp_path / "mnt", tmp_path / "log")
+    made.mountpoint.mkdir()
+    watchdog = threading.Timer(HANG_SECONDS, made.free)
+    watchdog.start()
+    yield made
+    watchdog.cancel()
+    watchdog.join()
+    made.free()
+    log = made.log.read_text() if made.log.exists() else ""
+    assert "Traceback" not in log, log
+    assert " WARNING " not in log, log
+    assert " ERROR " not in log, log

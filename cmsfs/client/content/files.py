@@ -3,15 +3,17 @@
 Rule: `content` gives exactly the bytes asked for or raises; it never ends early without a word.
 """
 
+from __future__ import annotations
+
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-
-import httpx
+from http import HTTPStatus
 
 from cmsfs import errors
 from cmsfs.client.content.items import living
 from cmsfs.client.content.search import FIELDS_PARAM
+from cmsfs.client.transport.lazy import httpx
 from cmsfs.client.transport.retry import Repeat
 from cmsfs.client.transport.wire import Body, Wire
 from cmsfs.models.base import Reference
@@ -50,7 +52,7 @@ class FilesApi:
     @asynccontextmanager
     async def content(
         self, file_id: str, *, first: int = 0, last: int | None = None, version: str | None = None
-    ) -> AsyncIterator["ContentStream"]:
+    ) -> AsyncIterator[ContentStream]:
         """The bytes from `first` to `last`, both included, as they come; without `last` the whole file.
 
         Leaving the block early closes the connection.  Raises `ProtocolError` for an answer that is not
@@ -75,13 +77,13 @@ class FilesApi:
             yield _content(head, body, first, last)
 
 
-def _content(head: httpx.Response, body: Body, first: int, last: int | None) -> "ContentStream":
+def _content(head: httpx.Response, body: Body, first: int, last: int | None) -> ContentStream:
     """Judge the head of the answer, and have the body watched."""
     if head.headers.get("content-encoding", "identity") != "identity":
         raise errors.ProtocolError("the service compresses a download although it was asked not to")
     length = head.headers.get("content-length", "")
     announced = int(length) if length.isascii() and length.isdigit() else None
-    if head.status_code == httpx.codes.PARTIAL_CONTENT and last is not None:
+    if head.status_code == HTTPStatus.PARTIAL_CONTENT and last is not None:
         found = _CONTENT_RANGE.fullmatch(head.headers.get("content-range", ""))
         if found is None or (int(found[1]), int(found[2])) != (first, last):
             raise errors.ProtocolError(
@@ -91,7 +93,7 @@ def _content(head: httpx.Response, body: Body, first: int, last: int | None) -> 
         if announced not in (None, size):
             raise errors.ProtocolError(f"the service announces {announced} bytes for a range of {size}")
         return ContentStream(body, skip=0, size=size)
-    if head.status_code != httpx.codes.OK:
+    if head.status_code != HTTPStatus.OK:
         raise errors.ProtocolError(f"the service answers a download with status {head.status_code}")
     if last is None:
         return ContentStream(body, skip=0, size=announced)

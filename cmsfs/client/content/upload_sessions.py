@@ -10,7 +10,6 @@ import hashlib
 from collections.abc import AsyncIterator
 from datetime import datetime
 
-import httpx
 import trio
 
 from cmsfs import errors
@@ -38,7 +37,7 @@ class PartDamaged(errors.IntegrityError):
     """A part went wrong on its way again and again.  The service took none of it: the session is good."""
 
 
-class PartSource(httpx.AsyncByteStream):
+class PartSource:
     """The bytes of one part as a body that can be sent again."""
 
     def __init__(self, source: multipart.Source) -> None:

@@ -10,7 +10,6 @@ to whoever waits for a sign of life.
 import math
 from collections.abc import AsyncIterator, Callable
 
-import httpx
 import trio
 
 # Bytes a second; None: no limit.
@@ -60,18 +59,9 @@ def unlimited() -> TransferLimits:
     return TransferLimits(up=lambda: None, down=lambda: None)
 
 
-class ThrottledBody(httpx.AsyncByteStream):
-    """A request body that is sent no faster than its limit allows."""
-
-    def __init__(self, body: httpx.AsyncByteStream, line: DirectionLimit) -> None:
-        self._body = body
-        self._line = line
-
-    def __aiter__(self) -> AsyncIterator[bytes]:
-        return _Pieces(aiter(self._body), self._line)
-
-    async def aclose(self) -> None:
-        await self._body.aclose()
+def pieces(body: AsyncIterator[bytes], line: DirectionLimit) -> AsyncIterator[bytes]:
+    """The pieces of a body, each when it may go."""
+    return _Pieces(body, line)
 
 
 class _Pieces:

@@ -6,14 +6,17 @@ be the whole memory of a machine.  Only gzip is asked for, since how much comes 
 Rule: an endless, a huge or an endlessly slow answer is an error like any other.
 """
 
+from __future__ import annotations
+
 import contextlib
 import zlib
 from collections.abc import AsyncIterator
+from typing import Protocol
 
-import httpx
 import trio
 
 from cmsfs import errors
+from cmsfs.client.transport.lazy import httpx
 
 # The largest answers are pages: 1,000 entries with all their fields are some MiB.
 PAGE_BYTES = 32 * 1024 * 1024
@@ -23,6 +26,15 @@ SMALL_BYTES = 1024 * 1024
 # A body may take so long, and a second more for so many bytes.
 GRACE_SECONDS = 60.0
 LEAST_BYTES = 2048
+
+
+class RequestBody(Protocol):
+    """The bytes of a request, as httpx takes them; iterated again where the request is sent again."""
+
+    def __aiter__(self) -> AsyncIterator[bytes]: ...
+
+    async def aclose(self) -> None: ...
+
 
 _GZIP = 16 + zlib.MAX_WBITS
 

@@ -7,7 +7,8 @@ Rule: an error answer may have any body, or none; it never makes the report of t
 Rule: that something is not there, or not for us, is believed in the service's own words only.
 """
 
-import email.utils
+from __future__ import annotations
+
 import json
 import ssl
 import time
@@ -17,10 +18,10 @@ from datetime import UTC
 from http import HTTPStatus
 from typing import Any
 
-import httpx
 import pydantic
 
 from cmsfs import errors
+from cmsfs.client.transport.lazy import httpx
 from cmsfs.models import problems
 
 # A message of a foreign body is shown to people; a page of HTML is not.
@@ -146,8 +147,10 @@ def retry_after(response: httpx.Response) -> float | None:
     value = response.headers.get("retry-after", "").strip()
     if value.isascii() and value.isdigit():
         return min(float(value), LONGEST_RETRY_AFTER)
+    from email.utils import parsedate_to_datetime  # many modules for what few services write
+
     try:
-        moment = email.utils.parsedate_to_datetime(value)
+        moment = parsedate_to_datetime(value)
     except (ValueError, OverflowError):
         return None
     if moment.tzinfo is None:

@@ -14,7 +14,6 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any, Protocol
 
-import httpx
 import trio
 
 from cmsfs import errors
@@ -111,7 +110,7 @@ class _Stage(enum.Enum):
     END = enum.auto()
 
 
-class MultipartBody(httpx.AsyncByteStream):
+class MultipartBody:
     """A multipart/form-data body; iterating it starts it anew.
 
     A class and not an async generator: a service that refuses early leaves the body unfinished, and a

@@ -8,14 +8,16 @@ Rule: a change is repeated only when it has certainly not happened.  After a bro
 it may have, and only who knows what it was about can look.
 """
 
+from __future__ import annotations
+
 import enum
 import random
 from dataclasses import dataclass
 
-import httpx
 import trio
 
 from cmsfs import errors
+from cmsfs.client.transport.lazy import httpx
 
 
 class Repeat(enum.Enum):

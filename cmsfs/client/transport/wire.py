@@ -5,18 +5,20 @@ The capability modules of this folder say what to ask; how asking goes is here, 
 Rule: an error answer never leaves as a response, and an httpx exception never leaves at all.
 """
 
+from __future__ import annotations
+
 import collections
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any, TypeVar
 
-import httpx
 import pydantic
 import trio
 
 from cmsfs import errors
 from cmsfs.client.transport import bandwidth, bodies, download_urls, hosts, rate_gate, retry
 from cmsfs.client.transport import errors as client_errors
+from cmsfs.client.transport.lazy import httpx
 from cmsfs.client.transport.retry import Repeat
 
 Counters = collections.Counter[str]
@@ -64,7 +66,7 @@ class Wire:
         params: Mapping[str, str] | None = None,
         headers: Mapping[str, str] | None = None,
         body: Any = None,
-        content: httpx.AsyncByteStream | None = None,
+        content: bodies.RequestBody | None = None,
         silence: float | None = None,
     ) -> M:
         """The answer as a model.  `body` is sent as JSON, `content` as it is.
@@ -75,8 +77,11 @@ class Wire:
         if silence is not None:
             request.extensions["timeout"] = self._http.timeout.as_dict() | {"read": silence}
         if content is not None:
+            # A class of httpx's.
+            from cmsfs.client.transport import throttled_body
+
             # Not through httpx's encoder, which would wrap it in a generator.
-            request.stream = bandwidth.ThrottledBody(content, self._flow.up)
+            request.stream = throttled_body.ThrottledBody(content, self._flow.up)
         return _decoded(shape, await self._repeated(request, self._attempt, kind=kind, repeat=repeat))
 
     async def ask_ready(
@@ -132,7 +137,7 @@ class Wire:
         params: Mapping[str, str] | None = None,
         headers: Mapping[str, str],
         lasting: bool = False,
-    ) -> AsyncIterator[tuple[httpx.Response, "Body"]]:
+    ) -> AsyncIterator[tuple[httpx.Response, Body]]:
         """The head of the answer to a GET, and its bytes as they come; redirections are followed.
 
         Attempts are repeated until the head is there.  An answer of 202 means "not ready yet".  `lasting`:

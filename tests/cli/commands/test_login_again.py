@@ -11,7 +11,7 @@ import pytest
 import trio
 
 from cmsfs import config, errors
-from cmsfs.auth import connect, token_refresh, token_store
+from cmsfs.auth import connect, refusals, token_store
 from cmsfs.cli.support import daemonctl
 from cmsfs.service.access import calls
 
@@ -87,11 +87,11 @@ def test_drive_uses_new_login_without_restart(cmsfs, server, person, app, mountp
     _revoke(server)
     _write(mountpoint, "left.txt")
     refused = _until(_is_refused)
-    assert refused.health.reason == token_refresh.ENDED
+    assert refused.health.reason == refusals.ENDED
 
     person(login="ada@example.com")
     assert cmsfs("login", "--yes").returncode == 0
-    assert _until(lambda found: found.health.reason == token_refresh.ANOTHER).queue.pending == 1
+    assert _until(lambda found: found.health.reason == refusals.ANOTHER).queue.pending == 1
     assert _files(server, "left.txt") == 0
 
     _change_secret(server, _kept().client_id)

@@ -5,7 +5,7 @@ import trio
 from trio.testing import MockClock
 
 from cmsfs import config, errors
-from cmsfs.auth import token_refresh
+from cmsfs.auth import refusals
 from cmsfs.replica import kv_store
 from daemon.account.login_watch import LoginWatch
 from daemon.core.health import Health, HealthState
@@ -82,7 +82,7 @@ async def test_offline_start_with_other_login_sends_nothing(
         with trio.fail_after(20):
             while not drive.agents.health.is_refused:
                 await drive.agents.health.changed()
-        assert drive.agents.health.reason == token_refresh.ANOTHER
+        assert drive.agents.health.reason == refusals.ANOTHER
         assert network.count("POST", "/files/content") == 0
         await drive.db.write(lambda conn: kv_store.put(conn, kv_store.OWNER, owner))
         drive.agents.health.suspect()

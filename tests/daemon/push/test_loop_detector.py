@@ -1,19 +1,18 @@
 """Changes that get nowhere though nobody refuses them: named, rested, and given up by who wants to."""
 
-from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 import trio
 
-from cmsfs import config, errors, mountpoint_guard
+from cmsfs import config, errors
 from cmsfs.ipc import control
 from cmsfs.journal import ops, queue
 from cmsfs.journal.ops import OpKind
 from cmsfs.sqlite import Connection
 from daemon.push import dispatcher, loop_detector
-from tests.support.daemon_drive import Drive, Remote, Starting
+from tests.support.daemon_drive import Drive, Remote
 from tests.support.network import Network
 
 
@@ -84,17 +83,3 @@ async def test_what_comes_back_again_and_again_rests(drive: Drive, monkeypatch: 
     await drive.write("f", b"x")
     assert (await _failed(drive)).error == f"{loop_detector.REASON}."
     assert rounds == loop_detector.FREE_ROUNDS + 1
-
-
-async def test_start_after_crash_is_quick(starting: Starting, tmp_path: Path) -> None:
-    """The folder is empty until the drive is mounted again."""
-    memo = config.Paths("default").mountpoint
-    async with starting() as drive:
-        usual = drive.agents._patience(True)
-        died = mountpoint_guard.MountpointGuard(tmp_path, memo)
-        died.open_up()
-        died.bar()
-        died.close()
-        assert drive.agents._patience(True) < 1.0 < usual < drive.agents._patience(False)
-        mountpoint_guard.restore(memo)
-        assert drive.agents._patience(True) == usual

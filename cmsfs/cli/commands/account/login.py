@@ -24,6 +24,7 @@ import trio
 from cmsfs import config, errors, output
 from cmsfs.auth import apps, authorization_code, connect, token_refresh
 from cmsfs.auth import token_store as auth_token_store
+from cmsfs.auth.endpoints import endpoints_of
 from cmsfs.cli.support import config_file, context, daemonctl
 from cmsfs.client import session
 from cmsfs.models.enterprise import tokens, users
@@ -263,7 +264,7 @@ async def _as_person(
     """Have a person consent, and keep what comes of it; who that is, and where the tokens are.
 
     `before`: the user whose login the account has by now."""
-    endpoints = connect.endpoints_of(settings)
+    endpoints = endpoints_of(settings)
     async with session.open_client(endpoints, ca_file=settings.ca_file) as client:
         token = await _consented(settings, app, way, client)
         if token.refresh_token is None:
@@ -354,7 +355,7 @@ async def _log_out(settings: config.Settings, keep: auth_token_store.TokenStore,
 
 
 async def _revoke(settings: config.Settings, login: auth_token_store.StoredLogin, *, forget: bool) -> None:
-    endpoints = connect.endpoints_of(settings)
+    endpoints = endpoints_of(settings)
     async with session.open_client(endpoints, ca_file=settings.ca_file) as client:
         try:
             await client.tokens.revoke(

@@ -1,0 +1,20 @@
+"""Sentences about a login, or a folder, that the service does not accept any more, and what helps.
+
+Apart from what makes requests: a drive that starts is told these before it has a connection.
+"""
+
+NOBODY = "Nobody is logged in to this account: `cmsfs login` does that."
+ENDED = "The login has ended at the service: `cmsfs login` makes a new one."
+REFUSED = (
+    "The service does not accept the application of this login any more, or its secret: "
+    "`cmsfs login --app FILE` logs in with it as it is now."
+)
+ANOTHER = (
+    "Somebody else has logged in to this account than before: log in as who it was, and as the other one to "
+    "an account of its own, `cmsfs --account NAME login`."
+)
+
+ROOT_GONE = (
+    "The folder that this drive begins at is in the trash at the service, or is not shown to us any more: "
+    "nothing can be changed until it is back there. What was changed before is kept, and goes then."
+)

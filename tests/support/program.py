@@ -1,0 +1,132 @@
+"""`python -m daemon` and `cmsfs serve` as processes of their own, with a real mount."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from cmsfs import config, errors, mounts
+from cmsfs.cli.support import daemonctl
+from cmsfs.ipc import control, ready
+
+HANG_SECONDS = 60.0
+
+
+class Daemon:
+    """One daemon on the embedded service's sample; `start` again after it has ended."""
+
+    def __init__(self, mountpoint: Path, log: Path) -> None:
+        self.mountpoint = mountpoint
+        self.log = log
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def start(self, *arguments: str, **environment: str) -> None:
+        """Returns when the mount answers; UserError with the daemon's sentence if it does not."""
+        exit_code, sentence = self.attempt(*arguments, **environment)
+        if exit_code:
+            raise errors.UserError(sentence, exit_code=exit_code)
+
+    def attempt(self, *arguments: str, **environment: str) -> tuple[int, str]:
+        return self.begin(*arguments, **environment)()
+
+    def begin(self, *arguments: str, **environment: str) -> Callable[[], tuple[int, str]]:
+        """As `attempt`, whose outcome is what the result returns."""
+        reader, writer = os.pipe()
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(
+                [
+                    *(sys.executable, "-P", "-m", "daemon", "--sample", "--ready-fd", str(writer)),
+                    *("--mountpoint", str(self.mountpoint), *arguments),
+                ],
+                stdout=log,
+                stderr=log,
+                pass_fds=[writer],
+                env=os.environ | environment,
+            )
+        os.close(writer)
+
+        def told() -> tuple[int, str]:
+            with os.fdopen(reader, "rb") as lines:
+                return ready.parse_ready_line(lines.readline().decode())
+
+        return told
+
+    def end(self, number: int = signal.SIGTERM) -> int:
+        assert self.process is not None
+        self.process.send_signal(number)
+        code = self.process.wait(timeout=HANG_SECONDS)
+        self.process = None
+        return code
+
+    def ask(self, request: object) -> list[object]:
+        path = config.Paths("default").socket
+        return list(daemonctl.exchange(path, request))  # type: ignore[arg-type]
+
+    def free(self) -> None:
+        """Whatever has become of it, nothing of it stays."""
+        if self.process is not None and self.process.poll() is None:
+            self.process.kill()
+            self.process.wait(timeout=HANG_SECONDS)
+        while mounts.find(self.mountpoint) is not None:
+            mounts.detach(self.mountpoint)
+
+
+def listed(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def state(daemon: Daemon) -> str:
+    """How the daemon gets on with the service."""
+    status = daemon.ask(control.GetStatus())[-1]
+    assert isinstance(status, control.DriveStatus)
+    return status.health.state
+
+
+def remote_settings(tmp_path: Path, secret: str = "wrong", port: int = 9) -> dict[str, str]:
+    file = tmp_path / "secret"
+    file.write_text(secret)
+    url = f"http://127.0.0.1:{port}"
+    return {
+        "CMSFS_PROFILE": "specification",
+        "CMSFS_BASE_URL": f"{url}/2.0",
+        "CMSFS_UPLOAD_URL": f"{url}/api/2.0",
+        "CMSFS_AUTH_URL": url,
+        "CMSFS_CLIENT_ID": "tests",
+        "CMSFS_SUBJECT_ID": "1",
+        "CMSFS_CLIENT_SECRET_FILE": str(file),
+    }
+
+
+class Served:
+    """`cmsfs serve` in a process of its own, on a port of its choice."""
+
+    def __init__(self, data: Path) -> None:
+        self.data = data
+        self.process: subprocess.Popen[bytes] | None = None
+        self.port = 0
+
+    def start(self) -> None:
+        self.process = subprocess.Popen(
+            [
+                *(sys.executable, "-P", "-m", "cmsfs", "serve", "--data", str(self.data)),
+                *("--port", str(self.port), "--json"),
+            ],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+        )
+        assert self.process.stdout is not None
+        text = b""
+        while b"}" not in text:
+            text += self.process.stdout.readline()
+        self.port = int(json.loads(text)["url"].rpartition(":")[2])
+
+    def stop(self) -> None:
+        if self.process is not None:
+            self.process.terminate()
+            self.process.wait(timeout=HANG_SECONDS)
+            assert self.process.stdout is not None
+            self.process.stdout.close()
+            self.process = None
