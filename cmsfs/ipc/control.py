@@ -6,7 +6,7 @@ caller writes one request as a line of JSON; the daemon answers with lines of JS
 
     request                last line                        before it
     Ping                   Pong
-    GetStatus              Status
+    GetStatus              DriveStatus
     Sync                   Done    everything is uploaded   Progress, at least every second
     Stop                   Done    drained and unmounted    Progress, at least every second
     Poll                   Done    remote changes are in
@@ -16,8 +16,8 @@ caller writes one request as a line of JSON; the daemon answers with lines of JS
     DismissRecovered       Done    they are told of no more
     Pin, Unpin             Done    with what the person should know
     Free                   Freed   no longer on this disk   Progress, at least every second
-    GetPins                Pins
-    Watch                  Status  one now, and one after every second, until the caller hangs up
+    GetPins                PinList
+    Watch                  DriveStatus, one now, and one after every second, until the caller hangs up
     GetPathStatus          PathStatus
     Pause, Resume          Done
     SetLogLevel            Done
@@ -27,9 +27,7 @@ Any request may end with `Failure` instead.  A caller that closes the connection
 `Stop`.  After the `Done` of a `Stop` the daemon closes its files and exits; the caller watches the
 process and the mount go.
 
-Starting is not spoken over the socket, since there is none yet: `cmsfsd --ready-fd N` writes one line
-to N and closes it, `READY` and perhaps a note when the mount answers, or `ERROR <exit code> <sentence>`
-(`ready_line`, `error_line`, `parse_ready_line`).
+How a start ends is not said over the socket: `cmsfsd --ready-fd N` writes one line to N (`ipc.ready`).
 
 Rule: fields may be added, none is renamed; either side ignores what it does not know.
 """

@@ -154,22 +154,24 @@ def _user_id(user: object) -> str | None:
 
 
 # Fields of an item that have a column of their own.
-_IN_COLUMNS = {
-    "type",
-    "id",
-    "name",
-    "parent",
-    "etag",
-    "sequence_id",
-    "item_status",
-    "sha1",
-    "file_version",
-    "size",
-    "trashed_at",
-}
+IN_COLUMNS = frozenset(
+    {
+        "type",
+        "id",
+        "name",
+        "parent",
+        "etag",
+        "sequence_id",
+        "item_status",
+        "sha1",
+        "file_version",
+        "size",
+        "trashed_at",
+    }
+)
 
 # `modified_by` comes with an item alone, not with listings: it is looked at when it comes.
-_NOT_KEPT = _IN_COLUMNS | {"modified_by"}
+_NOT_KEPT = {*IN_COLUMNS, "modified_by"}
 
 
 class _Moments(pydantic.BaseModel):

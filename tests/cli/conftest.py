@@ -119,6 +119,21 @@ class Server:
         return self.process.returncode
 
 
+def settings_of(server: Server, secret: Path, **settings: str) -> str:
+    """The lines of a configuration that lead to a server; its secret is written to `secret`."""
+    secret.write_text(server.credentials["client_secret"])
+    values = {
+        "profile": "specification",
+        "base_url": server.url + "/2.0",
+        "upload_url": server.url + "/api/2.0",
+        "auth_url": server.url,
+        "client_id": server.credentials["client_id"],
+        "client_secret_file": str(secret),
+        "subject_id": server.credentials["user_id"],
+    } | settings
+    return "".join(f"{key} = {json.dumps(value)}\n" for key, value in values.items())
+
+
 def _run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "cmsfs", *arguments], capture_output=True, text=True, check=False, timeout=60
@@ -197,18 +212,7 @@ def account(private_folders: Path) -> Callable[..., Path]:
         folder = private_folders / "config" / "cmsfs"
         folder.mkdir(parents=True, exist_ok=True)
         secret = folder / "secret"
-        secret.write_text(server.credentials["client_secret"])
-        values = {
-            "profile": "specification",
-            "base_url": server.url + "/2.0",
-            "upload_url": server.url + "/api/2.0",
-            "auth_url": server.url,
-            "client_id": server.credentials["client_id"],
-            "client_secret_file": str(secret),
-            "subject_id": server.credentials["user_id"],
-        } | settings
-        lines = [f"{key} = {json.dumps(value)}\n" for key, value in values.items()]
-        (folder / "config.toml").write_text("".join(lines), encoding="utf-8")
+        (folder / "config.toml").write_text(settings_of(server, secret, **settings), encoding="utf-8")
         return secret
 
     return configure

@@ -72,36 +72,31 @@ def changes() -> Iterator[Changes]:
 @contextmanager
 def transfer(name: str, size: int) -> Iterator[Bar]:
     """Show a file's bytes."""
-    if not sys.stderr.isatty():
-        yield lambda count: None
-        return
-    from rich import console, progress
-
-    columns = (
-        progress.TextColumn("{task.description}", markup=False),
-        progress.BarColumn(),
-        progress.DownloadColumn(),
-        progress.TransferSpeedColumn(),
-        progress.TimeRemainingColumn(),
-    )
-    with progress.Progress(*columns, console=console.Console(stderr=True), transient=True) as bars:
-        task = bars.add_task(printable.escaped(name), total=size)
-        yield lambda count: bars.update(task, completed=count)
+    with _bar(name, size, "DownloadColumn", "TransferSpeedColumn", "TimeRemainingColumn") as bar:
+        yield bar
 
 
 @contextmanager
 def counted(name: str, total: int) -> Iterator[Bar]:
     """Show how many of so many things are done."""
+    with _bar(name, total, "MofNCompleteColumn") as bar:
+        yield bar
+
+
+@contextmanager
+def _bar(name: str, total: int, *columns: str) -> Iterator[Bar]:
+    """A bar that starts with the name and ends with these columns, by their classes in `rich.progress`."""
     if not sys.stderr.isatty():
         yield lambda count: None
         return
     from rich import console, progress
 
-    columns = (
+    with progress.Progress(
         progress.TextColumn("{task.description}", markup=False),
         progress.BarColumn(),
-        progress.MofNCompleteColumn(),
-    )
-    with progress.Progress(*columns, console=console.Console(stderr=True), transient=True) as bars:
+        *(getattr(progress, column)() for column in columns),
+        console=console.Console(stderr=True),
+        transient=True,
+    ) as bars:
         task = bars.add_task(printable.escaped(name), total=total)
         yield lambda count: bars.update(task, completed=count)

@@ -5,7 +5,7 @@ What only files, folders or web links can do is in the module of each.
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Literal, TypeVar, overload
+from typing import Literal, TypedDict, TypeVar, Unpack, overload
 
 from cmsfs import errors
 from cmsfs.client.content.search import FIELDS_PARAM, FILE_PARAM
@@ -27,6 +27,14 @@ SHAPES: dict[str, type[AnyItem]] = {
 # Not asked for: a link that is made by asking (`expiring_embed_link`), a folder's content, and metadata,
 # which has requests of its own.
 _LEFT_OUT = {"expiring_embed_link", "item_collection", "metadata"}
+
+
+class ItemChanges(TypedDict, total=False):
+    """What `ItemsApi.update` may change; None leaves as it is."""
+
+    name: str | None
+    parent_id: str | None
+    content_modified_at: datetime | None
 
 
 class ItemsApi:
@@ -64,46 +72,26 @@ class ItemsApi:
 
     @overload
     async def update(
-        self,
-        kind: Literal["file"],
-        item_id: str,
-        *,
-        name: str | None = None,
-        parent_id: str | None = None,
-        content_modified_at: datetime | None = None,
-        etag: str | None = None,
+        self, kind: Literal["file"], item_id: str, *, etag: str | None = None, **changes: Unpack[ItemChanges]
     ) -> items.File: ...
 
     @overload
     async def update(
-        self,
-        kind: str,
-        item_id: str,
-        *,
-        name: str | None = None,
-        parent_id: str | None = None,
-        content_modified_at: datetime | None = None,
-        etag: str | None = None,
+        self, kind: str, item_id: str, *, etag: str | None = None, **changes: Unpack[ItemChanges]
     ) -> AnyItem: ...
 
     async def update(
-        self,
-        kind: str,
-        item_id: str,
-        *,
-        name: str | None = None,
-        parent_id: str | None = None,
-        content_modified_at: datetime | None = None,
-        etag: str | None = None,
+        self, kind: str, item_id: str, *, etag: str | None = None, **changes: Unpack[ItemChanges]
     ) -> AnyItem:
         """Rename, move (a folder with all that is below), set a file's time; None leaves as it is.
 
         Raises `Conflict` if the name is taken there, `PreconditionFailed` if the version is no longer
         `etag`.  A move is not protected by `etag` at every service.
         """
-        parent = None if parent_id is None else Reference(id=parent_id)
-        given = {"name": name, "parent": parent, "content_modified_at": content_modified_at}
-        change = items.UpdateItem.model_validate({key: v for key, v in given.items() if v is not None})
+        given = {key: value for key, value in changes.items() if value is not None}
+        if "parent_id" in given:
+            given["parent"] = {"id": given.pop("parent_id")}
+        change = items.UpdateItem.model_validate(given)
         return await self._wire.ask(
             SHAPES[kind],
             "PUT",

@@ -13,6 +13,7 @@ noted in the same transaction (`doubts`).
 
 from collections.abc import Iterable, Mapping
 from sqlite3 import Connection
+from typing import Any
 
 from cmsfs.models import wire_names
 from cmsfs.replica import fresh_names, kv_store, local_attributes, tree, url_files
@@ -36,6 +37,12 @@ ROOT_ID = bulk_insert.ROOT_ID
 
 # So few items take less statements one by one than a page takes at once, where all are news of what is here.
 FEW = 2
+
+# What the service says of an item: the base that a later change of ours starts from.
+BASE_COLUMNS = (
+    "remote_id = :id, etag = :etag, sequence = :sequence, version = :version, base_sha1 = :sha1,"
+    " base_parent = :parent, base_name = :name, base_key = :key, item = :item, seen = :seen"
+)
 
 # The `sequence` that a node had when the service was asked for its item by its id.
 Believed = Mapping[tuple[NodeKind, str], int]
@@ -267,23 +274,8 @@ def _appear(conn: Connection, remote: Remote, generation: int, changes: list[Cha
     mode = FOLDER_MODE if remote.kind is NodeKind.FOLDER else FILE_MODE
     ino = tree.insert(conn, None, name, remote.kind, now_ns=remote.mtime_ns, mode=mode)
     conn.execute(
-        "UPDATE node SET size = ?, sha1 = ?, remote_id = ?, etag = ?, sequence = ?, version = ?, "
-        " base_sha1 = ?, base_parent = ?, base_name = ?, base_key = ?, item = ?, seen = ? WHERE ino = ?",
-        (
-            remote.size,
-            remote.sha1,
-            remote.id,
-            remote.etag,
-            remote.sequence,
-            remote.version,
-            remote.sha1,
-            remote.parent_id,
-            remote.name,
-            wire_names.name_key(remote.name),
-            remote.json,
-            generation,
-            ino,
-        ),
+        f"UPDATE node SET {BASE_COLUMNS}, size = :size, sha1 = :sha1 WHERE ino = :ino",
+        _base_values(remote, ino, generation) | {"size": remote.size},
     )
     local_attributes.restore(conn, [ino])
     if parent is not None:
@@ -315,26 +307,28 @@ def adopt(conn: Connection, ino: Ino, remote: Remote) -> None:
     before = tree.get(conn, ino)
     if before.remote_id == remote.id and before.kind is remote.kind and before.sequence > remote.sequence:
         _leave_aside(conn, before, before.sequence)
+    # A listing that began earlier has not seen it and must not remove it.
+    seen = kv_store.generation(conn)
     conn.execute(
-        "UPDATE node SET remote_id = ?1, etag = ?2, sequence = ?3, version = ?4, base_sha1 = ?5,"
-        " base_parent = ?6, base_name = ?7, base_key = ?8, item = ?9, seen = ?10, kind = ?11, local = 0"
-        " WHERE ino = ?12",
-        (
-            remote.id,
-            remote.etag,
-            remote.sequence,
-            remote.version,
-            remote.sha1,
-            remote.parent_id,
-            remote.name,
-            wire_names.name_key(remote.name),
-            remote.json,
-            # A listing that began earlier has not seen it and must not remove it.
-            kv_store.generation(conn),
-            remote.kind,
-            ino,
-        ),
+        f"UPDATE node SET {BASE_COLUMNS}, kind = :kind, local = 0 WHERE ino = :ino",
+        _base_values(remote, ino, seen) | {"kind": remote.kind},
     )
+
+
+def _base_values(remote: Remote, ino: Ino, seen: int) -> dict[str, Any]:
+    return {
+        "ino": ino,
+        "id": remote.id,
+        "etag": remote.etag,
+        "sequence": remote.sequence,
+        "version": remote.version,
+        "sha1": remote.sha1,
+        "parent": remote.parent_id,
+        "name": remote.name,
+        "key": wire_names.name_key(remote.name),
+        "item": remote.json,
+        "seen": seen,
+    }
 
 
 def same_time(ours_ns: int, theirs_ns: int) -> bool:

@@ -23,7 +23,7 @@ from cmsfs.models.content import metadata
 from cmsfs.replica import item_details, pins, tree
 from cmsfs.replica.changes import Change, ChangeKind
 from cmsfs.replica.item_details import DetailSubject
-from cmsfs.replica.nodes import Node, NodeKind
+from cmsfs.replica.nodes import IN_COLUMNS, Node, NodeKind
 from cmsfs.sqlite import Database
 from cmsfs.vfs import errno_map, metadata_values
 from cmsfs.vfs.attrs import description_tags, item_fields, policies, sync_status, user_xattrs
@@ -42,31 +42,19 @@ CACHED = "cached"
 LOCAL = frozenset({SYNC, PINNED, CACHED})
 
 # Fields of an item that its row has, or that come with every listing; all others are asked for.
-KEPT = frozenset(
-    {
-        "id",
-        "type",
-        "name",
-        "parent",
-        "etag",
-        "sequence_id",
-        "item_status",
-        "sha1",
-        "file_version",
-        "size",
-        "created_at",
-        "modified_at",
-        "content_modified_at",
-        "url",
-        "owned_by",
-        "description",
-        "tags",
-        "classification",
-        "lock",
-        "expires_at",
-        "disposition_at",
-    }
-)
+KEPT = IN_COLUMNS | {
+    "created_at",
+    "modified_at",
+    "content_modified_at",
+    "url",
+    "owned_by",
+    "description",
+    "tags",
+    "classification",
+    "lock",
+    "expires_at",
+    "disposition_at",
+}
 
 # What a listing shows, where there is something to show; and metadata that is known, and programs' own.
 GLANCE = (

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from cmsfs import config, mounts
+from tests.cli.conftest import settings_of
 
 pytestmark = pytest.mark.usefixtures("fuse")
 
@@ -39,20 +40,8 @@ def accounts(serving, private_folders: Path) -> None:
     folder.mkdir(parents=True)
     lines = []
     for name in ("work", "home"):
-        server = serving()
-        secret = folder / f"secret-{name}"
-        secret.write_text(server.credentials["client_secret"])
-        values = {
-            "profile": "server",
-            "base_url": server.url + "/2.0",
-            "upload_url": server.url + "/api/2.0",
-            "auth_url": server.url,
-            "client_id": server.credentials["client_id"],
-            "client_secret_file": str(secret),
-            "subject_id": server.credentials["user_id"],
-        }
         lines += [f"[accounts.{name}]\n"]
-        lines += [f"{key} = {json.dumps(value)}\n" for key, value in values.items()]
+        lines += [settings_of(serving(), folder / f"secret-{name}", profile="server")]
     (folder / "config.toml").write_text("".join(lines), encoding="utf-8")
 
 
