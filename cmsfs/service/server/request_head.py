@@ -21,6 +21,8 @@ _REQUEST = re.compile(rb"(%b) ([\x21-\x7e]+) HTTP/(1\.[01])" % _TOKEN)
 _OTHER_VERSION = re.compile(rb".* HTTP/\d(\.\d)?")
 _FIELD = re.compile(rb"(%b):[ \t]*(%b)" % (_TOKEN, _VALUE))
 _CHUNK = re.compile(rb"([0-9a-fA-F]{1,16})(?:;%b)?" % _VALUE)
+# What says where bytes end is said before them.
+_FRAMING = (b"content-length", b"transfer-encoding", b"host")
 _LENGTH = re.compile(rb"[0-9]{1,18}")
 
 
@@ -129,7 +131,8 @@ class ChunkedBody:
         if self._place is _Place.TRAILER:
             self._beside += len(line)
             self.whole = not line
-            if line and _FIELD.fullmatch(line) is None:
+            field = _FIELD.fullmatch(line)
+            if line and (field is None or field[1].lower() in _FRAMING):
                 raise Malformed
         elif (found := _CHUNK.fullmatch(line)) is None:
             raise Malformed
