@@ -109,6 +109,12 @@ class Database:
         """
         return self._reader if self._is_away else self._writer
 
+    def version(self) -> int:
+        """A number that is another one after every commit, whoever made it."""
+        # Of a connection that never commits: its own commits do not change what it counts.
+        found: int = self._reader.execute("PRAGMA data_version").fetchone()[0]
+        return found
+
     async def write(self, txn: Callable[[Connection], T], *, durable: bool = False) -> T:
         """Run `txn` inside one transaction in a thread, commit, and return what it returned.
 

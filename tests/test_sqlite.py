@@ -30,6 +30,23 @@ async def test_a_write_is_seen_when_it_returns(tmp_path: Path) -> None:
         assert (tmp_path / "a.db").stat().st_mode & 0o077 == 0
 
 
+async def test_each_commit_changes_the_version(tmp_path: Path) -> None:
+    async with (
+        sqlite.open_database(tmp_path / "a.db", SCHEMA) as db,
+        sqlite.open_database(db.path, "") as other,
+    ):
+        before = db.version()
+        assert db.version() == before
+        await db.write(lambda conn: conn.execute("INSERT INTO t VALUES (1, 2)"))
+        between = db.version()
+        assert between != before
+        await db.write_short(lambda conn: conn.execute("INSERT INTO t VALUES (3, 4)"))
+        last = db.version()
+        assert last not in (before, between)
+        await other.write(lambda conn: conn.execute("INSERT INTO t VALUES (5, 6)"))
+        assert db.version() not in (before, between, last)
+
+
 async def test_an_exception_rolls_back_and_the_next_write_works(tmp_path: Path) -> None:
     def fail(conn: sqlite.Connection) -> None:
         conn.execute("INSERT INTO t VALUES (1, 2)")

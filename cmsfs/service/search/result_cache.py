@@ -56,7 +56,7 @@ class ResultCache:
         If that is not enough it is the caller's turn to find out: others who want the same wait meanwhile.
         Cancelled or failed: the next of them has the turn.
         """
-        key = (self._store.read("PRAGMA data_version")[0][0], search)
+        key = (self._store.db.version(), search)
         while True:
             now = trio.current_time()
             found = self._found.get(key)
