@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 import click
 
-from cmsfs import printable
+from cmsfs import errors, printable
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -53,8 +53,18 @@ def _print(text: str, *, err: bool = False, nl: bool = True) -> None:
 
 
 def confirm(question: str) -> bool:
-    """A question that is answered by yes or no, on standard error."""
-    return click.confirm(printable.escaped(question), err=True)
+    """A question that is answered by yes or no, on standard error.
+
+    Raises `UserError` where nobody can answer; each command that asks has `--yes`.
+    """
+    try:
+        return click.confirm(printable.escaped(question), err=True)
+    except click.Abort:
+        if sys.stdin.isatty():
+            raise
+        raise errors.UserError(
+            "\nNobody answers: there is no terminal; --yes skips the question.", exit_code=2
+        ) from None
 
 
 def document(value: Any) -> None:

@@ -17,6 +17,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import trio
 
@@ -87,6 +88,14 @@ async def run(
             await drive.serve(settings, create=create, welcome=welcome)
         nursery.cancel_scope.cancel()
     log.info("shut down cleanly")
+
+
+def _source(settings: config.Settings) -> str:
+    """What `df` and `findmnt` call the drive: the account and its service."""
+    profile = config.profile(settings)
+    host = urlsplit(profile.base_url).netloc or settings.profile
+    # A comma would end the mount option.
+    return f"{settings.place}@{host}".replace(",", "_")
 
 
 class Agent(Composition):
@@ -186,6 +195,7 @@ class Agent(Composition):
         async with mount.mounted(
             handlers,
             self.mountpoint,
+            fsname=_source(settings),
             allow_other=settings.allow_other,
             read_only=settings.read_only,
             noexec=settings.noexec,

@@ -108,6 +108,8 @@ def main(
             read_only=read_only or None,
             ttl_seconds=ttl_seconds,
         )
+        if not sample:
+            config.require_service(settings)
         process_env.leave_no_core()
         logs.configure(settings.log_level, form=log_format or settings.log_format)
         crashpoints.arm(config.crash_plan())

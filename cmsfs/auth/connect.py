@@ -44,16 +44,21 @@ class ServiceAccess:
 
 @asynccontextmanager
 async def open_access(
-    settings: config.Settings, *, sample: bool = False, owner: token_refresh.Owner = token_refresh.any_owner
+    settings: config.Settings,
+    *,
+    sample: bool = False,
+    owner: token_refresh.Owner = token_refresh.any_owner,
+    as_given: bool = False,
 ) -> AsyncIterator[ServiceAccess]:
     """The way to the account's service.  `sample` puts the sample enterprise into the embedded service.
-    A login that is made anew meanwhile is taken up if it is the `owner`'s.
+    A login that is made anew meanwhile is taken up if it is the `owner`'s; not if the settings are to be used
+    `as_given`, whatever the configuration says.
 
     Raises `ConfigError` for credentials that are missing, `UserError` for an embedded service that has
     no data yet.
     """
     embedded_here = config.profile(settings).embedded
-    opened = _embedded(settings, sample=sample) if embedded_here else _remote(settings, owner)
+    opened = _embedded(settings, sample=sample) if embedded_here else _remote(settings, owner, as_given)
     async with opened as way:
         yield way
 
@@ -113,6 +118,7 @@ async def open_backend(
     *,
     sample: bool = False,
     owner: token_refresh.Owner = token_refresh.any_owner,
+    as_given: bool = False,
     counters: session.Counters | None = None,
     pace: rate_gate.RateGate | None = None,
     flow: bandwidth.TransferLimits | None = None,
@@ -123,7 +129,7 @@ async def open_backend(
     `sample`, `owner` and what is raised as with `open_access`.
     """
     async with (
-        open_access(settings, sample=sample, owner=owner) as way,
+        open_access(settings, sample=sample, owner=owner, as_given=as_given) as way,
         session.open_client(
             way.endpoints,
             auth=bearer.BearerAuth(way.fetch),
@@ -158,11 +164,8 @@ async def _embedded(settings: config.Settings, *, sample: bool) -> AsyncIterator
 
     folder = config.service_data(settings)
     if not sample and not (folder / "credentials.json").exists():
-        raise errors.UserError(
-            "The embedded service holds nothing yet: `cmsfs demo` fills it, "
-            f"or say in {config.config_file()} which service is to be used.",
-            exit_code=2,
-        )
+        config.require_service(settings)
+        raise errors.ConfigError("The embedded service holds nothing yet: `cmsfs demo` fills it.")
     async with store.open_store(folder) as opened, trio.open_nursery() as nursery:
         credentials = await demo.ensure_sample(opened)
         nursery.start_soon(indexing.run, opened)
@@ -188,10 +191,15 @@ def _load_service() -> None:
 
 
 @asynccontextmanager
-async def _remote(settings: config.Settings, owner: token_refresh.Owner) -> AsyncIterator[ServiceAccess]:
+async def _remote(
+    settings: config.Settings, owner: token_refresh.Owner, as_given: bool
+) -> AsyncIterator[ServiceAccess]:
     endpoints = endpoints_of(settings)
     async with session.open_client(endpoints, ca_file=settings.ca_file) as anonymous:
-        fetch = _fetch(settings, endpoints, anonymous, owner)
+        if as_given:
+            fetch = _source(_Login.of(settings), endpoints, anonymous, owner)
+        else:
+            fetch = _fetch(settings, endpoints, anonymous, owner)
         yield ServiceAccess(endpoints, None, settings.ca_file, anonymous, fetch)
 
 

@@ -10,6 +10,7 @@ changes, which are held, 130 interrupted.
 Rule: a command parses nothing and prints through `output`; no traceback unless `CMSFS_DEBUG` is set.
 """
 
+import difflib
 import importlib
 import os
 import sys
@@ -38,6 +39,17 @@ class Commands(click.Group):
         assert isinstance(command, click.Command)
         command.short_help = entry.summary
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            near = difflib.get_close_matches(args[0], [*COMMANDS, *ALIASES], n=1)
+            if near and error.message.endswith("."):
+                raise click.UsageError(f"{error.message[:-1]}; did you mean {near[0]}?", ctx=ctx) from None
+            raise
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         # From the table: the modules need not be loaded for it.

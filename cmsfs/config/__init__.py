@@ -18,11 +18,12 @@ from cmsfs.config.loading import (
     old_variables,
     origins,
     renamed,
+    require_account,
     resolved,
     unknown_variables,
 )
 from cmsfs.config.paths import Paths, config_file, crash_plan, session_bus, thumbnails_folder
-from cmsfs.config.profiles import Limits, Profile, profile, profile_names
+from cmsfs.config.profiles import Limits, Profile, profile, profile_names, require_service
 from cmsfs.config.settings import OLD_NAMES, Settings, service_data
 
 __all__ = [
@@ -45,6 +46,8 @@ __all__ = [
     "profile",
     "profile_names",
     "renamed",
+    "require_account",
+    "require_service",
     "resolved",
     "service_data",
     "session_bus",

@@ -6,14 +6,15 @@ Rule: a setting that was renamed is read by its old names, too, wherever it may 
 import difflib
 import os
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import pydantic
 
 from cmsfs import errors
-from cmsfs.config.paths import config_file
+from cmsfs.config import mistakes
+from cmsfs.config.paths import Paths, config_file
 from cmsfs.config.settings import OLD_NAMES, Settings
 
 # Variables of the environment that are no settings.
@@ -26,11 +27,15 @@ def load(account: str | None = None, **overrides: Any) -> Settings:
 
     Raises `ConfigError`, naming the file and the key.
     """
-    return resolved(_read(config_file()), account, **overrides)
+    path = config_file()
+    text = _text(path)
+    return resolved(_parsed(path, text), account, text, **overrides)
 
 
-def resolved(document: Mapping[str, Any], account: str | None = None, **overrides: Any) -> Settings:
-    """As `load`, of a file that was read."""
+def resolved(
+    document: Mapping[str, Any], account: str | None = None, text: str = "", **overrides: Any
+) -> Settings:
+    """As `load`, of a file that was read; `text` is what it was read from."""
     path = config_file()
     values = renamed(document)
     accounts = values.pop("accounts", {})
@@ -43,7 +48,8 @@ def resolved(document: Mapping[str, Any], account: str | None = None, **override
     values["account"] = name
     if not name or "/" in name or name.startswith("."):
         raise errors.ConfigError(f"{name!r} cannot be the name of an account.")
-    return _validated(values, f"{path}: ")
+    variables = {field: variable for variable, field in _given_variables().items()}
+    return _validated(values, lambda key: variables.get(key) or mistakes.place(path, text, name, key))
 
 
 def origins(account: str) -> dict[str, str]:
@@ -98,15 +104,17 @@ def complaints(values: Mapping[str, Any]) -> list[str]:
 
 def checked(values: Mapping[str, Any]) -> dict[str, Any]:
     """Single settings, as they would be read.  Raises `ConfigError`."""
-    found = _validated(renamed(values), "")
+    found = _validated(renamed(values), lambda _: "")
     return {key: getattr(found, OLD_NAMES.get(key, key)) for key in values}
 
 
-def _validated(values: dict[str, Any], where: str) -> Settings:
+def _validated(values: dict[str, Any], where: Callable[[str], str]) -> Settings:
     try:
         return Settings.model_validate(values)
     except pydantic.ValidationError as error:
-        raise errors.ConfigError(where + _said(error.errors()[0])) from None
+        first = error.errors()[0]
+        place = where(str(first["loc"][0]))
+        raise errors.ConfigError(f"{place}: {_said(first)}" if place else _said(first)) from None
 
 
 def _said(first: Any) -> str:
@@ -114,7 +122,7 @@ def _said(first: Any) -> str:
     if first["type"] == "extra_forbidden":
         near = hint(key, Settings.model_fields)
         return f"there is no setting {key}{near or '.'}"
-    return f"{key}: {first['msg']}."
+    return f"{key}: {mistakes.sentence(first)}"
 
 
 def hint(given: str, known: Iterable[str]) -> str:
@@ -135,6 +143,18 @@ def accounts() -> list[str]:
     return list(found) if isinstance(found, dict) else []
 
 
+def require_account(name: str) -> None:
+    """Raise `ConfigError` for an account that is neither configured nor has anything on this machine."""
+    # An account that the environment configures, or a part of one (`work@ro`), has no table of its own.
+    known = {*accounts(), default_account(), "default"}
+    if name.partition("@")[0] in known or _given_variables() or Paths(name).state.exists():
+        return
+    near = hint(name, known) or ";"
+    raise errors.ConfigError(
+        f"There is no account {name!r}{near} `cmsfs --account {name} login ADDRESS` makes it."
+    )
+
+
 def named_in_environment() -> list[str]:
     """The `CMSFS_*` variables that are set here and that another process would not see.
 
@@ -145,11 +165,22 @@ def named_in_environment() -> list[str]:
 
 
 def _read(path: Path) -> dict[str, Any]:
+    return _parsed(path, _text(path))
+
+
+def _text(path: Path) -> str:
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return path.read_text(encoding="utf-8")
     except FileNotFoundError:
         if "CMSFS_CONFIG" in os.environ:
             raise errors.ConfigError(f"The configuration file {path} does not exist.") from None
-        return {}
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        return ""
+    except (OSError, UnicodeDecodeError) as error:
+        raise errors.ConfigError(f"The configuration file {path} cannot be read: {error}.") from None
+
+
+def _parsed(path: Path, text: str) -> dict[str, Any]:
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
         raise errors.ConfigError(f"The configuration file {path} cannot be read: {error}.") from None

@@ -44,6 +44,16 @@ class Profile(_Model):
     limits: Limits = Limits()
 
 
+def require_service(settings: Settings) -> None:
+    """Raise `ConfigError` unless somebody has said which service the account is on."""
+    if not settings.names_service:
+        option = "" if settings.account == "default" else f"--account {settings.account} "
+        raise errors.ConfigError(
+            f"Not logged in: `cmsfs {option}login ADDRESS` logs in to a service, "
+            "`cmsfs demo` mounts a demo drive."
+        )
+
+
 def profile_names() -> list[str]:
     """The profiles that there are."""
     folder = resources.files("cmsfs") / "profiles"

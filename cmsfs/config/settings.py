@@ -256,6 +256,11 @@ class Settings(pydantic.BaseModel):
     )
 
     @property
+    def names_service(self) -> bool:
+        """Whether somebody has said which service is meant; the embedded one is never meant unasked."""
+        return "profile" in self.model_fields_set
+
+    @property
     def is_narrowed(self) -> bool:
         """Whether the drive can do less than the account."""
         return bool(self.folder.strip("/")) or self.read_only or self.ttl_seconds > 0

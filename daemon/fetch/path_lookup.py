@@ -28,6 +28,6 @@ async def find(db: Database, hydrate: Hydrator, path: str) -> Node:
                 raise errors.UserError(f"{path} could not be looked up: {error.strerror}.") from error
             child = tree.find_child(db, node.ino, name)
         if child is None:
-            raise errors.UserError(f"There is no {path} on the drive.")
+            raise errors.UserError(f"There is no {path} on the drive, from its top.")
         node = child
     return node

@@ -121,6 +121,7 @@ def carry_out(call: MountCall) -> str:
     mountpoint = mounts.located(Path(call.folder))
     settings = config.load(call.account, mountpoint=mountpoint)
     config.profile(settings)
+    config.require_service(settings)
     if daemon := daemonctl.find_mounted(settings.account):
         raise errors.UserError(f"The account {daemon.account!r} is already mounted at {daemon.mountpoint}.")
     mounts.require_fuse()

@@ -16,7 +16,9 @@ class Context:
     account: str | None  # as given on the command line; None: the configuration's default
 
     def settings(self, **overrides: Any) -> config.Settings:
-        """The settings of the account.  Raises `ConfigError`."""
+        """The settings of the account.  Raises `ConfigError`, also for an account that there is not."""
+        if self.account:
+            config.require_account(self.account)
         return config.load(self.account, **overrides)
 
 

@@ -29,6 +29,9 @@ MAX_MESSAGE = 500
 
 LONGEST_RETRY_AFTER = 3600.0
 
+# What OpenSSL finds where plain text comes, or nothing but an end.
+_NO_TLS = frozenset({"WRONG_VERSION_NUMBER", "HTTP_REQUEST", "UNEXPECTED_EOF_WHILE_READING"})
+
 # Refusals from which it would be concluded that an item is gone, or not ours.
 _WORDED = frozenset({HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND, HTTPStatus.GONE})
 
@@ -53,8 +56,15 @@ def translate_httpx_errors() -> Iterator[None]:
         raise errors.ProtocolError(_text(error)) from error
 
 
-def _text(error: Exception) -> str:
-    return str(error) or type(error).__name__
+def _text(error: BaseException | None) -> str:
+    """What the error says, or what caused it where it says nothing itself."""
+    chain, cause = list[BaseException](), error
+    while cause is not None:
+        chain.append(cause)
+        cause = cause.__cause__ or cause.__context__
+    if any(isinstance(one, ssl.SSLError) and one.reason in _NO_TLS for one in chain):
+        return "nobody speaks TLS at that address; does it begin with http:// instead of https://?"
+    return next(filter(None, map(str, chain)), type(error).__name__)
 
 
 def _certificate_problem(error: BaseException) -> str | None:

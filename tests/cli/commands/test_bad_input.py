@@ -38,7 +38,33 @@ def test_a_configuration_that_does_not_hold(fails):
     file = config.config_file()
     file.parent.mkdir()
     file.write_text('poll_seconds = "often"\n')
-    fails(2, f"{file}: poll_seconds: ", "mount")
+    fails(2, f'{file}, line 1: poll_seconds: "often" is not a number.', "mount")
+
+
+def test_setting_of_environment_does_not_hold(fails, monkeypatch):
+    monkeypatch.setenv("CMSFS_LOG_LEVEL", "LOUD")
+    fails(2, 'CMSFS_LOG_LEVEL: log_level: "LOUD" is not "DEBUG" or "INFO"', "status")
+
+
+def test_unknown_command_suggests_another(cmsfs):
+    done = cmsfs("statsu")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "No such command 'statsu'; did you mean status?" in done.stderr
+
+
+def test_question_without_terminal_names_option(cmsfs, mountpoint):
+    assert cmsfs("demo", mountpoint).returncode == 0
+    (mountpoint / "gone.txt").write_text("x")
+    assert cmsfs("sync").returncode == 0
+    (mountpoint / "gone.txt").unlink()
+    assert cmsfs("sync").returncode == 0
+    done = cmsfs("trash", "purge", "gone.txt")
+    assert done.returncode == 2
+    assert "there is no terminal; --yes skips the question" in done.stderr
+    done = cmsfs("trash", "restore", "nothing")
+    assert "There is no 'nothing' in the trash" in done.stderr
+    done = cmsfs("pin", "/etc/passwd")
+    assert "There is no /etc/passwd on the drive, from its top." in done.stderr
 
 
 def test_a_profile_that_there_is_not(fails, monkeypatch):
@@ -53,9 +79,47 @@ def test_a_profile_without_its_addresses(fails, monkeypatch):
 
 @needs_fuse
 @pytest.mark.parametrize("command", [["mount"], ["find", "x"], ["get", "/x"], ["put", "/etc/hostname", "/"]])
-def test_an_embedded_service_that_holds_nothing(fails, command):
+def test_nobody_is_logged_in(fails, command):
+    fails(
+        2, "Not logged in: `cmsfs login ADDRESS` logs in to a service, `cmsfs demo` mounts a demo", *command
+    )
+    assert not config.service_data(config.load()).exists()
+
+
+@needs_fuse
+@pytest.mark.parametrize("command", [["mount"], ["find", "x"]])
+def test_an_embedded_service_that_holds_nothing(fails, command, monkeypatch):
+    monkeypatch.setenv("CMSFS_PROFILE", "embedded")
     fails(2, "The embedded service holds nothing yet: `cmsfs demo` fills it", *command)
     assert not config.service_data(config.load()).exists()
+
+
+@needs_fuse
+def test_demo_is_not_mounted_as_the_account(fails, cmsfs, mountpoint, monkeypatch):
+    """What is saved there would be in a sandbox, and look as if it were at the service."""
+    assert cmsfs("demo", mountpoint).returncode == 0
+    assert cmsfs("umount", mountpoint).returncode == 0
+    fails(2, "Not logged in", "mount", mountpoint)
+    assert cmsfs("--account", "work", "demo", mountpoint).returncode == 0
+    assert cmsfs("--account", "work", "umount", mountpoint).returncode == 0
+    fails(2, "Not logged in: `cmsfs --account work login ADDRESS`", "--account", "work", "mount", mountpoint)
+    monkeypatch.setenv("CMSFS_PROFILE", "embedded")
+    assert cmsfs("mount", mountpoint).returncode == 0
+    assert cmsfs("umount", mountpoint).returncode == 0
+
+
+def test_account_that_there_is_not(fails):
+    file = config.config_file()
+    file.parent.mkdir()
+    file.write_text('[accounts.work]\nprofile = "embedded"\n')
+    fails(2, "There is no account 'wrok'; did you mean work?", "--account", "wrok", "status")
+    fails(
+        2,
+        "There is no account 'nosuch'; `cmsfs --account nosuch login ADDRESS`",
+        "--account",
+        "nosuch",
+        "mount",
+    )
 
 
 @needs_fuse
@@ -96,6 +160,8 @@ def test_a_mountpoint_that_has_another_file_system(fails):
 @needs_fuse
 def test_a_mountpoint_that_another_account_has(cmsfs, mountpoint):
     assert cmsfs("demo", mountpoint).returncode == 0
+    config.config_file().parent.mkdir(exist_ok=True)
+    config.config_file().write_text('[accounts.other]\nprofile = "embedded"\n')
     done = cmsfs("--account", "other", "mount", mountpoint)
     assert done.returncode == 3
     assert done.stderr == f"cmsfs: {mountpoint} is in use by the account 'default'.\n"

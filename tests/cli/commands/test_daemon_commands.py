@@ -89,6 +89,7 @@ def test_of_several_drives_one_must_be_named(spoken_to, capsys):
 
 def test_a_named_account_is_not_replaced_by_another(spoken_to):
     spoken_to(account="one")
+    config.Paths("two").ensure()
     assert main.run(["--account", "two", "status"]) == 1
 
 

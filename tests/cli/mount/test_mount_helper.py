@@ -95,7 +95,7 @@ def test_mount_read_only_and_umount(mountpoint: Path, tmp_path: Path, leftovers:
         if ! mount -t overlay overlay -o lowerdir=/usr/sbin,upperdir=/mnt/upper,workdir=/mnt/work /usr/sbin
         then exit 77; fi
         cp {helper} /usr/sbin/mount.fuse.cmsfs
-        echo "default {mountpoint} fuse.cmsfs noauto,_netdev,settle_seconds=0 0 0" > {tmp_path}/fstab
+        echo "default {mountpoint} fuse.cmsfs noauto,_netdev,profile=embedded 0 0" > {tmp_path}/fstab
         mount --fstab {tmp_path}/fstab {mountpoint}
         timeout 30 ls {mountpoint}
         echo kept > {mountpoint}/kept.txt
@@ -103,7 +103,7 @@ def test_mount_read_only_and_umount(mountpoint: Path, tmp_path: Path, leftovers:
         mount --fstab {tmp_path}/fstab -o ro {mountpoint}
         timeout 30 cat {mountpoint}/kept.txt
         ! touch {mountpoint}/kept.txt {mountpoint}/new.txt
-        grep ' {mountpoint} fuse.cmsfs ro,' /proc/mounts
+        grep '^default@ro@embedded {mountpoint} fuse.cmsfs ro,' /proc/mounts
         umount {mountpoint}
     """
     done = subprocess.run(

@@ -7,6 +7,7 @@ Rule: nothing is written before the service has answered with who we are, and of
 person has said so, too.
 """
 
+import functools
 import sys
 import time
 import webbrowser
@@ -110,7 +111,8 @@ def login(
     if (file := client_credentials or jwt) is not None:
         values |= _as_server(settings, file, user, kind="jwt" if jwt else "client_credentials")
         settings = _settings(ctx, account, values)
-        me = trio.run(_ask_who, settings)
+        # By these credentials, not by those of an earlier login, which the configuration still has.
+        me = trio.run(functools.partial(_ask_who, settings, as_given=True))
     else:
         way = _Way(app, client_id, client_secret_file, not no_browser, port or 0, yes)
         chosen = _application(way, settings)
@@ -317,8 +319,8 @@ async def _consented(
         return await asked.redeem(client, await listener.code(asked), app.client_secret)
 
 
-async def _ask_who(settings: config.Settings) -> users.User:
-    async with connect.open_backend(settings) as client:
+async def _ask_who(settings: config.Settings, *, as_given: bool = False) -> users.User:
+    async with connect.open_backend(settings, as_given=as_given) as client:
         return await client.users.me()
 
 

@@ -38,7 +38,7 @@ def demo(ctx: context.Context, mountpoint: Path | None, *, foreground: bool) -> 
 
     The folder is created if necessary.  Your changes persist across `cmsfs umount` and the next `cmsfs demo`.
     """
-    settings = ctx.settings()
+    settings = config.load(ctx.account)  # also for an account that it makes
     if not config.profile(settings).embedded:
         if ctx.account:
             raise errors.ConfigError(f"The account {ctx.account!r} is not on the embedded service.")
@@ -159,6 +159,8 @@ def _mount(
     over = named is None or mountpoint_guard.is_known(memo, mountpoint)
     with launcher.folder(mountpoint, create=create):
         mounts.prepare(mountpoint, over=over)
+        if not sample:
+            config.require_service(settings)
         if over:
             mountpoint_guard.note(memo, mountpoint)
         if foreground:

@@ -160,7 +160,7 @@ def _confirm(chosen: Sequence[Trashed]) -> None:
         output.note(one.said)
     if len(chosen) > 20:
         output.note(f"and {len(chosen) - 20:,} more")
-    if not click.confirm("Delete permanently? This cannot be undone", err=True):
+    if not output.confirm("Delete permanently? This cannot be undone"):
         raise errors.UserError("Nothing was deleted.")
 
 
@@ -243,7 +243,7 @@ def _chosen(known: Sequence[Trashed], given: str) -> Trashed:
             ids = ", ".join(one.item.id for one in found)
             raise errors.UserError(f"{given} could be several items; name one by its id: {ids}.", exit_code=2)
     raise errors.UserError(
-        f"There is no {given} in the trash; `{output.command()} trash list` lists its items."
+        f"There is no {given!r} in the trash; `{output.command()} trash list` lists its items."
     )
 
 

@@ -196,6 +196,17 @@ def test_client_credentials_of_a_server(cmsfs, server, app):
     assert "application credentials" in done.stderr
 
 
+def test_wrong_secret_after_an_earlier_login(cmsfs, server, app, tmp_path):
+    assert cmsfs("login", server.url, "--client-credentials", app).returncode == 0
+    before = config.config_file().read_text()
+    wrong = tmp_path / "wrong.json"
+    wrong.write_text(json.dumps(json.loads(app.read_text()) | {"client_secret": "wrong"}))
+    done = cmsfs("login", server.url, "--client-credentials", wrong)
+    assert (done.returncode, done.stdout) == (6, "")
+    assert "refuses the credentials" in done.stderr
+    assert config.config_file().read_text() == before
+
+
 def test_a_key_of_a_server(cmsfs, serving, tmp_path):
     key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
     public = key.public_key().public_bytes(

@@ -118,7 +118,7 @@ def test_show_tells_where_a_setting_comes_from(written, monkeypatch, capsys):
             '[accounts.work]\nlog_levle = "INFO"',
             "[accounts.work] there is no setting log_levle; did you",
         ),
-        ('log_level = "LOUD"', "log_level: Input should be"),
+        ('log_level = "LOUD"', 'log_level: "LOUD" is not "DEBUG" or'),
         ('profile = "bxo"', "There is no profile 'bxo'"),
         ('profile = "server"', "needs base_url"),
         ("a = = 1", "This is no TOML"),
