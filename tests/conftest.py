@@ -14,7 +14,7 @@ import pytest_timeout  # type: ignore[import-untyped]
 
 from cmsfs import sqlite
 from cmsfs.replica import database
-from tests.support import cheap_passwords, documents, forked, scheduling
+from tests.support import cheap_passwords, database_templates, documents, forked, scheduling
 from tests.support import faults as support_faults
 from tests.support import proxy as support_proxy
 from tests.support.log_watch import ExpectLog, LogWatch
@@ -36,14 +36,34 @@ hypothesis.settings.register_profile(
 hypothesis.settings.load_profile("cmsfs")
 
 cheap_passwords.install()
+database_templates.install()
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
+    if hasattr(config, "workerinput"):
+        forked.server = forked.Server(config.workerinput["forkserver"])
     forked.install()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    # One for all processes of the run; it loads while they collect.
+    node.workerinput["forkserver"] = forked.server.path()
 
 
 def pytest_unconfigure() -> None:
     forked.server.stop()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Without the garbage collector: it would walk again and again through what is collected, and stays."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+        gc.freeze()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

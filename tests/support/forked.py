@@ -4,17 +4,16 @@
 in the tests and in what they start.  With any other option of Python (`-B`, say), or where Python's own
 variables are set otherwise, a program is started as ever.
 
-`script(module)` is that for a shell: this file as a program that starts one, passes signals on to it and
-ends like it.
+`script(module)` is that for a shell: `forked_stand_in`, a program that starts one, passes signals on to it
+and ends like it.
 """
 
-import json
+import marshal
 import os
 import resource
 import select
 import shlex
 import shutil
-import signal
 import socket
 import subprocess
 import sys
@@ -40,7 +39,7 @@ _EARLY = ("PYTHON", "LC_", "LANG")
 
 
 class Server:
-    """The process that has everything loaded; it is started when it is first wanted."""
+    """The process that has everything loaded; it is started when it is first wanted, unless `path` has it."""
 
     def __init__(self, path: str | None = None) -> None:
         self._path = path
@@ -52,14 +51,17 @@ class Server:
         return _early(env) == self._early
 
     def path(self) -> str:
-        """Where it listens."""
+        """Where it listens; it answers as soon as it has everything loaded."""
         if self._path is None:
             self._path = f"{tempfile.mkdtemp()}/s"
-            command = [sys.executable, "-P", str(_HERE / "forkserver.py"), self._path]
+            listener = socket.socket(socket.AF_UNIX)
+            listener.bind(self._path)
+            listener.listen(100)
+            command = [sys.executable, "-P", str(_HERE / "forkserver.py"), str(listener.fileno())]
             self._process = _Plain(
                 command,
                 stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
+                pass_fds=[listener.fileno()],
                 # Of a test's own folders it knows nothing: those are for what is forked.
                 env={
                     "ROOM": _ROOM,
@@ -68,8 +70,7 @@ class Server:
                 },
                 start_new_session=True,
             )
-            assert self._process.stdout
-            assert self._process.stdout.readline() == b"ready\n", "nothing to fork from"
+            listener.close()
         return self._path
 
     def stop(self) -> None:
@@ -82,6 +83,12 @@ class Server:
 
 def _early(env: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in env.items() if name.startswith(_EARLY)}
+
+
+def encode(request: dict[str, Any]) -> bytes:
+    """What asks the server for a process: the length, and that many bytes."""
+    data = marshal.dumps(request)
+    return len(data).to_bytes(4, "big") + data
 
 
 server = Server()
@@ -133,7 +140,7 @@ class Popen(_Plain):  # type: ignore[type-arg]
         }
         with socket.socket(socket.AF_UNIX) as connection:
             connection.connect(server.path())
-            data = json.dumps(request).encode() + b"\n"
+            data = encode(request)
             sent = socket.send_fds(connection, [data], list(fds.values()))
             connection.sendall(data[sent:])
             self._ended = connection.detach()
@@ -215,22 +222,5 @@ def install() -> None:
 
 def script(module: str) -> str:
     """The line of a shell script that becomes this program, with the script's arguments."""
-    words = [sys.executable, "-I", "-S", __file__, server.path(), module]
+    words = [sys.executable, "-I", "-S", str(_HERE / "forked_stand_in.py"), server.path(), module]
     return f'exec {shlex.join(words)} "$@"'
-
-
-def _stand_in_for(path: str, module: str, *arguments: str) -> None:
-    global server
-    server = Server(path)
-    process = Popen([sys.executable, "-m", module, *arguments])
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, lambda number, _: process.send_signal(number))
-    code = process.wait()
-    if code < 0:
-        signal.signal(-code, signal.SIG_DFL)
-        os.kill(os.getpid(), -code)
-    sys.exit(code)
-
-
-if __name__ == "__main__":
-    _stand_in_for(*sys.argv[1:])

@@ -4,8 +4,9 @@ Most of what `python -m cmsfs status` costs is loading Python modules.  What is 
 is otherwise what was asked for: a process with its own arguments, environment, folder, descriptors, limits
 and session, which ends as Python ends.
 
-`python forkserver.py SOCKET` listens at that path until standard input is closed.  A request is a line of
-JSON, whose descriptors come with its first byte; answers are lines, too: the process id, then how it ended.
+`python forkserver.py FD` answers at that listening socket until standard input is closed.  A request is what
+`forked.encode` makes of it, whose descriptors come with its first byte; answers are lines: the process id,
+then how it ended.
 """
 
 import atexit
@@ -14,7 +15,7 @@ import fcntl
 import gc
 import importlib
 import io
-import json
+import marshal
 import os
 import pkgutil
 import resource
@@ -36,6 +37,7 @@ import daemon
 # A program's own modules are not to find the tests'.
 sys.path.insert(0, str(Path(__file__).parent))
 import cheap_passwords
+import database_templates
 import forked
 
 sys.path.pop(0)
@@ -53,19 +55,16 @@ def load() -> None:
     sys.path.append(str(Path(__file__).parents[2]))
     importlib.import_module(forked.PERSON)
     cheap_passwords.install()
+    database_templates.install()
 
 
-def serve(path: str) -> None:
+def serve(listener: socket.socket) -> None:
     """Answer requests until nobody holds the other end of standard input."""
     load()
     gc.collect()
     gc.freeze()
-    listener = socket.socket(socket.AF_UNIX)
-    listener.bind(path)
-    listener.listen(100)
-    forked.server = forked.Server(path)
+    forked.server = forked.Server(listener.getsockname())
     forked.install()
-    print("ready", flush=True)  # noqa: T201
     poll = select.poll()
     for fd in (0, listener.fileno()):
         poll.register(fd, select.POLLIN)
@@ -98,12 +97,14 @@ def _tell(connection: socket.socket, number: int) -> None:
 
 def _fork(connection: socket.socket) -> int:
     data, fds, _, _ = socket.recv_fds(connection, 65536, 100)
-    while not data.endswith(b"\n") and (more := connection.recv(65536)):
+    while len(data) < 4 or len(data) < 4 + int.from_bytes(data[:4], "big"):
+        if not (more := connection.recv(65536)):
+            break  # who asked has gone: the process says that it cannot read what it is to be
         data += more
     pid = os.fork()
     if pid == 0:
         try:
-            code = _become(json.loads(data), fds)
+            code = _become(marshal.loads(data[4:]), fds)
         except BaseException:
             traceback.print_exc()
             code = 255
@@ -202,4 +203,4 @@ def _show_environment() -> None:
 
 
 if __name__ == "__main__":
-    serve(sys.argv[1])
+    serve(socket.socket(fileno=int(sys.argv[1])))
