@@ -86,7 +86,8 @@ def cut_the_power(rounds: Rounds, disk: Disk, count: int) -> None:
     for _ in range(count):
         before = rounds.expected.acknowledged
         began = time.monotonic()
-        rounds.write("--fsync")
+        # A lie is found where uploads do not keep up.
+        rounds.write("--fsync", *([] if disk.lie else ["--bursts"]))
         rounds.await_acknowledged(rounds.random.randrange(20, 60))
         # Long enough for some of what was only closed to be promised too.
         crash_rounds.wait_until(began + crash_rounds.DURABLE_AFTER + 2 * rounds.random.random())

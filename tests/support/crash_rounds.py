@@ -268,7 +268,7 @@ class Disk:
     def __init__(self, root: Path, *, lie: str = "") -> None:
         self.mountpoint = root / "disk"
         self.image = root / "image"
-        self._lie = lie
+        self.lie = lie
         self._process: subprocess.Popen[bytes] | None = None
         for folder in (self.mountpoint, self.image, self.image / "state", self.image / "cache"):
             folder.mkdir(mode=0o700)
@@ -276,7 +276,7 @@ class Disk:
     def start(self) -> None:
         """The power is on."""
         self._process = subprocess.Popen(
-            [sys.executable, "-P", str(DISK), str(self.mountpoint), str(self.image), "--lie", self._lie],
+            [sys.executable, "-P", str(DISK), str(self.mountpoint), str(self.image), "--lie", self.lie],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
         )

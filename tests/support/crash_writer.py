@@ -1,11 +1,11 @@
 """A program that changes files on a drive at random, and writes down what it was told had happened.
 
-    python crash_writer.py FOLDER LOG SEED [--fsync] [--large]
+    python crash_writer.py FOLDER LOG SEED [--fsync] [--large] [--bursts]
 
-It goes on until the drive dies under it.  Each line of the log is JSON: `["try", seconds, {path: states}]`
-before a call and `["ack", seconds, {path: state}, durable]` after it, paths below FOLDER; `begin` and `end`
-stand around them.  A state is the
-SHA-1 of a file, or null for none; "any" stands for a file of which only some of the bytes may be there.
+It goes on until the drive dies under it; with `--bursts` it rests for most of each second.  Each line of the
+log is JSON: `["try", seconds, {path: states}]` before a call and `["ack", seconds, {path: state}, durable]`
+after it, paths below FOLDER; `begin` and `end` stand around them.  A state is the SHA-1 of a file, or null
+for none; "any" stands for a file of which only some of the bytes may be there.
 
 It depends on nothing of ours.
 """
@@ -20,13 +20,17 @@ from pathlib import Path
 
 LARGE = 51_000_000
 
+# All writers at once, as the clock has it: there is more to do than the drive can, and then there is not.
+BURST_SECONDS = 0.3
+
 
 class Writer:
-    def __init__(self, folder: Path, log: int, seed: int, *, fsync: bool) -> None:
+    def __init__(self, folder: Path, log: int, seed: int, *, fsync: bool, bursts: bool) -> None:
         self.folder = folder
         self.log = log
         self.random = random.Random(seed)
         self.fsync = fsync
+        self.bursts = bursts
         self.files: dict[str, bytes] = {}
         self.folders = ["."]
         self.number = 0
@@ -162,6 +166,8 @@ class Writer:
                 calls += [self.patch] * 3 + [self.cut] + [self.save] * 3 + [self.move] * 2 + [self.remove] * 2
             fsync = self.fsync and self.random.random() < 0.7
             self.random.choice(calls)(fsync)
+            if self.bursts and (into := time.monotonic() % 1) > BURST_SECONDS:
+                time.sleep(1 - into)
 
 
 def sha1(data: bytes) -> str:
@@ -171,7 +177,7 @@ def sha1(data: bytes) -> str:
 def main() -> None:
     folder, log, seed, *options = sys.argv[1:]
     fd = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-    writer = Writer(Path(folder), fd, int(seed), fsync="--fsync" in options)
+    writer = Writer(Path(folder), fd, int(seed), fsync="--fsync" in options, bursts="--bursts" in options)
     writer.folder.mkdir(exist_ok=True)
     try:
         writer.read_all()

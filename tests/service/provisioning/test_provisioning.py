@@ -29,18 +29,21 @@ TABLES = (
 )
 
 
+@pytest.fixture(scope="module")
+def public_key(tmp_path_factory):
+    """What OpenSSL makes of a key."""
+    key = tmp_path_factory.mktemp("key") / "key"
+    subprocess.run(["openssl", "genrsa", "-out", key, "2048"], check=True, capture_output=True)
+    done = subprocess.run(["openssl", "rsa", "-in", key, "-pubout"], check=True, capture_output=True)
+    return done.stdout
+
+
 @pytest.fixture
-def file(tmp_path, monkeypatch):
+def file(tmp_path, monkeypatch, public_key):
     """`file(text)`: a file beside the example's secrets."""
     (tmp_path / "ann.password").write_text("word of ann\n")
     (tmp_path / "backup.secret").write_text("secret of the backup")
-    key = tmp_path / "key"
-    subprocess.run(["openssl", "genrsa", "-out", key, "2048"], check=True, capture_output=True)
-    subprocess.run(
-        ["openssl", "rsa", "-in", key, "-pubout", "-out", tmp_path / "backup.pem"],
-        check=True,
-        capture_output=True,
-    )
+    (tmp_path / "backup.pem").write_bytes(public_key)
     monkeypatch.setenv("BEN_PASSWORD", "word of ben")
 
     def write(text):
