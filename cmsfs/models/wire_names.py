@@ -11,6 +11,9 @@ from typing import Final
 
 # Upload: the SHA-1 of the file in hexadecimal.  The name says MD5; the content is SHA-1.
 SHA1_HEADER: Final = "content-md5"
+# Whose change a request makes: told in `session_id` of its events, and not announced to who waits with the
+# same one.  A service that does not know it announces everything.
+SESSION_HEADER: Final = "x-session-id"
 
 VERSION_HEADER: Final = "box-version"
 VERSION: Final = "2024.0"

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from sqlite3 import Connection
 
 from cmsfs import errors
+from cmsfs.client.content.events import PAGE
 from cmsfs.client.session import Client
 from cmsfs.models.content import entries, events, items
 from cmsfs.replica import item_details, kv_store, tree
@@ -129,8 +130,9 @@ class EventFeed:
                 await self._begin_anew(missed=True)
                 continue
             await self._take(page)
-            # A position that does not advance tells the same again and again.
-            if not page.entries or str(page.next_stream_position) == str(before):
+            # A page that is not full is the end, for now: of what comes behind it the long poll tells.  And a
+            # position that does not advance tells the same again and again.
+            if len(page.entries) < PAGE or str(page.next_stream_position) == str(before):
                 return True
 
     def left_out(self) -> list[str]:

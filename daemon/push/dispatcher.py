@@ -20,6 +20,7 @@ from sqlite3 import Connection
 import trio
 
 from cmsfs import crashpoints, logs
+from cmsfs.client.transport import wire
 from cmsfs.client.transport.errors import LONGEST_RETRY_AFTER
 from cmsfs.crashpoints import Point
 from cmsfs.journal import ops, queue, sealing
@@ -351,7 +352,8 @@ class Dispatcher:
     async def _work(self, receive: "trio.MemoryReceiveChannel[_Job]") -> None:
         async with receive:
             async for job in receive:
-                with logs.context(op=job.task.op.kind, ino=job.task.op.ino):
+                about = logs.context(op=job.task.op.kind, ino=job.task.op.ino)
+                with about, wire.applying_answers():
                     await self._runner.run(job.task, job.perform)
                     self._kit.ended(job.task.op.ino)
                 self._running -= 1

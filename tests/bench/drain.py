@@ -66,9 +66,9 @@ def counting() -> Iterator[None]:
     """Transactions, statements and thread hops are counted from here on, of every database and task."""
     run, hop, connected = Database._run, trio.to_thread.run_sync, sqlite3.connect
 
-    def counted_run(self: Database, *rest: Any) -> Any:
+    def counted_run(self: Database, *rest: Any, **more: Any) -> Any:
         COUNTS.transactions += 1
-        return run(self, *rest)
+        return run(self, *rest, **more)
 
     async def counted_hop(*rest: Any, **more: Any) -> Any:
         COUNTS.hops += 1
@@ -82,7 +82,7 @@ def counting() -> Iterator[None]:
         made.set_trace_callback(note)
         return made
 
-    Database._run = counted_run  # type: ignore[method-assign, assignment]
+    Database._run = counted_run  # type: ignore[method-assign]
     trio.to_thread.run_sync = counted_hop  # type: ignore[assignment]
     sqlite3.connect = traced  # type: ignore[assignment]
     try:

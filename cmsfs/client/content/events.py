@@ -66,6 +66,9 @@ class EventsApi:
     async def wait(self, position: events.Position) -> bool:
         """Whether there are events after a position; False: nothing came for a long time, so ask again.
 
+        A service that tells sessions apart says nothing of what this client has done and knows by the answers
+        (`wire.applying_answers`).
+
         Raises as any request does.  Cancelled: nothing is left behind.
         """
         server = self._server or await self._find_server()
@@ -77,6 +80,7 @@ class EventsApi:
                 server.url,
                 repeat=Repeat.CHANGE,  # whoever waits decides how often
                 params={"stream_position": str(position)},
+                headers=self._wire.session,
                 silence=min(max(SHORTEST_WAIT, server.retry_timeout), LONGEST_WAIT),
             )
         except errors.RemoteTimeout:

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import collections
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+import contextvars
+import secrets
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from typing import Any, TypeVar
 
 import pydantic
@@ -20,6 +22,7 @@ from cmsfs.client.transport import bandwidth, bodies, download_urls, hosts, rate
 from cmsfs.client.transport import errors as client_errors
 from cmsfs.client.transport.lazy import httpx
 from cmsfs.client.transport.retry import Repeat
+from cmsfs.models import wire_names
 
 Counters = collections.Counter[str]
 M = TypeVar("M", bound=pydantic.BaseModel)
@@ -28,6 +31,20 @@ MAX_REDIRECTS = 5
 
 # A download may take a second for so many bytes; who sends less sends nothing that a program could wait for.
 LEAST_DOWNLOAD_BYTES = 256
+
+
+_applied: contextvars.ContextVar[bool] = contextvars.ContextVar("applied", default=False)
+
+
+@contextlib.contextmanager
+def applying_answers() -> Iterator[None]:
+    """What is changed inside, and by tasks started inside, is known here by the answers: whoever waits for
+    changes with the same client need not be told (`Wire.session`)."""
+    token = _applied.set(True)
+    try:
+        yield
+    finally:
+        _applied.reset(token)
 
 
 class Wire:
@@ -54,6 +71,8 @@ class Wire:
         self.counters = counters
         self._pace = pace
         self._addresses = download_urls.DownloadUrls()
+        # As a header it tells the service whose change this is, and who waits for those of others.
+        self.session = {wire_names.SESSION_HEADER: secrets.token_hex(8)}
 
     async def ask(
         self,
@@ -209,9 +228,14 @@ class Wire:
         """Whether nobody on the way reads what is sent there."""
         return url.scheme == "https" or self._in_process or hosts.is_loopback(url.host)
 
-    def _request(self, method: str, url: str, **parts: Any) -> httpx.Request:
+    def _request(
+        self, method: str, url: str, *, headers: Mapping[str, str] | None = None, **parts: Any
+    ) -> httpx.Request:
+        # Downloads may lead to hosts whose business this is not.
+        if method != "GET" and _applied.get():
+            headers = {**(headers or {}), **self.session}
         with client_errors.translate_httpx_errors():
-            return self._http.build_request(method, url, **parts)
+            return self._http.build_request(method, url, headers=headers, **parts)
 
     async def _attempt(self, request: httpx.Request) -> httpx.Response:
         """Sent once; the answer with its body."""

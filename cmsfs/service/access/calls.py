@@ -97,7 +97,7 @@ def guarded(handler: Handler) -> Callable[[requests.Request], Awaitable[response
         caller = _caller(store, request)
         request.scope["acting_id"] = caller.by
         request.app.admit(request, caller.id, caller.enterprise)
-        actors.begin(caller.actor)
+        actors.begin(caller.actor, request)
         if caller.shared is not None and "boxapi" in request.headers:
             await shared_links.remember(store, caller.id, caller.shared)
         return await handler(Call(request, store, caller, await _judge_scopes(request, caller)))

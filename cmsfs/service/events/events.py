@@ -17,6 +17,7 @@ import pydantic_core
 import trio
 from starlette import requests, responses
 
+from cmsfs.models import wire_names
 from cmsfs.models.content import events
 from cmsfs.service import problems
 from cmsfs.service.access import access_rights, actors, calls
@@ -43,7 +44,11 @@ LOOK_SECONDS = 0.5
 _STREAMS = ("all", "changes", "sync", *events_admin.STREAMS)
 _TOP = "SELECT coalesce(max(seq), 0) AS top FROM sqlite_sequence WHERE name = 'event'"
 _EXPIRED = "SELECT * FROM collaboration WHERE expires_at <= ?"
-_NEWEST = "SELECT coalesce(max(id), 0) AS top FROM event WHERE user = ?"
+# The newest event behind a position, and whether all of them are of one session.
+_NEWS = (
+    "SELECT coalesce(max(id), ?2) AS top, coalesce(min(json_extract(details, '$.session') IS ?3), 1) AS own"
+    " FROM event WHERE user = ?1 AND id > ?2"
+)
 
 
 def record(
@@ -176,13 +181,17 @@ async def wait(call: calls.Call) -> responses.Response:
 
 
 async def _hold(call: calls.Call, after: int) -> str:
+    session = actors.session_of(call.request)
     with trio.move_on_after(HOLD_SECONDS):
         while True:
             await expire(call.store, call.store.now())
             # Taken before looking: a write after the look sets this one.
             written = call.store.written
-            if call.store.read(_NEWEST, call.caller.id)[0]["top"] > after:
+            news = call.store.read(_NEWS, call.caller.id, after, session)[0]
+            if news["top"] > after and (session is None or not news["own"]):
                 return events.NEW_CHANGE
+            # What this client did itself is in the stream when it reads that for another reason.
+            after = news["top"]
             with trio.move_on_after(LOOK_SECONDS):
                 await written.wait()
     return events.RECONNECT
@@ -216,6 +225,7 @@ routes = [
         "Wait for an event",
         events.RealtimeNotice,
         query=[_POSITION],
+        headers=[operations.header(wire_names.SESSION_HEADER, "Not to be told of what this session did.")],
         more="Long poll: answered as soon as there is something new for this user.",
     ),
 ]

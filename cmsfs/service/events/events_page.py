@@ -9,7 +9,7 @@ from sqlite3 import Row
 from typing import Any, TypeVar
 
 from cmsfs.service import problems
-from cmsfs.service.access import calls
+from cmsfs.service.access import actors, calls
 from cmsfs.service.serialize import item_serializer
 from cmsfs.service.storage import store
 
@@ -30,6 +30,7 @@ def serialize(read: store.Read, rows: list[Row]) -> list[dict[str, Any]]:
     numbers = json.dumps(sorted({row["created_by"] for row in rows}))
     found = read("SELECT * FROM user WHERE id IN (SELECT value FROM json_each(?))", numbers)
     users = {row["id"]: item_serializer.user_mini(row) for row in found}
+    details = [json.loads(row["details"]) for row in rows]
     return [
         {
             "type": "event",
@@ -38,11 +39,11 @@ def serialize(read: store.Read, rows: list[Row]) -> list[dict[str, Any]]:
             "created_at": item_serializer.to_timestamp(row["created_at"]),
             "recorded_at": item_serializer.to_timestamp(row["created_at"]),
             "created_by": users.get(row["created_by"]),
-            "session_id": None,
+            "session_id": said.pop(actors.SESSION, None),
             "source": json.loads(row["source"]),
-            "additional_details": json.loads(row["details"]),
+            "additional_details": said,
         }
-        for row in rows
+        for row, said in zip(rows, details, strict=True)
     ]
 
 

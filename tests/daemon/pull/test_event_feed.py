@@ -51,6 +51,55 @@ async def test_a_change_shows_as_soon_as_the_service_tells(starting: Starting, o
         await _until(drive, changed)
 
 
+async def test_own_changes_are_not_announced_to_the_drive_that_made_them(
+    starting: Starting, other: Remote, network: Network
+) -> None:
+    """Only what the push does, which knows it by the answers; what others do shows at once, as ever."""
+    async with starting(agents=("health", "fs", "push", "pull")) as drive:
+        waits, go = network.gate("GET", "/events/wait", before=True)
+        await waits.wait()
+        told, tell = network.gate("GET", "/events/wait")
+        go.set()
+        sessions: dict[str, str | None] = {}
+
+        def note(request: httpx.Request) -> None:
+            if request.method != "GET" or request.url.path.endswith("/events/wait"):
+                sessions[request.method + request.url.path] = request.headers.get("x-session-id")
+
+        network.instead = note
+        asked = network.count("GET", "/events?")
+        await drive.mkdir("d")
+        await drive.write("d/f", b"one")
+        await drive.sync()
+        await drive.write(".tmp", b"two")
+        await drive.rename(".tmp", "d/f")
+        await drive.sync()
+        await drive.rename("d/f", "d/g")
+        await drive.sync()
+        await drive.unlink("d/g")
+        await drive.sync()
+        assert len(set(sessions.values())) == 1
+        assert None not in sessions.values()
+        assert not told.is_set()
+        await other.file("theirs", b"x")
+        await told.wait()
+        tell.set()
+
+        async def came() -> bool:
+            return "theirs" in await drive.names()
+
+        await _until(drive, came)
+        # All of it in one page, which is asked for once.
+        assert network.count("GET", "/events?") == asked + 1
+        number = (await other.find("theirs")).id
+        await drive.agents.client.items.update("file", number, name="by a command")
+
+        async def shows() -> bool:
+            return "by a command" in await drive.names()
+
+        await _until(drive, shows)
+
+
 async def test_the_position_is_kept_with_what_it_brought(
     starting: Starting, other: Remote, network: Network
 ) -> None:

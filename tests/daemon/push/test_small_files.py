@@ -68,6 +68,8 @@ async def test_what_is_changed_between_being_ready_and_being_sent(
         assert await other.paths() == sorted(expected)
         assert {name: await other.read(name) for name in expected} == expected
         assert drive.ops() == []
+        # What was noted ahead and not sent is known not to have been.
+        assert network.count("OPTIONS", "/files/content") == 0
         assert drive.db.rows("SELECT * FROM unheard") == []
 
 

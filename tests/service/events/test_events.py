@@ -1,6 +1,7 @@
 """Events, and waiting for them."""
 
 import sys
+from functools import partial
 
 import pytest
 import trio
@@ -245,6 +246,43 @@ async def test_others_do_not_wake(api, uwe, monkeypatch):
     async with trio.open_nursery() as nursery:
         nursery.start_soon(uwe.folder, "private")
         assert await waiting(api, stream_position="now") == "reconnect"
+
+
+async def test_a_session_is_not_told_of_what_it_did(api, nursery):
+    start = await now(api)
+    answers = {}
+
+    async def wait(name, **headers):
+        params = {"stream_position": start}
+        told = await api.ask("GET", "/events/wait", params=params, headers=headers)
+        answers[name] = told["message"]
+        ended[name].set()
+
+    ended = {name: trio.Event() for name in ("mine", "other", "none")}
+    nursery.start_soon(partial(wait, "mine", **{"x-session-id": "a1"}))
+    nursery.start_soon(partial(wait, "other", **{"x-session-id": "b2"}))
+    nursery.start_soon(wait, "none")
+    mine = {"headers": {"x-session-id": "a1"}, "expect": 201}
+    for name in ("one", "two"):
+        await api.ask("POST", "/folders", json={"name": name, "parent": {"id": "0"}}, **mine)
+        with trio.fail_after(20):
+            await ended["other"].wait()
+            await ended["none"].wait()
+        assert answers == {"other": "new_change", "none": "new_change"}
+    await api.folder("by nobody in particular")
+    with trio.fail_after(20):
+        await ended["mine"].wait()
+    page = await stream(api, start)
+    assert [one["session_id"] for one in page["entries"]] == ["a1", "a1", None]
+    assert [one["additional_details"] for one in page["entries"]] == [{}, {}, {}]
+
+
+@pytest.mark.parametrize("name", ["", "x" * 65, "two words\x7f"])
+async def test_what_is_no_name_of_a_session(api, name):
+    start = await now(api)
+    body = {"name": "f", "parent": {"id": "0"}}
+    await api.ask("POST", "/folders", json=body, headers={"x-session-id": name}, expect=201)
+    assert (await stream(api, start))["entries"][0]["session_id"] is None
 
 
 async def test_waiting_ends_some_time(api, monkeypatch):
