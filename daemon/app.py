@@ -146,18 +146,18 @@ class Agent(Composition):
         agents.keep(with_priority, Priority.UPLOAD, send, name="push")
         agents.keep(with_priority, Priority.CHANGES, self.pull.run, name="pull")
         agents.keep(with_priority, Priority.CHANGES, self.deferred_updates.run, name="deferred updates")
-        agents.keep(self.sweep.run, name="reconciler")
-        agents.keep(self.crawl.follow, name="opened folders")
+        agents.keep(self.reconciler.run, name="reconciler")
+        agents.keep(self.crawler.follow, name="opened folders")
         if self.settings.crawl:
-            agents.keep(self.crawl.run, name="crawl")
+            agents.keep(self.crawler.run, name="crawl")
         agents.keep(with_priority, Priority.PIN, self.pins.run, name="pins")
         agents.keep(with_priority, Priority.PIN, self.base_bytes.run, name="base bytes")
         if self.thumbnails is not None:
             agents.keep(with_priority, Priority.PIN, self.thumbnails.run, name="thumbnails")
         agents.keep(self.account.run, name="account")
-        agents.keep(with_priority, Priority.LISTING, self.facts.run, name="policies")
+        agents.keep(with_priority, Priority.LISTING, self.item_details.run, name="policies")
         agents.keep(self.pausing.run, name="pausing")
-        agents.keep(self.locks.run, name="locks")
+        agents.keep(self.file_locks.run, name="locks")
         agents.keep(self.wiper.run, name="wiper")
         agents.keep(with_priority, Priority.CHANGES, self.regained_access.run, name="regained access")
         if self.document_locks is not None:
@@ -179,7 +179,7 @@ class Agent(Composition):
     async def _follow_room(self) -> None:
         """What was refused for want of room goes when there is some, and so with what was locked."""
         while True:
-            await concurrency.first_of(self.account.more_room, self.locks.freed)
+            await concurrency.first_of(self.account.more_room, self.file_locks.freed)
             await self.push.retry_all()
 
     async def serve(
@@ -225,7 +225,7 @@ class Agent(Composition):
         await self.server.finished(seconds=2)
 
     async def _put_aside(self, node: Node) -> bool:
-        return await rejected.keep_recovered(self.kit, node, self._recovered)
+        return await rejected.keep_recovered(self.push_context, node, self._recovered)
 
     async def _out_of_reach(self) -> None:
         while self.health.may_work:

@@ -91,34 +91,36 @@ class Composition(Answers):
         self.pausing = Pausing(db, self.health, self.pace)
         self.hub = Hub()
         rights = RightsReader(db, client, self.hub, self.health, nursery)
-        self.locks = FileLocks(db, self.hub, lambda: rights.user_id)
+        self.file_locks = FileLocks(db, self.hub, lambda: rights.user_id)
         owner_of = None if config.profile(settings).embedded else db
-        self.incoming = RemoteUpdates(db, self.hub)
-        self.sharing = SharedItems(db, self.incoming, self.hub, settings)
+        self.remote_updates = RemoteUpdates(db, self.hub)
+        self.sharing = SharedItems(db, self.remote_updates, self.hub, settings)
         self.account = Account(
             client=client,
             health=self.health,
             rights=rights,
-            locks=self.locks,
+            file_locks=self.file_locks,
             read_only=settings.read_only,
             owner_of=owner_of,
             belongs_to=self.sharing.belongs_to,
         )
         self.login_watch = LoginWatch(settings, self.health)
-        self.deletion_check = DeletionCheck(db, client, self.incoming, self.health)
+        self.deletion_check = DeletionCheck(db, client, self.remote_updates, self.health)
         self.document_locks = (
-            DocumentLocks(db, client, self.incoming, self.health) if settings.lock_open_documents else None
+            DocumentLocks(db, client, self.remote_updates, self.health)
+            if settings.lock_open_documents
+            else None
         )
         lister, whole, deepen = choice.choose_listers(
             config.profile(settings),
             db=db,
             client=client,
-            incoming=self.incoming,
+            remote_updates=self.remote_updates,
             health=self.health,
             deletion_check=self.deletion_check,
-            opened=lambda folder: self.crawl.opened(folder),
+            opened=lambda folder: self.crawler.opened(folder),
         )
-        self.hydrate = Hydrator(
+        self.hydrator = Hydrator(
             db=db,
             client=client,
             blocks=blocks,
@@ -128,21 +130,21 @@ class Composition(Answers):
             hub=self.hub,
             network_seconds=settings.network_seconds,
         )
-        self.offers = Offers(db, client, self.incoming, self.hydrate, self.health)
+        self.offers = Offers(db, client, self.remote_updates, self.hydrator, self.health)
         self.commit = GroupCommit(db, drafts.root)
-        sealer = Sealer(db, drafts, blocks, self.hydrate, self.commit)
-        self.base_bytes = BaseBytes(db, blocks, self.hydrate, self.health)
+        sealer = Sealer(db, drafts, blocks, self.hydrator, self.commit)
+        self.base_bytes = BaseBytes(db, blocks, self.hydrator, self.health)
         self.delete_guard = DeleteGuard(db, client, self.health, self.base_bytes.depends_on)
         self.copy_detector = CopyDetector()
-        templates = MetadataWriter(client, self.health)
-        self.kit = kit = PushContext(
+        metadata_writer = MetadataWriter(client, self.health)
+        self.push_context = push_context = PushContext(
             db=db,
             client=client,
             blocks=blocks,
             drafts=drafts,
             sealer=sealer,
-            incoming=self.incoming,
-            hydrate=self.hydrate,
+            remote_updates=self.remote_updates,
+            hydrator=self.hydrator,
             health=self.health,
             commit=self.commit,
             settle_seconds=settings.settle_seconds,
@@ -153,19 +155,19 @@ class Composition(Answers):
             before_deletion=self.base_bytes.before_deletion,
             ended=lambda ino: self.fs.consider(ino),
             copied_from=self.copy_detector.sources,
-            templates=templates,
+            metadata_writer=metadata_writer,
         )
-        self.push = Dispatcher(kit, workers=settings.upload_workers)
-        self.pins = Pins(db, blocks, self.hydrate, self.health, self.hub)
-        self.wiper = Wiper(db, blocks, self.hydrate, self.pins, self.hub, rights, mountpoint)
-        self._eviction = Eviction(db, blocks, self.hydrate, self.pins, self.hub)
-        self.facts = ItemDetails(db, client, self.health, nursery, templates)
+        self.push = Dispatcher(push_context, workers=settings.upload_workers)
+        self.pins = Pins(db, blocks, self.hydrator, self.health, self.hub)
+        self.wiper = Wiper(db, blocks, self.hydrator, self.pins, self.hub, rights, mountpoint)
+        self._eviction = Eviction(db, blocks, self.hydrator, self.pins, self.hub)
+        self.item_details = ItemDetails(db, client, self.health, nursery, metadata_writer)
         self.fs = Filesystem(
             db=db,
             blocks=blocks,
             drafts=drafts,
             commit=self.commit,
-            hydrate=self.hydrate,
+            hydrate=self.hydrator,
             push=Wakes(self.push, self.pins, self.base_bytes),
             account=self.account,
             settle_seconds=settings.settle_seconds,
@@ -173,50 +175,52 @@ class Composition(Answers):
             confirm=self._confirm if settings.fsync == "remote" else None,
             keep=self.pins.set,
             watcher=self.document_locks,
-            facts=self.facts,
+            facts=self.item_details,
             delete_guard=self.delete_guard,
             publish=self.hub.publish,
             reserve=state.reserve,
         )
         self.hub.subscribe(self.fs.heard, {ChangeKind.GONE})
         self._fsync_seconds = settings.fsync_seconds
-        self.trash = RemoteTrash(kit, self.push, self.account)
+        self.trash = RemoteTrash(push_context, self.push, self.account)
         self.thumbnails = self._thumbnails()
         self.shown = build(
             fs=self.fs,
-            kit=kit,
+            context=push_context,
             hub=self.hub,
-            bin_=self.trash,
+            remote_trash=self.trash,
             account=self.account,
             settings=settings,
             opened=self.thumbnails.opened if self.thumbnails is not None else None,
         )
         self.notifier = notifier.Notifier(self.hub, self.shown)
-        arrived = NewFolders(db, self.hydrate)
+        new_folders = NewFolders(db, self.hydrator)
         # A token that was cut down to a folder does not hear of what happens, only what there is.
         by_events = config.profile(settings).feed == "events" and not settings.is_narrowed
         feed = (
-            EventFeed(db, client, self.incoming, self.health, arrived, access_changed=self._access_changed)
+            EventFeed(
+                db, client, self.remote_updates, self.health, new_folders, access_changed=self._access_changed
+            )
             if by_events
-            else SearchFeed(db, client, self.incoming, self.health, arrived)
+            else SearchFeed(db, client, self.remote_updates, self.health, new_folders)
         )
-        self.regained_access = RegainedAccess(kit, self.push, arrived)
-        self.deferred_updates = DeferredUpdates(db, client, self.incoming, self.health, arrived)
+        self.regained_access = RegainedAccess(push_context, self.push, new_folders)
+        self.deferred_updates = DeferredUpdates(db, client, self.remote_updates, self.health, new_folders)
         self.pull = Poller(
             feed=feed,
-            hydrate=self.hydrate,
+            hydrator=self.hydrator,
             health=self.health,
             seconds=settings.poll_seconds,
             idle_seconds=settings.idle_poll_seconds,
-            is_used=Activity(self.fs.inodes, self.health, self.incoming),
+            is_used=Activity(self.fs.inodes, self.health, self.remote_updates),
             settle=self.deferred_updates.settle,
         )
-        self.sweep = Reconciler(
+        self.reconciler = Reconciler(
             db=db,
             client=client,
-            incoming=self.incoming,
+            remote_updates=self.remote_updates,
             health=self.health,
-            arrived=arrived,
+            new_folders=new_folders,
             absences=self.deletion_check,
             poll=self.pull.poll,
             fill=None if whole is not None else functools.partial(list_in_background, lister),
@@ -231,17 +235,17 @@ class Composition(Answers):
             returned=self.delete_guard.returned,
             shared=self.sharing.told,
         )
-        self.crawl = Crawler(db, self.health, whole, self.hydrate.listing, deepen)
+        self.crawler = Crawler(db, self.health, whole, self.hydrator.listing, deepen)
         self._status = StatusReport(
             settings=settings,
             mountpoint=mountpoint,
             db=db,
             blocks=blocks,
             health=self.health,
-            hydrate=self.hydrate,
+            hydrator=self.hydrator,
             push=self.push,
             pull=self.pull,
-            crawl=self.crawl,
+            crawler=self.crawler,
             whole=whole,
             pins=self.pins,
             pace=self.pace,

@@ -29,29 +29,31 @@ from daemon.push.context import PushContext
 
 def build(
     fs: Filesystem,
-    kit: PushContext,
+    context: PushContext,
     hub: Hub,
     *,
-    bin_: TrashPort,
+    remote_trash: TrashPort,
     account: AccountPort,
     settings: config.Settings,
     opened: Callable[[Ino], Awaitable[None]] | None = None,
 ) -> Router:
     """The drive with all that it shows; `opened` hears of folders that are listed."""
     saved = saved_searches.SavedSearches(settings.paths.searches, settings.account)
-    finding = RemoteSearch(kit.db, kit.client, kit.hydrate, kit.health)
+    finding = RemoteSearch(context.db, context.client, context.hydrator, context.health)
     hidden = [HiddenFolder(".search", SearchFolder(finding, saved))]
     if settings.trash:
-        trash = TrashFolder(bin_, kit.blocks)
+        trash = TrashFolder(remote_trash, context.blocks)
         hidden.append(HiddenFolder(settings.trash, trash, listed=settings.list_trash))
-        hidden.append(HiddenFolder(f".Trash-{os.getuid()}", DesktopTrash(trash, _Shelf(kit.db))))
+        hidden.append(HiddenFolder(f".Trash-{os.getuid()}", DesktopTrash(trash, _Shelf(context.db))))
 
     async def check_read(node: Node) -> None:
         await account.learn_rights(node)
         permissions.check(node, account.rights(node), permissions.NodeRight.READ, account.reason)
 
-    views: Sequence[Views] = [VersionViews(kit.db, VersionHistory(kit.client, kit.health), check_read)]
-    return Router(fs, kit.blocks, kit.hydrate, hub, hidden=hidden, views=views, opened=opened)
+    views: Sequence[Views] = [
+        VersionViews(context.db, VersionHistory(context.client, context.health), check_read)
+    ]
+    return Router(fs, context.blocks, context.hydrator, hub, hidden=hidden, views=views, opened=opened)
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,7 +39,7 @@ class Account:
         client: Client,
         health: Health,
         rights: RightsReader,
-        locks: FileLocks,
+        file_locks: FileLocks,
         *,
         read_only: bool = False,
         owner_of: Database | None = None,
@@ -52,7 +52,7 @@ class Account:
         self._rights = rights
         # Rights are learned, and doubted when others may have given or taken some, by their reader.
         self.learn_rights, self.rights_changed = rights.learn, rights.doubt
-        self._locks = locks
+        self._file_locks = file_locks
         self._health = health
         self._space: tuple[int, int] | None = None
         self._largest: int | None = None
@@ -72,10 +72,10 @@ class Account:
         return self._space
 
     def rights(self, node: Node) -> NodeRight:
-        return self._rights.of(node) & self._locks.rights(node)
+        return self._rights.of(node) & self._file_locks.rights(node)
 
     def reason(self, node: Node) -> str | None:
-        lock = self._locks.of(node.ino)
+        lock = self._file_locks.of(node.ino)
         return lock.reason if lock is not None else None
 
     def largest_file(self) -> int | None:

@@ -33,10 +33,10 @@ _Key = tuple[Ino, str]  # of a lock file: its folder and its name
 class DocumentLocks:
     """Implements `vfs.heuristics.lockfiles.Watcher`."""
 
-    def __init__(self, db: Database, client: Client, incoming: RemoteUpdates, health: Health) -> None:
+    def __init__(self, db: Database, client: Client, remote_updates: RemoteUpdates, health: Health) -> None:
         self._db = db
         self._client = client
-        self._incoming = incoming
+        self._remote_updates = remote_updates
         self._health = health
         self._send, self._receive = trio.open_memory_channel[tuple[_Key, bool]](math.inf)
         # What is locked, by its id: another node may stand for it by the time that it is unlocked.
@@ -77,7 +77,7 @@ class DocumentLocks:
             name = self._name(item_id)
             log.info("%s could not be locked at the service; continuing without a lock: %s", name, error)
             return False
-        await self._incoming.apply([item])
+        await self._remote_updates.apply([item])
         return True
 
     async def _unlock(self, item_id: str) -> None:
@@ -90,7 +90,7 @@ class DocumentLocks:
                 "%s could not be unlocked at the service; its lock expires within an hour: %s", name, error
             )
             return
-        await self._incoming.apply([item])
+        await self._remote_updates.apply([item])
 
     def _name(self, item_id: str) -> str:
         node = tree.find_remote(self._db, NodeKind.FILE, item_id)

@@ -60,9 +60,9 @@ class ItemDetails:
         client: Client,
         health: Health,
         nursery: Starts,
-        templates: MetadataWriter,
+        metadata_writer: MetadataWriter,
     ) -> None:
-        self._templates = templates
+        self._metadata_writer = metadata_writer
         self._db = db
         self._client = client
         self._health = health
@@ -172,7 +172,7 @@ class ItemDetails:
             return
         with trio.move_on_after(WAIT_SECONDS):
             try:
-                await self._templates.judge(place, text)
+                await self._metadata_writer.judge(place, text)
             except errors.RemoteError as error:
                 log.info("a metadata template could not be read: %s", error)
 
@@ -186,7 +186,9 @@ class ItemDetails:
             with trio.fail_after(WAIT_SECONDS):
                 # What is on the item now: a value that changes after this look is not written over.
                 await self._ask(node, kind, DetailSubject.METADATA)
-                await self._templates.change(kind, node.remote_id, self._instances(node.ino), place, text)
+                await self._metadata_writer.change(
+                    kind, node.remote_id, self._instances(node.ino), place, text
+                )
                 await self._ask(node, kind, DetailSubject.METADATA)
         except trio.TooSlowError:
             raise errno_map.oserror(errno.ETIMEDOUT, node.name) from None

@@ -38,10 +38,10 @@ PAGE = search.MAX_LIMIT
 class RemoteSearch:
     """Implements `FinderPort` of the vfs over one client."""
 
-    def __init__(self, db: Database, client: Client, hydrate: Hydrator, health: Health) -> None:
+    def __init__(self, db: Database, client: Client, hydrator: Hydrator, health: Health) -> None:
         self._db = db
         self._client = client
-        self._hydrate = hydrate
+        self._hydrator = hydrator
         self._health = health
 
     async def begin(self, text: str) -> "RunningSearch":
@@ -61,7 +61,7 @@ class RemoteSearch:
 
     async def _folder(self, path: str) -> str:
         try:
-            node = await path_lookup.find(self._db, self._hydrate, path)
+            node = await path_lookup.find(self._db, self._hydrator, path)
         except errors.UserError:
             self._health.check()
             raise _absent(f"folder {path}") from None

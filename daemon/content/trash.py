@@ -102,7 +102,7 @@ class _Searched:
 class RemoteTrash:
     """Implements `TrashPort` of the vfs over one client."""
 
-    kit: PushContext
+    context: PushContext
     push: Dispatcher
     account: AccountPort
     deletions: int = 0  # requests to delete something, when this was last looked at
@@ -111,24 +111,24 @@ class RemoteTrash:
     @property
     def is_whole(self) -> bool:
         """Whether the service has more than the operations of its specification."""
-        return self.kit.profile.trash
+        return self.context.profile.trash
 
     def pages(self) -> trash.Pages:
-        return (_Listed if self.is_whole else _Searched)(self.kit.client, self.kit.health)
+        return (_Listed if self.is_whole else _Searched)(self.context.client, self.context.health)
 
     async def settle(self) -> bool:
-        if queue.removing(self.kit.db) and self.kit.health.may_work:
+        if queue.removing(self.context.db) and self.context.health.may_work:
 
             def txn(conn: Connection) -> int:
                 return op_rows.end_settling(conn, now_ns=ops.now_ns(), kind=ops.OpKind.TRASH)
 
-            await self.kit.db.write(txn)
+            await self.context.db.write(txn)
 
             async def is_done() -> bool:
-                return not queue.removing(self.kit.db)
+                return not queue.removing(self.context.db)
 
             await self.push.until(is_done, seconds=SETTLE_SECONDS)
-        before, self.deletions = self.deletions, self.kit.health.requests["delete"]
+        before, self.deletions = self.deletions, self.context.health.requests["delete"]
         was_outdated, self.is_outdated = self.is_outdated, False
         return was_outdated or before != self.deletions
 
@@ -142,21 +142,21 @@ class RemoteTrash:
         if folder is not None and folder.parent is None and folder.ino != ROOT:
             return f"({folder.name})/{name}"  # it is in the trash itself, or gone
         if folder is not None:
-            return f"{tree.path(self.kit.db, folder.ino).rstrip('/')}/{name}"
+            return f"{tree.path(self.context.db, folder.ino).rstrip('/')}/{name}"
         parent = item.item.parent
         return f"({parent.name or parent.id})/{name}" if parent is not None else name
 
     def _original_folder(self, item: Remote) -> Node | None:
         if item.parent_id is None:
             return None
-        if item.parent_id == tree.root_id(self.kit.db):
-            return tree.find(self.kit.db, ROOT)
-        return tree.find_remote(self.kit.db, NodeKind.FOLDER, item.parent_id)
+        if item.parent_id == tree.root_id(self.context.db):
+            return tree.find(self.context.db, ROOT)
+        return tree.find_remote(self.context.db, NodeKind.FOLDER, item.parent_id)
 
     # ---- out of the trash ----------------------------------------------------------------------
 
     async def restore(self, item: Remote, parent: Ino, name: str) -> Ino:
-        self.kit.health.check()
+        self.context.health.check()
         if item.kind is not NodeKind.LINK and not self.is_whole:
             log.warning(
                 "this service's API restores web links only; restore files and folders on its web pages"
@@ -164,7 +164,7 @@ class RemoteTrash:
             raise errno_map.oserror(errno.EOPNOTSUPP, name)
         folder = await self._folder(parent)
         wanted, shown = trash.drive_name(item, name)
-        if (holder := tree.find_clash(self.kit.db, parent, shown)) is not None:
+        if (holder := tree.find_clash(self.context.db, parent, shown)) is not None:
             raise vfs_naming.name_clash(shown, holder.name)
         home = self._original_folder(item)
         if not self.is_whole and home is not None and home.ino != parent and _is_alive(home):
@@ -174,7 +174,7 @@ class RemoteTrash:
             return await self._arrived(answer, folder)
         if not self.is_whole:
             await self._arrived(answer, None)
-            raise self._only_home(tree.find_remote(self.kit.db, NodeKind.FOLDER, answer.parent_id or ""))
+            raise self._only_home(tree.find_remote(self.context.db, NodeKind.FOLDER, answer.parent_id or ""))
         try:
             moved = await self._move(answer, folder, wanted)
         except BaseException:
@@ -187,7 +187,7 @@ class RemoteTrash:
 
     async def _folder(self, ino: Ino) -> Node:
         """The folder to restore to, which the service has to know."""
-        folder = tree.find(self.kit.db, ino)
+        folder = tree.find(self.context.db, ino)
         if folder is None:
             raise errno_map.oserror(errno.ENOENT)
         if folder.local:
@@ -195,10 +195,10 @@ class RemoteTrash:
             raise errno_map.oserror(errno.EPERM, folder.name)
         await self.account.learn_rights(folder)
         permissions.check(folder, self.account.rights(folder), NodeRight.WRITE)
-        await self.kit.hydrate.listing(ino)
+        await self.context.hydrator.listing(ino)
         if folder.remote_id is None:
             await self.push.confirm(ino, seconds=SEND_SECONDS)
-            folder = tree.find(self.kit.db, ino)
+            folder = tree.find(self.context.db, ino)
         if folder is None or folder.remote_id is None:
             raise errno_map.oserror(errno.EBUSY, "the folder is not uploaded yet")
         return folder
@@ -209,7 +209,7 @@ class RemoteTrash:
         try:
             return await self._restore(item, folder, new_name)
         except errors.Conflict:
-            if queue.unfinished(self.kit.db):
+            if queue.unfinished(self.context.db):
                 # What has the name there may be on its way to another one.
                 with self.push.hurrying(), trio.move_on_after(SEND_SECONDS):
                     await self.push.drained()
@@ -221,16 +221,16 @@ class RemoteTrash:
         return await self._restore(item, folder, naming.distinct(wanted, f"restored {item.id}"))
 
     async def _restore(self, item: Remote, folder: Node, name: str | None) -> Remote:
-        with self.kit.health.request("restore"):
-            found = await self.kit.client.items.restore(
+        with self.context.health.request("restore"):
+            found = await self.context.client.items.restore(
                 item.kind, item.id, name=name, parent_id=folder.remote_id
             )
         return remote_from_item(found)
 
     async def _move(self, item: Remote, folder: Node, wanted: str) -> Remote:
         name = wanted if wanted != item.name else None
-        with self.kit.health.request("move"):
-            answer = await self.kit.client.items.update(
+        with self.context.health.request("move"):
+            answer = await self.context.client.items.update(
                 item.kind, item.id, name=name, parent_id=folder.remote_id
             )
         return remote_from_item(answer)
@@ -243,32 +243,32 @@ class RemoteTrash:
             if node is not None and node.is_folder:
                 tree.mark_unlisted_below(conn, node.ino)
 
-        await self.kit.incoming.apply([item.item], note=note)
-        node = tree.find_remote(self.kit.db, item.kind, item.id)
+        await self.context.remote_updates.apply([item.item], note=note)
+        node = tree.find_remote(self.context.db, item.kind, item.id)
         if node is None:
             raise errno_map.oserror(errno.EIO, "what was restored is not in the tree")
         if node.is_folder and node.parent is not None:
-            self.kit.hydrate.list_soon(node.ino)
+            self.context.hydrator.list_soon(node.ino)
         if folder is not None and node.parent != folder.ino:
             raise errno_map.oserror(errno.EBUSY, "the restored item was moved at the same time")
         return node.ino
 
     def _only_home(self, home: Node | None) -> OSError:
-        path = tree.path(self.kit.db, home.ino) if home is not None else "the folder that it was in"
+        path = tree.path(self.context.db, home.ino) if home is not None else "the folder that it was in"
         log.warning("this service restores a web link to %s only; move it there, and then on", path)
         return errno_map.oserror(errno.EPERM, path)
 
     async def purge(self, item: Remote) -> None:
-        self.kit.health.check()
-        self._check_changes(tree.find(self.kit.db, ROOT))
+        self.context.health.check()
+        self._check_changes(tree.find(self.context.db, ROOT))
         if not self.is_whole:
             log.warning(
                 "this service's API cannot delete permanently; use its web pages, or wait for the trash "
                 "to expire"
             )
             raise errno_map.oserror(errno.EOPNOTSUPP, item.name)
-        with self.kit.health.request("purge"):
-            await self.kit.client.items.purge(item.kind, item.id)
+        with self.context.health.request("purge"):
+            await self.context.client.items.purge(item.kind, item.id)
 
     def _check_changes(self, root: Node | None) -> None:
         if root is not None:
@@ -277,17 +277,17 @@ class RemoteTrash:
     # ---- into the trash ------------------------------------------------------------------------
 
     async def put(self, parent: Ino, name: str) -> trash_items.Key | None:
-        node = tree.find_child(self.kit.db, parent, name)
+        node = tree.find_child(self.context.db, parent, name)
         if node is None:
             raise errno_map.oserror(errno.ENOENT, name)
         found = node
-        is_left = await self.kit.db.query(lambda conn: leave.leaves_share(conn, found))
+        is_left = await self.context.db.query(lambda conn: leave.leaves_share(conn, found))
         await self.account.learn_rights(node)
         permissions.check(node, self.account.rights(node), NodeRight.LEAVE if is_left else NodeRight.DELETE)
         if node.local:
             log.warning("this is local only and cannot go to the trash; delete it with `rm`")
             raise errno_map.oserror(errno.EPERM, name)
-        self.kit.health.check()
+        self.context.health.check()
         node = await self._sent(node)
         assert node.remote_id is not None
         await (self._leave(node) if is_left else self._delete(node))
@@ -299,13 +299,13 @@ class RemoteTrash:
             return replica_deletions.remove_gone(conn, ino, sequence=sequence)
 
         with trio.CancelScope(shield=True):
-            self.kit.incoming.publish(await self.kit.db.write(txn))
+            self.context.remote_updates.publish(await self.context.db.write(txn))
         return None if is_left else (node.kind, node.remote_id)
 
     async def _leave(self, node: Node) -> None:
-        me = (await self.kit.db.query(shares.rules)).me or ""
+        me = (await self.context.db.query(shares.rules)).me or ""
         try:
-            await leave.leave(self.kit.client, self.kit.health, node, me)
+            await leave.leave(self.context.client, self.context.health, node, me)
         except errors.NotFound:
             pass  # it is not shared with us any more
         log.info("%s is no longer shown; its owner still has it, unchanged", node.name)
@@ -316,7 +316,7 @@ class RemoteTrash:
 
         async def is_sent() -> bool:
             nonlocal why
-            why = await self.kit.db.query(lambda conn: queue.unsent(conn, node.ino))
+            why = await self.context.db.query(lambda conn: queue.unsent(conn, node.ino))
             return not why or bool(why & {"local", "held"})
 
         with self.push.hurrying():
@@ -325,7 +325,7 @@ class RemoteTrash:
             log.warning("it contains local-only files; delete them first, or use `rm -r`")
         elif why:
             log.warning("it has pending uploads; try again when `cmsfs status` shows none")
-        now = tree.find(self.kit.db, node.ino)
+        now = tree.find(self.context.db, node.ino)
         if why or now is None or now.remote_id is None or now.parent != node.parent:
             raise errno_map.oserror(errno.EBUSY, ", ".join(sorted(why)))
         return now
@@ -333,21 +333,21 @@ class RemoteTrash:
     async def _delete(self, node: Node) -> None:
         """Ask the service.  A file goes only with the bytes that are known here.  Raises `CmsfsError`."""
         assert node.remote_id is not None
-        await self.kit.before_deletion(None if node.kind is NodeKind.FOLDER else node.remote_id)
+        await self.context.before_deletion(None if node.kind is NodeKind.FOLDER else node.remote_id)
         if node.kind is not NodeKind.FILE:
-            with self.kit.health.request("delete"):
-                await self.kit.client.items.delete(
+            with self.context.health.request("delete"):
+                await self.context.client.items.delete(
                     node.kind, node.remote_id, recursive=True, etag=None if node.is_folder else node.etag
                 )
             return
         etag = node.etag
         for attempt in range(ATTEMPTS):
             try:
-                with self.kit.health.request("delete"):
-                    await self.kit.client.items.delete("file", node.remote_id, etag=etag)
+                with self.context.health.request("delete"):
+                    await self.context.client.items.delete("file", node.remote_id, etag=etag)
                 return
             except errors.PreconditionFailed:
-                theirs = await self.kit.client.items.get("file", node.remote_id)
+                theirs = await self.context.client.items.get("file", node.remote_id)
                 if theirs.sha1 != node.base_sha1 or attempt == ATTEMPTS - 1:
                     log.warning("it was just changed at the service; check it again first")
                     raise

@@ -41,10 +41,10 @@ class Answers:
     mountpoint: Path
     shutdown: Shutdown
     health: Health
-    hydrate: Hydrator
+    hydrator: Hydrator
     push: Dispatcher
     pull: Poller
-    sweep: Reconciler
+    reconciler: Reconciler
     deletion_check: DeletionCheck
     offers: Offers
     pins: Pins
@@ -81,7 +81,7 @@ class Answers:
     @answers(control.Poll, tells_progress=True)
     async def poll(self, *, full: bool) -> None:
         self.trash.outdated()
-        await (self.sweep.once(full=True) if full else self.pull.poll())
+        await (self.reconciler.once(full=True) if full else self.pull.poll())
         await self.notifier.heard()
 
     @answers(control.Retry)
@@ -137,17 +137,17 @@ class Answers:
 
     @answers(control.Pin)
     async def pin(self, path: str) -> str:
-        node = await path_lookup.find(self.state.db, self.hydrate, path)
+        node = await path_lookup.find(self.state.db, self.hydrator, path)
         return await self.pins.pin(node.ino)
 
     @answers(control.Unpin)
     async def unpin(self, path: str) -> None:
-        node = await path_lookup.find(self.state.db, self.hydrate, path)
+        node = await path_lookup.find(self.state.db, self.hydrator, path)
         await self.pins.unpin(node.ino)
 
     @answers(control.Free, tells_progress=True)
     async def free(self, path: str, *, unpin: bool) -> control.Freed:
-        node = await path_lookup.find(self.state.db, self.hydrate, path)
+        node = await path_lookup.find(self.state.db, self.hydrator, path)
         return await self._eviction.free(node.ino, unpin=unpin)
 
     @answers(control.Adopt, tells_progress=True)
@@ -182,7 +182,7 @@ class Answers:
 
     @answers(control.GetPathStatus)
     async def told_of(self, path: str) -> control.PathStatus:
-        return self._status.of(await path_lookup.find(self.state.db, self.hydrate, path))
+        return self._status.of(await path_lookup.find(self.state.db, self.hydrator, path))
 
     async def pinned(self) -> diagnostics.Pinning:
         return await self.pins.progress()

@@ -49,10 +49,10 @@ class StatusReport:
         db: Database,
         blocks: BlockCache,
         health: Health,
-        hydrate: Hydrator,
+        hydrator: Hydrator,
         push: Dispatcher,
         pull: Poller,
-        crawl: Crawler,
+        crawler: Crawler,
         whole: FullEnumeration | None,
         pins: Pins,
         pace: RequestScheduler,
@@ -72,10 +72,10 @@ class StatusReport:
         self._db = db
         self._blocks = blocks
         self._health = health
-        self._hydrate = hydrate
+        self._hydrator = hydrator
         self._push = push
         self._pull = pull
-        self._crawl = crawl
+        self._crawler = crawler
         self._whole = whole
         # What lies in the mountpoint, below the drive; `main` knows once it is mounted.
         self.hidden: Callable[[], list[str]] = list
@@ -212,7 +212,7 @@ class StatusReport:
             left_out_items=len(left_out),
             came_wrong=[
                 tree.path(self._db, ino)
-                for sha1 in self._hydrate.came_wrong()
+                for sha1 in self._hydrator.came_wrong()
                 for ino in tree.nodes_with_content(self._db, sha1)
             ][:HIDDEN_NAMES],
         )
@@ -232,7 +232,7 @@ class StatusReport:
     async def _listing(self) -> diagnostics.ListingStatus:
         sql = "SELECT count(*) FROM node WHERE parent IS NOT NULL"
         items = await self._db.query(lambda conn: int(conn.execute(sql).fetchone()[0]))
-        if self._hydrate.is_listing or self._crawl.is_running:
+        if self._hydrator.is_listing or self._crawler.is_running:
             plan = self._whole.plan if self._whole is not None else None
             total, left = (plan.total, len(plan.windows)) if plan is not None else (0, 0)
             return diagnostics.ListingStatus(state="running", items=items, total=total, windows_left=left)

@@ -31,10 +31,10 @@ AT_ONCE = 100
 class Eviction:
     """Frees disk space when asked to."""
 
-    def __init__(self, db: Database, blocks: BlockCache, hydrate: Hydrator, keeper: Pins, hub: Hub) -> None:
+    def __init__(self, db: Database, blocks: BlockCache, hydrator: Hydrator, keeper: Pins, hub: Hub) -> None:
         self._db = db
         self._blocks = blocks
-        self._hydrate = hydrate
+        self._hydrator = hydrator
         self._keeper = keeper
         self._hub = hub
 
@@ -66,7 +66,7 @@ class Eviction:
         files = count = in_use = 0
         for batch in _batches(list(found.contents)):
             gone = []
-            coming = self._hydrate.coming()
+            coming = self._hydrator.coming()
             for sha1 in batch:
                 dropped = None if sha1 in coming else self._blocks.evict(sha1)
                 if dropped is None:

@@ -10,7 +10,7 @@ from cmsfs.sqlite import Database
 from daemon.fetch.hydrate import Hydrator
 
 
-async def find(db: Database, hydrate: Hydrator, path: str) -> Node:
+async def find(db: Database, hydrator: Hydrator, path: str) -> Node:
     """The node at a path from the top of the drive; folders on the way that are not known are listed.
 
     Raises `UserError`.
@@ -23,7 +23,7 @@ async def find(db: Database, hydrate: Hydrator, path: str) -> Node:
         child = tree.find_child(db, node.ino, name)
         if child is None and node.is_folder and not tree.is_listed(db, node.ino):
             try:
-                await hydrate.listing(node.ino)
+                await hydrator.listing(node.ino)
             except OSError as error:
                 raise errors.UserError(f"{path} could not be looked up: {error.strerror}.") from error
             child = tree.find_child(db, node.ino, name)

@@ -53,10 +53,12 @@ MARKED_AT_ONCE = 500
 class Pins:
     """The agent that keeps pinned items complete, and the requests to it."""
 
-    def __init__(self, db: Database, blocks: BlockCache, hydrate: Hydrator, health: Health, hub: Hub) -> None:
+    def __init__(
+        self, db: Database, blocks: BlockCache, hydrator: Hydrator, health: Health, hub: Hub
+    ) -> None:
         self._db = db
         self._blocks = blocks
-        self._hydrate = hydrate
+        self._hydrator = hydrator
         self._health = health
         self._news = Signal()
         self._trees: list[pins.Tree] = []
@@ -225,7 +227,7 @@ class Pins:
             if tree.is_listed(self._db, folder):
                 continue  # with one above
             try:
-                await self._hydrate.listing(folder)
+                await self._hydrator.listing(folder)
             except OSError as error:
                 log.info("a pinned folder could not be listed: %s", error)
                 known = False
@@ -257,7 +259,7 @@ class Pins:
                 return
             self._fetching[wanted.content.sha1] = wanted
             try:
-                await self._hydrate.keep(wanted.content)
+                await self._hydrator.keep(wanted.content)
             except OSError as error:
                 log.info("a pinned file could not be downloaded: %s", error)
                 no_room |= error.errno == errno.ENOSPC

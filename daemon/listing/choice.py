@@ -29,21 +29,21 @@ def choose_listers(
     *,
     db: Database,
     client: Client,
-    incoming: RemoteUpdates,
+    remote_updates: RemoteUpdates,
     health: Health,
     deletion_check: DeletionCheck,
     opened: Callable[[Ino], None],
 ) -> Listers:
     """The listers of a service of this profile; `opened` is told of folders that a program lists."""
-    items = FolderItems(db, client, incoming, health, deletion_check)
+    items = FolderItems(db, client, remote_updates, health, deletion_check)
     if profile.lister == "folder_items":
         return Listers(one=items, whole=None, deepen=None)
     walks = WalkDetector(db)
-    whole = FullEnumeration(db, client, incoming, health, deletion_check, walks)
+    whole = FullEnumeration(db, client, remote_updates, health, deletion_check, walks)
     lister = SearchLister(
         db,
         client,
-        incoming,
+        remote_updates,
         health,
         deletion_check,
         whole,

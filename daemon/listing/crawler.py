@@ -2,7 +2,7 @@
 
 With a lister by search everything comes in windows (`whole`).  Folders that are then not known yet, and with
 a lister of single folders all of them, are listed one by one.  A folder that somebody opens does not wait
-for any of this: `hydrate` lists it at once, and what is below it is fetched next, the latest first.
+for any of this: `Hydrator` lists it at once, and what is below it is fetched next, the latest first.
 
 Rule: in the background in everything: it waits for its turn, for the network, and for ever.
 """

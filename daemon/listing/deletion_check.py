@@ -91,10 +91,10 @@ async def _has_much(db: Database, kind: NodeKind, item_id: str) -> bool:
 class DeletionCheck:
     """Removes nodes that a listing did not contain, once the service confirms that they are deleted."""
 
-    def __init__(self, db: Database, client: Client, incoming: RemoteUpdates, health: Health) -> None:
+    def __init__(self, db: Database, client: Client, remote_updates: RemoteUpdates, health: Health) -> None:
         self._db = db
         self._client = client
-        self._incoming = incoming
+        self._remote_updates = remote_updates
         self._health = health
 
     async def remove(self, unseen: Sequence[Ino], generation: int) -> int:
@@ -116,7 +116,7 @@ class DeletionCheck:
         living, _ = await self._sorted(tops[:: max(1, len(tops) // SAMPLE)])
         if living:
             log.warning("a listing omitted %d items that the service still has; nothing was removed", count)
-            return await self._incoming.apply(living)
+            return await self._remote_updates.apply(living)
         if await self._db.write(lambda conn: mass_deletions.ask(conn, tops)):
             log.warning(
                 "%d items are missing at the service; nothing is removed without confirmation: see `cmsfs "
@@ -128,14 +128,14 @@ class DeletionCheck:
     async def _go(self, tops: Sequence[Ino], unseen: Sequence[Ino], generation: int) -> int:
         living, gone = await self._sorted(tops)
         # What is taken over was seen by this comparison, too.
-        changes = await self._incoming.apply(living, generation=generation)
+        changes = await self._remote_updates.apply(living, generation=generation)
 
         def txn(conn: Connection) -> list[Change]:
             return listing_diff.remove(conn, _with_below(conn, gone, unseen), generation)
 
         if gone:
             made = await self._db.write(txn)
-            self._incoming.publish(made)
+            self._remote_updates.publish(made)
             changes += len(made)
         return changes
 
@@ -193,7 +193,7 @@ class DeletionCheck:
             return 0
         generation = await self._db.write(kv_store.next_generation)
         living, gone = await self._sorted(question.tops)
-        await self._incoming.apply(living)
+        await self._remote_updates.apply(living)
         removed = 0
         for start in range(0, len(gone), CHUNK):
             part = gone[start : start + CHUNK]
@@ -203,7 +203,7 @@ class DeletionCheck:
                 return listing_diff.remove(conn, _unseen(conn, below, generation), generation)
 
             changes = await self._db.write(txn)
-            self._incoming.publish(changes)
+            self._remote_updates.publish(changes)
             removed += len(changes)
         await self._db.write(lambda conn: kv_store.drop(conn, kv_store.MISSING))
         log.info("removed the items missing at the service, as the user confirmed: %d changes", removed)

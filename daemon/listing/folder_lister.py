@@ -39,13 +39,13 @@ class FolderItems:
         self,
         db: Database,
         client: Client,
-        incoming: RemoteUpdates,
+        remote_updates: RemoteUpdates,
         health: Health,
         deletion_check: DeletionCheck,
     ) -> None:
         self._db = db
         self._folders = client.folders
-        self._incoming = incoming
+        self._remote_updates = remote_updates
         self._health = health
         self._deletion_check = deletion_check
 
@@ -85,7 +85,7 @@ class FolderItems:
             keys = {(item.type, item.id) for item in found}
             moved = moved or total != first.total_count or bool(seen & keys)
             seen.update(keys)
-            await self._incoming.apply(found, generation=generation)
+            await self._remote_updates.apply(found, generation=generation)
             progress()
 
         async def one(offset: int) -> None:
@@ -104,7 +104,7 @@ class FolderItems:
         while True:
             with self._health.request("listing"):
                 page = await self._folders.page_after(folder_id, marker)
-            await self._incoming.apply(page.entries, generation=generation)
+            await self._remote_updates.apply(page.entries, generation=generation)
             progress()
             marker = page.next_marker or None
             if marker is None:

@@ -59,13 +59,13 @@ class FullEnumeration:
         self,
         db: Database,
         client: Client,
-        incoming: RemoteUpdates,
+        remote_updates: RemoteUpdates,
         health: Health,
         deletion_check: DeletionCheck,
         walks: WalkDetector,
     ) -> None:
         self._db = db
-        self._incoming = incoming
+        self._remote_updates = remote_updates
         self._deletion_check = deletion_check
         self._windows = search_windows.Windows(client.search, health, purpose="listing")
         self._query = Query(query=EVERYTHING, ancestor_folder_ids=[tree.root_id(db)])
@@ -134,7 +134,7 @@ class FullEnumeration:
         window = plan.windows[-1]
 
         async def take(found: Sequence[Entry]) -> None:
-            await self._incoming.apply(found, generation=plan.generation)
+            await self._remote_updates.apply(found, generation=plan.generation)
             folders = [item.id for item in found if item.type == "folder"]
             if folders:
                 await self._db.write(lambda conn: tree.mark_seen(conn, folders, plan.generation))

@@ -73,7 +73,7 @@ class SearchLister:
         self,
         db: Database,
         client: Client,
-        incoming: RemoteUpdates,
+        remote_updates: RemoteUpdates,
         health: Health,
         deletion_check: DeletionCheck,
         whole: FullEnumeration,
@@ -82,7 +82,7 @@ class SearchLister:
         opened: Callable[[Ino], None],
     ) -> None:
         self._db = db
-        self._incoming = incoming
+        self._remote_updates = remote_updates
         self._deletion_check = deletion_check
         self._windows = search_windows.Windows(client.search, health, purpose="listing")
         self._whole = whole
@@ -175,7 +175,7 @@ class SearchLister:
 
         async def take(found: Sequence[Entry]) -> None:
             listing.folders.update(item.id for item in found if item.type == "folder")
-            await self._incoming.apply(found, generation=listing.generation)
+            await self._remote_updates.apply(found, generation=listing.generation)
             took(len(found))
 
         axis = search_windows.CREATED

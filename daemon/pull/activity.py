@@ -11,8 +11,8 @@ class Activity:
     What the kernel answers from its caches is not seen here; where others are at work, somebody may look.
     """
 
-    def __init__(self, inodes: Inodes, health: Health, incoming: RemoteUpdates) -> None:
-        self._incoming = incoming
+    def __init__(self, inodes: Inodes, health: Health, remote_updates: RemoteUpdates) -> None:
+        self._remote_updates = remote_updates
         self._inodes = inodes
         self._health = health
         self._last: tuple[int, ...] = ()
@@ -20,7 +20,7 @@ class Activity:
     def __call__(self) -> bool:
         lookups, opened = self._inodes.totals()
         requests = self._health.requests
-        now = (lookups, opened, requests["read"], requests["upload"], self._incoming.applied)
+        now = (lookups, opened, requests["read"], requests["upload"], self._remote_updates.applied)
         used = now != self._last or opened > 0
         self._last = now
         return used

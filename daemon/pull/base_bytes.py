@@ -40,10 +40,10 @@ _DEPENDING = """
 class BaseBytes:
     """The agent that downloads and keeps such bytes.  `wake` after changes of the tree."""
 
-    def __init__(self, db: Database, blocks: BlockCache, hydrate: Hydrator, health: Health) -> None:
+    def __init__(self, db: Database, blocks: BlockCache, hydrator: Hydrator, health: Health) -> None:
         self._db = db
         self._blocks = blocks
-        self._hydrate = hydrate
+        self._hydrator = hydrator
         self._health = health
         self._wanted = Signal()
         self._lost: set[str] = set()
@@ -87,7 +87,7 @@ class BaseBytes:
     async def _keep(self, content: Content) -> None:
         self._blocks.open(content.sha1, content.size)
         try:
-            await self._hydrate.keep(content)
+            await self._hydrator.keep(content)
             await self._blocks.hold(content.sha1, is_wanted=_is_wanted)
         except OSError as error:
             if error.errno != errno.ESTALE:

@@ -44,17 +44,17 @@ class DeferredUpdates:
         self,
         db: Database,
         client: Client,
-        incoming: RemoteUpdates,
+        remote_updates: RemoteUpdates,
         health: Health,
-        arrived: NewFolders,
+        new_folders: NewFolders,
         *,
         now: Callable[[], float] = trio.current_time,
     ) -> None:
         self._db = db
         self._client = client
-        self._incoming = incoming
+        self._remote_updates = remote_updates
         self._health = health
-        self._arrived = arrived
+        self._new_folders = new_folders
         self._now = now
         self._settling = trio.Lock()
         # What was asked about and is in doubt all the same: how often, and when it may be asked about again.
@@ -86,7 +86,7 @@ class DeferredUpdates:
     def _is_made(self, doubt: DeferredUpdate) -> bool:
         if doubt.folder is None or doubt.name_key is None:
             return False
-        return self._incoming.is_being_made(doubt.folder, doubt.name_key)
+        return self._remote_updates.is_being_made(doubt.folder, doubt.name_key)
 
     async def _settle(self, found: list[DeferredUpdate]) -> None:
         asked = [one for one in found if not deferred_updates.is_settled(self._db, one)]
@@ -105,7 +105,9 @@ class DeferredUpdates:
                 )
             except errors.ProtocolError as error:
                 # It stays a doubt; the others are not to wait for it.
-                self._incoming.misfits.note(one.kind, one.id, f"the service's response is malformed: {error}")
+                self._remote_updates.misfits.note(
+                    one.kind, one.id, f"the service's response is malformed: {error}"
+                )
                 unread.add(one)
                 return
             if item is None:
@@ -114,10 +116,10 @@ class DeferredUpdates:
                 here.append(item)
 
         await concurrency.for_each(asked, ask, tasks=FETCHES_AT_ONCE)
-        new = self._arrived.new_folders(here)
+        new = self._new_folders.new_folders(here)
         settled = [one for one in found if one not in unread]
-        made = await self._incoming.apply(here, gone, settled=settled, believed=believed)
-        self._arrived.list_soon(new)
+        made = await self._remote_updates.apply(here, gone, settled=settled, believed=believed)
+        self._new_folders.list_soon(new)
         if asked:
             log.debug("checked %d items with deferred updates: %d changes", len(asked), made)
         self._note_remaining(found)

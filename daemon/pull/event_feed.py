@@ -79,17 +79,17 @@ class EventFeed:
         self,
         db: Database,
         client: Client,
-        incoming: RemoteUpdates,
+        remote_updates: RemoteUpdates,
         health: Health,
-        arrived: NewFolders,
+        new_folders: NewFolders,
         *,
         access_changed: Callable[[Collection[Key]], None] = lambda _: None,
     ) -> None:
         self._db = db
         self._client = client
-        self._incoming = incoming
+        self._remote_updates = remote_updates
         self._health = health
-        self._arrived = arrived
+        self._new_folders = new_folders
         self._access_changed = access_changed
         self.brought = 0
         self._position: events.Position | None = None
@@ -136,7 +136,7 @@ class EventFeed:
                 return True
 
     def left_out(self) -> list[str]:
-        return self._incoming.misfits.told()
+        return self._remote_updates.misfits.told()
 
     async def news(self) -> bool:
         """Wait for the service to say that there is more."""
@@ -173,7 +173,7 @@ class EventFeed:
         # A service that came back from a backup counts on from an older number.
         self._heard.clear()
         self._newest.clear()
-        self._incoming.forget_deleted()
+        self._remote_updates.forget_deleted()
 
     # ---- a page ----
 
@@ -230,7 +230,7 @@ class EventFeed:
                 item = await deletion_check.fetch_item(self._client, self._health, *one.key, db=self._db)
             except errors.ProtocolError as error:
                 # Whatever it is, the others are not to wait for it.
-                self._incoming.misfits.note(*one.key, f"the service's response is malformed: {error}")
+                self._remote_updates.misfits.note(*one.key, f"the service's response is malformed: {error}")
                 news.unread.append(one)
                 return
             if item is None:
@@ -244,7 +244,7 @@ class EventFeed:
     async def _apply(self, news: _News, *, touched: Iterable[Key], position: events.Position) -> None:
         """In one transaction; the folders that are `empty` are known by that, what is below the `doubted`
         ones is not known any more."""
-        new = [one for one in self._arrived.new_folders(news.found) if one not in news.empty]
+        new = [one for one in self._new_folders.new_folders(news.found) if one not in news.empty]
         new += [one for one in news.doubted if one not in new]
 
         def note(conn: Connection) -> None:
@@ -262,9 +262,9 @@ class EventFeed:
                     tree.mark_unlisted_below(conn, node.ino)
             _keep(conn, position)
 
-        await self._incoming.apply(news.found, news.gone, note=note)
+        await self._remote_updates.apply(news.found, news.gone, note=note)
         new += await self._find_parents([one.parent.id for one in news.found if one.parent is not None])
-        self._arrived.list_soon(new)
+        self._new_folders.list_soon(new)
 
     async def _is_mine(self, item: Item) -> bool:
         """Whether it belongs to this account: then nothing of it was ever out of sight."""
@@ -291,13 +291,13 @@ class EventFeed:
                         self._client, self._health, NodeKind.FOLDER, folder_id, db=self._db
                     )
                 except errors.ProtocolError as error:
-                    self._incoming.misfits.note(NodeKind.FOLDER, folder_id, f"it is malformed: {error}")
+                    self._remote_updates.misfits.note(NodeKind.FOLDER, folder_id, f"it is malformed: {error}")
                     continue
                 if item is None:
                     gone.append(RemovedItem(NodeKind.FOLDER, folder_id))
                 else:
                     found.append(item)
-            await self._incoming.apply(found, gone)
+            await self._remote_updates.apply(found, gone)
             fetched += [item.id for item in found]
             wanted = {item.parent.id for item in found if item.parent is not None}
         # The highest first: what is below it is listed with it.

@@ -17,9 +17,9 @@ from daemon.fetch.hydrate import Hydrator
 class NewFolders:
     """Lists the contents of folders that are new here."""
 
-    def __init__(self, db: Database, hydrate: Hydrator) -> None:
+    def __init__(self, db: Database, hydrator: Hydrator) -> None:
         self._db = db
-        self._hydrate = hydrate
+        self._hydrator = hydrator
 
     def new_folders(self, found: Iterable[items.Item | entries.Entry]) -> list[str]:
         """The folders among these whose content is not known: to be asked before they are applied."""
@@ -32,7 +32,7 @@ class NewFolders:
             above = node.parent if node is not None else None
             # One that came with a new folder above it is listed with that.
             if node is not None and above is not None and tree.is_listed(self._db, above):
-                self._hydrate.list_soon(node.ino)
+                self._hydrator.list_soon(node.ino)
 
     def _is_new(self, folder_id: str) -> bool:
         node = tree.find_remote(self._db, NodeKind.FOLDER, folder_id)

@@ -79,7 +79,7 @@ class Poller:
     def __init__(
         self,
         feed: Feed,
-        hydrate: Hydrator,
+        hydrator: Hydrator,
         health: Health,
         *,
         seconds: float,
@@ -88,7 +88,7 @@ class Poller:
         settle: Callable[[], Awaitable[None]],
     ) -> None:
         self._feed = feed
-        self._hydrate = hydrate
+        self._hydrator = hydrator
         self._health = health
         self._seconds = seconds
         self._idle_seconds = idle_seconds
@@ -148,7 +148,7 @@ class Poller:
         # Events are cheap and are never told twice: they are not left to wait.
         if self._feed.can_wait:
             return False
-        return self._hydrate.is_listing and trio.current_time() - self._polled_at < LISTING_SECONDS
+        return self._hydrator.is_listing and trio.current_time() - self._polled_at < LISTING_SECONDS
 
     async def _rest(self, seconds: float, *, least: float = 0.0) -> None:
         """Until somebody asks, or so long; `least` even then, where asking got us nowhere again and again."""

@@ -92,9 +92,9 @@ class Reconciler:
         self,
         db: Database,
         client: Client,
-        incoming: RemoteUpdates,
+        remote_updates: RemoteUpdates,
         health: Health,
-        arrived: NewFolders,
+        new_folders: NewFolders,
         absences: DeletionCheck,
         *,
         poll: Callable[[], Awaitable[None]],
@@ -102,9 +102,9 @@ class Reconciler:
         full_seconds: float,
     ) -> None:
         self._db = db
-        self._incoming = incoming
+        self._remote_updates = remote_updates
         self._health = health
-        self._arrived = arrived
+        self._new_folders = new_folders
         self._absences = absences
         self._poll = poll
         self._fill = fill
@@ -197,9 +197,9 @@ class Reconciler:
 
         async def take(found: Sequence[Entry]) -> None:
             nonlocal changes
-            new = self._arrived.new_folders(found)
-            changes += await self._incoming.apply(found, generation=generation)
-            self._arrived.list_soon(new)
+            new = self._new_folders.new_folders(found)
+            changes += await self._remote_updates.apply(found, generation=generation)
+            self._new_folders.list_soon(new)
 
         waiting = [search_windows.SearchWindow()] if full else known.spans()
         while waiting:
@@ -241,7 +241,7 @@ class Reconciler:
     # ---- one folder after the other ----
 
     async def _folders(self, fill: Callable[[Ino], Awaitable[None]]) -> int:
-        before = self._incoming.applied
+        before = self._remote_updates.applied
         after = 0
         while rows := await self._db.query(
             lambda conn, after=after: conn.execute(_LISTED, (after,)).fetchall()  # type: ignore[misc]
@@ -253,7 +253,7 @@ class Reconciler:
                     # Gone, or not for us any more: the folder above it shows that.
                     continue
             after = rows[-1]["ino"]
-        return self._incoming.applied - before
+        return self._remote_updates.applied - before
 
 
 class KnownItems:

@@ -43,13 +43,18 @@ class SearchFeed:
     brought = 0
 
     def __init__(
-        self, db: Database, client: Client, incoming: RemoteUpdates, health: Health, arrived: NewFolders
+        self,
+        db: Database,
+        client: Client,
+        remote_updates: RemoteUpdates,
+        health: Health,
+        new_folders: NewFolders,
     ) -> None:
         self._db = db
         self._client = client
-        self._incoming = incoming
+        self._remote_updates = remote_updates
         self._health = health
-        self._arrived = arrived
+        self._new_folders = new_folders
         self._windows = search_windows.Windows(client.search, health, purpose="poll")
         # Of each cursor its value, and when (by our clock that only runs) it was first used.
         self._known: dict[str, tuple[str, float]] = {}
@@ -99,7 +104,7 @@ class SearchFeed:
         return True
 
     def left_out(self) -> list[str]:
-        return self._incoming.misfits.told()
+        return self._remote_updates.misfits.told()
 
     async def news(self) -> bool:
         """Nobody tells."""
@@ -117,14 +122,14 @@ class SearchFeed:
         return base.parse_timestamp(text) - (timedelta() if is_settled else LOOK_BACK)
 
     async def _take_changed(self, found: Sequence[Entry]) -> None:
-        new = self._arrived.new_folders(found)
-        await self._incoming.apply(found)
-        self._arrived.list_soon(new)
+        new = self._new_folders.new_folders(found)
+        await self._remote_updates.apply(found)
+        self._new_folders.list_soon(new)
 
     async def _take_deleted(self, found: Sequence[Entry]) -> None:
         remotes = [remote_from_item(item) for item in found]
         gone = [RemovedItem(one.kind, one.id, one.sequence) for one in remotes if one.trashed]
-        await self._incoming.apply([], gone)
+        await self._remote_updates.apply([], gone)
 
 
 def _everything(db: Database) -> Query:

@@ -41,7 +41,7 @@ UNTOLD_ATTEMPTS = 2
 MISSING_ATTEMPTS = 3
 
 
-async def holder(kit: PushContext, error: errors.Conflict) -> items.Item | None:
+async def holder(context: PushContext, error: errors.Conflict) -> items.Item | None:
     """Who has the name that was refused to us; None if that is not told, or the holder is gone again.
 
     Raises `error` itself if it is about something else.
@@ -50,7 +50,7 @@ async def holder(kit: PushContext, error: errors.Conflict) -> items.Item | None:
         raise error
     told = error.conflict or {}
     try:
-        return await kit.get(NodeKind(str(told.get("type"))), str(told["id"]))
+        return await context.get(NodeKind(str(told.get("type"))), str(told["id"]))
     except (ValueError, KeyError, errors.NotFound):
         return None
 
@@ -61,26 +61,26 @@ def may_be_ours(db: Database, ino: Ino, item: items.Item) -> bool:
     return node is None or node.ino == ino
 
 
-def is_leaving(kit: PushContext, task: queue.Task, node: Node, theirs: items.Item) -> bool:
+def is_leaving(context: PushContext, task: queue.Task, node: Node, theirs: items.Item) -> bool:
     """Whether what is in the way came from here too, and an operation of its own will take it away."""
     folder = task.parent.remote_id if task.parent is not None else None
     name = naming.remote_name(node)
     if isinstance(theirs, items.File) and in_flight.belongs_to_other_node(
-        kit.db, node.ino, folder or "", name, theirs.sha1
+        context.db, node.ino, folder or "", name, theirs.sha1
     ):
         return True
-    holder = tree.find_remote(kit.db, NodeKind(theirs.type), theirs.id)
+    holder = tree.find_remote(context.db, NodeKind(theirs.type), theirs.id)
     if holder is None or holder.ino == node.ino:
         return False
     leaving = (ops.OpKind.MOVE, ops.OpKind.TRASH)
-    return any(op.kind in leaving and op.state != "held" for op in queue.states(kit.db, holder.ino))
+    return any(op.kind in leaving and op.state != "held" for op in queue.states(context.db, holder.ino))
 
 
 async def keep_both(
-    kit: PushContext, task: queue.Task, theirs: items.Item | None, *, anew: bool = False
+    context: PushContext, task: queue.Task, theirs: items.Item | None, *, anew: bool = False
 ) -> None:
     """Theirs keeps its name; ours takes another one and is sent again, `anew` as an item of its own."""
-    if isinstance(theirs, items.WebLink) and not anew and await _steps_beside(kit, task, theirs):
+    if isinstance(theirs, items.WebLink) and not anew and await _steps_beside(context, task, theirs):
         return
 
     def txn(conn: Connection) -> list[Change]:
@@ -105,18 +105,18 @@ async def keep_both(
         reconsider(conn, task.op, KEPT_BOTH)
         return changes
 
-    kit.incoming.publish(await kit.db.write(txn))
+    context.remote_updates.publish(await context.db.write(txn))
     log.info("another item has the same name at the service; both are kept")
 
 
-async def _steps_beside(kit: PushContext, task: queue.Task, link: items.WebLink) -> bool:
+async def _steps_beside(context: PushContext, task: queue.Task, link: items.WebLink) -> bool:
     """Whether a web link gave way: it is `notes.url` beside our `notes` here, and is called so there, too."""
     shown = naming.file_name(NodeKind.LINK, link.name or "")
     if link.name == shown or wire_names.name_key(task.node.name) == wire_names.name_key(shown):
         return False
     try:
-        with kit.health.request("move"):
-            answer = await kit.client.web_links.update(link.id, name=shown, etag=link.etag)
+        with context.health.request("move"):
+            answer = await context.client.web_links.update(link.id, name=shown, etag=link.etag)
     except (errors.Conflict, errors.PreconditionFailed, errors.Forbidden, errors.NotFound):
         return False
 
@@ -124,7 +124,7 @@ async def _steps_beside(kit: PushContext, task: queue.Task, link: items.WebLink)
         reconsider(conn, task.op, KEPT_BOTH)
         return apply_remote.apply(conn, [remote_from_item(answer)], generation=kv_store.generation(conn))
 
-    kit.incoming.publish(await kit.db.write(txn))
+    context.remote_updates.publish(await context.db.write(txn))
     log.info("a web link keeps its full name, because a local item has the short one")
     return True
 
@@ -140,43 +140,45 @@ def _is_in_the_way(theirs: items.Item | None, node: Node, task: queue.Task) -> b
     return (where, wire_names.name_key(theirs.name or "")) == (folder, called)
 
 
-async def missing(kit: PushContext, task: queue.Task, error: errors.NotFound) -> None:
+async def missing(context: PushContext, task: queue.Task, error: errors.NotFound) -> None:
     """The service does not know the item, or the folder that it should go to: find out which, and follow.
 
     Where it knows both, they were in the trash for a moment, and it is tried again; raises `error` if it goes
     on saying so, and `RootGone` where it is the drive's own folder that has gone.
     """
-    await root_check.check(kit.db, kit.client, kit.health)
+    await root_check.check(context.db, context.client, context.health)
     node, parent = task.node, task.parent
-    top = await kit.db.query(lambda conn: shares.top(conn, node.ino))
-    if top is not None and await _is_gone(kit, top):
+    top = await context.db.query(lambda conn: shares.top(conn, node.ino))
+    if top is not None and await _is_gone(context, top):
         # Not the item has gone, but our access to what it is in.
-        await _gone(kit, task, top)
-    elif node.remote_id is not None and await _is_gone(kit, node):
-        await _gone(kit, task, node)
-    elif parent is not None and parent.remote_id is not None and await _is_gone(kit, parent):
-        await _gone(kit, task, parent)
+        await _gone(context, task, top)
+    elif node.remote_id is not None and await _is_gone(context, node):
+        await _gone(context, task, node)
+    elif parent is not None and parent.remote_id is not None and await _is_gone(context, parent):
+        await _gone(context, task, parent)
     elif task.op.attempts < MISSING_ATTEMPTS:
-        await kit.db.write(lambda conn: reconsider(conn, task.op, "It was not there for a moment."))
+        await context.db.write(lambda conn: reconsider(conn, task.op, "It was not there for a moment."))
     else:
         raise error
 
 
-async def _is_gone(kit: PushContext, node: Node) -> bool:
+async def _is_gone(context: PushContext, node: Node) -> bool:
     if node.remote_id is None or node.ino == ROOT:
         return False
     try:
-        await kit.get(node.kind, node.remote_id or "")
+        await context.get(node.kind, node.remote_id or "")
     except errors.NotFound:
         return True
     return False
 
 
-async def _gone(kit: PushContext, task: queue.Task, what: Node) -> None:
+async def _gone(context: PushContext, task: queue.Task, what: Node) -> None:
     """The service has deleted `what`: so it goes here, but for what only we have, which is made anew."""
     assert what.remote_id is not None
     gone = [RemovedItem(what.kind, what.remote_id)]
-    await kit.incoming.apply(await access_loss.still_visible(kit.db, kit.client, kit.health, gone))
+    await context.remote_updates.apply(
+        await access_loss.still_visible(context.db, context.client, context.health, gone)
+    )
 
     def txn(conn: Connection) -> list[Change]:
         changes: list[Change] = []
@@ -191,5 +193,5 @@ async def _gone(kit: PushContext, task: queue.Task, what: Node) -> None:
             reconsider(conn, task.op, "It was deleted at the service.")
         return changes
 
-    kit.incoming.publish(await kit.db.write(txn))
+    context.remote_updates.publish(await context.db.write(txn))
     log.info("an item with pending changes was deleted at the service")

@@ -64,8 +64,8 @@ class PushContext:
     blocks: BlockCache
     drafts: Drafts
     sealer: Sealer
-    incoming: RemoteUpdates
-    hydrate: Hydrator
+    remote_updates: RemoteUpdates
+    hydrator: Hydrator
     health: Health
     commit: GroupCommit
     settle_seconds: float
@@ -79,7 +79,7 @@ class PushContext:
     # The files that a program may have copied this one from (`vfs.heuristics.copy_detector`).
     copied_from: Callable[[Ino], Collection[Ino]]
     # Sets values of metadata.
-    templates: MetadataWriter
+    metadata_writer: MetadataWriter
     # To be called before an item is deleted: brings here what only it has of the bytes of another file.
     before_deletion: Callable[[str | None], Awaitable[None]]
     # To be called with the node whose operation has ended, or was pointless.

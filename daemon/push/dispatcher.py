@@ -79,8 +79,8 @@ class _Job:
 class Dispatcher:
     """Runs the journal's operations.  `wake` after every change of the journal."""
 
-    def __init__(self, kit: PushContext, *, workers: int) -> None:
-        self._kit = kit
+    def __init__(self, context: PushContext, *, workers: int) -> None:
+        self._context = context
         self._workers = workers
         self._wanted = Signal()
         self._moved = Signal()
@@ -90,8 +90,8 @@ class Dispatcher:
         # Nothing runs, nothing can be claimed, nothing is due later: what is left waits for somebody else.
         self._stuck = False
         # No operation waits longer: not for a service that asks for it, nor to settle.
-        self._longest_ns = int((LONGEST_RETRY_AFTER + kit.settle_seconds + LONGEST_WAIT_SECONDS) * 10**9)
-        self._runner = OperationRunner(kit)
+        self._longest_ns = int((LONGEST_RETRY_AFTER + context.settle_seconds + LONGEST_WAIT_SECONDS) * 10**9)
+        self._runner = OperationRunner(context)
         # Operations that were taken and not handed to a worker.
         self._unsent: list[ops.Op] = []
 
@@ -103,7 +103,7 @@ class Dispatcher:
 
     def sent(self, seq: int) -> int:
         """How many bytes of a running upload are on their way."""
-        return self._kit.sent.get(seq, 0)
+        return self._context.sent.get(seq, 0)
 
     @contextmanager
     def hurrying(self) -> Iterator[None]:
@@ -121,10 +121,10 @@ class Dispatcher:
         Raises `OSError`: EIO if the service refuses it, ETIMEDOUT if it does not have it in time.  In both
         cases the change is kept.
         """
-        self._kit.confirming[ino] += 1
+        self._context.confirming[ino] += 1
         try:
             with self.hurrying(), trio.fail_after(seconds):
-                while states := queue.unconfirmed(self._kit.db, ino):
+                while states := queue.unconfirmed(self._context.db, ino):
                     if "held" in states:
                         log.warning("fsync: the service rejected the file; see `cmsfs conflicts`")
                         raise OSError(errno.EIO, os.strerror(errno.EIO))
@@ -136,9 +136,9 @@ class Dispatcher:
             )
             raise OSError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT)) from None
         finally:
-            self._kit.confirming[ino] -= 1
-            if not self._kit.confirming[ino]:
-                del self._kit.confirming[ino]
+            self._context.confirming[ino] -= 1
+            if not self._context.confirming[ino]:
+                del self._context.confirming[ino]
 
     async def until(self, reached: Callable[[], Awaitable[bool]], *, seconds: float) -> bool:
         """Wait until something is so that the journal brings about; whether it is, in time."""
@@ -157,26 +157,26 @@ class Dispatcher:
             op_rows.release_held(conn, due_ns=ops.now_ns())
             op_rows.end_waiting(conn, now_ns=ops.now_ns())
 
-        await self._kit.db.write(txn)
+        await self._context.db.write(txn)
         self._stuck = False
         self.wake()
 
     async def retry(self, path: str) -> None:
         """Try again what failed of one item.  Raises `UserError` if nothing did."""
-        await rejected.retry(self._kit, path)
+        await rejected.retry(self._context, path)
         self._stuck = False
         self.wake()
 
     async def discard(self, path: str, recovered: Path) -> Path | None:
         """Give up what is held of one item; where its bytes are kept.  Raises `UserError`."""
-        kept = await rejected.discard(self._kit, path, recovered)
+        kept = await rejected.discard(self._context, path, recovered)
         self.wake()
         return kept
 
     async def drained(self) -> None:
         """Wait until everything is at the service that can be: held operations and files that are still
         open for writing are not waited for."""
-        while queue.unfinished(self._kit.db) and not (self._stuck and not self._wanted.is_set):
+        while queue.unfinished(self._context.db) and not (self._stuck and not self._wanted.is_set):
             # Not only workers end operations: an upload is pointless once its file is deleted.
             with trio.move_on_after(1):
                 await self._moved.wait()
@@ -187,7 +187,7 @@ class Dispatcher:
         """Carry out operations for ever.  Cancelled, or failed: those under way are sent again by the next
         run."""
         self._running = self._large = 0
-        await self._kit.db.write(op_rows.none_runs)
+        await self._context.db.write(op_rows.none_runs)
         send, receive = trio.open_memory_channel[_Job](0)
         async with trio.open_nursery() as nursery:
             async with receive:
@@ -206,24 +206,24 @@ class Dispatcher:
         # atomic: what comes from here on is seen by this round, or wakes the next one
         self._wanted.clear()
         self._stuck = False
-        await self._kit.health.reachable()
-        rests = self._hurried and queue.next_due(self._kit.db, after_ns=ops.now_ns()) is not None
+        await self._context.health.reachable()
+        rests = self._hurried and queue.next_due(self._context.db, after_ns=ops.now_ns()) is not None
         if self._runner.dangling or self._unsent or rests:
-            await self._kit.db.write(self._prepare)
+            await self._context.db.write(self._prepare)
         sent = 0
-        soonest = queue.next_due(self._kit.db)
-        if queue.next_due(self._kit.db, after_ns=ops.now_ns() + self._longest_ns) is not None:
-            await self._kit.db.write(
+        soonest = queue.next_due(self._context.db)
+        if queue.next_due(self._context.db, after_ns=ops.now_ns() + self._longest_ns) is not None:
+            await self._context.db.write(
                 lambda conn: op_rows.bound(conn, now_ns=ops.now_ns(), longest_ns=self._longest_ns)
             )
             log.warning("changes were recorded while the clock was ahead; uploading them now")
-            soonest = queue.next_due(self._kit.db)
+            soonest = queue.next_due(self._context.db)
         # While everything rests, as during a copy of many files, there is nothing to go through.
         if soonest is not None and soonest <= ops.now_ns():
             sent = await self._pass(send)
             if not sent and not self._running and not self._wanted.is_set:
                 sent = await self._break_ring(send)
-        due = queue.next_due(self._kit.db, after_ns=ops.now_ns())
+        due = queue.next_due(self._context.db, after_ns=ops.now_ns())
         self._stuck = not sent and not self._running and due is None
         self._tell()
         wait = LONGEST_SLEEP_SECONDS if due is None else max(0.0, (due - ops.now_ns()) / 10**9)
@@ -252,13 +252,13 @@ class Dispatcher:
         sent = after = 0
         end = trio.current_time() + PASS_SECONDS
         page: list[ops.Op] = []
-        while page := page or queue.candidates(self._kit.db, now_ns=ops.now_ns(), after=after):
+        while page := page or queue.candidates(self._context.db, now_ns=ops.now_ns(), after=after):
             tasks = await self._claim(page)
             after = tasks[-1].op.seq if tasks else page[-1].seq
             page = [op for op in page if op.seq > after]
             if tasks:
                 sent += await self._hand_over_all(send, tasks)
-                await self._kit.health.reachable()
+                await self._context.health.reachable()
                 if trio.current_time() > end:
                     self.wake()
                     break
@@ -268,8 +268,8 @@ class Dispatcher:
         """How many; those that cannot go now are given back."""
         left = deque(tasks)
         try:
-            await seal_ahead.seal_ahead(self._kit, tasks)
-            while left and self._kit.health.may_work:
+            await seal_ahead.seal_ahead(self._context, tasks)
+            while left and self._context.health.may_work:
                 job = _Job(left[0], self._performer(left[0]))
                 await self._hand_over(send, job)
                 left.popleft()
@@ -278,18 +278,18 @@ class Dispatcher:
             # Whatever ends this early: they are not under way.
             self._unsent += [task.op for task in left]
         if self._unsent:
-            await self._kit.db.write(self._prepare)
+            await self._context.db.write(self._prepare)
             self._tell()
         return len(tasks) - len(left)
 
     def _performer(self, task: queue.Task) -> Perform:
-        if task.op.kind is OpKind.UPLOAD and web_links.may_be_link(self._kit, task.node):
+        if task.op.kind is OpKind.UPLOAD and web_links.may_be_link(self._context, task.node):
             return web_links.upload
         return PERFORM[task.op.kind]
 
     async def _give_way(self) -> None:
         """While a program is changing things, one operation at a time with pauses: it goes first."""
-        while self._kit.is_interactive and not self._hurried and self._running:
+        while self._context.is_interactive and not self._hurried and self._running:
             with trio.move_on_after(INTERACTIVE_SECONDS):
                 await self._moved.wait()
 
@@ -299,10 +299,10 @@ class Dispatcher:
         What becomes busy after this is noticed when it is sealed.
         """
         lane_is_full = self._large >= max(1, self._workers // 2)
-        most = 1 if self._kit.is_interactive and not self._hurried else CLAIMED_AT_ONCE
+        most = 1 if self._context.is_interactive and not self._hurried else CLAIMED_AT_ONCE
 
         def is_busy(node: Node) -> bool:
-            is_open = self._kit.drafts.is_busy(node.ino) and not self._kit.goes_as_it_is(node)
+            is_open = self._context.drafts.is_busy(node.ino) and not self._context.goes_as_it_is(node)
             return is_open or (lane_is_full and _is_large(node))
 
         def txn(conn: Connection) -> tuple[list[queue.Task], list[Ino]]:
@@ -317,15 +317,15 @@ class Dispatcher:
                     pointless.append(op.ino)
             return tasks, pointless
 
-        tasks, pointless = await self._kit.db.write(txn)
+        tasks, pointless = await self._context.db.write(txn)
         for ino in pointless:
-            self._kit.ended(ino)
+            self._context.ended(ino)
         if tasks:
             crashpoints.reached(Point.OP_CLAIMED)
         return tasks
 
     async def _break_ring(self, send: "trio.MemorySendChannel[_Job]") -> int:
-        task = await self._kit.db.write(queue.step_aside)
+        task = await self._context.db.write(queue.step_aside)
         if task is None:
             return 0
         await self._hand_over(send, _Job(task, moves.step_aside))
@@ -339,9 +339,9 @@ class Dispatcher:
     async def _follow_health(self) -> None:
         """What failed for want of a connection goes as soon as there is one."""
         while True:
-            await self._kit.health.changed()
-            if self._kit.health.is_online:
-                await self._kit.db.write(lambda conn: op_rows.end_waiting(conn, now_ns=ops.now_ns()))
+            await self._context.health.changed()
+            if self._context.health.is_online:
+                await self._context.db.write(lambda conn: op_rows.end_waiting(conn, now_ns=ops.now_ns()))
                 self.wake()
 
     def _tell(self) -> None:
@@ -355,10 +355,10 @@ class Dispatcher:
                 about = logs.context(op=job.task.op.kind, ino=job.task.op.ino)
                 with about, wire.applying_answers():
                     await self._runner.run(job.task, job.perform)
-                    self._kit.ended(job.task.op.ino)
+                    self._context.ended(job.task.op.ino)
                 self._running -= 1
                 self._large -= _is_large_upload(job.task)
-                if not self._running or len(self._kit.released) >= RELEASED_AT_ONCE:
+                if not self._running or len(self._context.released) >= RELEASED_AT_ONCE:
                     await self._runner.release()
                 self._tell()
                 self.wake()

@@ -31,16 +31,16 @@ class Superseded(errors.CmsfsError):
 
 
 @asynccontextmanager
-async def recorded(kit: PushContext, sent: SentRequest) -> AsyncIterator[None]:
+async def recorded(context: PushContext, sent: SentRequest) -> AsyncIterator[None]:
     """From before the first byte it is known here that it may have arrived, whatever happens inside."""
-    noted = kit.noted.pop(sent.ino, None)
+    noted = context.noted.pop(sent.ino, None)
     if noted != sent:
-        await kit.db.write(lambda conn: _note(conn, sent, instead_of=noted))
+        await context.db.write(lambda conn: _note(conn, sent, instead_of=noted))
     try:
         yield
     except errors.CmsfsError as error:
         if _has_no_effect(error):
-            await kit.db.write(lambda conn: in_flight.not_sent(conn, sent))
+            await context.db.write(lambda conn: in_flight.not_sent(conn, sent))
         raise
 
 
@@ -50,11 +50,11 @@ def _note(conn: Connection, sent: SentRequest, *, instead_of: SentRequest | None
     in_flight.note(conn, sent)
 
 
-async def unsent(kit: PushContext, ino: Ino) -> None:
+async def unsent(context: PushContext, ino: Ino) -> None:
     """The operation of a node has ended: what was noted ahead of it and was not sent is forgotten."""
-    kit.sealed.pop(ino, None)
-    if (noted := kit.noted.pop(ino, None)) is not None:
-        await kit.db.write(lambda conn: in_flight.not_sent(conn, noted))
+    context.sealed.pop(ino, None)
+    if (noted := context.noted.pop(ino, None)) is not None:
+        await context.db.write(lambda conn: in_flight.not_sent(conn, noted))
 
 
 def _has_no_effect(error: errors.CmsfsError) -> bool:
@@ -66,30 +66,30 @@ def _has_no_effect(error: errors.CmsfsError) -> bool:
     )
 
 
-async def before_create(kit: PushContext, task: queue.Task) -> None:
+async def before_create(context: PushContext, task: queue.Task) -> None:
     """Before an item is made: what was sent under another name, to another folder, as an item of its own."""
-    found = in_flight.new_items(kit.db, task.op.ino)
+    found = in_flight.new_items(context.db, task.op.ino)
     if not found:
         return
     node = task.node
     here = (task.parent.remote_id if task.parent else None, naming.remote_name(node))
     for sent in found:
         if node.remote_id is not None or (sent.folder, sent.name) != here:
-            await _find_out(kit, sent)
+            await _find_out(context, sent)
 
 
-async def before_delete(kit: PushContext, ino: Ino) -> None:
+async def before_delete(context: PushContext, ino: Ino) -> None:
     """Before a deletion: the item may have come into being."""
-    for sent in in_flight.new_items(kit.db, ino):
-        await _find_out(kit, sent)
+    for sent in in_flight.new_items(context.db, ino):
+        await _find_out(context, sent)
 
 
-async def _find_out(kit: PushContext, sent: SentRequest) -> None:
-    theirs = await _holder(kit, sent)
+async def _find_out(context: PushContext, sent: SentRequest) -> None:
+    theirs = await _holder(context, sent)
     is_ours = (
         theirs is not None
-        and conflicts.may_be_ours(kit.db, sent.ino, theirs)
-        and await _is_ours(kit, sent, theirs)
+        and conflicts.may_be_ours(context.db, sent.ino, theirs)
+        and await _is_ours(context, sent, theirs)
     )
 
     def txn(conn: Connection) -> None:
@@ -99,15 +99,15 @@ async def _find_out(kit: PushContext, sent: SentRequest) -> None:
             if tree.get(conn, sent.ino).parent is not None:
                 ops.record_move(conn, sent.ino, due_ns=ops.now_ns())
 
-    await kit.db.write(txn)
+    await context.db.write(txn)
     if is_ours:
         log.info("found an item created by an earlier request whose response was lost; adopting it")
     elif theirs is not None:
         # Pages that showed it were not believed while it might have been ours.
-        await kit.incoming.apply([theirs])
+        await context.remote_updates.apply([theirs])
 
 
-async def _is_ours(kit: PushContext, sent: SentRequest, theirs: items.Item) -> bool:
+async def _is_ours(context: PushContext, sent: SentRequest, theirs: items.Item) -> bool:
     """Whether it has the bytes that were sent, says what was sent, or is a folder that we made since it was
     asked for."""
     if isinstance(theirs, items.WebLink):
@@ -116,22 +116,22 @@ async def _is_ours(kit: PushContext, sent: SentRequest, theirs: items.Item) -> b
         return isinstance(theirs, items.File) and theirs.sha1 == sent.sha1
     if not isinstance(theirs, items.Folder):
         return False
-    with kit.health.request("lookup"):
-        made = await kit.client.folders.origin(theirs.id)
-        me = await kit.client.users.me()
+    with context.health.request("lookup"):
+        made = await context.client.folders.origin(theirs.id)
+        me = await context.client.users.me()
     is_mine = made.created_by is None or made.created_by.id == me.id
     return is_mine and (
         made.created_at is None or made.created_at.timestamp() >= sent.asked_at - SKEW_SECONDS
     )
 
 
-async def _holder(kit: PushContext, sent: SentRequest) -> items.Item | None:
+async def _holder(context: PushContext, sent: SentRequest) -> items.Item | None:
     """Who has the place that was sent to."""
     try:
-        with kit.health.request("lookup"):
-            await kit.client.uploads.preflight(sent.name or "", sent.folder or "")
+        with context.health.request("lookup"):
+            await context.client.uploads.preflight(sent.name or "", sent.folder or "")
     except errors.Conflict as error:
-        return await conflicts.holder(kit, error)
+        return await conflicts.holder(context, error)
     except (errors.RateLimited, errors.ServerError, errors.Unauthorized):
         raise
     except errors.ApiError as error:

@@ -38,9 +38,9 @@ UNDER_WAY = "It is being uploaded right now; try again when `cmsfs status` shows
 MISSING = ".missing"
 
 
-async def retry(kit: PushContext, path: str) -> None:
+async def retry(context: PushContext, path: str) -> None:
     """Try again what failed of the item at a path.  Raises `UserError` if nothing did."""
-    found = [op for op in queue.failed(kit.db) if tree.path(kit.db, op.ino) == path]
+    found = [op for op in queue.failed(context.db) if tree.path(context.db, op.ino) == path]
     if not found:
         raise errors.UserError(f"No rejected change of {path} to retry.")
 
@@ -48,10 +48,10 @@ async def retry(kit: PushContext, path: str) -> None:
         for op in found:
             queue.release(conn, op, now_ns=ops.now_ns())
 
-    await kit.db.write(txn)
+    await context.db.write(txn)
 
 
-async def discard(kit: PushContext, path: str, folder: Path) -> Path | None:
+async def discard(context: PushContext, path: str, folder: Path) -> Path | None:
     """Give up what is held of the item at a path, or has got nowhere for a minute; where its bytes are kept,
     if it had any of its own.
 
@@ -59,18 +59,18 @@ async def discard(kit: PushContext, path: str, folder: Path) -> Path | None:
     """
     held = [
         op
-        for op in queue.failed(kit.db)
-        if (op.state == "held" or loop_detector.is_looping(op)) and tree.path(kit.db, op.ino) == path
+        for op in queue.failed(context.db)
+        if (op.state == "held" or loop_detector.is_looping(op)) and tree.path(context.db, op.ino) == path
     ]
     if not held:
         raise errors.UserError(f"No change of {path} was rejected; `cmsfs conflicts` lists rejected changes.")
-    node = tree.find(kit.db, held[0].ino)
+    node = tree.find(context.db, held[0].ino)
     if node is None:
         raise errors.UserError(f"{path} is gone.")
     kept = None
     if any(op.kind is OpKind.UPLOAD for op in held):
-        kept = await _keep(kit, node, folder)
-    theirs = await _theirs(kit, node)
+        kept = await _keep(context, node, folder)
+    theirs = await _theirs(context, node)
 
     def txn(conn: Connection) -> list[Change]:
         now = tree.get(conn, node.ino)
@@ -82,34 +82,34 @@ async def discard(kit: PushContext, path: str, folder: Path) -> Path | None:
             Drafts.delete(conn, now.draft)
         return _give_up(conn, now._replace(draft=None), held, theirs)
 
-    kit.incoming.publish(await kit.db.write(txn))
+    context.remote_updates.publish(await context.db.write(txn))
     if node.draft is not None:
-        kit.commit.unlink(kit.drafts.gone(node.draft))
+        context.commit.unlink(context.drafts.gone(node.draft))
     if node.sha1 is not None:
-        await kit.blocks.settle_clean(node.sha1)
+        await context.blocks.settle_clean(node.sha1)
     if kept is not None:
         recovered_files.mark_seen(folder, kept.name, f"{kept.name}{MISSING}")
     log.info("the user discarded a rejected change")
     return kept
 
 
-async def _theirs(kit: PushContext, node: Node) -> items.Item | None:
+async def _theirs(context: PushContext, node: Node) -> items.Item | None:
     """The item as the service has it; None if it has none."""
     if node.remote_id is None:
         return None
     try:
-        return await kit.get(node.kind, node.remote_id)
+        return await context.get(node.kind, node.remote_id)
     except errors.NotFound:
         return None
 
 
-async def keep_recovered(kit: PushContext, node: Node, folder: Path) -> bool:
+async def keep_recovered(context: PushContext, node: Node, folder: Path) -> bool:
     """Keep the bytes of a file of this machine only in the folder of what was recovered, before it goes;
     whether it may go."""
     if node.is_folder or not node.size:
         return True
     try:
-        return await _keep(kit, node, folder) is not None
+        return await _keep(context, node, folder) is not None
     except (errors.CmsfsError, OSError) as error:
         log.info(
             "a local-only file stays, because its contents cannot be moved to the recovered files: %s", error
@@ -117,21 +117,21 @@ async def keep_recovered(kit: PushContext, node: Node, folder: Path) -> bool:
         return False
 
 
-async def _keep(kit: PushContext, node: Node, folder: Path) -> Path | None:
+async def _keep(context: PushContext, node: Node, folder: Path) -> Path | None:
     """A durable second name for the bytes of a file, in the folder of what was recovered."""
     if node.draft is not None:
-        return await _keep_draft(kit, node, node.draft, folder)
+        return await _keep_draft(context, node, node.draft, folder)
     if node.sha1 is None or node.sha1 == node.base_sha1:
         return None
-    source = await kit.blocks.complete_path(node.sha1)
+    source = await context.blocks.complete_path(node.sha1)
     if source is None:
         return None
     return await trio.to_thread.run_sync(_second_name, source, folder, node.name)
 
 
-async def _keep_draft(kit: PushContext, node: Node, draft_id: int, folder: Path) -> Path:
+async def _keep_draft(context: PushContext, node: Node, draft_id: int, folder: Path) -> Path:
     """As `_keep`, of what was written over bytes that cannot be had any more."""
-    draft = kit.drafts.find(draft_id)
+    draft = context.drafts.find(draft_id)
     if draft is None or draft.writers or not draft.is_recorded:
         raise errors.UserError(WRITTEN_AGAIN)
     holes = draft.holes()

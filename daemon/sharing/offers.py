@@ -26,12 +26,12 @@ class Offers:
     """Answers `cmsfs shared`."""
 
     def __init__(
-        self, db: Database, client: Client, incoming: RemoteUpdates, hydrate: Hydrator, health: Health
+        self, db: Database, client: Client, remote_updates: RemoteUpdates, hydrator: Hydrator, health: Health
     ) -> None:
         self._db = db
         self._client = client
-        self._incoming = incoming
-        self._hydrate = hydrate
+        self._remote_updates = remote_updates
+        self._hydrator = hydrator
         self._health = health
 
     def told(self) -> list[attention.OfferStatus]:
@@ -87,12 +87,12 @@ class Offers:
                 # What was heard of it meanwhile need not be all.
                 tree.mark_unlisted_below(conn, node.ino)
 
-        await self._incoming.apply([item], note=note)
+        await self._remote_updates.apply([item], note=note)
         node = tree.find_remote(self._db, one.kind, one.id)
         if node is None or node.parent is None:
             return f"{one.name} is accepted and appears after the next sync."
         if node.kind is NodeKind.FOLDER:
-            self._hydrate.list_soon(node.ino)
+            self._hydrator.list_soon(node.ino)
         return f"{one.name} is in {tree.path(self._db, node.ino)}."
 
 

@@ -38,10 +38,10 @@ AT_ONCE = 20
 class RegainedAccess:
     """The agent that retries them."""
 
-    def __init__(self, kit: PushContext, push: Dispatcher, arrived: NewFolders) -> None:
-        self._kit = kit
+    def __init__(self, context: PushContext, push: Dispatcher, new_folders: NewFolders) -> None:
+        self._push_context = context
         self._push = push
-        self._arrived = arrived
+        self._new_folders = new_folders
         self._told = Signal()
         self._after = 0  # the last operation that had a turn
 
@@ -56,7 +56,7 @@ class RegainedAccess:
                 await self._told.wait()
                 await trio.sleep(GATHER_SECONDS)
             self._told.clear()
-            await self._kit.health.reachable()
+            await self._push_context.health.reachable()
             try:
                 await self.once()
             except errors.RemoteError as error:
@@ -65,7 +65,7 @@ class RegainedAccess:
     async def once(self) -> int:
         """One round; how many operations go on.  Raises `RemoteError`."""
         await self._look_for_lost()
-        found = await self._kit.db.query(lambda conn: _held(conn, self._after))
+        found = await self._push_context.db.query(lambda conn: _held(conn, self._after))
         self._after = found[-1][0].seq if len(found) == AT_ONCE else 0
         going = [op for op, node in found if await self._would_go(op, node)]
         if going:
@@ -74,38 +74,38 @@ class RegainedAccess:
                 for op in going:
                     queue.release(conn, op, now_ns=ops.now_ns())
 
-            await self._kit.db.write(txn)
+            await self._push_context.db.write(txn)
             self._push.wake()
             log.info("retrying %d rejected changes", len(going))
         return len(going)
 
     async def _look_for_lost(self) -> None:
-        kit = self._kit
-        for node in await kit.db.query(lambda conn: lost_access.highest_lost(conn, AT_ONCE)):
+        context = self._push_context
+        for node in await context.db.query(lambda conn: lost_access.highest_lost(conn, AT_ONCE)):
             assert node.remote_id is not None
-            item = await deletion_check.fetch_item(kit.client, kit.health, node.kind, node.remote_id)
+            item = await deletion_check.fetch_item(context.client, context.health, node.kind, node.remote_id)
             if item is None:
                 continue
             new = [node.remote_id] if node.is_folder else []
-            await kit.incoming.apply([item])
-            self._arrived.list_soon(new)
+            await context.remote_updates.apply([item])
+            self._new_folders.list_soon(new)
             self._push.wake()
 
     async def _would_go(self, op: Op, node: Node) -> bool:
         """Whether the service would take it now, as far as that can be asked without sending it."""
         if op.kind is not OpKind.UPLOAD or node.kind is not NodeKind.FILE:
             return True  # the change itself is as small as a question
-        kit = self._kit
+        context = self._push_context
         try:
-            with kit.health.request("lookup"):
+            with context.health.request("lookup"):
                 if node.remote_id is not None:
-                    await kit.client.uploads.preflight_version(node.remote_id, size=node.size)
+                    await context.client.uploads.preflight_version(node.remote_id, size=node.size)
                 else:
-                    parent = await kit.db.query(lambda conn: _folder(conn, node))
+                    parent = await context.db.query(lambda conn: _folder(conn, node))
                     if parent is None:
                         return False
                     name = naming.remote_name(node)
-                    await kit.client.uploads.preflight(name, parent, size=node.size)
+                    await context.client.uploads.preflight(name, parent, size=node.size)
         except errors.Conflict:
             return True  # whose name it is, the upload itself decides
         except (errors.RateLimited, errors.ServerError, errors.Unauthorized):

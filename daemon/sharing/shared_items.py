@@ -22,9 +22,11 @@ class SharedItems:
     """Keeps the rules of the tree (`replica.sharing.shares`) in line with the account and the settings, and
     remembers what was shared since the start."""
 
-    def __init__(self, db: Database, incoming: RemoteUpdates, hub: Hub, settings: config.Settings) -> None:
+    def __init__(
+        self, db: Database, remote_updates: RemoteUpdates, hub: Hub, settings: config.Settings
+    ) -> None:
         self._db = db
-        self._incoming = incoming
+        self._remote_updates = remote_updates
         self._settings = settings
         rows = db.rows(
             "SELECT ino FROM node WHERE base_parent = ? AND parent IS NOT NULL", wire_names.ROOT_ID
@@ -47,11 +49,11 @@ class SharedItems:
             asks=settings.shared == "ask",
         )
         if not await self._db.query(lambda conn: shares.rules(conn) == wanted):
-            self._incoming.publish(
+            self._remote_updates.publish(
                 await self._db.write(lambda conn: shared_placement.configure(conn, wanted))
             )
         if not self._has_begun and settings.shared == "root":
-            self._incoming.publish(await self._db.write(shared_placement.begin))
+            self._remote_updates.publish(await self._db.write(shared_placement.begin))
         self._has_begun = True
 
     def told(self) -> tuple[int, str]:

@@ -46,7 +46,7 @@ class Wiper:
         self,
         db: Database,
         blocks: BlockCache,
-        hydrate: Hydrator,
+        hydrator: Hydrator,
         keeper: Pins,
         hub: Hub,
         rights: RightsReader,
@@ -55,7 +55,7 @@ class Wiper:
         self._mountpoint = mountpoint
         self._db = db
         self._blocks = blocks
-        self._hydrate = hydrate
+        self._hydrator = hydrator
         self._keeper = keeper
         self._hub = hub
         self._rights = rights
@@ -86,7 +86,7 @@ class Wiper:
 
     async def _wipe(self, sha1: str) -> bool:
         await self._db.write(lambda conn: content_table.unpin(conn, sha1))
-        if sha1 in self._hydrate.coming() or self._blocks.evict(sha1) is None:
+        if sha1 in self._hydrator.coming() or self._blocks.evict(sha1) is None:
             return False
         self._hub.publish(Change(ChangeKind.CONTENT, ino) for ino in tree.nodes_with_content(self._db, sha1))
         return True

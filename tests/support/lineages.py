@@ -122,7 +122,7 @@ class Table:
     async def _seal(self, cell: Cell) -> None:
         node = self.drive.node(cell.ino)
         draft = self.drive.agents.state.drafts.find(node.draft)
-        assert await self.drive.agents.push._kit.sealer.seal(draft) is not None
+        assert await self.drive.agents.push._context.sealer.seal(draft) is not None
 
     async def _begin_upload(self, cell: Cell) -> None:
         arrived, go = self.network.gate("POST", f"/files/{cell.item}/content", before=True)

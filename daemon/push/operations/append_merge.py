@@ -51,53 +51,53 @@ class _End(enum.Enum):
     OTHER = enum.auto()  # the copy is not what it was
 
 
-def note_version(kit: PushContext, node: Node, sha1: str | None) -> None:
+def note_version(context: PushContext, node: Node, sha1: str | None) -> None:
     """The service has these bytes of the node: what has been appended meanwhile was appended to them."""
-    if sha1 is not None and sha1 == node.sha1 and node.ino in kit.drafts.appended:
-        kit.drafts.appended[node.ino] = Content(sha1, node.size, None, None)
+    if sha1 is not None and sha1 == node.sha1 and node.ino in context.drafts.appended:
+        context.drafts.appended[node.ino] = Content(sha1, node.size, None, None)
 
 
-def note_copy(kit: PushContext, node: Node, theirs: items.File) -> None:
+def note_copy(context: PushContext, node: Node, theirs: items.File) -> None:
     """The node has become a conflict copy of the item: what is appended to that from now on may follow it."""
-    copy = tree.find(kit.db, node.ino)
-    kit.appending.pop(node.ino, None)
+    copy = tree.find(context.db, node.ino)
+    context.appending.pop(node.ino, None)
     if copy is None or copy.parent is None or copy.sha1 is None or naming.CONFLICT_MARK not in copy.name:
         return
-    if kit.drafts.appended.pop(node.ino, None) is not None and copy.draft is None:
-        kit.copies[theirs.id] = ConflictCopy(copy.ino, copy.parent, copy.name, copy.sha1)
+    if context.drafts.appended.pop(node.ino, None) is not None and copy.draft is None:
+        context.copies[theirs.id] = ConflictCopy(copy.ino, copy.parent, copy.name, copy.sha1)
 
 
 async def continue_in_copy(
-    kit: PushContext, task: queue.Task, node: Node, path: Path, theirs: items.File
+    context: PushContext, task: queue.Task, node: Node, path: Path, theirs: items.File
 ) -> bool:
     """Append what was appended to `node`, whose bytes are in `path`, to the copy that was made of it before.
 
     Whether the operation has ended thereby, or is looked at again; else both are to be kept.
     """
-    copy, base = kit.copies.get(theirs.id), kit.drafts.appended.get(node.ino)
+    copy, base = context.copies.get(theirs.id), context.drafts.appended.get(node.ino)
     if copy is None or base is None or base.sha1 != node.base_sha1 or base.size > node.size:
         return False
-    held = tree.find(kit.db, copy.ino)
+    held = tree.find(context.db, copy.ino)
     if held is None or not copy.is_as_left(held, node):
         return False
-    kit.blocks.open(copy.sha1, held.size)
+    context.blocks.open(copy.sha1, held.size)
     try:
-        end = await _join(kit, task, node, path, theirs, copy, held, base)
+        end = await _join(context, task, node, path, theirs, copy, held, base)
     except OSError as error:
         log.warning("appended data cannot be moved to the conflict copy: %s", error)
         return False
     finally:
-        kit.blocks.close(copy.sha1)
-    if end is _End.BUSY and kit.appending[node.ino] < TRIES:
-        kit.appending[node.ino] += 1
+        context.blocks.close(copy.sha1)
+    if end is _End.BUSY and context.appending[node.ino] < TRIES:
+        context.appending[node.ino] += 1
         due = ops.now_ns() + int(AGAIN_SECONDS * 10**9)
-        await kit.db.write(lambda conn: queue.give_back(conn, task.op, not_before_ns=due))
+        await context.db.write(lambda conn: queue.give_back(conn, task.op, not_before_ns=due))
         return True
     return end is _End.JOINED
 
 
 async def _join(
-    kit: PushContext,
+    context: PushContext,
     task: queue.Task,
     node: Node,
     path: Path,
@@ -106,11 +106,11 @@ async def _join(
     held: Node,
     base: Content,
 ) -> _End:
-    before = await kit.blocks.complete_path(copy.sha1)
+    before = await context.blocks.complete_path(copy.sha1)
     if before is None:
         return _End.OTHER
     # A start removes what it finds under such a name.
-    joined = kit.drafts.root / f"{task.op.seq}-appended.sealed"
+    joined = context.drafts.root / f"{task.op.seq}-appended.sealed"
     try:
         sha1 = await trio.to_thread.run_sync(_write_joined, before, path, base, joined)
         if sha1 is None:
@@ -123,28 +123,28 @@ async def _join(
             BlockCache.record_dirty(conn, sha1, size)
             return end, _decide(conn, task, node, theirs, copy, Content(sha1, size, None, None), base.size)
 
-        await kit.db.write(lambda conn: content_table.expect(conn, sha1, size))
+        await context.db.write(lambda conn: content_table.expect(conn, sha1, size))
         # From here to the commit nothing waits but for the local disk.
         with trio.CancelScope(shield=True):
-            await kit.blocks.adopt_dirty(sha1, size, joined)
+            await context.blocks.adopt_dirty(sha1, size, joined)
             crashpoints.reached(Point.SEAL_ADOPTED)
             end = _End.OTHER
             try:
-                end, changes = await kit.db.write(txn)
+                end, changes = await context.db.write(txn)
             finally:
                 if end is not _End.JOINED:
-                    kit.blocks.disown_dirty(sha1)
+                    context.blocks.disown_dirty(sha1)
     finally:
         joined.unlink(missing_ok=True)
     if end is _End.JOINED:
-        kit.appending.pop(node.ino, None)
-        kit.copies[theirs.id] = ConflictCopy(copy.ino, copy.parent, copy.name, sha1)
-        kit.incoming.publish(changes)
+        context.appending.pop(node.ino, None)
+        context.copies[theirs.id] = ConflictCopy(copy.ino, copy.parent, copy.name, sha1)
+        context.remote_updates.publish(changes)
         log.info("data appended to a file that others also append to was moved to its conflict copy")
         assert node.sha1 is not None
         # Until this is on the disk, those bytes are: the power may fail, and the question be open again.
-        await kit.commit.sync(None)
-        await kit.blocks.drop_clean(node.sha1)
+        await context.commit.sync(None)
+        await context.blocks.drop_clean(node.sha1)
     return end
 
 

@@ -31,58 +31,60 @@ ATTEMPTS = 3
 NOT_EMPTY = "folder_not_empty"
 
 
-async def trash(kit: PushContext, task: queue.Task) -> None:
+async def trash(context: PushContext, task: queue.Task) -> None:
     """Carry out a TRASH."""
     node, etag = task.node, task.node.etag
     # It may have been sent as a file of its own before it took over the identity of another.
-    await inflight_recovery.before_delete(kit, node.ino)
+    await inflight_recovery.before_delete(context, node.ino)
     if node.remote_id is None:
         # What the service has of it, if anything, has come out; the next look at the operation acts on it.
-        await kit.db.write(lambda conn: queue.give_back(conn, task.op, not_before_ns=0))
+        await context.db.write(lambda conn: queue.give_back(conn, task.op, not_before_ns=0))
         return
-    if await kit.db.query(lambda conn: leave.leaves_share(conn, node)):
-        await _leave(kit, task)
+    if await context.db.query(lambda conn: leave.leaves_share(conn, node)):
+        await _leave(context, task)
         return
-    await kit.before_deletion(node.remote_id)
+    await context.before_deletion(node.remote_id)
     for _ in range(ATTEMPTS):
         try:
-            await _delete(kit, node, etag)
+            await _delete(context, node, etag)
         except errors.NotFound:
             # Somebody else was quicker; or all of the drive is away, for a time.
-            await root_check.check(kit.db, kit.client, kit.health)
+            await root_check.check(context.db, context.client, context.health)
         except errors.PreconditionFailed:
-            theirs = await _look(kit, node)
-            if theirs is not None and not _is_known(kit, node, theirs):
-                await _return(kit, task, theirs)
+            theirs = await _look(context, node)
+            if theirs is not None and not _is_known(context, node, theirs):
+                await _return(context, task, theirs)
                 return
             etag = theirs.etag if theirs is not None else None
             continue
         except errors.Forbidden as error:
-            await _refused(kit, task, error)
+            await _refused(context, task, error)
             return
         except errors.ApiError as error:
             if error.code != NOT_EMPTY:
                 raise
-            theirs = await _look(kit, node)
+            theirs = await _look(context, node)
             if theirs is not None:
-                await _return(kit, task, theirs)
+                await _return(context, task, theirs)
                 return
         crashpoints.reached(Point.TRASH_SENT)
-        await _done(kit, task)
+        await _done(context, task)
         return
-    await kit.db.write(lambda conn: reconsider(conn, task.op, "The item is being changed at the service."))
+    await context.db.write(
+        lambda conn: reconsider(conn, task.op, "The item is being changed at the service.")
+    )
 
 
-async def _leave(kit: PushContext, task: queue.Task) -> None:
+async def _leave(context: PushContext, task: queue.Task) -> None:
     """Somebody else shares it: it is not shown here any more, and nobody else hears of that."""
     node = task.node
-    me = (await kit.db.query(shares.rules)).me or ""
+    me = (await context.db.query(shares.rules)).me or ""
     try:
-        await leave.leave(kit.client, kit.health, node, me)
+        await leave.leave(context.client, context.health, node, me)
     except errors.NotFound:
         pass  # it is not shared with us any more
     except errors.Forbidden as error:
-        await _refused(kit, task, error)
+        await _refused(context, task, error)
         return
     crashpoints.reached(Point.TRASH_SENT)
 
@@ -95,56 +97,56 @@ async def _leave(kit: PushContext, task: queue.Task) -> None:
         queue.finish(conn, task.op)
         return changes
 
-    kit.incoming.publish(await kit.db.write(txn))
+    context.remote_updates.publish(await context.db.write(txn))
 
 
-def _is_known(kit: PushContext, node: Node, theirs: items.Item) -> bool:
+def _is_known(context: PushContext, node: Node, theirs: items.Item) -> bool:
     """Whether the file has the bytes that were deleted here, or that we had sent before without hearing;
     whether the web link says what it said."""
     if isinstance(theirs, items.WebLink):
-        return said_by(remote_from_item(theirs)) == url_files.of_item(tree.item_json(kit.db, node.ino))
+        return said_by(remote_from_item(theirs)) == url_files.of_item(tree.item_json(context.db, node.ino))
     if not isinstance(theirs, items.File):
         return True
-    return theirs.sha1 == node.base_sha1 or in_flight.is_version(kit.db, theirs.id, theirs.sha1)
+    return theirs.sha1 == node.base_sha1 or in_flight.is_version(context.db, theirs.id, theirs.sha1)
 
 
-async def _delete(kit: PushContext, node: Node, etag: str | None) -> None:
+async def _delete(context: PushContext, node: Node, etag: str | None) -> None:
     assert node.remote_id is not None
-    with kit.health.request("delete"):
+    with context.health.request("delete"):
         # What is in a folder says whether it may go: the service refuses one that is not empty.
         etag = None if node.is_folder else etag
-        await kit.client.items.delete(node.kind, node.remote_id, etag=etag)
+        await context.client.items.delete(node.kind, node.remote_id, etag=etag)
 
 
-async def _look(kit: PushContext, node: Node) -> items.Item | None:
+async def _look(context: PushContext, node: Node) -> items.Item | None:
     try:
-        return await kit.get(node.kind, node.remote_id or "")
+        return await context.get(node.kind, node.remote_id or "")
     except errors.NotFound:
         return None
 
 
-async def _done(kit: PushContext, task: queue.Task) -> None:
+async def _done(context: PushContext, task: queue.Task) -> None:
     def txn(conn: Connection) -> None:
         if tree.get(conn, task.node.ino).remote_id == task.node.remote_id:
             deletions.mark_deleted(conn, task.node.ino)
         in_flight.resolve(conn, task.node.ino, task.node.remote_id)
         queue.finish(conn, task.op)
 
-    await kit.db.write(txn)
+    await context.db.write(txn)
 
 
-async def _refused(kit: PushContext, task: queue.Task, error: errors.Forbidden) -> None:
+async def _refused(context: PushContext, task: queue.Task, error: errors.Forbidden) -> None:
     """The service does not let it go: it is here again at once, and whoever deleted it is told."""
-    theirs = await _look(kit, task.node)
+    theirs = await _look(context, task.node)
     if theirs is None:
-        await _done(kit, task)  # it does not let us see it either
+        await _done(context, task)  # it does not let us see it either
         return
     # Before the commit: who hears that the operation has ended may try again at once.
-    kit.came_back(task.node, error)
-    await _return(kit, task, theirs)
+    context.came_back(task.node, error)
+    await _return(context, task, theirs)
 
 
-async def _return(kit: PushContext, task: queue.Task, theirs: items.Item) -> None:
+async def _return(context: PushContext, task: queue.Task, theirs: items.Item) -> None:
     """Theirs comes back: it is not what was deleted here, or cannot be deleted."""
 
     def txn(conn: Connection) -> list[Change]:
@@ -152,8 +154,8 @@ async def _return(kit: PushContext, task: queue.Task, theirs: items.Item) -> Non
         tree.mark_unlisted(conn, task.node.ino)
         return apply_remote.apply(conn, [remote_from_item(theirs)], generation=kv_store.generation(conn))
 
-    kit.incoming.publish(await kit.db.write(txn))
+    context.remote_updates.publish(await context.db.write(txn))
     log.info("a rejected deletion is undone")
-    back = tree.find_remote(kit.db, task.node.kind, task.node.remote_id or "")
+    back = tree.find_remote(context.db, task.node.kind, task.node.remote_id or "")
     if back is not None and back.is_folder:
-        kit.hydrate.list_soon(back.ino)
+        context.hydrator.list_soon(back.ino)

@@ -29,19 +29,19 @@ _KINDS: dict[NodeKind, ItemKind] = {
 }
 
 
-async def describe(kit: PushContext, task: queue.Task) -> None:
+async def describe(context: PushContext, task: queue.Task) -> None:
     """Carry out a DESCRIBE."""
     node = task.node
-    wish = item_details.described(kit.db, node.ino)
+    wish = item_details.described(context.db, node.ino)
     assert node.remote_id is not None
     if wish == Described():
-        await kit.db.write(lambda conn: queue.finish(conn, task.op))
+        await context.db.write(lambda conn: queue.finish(conn, task.op))
         return
     try:
-        answer = await _describe(kit, node, node.remote_id, wish)
-        await _set_metadata(kit, node, node.remote_id, wish.metadata)
+        answer = await _describe(context, node, node.remote_id, wish)
+        await _set_metadata(context, node, node.remote_id, wish.metadata)
     except errors.NotFound as error:
-        await conflicts.missing(kit, task, error)
+        await conflicts.missing(context, task, error)
         return
 
     def txn(conn: Connection) -> list[Change]:
@@ -53,29 +53,29 @@ async def describe(kit: PushContext, task: queue.Task) -> None:
         queue.finish(conn, task.op)
         return changes
 
-    kit.incoming.publish(await kit.db.write(txn))
+    context.remote_updates.publish(await context.db.write(txn))
 
 
-async def _describe(kit: PushContext, node: Node, item_id: str, wish: Described) -> items.Item | None:
+async def _describe(context: PushContext, node: Node, item_id: str, wish: Described) -> items.Item | None:
     tags = wish.tags if node.kind is not NodeKind.LINK else None
     if wish.description is None and tags is None:
         return None
-    with kit.health.request("describe"):
-        return await kit.client.items.describe(
+    with context.health.request("describe"):
+        return await context.client.items.describe(
             _KINDS[node.kind], item_id, description=wish.description, tags=tags
         )
 
 
-async def _set_metadata(kit: PushContext, node: Node, item_id: str, wished: dict[str, str]) -> None:
+async def _set_metadata(context: PushContext, node: Node, item_id: str, wished: dict[str, str]) -> None:
     kind = _KINDS[node.kind]
     if not wished or kind == "web_link":
         return
     for key, text in sorted(wished.items()):
-        with kit.health.request("metadata"):
-            found = await kit.client.metadata.instances(kind, item_id)
+        with context.health.request("metadata"):
+            found = await context.client.metadata.instances(kind, item_id)
         there = [one.model_dump(by_alias=True) for one in found]
         try:
-            await kit.templates.change(kind, item_id, there, metadata_values.at_key(key), text)
+            await context.metadata_writer.change(kind, item_id, there, metadata_values.at_key(key), text)
         except ValueRefused as error:
             # Asking again would change nothing: it is held until a person decides.
             raise errors.BadRequest(400, "bad_metadata", f"metadata {key}: {error.why}") from error

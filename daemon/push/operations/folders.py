@@ -18,45 +18,45 @@ from daemon.push import adopt_response, conflicts, inflight_recovery
 from daemon.push.context import PushContext, reconsider
 
 
-async def mkdir(kit: PushContext, task: queue.Task) -> None:
+async def mkdir(context: PushContext, task: queue.Task) -> None:
     """Carry out a MKDIR."""
     parent = task.parent
-    await inflight_recovery.before_create(kit, task)
-    node = tree.find(kit.db, task.op.ino)
+    await inflight_recovery.before_create(context, task)
+    node = tree.find(context.db, task.op.ino)
     if node is None or node.remote_id is not None or node.parent is None:
         # What it is to be called, and whether it is to be at all, is for operations of their own.
-        await kit.db.write(lambda conn: queue.finish(conn, task.op))
+        await context.db.write(lambda conn: queue.finish(conn, task.op))
         return
     assert parent is not None
     assert parent.remote_id is not None
     name = naming.remote_name(node)
-    with kit.incoming.making(parent.remote_id, name):
+    with context.remote_updates.making(parent.remote_id, name):
         try:
             sent = in_flight.new_folder(node.ino, parent.remote_id, name)
-            async with inflight_recovery.recorded(kit, sent):
-                with kit.health.request("mkdir"):
-                    answer = await kit.client.folders.create(name, parent.remote_id)
+            async with inflight_recovery.recorded(context, sent):
+                with context.health.request("mkdir"):
+                    answer = await context.client.folders.create(name, parent.remote_id)
         except errors.Conflict as error:
-            await _name_in_use(kit, task, error)
+            await _name_in_use(context, task, error)
         except errors.NotFound as error:
-            await conflicts.missing(kit, task, error)
+            await conflicts.missing(context, task, error)
         else:
             crashpoints.reached(Point.MKDIR_SENT)
-            await _done(kit, task, answer, found=False)
+            await _done(context, task, answer, found=False)
 
 
-async def _name_in_use(kit: PushContext, task: queue.Task, error: errors.Conflict) -> None:
-    theirs = await conflicts.holder(kit, error)
-    if isinstance(theirs, items.Folder) and conflicts.may_be_ours(kit.db, task.node.ino, theirs):
-        await _done(kit, task, theirs, found=True)
-        kit.hydrate.list_soon(task.node.ino)
-    elif isinstance(theirs, items.Folder) and conflicts.is_leaving(kit, task, task.node, theirs):
-        await kit.db.write(lambda conn: reconsider(conn, task.op, "An earlier folder is in the way."))
+async def _name_in_use(context: PushContext, task: queue.Task, error: errors.Conflict) -> None:
+    theirs = await conflicts.holder(context, error)
+    if isinstance(theirs, items.Folder) and conflicts.may_be_ours(context.db, task.node.ino, theirs):
+        await _done(context, task, theirs, found=True)
+        context.hydrator.list_soon(task.node.ino)
+    elif isinstance(theirs, items.Folder) and conflicts.is_leaving(context, task, task.node, theirs):
+        await context.db.write(lambda conn: reconsider(conn, task.op, "An earlier folder is in the way."))
     else:
-        await conflicts.keep_both(kit, task, theirs)
+        await conflicts.keep_both(context, task, theirs)
 
 
-async def _done(kit: PushContext, task: queue.Task, answer: items.Folder, *, found: bool) -> None:
+async def _done(context: PushContext, task: queue.Task, answer: items.Folder, *, found: bool) -> None:
     def txn(conn: Connection) -> list[Change]:
         changes: list[Change] = []
         in_flight.resolve(conn, task.node.ino)
@@ -71,7 +71,7 @@ async def _done(kit: PushContext, task: queue.Task, answer: items.Folder, *, fou
             tree.mark_unlisted(conn, task.node.ino)
         return changes
 
-    kit.incoming.publish(await kit.db.write(txn))
+    context.remote_updates.publish(await context.db.write(txn))
 
 
 def _call_as_there(conn: Connection, node: Node, changes: list[Change]) -> None:

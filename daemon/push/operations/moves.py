@@ -30,7 +30,7 @@ CYCLICAL = "cyclical_folder_structure"
 ASIDE_PREFIX = ".cmsfs-aside-"
 
 
-async def move(kit: PushContext, task: queue.Task) -> None:
+async def move(context: PushContext, task: queue.Task) -> None:
     """Carry out a MOVE."""
     node, parent = task.node, task.parent
     assert parent is not None
@@ -38,31 +38,31 @@ async def move(kit: PushContext, task: queue.Task) -> None:
     new_name = name if name != node.base_name else None
     new_parent = parent.remote_id if parent.remote_id != node.base_parent else None
     if new_name is None and new_parent is None:
-        await kit.db.write(lambda conn: queue.finish(conn, task.op))
+        await context.db.write(lambda conn: queue.finish(conn, task.op))
         return
     try:
-        answer = await _update(kit, node, name=new_name, parent_id=new_parent)
+        answer = await _update(context, node, name=new_name, parent_id=new_parent)
     except errors.Conflict as error:
-        theirs = await conflicts.holder(kit, error)
+        theirs = await conflicts.holder(context, error)
         if node.kind is NodeKind.LINK and name != node.name and isinstance(theirs, items.File | items.Folder):
-            await _move_whole(kit, task, parent_id=new_parent)
+            await _move_whole(context, task, parent_id=new_parent)
         else:
-            await conflicts.keep_both(kit, task, theirs)
+            await conflicts.keep_both(context, task, theirs)
     except errors.NotFound as error:
-        await conflicts.missing(kit, task, error)
+        await conflicts.missing(context, task, error)
     except errors.ApiError as error:
-        if error.code != CYCLICAL or not await _taken_back(kit, task):
+        if error.code != CYCLICAL or not await _taken_back(context, task):
             raise
     else:
         crashpoints.reached(Point.MOVE_SENT)
-        await _done(kit, task, answer)
+        await _done(context, task, answer)
 
 
-async def _taken_back(kit: PushContext, task: queue.Task) -> bool:
+async def _taken_back(context: PushContext, task: queue.Task) -> bool:
     """The folder would be in itself at the service: it goes back to where it is there, and its new place is
     asked about, which has been moved."""
     assert task.parent is not None
-    above = await kit.get(NodeKind.FOLDER, task.parent.remote_id or "")
+    above = await context.get(NodeKind.FOLDER, task.parent.remote_id or "")
 
     def txn(conn: Connection) -> tuple[bool, list[Change]]:
         changes: list[Change] = []
@@ -74,44 +74,44 @@ async def _taken_back(kit: PushContext, task: queue.Task) -> bool:
             )
         return is_back, changes
 
-    is_back, changes = await kit.db.write(txn)
-    kit.incoming.publish(changes)
+    is_back, changes = await context.db.write(txn)
+    context.remote_updates.publish(changes)
     return is_back
 
 
-async def _move_whole(kit: PushContext, task: queue.Task, *, parent_id: str | None) -> None:
+async def _move_whole(context: PushContext, task: queue.Task, *, parent_id: str | None) -> None:
     """A web link `notes.url` cannot be called `notes` at the service, as something else is: it has the whole
     name there."""
     try:
-        answer = await _update(kit, task.node, name=task.node.name, parent_id=parent_id)
+        answer = await _update(context, task.node, name=task.node.name, parent_id=parent_id)
     except errors.Conflict as error:
-        await conflicts.keep_both(kit, task, await conflicts.holder(kit, error))
+        await conflicts.keep_both(context, task, await conflicts.holder(context, error))
     else:
-        await _done(kit, task, answer)
+        await _done(context, task, answer)
 
 
-async def _update(kit: PushContext, node: Node, *, name: str | None, parent_id: str | None) -> items.Item:
+async def _update(context: PushContext, node: Node, *, name: str | None, parent_id: str | None) -> items.Item:
     assert node.remote_id is not None
-    with kit.health.request("move"):
-        return await kit.client.items.update(node.kind, node.remote_id, name=name, parent_id=parent_id)
+    with context.health.request("move"):
+        return await context.client.items.update(node.kind, node.remote_id, name=name, parent_id=parent_id)
 
 
-async def touch(kit: PushContext, task: queue.Task) -> None:
+async def touch(context: PushContext, task: queue.Task) -> None:
     """Carry out a TOUCH."""
     node = task.node
     assert node.remote_id is not None
     try:
-        with kit.health.request("touch"):
-            answer = await kit.client.items.update(
+        with context.health.request("touch"):
+            answer = await context.client.items.update(
                 "file", node.remote_id, content_modified_at=to_timestamp(node.mtime_ns)
             )
     except errors.NotFound as error:
-        await conflicts.missing(kit, task, error)
+        await conflicts.missing(context, task, error)
     else:
-        await _done(kit, task, answer)
+        await _done(context, task, answer)
 
 
-async def _done(kit: PushContext, task: queue.Task, answer: items.Item) -> None:
+async def _done(context: PushContext, task: queue.Task, answer: items.Item) -> None:
     def txn(conn: Connection) -> list[Change]:
         now = tree.remote_at(conn, task.node.kind, answer.id)
         if now is not None and now.ino != task.node.ino:
@@ -128,17 +128,17 @@ async def _done(kit: PushContext, task: queue.Task, answer: items.Item) -> None:
             ops.record_move(conn, task.node.ino, due_ns=ops.now_ns())
         return changes
 
-    kit.incoming.publish(await kit.db.write(txn))
+    context.remote_updates.publish(await context.db.write(txn))
 
 
-async def step_aside(kit: PushContext, task: queue.Task) -> None:
+async def step_aside(context: PushContext, task: queue.Task) -> None:
     """Break a ring of names: give the item a name that nobody wants, in the folder where it is."""
     try:
         answer = await _update(
-            kit, task.node, name=f"{ASIDE_PREFIX}{task.node.ino}-{secrets.token_hex(4)}", parent_id=None
+            context, task.node, name=f"{ASIDE_PREFIX}{task.node.ino}-{secrets.token_hex(4)}", parent_id=None
         )
     except errors.NotFound as error:
-        await conflicts.missing(kit, task, error)
+        await conflicts.missing(context, task, error)
         return
 
     def txn(conn: Connection) -> list[Change]:
@@ -148,5 +148,5 @@ async def step_aside(kit: PushContext, task: queue.Task) -> None:
         queue.give_back(conn, task.op, not_before_ns=ops.now_ns())
         return changes
 
-    kit.incoming.publish(await kit.db.write(txn))
+    context.remote_updates.publish(await context.db.write(txn))
     log.info("an item got a temporary name, so that others can swap theirs")

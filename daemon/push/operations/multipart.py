@@ -29,7 +29,7 @@ MISMATCH = "parts_mismatch"
 
 
 async def send(
-    kit: PushContext,
+    context: PushContext,
     ino: int,
     target: Target,
     source: multipart.FileSource,
@@ -43,19 +43,22 @@ async def send(
     Raises what `client.content.upload_sessions` raises.  Cancelled, or after any error but one that tells
     that the session is of no use any more: what has arrived is not sent again.
     """
-    calls = kit.client.upload_sessions
+    calls = context.client.upload_sessions
     try:
-        resumed = await _resumed(kit, ino, target, sha1)
-        if resumed is None and (found := await _there_already(kit, target, sha1)) is not None:
+        resumed = await _resumed(context, ino, target, sha1)
+        if resumed is None and (found := await _there_already(context, target, sha1)) is not None:
             return found
         session, begun_for = resumed or (
-            await _begun(kit, ino, target, sha1, source.size),
+            await _begun(context, ino, target, sha1, source.size),
             purpose_of(target),
         )
-        with kit.health.request("upload"):
+        with context.health.request("upload"):
             parts = await calls.send(session, source, progress=progress)
         crashpoints.reached(Point.PARTS_SENT)
-        with kit.incoming.making(begun_for.folder_id, begun_for.name), kit.health.request("upload"):
+        with (
+            context.remote_updates.making(begun_for.folder_id, begun_for.name),
+            context.health.request("upload"),
+        ):
             etag = target.base.etag if isinstance(target, NewVersion) else None
             return await calls.commit(
                 session, parts, sha1=sha1, etag=etag, content_modified_at=content_modified_at
@@ -67,47 +70,47 @@ async def send(
             raise
         # Damaged parts cannot be replaced; a session that is over, or a name that is taken, cannot be
         # used either.
-        await give_up(kit, ino)
-        if isinstance(error, errors.NotFound) and not await _is_about_target(kit, target):
+        await give_up(context, ino)
+        if isinstance(error, errors.NotFound) and not await _is_about_target(context, target):
             raise errors.Gone(410, "session_expired", "The upload session is over.") from error
         raise
     except errors.BadRequest as error:
         if error.code == MISMATCH:
-            await give_up(kit, ino)
+            await give_up(context, ino)
         raise
 
 
 async def _resumed(
-    kit: PushContext, ino: int, target: Target, sha1: str
+    context: PushContext, ino: int, target: Target, sha1: str
 ) -> tuple[models_upload_sessions.UploadSession, Purpose] | None:
     """The session that an earlier run has begun for these bytes, and for what; None if there is none that
     is still good.
 
     A new file that was renamed or moved here meanwhile keeps its session: the caller follows with a move.
     """
-    row = kit.db.row("SELECT sha1, target, session FROM upload WHERE ino = ?", ino)
+    row = context.db.row("SELECT sha1, target, session FROM upload WHERE ino = ?", ino)
     if row is None:
         return None
     begun_for = Purpose.from_json(row["target"])
     if (row["sha1"], begun_for.file_id) != (sha1, purpose_of(target).file_id):
-        await give_up(kit, ino)
+        await give_up(context, ino)
         return None
     session = models_upload_sessions.UploadSession.model_validate_json(row["session"])
     try:
-        with kit.health.request("upload"):
-            await kit.client.upload_sessions.get(session.id)
+        with context.health.request("upload"):
+            await context.client.upload_sessions.get(session.id)
     except (errors.NotFound, errors.Gone):
-        await _forget(kit, ino)
+        await _forget(context, ino)
         return None
     log.info("resuming an upload")
     return session, begun_for
 
 
-async def _there_already(kit: PushContext, target: Target, sha1: str) -> items.File | None:
+async def _there_already(context: PushContext, target: Target, sha1: str) -> items.File | None:
     """The file, if it has the bytes already: its commit was carried out, and nobody heard."""
     if isinstance(target, NewFile):
         return None  # beginning a session tells who has the name
-    found = await kit.get(NodeKind.FILE, target.base.item)
+    found = await context.get(NodeKind.FILE, target.base.item)
     if isinstance(found, items.File) and found.sha1 == sha1:
         return found
     if found.etag != target.base.etag:
@@ -116,10 +119,10 @@ async def _there_already(kit: PushContext, target: Target, sha1: str) -> items.F
 
 
 async def _begun(
-    kit: PushContext, ino: int, target: Target, sha1: str, size: int
+    context: PushContext, ino: int, target: Target, sha1: str, size: int
 ) -> models_upload_sessions.UploadSession:
-    calls = kit.client.upload_sessions
-    with kit.health.request("upload"):
+    calls = context.client.upload_sessions
+    with context.health.request("upload"):
         if isinstance(target, NewVersion):
             session = await calls.begin_version(target.base.item, size)
         else:
@@ -132,39 +135,39 @@ async def _begun(
         )
 
     # Durably: forgotten in a power cut, everything that arrives from now on would be sent twice.
-    await kit.db.write(txn, durable=True)
+    await context.db.write(txn, durable=True)
     crashpoints.reached(Point.SESSION_BEGUN)
     return session
 
 
-async def _is_about_target(kit: PushContext, target: Target) -> bool:
+async def _is_about_target(context: PushContext, target: Target) -> bool:
     """Whether "not found" was said of the file or the folder, and not of the session."""
     try:
         if isinstance(target, NewVersion):
-            await kit.get(NodeKind.FILE, target.base.item)
+            await context.get(NodeKind.FILE, target.base.item)
         else:
-            await kit.get(NodeKind.FOLDER, target.folder_id)
+            await context.get(NodeKind.FOLDER, target.folder_id)
     except errors.NotFound:
         return True
     return False
 
 
-async def give_up(kit: PushContext, ino: int) -> None:
+async def give_up(context: PushContext, ino: int) -> None:
     """Forget the session of a node, and tell the service that its parts are not wanted any more."""
-    row = kit.db.row("SELECT session FROM upload WHERE ino = ?", ino)
+    row = context.db.row("SELECT session FROM upload WHERE ino = ?", ino)
     if row is None:
         return
-    await _forget(kit, ino)
+    await _forget(context, ino)
     try:
-        await kit.client.upload_sessions.abort(
+        await context.client.upload_sessions.abort(
             models_upload_sessions.UploadSession.model_validate_json(row["session"]).id
         )
     except errors.RemoteError as error:
         log.debug("an upload session could not be aborted; it expires by itself: %s", error)
 
 
-async def _forget(kit: PushContext, ino: int) -> None:
-    await kit.db.write(lambda conn: forget(conn, ino))
+async def _forget(context: PushContext, ino: int) -> None:
+    await context.db.write(lambda conn: forget(conn, ino))
 
 
 def forget(conn: Connection, ino: int) -> None:

@@ -21,11 +21,11 @@ from daemon.push.operations.upload_targets import NewFile, NewVersion, Target, b
 log = logging.getLogger(__name__)
 
 
-async def seal_ahead(kit: PushContext, tasks: Sequence[queue.Task]) -> None:
+async def seal_ahead(context: PushContext, tasks: Sequence[queue.Task]) -> None:
     """Seal the small files among these uploads together, and note that they are about to be sent."""
     drafts: dict[Ino, Draft] = {}
     for task in tasks:
-        draft = kit.drafts.find(task.node.draft) if task.node.draft is not None else None
+        draft = context.drafts.find(task.node.draft) if task.node.draft is not None else None
         if draft is not None and task.op.kind is ops.OpKind.UPLOAD:
             drafts[task.node.ino] = draft
     targets = {task.node.ino: _expected(task) for task in tasks if task.node.ino in drafts}
@@ -39,12 +39,12 @@ async def seal_ahead(kit: PushContext, tasks: Sequence[queue.Task]) -> None:
                 in_flight.note(conn, noted[small.ino])
 
     try:
-        sealed = await kit.sealer.seal_small(drafts.values(), note)
+        sealed = await context.sealer.seal_small(drafts.values(), note)
     except OSError as error:
         log.debug("small files could not be sealed together: %s", error)
         return
-    kit.noted.update(noted)
-    kit.sealed.update({small.ino: small for small in sealed})
+    context.noted.update(noted)
+    context.sealed.update({small.ino: small for small in sealed})
 
 
 def _expected(task: queue.Task) -> Target | None:

@@ -30,59 +30,59 @@ MIN_BYTES = 1024 * 1024
 _REFUSALS = (errors.Forbidden, errors.NotFound, errors.BadRequest, errors.NotSupported)
 
 
-async def copy(kit: PushContext, node: Node, target: NewFile) -> items.File | None:
+async def copy(context: PushContext, node: Node, target: NewFile) -> items.File | None:
     """The new file, made by the service of another that it has; None if that cannot be.
 
     Raises what making a new file raises.
     """
-    if not kit.profile.copies or node.size < MIN_BYTES or node.sha1 is None:
+    if not context.profile.copies or node.size < MIN_BYTES or node.sha1 is None:
         return None
-    source = _source(kit, node)
+    source = _source(context, node)
     if source is None or source.remote_id is None:
         return None
     try:
-        if not await _is_bare(kit, source.remote_id):
+        if not await _is_bare(context, source.remote_id):
             return None
-        with kit.health.request("copy"):
-            made = await kit.client.files.copy(
+        with context.health.request("copy"):
+            made = await context.client.files.copy(
                 source.remote_id, parent_id=target.folder_id, name=target.name, version=source.version
             )
     except _REFUSALS as error:
         log.debug("server-side copy failed: %s", error)
         return None
     try:
-        if made.sha1 == node.sha1 and await _is_bare(kit, made.id):
+        if made.sha1 == node.sha1 and await _is_bare(context, made.id):
             return made
     except _REFUSALS as error:
         log.debug("a server-side copy cannot be checked: %s", error)
     log.info("a server-side copy has other contents; uploading instead")
-    await _remove(kit, made.id)
+    await _remove(context, made.id)
     return None
 
 
-def _source(kit: PushContext, node: Node) -> Node | None:
+def _source(context: PushContext, node: Node) -> Node | None:
     """The file at the service that this one was copied from, if there is evidence of that."""
-    for ino in sorted(kit.copied_from(node.ino)):
-        found = tree.find(kit.db, ino)
+    for ino in sorted(context.copied_from(node.ino)):
+        found = tree.find(context.db, ino)
         if found is not None and found.kind is NodeKind.FILE and found.base_sha1 == node.sha1:
             return found
     return None
 
 
-async def _is_bare(kit: PushContext, file_id: str) -> bool:
+async def _is_bare(context: PushContext, file_id: str) -> bool:
     """Whether the file is its bytes and nothing that people said about it."""
-    with kit.health.request("lookup"):
-        found = await kit.client.items.details("file", file_id)
+    with context.health.request("lookup"):
+        found = await context.client.items.details("file", file_id)
     said = ("description", "tags", "classification", "shared_link")
     if any(getattr(found, name, None) for name in said):
         return False
-    with kit.health.request("lookup"):
-        return not await kit.client.metadata.instances("file", file_id)
+    with context.health.request("lookup"):
+        return not await context.client.metadata.instances("file", file_id)
 
 
-async def _remove(kit: PushContext, file_id: str) -> None:
-    await kit.client.items.delete("file", file_id)
+async def _remove(context: PushContext, file_id: str) -> None:
+    await context.client.items.delete("file", file_id)
     try:
-        await kit.client.items.purge("file", file_id)
+        await context.client.items.purge("file", file_id)
     except _REFUSALS as error:
         log.warning("a wrong server-side copy remains in the trash: %s", error)

@@ -53,83 +53,83 @@ def to_timestamp(mtime_ns: int) -> datetime:
         return datetime.max.replace(tzinfo=UTC) if mtime_ns > 0 else datetime.min.replace(tzinfo=UTC)
 
 
-async def upload(kit: PushContext, task: queue.Task) -> None:
+async def upload(context: PushContext, task: queue.Task) -> None:
     """Carry out an UPLOAD of a file."""
-    node = await prepare(kit, task)
+    node = await prepare(context, task)
     if node is None:
         return
     assert node.sha1 is not None
     if node.sha1 == node.base_sha1 and node.remote_id is not None:
-        await _finish_unchanged(kit, task, node)
+        await _finish_unchanged(context, task, node)
         return
-    kit.blocks.open(node.sha1, node.size)
+    context.blocks.open(node.sha1, node.size)
     try:
-        path = await _bytes(kit, node.sha1, node.size)
+        path = await _bytes(context, node.sha1, node.size)
         if node.remote_id is None:
-            await _send_new(kit, task, node, path)
+            await _send_new(context, task, node, path)
         else:
-            await _send_version(kit, task, node, path)
+            await _send_version(context, task, node, path)
     except inflight_recovery.Superseded:
-        kit.superseded[node.ino] += 1
-        await push_multipart.give_up(kit, node.ino)
-        await kit.db.write(lambda conn: queue.give_back(conn, task.op, not_before_ns=0))
+        context.superseded[node.ino] += 1
+        await push_multipart.give_up(context, node.ino)
+        await context.db.write(lambda conn: queue.give_back(conn, task.op, not_before_ns=0))
         log.info("canceling an upload, because the file has newer contents")
     finally:
-        kit.sent.pop(task.op.seq, None)
-        kit.blocks.close(node.sha1)
+        context.sent.pop(task.op.seq, None)
+        context.blocks.close(node.sha1)
 
 
-async def prepare(kit: PushContext, task: queue.Task) -> Node | None:
+async def prepare(context: PushContext, task: queue.Task) -> Node | None:
     """The node with its bytes as content, not as a draft; None if it is not the time, which ends the task."""
-    if task.node.draft is not None and not await _seal(kit, task, task.node.draft):
+    if task.node.draft is not None and not await _seal(context, task, task.node.draft):
         return None
-    await inflight_recovery.before_create(kit, task)
-    node = tree.find(kit.db, task.op.ino)
+    await inflight_recovery.before_create(context, task)
+    node = tree.find(context.db, task.op.ino)
     if node is None or node.parent is None or node.draft is not None or node.sha1 is None:
         # Deleted or written again since: what was asked for meanwhile is another run of this operation.
-        await _look_again(kit, task)
+        await _look_again(context, task)
         return None
     return node
 
 
-async def _bytes(kit: PushContext, sha1: str, size: int) -> Path:
+async def _bytes(context: PushContext, sha1: str, size: int) -> Path:
     """The file with the content.
 
     It is here unless the file came from the service and took over the identity of another; then the
     service still has it under the old one.
     """
-    path = await kit.blocks.complete_path(sha1)
-    if path is None and (where := tree.find_bytes(kit.db, sha1)) is not None:
-        await kit.hydrate.blocks(Content(sha1, size, *where), 0, (size - 1) // BLOCK)
-        path = await kit.blocks.complete_path(sha1)
+    path = await context.blocks.complete_path(sha1)
+    if path is None and (where := tree.find_bytes(context.db, sha1)) is not None:
+        await context.hydrator.blocks(Content(sha1, size, *where), 0, (size - 1) // BLOCK)
+        path = await context.blocks.complete_path(sha1)
     if path is None:
         raise errors.MissingBlocks(sha1, 0, 0)
     return path
 
 
-async def _seal(kit: PushContext, task: queue.Task, draft_id: int) -> bool:
-    draft = kit.drafts.find(draft_id)
-    while_open = kit.goes_as_it_is(task.node)
+async def _seal(context: PushContext, task: queue.Task, draft_id: int) -> bool:
+    draft = context.drafts.find(draft_id)
+    while_open = context.goes_as_it_is(task.node)
     try:
-        is_sealed = draft is None or await kit.sealer.seal(draft, while_open=while_open) is not None
+        is_sealed = draft is None or await context.sealer.seal(draft, while_open=while_open) is not None
     except OSError as error:
-        if draft is not None and _is_lost(kit, draft, error):
+        if draft is not None and _is_lost(context, draft, error):
             raise errors.LostBase(f"the base of draft {draft.id}: {error}") from error
         raise
     if not is_sealed:
-        due = ops.now_ns() + int(kit.settle_seconds * 10**9)
-        await kit.db.write(lambda conn: queue.give_back(conn, task.op, not_before_ns=due))
+        due = ops.now_ns() + int(context.settle_seconds * 10**9)
+        await context.db.write(lambda conn: queue.give_back(conn, task.op, not_before_ns=due))
     return is_sealed
 
 
-def _is_lost(kit: PushContext, draft: Draft, error: OSError) -> bool:
+def _is_lost(context: PushContext, draft: Draft, error: OSError) -> bool:
     """Whether asking again for what lies under a draft is in vain: nobody has it, or may give it out."""
-    base = kit.drafts.base(draft)
+    base = context.drafts.base(draft)
     nowhere = base is not None and base.remote_id is None and error.errno == errno.EIO
     return nowhere or error.errno in (errno.ESTALE, errno.EACCES)
 
 
-async def _look_again(kit: PushContext, task: queue.Task) -> None:
+async def _look_again(context: PushContext, task: queue.Task) -> None:
     def txn(conn: Connection) -> None:
         node = tree.get(conn, task.op.ino)
         if node.parent is not None and node.draft is not None:
@@ -137,10 +137,10 @@ async def _look_again(kit: PushContext, task: queue.Task) -> None:
         else:
             queue.finish(conn, task.op)
 
-    await kit.db.write(txn)
+    await context.db.write(txn)
 
 
-async def _finish_unchanged(kit: PushContext, task: queue.Task, node: Node) -> None:
+async def _finish_unchanged(context: PushContext, task: queue.Task, node: Node) -> None:
     """Written, but to the bytes that the service has: at most the time is news."""
 
     def txn(conn: Connection) -> bool:
@@ -151,43 +151,43 @@ async def _finish_unchanged(kit: PushContext, task: queue.Task, node: Node) -> N
             ops.record_touch(conn, node.ino, due_ns=ops.now_ns())
         return sealing.release_content(conn, node.sha1) if node.sha1 is not None else False
 
-    _settle(kit, node.sha1, await kit.db.write(txn))
+    _settle(context, node.sha1, await context.db.write(txn))
 
 
-async def _send_new(kit: PushContext, task: queue.Task, node: Node, path: Path) -> None:
+async def _send_new(context: PushContext, task: queue.Task, node: Node, path: Path) -> None:
     assert task.parent is not None
     assert task.parent.remote_id is not None
     assert node.sha1 is not None
     name = naming.remote_name(node)
     target = NewFile(task.parent.remote_id, name)
     # What the parent was at the claim, and the name now: both may change on the way, and a move follows.
-    with kit.incoming.making(task.parent.remote_id, name):
+    with context.remote_updates.making(task.parent.remote_id, name):
         try:
-            async with _noted(kit, node, target):
-                copied = await server_copy.copy(kit, node, target)
-                answer = copied or await _send(kit, task, node, path, target)
+            async with _noted(context, node, target):
+                copied = await server_copy.copy(context, node, target)
+                answer = copied or await _send(context, task, node, path, target)
         except errors.Conflict as error:
-            await _name_in_use(kit, task, node, error)
+            await _name_in_use(context, task, node, error)
         except errors.NotFound as error:
-            await _missing(kit, task, node, error)
+            await _missing(context, task, node, error)
         else:
             # A copy has the time of what it was copied from.
-            await _done(kit, task, node, answer, found=copied is not None)
+            await _done(context, task, node, answer, found=copied is not None)
 
 
-def _noted(kit: PushContext, node: Node, target: Target) -> AbstractAsyncContextManager[None]:
+def _noted(context: PushContext, node: Node, target: Target) -> AbstractAsyncContextManager[None]:
     assert node.sha1 is not None
-    return inflight_recovery.recorded(kit, sent_request(node.ino, node.sha1, target))
+    return inflight_recovery.recorded(context, sent_request(node.ino, node.sha1, target))
 
 
-async def _send(kit: PushContext, task: queue.Task, node: Node, path: Path, target: Target) -> items.File:
+async def _send(context: PushContext, task: queue.Task, node: Node, path: Path, target: Target) -> items.File:
     """Send the bytes to where they go, in one piece or in parts; the file as the service then has it."""
     assert node.sha1 is not None
-    time, progress = to_timestamp(node.mtime_ns), _progress(kit, task, node)
-    if 0 < kit.profile.parts_from_bytes <= node.size:
+    time, progress = to_timestamp(node.mtime_ns), _progress(context, task, node)
+    if 0 < context.profile.parts_from_bytes <= node.size:
         source = multipart.FileSource(path)
         return await push_multipart.send(
-            kit=kit,
+            context=context,
             ino=node.ino,
             target=target,
             source=source,
@@ -195,14 +195,14 @@ async def _send(kit: PushContext, task: queue.Task, node: Node, path: Path, targ
             content_modified_at=time,
             progress=progress,
         )
-    small = kit.sealed.get(node.ino)
+    small = context.sealed.get(node.ino)
     if small is not None and small.sha1 == node.sha1:
         whole: multipart.Source = multipart.BytesSource(small.data)
     else:
         whole = multipart.FileSource(path) if node.size else multipart.BytesSource(b"")
-    with kit.health.request("upload"):
+    with context.health.request("upload"):
         if isinstance(target, NewVersion):
-            return await kit.client.uploads.new_version(
+            return await context.client.uploads.new_version(
                 target.base.item,
                 whole,
                 sha1=node.sha1,
@@ -213,52 +213,52 @@ async def _send(kit: PushContext, task: queue.Task, node: Node, path: Path, targ
         attributes = uploads.UploadAttributes(
             name=target.name, parent=base.Reference(id=target.folder_id), content_modified_at=time
         )
-        return await kit.client.uploads.new_file(attributes, whole, sha1=node.sha1, progress=progress)
+        return await context.client.uploads.new_file(attributes, whole, sha1=node.sha1, progress=progress)
 
 
-def _progress(kit: PushContext, task: queue.Task, node: Node) -> multipart.Progress:
+def _progress(context: PushContext, task: queue.Task, node: Node) -> multipart.Progress:
     nearly_done = node.size - max(NEARLY_DONE_BYTES, node.size // 10)
 
     def note(sent: int) -> None:
-        kit.sent[task.op.seq] = sent
-        if sent < nearly_done and _is_superseded(kit, node):
+        context.sent[task.op.seq] = sent
+        if sent < nearly_done and _is_superseded(context, node):
             raise inflight_recovery.Superseded
 
     return note
 
 
-def _is_superseded(kit: PushContext, node: Node) -> bool:
+def _is_superseded(context: PushContext, node: Node) -> bool:
     # A file that is written more often than it can be sent must get through some time.
-    if kit.superseded[node.ino] >= MAX_SUPERSEDED:
+    if context.superseded[node.ino] >= MAX_SUPERSEDED:
         return False
-    now = tree.find(kit.db, node.ino)
+    now = tree.find(context.db, node.ino)
     return now is None or now.parent is None or now.draft is not None or now.sha1 != node.sha1
 
 
-async def _name_in_use(kit: PushContext, task: queue.Task, node: Node, error: errors.Conflict) -> None:
-    theirs = await conflicts.holder(kit, error)
+async def _name_in_use(context: PushContext, task: queue.Task, node: Node, error: errors.Conflict) -> None:
+    theirs = await conflicts.holder(context, error)
     if (
         isinstance(theirs, items.File)
-        and _is_ours(kit, node, theirs)
-        and conflicts.may_be_ours(kit.db, node.ino, theirs)
+        and _is_ours(context, node, theirs)
+        and conflicts.may_be_ours(context.db, node.ino, theirs)
     ):
         log.info("found an earlier upload whose response was lost; adopting it")
-        await _done(kit, task, node, theirs, found=True)
+        await _done(context, task, node, theirs, found=True)
         return
-    if isinstance(theirs, items.File) and conflicts.is_leaving(kit, task, node, theirs):
-        await kit.db.write(lambda conn: reconsider(conn, task.op, "An earlier upload is in the way."))
+    if isinstance(theirs, items.File) and conflicts.is_leaving(context, task, node, theirs):
+        await context.db.write(lambda conn: reconsider(conn, task.op, "An earlier upload is in the way."))
         return
-    await conflicts.keep_both(kit, task, theirs)
+    await conflicts.keep_both(context, task, theirs)
     if isinstance(theirs, items.File):
-        append_merge.note_copy(kit, node, theirs)
+        append_merge.note_copy(context, node, theirs)
 
 
-def _is_ours(kit: PushContext, node: Node, theirs: items.File) -> bool:
-    sent = {one.sha1 for one in in_flight.new_items(kit.db, node.ino)}
+def _is_ours(context: PushContext, node: Node, theirs: items.File) -> bool:
+    sent = {one.sha1 for one in in_flight.new_items(context.db, node.ino)}
     return theirs.sha1 == node.sha1 or theirs.sha1 in sent
 
 
-async def _send_version(kit: PushContext, task: queue.Task, node: Node, path: Path) -> None:
+async def _send_version(context: PushContext, task: queue.Task, node: Node, path: Path) -> None:
     """A new version of the item that the node stands for."""
     assert node.remote_id is not None
     assert node.sha1 is not None
@@ -269,36 +269,40 @@ async def _send_version(kit: PushContext, task: queue.Task, node: Node, path: Pa
                 # What was seen of the item here is not known: the service is asked as if it had refused.
                 raise errors.PreconditionFailed(412, "precondition_failed", "Its version here is not known.")
             target = NewVersion(base)
-            async with _noted(kit, node, target):
-                answer = await _send(kit, task, node, path, target)
+            async with _noted(context, node, target):
+                answer = await _send(context, task, node, path, target)
         except errors.NotFound as error:
-            await _missing(kit, task, node, error)
+            await _missing(context, task, node, error)
             return
         except errors.PreconditionFailed:
-            theirs = await _theirs(kit, task, node)
+            theirs = await _theirs(context, task, node)
             if theirs is None:
                 return
             if theirs.sha1 == node.sha1:
-                await _done(kit, task, node, theirs, found=True)
+                await _done(context, task, node, theirs, found=True)
                 return
-            now = tree.find(kit.db, node.ino)
+            now = tree.find(context.db, node.ino)
             if now is None or now.remote_id != node.remote_id:
                 # Another file has taken its place here, whose bytes are the newer ones.
-                await kit.db.write(lambda conn: queue.give_back(conn, task.op, not_before_ns=ops.now_ns()))
+                await context.db.write(
+                    lambda conn: queue.give_back(conn, task.op, not_before_ns=ops.now_ns())
+                )
                 return
             ours = theirs.sha1 in (node.base_sha1, now.base_sha1)
-            if not ours and not in_flight.is_version(kit.db, theirs.id, theirs.sha1):
-                if not await append_merge.continue_in_copy(kit, task, node, path, theirs):
-                    await conflicts.keep_both(kit, task, theirs, anew=True)
-                    append_merge.note_copy(kit, node, theirs)
+            if not ours and not in_flight.is_version(context.db, theirs.id, theirs.sha1):
+                if not await append_merge.continue_in_copy(context, task, node, path, theirs):
+                    await conflicts.keep_both(context, task, theirs, anew=True)
+                    append_merge.note_copy(context, node, theirs)
                 return
             # Renamed, moved or described there; the bytes are those that ours started from, or ours of
             # a moment ago.
             base = _seen(theirs)
         else:
-            await _done(kit, task, node, answer)
+            await _done(context, task, node, answer)
             return
-    await kit.db.write(lambda conn: reconsider(conn, task.op, "The file is being changed at the service."))
+    await context.db.write(
+        lambda conn: reconsider(conn, task.op, "The file is being changed at the service.")
+    )
 
 
 def _seen(theirs: items.File) -> Base:
@@ -307,27 +311,27 @@ def _seen(theirs: items.File) -> Base:
     return Base(theirs.id, theirs.etag, theirs.sha1)
 
 
-async def _missing(kit: PushContext, task: queue.Task, node: Node, error: errors.NotFound) -> None:
+async def _missing(context: PushContext, task: queue.Task, node: Node, error: errors.NotFound) -> None:
     # What was asked for is the node as it is now: it may stand for another item than it did at the claim.
-    await conflicts.missing(kit, dataclasses.replace(task, node=node), error)
+    await conflicts.missing(context, dataclasses.replace(task, node=node), error)
 
 
-async def _theirs(kit: PushContext, task: queue.Task, node: Node) -> items.File | None:
+async def _theirs(context: PushContext, task: queue.Task, node: Node) -> items.File | None:
     """The file as the service has it now; None if it is gone, which then has been followed."""
     try:
-        found = await kit.get(node.kind, node.remote_id or "")
+        found = await context.get(node.kind, node.remote_id or "")
     except errors.NotFound as error:
-        await _missing(kit, task, node, error)
+        await _missing(context, task, node, error)
         return None
     return found if isinstance(found, items.File) else None
 
 
 async def _done(
-    kit: PushContext, task: queue.Task, node: Node, answer: items.File, *, found: bool = False
+    context: PushContext, task: queue.Task, node: Node, answer: items.File, *, found: bool = False
 ) -> None:
     """The service has these bytes of the node: it took them now, or they were `found` there."""
     crashpoints.reached(Point.UPLOAD_SENT)
-    kit.superseded.pop(node.ino, None)
+    context.superseded.pop(node.ino, None)
     theirs = remote_from_item(answer)
 
     def txn(conn: Connection) -> tuple[list[Change], bool]:
@@ -353,11 +357,11 @@ async def _done(
         changes = apply_remote.apply(conn, [theirs], generation=kv_store.generation(conn))
         return changes, theirs.sha1 is not None and sealing.release_content(conn, theirs.sha1)
 
-    changes, released = await kit.db.write(txn)
+    changes, released = await context.db.write(txn)
     crashpoints.reached(Point.UPLOAD_ADOPTED)
-    append_merge.note_version(kit, node, theirs.sha1)
-    kit.incoming.publish(changes)
-    _settle(kit, theirs.sha1, released)
+    append_merge.note_version(context, node, theirs.sha1)
+    context.remote_updates.publish(changes)
+    _settle(context, theirs.sha1, released)
 
 
 def _has_time(now: Node, sent: Node, theirs: Remote, *, found: bool) -> bool:
@@ -365,6 +369,6 @@ def _has_time(now: Node, sent: Node, theirs: Remote, *, found: bool) -> bool:
     return apply_remote.same_time(now.mtime_ns, theirs.mtime_ns) if found else now.mtime_ns == sent.mtime_ns
 
 
-def _settle(kit: PushContext, sha1: str | None, released: bool) -> None:
+def _settle(context: PushContext, sha1: str | None, released: bool) -> None:
     if released and sha1 is not None:
-        kit.released.add(sha1)
+        context.released.add(sha1)

@@ -36,40 +36,40 @@ from daemon.push.operations import uploads
 log = logging.getLogger(__name__)
 
 
-async def upload(kit: PushContext, task: queue.Task) -> None:
+async def upload(context: PushContext, task: queue.Task) -> None:
     """Carry out an UPLOAD of what `may_be_link`: of a web link, or of a file, which may be to become one."""
-    node = await uploads.prepare(kit, task)
+    node = await uploads.prepare(context, task)
     if node is None:
         return
-    data = await _read(kit, node)
+    data = await _read(context, node)
     found = url_files.parse(data)
     if node.kind is NodeKind.LINK:
-        await _write(kit, task, node, data, found)
-    elif may_be_link(kit, node) and found is not None and _is_link(kit, found):
-        await _create(kit, task, node, data, found.shortcut)
+        await _write(context, task, node, data, found)
+    elif may_be_link(context, node) and found is not None and _is_link(context, found):
+        await _create(context, task, node, data, found.shortcut)
     else:
-        await uploads.upload(kit, task)
+        await uploads.upload(context, task)
 
 
-def may_be_link(kit: PushContext, node: Node) -> bool:
+def may_be_link(context: PushContext, node: Node) -> bool:
     """Whether the node is a web link, or a new file that becomes one if that is all that it says."""
     if node.kind is NodeKind.LINK:
         return True
     if node.kind is not NodeKind.FILE or node.remote_id is not None or naming.link_name(node.name) is None:
         return False
     # The service has no place for tags and metadata of a web link.
-    said = item_details.described(kit.db, node.ino)
-    return kit.web_links != "never" and not said.tags and not said.metadata
+    said = item_details.described(context.db, node.ino)
+    return context.web_links != "never" and not said.tags and not said.metadata
 
 
-def _is_link(kit: PushContext, found: ParsedShortcut) -> bool:
-    return found.is_all or kit.web_links == "all"
+def _is_link(context: PushContext, found: ParsedShortcut) -> bool:
+    return found.is_all or context.web_links == "all"
 
 
-async def _read(kit: PushContext, node: Node) -> bytes:
+async def _read(context: PushContext, node: Node) -> bytes:
     """The content; of one that is too long for a web link, as much as shows that."""
     assert node.sha1 is not None
-    path = await kit.blocks.complete_path(node.sha1) if node.size else None
+    path = await context.blocks.complete_path(node.sha1) if node.size else None
     if path is None:
         return b""
     with path.open("rb") as file:
@@ -79,122 +79,129 @@ async def _read(kit: PushContext, node: Node) -> bytes:
 # ---- a new one -----------------------------------------------------------------------------------
 
 
-async def _create(kit: PushContext, task: queue.Task, node: Node, data: bytes, shortcut: Shortcut) -> None:
+async def _create(
+    context: PushContext, task: queue.Task, node: Node, data: bytes, shortcut: Shortcut
+) -> None:
     assert task.parent is not None
     assert task.parent.remote_id is not None
     for name in (naming.link_name(node.name) or node.name, node.name):
         try:
-            async with _making(kit, node, shortcut, task.parent.remote_id, name):
-                answer = await kit.client.web_links.create(
+            async with _making(context, node, shortcut, task.parent.remote_id, name):
+                answer = await context.client.web_links.create(
                     shortcut.url, task.parent.remote_id, name=name, description=shortcut.description
                 )
         except errors.Conflict as error:
-            theirs = await conflicts.holder(kit, error)
+            theirs = await conflicts.holder(context, error)
             if name != node.name and isinstance(theirs, items.File | items.Folder):
                 continue  # `notes.url` and the folder `notes` live side by side here, and so they can there
-            await _name_in_use(kit, task, node, data, shortcut, theirs)
+            await _name_in_use(context, task, node, data, shortcut, theirs)
         except errors.NotFound as error:
-            await conflicts.missing(kit, task, error)
+            await conflicts.missing(context, task, error)
         else:
             crashpoints.reached(Point.UPLOAD_SENT)
-            await _done(kit, task, node, answer, data)
+            await _done(context, task, node, answer, data)
         return
 
 
 @asynccontextmanager
 async def _making(
-    kit: PushContext, node: Node, shortcut: Shortcut, folder: str, name: str
+    context: PushContext, node: Node, shortcut: Shortcut, folder: str, name: str
 ) -> AsyncIterator[None]:
     """From before the request it is known here that a web link may have been made, whatever happens."""
     sent = in_flight.SentRequest(
         node.ino, in_flight.link_digest(url_files.text(*shortcut)), folder=folder, name=name
     )
-    with kit.incoming.making(folder, name), kit.health.request("web_link"):
-        async with inflight_recovery.recorded(kit, sent):
+    with context.remote_updates.making(folder, name), context.health.request("web_link"):
+        async with inflight_recovery.recorded(context, sent):
             yield
 
 
 async def _name_in_use(
-    kit: PushContext, task: queue.Task, node: Node, data: bytes, shortcut: Shortcut, theirs: items.Item | None
+    context: PushContext,
+    task: queue.Task,
+    node: Node,
+    data: bytes,
+    shortcut: Shortcut,
+    theirs: items.Item | None,
 ) -> None:
     if (
         isinstance(theirs, items.WebLink)
         and said_by(remote_from_item(theirs)) == shortcut
-        and conflicts.may_be_ours(kit.db, node.ino, theirs)
+        and conflicts.may_be_ours(context.db, node.ino, theirs)
     ):
         log.info("found an earlier web link whose response was lost; adopting it")
-        await _done(kit, task, node, theirs, data)
-    elif theirs is not None and conflicts.is_leaving(kit, task, node, theirs):
-        await kit.db.write(lambda conn: reconsider(conn, task.op, "An earlier item is in the way."))
+        await _done(context, task, node, theirs, data)
+    elif theirs is not None and conflicts.is_leaving(context, task, node, theirs):
+        await context.db.write(lambda conn: reconsider(conn, task.op, "An earlier item is in the way."))
     else:
-        await conflicts.keep_both(kit, task, theirs)
+        await conflicts.keep_both(context, task, theirs)
 
 
 # ---- one that was written to ---------------------------------------------------------------------
 
 
 async def _write(
-    kit: PushContext, task: queue.Task, node: Node, data: bytes, found: ParsedShortcut | None
+    context: PushContext, task: queue.Task, node: Node, data: bytes, found: ParsedShortcut | None
 ) -> None:
-    if found is not None and _is_link(kit, found):
-        await _change(kit, task, node, data, found.shortcut)
+    if found is not None and _is_link(context, found):
+        await _change(context, task, node, data, found.shortcut)
     elif data:
-        await _become_file(kit, task, node)
+        await _become_file(context, task, node)
     else:
         raise errors.Emptied(node.name)
 
 
-async def _change(kit: PushContext, task: queue.Task, node: Node, data: bytes, wanted: Shortcut) -> None:
+async def _change(context: PushContext, task: queue.Task, node: Node, data: bytes, wanted: Shortcut) -> None:
     assert node.remote_id is not None
-    before = url_files.of_item(tree.item_json(kit.db, node.ino))
+    before = url_files.of_item(tree.item_json(context.db, node.ino))
     if wanted == before:
-        await _unchanged(kit, task, node, data)
+        await _unchanged(context, task, node, data)
         return
     etag = node.etag
     for _ in range(uploads.REBASES):
         try:
-            with kit.health.request("web_link"):
-                answer = await kit.client.web_links.update(
+            with context.health.request("web_link"):
+                answer = await context.client.web_links.update(
                     node.remote_id,
                     url=wanted.url if wanted.url != before.url else None,
                     description=wanted.description if wanted.description != before.description else None,
                     etag=etag,
                 )
         except errors.NotFound as error:
-            await conflicts.missing(kit, task, error)
+            await conflicts.missing(context, task, error)
             return
         except errors.PreconditionFailed:
-            theirs = await _theirs(kit, task, node)
+            theirs = await _theirs(context, task, node)
             if theirs is None:
                 return
             now = said_by(remote_from_item(theirs))
             if now == wanted:
-                await _done(kit, task, node, theirs, data)
+                await _done(context, task, node, theirs, data)
                 return
             if now != before:
-                await conflicts.keep_both(kit, task, theirs, anew=True)
+                await conflicts.keep_both(context, task, theirs, anew=True)
                 return
             etag = theirs.etag  # renamed or moved there
         else:
             crashpoints.reached(Point.UPLOAD_SENT)
-            await _done(kit, task, node, answer, data)
+            await _done(context, task, node, answer, data)
             return
-    await kit.db.write(
+    await context.db.write(
         lambda conn: reconsider(conn, task.op, "The web link is being changed at the service.")
     )
 
 
-async def _theirs(kit: PushContext, task: queue.Task, node: Node) -> items.WebLink | None:
+async def _theirs(context: PushContext, task: queue.Task, node: Node) -> items.WebLink | None:
     """The web link as the service has it now; None if it is gone, which then has been followed."""
     try:
-        found = await kit.get(NodeKind.LINK, node.remote_id or "")
+        found = await context.get(NodeKind.LINK, node.remote_id or "")
     except errors.NotFound as error:
-        await conflicts.missing(kit, task, error)
+        await conflicts.missing(context, task, error)
         return None
     return found if isinstance(found, items.WebLink) else None
 
 
-async def _become_file(kit: PushContext, task: queue.Task, node: Node) -> None:
+async def _become_file(context: PushContext, task: queue.Task, node: Node) -> None:
     """What is in the file by now is nothing that a web link can say."""
 
     def txn(conn: Connection) -> None:
@@ -207,21 +214,23 @@ async def _become_file(kit: PushContext, task: queue.Task, node: Node) -> None:
             ops.record(conn, surplus, ops.OpKind.TRASH, due_ns=ops.now_ns())
         queue.give_back(conn, task.op, not_before_ns=0)
 
-    await kit.db.write(txn)
+    await context.db.write(txn)
     log.info("a web link was overwritten with other contents: moving it to the trash and uploading a file")
 
 
-async def _unchanged(kit: PushContext, task: queue.Task, node: Node, data: bytes) -> None:
+async def _unchanged(context: PushContext, task: queue.Task, node: Node, data: bytes) -> None:
     """Written, but to what the service has: at most in other words."""
 
     def txn(conn: Connection) -> bool:
         queue.finish(conn, task.op)
         return _settle(conn, node, data)
 
-    await _release(kit, node, await kit.db.write(txn))
+    await _release(context, node, await context.db.write(txn))
 
 
-async def _done(kit: PushContext, task: queue.Task, node: Node, answer: items.WebLink, data: bytes) -> None:
+async def _done(
+    context: PushContext, task: queue.Task, node: Node, answer: items.WebLink, data: bytes
+) -> None:
     """The service has a web link that says what the node holds."""
     theirs = remote_from_item(answer)
 
@@ -239,10 +248,10 @@ async def _done(kit: PushContext, task: queue.Task, node: Node, answer: items.We
             changes.append(Change(ChangeKind.CONTENT, node.ino))
         return changes, released
 
-    changes, released = await kit.db.write(txn)
+    changes, released = await context.db.write(txn)
     crashpoints.reached(Point.UPLOAD_ADOPTED)
-    kit.incoming.publish(changes)
-    await _release(kit, node, released)
+    context.remote_updates.publish(changes)
+    await _release(context, node, released)
 
 
 def _settle(conn: Connection, node: Node, data: bytes) -> bool:
@@ -264,6 +273,6 @@ def _settle(conn: Connection, node: Node, data: bytes) -> bool:
     return False
 
 
-async def _release(kit: PushContext, node: Node, released: bool) -> None:
+async def _release(context: PushContext, node: Node, released: bool) -> None:
     if released and node.sha1 is not None:
-        await kit.blocks.settle_clean(node.sha1)
+        await context.blocks.settle_clean(node.sha1)

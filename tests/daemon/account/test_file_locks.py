@@ -22,7 +22,7 @@ from tests.support.log_watch import ExpectLog
 async def shared(ben: Remote, user: int, drive: Drive, nursery: trio.Nursery) -> AsyncIterator[items.File]:
     """Ben's file `s/f`, which we may change, on our drive, whose locks are followed."""
     file_id = await shared_file(drive, ben, "f", "editor", user)
-    nursery.start_soon(drive.agents.locks.run)
+    nursery.start_soon(drive.agents.file_locks.run)
     yield await ben.client.items.get("file", file_id)
 
 
@@ -82,7 +82,7 @@ async def test_our_own_lock_is_none(drive: Drive, other: Remote, nursery: trio.N
     await other.client.locks.lock(file_id)
     await drive.names()
     await drive.poll()
-    drive.agents.locks._read()
+    drive.agents.file_locks._read()
     assert stat.filemode(drive.fs.getattr(await drive.ino("mine")).mode) == "-rw-r--r--"
 
 

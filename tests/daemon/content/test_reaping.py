@@ -72,7 +72,7 @@ async def test_sealed_bytes_go_with_last_file(drive: Drive, network: Network, ot
     inos = [await drive.write(name, data) for name in ("one", "two")]
     for ino in inos:
         draft = drive.agents.state.drafts.find(drive.node(ino).draft)
-        assert await drive.agents.push._kit.sealer.seal(draft) is not None
+        assert await drive.agents.push._context.sealer.seal(draft) is not None
     await drive.agents.commit.commit()
     sha1 = drive.node(inos[0]).sha1
     path = drive.agents.state.blocks.path(sha1)

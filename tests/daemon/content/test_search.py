@@ -30,7 +30,7 @@ async def user(service: Store, user: int) -> int:
 def find(drive: Drive) -> Callable[[str], Any]:
     """`await find(words)`: the paths that are found, sorted."""
     agents = drive.agents
-    finding = RemoteSearch(drive.db, agents.client, agents.hydrate, agents.health)
+    finding = RemoteSearch(drive.db, agents.client, agents.hydrator, agents.health)
 
     async def run(words: str) -> list[str]:
         search = await finding.begin(words)
@@ -151,7 +151,7 @@ async def test_what_is_in_the_trash_is_not_found(drive: Drive, other: Remote, le
 
 async def test_what_was_deleted_here_is_not_listed_any_more(drive: Drive, legal: str, network: Network):
     agents = drive.agents
-    memory = search_results.SearchCache(RemoteSearch(drive.db, agents.client, agents.hydrate, agents.health))
+    memory = search_results.SearchCache(RemoteSearch(drive.db, agents.client, agents.hydrator, agents.health))
     await drive.names("Legal/Contracts")
 
     async def listed() -> list[str]:

@@ -249,7 +249,7 @@ async def test_trashed_item_is_not_revived_by_page(drive: Drive, other: Remote) 
     assert isinstance(before, items.File)
     await drive.unlink("f")
     await drive.sync()
-    await drive.agents.incoming.apply([before])
+    await drive.agents.remote_updates.apply([before])
     assert await drive.names() == []
 
 

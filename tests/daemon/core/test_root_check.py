@@ -95,7 +95,7 @@ class TestInTheTrash:
             await other.client.items.delete("folder", folder, recursive=True)
             await polled(drive)
             with pytest.raises(errors.RootGone):
-                await drive.agents.sweep.once(full=True)
+                await drive.agents.reconciler.once(full=True)
             assert shown(drive) is HealthState.READ_ONLY
             assert await drive.names() == ["old", "plan"]
             await restore(other, folder)

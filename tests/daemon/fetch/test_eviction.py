@@ -199,7 +199,7 @@ async def test_free_stops_download_for_pin(
         assert (await drive.agents.free("/d", unpin=True)).in_use  # what is on its way
         await ended.wait()
         go.set()
-        while drive.agents.hydrate.coming():
+        while drive.agents.hydrator.coming():
             await trio.lowlevel.checkpoint()
     assert len([path for method, path in network.requests if path.endswith("/content")]) < 12
     await drive.agents.free("/d", unpin=True)

@@ -37,7 +37,7 @@ async def content_of(drive: Drive, other: Remote, data: bytes, name: str = "f") 
 async def test_a_run_of_blocks_is_one_request(drive: Drive, other: Remote, network: Network) -> None:
     data = os.urandom(3 * BLOCK + 17)
     content = await content_of(drive, other, data)
-    await drive.agents.hydrate.blocks(content, 0, 3)
+    await drive.agents.hydrator.blocks(content, 0, 3)
     assert network.count("GET", "/content") == 1
     assert await drive.read("f") == data
     assert network.count("GET", "/content") == 1
@@ -47,10 +47,10 @@ async def test_readers_of_one_block_share_a_request(drive: Drive, other: Remote,
     content = await content_of(drive, other, os.urandom(2 * BLOCK))
     arrived, go = network.gate("GET", "/content")
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(drive.agents.hydrate.blocks, content, 0, 1)
+        nursery.start_soon(drive.agents.hydrator.blocks, content, 0, 1)
         await arrived.wait()
         for _ in range(5):
-            nursery.start_soon(drive.agents.hydrate.blocks, content, 1, 1)
+            nursery.start_soon(drive.agents.hydrator.blocks, content, 1, 1)
         await wait_all_tasks_blocked(0.02)
         go.set()
     assert network.count("GET", "/content") == 1
@@ -61,7 +61,7 @@ async def test_one_reader_giving_up_spares_others(drive: Drive, other: Remote, n
     arrived, go = network.gate("GET", "/content")
     with trio.CancelScope() as impatient:
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(drive.agents.hydrate.blocks, content, 0, 0)
+            nursery.start_soon(drive.agents.hydrator.blocks, content, 0, 0)
             await arrived.wait()
             impatient.cancel()
     go.set()
@@ -75,7 +75,7 @@ async def test_a_service_that_says_nothing_is_a_timeout(
     content = await content_of(drive, other, b"x" * 100)
     gates = [network.gate("GET", "/content") for _ in range(3)]
     with pytest.raises(TimeoutError) as caught:
-        await drive.agents.hydrate.blocks(content, 0, 0)
+        await drive.agents.hydrator.blocks(content, 0, 0)
     assert caught.value.errno == errno.ETIMEDOUT
     for _, go in gates:
         go.set()
@@ -84,7 +84,7 @@ async def test_a_service_that_says_nothing_is_a_timeout(
 async def test_silent_connection_is_replaced_in_time(drive: Drive, other: Remote, network: Network) -> None:
     content = await content_of(drive, other, b"x" * 100)
     network.gate("GET", "/content")
-    await drive.agents.hydrate.blocks(content, 0, 0)
+    await drive.agents.hydrator.blocks(content, 0, 0)
     assert network.count("GET", "/content") == 2
 
 
@@ -92,18 +92,18 @@ async def test_reader_takes_over_readahead(drive: Drive, other: Remote, network:
     contents = [await content_of(drive, other, os.urandom(100), f"f{number}") for number in range(8)]
     gates = [network.gate("GET", "/content") for _ in range(hydrate.BACKGROUND)]
     for content in contents[:6]:
-        drive.agents.hydrate.ahead(content, 0, 0)
+        drive.agents.hydrator.ahead(content, 0, 0)
     for arrived, _ in gates:
         await arrived.wait()
     # All places of read-ahead are taken; these two are queueing.
     for content in contents[6:]:
-        drive.agents.hydrate.ahead(content, 0, 0)
-    await drive.agents.hydrate.blocks(contents[7], 0, 0)
+        drive.agents.hydrator.ahead(content, 0, 0)
+    await drive.agents.hydrator.blocks(contents[7], 0, 0)
     assert network.count("GET", "/content") == 7
     for _, go in gates:
         go.set()
     for content in contents:
-        await drive.agents.hydrate.blocks(content, 0, 0)
+        await drive.agents.hydrator.blocks(content, 0, 0)
     assert network.count("GET", "/content") == 8
 
 
@@ -116,11 +116,11 @@ async def paced(starting: Starting) -> AsyncIterator[Any]:
 async def test_readahead_and_waiting_reads_differ(paced: Any, other: Remote, network: Network) -> None:
     contents = [await content_of(paced, other, os.urandom(100), f"f{number}") for number in range(2)]
     gates = [network.gate("GET", "/content", before=True) for _ in contents]
-    paced.agents.hydrate.ahead(contents[0], 0, 0)
+    paced.agents.hydrator.ahead(contents[0], 0, 0)
     await gates[0][0].wait()
     assert paced.agents.pace.queues == {"ahead": (0, 1)}
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(paced.agents.hydrate.blocks, contents[1], 0, 0)
+        nursery.start_soon(paced.agents.hydrator.blocks, contents[1], 0, 0)
         await gates[1][0].wait()
         assert paced.agents.pace.queues == {"interactive": (0, 1), "ahead": (0, 1)}
         for _, go in gates:
@@ -130,7 +130,7 @@ async def test_readahead_and_waiting_reads_differ(paced: Any, other: Remote, net
 async def test_reads_resume_after_pause(paced: Any, other: Remote, nursery: trio.Nursery) -> None:
     content = await content_of(paced, other, os.urandom(100))
     paced.agents.pace.hold(True)
-    nursery.start_soon(paced.agents.hydrate.keep, content)
+    nursery.start_soon(paced.agents.hydrator.keep, content)
     await wait_all_tasks_blocked(0.01)
     assert paced.agents.pace.queues == {"pin": (1, 0)}
     with trio.fail_after(3):
@@ -166,7 +166,7 @@ async def test_wrong_bytes_are_an_error_and_never_read(
 
 async def test_bytes_that_are_nowhere_are_an_error(drive: Drive) -> None:
     with pytest.raises(OSError, match="Input/output error"):
-        await drive.agents.hydrate.blocks(Content("0" * 40, 10, None, None), 0, 0)
+        await drive.agents.hydrator.blocks(Content("0" * 40, 10, None, None), 0, 0)
 
 
 async def test_a_large_file_streams_through(drive: Drive, other: Remote) -> None:
@@ -187,7 +187,7 @@ async def test_a_download_that_breaks_goes_on_where_it_stopped(
     content = await content_of(drive, other, data)
     network.break_body(BLOCK + 5, error)
     network.break_body(3 * BLOCK, error)
-    await drive.agents.hydrate.blocks(content, 0, 19)
+    await drive.agents.hydrator.blocks(content, 0, 19)
     assert await drive.read("f") == data
     assert network.count("GET", "/content") == 3
     with trio.fail_after(5):
@@ -200,7 +200,7 @@ async def test_repeated_empty_downloads_are_an_error(drive: Drive, other: Remote
     for _ in range(10):
         network.break_body(BLOCK - 1, httpx.ReadError("reset"))
     with pytest.raises(OSError, match="Network is down"):
-        await drive.agents.hydrate.blocks(content, 0, 19)
+        await drive.agents.hydrator.blocks(content, 0, 19)
     assert network.count("GET", "/content") == block_download.FRUITLESS
 
 
@@ -227,7 +227,7 @@ async def test_damaged_large_file_is_dropped(
     content = await content_of(drive, other, data)
     network.break_body(BLOCK + 7, flip=True)
     with pytest.raises(OSError, match="Input/output error"):
-        await drive.agents.hydrate.blocks(content, 0, 19)
+        await drive.agents.hydrator.blocks(content, 0, 19)
     assert not drive.agents.state.blocks.is_complete(content.sha1)
     assert await drive.read("f") == data
 
@@ -237,11 +237,11 @@ async def test_no_space_for_prefetch(
 ) -> None:
     contents = [await content_of(drive, other, os.urandom(BLOCK), name) for name in "ab"]
     monkeypatch.setattr(drive.agents.state.blocks._room, "_limit", BLOCK // 2)
-    drive.agents.hydrate.ahead(contents[0], 0, 0)
+    drive.agents.hydrator.ahead(contents[0], 0, 0)
     await wait_all_tasks_blocked(0.02)
     assert network.count("GET", "/content") == 0
-    drive.agents.hydrate.ahead(contents[1], 0, 0)
-    await drive.agents.hydrate.blocks(contents[1], 0, 0)
+    drive.agents.hydrator.ahead(contents[1], 0, 0)
+    await drive.agents.hydrator.blocks(contents[1], 0, 0)
     assert network.count("GET", "/content") == 1
 
 
@@ -252,13 +252,13 @@ async def test_waiting_reader_learns_of_outage(drive: Drive, other: Remote, netw
 
         async def read() -> None:
             with pytest.raises(OSError, match="Network is down"):
-                await drive.agents.hydrate.blocks(content, 0, 0)
+                await drive.agents.hydrator.blocks(content, 0, 0)
             nursery.cancel_scope.cancel()
 
         nursery.start_soon(read)
         await arrived.wait()
         network.is_down = True
-        for work in drive.agents.hydrate._under_way.values():
+        for work in drive.agents.hydrator._under_way.values():
             work.at -= 10  # it has been silent for long
         drive.agents.health.suspect()
         await trio.sleep(1.5)
@@ -271,7 +271,7 @@ async def test_incomplete_small_file_is_dropped(drive: Drive, other: Remote, net
     for _ in range(block_download.FRUITLESS):
         network.break_body(size - 5, httpx.ReadError("reset"))
     with pytest.raises(OSError, match="Network is down"):
-        await drive.agents.hydrate.blocks(content, 0, 0)
+        await drive.agents.hydrator.blocks(content, 0, 0)
     assert drive.agents.state.blocks.missing(content.sha1, size, 0, 7) == [(0, 7)]
 
 

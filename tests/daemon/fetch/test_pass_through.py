@@ -82,7 +82,7 @@ async def test_a_pin_is_not_kept_in_memory(drive: Drive, other: Remote) -> None:
     from cmsfs.replica.nodes import Content
 
     with trio.fail_after(10), pytest.raises(OSError, match=os.strerror(errno.ENOSPC)):
-        await drive.agents.hydrate.keep(Content(node.sha1, node.size, node.remote_id, node.version))
+        await drive.agents.hydrator.keep(Content(node.sha1, node.size, node.remote_id, node.version))
 
 
 def test_no_more_stays_in_memory_than_is_allowed() -> None:

@@ -60,7 +60,7 @@ class Reader:
 
     async def __call__(self, path: str) -> None:
         node = self._drive.node(await self._drive.ino(path))
-        self.waited += not self._drive.agents.hydrate._blocks.is_complete(node.sha1)
+        self.waited += not self._drive.agents.hydrator._blocks.is_complete(node.sha1)
         assert await self._drive.read(path) == random.Random(path).randbytes(node.size)
         self.read += 1
         await wait_all_tasks_blocked(0.005)
@@ -161,7 +161,7 @@ async def test_a_wrong_guess_ends_what_is_still_queueing(
     monkeypatch.setattr(prefetch, "LEAST", 40)
     gates = [network.gate("GET", "/content") for _ in range(hydrate.PREFETCH)]
     before = network.count("GET", "/content")
-    began = drive.agents.hydrate.began
+    began = drive.agents.hydrator.began
     began(await drive.ino(paths[12]))
     await wait_all_tasks_blocked(0.01)
     assert network.count("GET", "/content") == before + hydrate.PREFETCH

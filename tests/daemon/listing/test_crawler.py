@@ -69,14 +69,14 @@ async def unknown(drive: Drive) -> list[int]:
 async def test_everything_becomes_known_and_then_nothing_is_asked(
     large: None, drive: Drive, network: Network
 ) -> None:
-    await drive.agents.crawl.once()
+    await drive.agents.crawler.once()
     assert counted(drive) == FOLDERS * (FILES + 1)
     assert await unknown(drive) == []
     asked = len(network.requests)
     assert len(await drive.names()) == FOLDERS
     for folder in range(FOLDERS):
         assert len(await drive.names(f"folder {folder:02}")) == FILES
-    await drive.agents.crawl.once()
+    await drive.agents.crawler.once()
     assert len(network.requests) == asked
 
 
@@ -86,7 +86,7 @@ async def test_after_a_restart_it_goes_on_where_it_was(
 ) -> None:
     async with starting() as drive, trio.open_nursery() as nursery:
         arrived, _ = network.gate("GET", "offset=600", before=True)
-        nursery.start_soon(drive.agents.crawl.once)
+        nursery.start_soon(drive.agents.crawler.once)
         await arrived.wait()
         assert (await drive.agents.status()).listing.state == "running"
         nursery.cancel_scope.cancel()
@@ -94,7 +94,7 @@ async def test_after_a_restart_it_goes_on_where_it_was(
         before = kv_store.get(drive.db, kv_store.CRAWL)
         assert before is not None and '"folder"' not in before
         asked = network.count("GET", "/search")
-        await drive.agents.crawl.once()
+        await drive.agents.crawler.once()
         # The folders, and the window that was done, are not asked for again.
         assert network.count("GET", "type=folder") == 1
         assert network.count("GET", "/search") - asked < FOLDERS * FILES / 200 + 8
@@ -108,7 +108,7 @@ async def test_an_opened_folder_does_not_wait_for_the_crawl(
 ) -> None:
     arrived, go = network.gate("GET", "type=file", before=True)
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(drive.agents.crawl.once)
+        nursery.start_soon(drive.agents.crawler.once)
         await arrived.wait()
         with trio.fail_after(5):
             assert len(await drive.names("folder 07")) == FILES
@@ -128,7 +128,7 @@ async def test_opened_folders_overtake_the_crawl(large: None, drive: Drive, netw
     async with trio.open_nursery() as nursery:
         nursery.start_soon(root)
         await arrived.wait()
-        nursery.start_soon(drive.agents.crawl.once)
+        nursery.start_soon(drive.agents.crawler.once)
         with trio.fail_after(5):
             assert len(await drive.agents.state.db.query(lambda conn: tree.subtree(conn, ROOT))) > FOLDERS
             assert len(await drive.names("folder 07")) == FILES
@@ -144,11 +144,11 @@ async def test_partial_crawl_resumes_after_restart(large: None, starting: Starti
         assert len(await drive.names()) == FOLDERS
         # Only the root is known: nothing can be compared with the service yet.
         asked = network.count("GET", "/search")
-        assert await drive.agents.sweep.once(full=True) == 0
+        assert await drive.agents.reconciler.once(full=True) == 0
         assert network.count("GET", "/search") == asked
     async with starting() as drive:
         asked = len(network.requests)
-        await drive.agents.crawl.once()
+        await drive.agents.crawler.once()
         # In windows of everything, and not folder by folder.
         assert network.count("GET", "/folders/") == 1
         assert len(network.requests) - asked < FOLDERS * FILES / 200 + 15
@@ -164,18 +164,18 @@ async def test_opened_subfolder_overtakes_root_listing(
     monkeypatch.setattr(search_windows, "MOST", 100)
     arrived, _ = network.gate("GET", "type=file", before=True)
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(drive.agents.crawl.follow)
+        nursery.start_soon(drive.agents.crawler.follow)
         await drive.names()
         await arrived.wait()
         # Its tree is too large to be waited for as well, though there are no folders in it: nothing is left.
-        drive.agents.crawl.opened(await drive.ino("folder 03"))
+        drive.agents.crawler.opened(await drive.ino("folder 03"))
         # The rest of everything was given up for it, and is taken up again.
         with trio.fail_after(10):
             while await unknown(drive):
                 await drive.changed.wait()
                 await trio.testing.wait_all_tasks_blocked(0.01)
         asked = len(network.requests)
-        drive.agents.crawl.opened(await drive.ino("folder 03"))
+        drive.agents.crawler.opened(await drive.ino("folder 03"))
         await trio.testing.wait_all_tasks_blocked(0.01)
         assert len(network.requests) == asked  # all below is known
         nursery.cancel_scope.cancel()
@@ -193,10 +193,10 @@ async def test_huge_subtree_is_not_enumerated_alone(
     monkeypatch.setattr(search_lister, "MOST_BELOW", FILES - 1)
     assert len(await drive.names()) == FOLDERS
     asked = len(network.requests)
-    await drive.agents.crawl._below(await drive.ino("folder 03"))
+    await drive.agents.crawler._below(await drive.ino("folder 03"))
     assert len(network.requests) == asked + 1
     monkeypatch.setattr(search_lister, "MOST_BELOW", FILES)
-    await drive.agents.crawl._below(await drive.ino("folder 03"))
+    await drive.agents.crawler._below(await drive.ino("folder 03"))
     assert counted(drive) == FOLDERS + FILES
 
 
@@ -206,11 +206,11 @@ async def test_what_is_not_there_any_more_goes_away(drive: Drive, other: Remote)
     inner = await other.folder("inner", docs)
     await other.file("deep", b"d", parent=inner)
     await other.file("stays", b"s", parent=docs)
-    await drive.agents.crawl.once()
+    await drive.agents.crawler.once()
     await other.client.items.delete("folder", inner, recursive=True)
     await drive.write("docs/ours", b"not sent yet")
     await drive.db.write(_forget_all)
-    await drive.agents.crawl.once()
+    await drive.agents.crawler.once()
     assert await drive.names("docs") == ["ours", "stays"]
 
 
@@ -220,17 +220,17 @@ async def test_what_a_restless_window_did_not_show_stays(
 ) -> None:
     for number in range(3):
         await other.file(f"file {number}", b"x")
-    await drive.agents.crawl.once()
+    await drive.agents.crawler.once()
     await drive.db.write(_forget_all)
     await other.client.items.delete("file", (await other.find("file 1")).id)
-    whole = drive.agents.crawl._whole
+    whole = drive.agents.crawler._whole
     plan = await whole._begun()
     plan.restless.append((None, None))
     await drive.db.write(lambda conn: kv_store.put(conn, kv_store.CRAWL, plan.model_dump_json()))
-    await drive.agents.crawl.once()
+    await drive.agents.crawler.once()
     assert await drive.names() == ["file 0", "file 1", "file 2"]
     await drive.db.write(_forget_all)
-    await drive.agents.crawl.once()
+    await drive.agents.crawler.once()
     assert await drive.names() == ["file 0", "file 2"]
 
 
@@ -239,12 +239,12 @@ async def test_what_a_window_that_moved_did_not_show_stays(
     large: None, drive: Drive, other: Remote, network: Network, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(search_windows, "ATTEMPTS", 1)
-    await drive.agents.crawl.once()
+    await drive.agents.crawler.once()
     await drive.db.write(_forget_all)
     gates = [network.gate("GET", f"offset={offset}", before=True) for offset in (200, 400, 600)]
     gone = drive.node(await drive.ino("folder 06/file 005"))
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(drive.agents.crawl.once)
+        nursery.start_soon(drive.agents.crawler.once)
         for arrived, _ in gates:
             await arrived.wait()
         await other.client.items.delete("file", gone.remote_id)
@@ -252,7 +252,7 @@ async def test_what_a_window_that_moved_did_not_show_stays(
             go.set()
     assert tree.find(drive.db, gone.ino).parent is not None
     await drive.db.write(_forget_all)
-    await drive.agents.crawl.once()
+    await drive.agents.crawler.once()
     node = tree.find(drive.db, gone.ino)
     assert node is None or node.parent is None
 
@@ -269,7 +269,7 @@ async def test_crawl_resumes_with_the_network(
             while drive.agents.health.can_ask:
                 await drive.agents.health.changed()
         async with trio.open_nursery() as own:
-            own.start_soon(drive.agents.crawl.run)
+            own.start_soon(drive.agents.crawler.run)
             await trio.testing.wait_all_tasks_blocked(0.01)
             network.is_down = False
             with trio.fail_after(10):

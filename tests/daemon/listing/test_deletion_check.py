@@ -98,7 +98,7 @@ async def test_an_empty_listing_takes_nothing_away(
     assert len(await drive.names()) == 21
     await drive.poll()
     network.instead = empty
-    assert await drive.agents.sweep.once(full=True) == 0
+    assert await drive.agents.reconciler.once(full=True) == 0
     await drive.db.write(lambda conn: tree.mark_unlisted(conn, ROOT))
     assert len(await drive.names()) == 21
     assert mass_deletions.pending_question(drive.db) is None
@@ -110,7 +110,7 @@ async def test_what_a_short_listing_leaves_out_stays(drive: Drive, other: Remote
     assert await drive.names() == ["a", "b", "c"]
     await drive.poll()
     network.instead = empty
-    await drive.agents.sweep.once(full=True)
+    await drive.agents.reconciler.once(full=True)
     assert await drive.names() == ["a", "b", "c"]
 
 
@@ -123,7 +123,7 @@ async def test_where_much_is_gone_a_person_is_asked(
     await drive.poll()
     for number in made[1:]:
         await purge(other, number)
-    assert await drive.agents.sweep.once(full=True) == 0
+    assert await drive.agents.reconciler.once(full=True) == 0
     assert len(await drive.names()) == 21
     assert (await drive.agents.status()).missing == 20
     told = (await drive.agents.conflicts()).missing
@@ -131,12 +131,12 @@ async def test_where_much_is_gone_a_person_is_asked(
     assert "20 items" in drive.agents.notifications._find_missing().body
     # No: it stays, and the next comparison does not ask again.
     assert (await drive.agents.decide_missing(False)).message == ""
-    assert await drive.agents.sweep.once(full=True) == 0
+    assert await drive.agents.reconciler.once(full=True) == 0
     assert (await drive.agents.status()).missing == 0
     assert len(await drive.names()) == 21
     # More is gone: that is another question.  Yes: it goes.
     await purge(other, made[0])
-    assert await drive.agents.sweep.once(full=True) == 0
+    assert await drive.agents.reconciler.once(full=True) == 0
     assert (await drive.agents.status()).missing == 21
     assert (await drive.agents.decide_missing(True)).message == "21 items were removed."
     assert await drive.names() == []
@@ -157,12 +157,12 @@ async def test_a_question_ends_when_what_was_missing_is_back(
     await other.store.write(lambda conn: conn.execute(hide, (int(docs),)))
     below = "UPDATE item SET status = 2, trash = ? WHERE parent = ?"
     await other.store.write(lambda conn: conn.execute(below, (int(docs), int(docs))))
-    await drive.agents.sweep.once(full=True)
+    await drive.agents.reconciler.once(full=True)
     assert (await drive.agents.status()).missing == 16
     await other.store.write(
         lambda conn: conn.execute("UPDATE item SET status = 0, trash = 0 WHERE status IN (1, 2)")
     )
-    await drive.agents.sweep.once(full=True)
+    await drive.agents.reconciler.once(full=True)
     assert (await drive.agents.status()).missing == 0
     assert len(await drive.names("docs")) == 15
 

@@ -132,7 +132,7 @@ async def test_file_uploaded_during_listing_stays(drive: Drive, other: Remote, n
     await drive.db.write(lambda conn: tree.mark_unlisted(conn, docs))
     arrived, go = network.gate("GET", "/search")
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(drive.agents.hydrate.listing, docs)
+        nursery.start_soon(drive.agents.hydrator.listing, docs)
         await arrived.wait()
         # The page that is on its way was made before the service had the file.
         send.set()
@@ -180,10 +180,10 @@ async def test_concurrent_listings_are_shared(drive: Drive, other: Remote, netwo
     before = drive.agents.health.requests["listing"]
     arrived, go = network.gate("GET", "/search")
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(drive.agents.hydrate.listing, ROOT)
+        nursery.start_soon(drive.agents.hydrator.listing, ROOT)
         await arrived.wait()
-        nursery.start_soon(drive.agents.hydrate.listing, ROOT)
-        nursery.start_soon(drive.agents.hydrate.listing, ino)
+        nursery.start_soon(drive.agents.hydrator.listing, ROOT)
+        nursery.start_soon(drive.agents.hydrator.listing, ino)
         await trio.testing.wait_all_tasks_blocked(0.05)
         go.set()
     assert drive.agents.health.requests["listing"] == before + 1
@@ -197,7 +197,7 @@ async def test_item_leaving_hides_no_other(
     await drive.db.write(lambda conn: tree.mark_unlisted(conn, ROOT))
     arrived, go = network.gate("GET", "offset=400", before=True)
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(drive.agents.hydrate.listing, ROOT)
+        nursery.start_soon(drive.agents.hydrator.listing, ROOT)
         await arrived.wait()
         # What stands behind it moves up by one, onto a page that has been read.
         await other.client.items.delete("file", (await other.find("file 000449")).id)
@@ -214,7 +214,7 @@ async def test_a_listing_that_was_never_still_removes_nothing(
     await drive.db.write(lambda conn: tree.mark_unlisted(conn, ROOT))
     gates = [network.gate("GET", "offset=400", before=True) for _ in range(search_windows.ATTEMPTS)]
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(drive.agents.hydrate.listing, ROOT)
+        nursery.start_soon(drive.agents.hydrator.listing, ROOT)
         for number, (arrived, go) in enumerate(gates):
             await arrived.wait()
             await other.client.items.delete("file", (await other.find(f"file {449 - number:06}")).id)

@@ -105,7 +105,7 @@ async def test_document_deletion_waits_for_base_bytes(
     async def unreachable(content: Any) -> None:
         raise OSError(5, os.strerror(5))
 
-    monkeypatch.setattr(drive.agents.hydrate, "keep", unreachable)
+    monkeypatch.setattr(drive.agents.hydrator, "keep", unreachable)
     await drive.unlink("doc")
     with trio.move_on_after(1):
         await drive.sync()

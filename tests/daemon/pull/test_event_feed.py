@@ -162,7 +162,7 @@ async def test_old_stream_position_is_distrusted(drive: Drive, other: Remote) ->
     await drive.poll()
     assert await drive.names() == []
     assert kv_store.get(drive.db, kv_store.SWEEP_DUE) == reconciler.FULL
-    await drive.agents.sweep.once(full=True)
+    await drive.agents.reconciler.once(full=True)
     assert await drive.names() == ["f"]
 
 
@@ -339,7 +339,7 @@ async def test_the_position_is_never_ahead_of_what_is_applied(
             raise OSError(28, "the disk is full")
 
         with monkeypatch.context() as patched, pytest.raises(OSError, match="disk is full"):
-            patched.setattr(drive.agents.incoming, "apply", fail)
+            patched.setattr(drive.agents.remote_updates, "apply", fail)
             await drive.poll()
         assert kv_store.get(drive.db, kv_store.EVENTS_POSITION) == before
     async with starting() as drive:

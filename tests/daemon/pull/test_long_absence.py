@@ -37,7 +37,7 @@ async def _looked(drive: Drive, settings: config.Settings, *, missed: bool) -> N
         await drive.agents.pull.poll()
         if missed or settings.feed == "search":
             # Access that was taken, and what was removed for good, is told by no search.
-            await drive.agents.sweep.once(full=missed)
+            await drive.agents.reconciler.once(full=missed)
 
 
 def _tell(story: random_changes.Churn, drive: Drive, network: Network, before: int, what: str) -> None:
@@ -60,7 +60,7 @@ async def test_while_the_daemon_was_down(
     story = random_changes.Churn(seed, other, ben)
     await story.changes(number // 2)
     async with starting() as drive:
-        await drive.agents.sweep.once(full=False)
+        await drive.agents.reconciler.once(full=False)
         await _same(drive, other)
     await story.changes(number)
     before = len(network.requests)

@@ -52,7 +52,7 @@ async def test_a_folder_that_comes_with_old_content_is_listed(drive: Drive, othe
     await other.file("f", b"x", parent=docs)
     requests = drive.agents.health.requests["listing"]
     await drive.poll()
-    await drive.agents.hydrate.listing(await drive.ino("docs"))
+    await drive.agents.hydrator.listing(await drive.ino("docs"))
     # Whoever asked found it listed by then, or under way; events tell of all that is in it themselves.
     assert drive.agents.health.requests["listing"] <= requests + 1
     asked = drive.agents.health.requests["listing"]

@@ -28,7 +28,7 @@ async def test_what_was_purged_goes_with_the_quick_sweep(drive: Drive, other: Re
     await other.store.write(lambda conn: conn.execute("DELETE FROM item WHERE id = ?", (int(gone),)))
     await drive.poll()
     assert await drive.names("docs") == ["gone", "kept"]
-    assert await drive.agents.sweep.once(full=False) == 1
+    assert await drive.agents.reconciler.once(full=False) == 1
     assert await drive.names("docs") == ["kept"]
 
 
@@ -39,7 +39,7 @@ async def test_unchanged_quick_comparison_is_one_request(drive: Drive, other: Re
     await drive.mkdir("ours")
     await drive.sync()
     before = drive.agents.health.requests["sweep"]
-    assert await drive.agents.sweep.once(full=False) == 0
+    assert await drive.agents.reconciler.once(full=False) == 0
     assert drive.agents.health.requests["sweep"] == before + 1
 
 
@@ -57,9 +57,9 @@ async def test_full_comparison_finds_traceless_move(drive: Drive, other: Remote)
 
     await other.store.write(silently)
     await drive.poll()
-    assert await drive.agents.sweep.once(full=False) == 0
+    assert await drive.agents.reconciler.once(full=False) == 0
     assert await drive.names("one") == ["f"]
-    assert await drive.agents.sweep.once(full=True) > 0
+    assert await drive.agents.reconciler.once(full=True) > 0
     assert (await drive.names("one"), await drive.names("two")) == ([], ["f"])
 
 
@@ -73,7 +73,7 @@ async def test_local_work_survives_the_sweep(drive: Drive, other: Remote, networ
     network.is_down = False
     await other.client.items.delete("folder", docs, recursive=True)
     await other.client.items.purge("folder", docs)
-    await drive.agents.sweep.once(full=True)
+    await drive.agents.reconciler.once(full=True)
     await drive.sync()
     assert await drive.read("docs/f") == b"ours"
     assert await other.read("f") == b"ours"
@@ -113,7 +113,7 @@ async def test_nothing_goes_away_while_things_move(drive: Drive, other: Remote, 
     assert len(await drive.names()) == 350
     await drive.poll()
     calm, network._inner = network._inner, _Restless(network._inner, other, made[100])
-    await drive.agents.sweep.once(full=True)
+    await drive.agents.reconciler.once(full=True)
     restless, network._inner = network._inner, calm
     assert len(await drive.names()) == 350
     if restless.is_away:
@@ -129,7 +129,7 @@ async def test_due_comparison_survives_restart(starting: Starting, other: Remote
         await drive.db.write(lambda conn: reconciler.schedule(conn, reconciler.FULL))
         await drive.db.write(lambda conn: reconciler.schedule(conn, reconciler.QUICK))
     async with starting() as drive:
-        assert drive.agents.sweep._is_full_due()
-        await drive.agents.sweep.once(full=True)
+        assert drive.agents.reconciler._is_full_due()
+        await drive.agents.reconciler.once(full=True)
         assert kv_store.get(drive.db, kv_store.SWEEP_DUE) is None
-        assert not drive.agents.sweep._is_full_due()
+        assert not drive.agents.reconciler._is_full_due()

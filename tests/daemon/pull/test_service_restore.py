@@ -61,7 +61,7 @@ async def test_a_full_comparison_believes_the_service(
     copied(backup, database)
     await other.folder("made after the backup")  # what is made there from now on
     await drive.poll()
-    await drive.agents.sweep.once(full=True)
+    await drive.agents.reconciler.once(full=True)
     assert await drive.names("docs") == ["named", "same", "text", "thrown"]
     assert await drive.read("docs/text") == b"old"
     assert await drive.read("docs/thrown") == b"t"
@@ -105,4 +105,4 @@ async def test_events_that_begin_anew_have_everything_compared_soon(
     await drive.poll()
     assert kv_store.get(drive.db, kv_store.SWEEP_DUE) == reconciler.FULL
     with trio.fail_after(5):
-        await drive.agents.sweep._until_due(3600)
+        await drive.agents.reconciler._until_due(3600)

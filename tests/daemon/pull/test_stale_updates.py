@@ -25,7 +25,7 @@ async def test_an_older_page_changes_nothing(drive: Drive, other: Remote) -> Non
     await other.write(number, b"two")
     await other.client.items.update("file", number, name="g")
     await drive.poll()
-    await drive.agents.incoming.apply([old])
+    await drive.agents.remote_updates.apply([old])
     assert await drive.names() == ["g"]
     assert await drive.read("g") == b"two"
 
@@ -40,7 +40,7 @@ async def test_a_deletion_that_a_restoration_has_overtaken_changes_nothing(
     await other.client.items.restore("file", number)
     await drive.poll()
     assert await drive.names() == ["f"]
-    await drive.agents.incoming.apply([], [RemovedItem(NodeKind.FILE, number, deleted)])
+    await drive.agents.remote_updates.apply([], [RemovedItem(NodeKind.FILE, number, deleted)])
     assert await drive.names() == ["f"]
 
 
@@ -95,7 +95,7 @@ async def test_a_listing_shorter_than_its_total_is_not_whole(
 
     network.instead = sick
     agents = drive.agents
-    lister = FolderItems(drive.db, agents.client, agents.incoming, agents.health, agents.deletion_check)
+    lister = FolderItems(drive.db, agents.client, agents.remote_updates, agents.health, agents.deletion_check)
     await lister.fill(ROOT, progress=lambda: None, grown=lambda: None)
     assert await drive.names() == ["a", "b", "c"]
 

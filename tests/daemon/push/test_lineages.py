@@ -177,7 +177,7 @@ async def lost(drive: Drive, other: Remote, network: Network, expect_log: Expect
     expect_log("the service rejected a change")
     number = await other.file("big", BIG)
     await drive.poll()
-    await drive.agents.hydrate.listing(1)
+    await drive.agents.hydrator.listing(1)
     network.instead = _no_content(network)
     ino = await drive.ino("big")
     opened = await drive.fs.open(ino, os.O_WRONLY)

@@ -74,10 +74,10 @@ async def test_what_comes_back_again_and_again_rests(drive: Drive, monkeypatch: 
     """An operation that finds, each time, that it is not the time."""
     rounds = 0
 
-    async def give_back(kit: Any, task: queue.Task) -> None:
+    async def give_back(push_context: Any, task: queue.Task) -> None:
         nonlocal rounds
         rounds += 1
-        await kit.db.write(lambda conn: queue.give_back(conn, task.op, not_before_ns=0))
+        await push_context.db.write(lambda conn: queue.give_back(conn, task.op, not_before_ns=0))
 
     monkeypatch.setitem(dispatcher.PERFORM, OpKind.UPLOAD, give_back)
     await drive.write("f", b"x")

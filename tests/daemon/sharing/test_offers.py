@@ -60,7 +60,7 @@ async def test_nothing_of_it_takes_a_name_or_is_fetched(
     async with starting() as drive:
         agents = drive.agents
         # Before anything is known, and afterwards.
-        search = await RemoteSearch(drive.db, agents.client, agents.hydrate, agents.health).begin(
+        search = await RemoteSearch(drive.db, agents.client, agents.hydrator, agents.health).begin(
             "plan OR more"
         )
         assert list(await search.more()) == []
@@ -72,13 +72,13 @@ async def test_nothing_of_it_takes_a_name_or_is_fetched(
         assert await drive.ino(SHELF) == mine
         assert await drive.names(SHELF) == []
         assert network.count("GET", "/content") == network.count("GET", "/representations") == 0
-        search = await RemoteSearch(drive.db, agents.client, agents.hydrate, agents.health).begin("plan")
+        search = await RemoteSearch(drive.db, agents.client, agents.hydrator, agents.health).begin("plan")
         assert list(await search.more()) == []
         await _decide(drive, folder)
         shelf = f"{SHELF} (from others)/{SHELF}"
         assert await drive.names(shelf) == ["Sub", "later.txt", "plan.txt"]
         assert await drive.read(f"{shelf}/Sub/more.txt") == b"more"
-        search = await RemoteSearch(drive.db, agents.client, agents.hydrate, agents.health).begin("plan")
+        search = await RemoteSearch(drive.db, agents.client, agents.hydrator, agents.health).begin("plan")
         assert [one.path for one in await search.more()] == [f"{shelf}/plan.txt"]
 
 
@@ -195,7 +195,7 @@ async def test_a_drive_that_learns_late_whose_it_is_asks(
     async with starting() as drive:
         network.is_down = False
         await drive.agents.health.reachable()
-        await drive.agents.hydrate.listing(ROOT)
+        await drive.agents.hydrator.listing(ROOT)
         await drive.agents.account.refresh()
         assert await drive.names() == []
         assert _waiting(drive) == [("Team", "Ben Tester")]

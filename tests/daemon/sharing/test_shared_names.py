@@ -300,7 +300,7 @@ async def test_a_search_finds_it_where_it_is(
             expected = sorted([f"{above}Team/Papers/lease.txt", f"{above}lease.md", "lease.odt"])
             # Before anything is known, and afterwards.
             for _ in range(2):
-                search = await RemoteSearch(drive.db, agents.client, agents.hydrate, agents.health).begin(
+                search = await RemoteSearch(drive.db, agents.client, agents.hydrator, agents.health).begin(
                     "lease"
                 )
                 assert sorted(one.path for one in await search.more()) == expected
@@ -347,7 +347,7 @@ async def test_late_user_id_yields_same_names(
     async with starting(account="late", shared=where) as drive:
         network.is_down = False
         await drive.agents.health.reachable()
-        await drive.agents.hydrate.listing(ROOT)
+        await drive.agents.hydrator.listing(ROOT)
         await drive.agents.account.refresh()
         assert await tree(drive) == expected
         assert await drive.read("Personal/diary.txt") == b"mine"
