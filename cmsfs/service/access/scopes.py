@@ -6,6 +6,7 @@
 Rule: the table is the only place where an operation and a scope meet.
 """
 
+import functools
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
@@ -77,6 +78,7 @@ def expand(granted: Iterable[str]) -> frozenset[str]:
     return frozenset(found)
 
 
+@functools.lru_cache(maxsize=256)  # every request asks, of few applications
 def effective(application: str, granted: str | None) -> frozenset[str]:
     """What a token is good for: what it was granted, as far as its application still has it."""
     has = expand(application.split())

@@ -6,7 +6,6 @@ of the public API: for a server at URL u, base_url is u/2.0, upload_url is u/api
 Rule: a capability is a module that exports `routes`, a list of operations; adding one is a group here.
 """
 
-from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 from urllib.parse import urlsplit
@@ -36,6 +35,7 @@ from cmsfs.service.oauth import authorize, tokens
 from cmsfs.service.renditions import embed_links, thumbnails
 from cmsfs.service.search import result_cache, search
 from cmsfs.service.server import docs_page, openapi, rate_limits
+from cmsfs.service.server.route_table import RouteTable
 from cmsfs.service.sharing import (
     collaborations,
     collaborations_allowlist,
@@ -213,14 +213,15 @@ class Service:
         )
         self.operations = {one.line: one for one in API if isinstance(one, Operation)}
         self.notices = FlashMessages()
-        self._router = _router(
+        api = RouteTable(API)
+        self._router = RouteTable(
             [
                 *PAGES,
                 *OAUTH,
                 *PUBLIC,
-                routing.Mount("/2.0", _router(API)),
-                routing.Mount("/api/2.0", _router(API)),
-                routing.Mount("/api", _router(OAUTH)),
+                routing.Mount("/2.0", api),
+                routing.Mount("/api/2.0", api),
+                routing.Mount("/api", RouteTable(OAUTH)),
             ]
         )
 
@@ -278,7 +279,3 @@ def build(
     the limits of users; None is no limits.
     """
     return problems.Edge(Service(store, url, public_url=public_url, rates=rates))
-
-
-def _router(routes: Sequence[routing.BaseRoute]) -> routing.Router:
-    return routing.Router(routes, redirect_slashes=False)

@@ -38,18 +38,25 @@ class IncomingBlob:
     def __init__(self, blobs: "Blobs") -> None:
         self._blobs = blobs
         self._path = blobs.incoming / f"{os.getpid()}-{uuid.uuid4().hex}"
-        self._file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        self._file = -1  # there is none before something is to be in it, and after it has got its place
         self._hash = hashlib.sha1(usedforsecurity=False)
         self._pending: list[bytes] = []
         self._pending_size = 0
         self.size = 0
         self.head = b""  # the first bytes, for search
 
+    @property
+    def is_open(self) -> bool:
+        """Whether there is something on the disk that nobody has kept."""
+        return self._file >= 0
+
     def close(self) -> None:
         """Discard what was not kept."""
-        os.close(self._file)
-        with contextlib.suppress(FileNotFoundError):
-            self._path.unlink()
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1
+            with contextlib.suppress(FileNotFoundError):
+                self._path.unlink()
 
     async def write(self, chunk: bytes) -> None:
         """Take the next bytes.  Cancelled: the content is incomplete and must be discarded."""
@@ -63,12 +70,23 @@ class IncomingBlob:
         self._pending.clear()
         self._pending_size, self.size, self.head = 0, 0, b""
         self._hash = hashlib.sha1(usedforsecurity=False)
-        os.lseek(self._file, 0, os.SEEK_SET)
-        await trio.to_thread.run_sync(os.ftruncate, self._file, 0)
+        if self._file >= 0:
+            os.lseek(self._file, 0, os.SEEK_SET)
+            await trio.to_thread.run_sync(os.ftruncate, self._file, 0)
 
-    async def keep(self) -> str:
-        """Put the content in its place, durably, and return its SHA-1."""
-        return await trio.to_thread.run_sync(self.keep_now)
+    async def keep(self, check: Callable[[str], None] | None = None) -> str:
+        """Put the content in its place, durably, and return its SHA-1.
+
+        `check` gets that first, in the thread; what it raises keeps the content from its place.
+        """
+
+        def run() -> str:
+            self._drain()
+            if check is not None:
+                check(self._hash.hexdigest())
+            return self.keep_now()
+
+        return await trio.to_thread.run_sync(run)
 
     async def sha1(self) -> str:
         """The SHA-1 of what has arrived."""
@@ -96,8 +114,15 @@ class IncomingBlob:
         os.fsync(self._file)
         self._path.rename(target)
         durability.sync(target.parent)
+        self._put_down()
+
+    def _put_down(self) -> None:
+        file, self._file = self._file, -1
+        os.close(file)
 
     def _drain(self) -> None:
+        if self._file < 0:
+            self._file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         data = memoryview(b"".join(self._pending))
         self._pending.clear()
         self._pending_size = 0
@@ -119,6 +144,7 @@ class IncomingBlob:
         # Over an equal blob too: the content is the same, and a damaged one is healed.
         self._path.rename(target)
         durability.sync(target.parent)
+        self._put_down()
         return sha1
 
 
@@ -153,8 +179,9 @@ class Blobs:
             yield incoming
         finally:
             # Removing gigabytes takes the disk its time, so not on the loop; and it is done in any case.
-            with trio.CancelScope(shield=True):
-                await trio.to_thread.run_sync(incoming.close)
+            if incoming.is_open:
+                with trio.CancelScope(shield=True):
+                    await trio.to_thread.run_sync(incoming.close)
 
     def keep_bytes(self, data: bytes) -> str:
         """Store a small content at once, durably; for a thread."""

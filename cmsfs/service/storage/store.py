@@ -20,7 +20,15 @@ from typing import Any, TypeVar
 import trio
 
 from cmsfs import errors, sqlite
-from cmsfs.service.storage import attempt_limits, blobs, derived_files, parts, signed_urls, upgrade
+from cmsfs.service.storage import (
+    attempt_limits,
+    blobs,
+    commit_queue,
+    derived_files,
+    parts,
+    signed_urls,
+    upgrade,
+)
 
 log = logging.getLogger(__name__)
 
@@ -50,6 +58,7 @@ class Store:
         self.addresses = signed_urls.SignedUrls(root / "addresses.key")
         self.attempts = attempt_limits.AttemptLimits()
         self.written = trio.Event()  # set, and replaced, after each change of this process
+        self._commits = commit_queue.CommitQueue(db)
         self._last = 0
         self._clock = threading.Lock()
 
@@ -68,8 +77,8 @@ class Store:
         return await self.db.query(lambda conn: fn(reader(conn)))
 
     async def write(self, txn: Callable[[sqlite.Connection], T]) -> T:
-        """A change: one transaction, durable when this returns."""
-        result = await self.db.write(txn, durable=True)
+        """A change, whole or not at all, and durable when this returns; see commit_queue.py."""
+        result = await self._commits.write(txn)
         written, self.written = self.written, trio.Event()
         written.set()
         return result

@@ -8,7 +8,6 @@ Rule: the file is kept durably before its row is written, and the row before the
 """
 
 import enum
-import re
 from collections.abc import Callable
 from contextlib import aclosing
 from dataclasses import dataclass
@@ -42,8 +41,6 @@ MAX_ATTRIBUTES = 64 * 1024
 _WHOLE = [
     name for name in models_items.File.model_fields if name not in ("expiring_embed_link", "representations")
 ]
-
-_SHA1 = re.compile(r"[0-9a-f]{40}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -320,12 +317,15 @@ def _boundary(call: calls.Call) -> str:
 async def _keep(call: calls.Call, incoming: blobs.IncomingBlob) -> UploadedContent:
     """Store what has arrived, if it is what was sent."""
     expected = call.request.headers.get(wire_names.SHA1_HEADER)
-    if expected is not None:
-        actual = await incoming.sha1()
-        if not _SHA1.fullmatch(expected.lower()) or expected.lower() != actual:
+    seen: list[extraction.Look] = []
+
+    def check(actual: str) -> None:
+        if expected is not None and expected.lower() != actual:
             raise problems.Refused(400, "bad_digest", f"The file has the SHA-1 {actual}, not {expected}.")
-    sha1 = await incoming.keep()
-    return UploadedContent(sha1, incoming.size, await indexing.look(incoming.head, incoming.size))
+        seen.append(extraction.look(incoming.head, incoming.size))
+
+    sha1 = await incoming.keep(check)
+    return UploadedContent(sha1, incoming.size, seen[0])
 
 
 def _micros(when: Any) -> int | None:

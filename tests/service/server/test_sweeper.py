@@ -282,8 +282,8 @@ async def test_what_is_uploaded_while_its_bytes_go_is_whole(api, service, later)
         def __getattr__(self, name):
             return getattr(self._incoming, name)
 
-        async def keep(self):
-            sha1 = await self._incoming.keep()
+        async def keep(self, check):
+            sha1 = await self._incoming.keep(check)
             await sweeper.sweep(service, service.now())
             assert not service.blobs.path(sha1).exists()
             return sha1
