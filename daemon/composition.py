@@ -153,7 +153,7 @@ class Composition(Answers):
             full=self.account.doubt_space,
             came_back=self.delete_guard.came_back,
             before_deletion=self.base_bytes.before_deletion,
-            ended=lambda ino: self.fs.consider(ino),
+            ended=lambda ino: self.fs.reap_soon(ino),
             copied_from=self.copy_detector.sources,
             metadata_writer=metadata_writer,
         )
@@ -180,7 +180,7 @@ class Composition(Answers):
             publish=self.hub.publish,
             reserve=state.reserve,
         )
-        self.hub.subscribe(self.fs.heard, {ChangeKind.GONE})
+        self.hub.subscribe(self.fs.on_changes, {ChangeKind.GONE})
         self._fsync_seconds = settings.fsync_seconds
         self.trash = RemoteTrash(push_context, self.push, self.account)
         self.thumbnails = self._thumbnails()
@@ -233,7 +233,7 @@ class Composition(Answers):
             hub=self.hub,
             problem=lambda: self.pins.problem,
             returned=self.delete_guard.returned,
-            shared=self.sharing.told,
+            shared=self.sharing.news,
         )
         self.crawler = Crawler(db, self.health, whole, self.hydrator.listing, deepen)
         self._status = StatusReport(
@@ -267,7 +267,7 @@ class Composition(Answers):
     def _access_changed(self, items: Collection[tuple[NodeKind, str]]) -> None:
         """Others may have given or taken rights on these items (kind, id)."""
         self.account.rights_changed(items)
-        self.regained_access.told()
+        self.regained_access.rights_changed()
 
     async def _confirm(self, ino: Ino) -> None:
         await self.push.confirm(ino, seconds=self._fsync_seconds)

@@ -33,7 +33,7 @@ _NORMAL = frozenset({errno.ENOENT, errno.ENOTEMPTY, errno.EBUSY, errno.ENOSYS})
 AGAIN_SECONDS = (0.005, 0.05, 0.5)
 
 # Whoever asks for news to be taken over wants to see them on the drive.
-HEARD_SECONDS = 3.0
+SETTLE_SECONDS = 3.0
 
 _Key = tuple[Ino, str]  # (ino, "") for an inode, (parent, name) for an entry; no entry has an empty name
 
@@ -83,9 +83,9 @@ class Notifier:
         """Wait until the kernel has heard everything published so far.  Never from a handler."""
         await self._settled.wait()
 
-    async def heard(self) -> None:
+    async def settled_soon(self) -> None:
         """As `settled`, a few seconds at most: a lookup that waits for the network makes the kernel wait."""
-        with trio.move_on_after(HEARD_SECONDS):
+        with trio.move_on_after(SETTLE_SECONDS):
             await self.settled()
 
     async def _tell_again(self, changes: list[Change]) -> None:

@@ -73,7 +73,7 @@ class Answers:
         with self.push.hurrying():
             await self.push.retry_all()
             await self.push.drained()
-        await self.notifier.heard()
+        await self.notifier.settled_soon()
         done = self._uploaded()
         waits = "Files open for writing are uploaded after they are closed." if done.pending else ""
         return done.model_copy(update={"message": waits or self.recovered()})
@@ -82,7 +82,7 @@ class Answers:
     async def poll(self, *, full: bool) -> None:
         self.trash.outdated()
         await (self.reconciler.once(full=True) if full else self.pull.poll())
-        await self.notifier.heard()
+        await self.notifier.settled_soon()
 
     @answers(control.Retry)
     async def retry(self, path: str | None) -> None:
@@ -102,14 +102,14 @@ class Answers:
             held=self._status.held(),
             stuck=self._status.tired(),
             recovered=found,
-            missing=self.deletion_check.told(),
-            offers=self.offers.told(),
+            missing=self.deletion_check.pending(),
+            offers=self.offers.undecided(),
         )
 
     @answers(control.DecideOffers, tells_progress=True)
     async def decide_offers(self, words: list[str], accept: bool) -> control.Done:
         said = await self.offers.decide(words, accept=accept)
-        await self.notifier.heard()
+        await self.notifier.settled_soon()
         return control.Done(message=said)
 
     @answers(control.DecideMissing, tells_progress=True)
@@ -119,7 +119,7 @@ class Answers:
                 message="" if await self.deletion_check.reject() else "There is nothing to decide."
             )
         count = await self.deletion_check.confirm()
-        await self.notifier.heard()
+        await self.notifier.settled_soon()
         return control.Done(message=f"{count:,} items were removed." if count else "Nothing was removed.")
 
     @answers(control.DismissRecovered)

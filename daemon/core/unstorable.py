@@ -55,7 +55,7 @@ class UnstorableItems:
         while len(self._known) > REMEMBERED:
             self._known.popitem(last=False)
 
-    def told(self) -> list[str]:
+    def lines(self) -> list[str]:
         """A line for each."""
         return [f"{kind} {ascii(item_id)[1:-1]}: {reason}" for (kind, item_id), reason in self._known.items()]
 

@@ -176,7 +176,7 @@ class DeletionCheck:
 
     # ---- what a person says ----
 
-    def told(self) -> attention.Missing | None:
+    def pending(self) -> attention.Missing | None:
         """What a person has to decide."""
         if (question := mass_deletions.pending_question(self._db)) is None:
             return None

@@ -136,7 +136,7 @@ class EventFeed:
                 return True
 
     def left_out(self) -> list[str]:
-        return self._remote_updates.misfits.told()
+        return self._remote_updates.misfits.lines()
 
     async def news(self) -> bool:
         """Wait for the service to say that there is more."""

@@ -104,7 +104,7 @@ class SearchFeed:
         return True
 
     def left_out(self) -> list[str]:
-        return self._remote_updates.misfits.told()
+        return self._remote_updates.misfits.lines()
 
     async def news(self) -> bool:
         """Nobody tells."""

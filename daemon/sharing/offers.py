@@ -34,7 +34,7 @@ class Offers:
         self._hydrator = hydrator
         self._health = health
 
-    def told(self) -> list[attention.OfferStatus]:
+    def undecided(self) -> list[attention.OfferStatus]:
         """What waits for the person, and what was declined."""
         return [
             attention.OfferStatus(

@@ -42,20 +42,20 @@ class RegainedAccess:
         self._push_context = context
         self._push = push
         self._new_folders = new_folders
-        self._told = Signal()
+        self._changed = Signal()
         self._after = 0  # the last operation that had a turn
 
-    def told(self) -> None:
+    def rights_changed(self) -> None:
         """Rights have changed somewhere: do not wait for the next round."""
-        self._told.set()
+        self._changed.set()
 
     async def run(self) -> None:
         """Ask for ever.  Cancelled: the next round begins anew."""
         while True:
             with trio.move_on_after(SECONDS):
-                await self._told.wait()
+                await self._changed.wait()
                 await trio.sleep(GATHER_SECONDS)
-            self._told.clear()
+            self._changed.clear()
             await self._push_context.health.reachable()
             try:
                 await self.once()

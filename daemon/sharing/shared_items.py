@@ -56,7 +56,7 @@ class SharedItems:
             self._remote_updates.publish(await self._db.write(shared_placement.begin))
         self._has_begun = True
 
-    def told(self) -> tuple[int, str]:
+    def news(self) -> tuple[int, str]:
         """How much others have shared, or offered, since the start, and a sentence on the last of it."""
         waiting = [one for one in offers.undecided(self._db) if one.state is offers.OfferState.WAITING]
         for one in waiting:

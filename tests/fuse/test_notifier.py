@@ -185,11 +185,11 @@ async def test_flush_waits_briefly_for_kernel(hub, fs, autojump_clock):
     tells = notifier.Notifier(hub, fs)
     fs.is_all_known = True
     began = trio.current_time()
-    await tells.heard()
+    await tells.settled_soon()
     assert trio.current_time() == began
     hub.publish([Change(ChangeKind.CONTENT, 5)])
-    await tells.heard()  # nobody tells the kernel
-    assert trio.current_time() == began + notifier.HEARD_SECONDS
+    await tells.settled_soon()  # nobody tells the kernel
+    assert trio.current_time() == began + notifier.SETTLE_SECONDS
 
 
 async def test_without_a_mount_news_is_dropped(fs, told):

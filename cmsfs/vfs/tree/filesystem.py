@@ -113,7 +113,7 @@ class Filesystem:
             change=self._entries.change,
             due=self._entries.due,
             allowed=self._allowed,
-            addresses=LinkUrls(self._files, self._node, self._allowed, self._reaper.consider),
+            addresses=LinkUrls(self._files, self._node, self._allowed, self._reaper.reap_soon),
         )
 
     # ---- names ---------------------------------------------------------------------------------
@@ -140,7 +140,7 @@ class Filesystem:
             self.inodes.forgotten(ino, count)
             if not self.inodes.lookups(ino):
                 self._files.forgotten(ino)
-                self._reaper.consider(ino)
+                self._reaper.reap_soon(ino)
 
     async def opendir(self, ino: Ino) -> int:
         """A handle on a folder, all of whose entries are known when this returns."""
@@ -172,7 +172,7 @@ class Filesystem:
         self._snapshots.dropped(fh)
         if isinstance(handle, FolderHandle):
             self.inodes.closed(handle.ino)
-            self._reaper.consider(handle.ino)
+            self._reaper.reap_soon(handle.ino)
 
     # ---- attributes ----------------------------------------------------------------------------
 
@@ -274,7 +274,7 @@ class Filesystem:
     async def release(self, fh: int) -> None:
         ino = self._handles.file(fh).file.ino
         await self._files.release(fh)
-        self._reaper.consider(ino)
+        self._reaper.reap_soon(ino)
 
     # ---- the tree ------------------------------------------------------------------------------
 
@@ -310,13 +310,13 @@ class Filesystem:
     async def unlink(self, parent: Ino, name: str) -> None:
         """Remove a file from its folder; its bytes live on while a handle is open."""
         if (removed := await self._entries.remove(parent, name, folder=False)) is not None:
-            self._reaper.consider(removed)
+            self._reaper.reap_soon(removed)
         self._watch(vanished=(parent, name))
 
     async def rmdir(self, parent: Ino, name: str) -> None:
         """Remove an empty folder."""
         if (removed := await self._entries.remove(parent, name, folder=True)) is not None:
-            self._reaper.consider(removed)
+            self._reaper.reap_soon(removed)
 
     async def rename(self, parent: Ino, name: str, new_parent: Ino, new_name: str, flags: int) -> None:
         """Move a node to another name or folder, replacing what is there as rename(2) does."""
@@ -324,7 +324,7 @@ class Filesystem:
         displaced = await self._entries.rename(call)
         self._watch(vanished=(parent, name), appeared=(new_parent, new_name))
         if displaced is not None:
-            self._reaper.consider(displaced)
+            self._reaper.reap_soon(displaced)
 
     def _watch(
         self, *, vanished: tuple[Ino, str] | None = None, appeared: tuple[Ino, str] | None = None
@@ -376,18 +376,18 @@ class Filesystem:
             return []
         changes = await self._entries.change(lambda conn: leftovers.remove(conn, kept))
         for change in changes:
-            self._reaper.consider(change.ino)
+            self._reaper.reap_soon(change.ino)
         return changes
 
-    def consider(self, ino: Ino) -> None:
+    def reap_soon(self, ino: Ino) -> None:
         """Something has ended that may have been the last hold on a deleted node."""
-        self._reaper.consider(ino)
+        self._reaper.reap_soon(ino)
 
-    def heard(self, changes: Iterable[Change]) -> None:
+    def on_changes(self, changes: Iterable[Change]) -> None:
         """What has changed elsewhere: of a node that is gone the kernel may never have known."""
         for change in changes:
             if change.what is ChangeKind.GONE:
-                self._reaper.consider(change.ino)
+                self._reaper.reap_soon(change.ino)
 
     async def run(self) -> None:
         """Delete what was unlinked and is no longer held by anybody, for ever."""

@@ -31,29 +31,29 @@ class Reaper:
         self._blocks = blocks
         self._drafts = drafts
         self._inodes = inodes
-        self._considered: set[Ino] = set()
+        self._candidates: set[Ino] = set()
         self._wanted = Signal()
 
-    def consider(self, ino: Ino) -> None:
+    def reap_soon(self, ino: Ino) -> None:
         """Delete this node soon, if it is unlinked and nobody holds it."""
         if ino <= TRASH or self._inodes.opens(ino):
             return
         node = tree.find(self._db, ino)
         if node is not None and node.parent is None:
-            self._considered.add(ino)
+            self._candidates.add(ino)
             self._wanted.set()
 
     async def run(self) -> None:
-        """Delete for ever.  Cancelled: what was considered is deleted at the next start."""
+        """Delete for ever.  Cancelled: what was to go is deleted at the next start."""
         while True:
             await self._wanted.wait()
             # atomic: no await until the set is taken
             self._wanted.clear()
-            considered, self._considered = self._considered, set()
+            considered, self._candidates = self._candidates, set()
             try:
                 await self._delete({ino for ino in considered if not self._inodes.is_used(ino)})
             except BaseException:
-                self._considered |= considered
+                self._candidates |= considered
                 self._wanted.set()
                 raise
 

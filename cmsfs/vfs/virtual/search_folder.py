@@ -85,7 +85,7 @@ class SearchFolder(VirtualFolder):
             except UnicodeEncodeError:
                 raise errno_map.oserror(errno.EILSEQ, name) from None
             # Nonsense is told where it is typed: `cd`, `ls`.
-            with self._memory.told(query):
+            with self._memory.explaining(query):
                 parser.parse(query)
         return QueryFolder(self._memory, name, query, self._since_ns)
 
@@ -123,7 +123,7 @@ class QueryFolder(VirtualFolder):
 
     async def entries(self, position: int) -> Sequence[tuple[str, VirtualNode]]:
         results = self._results or await self._memory.results(self._query)
-        with self._memory.told(self._query):
+        with self._memory.explaining(self._query):
             await results.reach(position + 1)
         return results.entries[position : position + _PAGE]
 
@@ -134,7 +134,7 @@ class QueryFolder(VirtualFolder):
         if not saved_searches.is_ordinary(name) and (last is None or not last.is_whole):
             raise errno_map.oserror(errno.ENOENT, name)
         results = await self._memory.results(self._query)
-        with self._memory.told(self._query):
+        with self._memory.explaining(self._query):
             node = await results.find(name)
         if node is None:
             raise errno_map.oserror(errno.ENOENT, name)

@@ -224,14 +224,14 @@ class SearchCache:
             self._known.popitem(last=False)
         async with known.lock:
             if known.results is None or known.results.is_stale:
-                with self.told(query):
+                with self.explaining(query):
                     results = ResultList(query, await self._finder.begin(query), known.names)
                     await results.reach(1)
                 known.results = results
             return known.results
 
     @contextmanager
-    def told(self, query: str) -> Iterator[None]:
+    def explaining(self, query: str) -> Iterator[None]:
         """Refusals of the search as errors of the file system, each with one line in the log.
 
         What is wrong with a search is so until it is another one: it is said once.

@@ -19,7 +19,7 @@ def settings(request: pytest.FixtureRequest) -> config.Settings:
 async def _shelf(drive: Drive) -> str:
     await drive.names()
     await drive.poll()
-    if offered := [one.id for one in drive.agents.offers.told()]:
+    if offered := [one.id for one in drive.agents.offers.undecided()]:
         await drive.agents.decide_offers(offered, accept=True)
     return "Shared with me" if "Shared with me" in await drive.names() else ""
 

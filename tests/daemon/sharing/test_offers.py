@@ -24,7 +24,7 @@ async def _give(ben: Remote, user: int, name: str = "Team", above: str = "0") ->
 
 
 def _waiting(drive: Drive) -> list[tuple[str, str]]:
-    return [(one.name, one.owner) for one in drive.agents.offers.told() if not one.declined]
+    return [(one.name, one.owner) for one in drive.agents.offers.undecided() if not one.declined]
 
 
 async def _decide(drive: Drive, *words: str, accept: bool = True) -> str:
@@ -86,16 +86,16 @@ async def test_what_is_declined_is_not_shown_and_not_told(starting: Starting, be
     folder, given = await _give(ben, user)
     async with starting() as drive:
         await drive.names()
-        assert drive.agents.sharing.told()[0] == 1
+        assert drive.agents.sharing.news()[0] == 1
         await _decide(drive, "Team", accept=False)
         assert _waiting(drive) == []
-        assert drive.agents.sharing.told()[0] == 1
+        assert drive.agents.sharing.news()[0] == 1
     async with starting() as drive:
         await ben.client.items.update("folder", folder, name="Club")
         await drive.poll()
         assert await drive.names() == []
         assert _waiting(drive) == []
-        assert drive.agents.sharing.told() == (0, "")
+        assert drive.agents.sharing.news() == (0, "")
         # Shared anew, it is asked about again.
         await ben.client.collaborations.delete(given)
         await drive.poll()
@@ -103,7 +103,7 @@ async def test_what_is_declined_is_not_shown_and_not_told(starting: Starting, be
         await drive.poll()
         assert _waiting(drive) == [("Club", "Ben Tester")]
         said = "Ben Tester shares Club: Accept it with `cmsfs shared`."
-        assert drive.agents.sharing.told() == (1, said)
+        assert drive.agents.sharing.news() == (1, said)
         await _decide(drive, "Club", accept=False)
         assert "is in" in await _decide(drive, "Club")
 

@@ -277,13 +277,13 @@ async def test_one_is_told_who_shares_what(starting: Starting, ben: Remote, user
     await give(ben, "folder", "Known", "editor", user)
     async with starting() as drive:
         await drive.names()
-        assert drive.agents.sharing.told() == (0, "")
+        assert drive.agents.sharing.news() == (0, "")
         await give(ben, "folder", "Team", "editor", user)
         await drive.poll()
-        assert drive.agents.sharing.told() == (1, f"Ben Tester shares {SHELF}/Team.")
+        assert drive.agents.sharing.news() == (1, f"Ben Tester shares {SHELF}/Team.")
         await ben.client.items.update("folder", (await ben.find("Team")).id, name="Club")
         await drive.poll()
-        assert drive.agents.sharing.told()[0] == 1
+        assert drive.agents.sharing.news()[0] == 1
         assert drive.node(await drive.ino(f"{SHELF}/Club")).parent != ROOT
 
 
