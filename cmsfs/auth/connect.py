@@ -145,8 +145,10 @@ async def open_backend(
 
 def flow_of(
     settings: config.Settings, clock: Callable[[], datetime] = datetime.now
-) -> bandwidth.TransferLimits:
-    """The limits of the settings, at the time of day that it is."""
+) -> bandwidth.TransferLimits | None:
+    """The limits of the settings, at the time of day that it is; None if there are none at any time."""
+    if not (settings.bandwidth or settings.upload_limit or settings.download_limit):
+        return None
     return bandwidth.TransferLimits(
         up=lambda: settings.limits_at(clock().time())[0] or None,
         down=lambda: settings.limits_at(clock().time())[1] or None,

@@ -54,11 +54,6 @@ class TransferLimits:
         self.down = DirectionLimit(down)
 
 
-def unlimited() -> TransferLimits:
-    """A flow without limits."""
-    return TransferLimits(up=lambda: None, down=lambda: None)
-
-
 def pieces(body: AsyncIterator[bytes], line: DirectionLimit) -> AsyncIterator[bytes]:
     """The pieces of a body, each when it may go."""
     return _Pieces(body, line)

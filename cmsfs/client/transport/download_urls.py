@@ -15,24 +15,21 @@ LIFETIME_SECONDS = 300
 MOST = 1000
 
 
-class DownloadUrls:
-    """Addresses by what they give; the oldest go first when there are too many."""
-
-    def __init__(self) -> None:
-        self._known: collections.OrderedDict[str, tuple[str, float]] = collections.OrderedDict()
+class DownloadUrls(collections.OrderedDict[str, tuple[str, float]]):
+    """Addresses, and when they end, by what they give; the oldest go first when there are too many."""
 
     def find(self, what: str) -> str | None:
-        address, ends = self._known.get(what, ("", 0.0))
+        address, ends = self.get(what, ("", 0.0))
         if not address or trio.current_time() >= ends:
-            self._known.pop(what, None)
+            self.forget(what)
             return None
         return address
 
     def keep(self, what: str, address: str) -> None:
-        self._known[what] = (address, trio.current_time() + LIFETIME_SECONDS)
-        self._known.move_to_end(what)
-        while len(self._known) > MOST:
-            self._known.popitem(last=False)
+        self[what] = (address, trio.current_time() + LIFETIME_SECONDS)
+        self.move_to_end(what)
+        while len(self) > MOST:
+            self.popitem(last=False)
 
     def forget(self, what: str) -> None:
-        self._known.pop(what, None)
+        self.pop(what, None)

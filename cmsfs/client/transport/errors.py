@@ -12,8 +12,6 @@ from __future__ import annotations
 import json
 import ssl
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import UTC
 from http import HTTPStatus
 from typing import Any
@@ -36,24 +34,21 @@ _NO_TLS = frozenset({"WRONG_VERSION_NUMBER", "HTTP_REQUEST", "UNEXPECTED_EOF_WHI
 _WORDED = frozenset({HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND, HTTPStatus.GONE})
 
 
-@contextmanager
-def translate_httpx_errors() -> Iterator[None]:
-    """Turn what httpx raises inside into `Offline`, `RemoteTimeout` or `ProtocolError`.
-
-    The httpx exception stays the `__cause__`.  Exceptions that are not httpx's pass unchanged.
-    """
-    try:
-        yield
-    except (httpx.ConnectTimeout, httpx.ProxyError) as error:
-        raise errors.Offline(_text(error)) from error
-    except httpx.TimeoutException as error:
-        raise errors.RemoteTimeout(_text(error)) from error
-    except (httpx.NetworkError, httpx.RemoteProtocolError) as error:
-        if (refused := _certificate_problem(error)) is not None:
-            raise errors.ProtocolError(f"the service's certificate is not accepted: {refused}") from error
-        raise errors.Offline(_text(error)) from error
-    except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError) as error:
-        raise errors.ProtocolError(_text(error)) from error
+def from_httpx(error: Exception) -> errors.RemoteError | None:
+    """`Offline`, `RemoteTimeout` or `ProtocolError` for what httpx raises, to be raised from it; None for any
+    other exception."""
+    match error:
+        case httpx.ConnectTimeout() | httpx.ProxyError():
+            return errors.Offline(_text(error))
+        case httpx.TimeoutException():
+            return errors.RemoteTimeout(_text(error))
+        case httpx.NetworkError() | httpx.RemoteProtocolError():
+            if (refused := _certificate_problem(error)) is not None:
+                return errors.ProtocolError(f"the service's certificate is not accepted: {refused}")
+            return errors.Offline(_text(error))
+        case httpx.HTTPError() | httpx.InvalidURL() | httpx.StreamError():
+            return errors.ProtocolError(_text(error))
+    return None
 
 
 def _text(error: BaseException | None) -> str:

@@ -12,14 +12,15 @@ from cmsfs.client.transport.bodies import RequestBody
 
 
 class ThrottledBody(httpx.AsyncByteStream):
-    """The pieces of another body, each when it may go."""
+    """The pieces of another body, each when it may go; without a limit, at once."""
 
-    def __init__(self, body: RequestBody, line: DirectionLimit) -> None:
+    def __init__(self, body: RequestBody, line: DirectionLimit | None) -> None:
         self._body = body
         self._line = line
 
     def __aiter__(self) -> AsyncIterator[bytes]:
-        return pieces(aiter(self._body), self._line)
+        body = aiter(self._body)
+        return body if self._line is None else pieces(body, self._line)
 
     async def aclose(self) -> None:
         await self._body.aclose()

@@ -64,9 +64,10 @@ class Wire:
     ) -> None:
         self._hosts = hosts.Hosts(own)
         self._in_process = in_process
-        self._flow = flow or bandwidth.unlimited()
+        self._flow = flow
         self._http = http
         self._auth = auth
+        self._ours: set[tuple[str, str]] = set()  # schemes and hosts that have been found to get a token
         self._policy = policy
         self.counters = counters
         self._pace = pace
@@ -99,8 +100,9 @@ class Wire:
             # A class of httpx's.
             from cmsfs.client.transport import throttled_body
 
+            line = None if self._flow is None else self._flow.up
             # Not through httpx's encoder, which would wrap it in a generator.
-            request.stream = throttled_body.ThrottledBody(content, self._flow.up)
+            request.stream = throttled_body.ThrottledBody(content, line)
         return _decoded(shape, await self._repeated(request, self._attempt, kind=kind, repeat=repeat))
 
     async def ask_ready(
@@ -166,11 +168,11 @@ class Wire:
         what = str(request.url)
 
         async def attempt(request: httpx.Request) -> httpx.Response:
-            if lasting and (known := await self._known(what, headers)) is not None:
+            if what in self._addresses and (known := await self._known(what, headers)) is not None:
                 return known
-            response = await self._redirected(
-                await self._http.send(request, auth=self._auth_for(request), stream=True)
-            )
+            response = await self._http.send(request, auth=self._auth_for(request), stream=True)
+            if response.next_request is not None:
+                response = await self._redirected(response)
             if lasting and response.is_success and response.url != request.url:
                 self._addresses.keep(what, str(response.url))
             if response.status_code == httpx.codes.ACCEPTED:
@@ -188,7 +190,8 @@ class Wire:
             return response
 
         response = await self._repeated(request, attempt, kind=kind, repeat=Repeat.READ)
-        async with contextlib.aclosing(Body(response, self._flow.down)) as body:
+        line = None if self._flow is None else self._flow.down
+        async with contextlib.aclosing(Body(response, line)) as body:
             try:
                 yield response, body
             except Exception:
@@ -218,10 +221,13 @@ class Wire:
 
         Raises `ProtocolError` where others could read it.
         """
-        if self._auth is None or not self._hosts.is_own(request.url.host):
-            return None
-        if not self.is_private(request.url):
-            raise _in_the_clear(request.url)
+        origin = (request.url.scheme, request.url.host)
+        if origin not in self._ours:
+            if self._auth is None or not self._hosts.is_own(request.url.host):
+                return None
+            if not self.is_private(request.url):
+                raise _in_the_clear(request.url)
+            self._ours.add(origin)
         return self._auth
 
     def is_private(self, url: httpx.URL) -> bool:
@@ -234,8 +240,12 @@ class Wire:
         # Downloads may lead to hosts whose business this is not.
         if method != "GET" and _applied.get():
             headers = {**(headers or {}), **self.session}
-        with client_errors.translate_httpx_errors():
+        try:
             return self._http.build_request(method, url, headers=headers, **parts)
+        except Exception as error:
+            if (found := client_errors.from_httpx(error)) is None:
+                raise
+            raise found from error
 
     async def _attempt(self, request: httpx.Request) -> httpx.Response:
         """Sent once; the answer with its body."""
@@ -258,8 +268,12 @@ class Wire:
             try:
                 async with self._pace.turn(kind):
                     self.counters[kind] += 1
-                    with client_errors.translate_httpx_errors():
+                    try:
                         return await attempt(request)
+                    except Exception as error:
+                        if (found := client_errors.from_httpx(error)) is None:
+                            raise
+                        raise found from error
             except errors.RemoteError as error:
                 if isinstance(error, errors.RateLimited):
                     self._pace.refused(kind, error.retry_after)
@@ -285,13 +299,14 @@ class Wire:
 class Body:
     """The bytes of an answer, as the connection gives them; to be closed."""
 
-    def __init__(self, response: httpx.Response, line: bandwidth.DirectionLimit) -> None:
+    def __init__(self, response: httpx.Response, line: bandwidth.DirectionLimit | None) -> None:
         self._response = response
         self._line = line
         # Raw: `aiter_bytes` cuts pieces to size, which halves the rate (measured).
         self._pieces = response.aiter_raw()
         self._rest = b""  # of a piece, while there is a limit
         self._waited, self._came = 0.0, 0
+        self._ended = False
 
     def __aiter__(self) -> AsyncIterator[bytes]:
         return self
@@ -300,13 +315,20 @@ class Body:
         piece = self._rest
         if not piece:
             began = trio.current_time()
-            with client_errors.translate_httpx_errors():
+            try:
                 piece = await anext(self._pieces)
+            except StopAsyncIteration:
+                self._ended = True
+                raise
+            except Exception as error:
+                if (found := client_errors.from_httpx(error)) is None:
+                    raise
+                raise found from error
             self._waited += trio.current_time() - began
             self._came += len(piece)
             if self._waited > bodies.GRACE_SECONDS + self._came / LEAST_DOWNLOAD_BYTES:
                 raise errors.RemoteTimeout(f"a download comes too slowly: {self._came} bytes so far")
-        if not self._line.is_limited:
+        if self._line is None or not self._line.is_limited:
             self._rest = b""
             return piece
         piece, self._rest = piece[: bandwidth.PIECE], piece[bandwidth.PIECE :]
@@ -315,7 +337,8 @@ class Body:
 
     async def aclose(self) -> None:
         """Give back the connection; one with bytes still to come is closed."""
-        await bodies.discard(self._pieces)
+        if not self._ended:
+            await bodies.discard(self._pieces)
         await self._response.aclose()
 
 
