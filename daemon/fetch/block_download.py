@@ -8,7 +8,6 @@ Rule: only bytes of whole blocks are kept, and only from an answer that is the r
 
 import errno
 import logging
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import trio
@@ -36,8 +35,6 @@ FRUITLESS = 3
 # The part of the readers' deadline after which a silent connection is given up for another.
 PATIENCE = 0.4
 
-Landed = Callable[[int, int], None]
-
 
 @dataclass(eq=False, kw_only=True)
 class BlockRun(Work):
@@ -57,6 +54,10 @@ class BlockRun(Work):
         """Whether it is a small file, all of it."""
         return self.first == 0 and self.nbytes == self.content.size <= WHOLE_BYTES
 
+    def has_landed(self, index: int) -> bool:
+        """Whether a block of it can be read, or could be when it came."""
+        return self.first > index
+
 
 class BlockDownloader:
     """Downloads runs of blocks."""
@@ -67,8 +68,8 @@ class BlockDownloader:
         self._health = health
         self._network_seconds = network_seconds
 
-    async def fetch(self, run: BlockRun, landed: Landed) -> None:
-        """Bring the run into the cache; `landed(first, last)` is called for blocks that can be read now.
+    async def fetch(self, run: BlockRun) -> None:
+        """Bring the run into the cache; who waits is told of blocks that can be read now.
 
         Where the disk has no room for it, it is brought into memory, to be read and not kept.
 
@@ -76,19 +77,19 @@ class BlockDownloader:
         """
         try:
             async with self._blocks.reserved(run.nbytes, spare=not run.urgent, pinned=run.pinned) as room:
-                await self._bring(run, room, landed)
+                await self._bring(run, room)
         except OSError as error:
             may_pass = run.urgent or self._blocks.may_pass(run.nbytes)
             if error.errno != errno.ENOSPC or run.pinned or not may_pass:
                 raise
-            await self._bring(run, None, landed)
+            await self._bring(run, None)
 
-    async def _bring(self, run: BlockRun, room: Reservation | None, landed: Landed) -> None:
+    async def _bring(self, run: BlockRun, room: Reservation | None) -> None:
         began, fruitless = trio.current_time(), 0
         while True:
             first = run.first
             try:
-                await self._attempt(run, room, landed)
+                await self._attempt(run, room)
                 return
             except errors.RemoteError as failure:
                 if run.first > first:
@@ -112,7 +113,7 @@ class BlockDownloader:
         broke = isinstance(failure, errors.Offline | errors.ProtocolError) and run.answered
         return 0.1 * fruitless if broke else None
 
-    async def _attempt(self, run: BlockRun, room: Reservation | None, landed: Landed) -> None:
+    async def _attempt(self, run: BlockRun, room: Reservation | None) -> None:
         content, start = run.content, run.first * BLOCK
         patience = self._network_seconds * PATIENCE
         run.answered = False
@@ -136,7 +137,7 @@ class BlockDownloader:
                         data = memoryview(pieces[0] if len(pieces) == 1 else b"".join(pieces))
                         usable = held if held == run.nbytes else held - held % BLOCK
                         silence.deadline = float("inf")  # the disk may be slow
-                        await self._keep(run, data[:usable], room, landed)
+                        await self._keep(run, data[:usable], room)
                         heard = trio.current_time()
                         silence.deadline = heard + patience
                         pieces, held = [bytes(data[usable:])] if held > usable else [], held - usable
@@ -144,7 +145,7 @@ class BlockDownloader:
                 return
             raise errors.RemoteTimeout(f"no data received for {patience:g} s")
 
-    async def _keep(self, run: BlockRun, data: memoryview, room: Reservation | None, landed: Landed) -> None:
+    async def _keep(self, run: BlockRun, data: memoryview, room: Reservation | None) -> None:
         content, first = run.content, run.first
         if room is None:
             self._blocks.pass_through(content.sha1, content.size, first, data)
@@ -153,4 +154,4 @@ class BlockDownloader:
             room.left -= len(data)
         # atomic: no await between the blocks being here and everybody being told
         run.first += -(-len(data) // BLOCK)
-        landed(first, run.first - 1)
+        run.moved()

@@ -11,6 +11,7 @@ Rule: raises `OSError` only, at once when the service is known to be out of reac
 
 import errno
 import logging
+from functools import partial
 
 import trio
 
@@ -30,7 +31,7 @@ from daemon.core.request_scheduler import Priority
 from daemon.core.supervisor import Starts
 from daemon.fetch.block_download import WHOLE_BYTES, BlockDownloader, BlockRun
 from daemon.fetch.prefetch import Prefetch
-from daemon.fetch.single_flight import Demand, Work
+from daemon.fetch.single_flight import Work
 from daemon.listing.search_lister import Lister
 
 log = logging.getLogger(__name__)
@@ -81,8 +82,9 @@ class Hydrator:
         self._health = health
         self._nursery = nursery
         self._network_seconds = network_seconds
-        self._listings: dict[Ino, Demand] = {}
-        self._fetches: dict[tuple[str, int], Demand] = {}
+        self._listings: dict[Ino, Work] = {}
+        # By SHA-1 and block: who is asked for it, until that has ended.
+        self._fetches: dict[tuple[str, int], BlockRun] = {}
         self._fetching = BlockDownloader(client, blocks, health, network_seconds=network_seconds)
         self._under_way: dict[trio.CancelScope, Work] = {}
         self._came_wrong: dict[str, float] = {}  # when, by SHA-1
@@ -104,9 +106,9 @@ class Hydrator:
         """Return once everything in the folder is known."""
         # More than once if a listing of a folder above began before this one was moved there.
         while not tree.is_listed(self._db, folder) and tree.find(self._db, folder) is not None:
-            demand = self._demand_listing(folder)
+            work = self._demand_listing(folder)
             # A folder above with a very large tree is not waited for.
-            wait = demand.wait if self._listings.get(folder) is demand else demand.wait_unless_grown
+            wait = work.wait if self._listings.get(folder) is work else work.wait_unless_grown
             await wait(self._network_seconds, self._health.suspect)
 
     def list_soon(self, folder: Ino) -> None:
@@ -114,29 +116,28 @@ class Hydrator:
         if self._health.can_ask and not tree.is_listed(self._db, folder):
             self._demand_listing(folder)
 
-    def _demand_listing(self, folder: Ino) -> Demand:
-        if (demand := self._listing_above(folder)) is not None:
-            demand.work.hurry(request_scheduler.current())
-            return demand
+    def _demand_listing(self, folder: Ino) -> Work:
+        if (work := self._listing_above(folder)) is not None:
+            work.hurry(request_scheduler.current())
+            return work
         self._health.check()
-        demand = self._listings[folder] = Demand(Work(on=request_scheduler.current()))
-        self._nursery.start_soon(self._list, folder, demand)
-        return demand
+        work = self._listings[folder] = Work(on=request_scheduler.current())
+        self._nursery.start_soon(self._list, folder, work)
+        return work
 
-    def _listing_above(self, folder: Ino) -> Demand | None:
+    def _listing_above(self, folder: Ino) -> Work | None:
         current: Ino | None = folder
         while current is not None:
-            demand = self._listings.get(current)
-            if demand is not None and (current == folder or not demand.work.grown.is_set()):
-                return demand
+            work = self._listings.get(current)
+            if work is not None and (current == folder or not work.grown.is_set()):
+                return work
             node = tree.find(self._db, current)
             current = node.parent if node is not None and node.ino != ROOT else None
         return None
 
-    async def _list(self, folder: Ino, demand: Demand) -> None:
+    async def _list(self, folder: Ino, work: Work) -> None:
         error: OSError | None = errno_map.oserror(errno.ENETDOWN, STOPPING)
         try:
-            work = demand.work
             with request_scheduler.with_priority(work):
                 await self._lister.fill(folder, progress=work.progressed, grown=work.grown.set)
             error = None
@@ -150,19 +151,20 @@ class Hydrator:
             error = errno_map.oserror(errno.EIO)
         finally:
             del self._listings[folder]
-            demand.met(error)
+            work.end(error)
 
     # ---- blocks --------------------------------------------------------------------------------
 
     async def blocks(self, content: Content, first: int, last: int) -> None:
         """Return once the blocks `first` to `last` (inclusive) are cached."""
         while True:
-            for demand in self._demand_blocks(content, first, last, urgent=True):
+            for run, index in self._demand_blocks(content, first, last, urgent=True).items():
                 try:
-                    await demand.wait(self._network_seconds, self._health.suspect)
+                    here = partial(run.has_landed, index)
+                    await run.wait(self._network_seconds, self._health.suspect, until=here)
                 except OSError as error:
                     # There was no room to spare for it ahead; for who waits there may be.
-                    if demand.work.taken_over and error.errno == errno.ENOSPC:
+                    if run.taken_over and error.errno == errno.ENOSPC:
                         break
                     raise
             else:
@@ -188,13 +190,14 @@ class Hydrator:
             while wanted := self._demand_blocks(
                 content, first, until, urgent=False, queue=self._pinned, pinned=True
             ):
-                for demand in wanted:
+                for run, index in wanted.items():
                     try:
                         # No deadline: work in the background may wait long for its turn.
-                        await demand.wait(float("inf"), _content_to_wait)
+                        here = partial(run.has_landed, index)
+                        await run.wait(float("inf"), _content_to_wait, until=here)
                     except OSError as error:
                         # What somebody else began may be given up for reasons that do not hold here.
-                        if demand.work.pinned or error.errno not in (errno.ENOSPC, errno.ECANCELED):
+                        if run.pinned or error.errno not in (errno.ENOSPC, errno.ECANCELED):
                             raise
                         break
         await self._blocks.verify(content.sha1)
@@ -207,7 +210,7 @@ class Hydrator:
     def _prefetched(self, content: Content, nbytes: int) -> Work | None:
         """Fetch the beginning of a content behind everything else; None if it is here or on its way."""
         wanted = self._demand_blocks(content, 0, (nbytes - 1) // BLOCK, urgent=False, queue=self._spare)
-        return wanted[0].work if wanted else None
+        return next(iter(wanted), None)
 
     def _demand_blocks(
         self,
@@ -218,29 +221,31 @@ class Hydrator:
         urgent: bool,
         queue: trio.CapacityLimiter | None = None,
         pinned: bool = False,
-    ) -> list[Demand]:
-        """The demands of all these blocks that are not here, new ones where nobody has asked yet."""
+    ) -> dict[BlockRun, int]:
+        """The runs that bring those of these blocks that are not here, and the last block wanted of each; new
+        runs for what nobody has asked for yet."""
         # atomic: no await between the look at what is missing and the entry of what is fetched
         if content.size <= WHOLE_BYTES:
             first, last = 0, bitmap.blocks(content.size) - 1
-        wanted: list[Demand] = []
-        runs: list[list[int]] = []
+        wanted: dict[BlockRun, int] = {}
+        new: list[tuple[int, int]] = []
         span = (content.sha1, content.size, first, last)
         # Whoever waits for it pays; what nobody waits for yet costs those nothing.
         on = request_scheduler.current() if urgent else Priority.PIN if pinned else Priority.AHEAD
         for start, end in self._blocks.missing(*span, readable=not pinned):
             for index in range(start, end + 1):
-                if (demand := self._fetches.get((content.sha1, index))) is not None:
+                run = self._fetches.get((content.sha1, index))
+                if run is not None and not run.has_landed(index):
                     if urgent:
-                        demand.work.hurry(on)
-                    wanted.append(demand)
-                elif runs and runs[-1][-1] == index - 1 and len(runs[-1]) < MAX_RUN:
-                    runs[-1].append(index)
+                        run.hurry(on)
+                    wanted[run] = index
+                elif new and new[-1][1] == index - 1 and index - new[-1][0] < MAX_RUN:
+                    new[-1] = (new[-1][0], index)
                 else:
-                    runs.append([index])
-        if runs:
+                    new.append((index, index))
+        if new:
             self._health.check()
-        for indexes in runs:
+        for start, end in new:
             if content.remote_id is None:
                 # Bytes made here that are no longer here: nobody else has them.
                 raise errno_map.oserror(
@@ -249,35 +254,27 @@ class Hydrator:
             run = BlockRun(
                 content=content,
                 remote_id=content.remote_id,
-                first=indexes[0],
-                last=indexes[-1],
+                first=start,
+                last=end,
                 on=on,
                 urgent=urgent,
                 queue=queue or self._background,
                 pinned=pinned,
             )
-            demands = {index: Demand(run) for index in indexes}
-            for index, demand in demands.items():
-                self._fetches[content.sha1, index] = demand
-                wanted.append(demand)
-            self._nursery.start_soon(self._fetch, run, demands)
+            self._fetches |= {(content.sha1, index): run for index in range(start, end + 1)}
+            wanted[run] = end
+            self._nursery.start_soon(self._fetch, run)
         return wanted
 
-    async def _fetch(self, run: BlockRun, demands: dict[int, Demand]) -> None:
+    async def _fetch(self, run: BlockRun) -> None:
         """One run of blocks; what it does not bring ends with its error."""
-        content, error = run.content, None
-
-        def landed(first: int, last: int) -> None:
-            for index in range(first, last + 1):
-                del self._fetches[content.sha1, index]
-                demands.pop(index).met()
-
+        content, first, error = run.content, run.first, None
         try:
             with trio.CancelScope() as scope:
                 self._under_way[scope] = run
                 async with run.admitted(self._foreground):
                     with request_scheduler.with_priority(run):
-                        await self._fetching.fetch(run, landed)
+                        await self._fetching.fetch(run)
             if scope.cancelled_caught:
                 error = errno_map.oserror(errno.ENETDOWN, STOPPING)
                 self._health.check()
@@ -303,9 +300,11 @@ class Hydrator:
             raise
         finally:
             del self._under_way[scope]
-            for index, demand in demands.items():
-                self._fetches.pop((content.sha1, index), None)
-                demand.met(error)
+            for index in range(first, run.last + 1):
+                # Another brings it again, where it was evicted meanwhile.
+                if self._fetches.get((content.sha1, index)) is run:
+                    del self._fetches[content.sha1, index]
+            run.end(error)
 
     def _heard(self) -> None:
         """The connection's state has changed: nobody waits for what will not come."""

@@ -1,6 +1,7 @@
 """Single flight: one piece of work for any number of waiters.
 
-The work runs in a nursery of its own, so a waiter that gives up takes nothing from the others.
+The work runs in a nursery of its own, so a waiter that gives up takes nothing from the others.  What comes
+part by part (`moved`) is waited for by parts; the end, well or with an error, ends all waiting.
 
 Rule: a deadline is time without progress; work that gets on is worth waiting for.
 """
@@ -32,6 +33,9 @@ class Work(RequestContext):
     taken_over: bool = field(default=False, init=False)  # began as what nobody waits for
     answered: bool = field(default=False, init=False)  # the service has begun to answer the request
     grown: trio.Event = field(default_factory=trio.Event, init=False)
+    ended: bool = field(default=False, init=False)
+    error: OSError | None = field(default=None, init=False)
+    _waiters: trio.lowlevel.ParkingLot = field(default_factory=trio.lowlevel.ParkingLot, init=False)
     _abandoned: bool = field(default=False, init=False)
     _queueing: trio.CancelScope = field(default_factory=trio.CancelScope, init=False)
 
@@ -75,38 +79,36 @@ class Work(RequestContext):
         finally:
             limiter.release_on_behalf_of(self)
 
+    def moved(self) -> None:
+        """Another part of it is there."""
+        self._waiters.unpark_all()
 
-@dataclass(eq=False, slots=True)
-class Demand:
-    """One thing that is waited for; `met` ends the waiting, well or with an error."""
+    def end(self, error: OSError | None = None) -> None:
+        """It is done, or will not be."""
+        if not self.ended:
+            self.ended, self.error = True, error
+            self._waiters.unpark_all()
 
-    work: Work
-    error: OSError | None = field(default=None, init=False)
-    _done: trio.Event = field(default_factory=trio.Event, init=False)
-
-    def met(self, error: OSError | None = None) -> None:
-        if not self._done.is_set():
-            self.error = error
-            self._done.set()
-
-    async def wait(self, seconds: float, doubt: Callable[[], None]) -> None:
-        """Return when it is met; raise what it ended with, or `TimeoutError` after `seconds` without
-        progress of the work.  `doubt` is called when there was none for a while.  Cancelled: the work goes
-        on."""
+    async def wait(
+        self, seconds: float, doubt: Callable[[], None], *, until: Callable[[], bool] = lambda: False
+    ) -> None:
+        """Return when it has ended, or when so much of it is there; raise what it ended with, or
+        `TimeoutError` after `seconds` without progress.  `doubt` is called when there was none for a while.
+        Cancelled: the work goes on."""
         came = trio.current_time()
         patience = min(DOUBT_SECONDS, seconds)
-        while not self._done.is_set():
-            last = max(came, self.work.at)
-            with trio.move_on_at(last + patience):
-                await self._done.wait()
-            if self._done.is_set() or max(came, self.work.at) > last:
+        while not (until() or self.ended):
+            last = max(came, self.at)
+            with trio.move_on_at(last + patience) as silence:
+                await self._waiters.park()
+            if not silence.cancelled_caught or max(came, self.at) > last:
                 patience = min(DOUBT_SECONDS, seconds)
             elif patience >= seconds:
                 raise errno_map.oserror(errno.ETIMEDOUT, f"no progress for {seconds:g} s")
             else:
                 doubt()
                 patience = seconds
-        if self.error is not None:
+        if self.error is not None and not until():
             # A new object for every waiter: a traceback grows on the one that is raised.
             raise OSError(self.error.errno, self.error.strerror, self.error.filename)
 
@@ -116,7 +118,7 @@ class Demand:
         async with trio.open_nursery() as nursery:
 
             async def watch() -> None:
-                await self.work.grown.wait()
+                await self.grown.wait()
                 nursery.cancel_scope.cancel()
 
             nursery.start_soon(watch)
