@@ -8,7 +8,7 @@ matched; what comes in one piece is therefore never read unchecked.
 """
 
 import logging
-from collections import Counter
+from collections import Counter, OrderedDict
 
 import trio
 
@@ -25,6 +25,9 @@ THREAD_BYTES = 64 * 1024
 FLUSH_BYTES = 64 * 1024 * 1024
 FLUSH_CONTENTS = 256
 
+# The kernel has written data out by itself after so long (30 s, and 5 s for the journal).
+SYNC_SECONDS = 60
+
 
 class BlockWriter:
     """Writes blocks into the files of incomplete contents."""
@@ -34,14 +37,16 @@ class BlockWriter:
         self._files = store
         self._unsaved_bytes = 0
         self._unsaved_contents = 0
+        # Of which bytes may not be on the disk yet, by SHA-1, and when the last came.
+        self.written: OrderedDict[str, float] = OrderedDict()
         # By SHA-1: how often a content was found wrong of which parts had been readable.
         self.doubts: Counter[str] = Counter()
 
     async def write_blocks(self, sha1: str, size: int, first: int, data: content_files.Bytes) -> None:
-        """Take in whole blocks that follow one another; those that are here already are left alone.
+        """Take in fetched blocks from `first` on, whole ones; those that are here already stay as they are.
 
         Raises `IntegrityError`, and forgets the content, if nothing is missing any more and the whole does
-        not have the SHA-1 it should.  Cancelled: some of the blocks are not here.
+        not have the SHA-1 it should; OSError if the disk refuses.  Cancelled: some are not here.
         """
         view = memoryview(data)
         last = first + bitmap.blocks(len(view)) - 1
@@ -72,6 +77,11 @@ class BlockWriter:
                 continue  # the file was found damaged, or a local one took its place
             await self._save_now_and_then(len(piece), completed=content.complete)
             index = end + 1
+        now = trio.current_time()
+        self.written[sha1] = now
+        self.written.move_to_end(sha1)
+        while self.written[oldest := next(iter(self.written))] < now - SYNC_SECONDS:
+            del self.written[oldest]
 
     @staticmethod
     def _writable(content: content_index.CachedContent, index: int, last: int) -> int:

@@ -10,7 +10,6 @@ count as missing until then, so a content that comes in one piece is never read 
 import errno
 import logging
 import time
-from collections import OrderedDict
 from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
@@ -37,9 +36,6 @@ BLOCK = bitmap.BLOCK
 
 # Larger reads would hold up the loop for longer than a hop to a thread takes.
 LOOP_READ_BYTES = 1024 * 1024
-
-# The kernel has written data out by itself after so long (30 s, and 5 s for the journal).
-SYNC_SECONDS = 60
 
 EMPTY_SHA1 = content_files.sha1_of(b"")
 
@@ -85,7 +81,10 @@ class BlockCache:
         self.evict, self.pins_changed = self._room.evict, self._room.pins_changed
         # As `adopt_dirty` and `settle_clean`, of several at once.
         self.adopt_linked, self.settle_all = self._dirty.adopt_linked, self._dirty.settle_all
-        self._written: OrderedDict[str, float] = OrderedDict()
+        self.write_blocks = self._landing.write_blocks
+        # How often, since the start, a content was found wrong when the last of it had come, by SHA-1:
+        # whoever has read parts of it before that number grew may have read wrong bytes.
+        self.doubts = self._landing.doubts
 
     # What is here
 
@@ -156,13 +155,6 @@ class BlockCache:
         content = self._contents.get(sha1, size)
         self._contents.opened(sha1)
         self._contents.touch(content)
-
-    def doubts(self, sha1: str) -> int:
-        """How often, since the start, this content was found wrong when the last of it had come.
-
-        Whoever has read parts of it before that number grew may have read wrong bytes.
-        """
-        return self._landing.doubts[sha1]
 
     # Reading
 
@@ -301,20 +293,6 @@ class BlockCache:
         """The SHA-1 of any file."""
         return await trio.to_thread.run_sync(content_files.hash_file, path)
 
-    # Writing
-
-    async def write_blocks(self, sha1: str, size: int, first: int, data: content_files.Bytes) -> None:
-        """Take in fetched blocks from `first` on, whole ones; those that are here already stay as they are.
-
-        Raises `IntegrityError`, and forgets the content, if nothing is missing any more and the whole does
-        not have the SHA-1 it should; OSError if the disk refuses.  Cancelled: some are not here.
-        """
-        await self._landing.write_blocks(sha1, size, first, data)
-        self._written[sha1] = trio.current_time()
-        self._written.move_to_end(sha1)
-        while self._written[oldest := next(iter(self._written))] < trio.current_time() - SYNC_SECONDS:
-            del self._written[oldest]
-
     async def room_for_pinned(self) -> int:
         """The bytes that pinned contents may still take up."""
         await self.flush()
@@ -394,7 +372,9 @@ class BlockCache:
         """
         try:
             await self.flush()
-            paths = [path for sha1 in self._written if (path := self._contents.file_of(sha1)) is not None]
+            paths = [
+                path for sha1 in self._landing.written if (path := self._contents.file_of(sha1)) is not None
+            ]
             await trio.to_thread.run_sync(durability.sync_if_there, *paths)
         finally:
             self._files.close()

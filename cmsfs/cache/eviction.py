@@ -99,7 +99,8 @@ class Evictor:
         """
         # Held over an eviction: whoever comes meanwhile would evict the same amount once more.
         async with self._making:
-            await self._make(nbytes, spare=spare and not pinned, pinned=pinned)
+            if (target := await self._goal(nbytes, pinned=pinned)) is not None:
+                await self._make(target, nbytes, spare=spare and not pinned)
             # atomic: no await from the last look at what is free until the room is taken.
             reservation = Reservation(nbytes)
             self._reservations.add(reservation)
@@ -154,9 +155,7 @@ class Evictor:
     def _reserved(self) -> int:
         return sum(one.left for one in self._reservations)
 
-    async def _make(self, nbytes: int, *, spare: bool, pinned: bool) -> None:
-        if (target := await self._goal(nbytes, pinned=pinned)) is None:
-            return
+    async def _make(self, target: Goal, nbytes: int, *, spare: bool) -> None:
         await self._contents.flush()  # the table's order is that of the last uses
         left = target.wanted - await self._evict_closed(target.wanted)
         left -= target.wanted - target.needed

@@ -211,12 +211,12 @@ class Sealer:
         Where that cannot be had, for want of room or since the service has other bytes by now, what is needed
         of it is taken unchecked.
         """
-        count, doubts = bitmap.blocks(base.size), self._blocks.doubts(base.sha1)
+        count, doubts = bitmap.blocks(base.size), self._blocks.doubts[base.sha1]
         try:
             for first in range(0, count, FETCHED_AT_ONCE):
                 await self._fetcher.blocks(base, first, min(first + FETCHED_AT_ONCE, count) - 1)
         except OSError as error:
-            if self._blocks.doubts(base.sha1) != doubts:
+            if self._blocks.doubts[base.sha1] != doubts:
                 raise
             log.info("%s cannot be downloaded completely: %s", base.sha1, error)
 

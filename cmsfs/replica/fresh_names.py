@@ -28,8 +28,8 @@ class FreshNames:
 
     def __init__(self) -> None:
         self._places: dict[Ino, tuple[_Place, float]] = {}
-        # Of these, what the kernel has looked up there.
-        self._known: set[Ino] = set()
+        # Of these, what the kernel has been told of there, and nobody has opened since.
+        self.known: set[Ino] = set()
         self._noted = 0
 
     def attach(self, db: Database) -> None:
@@ -41,30 +41,25 @@ class FreshNames:
         """The kernel is told that this inode is what has this name."""
         found = self._places.get(ino)
         if found is not None and found[0] == (parent, name):
-            self._known.add(ino)
+            self.known.add(ino)
 
     def listed(self, ino: Ino) -> None:
         """The kernel is told of this inode by a listing, at the place that it has."""
         if ino in self._places:
-            self._known.add(ino)
-
-    def is_known(self, ino: Ino) -> bool:
-        """Whether the kernel has been told of a fresh name by which nobody has opened the inode since."""
-        return ino in self._known
+            self.known.add(ino)
 
     def opened(self, ino: Ino) -> None:
-        """Somebody has opened the inode: by this name, if it was looked up since."""
-        if ino in self._known:
-            self._known.discard(ino)
-            self._places.pop(ino, None)
+        """Somebody has opened the inode, one of `known`: by this name."""
+        self.known.discard(ino)
+        self._places.pop(ino, None)
 
     def _note(self, ino: Ino, parent: Ino | None, name: str) -> None:
         self._noted += 1
         if not self._noted % _MANY:
             for old in [one for one, (_, since) in list(self._places.items()) if _is_past(since)]:
                 self._places.pop(old, None)
-                self._known.discard(old)
-        self._known.discard(ino)
+                self.known.discard(old)
+        self.known.discard(ino)
         self._places[ino] = ((parent, name), time.monotonic())
 
     def _is_fresh(self, ino: Ino, parent: Ino | None, name: str) -> bool:

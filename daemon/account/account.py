@@ -72,7 +72,8 @@ class Account:
         return self._space
 
     def rights(self, node: Node) -> NodeRight:
-        return self._rights.of(node) & self._file_locks.rights(node)
+        rights = self._rights.of(node)
+        return rights & self._file_locks.rights(node) if self._file_locks.known else rights
 
     def reason(self, node: Node) -> str | None:
         lock = self._file_locks.of(node.ino)

@@ -57,7 +57,7 @@ class FileLocks:
         self._db = db
         self._hub = hub
         self._user_id = user_id
-        self._known: dict[Ino, FileLock] = {}
+        self.known: dict[Ino, FileLock] = {}
         self._holding: frozenset[Ino] = frozenset()
         self._changed = Signal()
         self._freed = Signal()
@@ -69,13 +69,13 @@ class FileLocks:
 
     def rights(self, node: Node) -> NodeRight:
         """What somebody else's lock leaves of the rights on a node."""
-        if not self._known or (lock := self.of(node.ino)) is None:
+        if (lock := self.of(node.ino)) is None:
             return ALL
         return ALL & ~_CHANGES if lock.reads else ALL & ~(_CHANGES | NodeRight.READ)
 
     def of(self, ino: Ino) -> FileLock | None:
         """Somebody else's lock that holds now."""
-        lock = self._known.get(ino)
+        lock = self.known.get(ino)
         if lock is None or lock.user == (self._user_id() or lock.user) or not lock.holds(time.time()):
             return None
         return lock
@@ -91,7 +91,7 @@ class FileLocks:
 
     def _seconds_to_the_next_end(self) -> float:
         now = time.time()
-        ends = [self._known[ino].ends for ino in self._holding]
+        ends = [self.known[ino].ends for ino in self._holding]
         return min((max(end - now, 0) for end in ends if end is not None), default=math.inf)
 
     def _read(self) -> None:
@@ -100,8 +100,8 @@ class FileLocks:
             "SELECT ino, item FROM node INDEXED BY node_locked"
             " WHERE instr(item, '\"lock\":') > 0 AND parent IS NOT NULL"
         )
-        self._known = {row["ino"]: lock for row in rows if (lock := _lock(row["item"])) is not None}
-        holding = frozenset(ino for ino in self._known if self.of(ino) is not None)
+        self.known = {row["ino"]: lock for row in rows if (lock := _lock(row["item"])) is not None}
+        holding = frozenset(ino for ino in self.known if self.of(ino) is not None)
         if changed := holding ^ self._holding:
             freed, self._holding = self._holding - holding, holding
             self._hub.publish([Change(ChangeKind.ATTRIBUTES, ino) for ino in changed])

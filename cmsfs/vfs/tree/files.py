@@ -166,13 +166,10 @@ class FileIO:
             self._handles.remove(fh)
             handle.file.closed(writable=handle.writable)
             self._inodes.closed(handle.file.ino)
-            self._let_go(handle.file)
+            if not handle.file.handles:
+                self._open.pop(handle.file.ino, None)
             if handle.writable:
                 self._push.wake()
-
-    def _let_go(self, file: OpenFile) -> None:
-        if not file.handles:
-            self._open.pop(file.ino, None)
 
     def forgotten(self, ino: Ino) -> None:
         """The kernel dropped the inode, and its pages with it."""
@@ -204,7 +201,7 @@ class FileIO:
             self._hydrate.began(file.ino)
         if ahead := handle.window.advance(offset, min(size, content.size - offset), content.size):
             self._hydrate.ahead(content, *ahead)
-        doubts = self._blocks.doubts(content.sha1)
+        doubts = self._blocks.doubts[content.sha1]
         if handle.doubts not in (None, doubts):
             # The program has bytes that were wrong: it must not come to the end as if all were well.
             raise errno_map.oserror(
@@ -267,7 +264,8 @@ class FileIO:
         finally:
             file.closed(writable=True)
             self._inodes.closed(ino)
-            self._let_go(file)
+            if not file.handles:
+                self._open.pop(file.ino, None)
             self._push.wake()
 
     async def _draft_of(self, file: OpenFile, *, keep_base: bool = True) -> Draft:
@@ -390,7 +388,7 @@ class FileIO:
         if (content := file.content) is None:
             return None
         # Pages that the kernel has of what came wrong are of no version.
-        doubts = self._blocks.doubts(content.sha1)
+        doubts = self._blocks.doubts[content.sha1]
         return f"{content.sha1} {doubts}" if doubts else content.sha1
 
     def _page_version(self, ino: Ino) -> object:

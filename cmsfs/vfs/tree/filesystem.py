@@ -244,7 +244,8 @@ class Filesystem:
         if flags & os.O_TRUNC:
             await self._truncations.truncate(ino, 0)
         opened = await self._files.open(ino, flags)
-        self.inodes.fresh.opened(ino)
+        if ino in self.inodes.fresh.known:
+            self.inodes.fresh.opened(ino)
         return opened
 
     async def create(self, parent: Ino, name: str, mode: int, flags: int) -> tuple[OpenResult, Attributes]:

@@ -49,7 +49,7 @@ class Truncations:
         Raises `OSError`: ESTALE if the name that led here leads elsewhere now; EBUSY, once, if the beginning
         of unsent bytes is to be kept that the program may not have seen.
         """
-        if fh is None and (self._fresh.is_known(ino) or self._files.is_stale(ino)):
+        if fh is None and (ino in self._fresh.known or self._files.is_stale(ino)):
             await self._keep_unseen(ino, size)
         await self._files.truncate(ino, size, fh)
 
@@ -74,7 +74,8 @@ class Truncations:
             return  # to open the one that has lost the name is answered so
         draft = self._files.live_draft(node)
         if node.ino == ino and size < (draft.size if draft is not None else node.size):
-            self._fresh.opened(ino)
+            if ino in self._fresh.known:
+                self._fresh.opened(ino)
             log.warning(
                 "a file with pending changes had just been moved to the name %r; it was not truncated: "
                 "repeat the command if that file is meant",

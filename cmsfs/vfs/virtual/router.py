@@ -169,7 +169,7 @@ class Router:
     # ---- files ---------------------------------------------------------------------------------
 
     async def open(self, ino: Ino, flags: int) -> OpenResult:
-        fs, real = self._of(ino)
+        fs, real = (self._tree, ino) if ino < FIRST else self._of(ino)
         return await fs.open(real, flags)
 
     async def create(self, parent: Ino, name: str, mode: int, flags: int) -> tuple[OpenResult, Attributes]:
