@@ -48,6 +48,7 @@ class Consent:
     authorize_url: str
     client_id: str
     redirect_uri: str
+    scope: str = ""  # empty: all that the application has
     state: str = field(repr=False, default_factory=lambda: secrets.token_urlsafe(24))
     verifier: str = field(repr=False, default_factory=lambda: secrets.token_urlsafe(48))
 
@@ -63,6 +64,8 @@ class Consent:
             "code_challenge": base64.urlsafe_b64encode(digest).decode().rstrip("="),
             "code_challenge_method": "S256",
         }
+        if self.scope:
+            query["scope"] = self.scope
         joint = "&" if "?" in self.authorize_url else "?"
         return f"{self.authorize_url}{joint}{urlencode(query)}"
 
@@ -77,7 +80,9 @@ class Consent:
         if "error" in found:
             if found["error"] == "access_denied":
                 raise errors.UserError("The access was denied; nothing has changed.", exit_code=6)
-            raise errors.UserError(f"The service refuses: {_clean(found['error'])}.", exit_code=6)
+            is_scope = found["error"] == "invalid_scope"
+            helps = "; `--admin` asks for all that the application has" if is_scope else ""
+            raise errors.UserError(f"The service refuses: {_clean(found['error'])}{helps}.", exit_code=6)
         return found.get("code") or None
 
     def code_pasted(self, text: str) -> str:

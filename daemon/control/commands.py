@@ -62,6 +62,10 @@ class Answers:
         return self._status.pong()
 
     @answers(control.GetStatus)
+    async def status_now(self) -> control.DriveStatus:
+        self.health.asked_for()
+        return await self.status()
+
     @answers(control.Watch, repeats=True)
     async def status(self) -> control.DriveStatus:
         return await self._status.whole()
@@ -70,6 +74,7 @@ class Answers:
     async def sync(self) -> control.Done:
         if self.health.is_paused:
             raise errors.UserError("Sync is paused; `cmsfs resume` resumes it.")
+        self.health.asked_for()
         with self.push.hurrying():
             await self.push.retry_all()
             await self.push.drained()
@@ -80,6 +85,7 @@ class Answers:
 
     @answers(control.Poll, tells_progress=True)
     async def poll(self, *, full: bool) -> None:
+        self.health.asked_for()
         self.trash.outdated()
         await (self.reconciler.once(full=True) if full else self.pull.poll())
         await self.notifier.settled_soon()

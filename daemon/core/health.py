@@ -155,6 +155,11 @@ class Health:
 
     # ---- what the person and the account say ----
 
+    def asked_for(self) -> None:
+        """A person asks how things are, or for something to be done: is the service back?"""
+        if not self.can_ask:
+            self.suspect()
+
     def pause(self, reason: str) -> None:
         """The person wants quiet; again: for another reason."""
         self._paused = reason

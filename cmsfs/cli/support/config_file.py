@@ -18,11 +18,11 @@ from tomlkit import items
 
 from cmsfs import config, errors, process_env
 
-Value = str | int | float | bool | None
+Value = str | int | float | bool | list[str] | None
 
 
-def update(account: str, values: Mapping[str, Value]) -> Path:
-    """Set keys of an account's table, None removing one; the file, which is made if there is none.
+def update(account: str | None, values: Mapping[str, Value]) -> Path:
+    """Set keys of an account's table, or of the top level, None removing one; the file, made if need be.
 
     Raises `ConfigError`; then the file is as it was.
     """
@@ -41,14 +41,16 @@ def update(account: str, values: Mapping[str, Value]) -> Path:
     return path
 
 
-def _changed(text: str, account: str, values: Mapping[str, Value], path: Path) -> str:
+def _changed(text: str, account: str | None, values: Mapping[str, Value], path: Path) -> str:
     try:
         document = tomlkit.parse(text)
-        accounts = document.setdefault("accounts", tomlkit.table(is_super_table=True))
-        table = accounts.setdefault(account, tomlkit.table())
+        table: object = document
+        if account is not None:
+            accounts = document.setdefault("accounts", tomlkit.table(is_super_table=True))
+            table = accounts.setdefault(account, tomlkit.table())
     except (tomlkit.exceptions.TOMLKitError, AttributeError) as error:
         raise errors.ConfigError(f"The configuration file {path} cannot be changed: {error}.") from None
-    if not isinstance(table, items.Table | items.InlineTable):
+    if not isinstance(table, tomlkit.TOMLDocument | items.Table | items.InlineTable):
         raise errors.ConfigError(f"{path}: `accounts` must be a table of tables.")
     for old in config.OLD_NAMES.keys() & table.keys():
         if config.OLD_NAMES[old] in values:

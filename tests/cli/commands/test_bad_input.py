@@ -164,7 +164,7 @@ def test_a_mountpoint_that_another_account_has(cmsfs, mountpoint):
     config.config_file().write_text('[accounts.other]\nprofile = "embedded"\n')
     done = cmsfs("--account", "other", "mount", mountpoint)
     assert done.returncode == 3
-    assert done.stderr == f"cmsfs: {mountpoint} is in use by the account 'default'.\n"
+    assert done.stderr == f"cmsfs: {mountpoint} is in use by the account 'default'; name another folder.\n"
 
 
 @needs_fuse

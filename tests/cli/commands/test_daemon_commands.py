@@ -2,6 +2,7 @@
 
 import json
 import os
+import socket
 import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
@@ -9,7 +10,7 @@ from pathlib import Path
 
 from cmsfs import config
 from cmsfs.cli import main
-from cmsfs.cli.support import daemonctl
+from cmsfs.cli.support import asking, daemonctl
 from cmsfs.ipc import control
 
 
@@ -83,8 +84,39 @@ def test_only_mounted_drive_is_the_default(spoken_to, capsys):
 def test_of_several_drives_one_must_be_named(spoken_to, capsys):
     spoken_to(account="one")
     spoken_to(account="two")
-    assert main.run(["status"]) == 2
+    assert main.run(["sync"]) == 2
     assert "choose one with --account: one, two." in capsys.readouterr().err
+
+
+def test_status_lists_all_drives(spoken_to, capsys):
+    spoken_to(lambda request: [_status(account="one", mountpoint="/mnt/1")], account="one")
+    spoken_to(lambda request: [_status()])
+    assert main.run(["status"]) == 0
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert lines == [["default", "/mnt/drive", "up", "to", "date"], ["one", "/mnt/1", "up", "to", "date"]]
+    assert main.run(["status", "--json"]) == 0
+    drives = json.loads(capsys.readouterr().out)["drives"]
+    assert [one["account"] for one in drives] == ["default", "one"]
+    assert main.run(["--account", "default", "status"]) == 0
+    assert "connection" in capsys.readouterr().out
+
+
+def test_silent_service_is_not_waited_for(monkeypatch, capsys):
+    monkeypatch.setattr(asking, "SECONDS", 0.3)
+    monkeypatch.setattr(asking, "NOTE_SECONDS", 0.0)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        values = {"profile": "server", "base_url": url, "upload_url": url, "auth_url": url}
+        secret = config.Paths("default").state / "secret"
+        secret.parent.mkdir(parents=True)
+        secret.write_text("secret")
+        values |= {"client_id": "x", "client_secret_file": str(secret), "subject_id": "1"}
+        for key, value in values.items():
+            monkeypatch.setenv(f"CMSFS_{key.upper()}", value)
+        for command in (["share", "/x"], ["whoami"], ["lock", "/x"], ["versions", "/x"]):
+            assert main.run(command) == 5
+            said = "Waiting for the service...\ncmsfs: The service did not answer in time.\n"
+            assert capsys.readouterr().err == said
 
 
 def test_a_named_account_is_not_replaced_by_another(spoken_to):
@@ -193,7 +225,7 @@ def test_an_account_is_mounted_at_one_place(spoken_to, tmp_path, capsys):
 def test_a_mountpoint_serves_one_account(spoken_to, tmp_path, capsys):
     spoken_to(account="other", mountpoint=str(tmp_path))
     assert main.run(["mount", str(tmp_path)]) == 3
-    assert f"{tmp_path} is in use by the account 'other'." in capsys.readouterr().err
+    assert f"{tmp_path} is in use by the account 'other'; name another folder." in capsys.readouterr().err
 
 
 def test_the_runtime_folder_may_have_a_long_path(tmp_path, monkeypatch, spoken_to, capsys):

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from cmsfs import config, errors, mounts, process_env
+from cmsfs.cli import main
 from cmsfs.cli.mount import units
 from cmsfs.cli.support import daemonctl
 
@@ -112,6 +113,22 @@ def test_mount_says_why_it_cannot_be_a_unit(cmsfs: Callable[..., subprocess.Comp
         "cmsfs: No systemd user manager is running here.\n",
     )
     assert cmsfs("mount", "--enable", "--foreground").returncode == 2
+
+
+@pytest.mark.usefixtures("fuse")
+def test_enable_keeps_mountpoint_of_each_account(manager: Path, tmp_path: Path) -> None:
+    (manager / "installed").touch()
+    file = config.config_file()
+    file.parent.mkdir()
+    file.write_text('# mine\n[accounts.work]\nprofile = "embedded"\n[accounts.home]\nprofile = "embedded"\n')
+    for name in ("work", "home"):
+        (tmp_path / name).mkdir()
+        assert main.run(["--account", name, "mount", str(tmp_path / name), "--enable"]) == 0
+        assert config.load(name).mountpoint == tmp_path / name
+        assert f"enable cmsfs@{name}.service" in _asked(manager)[-1]
+    assert file.read_text().startswith("# mine\n")
+    assert main.run(["mount", str(tmp_path / "work"), "--enable"]) == 2  # not logged in
+    assert config.load().mountpoint == Path("~/cmsfs")
 
 
 @pytest.mark.usefixtures("fuse")

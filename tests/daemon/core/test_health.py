@@ -176,3 +176,22 @@ async def test_a_manager_that_does_not_read_stops_nobody(
         for _ in range(2000):  # more than any queue of datagrams holds
             SystemdNotifier().ready()
         assert manager.recv(1000) == b"READY=1"
+
+
+async def test_person_who_asks_has_service_looked_for(service: Service, autojump_clock: MockClock) -> None:
+    """A probe is half a minute away by then; who asks for the status wants to know now."""
+    health = Health()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(health.run, service.probe)
+        service.failure = errors.Offline("no route")
+        health.failed(service.failure)
+        await trio.sleep(600)
+        service.failure, before = None, trio.current_time()
+        health.asked_for()
+        await until(health, HealthState.ONLINE)
+        assert trio.current_time() - before <= 1.0
+        probes = service.probes
+        health.asked_for()
+        await trio.sleep(600)
+        assert service.probes == probes
+        nursery.cancel_scope.cancel()

@@ -13,7 +13,7 @@ import time
 import webbrowser
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -26,17 +26,10 @@ from cmsfs import config, errors, output
 from cmsfs.auth import apps, authorization_code, connect, token_refresh
 from cmsfs.auth import token_store as auth_token_store
 from cmsfs.auth.endpoints import endpoints_of
-from cmsfs.cli.support import config_file, context, daemonctl
+from cmsfs.cli.commands.account import login_target
+from cmsfs.cli.support import asking, config_file, context, daemonctl
 from cmsfs.client import session
 from cmsfs.models.enterprise import tokens, users
-
-LOOPBACK = ("127.0.0.1", "localhost", "::1")
-
-# Who an account speaks as is said in one of these ways; a new login replaces the others.
-_KEYS = (
-    *("profile", "base_url", "upload_url", "auth_url", "authorize_url", "ca_file", "login", "token_store"),
-    *("app_file", "client_id", "client_secret_file", "subject_type", "subject_id"),
-)
 
 _file = click.Path(path_type=Path)
 
@@ -51,6 +44,7 @@ class _Way:
     browser: bool
     port: int
     yes: bool
+    scope: str
 
 
 @click.command()
@@ -68,6 +62,7 @@ class _Way:
     "--ca-file", type=_file, help="Additional CA certificates (PEM) to trust, such as a private CA."
 )
 @click.option("--yes", is_flag=True, help="Do not ask to confirm the user who logged in (for scripts).")
+@click.option("--admin", is_flag=True, help="Also ask for what the commands under Content management need.")
 @click.option("--port", type=click.IntRange(1, 65535), help="Local port for the OAuth redirect.")
 @click.option(
     "--token-store",
@@ -88,6 +83,7 @@ def login(
     jwt: Path | None,
     user: str | None,
     ca_file: Path | None,
+    admin: bool,
     port: int | None,
     yes: bool,
     token_store: str,
@@ -100,7 +96,7 @@ def login(
     """
     if client_credentials and jwt:
         raise click.UsageError("--client-credentials and --jwt are mutually exclusive.")
-    account, values = _target(ctx, service)
+    account, values = login_target.find(ctx, service)
     if ca_file is not None:
         values["ca_file"] = str(ca_file.expanduser().absolute())
     settings = _settings(ctx, account, values)
@@ -114,7 +110,8 @@ def login(
         # By these credentials, not by those of an earlier login, which the configuration still has.
         me = trio.run(functools.partial(_ask_who, settings, as_given=True))
     else:
-        way = _Way(app, client_id, client_secret_file, not no_browser, port or 0, yes)
+        scope = "" if admin else connect.CHANGING
+        way = _Way(app, client_id, client_secret_file, not no_browser, port or 0, yes, scope)
         chosen = _application(way, settings)
         values |= {"login": "person", "token_store": token_store}
         settings = _settings(ctx, account, values)
@@ -132,68 +129,25 @@ def login(
                 "keyring" if isinstance(keep, auth_token_store.KeyringTokenStore) else "file"
             )
         output.note(f"Tokens are stored in {keep.title}.")
+    mounted_from = _host(config.load(account))
     path = config_file.update(account, _only(values))
     output.say(f"Logged in to {_host(settings)} as {_named(me)}, account {account} in {path}.")
-
-
-def _target(ctx: context.Context, service: str | None) -> tuple[str, dict[str, Any]]:
-    """The account's name, and the settings that say which service is meant."""
-    # Not the settings: what is to be repaired here may not hold.
-    account = ctx.account or config.default_account()
-    if service is None:
-        found = config.load(account)
-        kept = {key: getattr(found, key) for key in _KEYS if key in found.model_fields_set}
-        return account, {key: str(value) if isinstance(value, Path) else value for key, value in kept.items()}
-    if "://" in service:
-        url = _address(service)
-        ends = session.ServiceEndpoints.of_server(url)
-        return account, {
-            "profile": "server",
-            "base_url": ends.base_url,
-            "upload_url": ends.upload_url,
-            "auth_url": ends.auth_url,
-        }
-    if service in config.profile_names():
-        found = config.load(account)
-        same = found.profile == service
-        addresses = ("base_url", "upload_url", "auth_url", "authorize_url")
-        kept = {key: value for key in addresses if same and (value := getattr(found, key))}
-        return account, {"profile": service, **kept}
-    if service in config.accounts():
-        return _target(replace(ctx, account=service), None)
-    known = [*config.profile_names(), *config.accounts()]
-    raise errors.UserError(
-        f"{service!r} is not a URL (https://...), profile or account{config.hint(service, known) or '.'}",
-        exit_code=2,
-    )
-
-
-def _address(url: str) -> str:
-    try:
-        parts = urlsplit(url)
-        whole = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
-    except ValueError:
-        whole = False
-    if not whole or parts.path.strip("/") or parts.query or parts.fragment or "@" in parts.netloc:
-        raise errors.UserError(
-            f"{url} is not the URL of a service, such as https://files.example.com.", exit_code=2
+    if mounted_from != _host(settings) and (daemon := daemonctl.find_account(account)):
+        output.note(
+            f"The drive at {daemon.mountpoint} is still that of {mounted_from}; `cmsfs umount` and then "
+            f"`cmsfs mount` show {_host(settings)}."
         )
-    if parts.scheme == "http" and parts.hostname not in LOOPBACK:
-        raise errors.UserError(
-            f"{url} does not use TLS, so the tokens could be intercepted; use https://.", exit_code=2
-        )
-    return f"{parts.scheme}://{parts.netloc}"
 
 
 def _settings(ctx: context.Context, account: str, values: Mapping[str, Any]) -> config.Settings:
     """The settings as they will be with these values."""
     # What is not said anew is taken from the defaults, or an old login would shine through.
-    absent = {key: config.Settings.model_fields[key].default for key in _KEYS}
+    absent = {key: config.Settings.model_fields[key].default for key in login_target.KEYS}
     return config.load(account).model_copy(update=absent | config.checked(values))
 
 
 def _only(values: Mapping[str, Any]) -> dict[str, config_file.Value]:
-    return {key: values.get(key) for key in _KEYS}
+    return {key: values.get(key) for key in login_target.KEYS}
 
 
 def _as_server(settings: config.Settings, file: Path, user: str | None, *, kind: str) -> dict[str, Any]:
@@ -304,7 +258,7 @@ async def _consented(
     if not way.browser:
         with authorization_code.reserved_port(way.port) as holder:
             where = f"http://127.0.0.1:{holder.getsockname()[1]}{authorization_code.PATH}"
-            asked = authorization_code.Consent(authorize_url, app.client_id, where)
+            asked = authorization_code.Consent(authorize_url, app.client_id, where, way.scope)
             output.note(
                 f"Open this address in a browser:\n\n  {asked.url}\n\nIt ends at a page that cannot be "
                 "reached; copy its URL from the browser right away: it expires in 30 seconds."
@@ -312,7 +266,7 @@ async def _consented(
             pasted = await trio.to_thread.run_sync(lambda: click.prompt("That address", err=True))
             return await asked.redeem(client, asked.code_pasted(pasted), app.client_secret)
     async with authorization_code.listening(way.port) as listener:
-        asked = authorization_code.Consent(authorize_url, app.client_id, listener.redirect_uri)
+        asked = authorization_code.Consent(authorize_url, app.client_id, listener.redirect_uri, way.scope)
         opened = await trio.to_thread.run_sync(webbrowser.open, listener.start_url)
         said = "Waiting for the browser" if opened else "Could not open a browser"
         output.note(f"{said}; the address is\n\n  {listener.start_url}\n")
@@ -382,7 +336,7 @@ async def _revoke(settings: config.Settings, login: auth_token_store.StoredLogin
 def whoami(ctx: context.Context, *, as_json: bool) -> None:
     """Show the account's user."""
     settings = ctx.settings()
-    me = trio.run(_ask_who, settings)
+    me = asking.run(_ask_who, settings)
     if as_json:
         found = {"id": me.id, "name": me.name, "login": me.login}
         output.document({"account": settings.account, "service": _host(settings), **found})

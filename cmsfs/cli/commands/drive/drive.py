@@ -15,7 +15,7 @@ import click
 
 from cmsfs import config, errors, mountpoint_guard, mounts, output
 from cmsfs.cli.mount import launcher, units
-from cmsfs.cli.support import context, daemonctl, durations, progress
+from cmsfs.cli.support import config_file, context, daemonctl, durations, progress
 from cmsfs.ipc import control
 
 # Exit code of `sync` and `umount` when the service refused changes, which wait for a person.
@@ -95,6 +95,8 @@ def mount(
         )
     settings = ctx.settings(folder=folder, read_only=read_only or None, ttl_seconds=ttl)
     config.profile(settings)  # a profile that does not hold is told at once, not from the daemon's log
+    if enable and mountpoint is not None:
+        settings = _configure(settings, mountpoint)
     as_unit = not foreground and not narrowed and _as_unit(settings, mountpoint, wanted=enable or systemd)
     # A folder named here must exist, since a typing mistake would make one; the configured one is made.
     _mount(
@@ -111,6 +113,22 @@ def mount_configured(ctx: context.Context) -> Path:
     config.profile(settings)
     as_unit = _as_unit(settings, None, wanted=None)
     return _mount(settings, None, create=True, sample=False, foreground=False, as_unit=as_unit)
+
+
+def _configure(settings: config.Settings, named: Path) -> config.Settings:
+    """Have the account's unit mount here, at every login; the settings that say so.
+
+    Raises `UserError` if it cannot run as a unit at all.
+    """
+    if refusal := units.refusal(settings, mounts.located(settings.mountpoint)):
+        raise errors.UserError(refusal, exit_code=2)
+    config.require_service(settings)
+    if mounts.located(named) == mounts.located(settings.mountpoint):
+        return settings
+    mounts.prepare(mounts.located(named), over=True)
+    where = config_file.update(settings.account, {"mountpoint": str(named.absolute())})
+    output.note(f"The mountpoint of account {settings.account} is {named.absolute()} now, in {where}.")
+    return config.load(settings.account)
 
 
 def _as_unit(settings: config.Settings, named: Path | None, *, wanted: bool | None) -> bool:
@@ -148,7 +166,8 @@ def _mount(
         return daemon.mountpoint
     if other := daemonctl.find_mountpoint(mountpoint):
         raise errors.UserError(
-            f"{mountpoint} is in use by the account {other.account!r}.", exit_code=mounts.BAD_MOUNTPOINT
+            f"{mountpoint} is in use by the account {other.account!r}; name another folder.",
+            exit_code=mounts.BAD_MOUNTPOINT,
         )
     # The daemon looks for itself; here nothing has been started yet that would have to be ended.
     mounts.require_fuse()

@@ -7,11 +7,10 @@ used there.
 """
 
 import click
-import trio
 
 from cmsfs import config, errors, output
 from cmsfs.auth import connect
-from cmsfs.cli.support import context, path_argument
+from cmsfs.cli.support import asking, context, path_argument
 from cmsfs.client import name_resolution, remote_paths
 from cmsfs.client.content import search as client_search
 from cmsfs.client.session import Client
@@ -86,7 +85,7 @@ def search(
             kept.save(save, words)
             output.say(f"Saved; a drive shows its matches in .search/{save}.")
             return
-        found, total = trio.run(_search, ctx, wanted, limit)
+        found, total = asking.run(_search, ctx, wanted, limit, seconds=asking.SECONDS + 0.2 * limit)
         _show(found, total, long=long, as_json=as_json)
 
 

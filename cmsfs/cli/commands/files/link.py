@@ -4,11 +4,10 @@ Straight through the client, so it works without a drive; on one the web link sh
 """
 
 import click
-import trio
 
 from cmsfs import errors, output
 from cmsfs.auth import connect
-from cmsfs.cli.support import context, daemonctl, path_argument
+from cmsfs.cli.support import asking, context, daemonctl, path_argument
 from cmsfs.client import remote_paths, session
 from cmsfs.models.content import items, web_links
 
@@ -34,7 +33,7 @@ def link(
         raise errors.UserError(f"{url} is not a web URL; web links start with http:// or https://.")
     if description is not None and len(description) > web_links.MAX_DESCRIPTION:
         raise errors.UserError(f"A description has at most {web_links.MAX_DESCRIPTION} characters.")
-    where, made = trio.run(_link, ctx, url, path, description, replace)
+    where, made = asking.run(_link, ctx, url, path, description, replace)
     daemonctl.have_looked(ctx.account, ctx.settings())
     if as_json:
         output.document({"id": made.id, "name": made.name, "url": made.url, "path": where})

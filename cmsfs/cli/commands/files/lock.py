@@ -8,11 +8,10 @@ Rule: a lock of somebody else is told, with who has it, and left.
 from datetime import UTC, datetime, timedelta
 
 import click
-import trio
 
 from cmsfs import errors, output
 from cmsfs.auth import connect
-from cmsfs.cli.support import context, daemonctl, durations, path_argument
+from cmsfs.cli.support import asking, context, daemonctl, durations, path_argument
 from cmsfs.client import remote_paths
 from cmsfs.client.session import Client
 from cmsfs.models.content import items
@@ -30,7 +29,7 @@ def lock(
     ctx: context.Context, remote: str, *, seconds: float | None, no_download: bool, as_json: bool
 ) -> None:
     """Lock the file REMOTE, for example /Documents/a.txt, against changes by others until `unlock`."""
-    done = trio.run(_lock, ctx, remote, seconds, no_download)
+    done = asking.run(_lock, ctx, remote, seconds, no_download)
     daemonctl.have_looked(ctx.account, ctx.settings())
     _tell(remote, done, as_json=as_json)
 
@@ -41,7 +40,7 @@ def lock(
 @context.pass_context
 def unlock(ctx: context.Context, remote: str, *, as_json: bool) -> None:
     """Unlock the file REMOTE."""
-    done = trio.run(_unlock, ctx, remote)
+    done = asking.run(_unlock, ctx, remote)
     daemonctl.have_looked(ctx.account, ctx.settings())
     _tell(remote, done, as_json=as_json)
 

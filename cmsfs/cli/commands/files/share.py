@@ -7,11 +7,10 @@ service's default does.
 """
 
 import click
-import trio
 
 from cmsfs import output
 from cmsfs.auth import connect
-from cmsfs.cli.support import context, path_argument
+from cmsfs.cli.support import asking, context, path_argument
 from cmsfs.client import remote_paths
 from cmsfs.models.content import items
 
@@ -25,7 +24,7 @@ def share(ctx: context.Context, remote: str, *, as_json: bool) -> None:
 
     New links have the service's default access level.
     """
-    shared = trio.run(_share, ctx, remote)
+    shared = asking.run(_share, ctx, remote)
     if as_json:
         output.document(shared.model_dump(mode="json", include={"url", "access", "download_url"}))
     else:

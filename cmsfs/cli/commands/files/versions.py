@@ -13,7 +13,7 @@ import trio
 
 from cmsfs import errors, output
 from cmsfs.auth import connect
-from cmsfs.cli.support import context, daemonctl, path_argument, progress, transfers
+from cmsfs.cli.support import asking, context, daemonctl, path_argument, progress, transfers
 from cmsfs.client import remote_paths
 from cmsfs.client.session import Client
 from cmsfs.models.content import items, versions
@@ -56,7 +56,7 @@ def versions_command(
         else:
             output.say(f"Version {restore} was restored as the current version, {made.id}.")
         return
-    current, past = trio.run(_versions, ctx, remote)
+    current, past = asking.run(_versions, ctx, remote)
     if as_json:
         output.document([version.model_dump(mode="json") for version in (current, *past)])
         return

@@ -14,7 +14,7 @@ import click
 
 from cmsfs import config as cmsfs_config
 from cmsfs import errors, output, process_env
-from cmsfs.cli.support import config_file, context
+from cmsfs.cli.support import config_file, context, daemonctl
 from cmsfs.config import descriptions
 
 _EDITORS = ("sensible-editor", "editor", "nano", "vi")
@@ -58,10 +58,7 @@ def show(ctx: context.Context, key: str | None, *, everything: bool, as_json: bo
 
 
 def _show_one(settings: cmsfs_config.Settings, key: str, *, as_json: bool) -> None:
-    key = cmsfs_config.OLD_NAMES.get(key, key)
-    if key not in cmsfs_config.Settings.model_fields:
-        near = cmsfs_config.hint(key, cmsfs_config.Settings.model_fields)
-        raise errors.UserError(f"There is no setting {key}{near or '.'}", exit_code=2)
+    key = _known(key)
     about = descriptions.describe(key)
     value = settings.model_dump(mode="json")[key]
     origin = cmsfs_config.origins(settings.account).get(key, "default")
@@ -82,6 +79,58 @@ def _shown(value: object) -> str:
     if isinstance(value, list):
         return " ".join(map(str, value))
     return "-" if value in (None, "") else str(value)
+
+
+@config.command("get")
+@click.argument("key", shell_complete=_complete_key)
+@context.pass_context
+def get(ctx: context.Context, key: str) -> None:
+    """Print the value of a setting."""
+    output.say(_shown(ctx.settings().model_dump(mode="json")[_known(key)]))
+
+
+@config.command("set")
+@click.argument("key", shell_complete=_complete_key)
+@click.argument("values", nargs=-1, required=True, metavar="VALUE...")
+@context.pass_context
+def set_(ctx: context.Context, key: str, values: tuple[str, ...]) -> None:
+    """Set a setting of the account in the file, which keeps its comments; a list takes several VALUEs.
+
+    `cmsfs config set account NAME` chooses the account that is meant when none is named.
+    """
+    key = _known(key)
+    account = ctx.account or cmsfs_config.default_account()
+    given = " ".join(values)
+    found = cmsfs_config.checked({key: given})[key]
+    if isinstance(found, list):
+        raise errors.UserError(f"{key} is a list of tables; `cmsfs config edit` changes it.", exit_code=2)
+    value = list(found) if isinstance(found, tuple) else given if isinstance(found, Path) else found
+    _store(account, key, value)
+
+
+@config.command("unset")
+@click.argument("key", shell_complete=_complete_key)
+@context.pass_context
+def unset(ctx: context.Context, key: str) -> None:
+    """Remove a setting of the account from the file."""
+    _store(ctx.account or cmsfs_config.default_account(), _known(key), None)
+
+
+def _store(account: str, key: str, value: config_file.Value) -> None:
+    where = config_file.update(None if key == "account" else account, {key: value})
+    now = cmsfs_config.load(None if key == "account" else account).model_dump(mode="json")[key]
+    whose = "" if key == "account" else f" for account {account}"
+    output.say(f"{key} is {_shown(now)}{whose}, in {where}.")
+    if daemonctl.find_account(account):
+        output.note("The mounted drive uses it from the next mount on.")
+
+
+def _known(key: str) -> str:
+    key = cmsfs_config.OLD_NAMES.get(key, key)
+    if key not in cmsfs_config.Settings.model_fields:
+        near = cmsfs_config.hint(key, cmsfs_config.Settings.model_fields)
+        raise errors.UserError(f"There is no setting {key}{near or '.'}", exit_code=2)
+    return key
 
 
 @config.command("check")

@@ -16,12 +16,16 @@ from cmsfs.ipc import control
 @output.json_option
 @context.pass_context
 def status(ctx: context.Context, paths: tuple[str, ...], *, watch: bool, as_json: bool) -> None:
-    """Show the status of the drive, or the sync status of items.
+    """Show the status of the drive, or the sync status of items; of several drives, a line for each.
 
     For the drive: connection, pending uploads, pinned items, cache, requests.  For an item: whether it is
     synced, whether it is pinned, and how much of it is downloaded.
     """
-    daemon = daemonctl.find_for(ctx.account, ctx.settings())
+    settings = ctx.settings()
+    if not ctx.account and not paths and not watch and len(drives := daemonctl.running()) > 1:
+        _all(drives, as_json=as_json)
+        return
+    daemon = daemonctl.find_for(ctx.account, settings)
     if daemon is None:
         if as_json:
             output.document({"mounted": False})
@@ -39,6 +43,15 @@ def status(ctx: context.Context, paths: tuple[str, ...], *, watch: bool, as_json
         output.document({"mounted": True, **_plain(daemonctl.status(daemon))})
     else:
         status_page.show(daemonctl.status(daemon))
+
+
+def _all(drives: list[daemonctl.Daemon], *, as_json: bool) -> None:
+    found = [daemonctl.status(daemon) for daemon in drives]
+    if as_json:
+        output.document({"mounted": True, "drives": [_plain(one) for one in found]})
+        return
+    output.table([[one.account, one.mountpoint, status_page.summary(one)] for one in found])
+    output.note(f"`{output.command()} --account NAME status` shows more of one.")
 
 
 def _plain(found: control.DriveStatus) -> dict[str, object]:

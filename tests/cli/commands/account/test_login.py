@@ -16,6 +16,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 
 from cmsfs import config
 from cmsfs.auth import token_store
+from cmsfs.cli import main
 from tests.support import forked
 
 ENTERPRISE = """
@@ -205,6 +206,26 @@ def test_wrong_secret_after_an_earlier_login(cmsfs, server, app, tmp_path):
     assert (done.returncode, done.stdout) == (6, "")
     assert "refuses the credentials" in done.stderr
     assert config.config_file().read_text() == before
+
+
+def test_login_asks_for_files_alone(cmsfs, server, person, app):
+    """Users, holds and the like only with `--admin`; the page names what is given."""
+    person(login="ada@example.com")
+    assert cmsfs("login", server.url, "--yes", "--app", app).returncode == 0
+    assert cmsfs("find", "anything").returncode == 0
+    assert cmsfs("users", "list").returncode == 1
+    person(login="ada@example.com")
+    assert cmsfs("login", server.url, "--yes", "--app", app, "--admin").returncode == 0
+    assert cmsfs("users", "list").returncode == 0
+
+
+def test_login_names_drive_of_the_service_before(spoken_to, server, app, capsys):
+    spoken_to()
+    assert main.run(["login", server.url, "--client-credentials", str(app)]) == 0
+    told = capsys.readouterr().err
+    assert "The drive at /mnt/drive is still that of Embedded service; `cmsfs umount` and then" in told
+    assert main.run(["login", server.url, "--client-credentials", str(app)]) == 0
+    assert "still that of" not in capsys.readouterr().err
 
 
 def test_a_key_of_a_server(cmsfs, serving, tmp_path):

@@ -177,3 +177,33 @@ def test_edit_refuses_what_does_not_hold(tmp_path, monkeypatch, written, cmsfs):
     assert done.returncode == 2
     assert done.stderr.splitlines()[-1] == "cmsfs: The file is not valid; nothing was changed."
     assert path.read_text() == "cache_bytes = 1 # mine\n"
+
+
+def test_set_get_unset(written, capsys):
+    path = written('# mine\npoll_seconds = 9.0\n[accounts.work]\nprofile = "embedded"  # so\n')
+    work = ["--account", "work", "config"]
+    assert main.run([*work, "set", "poll_seconds", "7"]) == 0
+    assert main.run([*work, "set", "local_names", "*.tmp", "*.bak"]) == 0
+    assert main.run([*work, "set", "mountpoint", "~/work"]) == 0
+    assert main.run([*work, "set", "read_only", "true"]) == 0
+    found = config.load("work")
+    assert (found.poll_seconds, found.local_names, found.read_only) == (7.0, ("*.tmp", "*.bak"), True)
+    assert 'mountpoint = "~/work"' in path.read_text()
+    assert config.load().poll_seconds == 9.0
+    assert "# mine" in path.read_text()
+    assert "# so" in path.read_text()
+    capsys.readouterr()
+    assert main.run([*work, "get", "local_names"]) == 0
+    assert capsys.readouterr().out == "*.tmp *.bak\n"
+    assert main.run([*work, "unset", "poll_seconds"]) == 0
+    assert config.load("work").poll_seconds == 9.0
+    assert main.run(["config", "set", "account", "work"]) == 0
+    assert config.load().account == "work"
+    assert main.run(["config", "check"]) == 0
+    before = path.read_text()
+    capsys.readouterr()
+    assert main.run([*work, "set", "poll_seconds", "often"]) == 2
+    assert 'poll_seconds: "often" is not a number.' in capsys.readouterr().err
+    assert main.run([*work, "set", "poll_second", "1"]) == 2
+    assert "did you mean poll_seconds?" in capsys.readouterr().err
+    assert path.read_text() == before
