@@ -63,9 +63,11 @@ def test_two_accounts_are_independent(cmsfs, accounts, places, leftovers):
         assert cmsfs("--account", name, "get", f"/{other}.txt", "-").returncode != 0
 
     # Which one is meant has to be said, or follows from the place.
-    done = cmsfs("status")
+    done = cmsfs("sync")
     assert done.returncode == 2
     assert "home, work" in done.stderr
+    listed = cmsfs("status").stdout.splitlines()
+    assert [line.split()[:2] for line in listed] == [[name, str(places[name])] for name in ("home", "work")]
     found = {name: json.loads(cmsfs("--account", name, "status", "--json").stdout) for name in places}
     assert {name: (one["account"], one["mountpoint"]) for name, one in found.items()} == {
         name: (name, str(place)) for name, place in places.items()

@@ -57,6 +57,12 @@ ELSEWHERE = {
         "tests/cli/commands/account/test_login.py",
         '"--jwt", file, "--user"',
     ),
+    "cmsfs login --admin": ("tests/cli/commands/account/test_login.py", '"--admin"'),
+    "cmsfs config set account NAME": (
+        "tests/cli/commands/service/test_configuration.py",
+        '"config", "set", "account"',
+    ),
+    "cmsfs login ADDRESS": ("tests/cli/commands/test_bad_input.py", "cmsfs login ADDRESS"),
     "cmsfs login URL --ca-file FILE": ("tests/cli/commands/test_login_tls.py", '"--ca-file", certificate'),
     "cmsfs login --token-store file": ("tests/cli/commands/test_secrets.py", '"--token-store", "file"'),
     "cmsfs umount --dead": ("tests/cli/mount/test_units.py", '"--dead"'),
