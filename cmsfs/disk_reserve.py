@@ -34,12 +34,7 @@ class DiskReserve:
         self._lock = threading.Lock()
         disk = os.statvfs(folder)
         self.nbytes = min(SIZE_BYTES, disk.f_blocks * disk.f_frsize // SHARE)
-        self._held = self._allocated()
-
-    @property
-    def floor(self) -> int:
-        """What must be free, the reserve aside, for programs to be allowed to write."""
-        return self.nbytes - self._held + self.nbytes // PART
+        self._look()
 
     @property
     def is_short(self) -> bool:
@@ -67,7 +62,7 @@ class DiskReserve:
                 log.warning("the reserved disk space cannot be released: %s", error)
             else:
                 log.warning("the disk of %s is full; using the reserved space to continue", self.folder)
-            self._held = self._allocated()
+            self._look()
 
     def restore(self) -> None:
         """Set aside what there is room for again; never fails."""
@@ -83,14 +78,17 @@ class DiskReserve:
             except OSError as error:
                 # EFBIG: files may not be that large here.  Without it, writers still stop before the floor.
                 log.info("no disk space can be reserved in %s: %s", self.folder, error)
-            self._held = self._allocated()
+            self._look()
 
     def _free(self) -> int:
         disk = os.statvfs(self.folder)
         return disk.f_bavail * disk.f_frsize
 
-    def _allocated(self) -> int:
+    def _look(self) -> None:
+        """What is set aside by now."""
         try:
-            return min(self._file.stat().st_blocks * 512, self.nbytes)
+            self._held = min(self._file.stat().st_blocks * 512, self.nbytes)
         except FileNotFoundError:
-            return 0
+            self._held = 0
+        # So much must be free beside it for programs to be allowed to write.
+        self.floor = self.nbytes - self._held + self.nbytes // PART

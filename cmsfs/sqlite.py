@@ -72,8 +72,9 @@ class Database:
         self._reader = reader
         self._writer = writer
         self._writing = trio.Lock()
-        # Whether a thread has the writer's connection.
-        self._is_away = False
+        # The connection to read on: the writer's, since each commit of another one costs a connection the
+        # pages that it has in memory; unless a thread has it, and may be amid a transaction.
+        self._nearest = writer
         # How many fsyncs of the log are under way.
         self._syncing = 0
         self._long_reads = trio.CapacityLimiter(4)
@@ -99,15 +100,6 @@ class Database:
     def rows(self, sql: str, *args: Any) -> list[Row]:
         """All rows, here and now; only for indexed, bounded queries."""
         return self._nearest.execute(sql, args).fetchall()
-
-    @property
-    def _nearest(self) -> Connection:
-        """The connection to read on.
-
-        The writer's, since each commit of another one costs a connection the pages that it has in memory;
-        unless a thread has it, and may be amid a transaction.
-        """
-        return self._reader if self._is_away else self._writer
 
     def version(self) -> int:
         """A number that is another one after every commit, whoever made it."""
@@ -168,11 +160,11 @@ class Database:
         durability.sync_if_there(self._log)
 
     async def _run_away(self, txn: Callable[[Connection], T], durable: bool) -> T:
-        self._is_away = True
+        self._nearest = self._reader
         try:
             return await trio.to_thread.run_sync(self._run_and_trim, txn, durable)
         finally:
-            self._is_away = False
+            self._nearest = self._writer
 
     def _run_and_trim(self, txn: Callable[[Connection], T], durable: bool) -> T:
         try:

@@ -1,5 +1,7 @@
 """Waking tasks again and again, where a `trio.Event` does it once."""
 
+from collections.abc import Callable
+
 import trio
 
 
@@ -45,3 +47,14 @@ class Signal:
     async def wait(self) -> None:
         """Wait until it is set or pulsed; a checkpoint in any case."""
         await self._event.wait()
+
+
+class Wakes:
+    """Sets several signals as one."""
+
+    def __init__(self, *set_signals: Callable[[], None]) -> None:
+        self._set_signals = set_signals
+
+    def wake(self) -> None:
+        for set_signal in self._set_signals:
+            set_signal()

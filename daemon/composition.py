@@ -17,6 +17,7 @@ from cmsfs.replica.changes import ChangeKind, Hub
 from cmsfs.replica.nodes import Ino, NodeKind
 from cmsfs.vfs.heuristics.copy_detector import CopyDetector
 from cmsfs.vfs.tree.filesystem import Filesystem
+from cmsfs.wakeup import Wakes
 from daemon.account.account import Account
 from daemon.account.file_locks import FileLocks
 from daemon.account.login_watch import LoginWatch
@@ -36,7 +37,7 @@ from daemon.core.supervisor import Starts
 from daemon.desktop.notifications import Notifications
 from daemon.fetch.eviction import Eviction
 from daemon.fetch.hydrate import Hydrator
-from daemon.fetch.pins import Pins, Wakes
+from daemon.fetch.pins import Pins
 from daemon.listing import choice
 from daemon.listing.crawler import Crawler
 from daemon.listing.deletion_check import DeletionCheck
@@ -168,7 +169,7 @@ class Composition(Answers):
             drafts=drafts,
             commit=self.commit,
             hydrate=self.hydrator,
-            push=Wakes(self.push, self.pins, self.base_bytes),
+            push=Wakes(self.push.wake, self.pins.wake, self.base_bytes.wake),
             account=self.account,
             settle_seconds=settings.settle_seconds,
             local_names=settings.local_names,

@@ -53,7 +53,8 @@ class DraftFiles:
         if file.fd < 0:
             if file.retired:
                 raise FileNotFoundError(str(file.path))
-            self._close_idle(self._most - 1)
+            if self._count >= self._most:
+                self._close_idle(self._most - 1)
             file.fd = self._open(file.path, os.O_RDWR | (os.O_CREAT if create else 0))
             self._count += 1
         self._idle.pop(file, None)
@@ -61,14 +62,15 @@ class DraftFiles:
         return file.fd
 
     def _open(self, path: Path, flags: int) -> int:
-        while self._idle:
+        while True:
             try:
                 return os.open(path, flags | os.O_CLOEXEC, 0o600)
             except OSError as error:
                 if error.errno not in (errno.EMFILE, errno.ENFILE):
                     raise
+                if not self._idle:
+                    return fd_limits.open_file(path, flags)
                 self._close(next(iter(self._idle)))
-        return fd_limits.open_file(path, flags)
 
     def give_back(self, file: DraftFile) -> None:
         file.users -= 1
@@ -77,7 +79,7 @@ class DraftFiles:
         self._idle[file] = None
         if file.retired:
             self._close(file)
-        else:
+        elif self._count > self._most:
             self._close_idle(self._most)
 
     def retire(self, file: DraftFile) -> None:

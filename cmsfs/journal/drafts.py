@@ -292,15 +292,20 @@ class Drafts:
         return self.root / f"{draft_id}.draft"
 
     @staticmethod
-    def insert(conn: Connection, ino: Ino, base: tuple[str, int] | None) -> int:
+    def insert(conn: Connection, ino: Ino, base: tuple[str, int] | None, *, cut_ns: int | None = None) -> int:
         """The row of a new draft of `ino` over `base` (SHA-1, size), inside the caller's transaction; its id.
 
-        Hand the id to `started` after the commit.
+        `cut_ns`: the file is empty from this time on.  Hand the id to `started` after the commit.
         """
         sha1, size = base or (None, 0)
         draft_id = draft_rows.insert(conn, base_sha1=sha1, base_total=size)
-        node_rows.set_draft(conn, ino, draft_id)
+        node_rows.set_draft(conn, ino, draft_id, size=None if cut_ns is None else 0, mtime_ns=cut_ns)
         return draft_id
+
+    @staticmethod
+    def insert_empty(conn: Connection) -> int:
+        """As `insert`, of a file that is made in this transaction, with this draft."""
+        return draft_rows.insert(conn, base_sha1=None, base_total=0)
 
     def started(self, draft_id: int, ino: Ino, base: tuple[str, int] | None) -> Draft:
         """The draft whose row was just committed."""

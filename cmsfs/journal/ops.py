@@ -72,13 +72,12 @@ def was_never_sent(conn: Connection, node: Node) -> bool:
 # ---- what the calls of the drive amount to -----------------------------------------------------
 
 
-def record_move(conn: Connection, ino: Ino, *, due_ns: int) -> None:
+def record_move(conn: Connection, node: Node, *, due_ns: int) -> None:
     """The node has been placed elsewhere: tell the service, unless making it will tell the place anyway."""
-    node = tree.get(conn, ino)
     if is_at_base(conn, node):
-        drop(conn, ino, OpKind.MOVE)
+        drop(conn, node.ino, OpKind.MOVE)
     elif not was_never_sent(conn, node):
-        record(conn, ino, OpKind.MOVE, due_ns=due_ns)
+        record(conn, node.ino, OpKind.MOVE, due_ns=due_ns)
 
 
 def is_at_base(conn: Connection, node: Node) -> bool:
@@ -96,13 +95,12 @@ def record_touch(conn: Connection, ino: Ino, *, due_ns: int) -> None:
         record(conn, ino, OpKind.TOUCH, due_ns=due_ns)
 
 
-def record_removal(conn: Connection, ino: Ino, *, due_ns: int) -> None:
+def record_removal(conn: Connection, node: Node, *, due_ns: int) -> None:
     """The node is detached: forget what was due for it, and delete at the service what the service has."""
-    node = tree.get(conn, ino)
     unborn = was_never_sent(conn, node)
-    drop(conn, ino, *OpKind)
+    drop(conn, node.ino, *OpKind)
     if not unborn:
-        record(conn, ino, OpKind.TRASH, due_ns=due_ns)
+        record(conn, node.ino, OpKind.TRASH, due_ns=due_ns)
 
 
 def hand_over(conn: Connection, old: Ino, new: Ino) -> None:

@@ -165,6 +165,12 @@ def find_at(conn: Connection, ino: Ino) -> Node | None:
     return node_from_row(row) if row else None
 
 
+def parent_at(conn: Connection, ino: Ino) -> Ino | None:
+    """The folder that a node is in, as this transaction sees it; None: in none."""
+    row = conn.execute("SELECT parent FROM node WHERE ino = ?", (ino,)).fetchone()
+    return row[0] if row is not None else None
+
+
 def at_service(conn: Connection, ino: Ino) -> Node:
     """The folder that this one is at the service: what others share is in the root there."""
     node = get(conn, ino)
@@ -191,14 +197,15 @@ def insert(
     now_ns: int,
     mode: int | None = None,
     local: bool = False,
+    draft: int | None = None,
 ) -> Ino:
-    """A new node; its place must be free.  `local`: the service will never hear of it."""
+    """A new node; its place must be free.  `local`: the service will never hear of it; `draft`: its bytes."""
     if mode is None:
         mode = FOLDER_MODE if kind is NodeKind.FOLDER else FILE_MODE
     cursor = conn.execute(
-        "INSERT INTO node(parent, name, name_key, kind, mtime_ns, ctime_ns, mode, local)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-        (parent, name, wire_names.name_key(name), kind, now_ns, now_ns, mode, local),
+        "INSERT INTO node(parent, name, name_key, kind, mtime_ns, ctime_ns, mode, local, draft)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        (parent, name, wire_names.name_key(name), kind, now_ns, now_ns, mode, local, draft),
     )
     assert cursor.lastrowid is not None
     return cursor.lastrowid

@@ -64,6 +64,7 @@ class AccountPort(Protocol):
     def space(self) -> tuple[int, int] | None:
         """Bytes the account may use and has used; None while that is unknown."""
 
+    @property
     def largest_file(self) -> int | None:
         """The most bytes a file may have at the service; None while that is unknown."""
 

@@ -14,7 +14,7 @@ from cmsfs.models.enterprise import users
 from cmsfs.replica import kv_store
 from cmsfs.replica.nodes import Node
 from cmsfs.sqlite import Database
-from cmsfs.vfs.permissions import NodeRight
+from cmsfs.vfs.permissions import ALL, NodeRight
 from cmsfs.wakeup import Signal
 from daemon.account.file_locks import FileLocks
 from daemon.account.permissions import RightsReader
@@ -55,7 +55,7 @@ class Account:
         self._file_locks = file_locks
         self._health = health
         self._space: tuple[int, int] | None = None
-        self._largest: int | None = None
+        self.largest_file: int | None = None
         self._doubt = Signal()
         self._more_room = Signal()
         self._known = trio.Event()
@@ -72,15 +72,12 @@ class Account:
         return self._space
 
     def rights(self, node: Node) -> NodeRight:
-        rights = self._rights.of(node)
+        rights = self._rights.of(node) if self._rights.said else ALL
         return rights & self._file_locks.rights(node) if self._file_locks.known else rights
 
     def reason(self, node: Node) -> str | None:
         lock = self._file_locks.of(node.ino)
         return lock.reason if lock is not None else None
-
-    def largest_file(self) -> int | None:
-        return self._largest
 
     def doubt_space(self) -> None:
         self._doubt.set()
@@ -119,7 +116,7 @@ class Account:
         if user.space_amount is not None and user.space_used is not None:
             self._space = (user.space_amount, user.space_used)
         if user.max_upload_size:
-            self._largest = user.max_upload_size
+            self.largest_file = user.max_upload_size
         if before is not None and self._space is not None and _free(before) < _free(self._space):
             self._more_room.pulse()
 

@@ -57,6 +57,7 @@ class FileLocks:
         self._db = db
         self._hub = hub
         self._user_id = user_id
+        # All that are heard of, whether they hold or not.
         self.known: dict[Ino, FileLock] = {}
         self._holding: frozenset[Ino] = frozenset()
         self._changed = Signal()

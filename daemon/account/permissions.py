@@ -54,7 +54,8 @@ class RightsReader:
         self._hub = hub
         self._health = health
         self._nursery = nursery
-        self._said: dict[Ino, tuple[NodeRight, NodeRight]] = {}  # of the node itself, of what is below it
+        # What is known to be missing: of the node itself, of what is below it.
+        self.said: dict[Ino, tuple[NodeRight, NodeRight]] = {}
         self._asked_at: dict[Ino, float] = {}
         self._asking: dict[Ino, trio.Event] = {}
         self._doubted: set[Ino] = set()  # something changed while they were being asked about
@@ -64,13 +65,13 @@ class RightsReader:
 
     def of(self, node: Node) -> NodeRight:
         """The rights on a node; all where nothing is known to be missing."""
-        if not self._said or node.remote_id is None or node.is_lost:
+        if not self.said or node.remote_id is None or node.is_lost:
             return ALL  # what is not shown to us any more is here for a person to decide on
-        if (said := self._said.get(node.ino)) is not None:
+        if (said := self.said.get(node.ino)) is not None:
             return said[0]
         current = node.parent
         while current is not None:
-            if (said := self._said.get(current)) is not None:
+            if (said := self.said.get(current)) is not None:
                 return _below(node.kind, said[1])
             above = tree.find(self._db, current)
             current = above.parent if above is not None else None
@@ -78,7 +79,7 @@ class RightsReader:
 
     def unreadable(self) -> list[Ino]:
         """Nodes whose bytes, or those of what is below them, may not be read."""
-        return [ino for ino, said in self._said.items() if NodeRight.READ not in said[0] & said[1]]
+        return [ino for ino, said in self.said.items() if NodeRight.READ not in said[0] & said[1]]
 
     async def learn(self, node: Node) -> None:
         """Ask for the rights that a use of this node depends on, if it belongs to somebody else.
@@ -129,14 +130,12 @@ class RightsReader:
             return True
         known = self._owners.get(node.ino)
         if known is None or known[0] != node.etag:
-            known = self._owners[node.ino] = (node.etag, self._owner(node.ino) in (None, self.user_id))
+            owner = json.loads(tree.item_json(self._db, node.ino) or "{}").get("owned_by")
+            owner_id = owner.get("id") if isinstance(owner, dict) else None
+            known = self._owners[node.ino] = (node.etag, owner_id in (None, self.user_id))
             if len(self._owners) > OWNERS:
                 self._owners.popitem(last=False)
         return known[1]
-
-    def _owner(self, ino: Ino) -> str | None:
-        owner = json.loads(tree.item_json(self._db, ino) or "{}").get("owned_by")
-        return owner.get("id") if isinstance(owner, dict) else None
 
     # ---- asking ----
 
@@ -150,10 +149,10 @@ class RightsReader:
                     else self._client.files.permissions(node.remote_id)
                 )
             self._asked_at[node.ino] = trio.current_time()
-            before, told = self._said.get(node.ino), _told(node.kind, found)
-            self._said[node.ino] = told
+            before, told = self.said.get(node.ino), _told(node.kind, found)
+            self.said[node.ino] = told
             if told[0] == told[1] == ALL:
-                del self._said[node.ino]
+                del self.said[node.ino]
             if before != told and NodeRight.READ not in told[0] & told[1]:
                 await self._db.write(lost_access.note_wipe)
             if before != told:
@@ -189,9 +188,9 @@ class RightsReader:
         if node is None or permissions is None:
             return
         told = _told(node.kind, permissions)
-        self._said.pop(node.ino, None)
+        self.said.pop(node.ino, None)
         if told[0] != _below(node.kind, below) or (node.is_folder and told[1] != below):
-            self._said[node.ino] = told
+            self.said[node.ino] = told
         self._hub.publish([Change(ChangeKind.ATTRIBUTES, node.ino)])
 
 

@@ -60,6 +60,8 @@ class Health:
         self._paused: str | None = None
         self._read_only: str | None = None
         self._rootless: str | None = None
+        # Whether nothing at all may be changed.
+        self.is_read_only = False
         self.requests: Counter[str] = Counter()
         self._subscribers: list[Callable[[], None]] = []
         self._changed = Signal()
@@ -89,10 +91,6 @@ class Health:
     @property
     def is_paused(self) -> bool:
         return self._paused is not None
-
-    @property
-    def is_read_only(self) -> bool:
-        return self._read_only is not None or self._rootless is not None
 
     def check(self) -> None:
         """Raise at once the `OSError` that a request would end with, if that is known already."""
@@ -188,6 +186,7 @@ class Health:
     def _settle(self, *, tell: bool = False) -> None:
         """Make of all that is known the one state that is shown, and tell if it, or the connection, is
         another one."""
+        self.is_read_only = self._read_only is not None or self._rootless is not None
         state, reason = self._connection
         if self._paused is not None:
             state, reason = HealthState.PAUSED, self._paused

@@ -26,7 +26,6 @@ from cmsfs.replica.changes import Hub
 from cmsfs.replica.nodes import Ino, NodeKind
 from cmsfs.sqlite import Database
 from cmsfs.vfs import errno_map
-from cmsfs.vfs.ports import Wakeable
 from cmsfs.wakeup import Signal
 from daemon.core import concurrency
 from daemon.core.health import Health
@@ -67,12 +66,10 @@ class Pins:
         self._round = trio.CancelScope()  # cancelled: what it looked at is pinned no longer
         self.marking = trio.Lock()  # held from a look at what is pinned until the cache knows of it
         self.problem = ""
+        # Something has changed, here or at the service.
+        self.wake = self._news.set
         hub.wake(self._news)
         health.subscribe(self.wake)
-
-    def wake(self) -> None:
-        """Something has changed, here or at the service."""
-        self._news.set()
 
     # ---- what a person wants ----
 
@@ -276,17 +273,6 @@ class Pins:
         if no_room:
             self._trouble("Not enough space for pinned items: the disk is full.")
         return left == 0
-
-
-class Wakes:
-    """A `Wakeable` that wakes several others."""
-
-    def __init__(self, *woken: Wakeable) -> None:
-        self._woken = woken
-
-    def wake(self) -> None:
-        for one in self._woken:
-            one.wake()
 
 
 def _mark(conn: Connection, batch: Sequence[tuple[str, int | None]]) -> None:

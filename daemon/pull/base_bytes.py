@@ -46,11 +46,9 @@ class BaseBytes:
         self._hydrator = hydrator
         self._health = health
         self._wanted = Signal()
+        self.wake = self._wanted.set
         self._lost: set[str] = set()
         self._keeping = trio.Lock()
-
-    def wake(self) -> None:
-        self._wanted.set()
 
     async def run(self) -> None:
         """Keep what files here depend on, for ever."""

@@ -83,6 +83,8 @@ class Dispatcher:
         self._context = context
         self._workers = workers
         self._wanted = Signal()
+        # The journal has work, or a file that was busy no longer is.
+        self.wake = self._wanted.set
         self._moved = Signal()
         self._running = 0
         self._large = 0
@@ -96,10 +98,6 @@ class Dispatcher:
         self._unsent: list[ops.Op] = []
 
     # ---- what others ask ----
-
-    def wake(self) -> None:
-        """The journal has work, or a file that was busy no longer is."""
-        self._wanted.set()
 
     def sent(self, seq: int) -> int:
         """How many bytes of a running upload are on their way."""

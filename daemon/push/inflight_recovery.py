@@ -97,7 +97,7 @@ async def _find_out(context: PushContext, sent: SentRequest) -> None:
         if is_ours and theirs is not None:
             adopt_response.adopt(conn, sent.ino, remote_from_item(theirs))
             if tree.get(conn, sent.ino).parent is not None:
-                ops.record_move(conn, sent.ino, due_ns=ops.now_ns())
+                ops.record_move(conn, tree.get(conn, sent.ino), due_ns=ops.now_ns())
 
     await context.db.write(txn)
     if is_ours:

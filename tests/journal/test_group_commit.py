@@ -124,6 +124,7 @@ async def test_the_loop_does_not_write_to_a_log_that_is_being_fsynced(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """There it would wait for the disk."""
+    await desk.new("f", b"x")  # so that there is a log
     begun, end = trio.Event(), threading.Event()
     real, threads = os.fsync, list[int]()
 

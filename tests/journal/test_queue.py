@@ -48,14 +48,14 @@ class Journal:
         def txn(conn: Connection) -> None:
             tree.detach(conn, ino)
             tree.place(conn, ino, parent, name)
-            ops.record_move(conn, ino, due_ns=0)
+            ops.record_move(conn, tree.get(conn, ino), due_ns=0)
 
         await self.db.write(txn)
 
     async def remove(self, ino: Ino) -> None:
         def txn(conn: Connection) -> None:
             tree.detach(conn, ino)
-            ops.record_removal(conn, ino, due_ns=0)
+            ops.record_removal(conn, tree.get(conn, ino), due_ns=0)
 
         await self.db.write(txn)
 

@@ -73,6 +73,7 @@ class Shelf:
     def space(self) -> tuple[int, int] | None:
         return self.account_space
 
+    @property
     def largest_file(self) -> int | None:
         return self.largest
 

@@ -46,7 +46,8 @@ def set_draft(
 ) -> None:
     """What is written to the node is in this draft; its size and time are these, or stay as they are."""
     conn.execute(
-        "UPDATE node SET draft = ?, size = coalesce(?, size), mtime_ns = coalesce(?, mtime_ns) WHERE ino = ?",
+        "UPDATE node SET draft = ?1, size = coalesce(?2, size), mtime_ns = coalesce(?3, mtime_ns),"
+        " ctime_ns = max(ctime_ns, coalesce(?3, 0)) WHERE ino = ?4",
         (draft, size, mtime_ns, ino),
     )
 

@@ -51,8 +51,8 @@ def delete_kinds(conn: Connection, ino: Ino, *kinds: str) -> None:
 
 def delete_waiting(conn: Connection, ino: Ino, *kinds: str) -> None:
     """Delete the node's operations of these kinds, but for one that is running."""
-    for kind in kinds:
-        conn.execute("DELETE FROM op WHERE ino = ? AND kind = ? AND state <> 'running'", (ino, kind))
+    marks = ",".join("?" * len(kinds))
+    conn.execute(f"DELETE FROM op WHERE ino = ? AND kind IN ({marks}) AND state <> 'running'", (ino, *kinds))
 
 
 def delete_all(conn: Connection, ino: Ino) -> None:

@@ -36,30 +36,29 @@ class LocalFiles:
         return bool(parent.local) or kind is NodeKind.SYMLINK or self.matches(name)
 
 
-def check_stays_reachable(conn: Connection, node: Node, folder: Ino) -> None:
+def check_stays_reachable(conn: Connection, node: Node, folder: Node) -> None:
     """Raise EXDEV if a rename would take something that the service knows into a local folder.
 
     Programs then copy and delete, as between two disks: the copy is local, and what the service has goes to
     its trash.
     """
-    there = tree.get(conn, folder)
-    if there.is_shelf and node.parent == folder:
+    if folder.is_shelf and node.parent == folder.ino:
         return
-    if there.local and _is_known(conn, node.ino):
+    if folder.local and _is_known(conn, node.ino):
         raise errno_map.oserror(errno.EXDEV, node.name)
 
 
-def update_locality(conn: Connection, local_names: LocalFiles, ino: Ino, *, due_ns: int) -> None:
-    """A node has a new place: whatever it is to be local or not from now on, it and all below it become."""
-    node = tree.get(conn, ino)
-    assert node.parent is not None
-    covered = local_names.covers(tree.get(conn, node.parent), node.name, node.kind)
-    if covered and not node.local and not _is_known(conn, ino):
-        for below in tree.subtree(conn, ino):
+def update_locality(
+    conn: Connection, local_names: LocalFiles, node: Node, folder: Node, *, due_ns: int
+) -> None:
+    """A node is in this folder now: whatever it is to be local or not, it and all below it become."""
+    covered = local_names.covers(folder, node.name, node.kind)
+    if covered and not node.local and not _is_known(conn, node.ino):
+        for below in tree.subtree(conn, node.ino):
             node_rows.set_local(conn, below, 1)
             ops.drop(conn, below, *ops.OpKind)
     elif node.local and not covered:
-        make_remote(conn, local_names, ino, due_ns=due_ns)
+        make_remote(conn, local_names, node.ino, due_ns=due_ns)
 
 
 def make_remote(conn: Connection, local_names: LocalFiles, ino: Ino, *, due_ns: int) -> None:

@@ -93,7 +93,7 @@ def replace(conn: Connection, node: Node, target: Node, *, due_ns: int, was_born
     if is_save(conn, node, target, was_born_here=was_born_here):
         take_over(conn, node, target, due_ns=due_ns)
     else:
-        ops.record_removal(conn, target.ino, due_ns=due_ns)
+        ops.record_removal(conn, target, due_ns=due_ns)
 
 
 def stepped_aside(conn: Connection, target: Node) -> bool:
@@ -134,9 +134,9 @@ def remove(conn: Connection, node: Node, follower: Follower | None, *, due_ns: i
         born_here = follower.was_born_here
         if new is not None and new.parent is not None and is_save(conn, new, node, was_born_here=born_here):
             take_over(conn, new, node, due_ns=due_ns)
-            ops.record_move(conn, new.ino, due_ns=due_ns)
+            ops.record_move(conn, tree.get(conn, new.ino), due_ns=due_ns)
             return
-    ops.record_removal(conn, node.ino, due_ns=due_ns)
+    ops.record_removal(conn, node, due_ns=due_ns)
 
 
 def is_save(conn: Connection, node: Node, target: Node, *, was_born_here: bool) -> bool:
@@ -200,7 +200,7 @@ def bring_back(conn: Connection, local_names: LocalFiles, ino: Ino, left: Ino | 
     if old.base_sha1 is not None and old.remote_id is not None and old.parent is not None:
         tree.keep_version(conn, old.base_sha1, old.remote_id, old.version)
     take_over(conn, node, old, due_ns=due_ns)
-    ops.record_move(conn, ino, due_ns=due_ns)
+    ops.record_move(conn, tree.get(conn, ino), due_ns=due_ns)
     if old.parent is None:
         return
     parent = tree.get(conn, old.parent)

@@ -59,9 +59,9 @@ class Entries:
         self._save_patterns = SavePatterns()
         self._settle_ns = int(settle_seconds * 10**9)
 
-    async def listed(self, folder: Ino) -> None:
-        """Return once everything in the folder is known here."""
-        node = tree.find(self._db, folder)
+    async def listed(self, folder: Ino, node: Node | None = None) -> None:
+        """Return once everything in the folder is known here; `node`: the folder's, if the caller has it."""
+        node = node or tree.find(self._db, folder)
         if node is not None and node.is_shelf:
             folder = ROOT  # what others share comes with it
         if not tree.is_listed(self._db, folder):
@@ -73,15 +73,13 @@ class Entries:
         """A new file or folder: its ino, and of a file the id of its empty draft."""
         left = self._save_patterns.who_left(parent, name)
 
-        def insert(conn: Connection, ino: Ino, due: int, now: int) -> int | None:
+        def insert(conn: Connection, ino: Ino, due: int, now: int) -> None:
             if kind is NodeKind.FOLDER:
                 tree.mark_listed(conn, ino, at=now // 10**9)
                 ops.record(conn, ino, ops.OpKind.MKDIR, due_ns=due)
-                return None
+                return
             ops.record(conn, ino, ops.OpKind.UPLOAD, due_ns=due)
-            draft = Drafts.insert(conn, ino, None)
             save_patterns.bring_back(conn, self._local_names, ino, left, due_ns=due)
-            return draft
 
         ino, draft = await self._insert(parent, name, kind, mode, insert)
         if kind is NodeKind.FILE:
@@ -103,28 +101,29 @@ class Entries:
         name: str,
         kind: NodeKind,
         mode: int,
-        insert: Callable[[Connection, Ino, int, int], T],
-    ) -> tuple[Ino, T]:
+        insert: Callable[[Connection, Ino, int, int], None],
+    ) -> tuple[Ino, int | None]:
         naming.check(parent, name)
         self._check_disk()
         if (above := tree.find(self._db, parent)) is not None:
             is_save = self._save_patterns.who_left(parent, name) is not None
             shared_folder.check_making(above, name, kind, self._local_names, is_save=is_save)
             await self._allowed(above, NodeRight.WRITE)
-        await self.listed(parent)
+        await self.listed(parent, above)
         due, now = self.due(), ops.now_ns()
 
-        def txn(conn: Connection) -> tuple[Ino, T]:
-            _check_folder(conn, parent)
+        def txn(conn: Connection) -> tuple[Ino, int | None]:
+            folder = _folder(conn, parent)
             if (holder := tree.child_at(conn, parent, name)) is not None:
                 raise naming.name_clash(name, holder.name)
-            folder = tree.get(conn, parent)
             local = self._local_names.covers(folder, name, kind)
             # Below a folder that gives its group, folders do so too.
             bits = mode & 0o7777 | (folder.mode & stat.S_ISGID if kind is NodeKind.FOLDER else 0)
-            ino = tree.insert(conn, parent, name, kind, now_ns=now, mode=bits, local=local)
+            draft = Drafts.insert_empty(conn) if kind is NodeKind.FILE else None
+            ino = tree.insert(conn, parent, name, kind, now_ns=now, mode=bits, local=local, draft=draft)
             tree.touch(conn, parent, now)
-            return ino, insert(conn, ino, due, now)
+            insert(conn, ino, due, now)
+            return ino, draft
 
         return await self.change(txn)
 
@@ -151,10 +150,9 @@ class Entries:
         due, now = self.due(), ops.now_ns()
 
         def txn(conn: Connection) -> Ino | None:
-            node = tree.child_at(conn, parent, name)
+            node = _same_child(conn, parent, name, asked)
             if node is None or node.name != name:
                 raise errno_map.oserror(errno.ENOENT, name)
-            _check_same(conn, parent, name, asked)
             if node.is_folder is not folder:
                 raise errno_map.oserror(errno.ENOTDIR if folder else errno.EISDIR, name)
             if folder and tree.has_children(conn, node.ino):
@@ -201,8 +199,8 @@ class Entries:
         """Carry out a rename; the node that lost its place to it, if any."""
         if call.flags & ~(renaming.NOREPLACE | renaming.EXCHANGE):
             raise errno_map.oserror(errno.EINVAL, "unknown rename flags")
-        await self.listed(call.old_parent)
-        await self.listed(call.parent)
+        for folder in {call.old_parent, call.parent}:
+            await self.listed(folder)
         node = tree.find_child(self._db, call.old_parent, call.old_name)
         if node is None:
             raise errno_map.oserror(errno.ENOENT, call.old_name)
@@ -219,11 +217,15 @@ class Entries:
         due = self.due()
 
         def txn(conn: Connection) -> Ino | None:
-            _check_folder(conn, call.parent)
-            _check_same(conn, call.old_parent, call.old_name, node)
-            _check_same(conn, call.parent, call.name, target)
+            into = _folder(conn, call.parent)
+            moved = renaming.Moved(
+                node=_same_child(conn, call.old_parent, call.old_name, node),
+                target=_same_child(conn, call.parent, call.name, target),
+                old=into if call.old_parent == call.parent else tree.get(conn, call.old_parent),
+                new=into,
+            )
             return renaming.apply(
-                conn, call, self._local_names, due_ns=due, was_born_here=recently, left=left
+                conn, call, moved, self._local_names, due_ns=due, was_born_here=recently, left=left
             )
 
         displaced = await self.change(txn)
@@ -271,17 +273,20 @@ class Entries:
         return ops.now_ns() + self._settle_ns
 
 
-def _check_folder(conn: Connection, ino: Ino) -> None:
+def _folder(conn: Connection, ino: Ino) -> Node:
     folder = tree.get(conn, ino)
     if folder.parent is None and ino != ROOT:
         raise errno_map.oserror(errno.ENOENT, folder.name)
+    return folder
 
 
-def _check_same(conn: Connection, parent: Ino, name: str, asked: Node | None) -> None:
-    """Raise ESTALE if a remote change has given the name to another node than the one that was asked about.
+def _same_child(conn: Connection, parent: Ino, name: str, asked: Node | None) -> Node | None:
+    """Who holds the name.
 
-    The question may have taken a while.  At this errno the kernel looks the name up anew and calls again.
+    Raises `OSError`: ESTALE if a remote change has given it to another node than the one that was asked
+    about, which may have taken a while.  At this errno the kernel looks the name up anew and calls again.
     """
     node = tree.child_at(conn, parent, name)
     if node is not None and node.name == name and (asked is None or node.ino != asked.ino):
         raise errno_map.oserror(errno.ESTALE, f"{name} is another node than a moment ago")
+    return node

@@ -1,23 +1,18 @@
-"""Open files: reading, writing, truncating, flushing.
+"""Open files: opening, reading, closing.
 
 `Filesystem` resolves names and hands inodes to this module; both work on one `Inodes`.  Reads come from
-the block cache or the draft and wait only for the hydrator; writes go to the draft and wait only for the
-local disk.
+the block cache or the draft and wait only for the hydrator.  What is written is `FileWriter`'s.
 
-Rule: what `flush` has answered is recorded: it survives the death of this process at once, and a power
-cut within a second (group commit).
+Rule: an inode is counted as open before its row is read, so that news leave the bytes of an open file alone.
 """
 
 import errno
 import logging
 import os
 from collections.abc import Callable
-from sqlite3 import Connection
 
-from cmsfs import crashpoints, errors
-from cmsfs.cache.blocks import BLOCK, BlockCache
-from cmsfs.crashpoints import Point
-from cmsfs.journal import debounce, ops
+from cmsfs import errors
+from cmsfs.cache.blocks import BlockCache
 from cmsfs.journal.drafts import Draft, Drafts
 from cmsfs.journal.group_commit import GroupCommit
 from cmsfs.replica import tree, url_files
@@ -32,13 +27,11 @@ from cmsfs.vfs.tree.attributes import OpenResult
 from cmsfs.vfs.tree.handles import Handle, Handles, OpenFile, is_at_service
 from cmsfs.vfs.tree.inodes import Inodes
 from cmsfs.vfs.tree.quota import Quota
+from cmsfs.vfs.tree.writes import FileWriter, PageVersion
 
 log = logging.getLogger(__name__)
 
 _WRITING = os.O_WRONLY | os.O_RDWR
-
-# What lies under a change is fetched when that begins, up to this size; of more, when it is sent.
-AHEAD_BYTES = 64 * 1024 * 1024
 
 # What a read gives; nobody changes it, so it is not copied.
 Bytes = bytes | bytearray
@@ -65,37 +58,52 @@ class FileIO:
         settle_seconds: float,
         publish: Callable[[list[Change]], None],
     ) -> None:
-        self._room = room
-        self._publish = publish
         self._db = db
         self._blocks = blocks
         self._drafts = drafts
-        self._commit = commit
         self._hydrate = hydrate
         self._push = push
         self._inodes = inodes
         self._handles = handles
-        self._settle_ns = int(settle_seconds * 10**9)
         self._open: dict[Ino, OpenFile] = {}
         # Inodes that were asked for again after the kernel was told to look their name up.
         self._asked_for: set[Ino] = set()
-        # Of which version the kernel has pages: a SHA-1, the text of a web link, or the draft that they were
-        # written to.
-        self._pages: dict[Ino, str | bytes | Draft | None] = {}
+        # Of which version the kernel has pages.
+        self._pages: dict[Ino, PageVersion] = {}
+        # What is about writing alone is answered there.
+        self.writes = FileWriter(
+            db=db,
+            drafts=drafts,
+            commit=commit,
+            hydrate=hydrate,
+            handles=handles,
+            room=room,
+            settle_seconds=settle_seconds,
+            publish=publish,
+            pages=self._pages,
+            read_content=self._read_content,
+        )
 
     # ---- opening and closing ----
 
     async def open(self, ino: Ino, flags: int) -> OpenResult:
-        """A new handle.  `O_TRUNC` is the caller's business.
+        """A new handle, on an empty file with `O_TRUNC`.
 
         Raises `OSError`: ESTALE if the name that led here leads elsewhere by now.
         """
-        file = await self._opened(ino)
-        # atomic: no await until the handle is there
+        file = await self._opened(ino, is_cut=bool(flags & os.O_TRUNC))
+        fh = self._add(file, flags)
+        if flags & os.O_TRUNC:
+            try:
+                await self._cut(file, 0)
+            except BaseException:
+                self._remove(fh)
+                raise
+        # atomic: no await until the reply
         before, now = self._page_version(ino), self._version(file)
         self._pages[ino] = now
         is_news = self._inodes.take_news(ino) or before not in (_NO_VERSION, now)
-        return OpenResult(self._add(file, flags), keep_cache=before == now, is_news=is_news)
+        return OpenResult(fh, keep_cache=before == now, is_news=is_news)
 
     def created(self, node: Node, draft: Draft, flags: int) -> OpenResult:
         """The handle of a file that was just made with an empty draft."""
@@ -105,8 +113,11 @@ class FileIO:
         self._inodes.opened(node.ino)
         return OpenResult(self._add(file, flags))
 
-    async def _opened(self, ino: Ino) -> OpenFile:
-        """The open file of an inode, counted as open once more: from here on news leave its bytes alone."""
+    async def _opened(self, ino: Ino, *, is_cut: bool = False) -> OpenFile:
+        """The open file of an inode, counted as open once more: from here on news leave its bytes alone.
+
+        `is_cut`: what it holds is not to be read, for it is cut off next.
+        """
         while True:
             self._inodes.opened(ino)
             if not self._inodes.is_examined(ino):
@@ -117,12 +128,15 @@ class FileIO:
         try:
             if (file := self._open.get(ino)) is not None:
                 self._check_name(ino)
+                file.hold(is_cut=is_cut)
                 return file
             if (node := tree.find(self._db, ino)) is None:
                 raise errno_map.oserror(errno.ESTALE, f"ino {ino}")
             if node.parent is None:
                 self._check_name(ino)
-            return self._new_file(node)
+            file = self._new_file(node)
+            file.hold(is_cut=is_cut)
+            return file
         except BaseException:
             self._inodes.closed(ino)
             raise
@@ -146,7 +160,9 @@ class FileIO:
         elsewhere = None
         if draft is None and node.sha1 is not None and not is_at_service(node):
             elsewhere = tree.find_bytes(self._db, node.sha1)
-        text = self._link_text(node)
+        # What a web link shows while nothing is being written to it.
+        is_link = node.kind is NodeKind.LINK and weblinks.is_shown(node)
+        text = url_files.current(self._db, node.ino) if is_link else None
         file = OpenFile(node, self._blocks, draft=draft, text=text, elsewhere=elsewhere)
         self._open[node.ino] = file
         return file
@@ -160,16 +176,20 @@ class FileIO:
         handle = self._handles.file(fh)
         try:
             if handle.writable:
-                await self._record(handle.file)
+                await self.writes.record(handle.file)
         finally:
-            # atomic: no await until the handle is gone from every count
-            self._handles.remove(fh)
-            handle.file.closed(writable=handle.writable)
-            self._inodes.closed(handle.file.ino)
-            if not handle.file.handles:
-                self._open.pop(handle.file.ino, None)
+            self._remove(fh)
             if handle.writable:
                 self._push.wake()
+
+    def _remove(self, fh: int) -> None:
+        """Take the handle out of every count."""
+        handle = self._handles.file(fh)
+        self._handles.remove(fh)
+        handle.file.closed(writable=handle.writable)
+        self._inodes.closed(handle.file.ino)
+        if not handle.file.handles:
+            self._open.pop(handle.file.ino, None)
 
     def forgotten(self, ino: Ino) -> None:
         """The kernel dropped the inode, and its pages with it."""
@@ -232,137 +252,33 @@ class FileIO:
 
     # ---- writing ----
 
-    async def write(self, fh: int, offset: int, data: bytes) -> int:
-        """Put bytes at an offset; how many."""
-        handle = self._handles.file(fh)
-        self._room.check_disk(len(data))
-        while True:
-            draft = await self._draft_of(handle.file)
-            if not handle.appends:
-                self._drafts.appended.pop(draft.ino, None)
-            self._room.take(draft.size, offset + len(data))
-            if (written := await draft.write(offset, data)) is not None:
-                return written
-
     async def truncate(self, ino: Ino, size: int, fh: int | None = None) -> None:
         """Set the length of a file, open or not, and record it."""
         if fh is None:
-            file = await self._opened(ino)
+            file = await self._opened(ino, is_cut=not size)
         else:
             file = self._handles.file(fh).file
             self._inodes.opened(ino)
         # atomic: no await until it is counted
-        file.opened(writable=True)
         try:
-            while True:
-                draft = await self._draft_of(file, keep_base=size > 0)
-                self._drafts.appended.pop(ino, None)
-                self._room.take(draft.size, size)
-                if await draft.truncate(size):
-                    break
-            await self._record(file)
+            await self._cut(file, size)
         finally:
-            file.closed(writable=True)
             self._inodes.closed(ino)
             if not file.handles:
                 self._open.pop(file.ino, None)
+
+    async def _cut(self, file: OpenFile, size: int) -> None:
+        file.opened(writable=True)
+        try:
+            await self.writes.cut(file, size)
+        finally:
+            file.closed(writable=True)
             self._push.wake()
-
-    async def _draft_of(self, file: OpenFile, *, keep_base: bool = True) -> Draft:
-        """The file's draft, made over its content if it has none."""
-        while True:
-            if (draft := file.draft) is not None:
-                if not draft.sealed:
-                    return draft
-                await draft.replaced.wait()
-                continue
-            async with file.drafting:
-                if file.draft is None:
-                    await self._make_draft(file, keep_base=keep_base)
-
-    async def _make_draft(self, file: OpenFile, *, keep_base: bool) -> None:
-        if (text := await self._seen_of_link(file)) is not None:
-            await self._make_link_draft(file, text, keep_base=keep_base)
-            return
-        content = file.content
-        base = (content.sha1, content.size) if content is not None and content.size and keep_base else None
-        due = ops.now_ns() + self._settle_ns
-
-        def txn(conn: Connection) -> tuple[int, Node]:
-            draft_id, node = Drafts.insert(conn, file.ino, base), tree.get(conn, file.ino)
-            if node.parent is not None:
-                ops.record(conn, file.ino, ops.OpKind.UPLOAD, due_ns=due)
-                ops.drop(conn, file.ino, ops.OpKind.TOUCH)
-            return draft_id, node
-
-        draft_id, node = await self._db.write_short(txn)
-        if content is not None and content.sha1 == node.base_sha1:
-            self._drafts.appended[file.ino] = content  # until a write shows that it is no append
-        draft = self._drafts.started(draft_id, file.ino, base)
-        if content is not None and base is not None and content.size <= AHEAD_BYTES:
-            # It goes to the service with the rest, which may not have it any more by then.
-            self._hydrate.ahead(content, 0, (content.size - 1) // BLOCK)
-        file.wrote(draft)
-        self._pages[file.ino] = draft
-
-    async def _seen_of_link(self, file: OpenFile) -> bytes | None:
-        """What a handle on a web link sees, which may have become one while it was open; None: on a file."""
-        node = tree.find(self._db, file.ino)
-        if file.text is not None or node is None or self._link_text(node) is None:
-            return file.text
-        content = file.content
-        return bytes(await self._read_content(content, 0, content.size)) if content is not None else b""
-
-    async def _make_link_draft(self, file: OpenFile, seen: bytes, *, keep_base: bool) -> None:
-        due = ops.now_ns() + self._settle_ns
-        text = seen if keep_base else b""
-
-        def txn(conn: Connection) -> int:
-            return weblinks.begin_draft(conn, self._drafts, file.ino, seen, text, due_ns=due)
-
-        draft = self._drafts.find(await self._db.write(txn))
-        assert draft is not None
-        file.wrote(draft)
-        self._pages[file.ino] = draft
-
-    async def flush(self, fh: int) -> None:
-        """Record what was written; called at every close of a descriptor."""
-        handle = self._handles.file(fh)
-        if handle.writable:
-            await self._record(handle.file)
-
-    async def fsync(self, fh: int) -> None:
-        """Return when what was written is on the disk."""
-        handle = self._handles.file(fh)
-        await self._record(handle.file)
-        await self._commit.sync(handle.file.draft)
-
-    async def _record(self, file: OpenFile) -> None:
-        draft = file.draft
-        if draft is None or draft.is_recorded or draft.dropped:
-            return
-        rest = debounce.delay_ns(self._drafts, draft.id, draft.size, settle_seconds=self._settle_ns / 10**9)
-        due = ops.now_ns() + rest
-
-        def txn(conn: Connection) -> tuple[int, list[Change]]:
-            generation, changes = draft.record(conn), list[Change]()
-            if lineages.is_displaced(conn, draft.ino):
-                lineages.name_displaced(conn, draft.ino, changes)
-            if tree.get(conn, draft.ino).parent is not None:
-                ops.record(conn, draft.ino, ops.OpKind.UPLOAD, due_ns=due)
-            return generation, changes
-
-        generation, changes = await self._db.write_short(txn)
-        draft.recorded(generation)
-        if changes:
-            self._publish(changes)
-        crashpoints.reached(Point.CLOSE_RECORDED)
-        self._commit.note(draft)
 
     async def record_all(self) -> None:
         """Record what every open file has, and let go of all: no handle will be closed any more."""
         for file in list(self._open.values()):
-            await self._record(file)
+            await self.writes.record(file)
             while file.writers:
                 file.closed(writable=True)
         self._push.wake()
@@ -374,13 +290,7 @@ class FileIO:
         file = self._open.get(node.ino)
         return file.draft if file is not None else None
 
-    def _link_text(self, node: Node) -> bytes | None:
-        """What a web link shows while nothing is being written to it."""
-        if node.kind is not NodeKind.LINK or node.draft is not None or node.sha1 is not None:
-            return None
-        return url_files.current(self._db, node.ino)
-
-    def _version(self, file: OpenFile) -> str | bytes | Draft | None:
+    def _version(self, file: OpenFile) -> PageVersion:
         if (draft := file.draft) is not None:
             return draft
         if file.text is not None:

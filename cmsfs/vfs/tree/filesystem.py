@@ -91,7 +91,8 @@ class Filesystem:
             publish=publish,
         )
         # What is about bytes alone is answered there.
-        self.read, self.write, self.flush = self._files.read, self._files.write, self._files.flush
+        writes = self._files.writes
+        self.read, self.write, self.flush = self._files.read, writes.write, writes.flush
         self._entries = Entries(
             db=db,
             commit=commit,
@@ -205,7 +206,7 @@ class Filesystem:
 
     async def _allowed(self, node: Node, needed: NodeRight) -> None:
         """Raise PermissionError if the service does not allow this, EROFS if it allows no change at all."""
-        if needed & ~NodeRight.READ:
+        if self._account.is_read_only and needed & ~NodeRight.READ:
             self._check_writable(node)
         await self._account.learn_rights(node)
         permissions.check(node, self._account.rights(node), needed, self._account.reason)
@@ -241,8 +242,8 @@ class Filesystem:
         if node.is_folder:
             raise errno_map.oserror(errno.EISDIR, node.name)
         await self._allowed(node, permissions.needed(flags))
-        if flags & os.O_TRUNC:
-            await self._truncations.truncate(ino, 0)
+        if flags & os.O_TRUNC and (node.parent is None or ino in self.inodes.fresh.known):
+            await self._truncations.keep_unseen(ino, 0)
         opened = await self._files.open(ino, flags)
         if ino in self.inodes.fresh.known:
             self.inodes.fresh.opened(ino)
@@ -262,7 +263,7 @@ class Filesystem:
 
     async def fsync(self, fh: int) -> None:
         """Return when what was written is on the disk; and at the service, if the settings say so."""
-        await self._files.fsync(fh)
+        await self._files.writes.fsync(fh)
         if self._confirm is not None:
             await self._confirm(self._handles.file(fh).file.ino)
 
@@ -275,7 +276,8 @@ class Filesystem:
     async def release(self, fh: int) -> None:
         ino = self._handles.file(fh).file.ino
         await self._files.release(fh)
-        self._reaper.reap_soon(ino)
+        if not self.inodes.is_used(ino):
+            self._reaper.reap_soon(ino)
 
     # ---- the tree ------------------------------------------------------------------------------
 

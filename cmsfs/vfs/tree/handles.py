@@ -45,7 +45,6 @@ class OpenFile:
         if draft is None and node.sha1 is not None:
             own = (node.remote_id, node.version) if is_at_service(node) else None
             self._content = Content(node.sha1, node.size, *(own or elsewhere or (None, None)))
-            self._hold(node.sha1, node.size)
 
     @property
     def draft(self) -> Draft | None:
@@ -89,6 +88,11 @@ class OpenFile:
                 self._blocks.close(sha1)
             self._held.clear()
             self._draft = None
+
+    def hold(self, *, is_cut: bool = False) -> None:
+        """Keep the content that the file was opened with from being evicted, unless nobody will read it."""
+        if self._content is not None and self._draft is None and not is_cut and not self._held:
+            self._hold(self._content.sha1, self._content.size)
 
     def _hold(self, sha1: str, size: int) -> None:
         """Keep content from being evicted while it is open here."""

@@ -93,8 +93,8 @@ class LinkUrls:
 
     async def _write(self, node: Node, fh: int, old: bytes, new: bytes) -> None:
         for offset, data in steps(old, new):
-            await self._files.write(fh, offset, data)
-            await self._files.flush(fh)
+            await self._files.writes.write(fh, offset, data)
+            await self._files.writes.flush(fh)
         if len(new) < len(old):
             await self._files.truncate(node.ino, len(new), fh)
 

@@ -61,11 +61,13 @@ class Quota:
         """
         if end <= size:
             return
-        largest = self._account.largest_file()
+        largest = self._account.largest_file
         if largest is not None and end > largest:
             self._tell("the service's maximum file size is %d bytes; larger writes are refused", largest)
             raise errno_map.oserror(errno.EFBIG)
-        left = self._count()
+        if time.monotonic() - self._counted_at >= COUNT_SECONDS:
+            self._count()
+        left = self._left
         if left is None:
             return
         if end - size > left:
@@ -77,15 +79,12 @@ class Quota:
             raise errno_map.oserror(errno.EDQUOT)
         self._left = left - (end - size)
 
-    def _count(self) -> int | None:
-        if time.monotonic() - self._counted_at < COUNT_SECONDS:
-            return self._left
+    def _count(self) -> None:
         self._counted_at = time.monotonic()
         self._left = None
         if (space := self._account.space()) is not None and space[0] > 0:
             total, used = space
             self._left = total - used - queue.unsent_bytes(self._db)
-        return self._left
 
     def _tell(self, message: str, argument: object) -> None:
         if time.monotonic() - self._told_at > TELL_SECONDS:

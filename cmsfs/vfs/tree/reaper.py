@@ -36,8 +36,8 @@ class Reaper:
 
     def reap_soon(self, ino: Ino) -> None:
         """Delete this node soon, if it is unlinked and nobody holds it."""
-        if ino <= TRASH or self._inodes.opens(ino):
-            return
+        if ino <= TRASH or self._inodes.is_used(ino):
+            return  # whoever lets go of it asks again
         node = tree.find(self._db, ino)
         if node is not None and node.parent is None:
             self._candidates.add(ino)
@@ -51,7 +51,8 @@ class Reaper:
             self._wanted.clear()
             considered, self._candidates = self._candidates, set()
             try:
-                await self._delete({ino for ino in considered if not self._inodes.is_used(ino)})
+                if unused := {ino for ino in considered if not self._inodes.is_used(ino)}:
+                    await self._delete(unused)
             except BaseException:
                 self._candidates |= considered
                 self._wanted.set()

@@ -33,9 +33,20 @@ class Rename:
     flags: int
 
 
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """What a rename meets: what has the old name and the new one, and the two folders."""
+
+    node: Node | None
+    target: Node | None
+    old: Node
+    new: Node
+
+
 def apply(
     conn: Connection,
     call: Rename,
+    met: Moved,
     local_names: LocalFiles,
     *,
     due_ns: int,
@@ -47,12 +58,12 @@ def apply(
     `was_born_here` says that the file was made on this drive a short while ago (`save_patterns.replace`),
     `left` who was a moment ago where it goes.
     """
-    node = _child(conn, call.old_parent, call.old_name)
-    target = tree.child_at(conn, call.parent, call.name)
-    old, new = tree.get(conn, call.old_parent), tree.get(conn, call.parent)
+    node, target, old, new = met.node, met.target, met.old, met.new
+    if node is None or node.name != call.old_name:
+        raise errno_map.oserror(errno.ENOENT, call.old_name)
     if call.flags & EXCHANGE:
         shared_folder.check_exchange(old, new)
-        _exchange(conn, node, target, call, local_names, due_ns=due_ns)
+        _exchange(conn, node, call, met, local_names, due_ns=due_ns)
         return None
     if target is not None and target.ino == node.ino:
         target = None
@@ -61,7 +72,7 @@ def apply(
         _check_replaceable(conn, node, target, call)
     if node.is_folder and tree.is_below(conn, call.parent, node.ino):
         raise errno_map.oserror(errno.EINVAL, call.name)
-    local_files.check_stays_reachable(conn, node, call.parent)
+    local_files.check_stays_reachable(conn, node, new)
     _check_stays_link(node, call.name)
     if target is not None and save_patterns.stepped_aside(conn, target):
         target = None
@@ -69,20 +80,15 @@ def apply(
         tree.detach(conn, target.ino)
         save_patterns.replace(conn, node, target, due_ns=due_ns, was_born_here=was_born_here)
     tree.place(conn, node.ino, call.parent, call.name)
-    local_files.update_locality(conn, local_names, node.ino, due_ns=due_ns)
-    ops.record_move(conn, node.ino, due_ns=due_ns)
+    # Its identity may be the target's by now.
+    placed = node._replace(parent=new.ino, name=call.name) if target is None else tree.get(conn, node.ino)
+    local_files.update_locality(conn, local_names, placed, new, due_ns=due_ns)
+    ops.record_move(conn, placed, due_ns=due_ns)
     if target is None:
         save_patterns.bring_back(conn, local_names, node.ino, left, due_ns=due_ns)
-    for folder in {call.old_parent, call.parent}:
-        tree.touch(conn, folder, ops.now_ns())
+    for ino in {call.old_parent, call.parent}:
+        tree.touch(conn, ino, ops.now_ns())
     return target.ino if target is not None else None
-
-
-def _child(conn: Connection, parent: Ino, name: str) -> Node:
-    node = tree.child_at(conn, parent, name)
-    if node is None or node.name != name:
-        raise errno_map.oserror(errno.ENOENT, name)
-    return node
 
 
 def _check_replaceable(conn: Connection, node: Node, target: Node, call: Rename) -> None:
@@ -108,25 +114,26 @@ def _check_stays_link(node: Node, name: str) -> None:
 def _exchange(
     conn: Connection,
     node: Node,
-    target: Node | None,
     call: Rename,
+    met: Moved,
     local_names: LocalFiles,
     *,
     due_ns: int,
 ) -> None:
+    target = met.target
     if target is None or target.name != call.name:
         raise errno_map.oserror(errno.ENOENT, call.name)
     if tree.is_below(conn, call.parent, node.ino) or tree.is_below(conn, call.old_parent, target.ino):
         raise errno_map.oserror(errno.EINVAL, call.name)
-    local_files.check_stays_reachable(conn, node, call.parent)
-    local_files.check_stays_reachable(conn, target, call.old_parent)
+    local_files.check_stays_reachable(conn, node, met.new)
+    local_files.check_stays_reachable(conn, target, met.old)
     _check_stays_link(node, call.name)
     _check_stays_link(target, call.old_name)
     tree.detach(conn, node.ino)
     tree.place(conn, target.ino, call.old_parent, call.old_name)
     tree.place(conn, node.ino, call.parent, call.name)
-    for ino in (node.ino, target.ino):
-        local_files.update_locality(conn, local_names, ino, due_ns=due_ns)
-        ops.record_move(conn, ino, due_ns=due_ns)
-    for folder in {call.old_parent, call.parent}:
-        tree.touch(conn, folder, ops.now_ns())
+    for ino, folder in ((node.ino, met.new), (target.ino, met.old)):
+        local_files.update_locality(conn, local_names, tree.get(conn, ino), folder, due_ns=due_ns)
+        ops.record_move(conn, tree.get(conn, ino), due_ns=due_ns)
+    for ino in {call.old_parent, call.parent}:
+        tree.touch(conn, ino, ops.now_ns())

@@ -50,10 +50,11 @@ class Truncations:
         of unsent bytes is to be kept that the program may not have seen.
         """
         if fh is None and (ino in self._fresh.known or self._files.is_stale(ino)):
-            await self._keep_unseen(ino, size)
+            await self.keep_unseen(ino, size)
         await self._files.truncate(ino, size, fh)
 
-    async def _keep_unseen(self, ino: Ino, size: int) -> None:
+    async def keep_unseen(self, ino: Ino, size: int) -> None:
+        """Before a file is cut by its inode, under whose name another may be meant.  Raises as `truncate`."""
         due, changes = self._entries.due(), list[Change]()
 
         def txn(conn: Connection) -> Node | None:

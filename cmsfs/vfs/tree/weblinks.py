@@ -12,8 +12,13 @@ from cmsfs.journal import draft_rows, ops
 from cmsfs.journal.drafts import Drafts
 from cmsfs.journal.extents import Extents
 from cmsfs.replica import tree, url_files
-from cmsfs.replica.nodes import Ino, NodeKind
+from cmsfs.replica.nodes import Ino, Node, NodeKind
 from cmsfs.vfs import errno_map
+
+
+def is_shown(node: Node) -> bool:
+    """Whether the file is a web link to which nothing is being written: it says what the item does."""
+    return node.kind is NodeKind.LINK and node.draft is None and node.sha1 is None
 
 
 def begin_draft(conn: Connection, drafts: Drafts, ino: Ino, shown: bytes, text: bytes, *, due_ns: int) -> int:
@@ -23,7 +28,7 @@ def begin_draft(conn: Connection, drafts: Drafts, ino: Ino, shown: bytes, text: 
     so that neither is lost.
     """
     node = tree.get(conn, ino)
-    if node.kind is not NodeKind.LINK or node.draft is not None or node.sha1 is not None:
+    if not is_shown(node):
         raise errno_map.oserror(errno.ESTALE, node.name)
     if shown != url_files.shown(conn, ino):
         raise errno_map.oserror(errno.ESTALE, node.name)

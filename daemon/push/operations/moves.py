@@ -125,7 +125,7 @@ async def _done(context: PushContext, task: queue.Task, answer: items.Item) -> N
         # With none left it goes where the item is: somebody else may have moved it in the meantime, too.
         changes = apply_remote.apply(conn, [remote_from_item(answer)], generation=kv_store.generation(conn))
         if moved:
-            ops.record_move(conn, task.node.ino, due_ns=ops.now_ns())
+            ops.record_move(conn, tree.get(conn, task.node.ino), due_ns=ops.now_ns())
         return changes
 
     context.remote_updates.publish(await context.db.write(txn))

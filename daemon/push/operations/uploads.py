@@ -352,7 +352,7 @@ async def _done(
                 ops.record_touch(conn, now.ino, due_ns=ops.now_ns())
             if node.remote_id is None and now.remote_id == theirs.id and not found:
                 # Parts make a file under the name that it had when the first one went.
-                ops.record_move(conn, now.ino, due_ns=ops.now_ns())
+                ops.record_move(conn, tree.get(conn, now.ino), due_ns=ops.now_ns())
         # It may have been moved there while it was written here: then it is moved here, too.
         changes = apply_remote.apply(conn, [theirs], generation=kv_store.generation(conn))
         return changes, theirs.sha1 is not None and sealing.release_content(conn, theirs.sha1)

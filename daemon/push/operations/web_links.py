@@ -241,7 +241,7 @@ async def _done(
         released = _settle(conn, node, data)
         now = tree.get(conn, node.ino)
         if node.remote_id is None and now.parent is not None and now.remote_id == theirs.id:
-            ops.record_move(conn, now.ino, due_ns=ops.now_ns())
+            ops.record_move(conn, tree.get(conn, now.ino), due_ns=ops.now_ns())
         changes = apply_remote.apply(conn, [theirs], generation=kv_store.generation(conn))
         if not url_files.says(data, said_by(theirs)):
             # The service spells the address in its own way.

@@ -144,7 +144,7 @@ async def test_a_higher_role_further_below_counts(drive: Drive, ben: Remote, sha
     await share(ben, "folder", deep.id, "editor", user)
     await told(drive)
     drive.agents.account._rights._asked_at.clear()
-    drive.agents.account._rights._said.clear()  # as after a restart
+    drive.agents.account._rights.said.clear()  # as after a restart
     await drive.names("s")
     await told(drive)
     assert await bits(drive, "s/f") == "-r--r--r--"

@@ -1,0 +1,200 @@
+"""Writes to open files: drafts begun, written, cut, recorded.
+
+`FileIO` opens and closes what is written to here.  Writes go to the file's draft and wait only for the local
+disk.
+
+Rule: what `flush` has answered is recorded: it survives the death of this process at once, and a power
+cut within a second (group commit).
+"""
+
+import time
+from collections.abc import Awaitable, Callable, MutableMapping
+from sqlite3 import Connection
+
+from cmsfs import crashpoints
+from cmsfs.cache.blocks import BLOCK
+from cmsfs.crashpoints import Point
+from cmsfs.journal import debounce, ops
+from cmsfs.journal.drafts import Draft, Drafts
+from cmsfs.journal.group_commit import GroupCommit
+from cmsfs.replica import tree
+from cmsfs.replica.changes import Change
+from cmsfs.replica.merge import lineages
+from cmsfs.replica.nodes import Content, Ino, NodeKind
+from cmsfs.sqlite import Database
+from cmsfs.vfs.ports import HydratorPort
+from cmsfs.vfs.tree import weblinks
+from cmsfs.vfs.tree.handles import Handles, OpenFile
+from cmsfs.vfs.tree.quota import Quota
+
+# What lies under a change is fetched when that begins, up to this size; of more, when it is sent.
+AHEAD_BYTES = 64 * 1024 * 1024
+
+# Of which version the kernel has pages: a SHA-1, the text of a web link, or the draft that they were written
+# to.
+PageVersion = str | bytes | Draft | None
+
+
+class FileWriter:
+    """Puts bytes into the drafts of open files, and records what they hold."""
+
+    def __init__(
+        self,
+        db: Database,
+        drafts: Drafts,
+        commit: GroupCommit,
+        hydrate: HydratorPort,
+        handles: Handles,
+        *,
+        room: Quota,
+        settle_seconds: float,
+        publish: Callable[[list[Change]], None],
+        pages: MutableMapping[Ino, PageVersion],
+        read_content: Callable[[Content, int, int], Awaitable[bytes | bytearray]],
+    ) -> None:
+        self._db = db
+        self._drafts = drafts
+        self._commit = commit
+        self._hydrate = hydrate
+        self._handles = handles
+        self._room = room
+        self._settle_seconds = settle_seconds
+        self._publish = publish
+        self._pages = pages
+        self._read_content = read_content
+
+    async def write(self, fh: int, offset: int, data: bytes) -> int:
+        """Put bytes at an offset; how many."""
+        handle = self._handles.file(fh)
+        self._room.check_disk(len(data))
+        while True:
+            draft = await self._draft_of(handle.file)
+            if not handle.appends:
+                self._drafts.appended.pop(draft.ino, None)
+            self._room.take(draft.size, offset + len(data))
+            if (written := await draft.write(offset, data)) is not None:
+                return written
+
+    async def cut(self, file: OpenFile, size: int) -> None:
+        """Set the length of an open file that is counted as written to, and record it."""
+        if not size and await self._begin_empty(file):
+            return
+        while True:
+            draft = await self._draft_of(file, keep_base=size > 0)
+            self._drafts.appended.pop(file.ino, None)
+            self._room.take(draft.size, size)
+            if await draft.truncate(size):
+                break
+        await self.record(file)
+
+    async def flush(self, fh: int) -> None:
+        """Record what was written; called at every close of a descriptor."""
+        handle = self._handles.file(fh)
+        if handle.writable:
+            await self.record(handle.file)
+
+    async def fsync(self, fh: int) -> None:
+        """Return when what was written is on the disk."""
+        handle = self._handles.file(fh)
+        await self.record(handle.file)
+        await self._commit.sync(handle.file.draft)
+
+    async def record(self, file: OpenFile) -> None:
+        """See that what was written to a file survives this process, and soon the machine."""
+        draft = file.draft
+        if draft is None or draft.is_recorded or draft.dropped:
+            return
+        due = time.time_ns() + debounce.delay_ns(
+            self._drafts, draft.id, draft.size, settle_seconds=self._settle_seconds
+        )
+
+        def txn(conn: Connection) -> tuple[int, list[Change]]:
+            generation, changes = draft.record(conn), list[Change]()
+            parent = tree.parent_at(conn, draft.ino)
+            if parent is None and lineages.is_displaced(conn, draft.ino):
+                lineages.name_displaced(conn, draft.ino, changes)
+                parent = tree.parent_at(conn, draft.ino)
+            if parent is not None:
+                ops.record(conn, draft.ino, ops.OpKind.UPLOAD, due_ns=due)
+            return generation, changes
+
+        generation, changes = await self._db.write_short(txn)
+        draft.recorded(generation)
+        if changes:
+            self._publish(changes)
+        crashpoints.reached(Point.CLOSE_RECORDED)
+        self._commit.note(draft)
+
+    # ---- drafts ----
+
+    async def _draft_of(self, file: OpenFile, *, keep_base: bool = True) -> Draft:
+        """The file's draft, made over its content if it has none."""
+        while True:
+            if (draft := file.draft) is not None:
+                if not draft.sealed:
+                    return draft
+                await draft.replaced.wait()
+                continue
+            async with file.drafting:
+                if file.draft is None and not await self._make_draft(file, keep_base=keep_base):
+                    await self._make_link_draft(file, keep_base=keep_base)
+
+    async def _begin_empty(self, file: OpenFile) -> bool:
+        """Make an empty draft of a file that has none; whether there is one, recorded as it is."""
+        if file.draft is not None:
+            return False
+        async with file.drafting:
+            if file.draft is not None or not await self._make_draft(file, keep_base=False):
+                return False
+        self._drafts.appended.pop(file.ino, None)
+        self._commit.note(file.draft)
+        return True
+
+    async def _make_draft(self, file: OpenFile, *, keep_base: bool) -> bool:
+        """Make a draft over what the file holds, or over nothing; False for a web link, of which nothing is
+        changed."""
+        content, now = file.content, time.time_ns()
+        base = (content.sha1, content.size) if content is not None and content.size and keep_base else None
+        due = now + int(self._settle_seconds * 10**9)
+
+        def txn(conn: Connection) -> tuple[int, str | None] | None:
+            node = tree.get(conn, file.ino)
+            if file.text is not None or (node.kind is NodeKind.LINK and weblinks.is_shown(node)):
+                return None
+            draft_id = Drafts.insert(conn, file.ino, base, cut_ns=None if keep_base else now)
+            if node.parent is not None:
+                ops.record(conn, file.ino, ops.OpKind.UPLOAD, due_ns=due)
+                ops.drop(conn, file.ino, ops.OpKind.TOUCH)
+            return draft_id, node.base_sha1
+
+        made = await self._db.write_short(txn)
+        if made is None:
+            return False
+        draft_id, base_sha1 = made
+        if content is not None and content.sha1 == base_sha1:
+            self._drafts.appended[file.ino] = content  # until a write shows that it is no append
+        draft = self._drafts.started(draft_id, file.ino, base)
+        if not keep_base:
+            draft.mtime_ns = now
+        if content is not None and base is not None and content.size <= AHEAD_BYTES:
+            # It goes to the service with the rest, which may not have it any more by then.
+            self._hydrate.ahead(content, 0, (content.size - 1) // BLOCK)
+        file.wrote(draft)
+        self._pages[file.ino] = draft
+        return True
+
+    async def _make_link_draft(self, file: OpenFile, *, keep_base: bool) -> None:
+        """Make a draft of what a handle on a web link sees, which may have become one while it was open."""
+        seen, content = file.text, file.content
+        if seen is None:
+            seen = bytes(await self._read_content(content, 0, content.size)) if content is not None else b""
+        text = seen if keep_base else b""
+        due = time.time_ns() + int(self._settle_seconds * 10**9)
+
+        def txn(conn: Connection) -> int:
+            return weblinks.begin_draft(conn, self._drafts, file.ino, seen, text, due_ns=due)
+
+        draft = self._drafts.find(await self._db.write(txn))
+        assert draft is not None
+        file.wrote(draft)
+        self._pages[file.ino] = draft
