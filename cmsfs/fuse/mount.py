@@ -162,14 +162,14 @@ async def mounted(
     # The one look at the mount from this process, through the kernel's own list.
     found = mounts.find(place)
     drive = Mounted(place, found.connection if found else -1, ground)
-    if found:
-        mounts.raise_read_ahead(found.connection)
     kernel.session.opened()
     try:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(drive.serve, name="fuse")
             try:
                 await _answered(drive)
+                # Not before: with the first answer the kernel sets it anew.
+                mounts.raise_read_ahead(drive.connection)
                 yield drive
             finally:
                 with trio.CancelScope(shield=True):

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 import trio
 
-from cmsfs import errors, mountpoint_guard, mounts
+from cmsfs import config, errors, mountpoint_guard, mounts
+from cmsfs.cli.doctor import machine
 from cmsfs.fuse import mount, operations
 
 ACCOUNT = "nobody"
@@ -40,6 +41,39 @@ async def test_a_mount_is_there_as_long_as_the_context(fs, tmp_path, mounting, o
     assert mounts.find(tmp_path / "drive") is None
     assert drive.unmounted.is_set()
     assert list((tmp_path / "drive").iterdir()) == []
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can set it")
+async def test_large_files_are_asked_for_by_the_mebibyte(fs, mounting, outside):
+    fs.put("large", bytes(8 * 1024 * 1024))
+    asked = []
+    read = fs.read
+
+    async def noted(fh, offset, size):
+        asked.append(size)
+        return await read(fh, offset, size)
+
+    fs.read = noted
+    async with mounting(fs) as drive:
+        assert mounts.read_ahead(drive.connection) == mounts.READ_AHEAD_KIB
+        data = await outside((drive.mountpoint / "large").read_bytes)
+    assert len(data) == 8 * 1024 * 1024
+    assert len(asked) <= 16, asked
+    assert max(asked) == 1024 * 1024
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can set it")
+async def test_doctor_says_how_to_have_the_kernel_read_further_ahead(fs, mounting, outside):
+    async with mounting(fs) as drive:
+        place = Path(f"/sys/class/bdi/0:{drive.connection}/read_ahead_kb")
+        place.write_text("128")
+        settings = config.Settings(mountpoint=drive.mountpoint)
+        found = next(check for check in machine.checks(settings) if check.name == "read-ahead")
+        assert (found.state, found.said[:7]) == ("ok", "128 KiB")
+        await outside(subprocess.run, ["sh", "-c", found.remedy.replace("sudo ", "")], check=True)
+        assert int(place.read_text()) == mounts.READ_AHEAD_KIB
+        found = next(check for check in machine.checks(settings) if check.name == "read-ahead")
+        assert (found.said, found.remedy) == (f"{mounts.READ_AHEAD_KIB} KiB", "")
 
 
 async def test_mounting_again_and_again_in_one_process(fs, mounting, outside):

@@ -41,6 +41,7 @@ def checks(settings: config.Settings) -> Iterator[Check]:
     yield doctor_checks.guarded("sharing", lambda: _sharing(settings))
     yield doctor_checks.guarded("permissions", lambda: _permissions(settings))
     yield doctor_checks.guarded("mountpoint", lambda: _mountpoint(settings))
+    yield doctor_checks.guarded("read-ahead", lambda: _read_ahead(settings))
     yield doctor_checks.guarded("disk", lambda: _disk(settings))
     yield doctor_checks.guarded("daemon", lambda: _daemon(settings))
     yield doctor_checks.guarded("local state", lambda: _state(settings))
@@ -183,6 +184,23 @@ def _mountpoint(settings: config.Settings) -> Check:
             remedy="empty it, or `cmsfs mount` and `cmsfs adopt`, or choose another mountpoint",
         )
     return Check("mountpoint", "ok", f"{where} is free")
+
+
+def _read_ahead(settings: config.Settings) -> Check:
+    """Large files take a quarter of the processor time where the kernel asks for a MiB at a time, which only
+    root can have it do."""
+    mount = mounts.find(mounts.located(settings.mountpoint))
+    if mount is None or not mount.is_drive:
+        return Check("read-ahead", "skipped", "the drive is not mounted")
+    found = mounts.read_ahead(mount.connection)
+    if found is None or found >= mounts.READ_AHEAD_KIB:
+        return Check("read-ahead", "ok", f"{found} KiB" if found else "as the kernel has it")
+    return Check(
+        name="read-ahead",
+        state="ok",
+        said=f"{found} KiB; large files are read faster with {mounts.READ_AHEAD_KIB}, until the next mount",
+        remedy=mounts.read_ahead_remedy(mount.connection),
+    )
 
 
 def _covered(settings: config.Settings, where: Path) -> Check:
