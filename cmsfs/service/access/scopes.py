@@ -135,7 +135,7 @@ _TABLE: tuple[tuple[Need, str], ...] = (
         """,
     ),
     (_item("base_explorer", "base_picker"), "GET /search"),
-    (_item("item_download"), "GET /files/{id}/content"),
+    (_item("item_download"), "GET /files/{id}/content POST /zip_downloads"),
     (
         _item("item_preview", "item_download"),
         """

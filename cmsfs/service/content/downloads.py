@@ -44,14 +44,13 @@ def _wants_bytes(request: requests.Request) -> bool:
 
 def _address(call: calls.Call, row: Row, version: Row) -> str:
     caller, url = call.caller, call.request.url
-    link = None if caller.shared is None or caller.shared.is_own else caller.shared.word
     word = call.store.addresses.word(
         _KIND,
         row["id"],
         version["id"],
         caller.id,
         caller.bound,
-        link,
+        link_named_by(call),
         ends=call.store.now() + LIFETIME_SECONDS * 1_000_000,
     )
     return f"{url.scheme}://{url.netloc}/d/{word}/download"
@@ -76,19 +75,34 @@ def _linked(opened: store.Store, word: str) -> int | None:
 
 def _judged(opened: store.Store, file: int, user: int, bound: int | None, link: str | None) -> Row:
     """The file, if the user for whom the address was made may still download it; 404 otherwise."""
-    now = opened.now()
-    users = opened.read("SELECT * FROM user WHERE id = ? AND status != 'inactive'", user)
+    viewer = viewer_of(opened, user, bound, link)
     rows = opened.read("SELECT * FROM item WHERE id = ? AND kind = ?", file, ItemKind.FILE)
-    if not users or not rows or rows[0]["status"] != ItemStatus.ACTIVE:
+    if viewer is None or not rows or rows[0]["status"] != ItemStatus.ACTIVE:
         raise problems.not_found("download", "")
-    shared = None
-    if link is not None:
-        shared = shared_links.find(opened.read, link, user=user, enterprise=users[0]["enterprise"], now=now)
-    viewer = access_rights.NotifiedUser(user, bound, shared)
     if ItemRight.DOWNLOAD not in access_rights.View(opened.read, viewer).rights(rows[0]):
         raise problems.not_found("download", "")
-    locks.check_download(rows[0], user, now)
+    locks.check_download(rows[0], user, opened.now())
     return rows[0]
+
+
+def viewer_of(
+    opened: store.Store, user: int, bound: int | None, link: str | None
+) -> access_rights.NotifiedUser | None:
+    """For whom an address was made, as they are now; None if they may nothing any more."""
+    users = opened.read("SELECT * FROM user WHERE id = ? AND status != 'inactive'", user)
+    if not users:
+        return None
+    shared = None
+    if link is not None:
+        enterprise = users[0]["enterprise"]
+        shared = shared_links.find(opened.read, link, user=user, enterprise=enterprise, now=opened.now())
+    return access_rights.NotifiedUser(user, bound, shared)
+
+
+def link_named_by(call: calls.Call) -> str | None:
+    """The word of the shared link that a request came by, if it is somebody else's."""
+    shared = call.caller.shared
+    return None if shared is None or shared.is_own else shared.word
 
 
 _VERSION = operations.Parameter("version", "The id of a version; without it the current one.")

@@ -204,7 +204,7 @@ class BlobResponse(responses.Response):
                 {"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers}
             )
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(_until_gone, receive, nursery.cancel_scope)
+                nursery.start_soon(until_gone, receive, nursery.cancel_scope)
                 if scope["method"] != "HEAD":
                     await self._stream(file, send)
                 await send({"type": "http.response.body", "body": b"", "more_body": False})
@@ -223,7 +223,8 @@ class BlobResponse(responses.Response):
             at += len(data)
 
 
-async def _until_gone(receive: types.Receive, scope: trio.CancelScope) -> None:
+async def until_gone(receive: types.Receive, scope: trio.CancelScope) -> None:
+    """Cancel when the client has ended the connection."""
     while (await receive())["type"] != "http.disconnect":
         pass
     scope.cancel()

@@ -17,6 +17,7 @@ from cmsfs.service.admin import pages
 from cmsfs.service.admin.notices import FlashMessages
 from cmsfs.service.api import operations
 from cmsfs.service.api.operations import Group, Operation
+from cmsfs.service.archives import zip_downloads
 from cmsfs.service.content import (
     comments,
     downloads,
@@ -74,6 +75,11 @@ API_GROUPS = [
         "downloads",
         "The content of files, and the addresses that it is downloaded from.",
         downloads.routes,
+    ),
+    Group(
+        "zip_downloads",
+        "Several files and folders as one ZIP archive.",
+        zip_downloads.routes,
     ),
     Group(
         "internal_files",
@@ -170,6 +176,7 @@ OAUTH_GROUPS = [
 PUBLIC_GROUPS = [
     Group("shared_items", routes=shared_items.public_routes),
     Group("downloads", routes=downloads.public_routes),
+    Group("zip_downloads", routes=zip_downloads.public_routes),
     Group("thumbnails", routes=thumbnails.public_routes),
     Group(
         "embed_links",
@@ -205,6 +212,7 @@ class Service:
         self._public = None if public_url is None else urlsplit(public_url)
         self._rates = rates
         self.searches = result_cache.ResultCache(store)
+        self.archives = zip_downloads.RequestedArchives()
         # What an assertion may be meant for.  The address that a request names is no proof: whoever got hold
         # of an assertion for another service would name that one's.
         self.token_urls = frozenset(

@@ -1,6 +1,7 @@
 """The public API's own client asks for what the service makes of files, and says what it thinks of them."""
 
 import io
+import zipfile
 
 import httpx
 import pytest
@@ -8,6 +9,8 @@ import trio
 from box_sdk_gen import (
     CreateCommentItem,
     CreateCommentItemTypeField,
+    DownloadZipItems,
+    DownloadZipItemsTypeField,
     GetFileThumbnailByIdExtension,
     UpdateFileWatermarkWatermark,
     UploadFileAttributes,
@@ -121,3 +124,22 @@ async def test_an_embed_link(client, upload):
     full = await in_thread(lambda: client.files.get_file_by_id(file.id, fields=["expiring_embed_link"]))
     assert full.expiring_embed_link.access_token in full.expiring_embed_link.url
     assert full.expiring_embed_link.restricted_to[0].object.id == file.id
+
+
+async def test_an_archive(client, upload):
+    files = [await in_thread(lambda name=name: upload(name, name.encode())) for name in ("a.txt", "ä.txt")]
+    items = [DownloadZipItems(id=file.id, type=DownloadZipItemsTypeField.FILE) for file in files]
+
+    def run():
+        data = client.zip_downloads.download_zip(items, download_file_name="both").read()
+        asked = client.zip_downloads.create_zip_download(items)
+        client.zip_downloads.get_zip_download_content(asked.download_url).read()
+        return data, client.zip_downloads.get_zip_download_status(asked.status_url)
+
+    data, status = await in_thread(run)
+    with zipfile.ZipFile(io.BytesIO(data)) as found:
+        assert {name: found.read(name) for name in found.namelist()} == {
+            "a.txt": b"a.txt",
+            "ä.txt": "ä.txt".encode(),
+        }
+    assert (status.state.value, status.downloaded_file_count) == ("succeeded", 2)

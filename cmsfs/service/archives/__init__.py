@@ -1,0 +1,1 @@
+"""Files and folders as one ZIP archive, made while it is downloaded."""

@@ -1,0 +1,188 @@
+"""Several files and folders in one download: an address for the archive, and one for its status.
+
+Whoever asks must see and may download everything that they name; what is below the folders is judged, with
+everything else once more, when the archive is fetched.  The addresses need no token, as clients of the public
+API expect it.
+
+Rule: an address is for a moment (LIFETIME_SECONDS), and for the user who asked: it shows nothing that they
+may not download when it is used.
+"""
+
+import secrets
+from collections import OrderedDict
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from starlette import requests, responses
+
+from cmsfs.models import wire_names
+from cmsfs.models.content import zip_downloads
+from cmsfs.service import problems
+from cmsfs.service.access import access_rights, calls
+from cmsfs.service.access.roles import ItemRight
+from cmsfs.service.api import operations
+from cmsfs.service.api.operations import Operation
+from cmsfs.service.archives import archive_plan, zip_stream
+from cmsfs.service.content import downloads
+from cmsfs.service.serialize import item_serializer
+from cmsfs.service.storage import store
+from cmsfs.service.storage.kinds import ItemKind
+
+# A download begins within this time; whoever begins late asks again.
+LIFETIME_SECONDS = 60
+
+# For so long a status is told.
+STATUS_SECONDS = 12 * 3600
+
+# So many archives are remembered, the latest.
+MOST_KNOWN = 1000
+
+
+@dataclass(slots=True)
+class RequestedArchive:
+    """What somebody asked for."""
+
+    items: list[int]
+    name: str
+    user: int
+    bound: int | None
+    link: str | None
+    files: int
+    made_at: int
+    progress: zip_stream.ZipProgress | None = None
+
+
+class RequestedArchives:
+    """Those that were asked for lately, by the words of their addresses."""
+
+    def __init__(self) -> None:
+        self._known: OrderedDict[str, RequestedArchive] = OrderedDict()
+
+    def add(self, archive: RequestedArchive) -> str:
+        """Remember it; its word."""
+        word = secrets.token_urlsafe(32)
+        self._known[word] = archive
+        while len(self._known) > MOST_KNOWN:
+            self._known.popitem(last=False)
+        return word
+
+    def find(self, word: str, now: int, seconds: int) -> RequestedArchive:
+        """One that was asked for in the last so many seconds; 404 if there is none."""
+        found = self._known.get(word)
+        if found is None or now - found.made_at > seconds * 1_000_000:
+            raise problems.not_found("zip_download", "")
+        return found
+
+
+async def create(call: calls.Call) -> responses.Response:
+    wish = await call.body(zip_downloads.NewZipDownload)
+    opened = call.store
+    numbers = list(dict.fromkeys(_judged(call, one) for one in wish.items))
+    now = opened.now()
+    plan = await _plan(opened, call.caller, numbers, most=zip_downloads.MAX_FILES + 1, now=now)
+    if plan.files > zip_downloads.MAX_FILES:
+        said = f"An archive has at most {zip_downloads.MAX_FILES:,} files."
+        raise problems.Refused(403, "operation_limit_exceeded", said)
+    made = RequestedArchive(
+        items=numbers,
+        name=f"{(wish.download_file_name or 'download').removesuffix('.zip')}.zip",
+        user=call.caller.id,
+        bound=call.caller.bound,
+        link=downloads.link_named_by(call),
+        files=plan.files,
+        made_at=now,
+    )
+    word = call.request.app.archives.add(made)
+    url = call.request.url
+    address = f"{url.scheme}://{url.netloc}/z/{word}"
+    body = {
+        "download_url": f"{address}/content",
+        "status_url": f"{address}/status",
+        "expires_at": item_serializer.to_timestamp(now + LIFETIME_SECONDS * 1_000_000),
+        "name_conflicts": plan.conflicts,
+    }
+    return calls.answer(body, 202)
+
+
+def _judged(call: calls.Call, wish: zip_downloads.ZipTarget) -> int:
+    """The number of an item that the caller may download."""
+    if wish.id == wire_names.ROOT_ID:
+        raise problems.invalid("items", "the root folder cannot be in an archive")
+    kind = ItemKind.FOLDER if wish.type == "folder" else ItemKind.FILE
+    row = calls.get_item(call.store.read, call.caller, kind, wish.id, needed=ItemRight.DOWNLOAD)
+    if kind is ItemKind.FILE:
+        calls.check_download(call, row)
+    number: int = row["id"]
+    return number
+
+
+async def _plan(
+    opened: store.Store, viewer: access_rights.Viewer, numbers: list[int], *, most: int, now: int
+) -> archive_plan.ArchivePlan:
+    return await opened.query(partial(archive_plan.make, viewer=viewer, wanted=numbers, most=most, now=now))
+
+
+async def content(request: requests.Request) -> responses.Response:
+    opened: store.Store = request.app.store
+    now = opened.now()
+    made = _known(request).find(request.path_params["word"], now, LIFETIME_SECONDS)
+    viewer = downloads.viewer_of(opened, made.user, made.bound, made.link)
+    if viewer is None:
+        raise problems.not_found("zip_download", "")
+    plan = await _plan(opened, viewer, made.items, most=zip_downloads.MAX_FILES, now=now)
+    progress = zip_stream.ZipProgress(plan)
+    if request.method != "HEAD":
+        made.progress = progress
+    return zip_stream.ZipResponse(opened.blobs, made.name, progress)
+
+
+async def status(request: requests.Request) -> responses.Response:
+    opened: store.Store = request.app.store
+    made = _known(request).find(request.path_params["word"], opened.now(), STATUS_SECONDS)
+    done = made.progress
+    body: dict[str, Any] = {
+        "total_file_count": made.files if done is None else done.plan.files,
+        "downloaded_file_count": 0 if done is None else done.downloaded,
+        "skipped_file_count": 0 if done is None else done.plan.skipped_files + done.lost,
+        "skipped_folder_count": 0 if done is None else done.plan.skipped_folders,
+        "state": "in_progress" if done is None else done.state,
+    }
+    return calls.answer(body)
+
+
+def _known(request: requests.Request) -> RequestedArchives:
+    known: RequestedArchives = request.app.archives
+    return known
+
+
+routes = [
+    Operation(
+        "POST /zip_downloads",
+        create,
+        "Ask for several files and folders as one archive",
+        zip_downloads.ZipDownload,
+        status=202,
+        body=zip_downloads.NewZipDownload,
+        headers=[operations.SHARED_LINK],
+        errors=(404,),
+        more="Items of one name get their ids into their names; both are told.  Web links are left out.",
+    ),
+]
+public_routes = [
+    Operation(
+        "GET /z/{word}/content",
+        content,
+        "Download an archive",
+        "application/zip",
+        public=True,
+        more="A ZIP archive, made while it is sent.  What may not be downloaded is left out and counted.",
+    ),
+    Operation(
+        "GET /z/{word}/status",
+        status,
+        "How far the download of an archive is",
+        zip_downloads.ZipDownloadStatus,
+        public=True,
+    ),
+]

@@ -1,0 +1,111 @@
+"""Sends an archive as it is made: nothing of it is kept, in memory or on the disk, but a piece at a time."""
+
+import os
+from collections.abc import Generator, Iterator
+from urllib.parse import quote
+
+import trio
+from starlette import responses, types
+
+from cmsfs.service.archives.archive_plan import ArchivePlan, Member
+from cmsfs.service.archives.zip_writer import ZipWriter
+from cmsfs.service.content import files
+from cmsfs.service.storage import blobs
+
+# A file that is no larger is read as a whole.
+WHOLE = blobs.CHUNK
+
+
+class ZipProgress:
+    """How far the download of an archive is."""
+
+    def __init__(self, plan: ArchivePlan) -> None:
+        self.state = "in_progress"
+        self.downloaded = 0
+        self.lost = 0  # files whose bytes were gone when it was their turn
+        self.plan = plan
+
+
+class ZipResponse(responses.Response):
+    """An archive, streamed.  It is made no further when the client goes away."""
+
+    def __init__(self, directory: blobs.Blobs, name: str, progress: ZipProgress) -> None:
+        self.status_code = 200
+        self.background = None
+        self.body = b""
+        self.init_headers(
+            {
+                "Content-Disposition": f"attachment; filename*=UTF-8''{quote(name)}",
+                "Content-Type": "application/zip",
+                "Cache-Control": "no-store",
+            }
+        )
+        del self.headers["content-length"]
+        self._progress = progress
+        self._pieces = _pieces(directory, progress)
+
+    async def __call__(self, scope: types.Scope, receive: types.Receive, send: types.Send) -> None:
+        try:
+            await send(
+                {"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers}
+            )
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(files.until_gone, receive, nursery.cancel_scope)
+                while scope["method"] != "HEAD":
+                    data = await trio.to_thread.run_sync(next, self._pieces, b"")
+                    if not data:
+                        self._progress.state = "succeeded"
+                        break
+                    await send({"type": "http.response.body", "body": data, "more_body": True})
+                await send({"type": "http.response.body", "body": b"", "more_body": False})
+                nursery.cancel_scope.cancel()
+        finally:
+            self._pieces.close()
+            if self._progress.state != "succeeded":
+                self._progress.state = "failed"
+
+
+def _pieces(directory: blobs.Blobs, progress: ZipProgress) -> Generator[bytes, None, None]:
+    """The archive, about a mebibyte at a time; for a thread."""
+    writer = ZipWriter()
+    found: list[bytes] = []
+    size = 0
+    for member in progress.plan.members:
+        for data in _member(writer, directory, member, progress):
+            found.append(data)
+            size += len(data)
+            if size >= blobs.CHUNK:
+                yield b"".join(found)
+                found, size = [], 0
+    yield b"".join([*found, writer.close()])
+
+
+def _member(
+    writer: ZipWriter, directory: blobs.Blobs, member: Member, progress: ZipProgress
+) -> Iterator[bytes]:
+    if member.sha1 is None:
+        yield writer.folder(member.path, member.modified)
+        return
+    try:
+        file = os.open(directory.path(member.sha1), os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:  # deleted for good since the download began
+        progress.lost += 1
+        return
+    try:
+        if member.size <= WHOLE:
+            yield writer.file(member.path, _exactly(file, member.size, 0), member.modified)
+        else:
+            yield writer.begin(member.path, member.size, member.modified)
+            for at in range(0, member.size, blobs.CHUNK):
+                yield writer.more(_exactly(file, min(blobs.CHUNK, member.size - at), at))
+            yield writer.end()
+    finally:
+        os.close(file)
+    progress.downloaded += 1
+
+
+def _exactly(file: int, size: int, at: int) -> bytes:
+    data = os.pread(file, size, at)
+    if len(data) != size:
+        raise OSError("a content is shorter than it should be")
+    return data
