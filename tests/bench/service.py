@@ -21,6 +21,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import hello
 import httpx
 import service_store
 import trio
@@ -94,13 +95,12 @@ class Bench:
         self.add(what, f"{best * 1000:10,.1f} ms", processor)
 
     def worked(self) -> float:
-        """The milliseconds that the service's threads have had of a processor."""
-        tasks = Path(f"/proc/{self.pid}/task").glob("*/schedstat")
-        return sum(int(one.read_text().split()[0]) for one in tasks) / 1e6
+        """The milliseconds that the service has had of a processor."""
+        return hello.processor(self.pid)
 
     def add(self, what: str, figure: str, processor: float | None = None) -> None:
         self.rows.append((what, figure, processor))
-        more = "" if processor is None else f", {processor:,.1f} ms of the processor"
+        more = "" if processor is None else f", {processor:,.2f} ms of the processor"
         print(f"  {what}: {figure.strip()}{more}", file=sys.stderr)
 
     def memory(self, when: str) -> None:
@@ -114,6 +114,7 @@ class Bench:
 def measure(bench: Bench, megabytes: int, uploads: int) -> None:
     bench.memory("at start")
     bench.milliseconds("a bare request", lambda: bench.get("/users/me"), fresh=False, times=50)
+    single_requests(bench)
     folders = {"root": "0"}
     for path in ("projects", "middle", "middle/m03", "flat", "deep/a/b/c/d/e/f/g"):
         folders[path] = bench.folder(path)
@@ -137,6 +138,21 @@ def measure(bench: Bench, megabytes: int, uploads: int) -> None:
     enumerate_everything(bench)
     transfers(bench, megabytes, uploads)
     bench.memory("at the end")
+
+
+def single_requests(bench: Bench) -> None:
+    """What one request costs the processor, beside servers that only say hello."""
+    port = int(bench.url.rpartition(":")[2])
+    item = next(one["id"] for one in bench.get("/search", query=EVERYTHING, type="file")["entries"])
+    for what, path in (
+        ("GET of a file", f"/2.0/files/{item}"),
+        ("the same with a drive's fields", f"/2.0/files/{item}?fields={FIELDS_PARAM}"),
+    ):
+        head = f"GET {path} HTTP/1.1\r\nHost: localhost\r\n"
+        head += f"Authorization: {bench.http.headers['authorization']}\r\n\r\n"
+        bench.add(what, "", hello.cost(port, bench.pid, head.encode()))
+    for server, each in hello.rows():
+        bench.add(f"a bare hello of {server}", "", each)
 
 
 def windows(bench: Bench, name: str, wire_id: str) -> None:
@@ -312,7 +328,7 @@ def main() -> None:
         measure(bench, chosen.megabytes, chosen.uploads)
     print(f"{'':62} {'':>18} {'processor':>12} {'of a bare one':>14}")
     for what, figure, processor in bench.rows:
-        beside = "" if processor is None else f"{processor:9,.1f} ms {processor / bench.bare:14,.1f}"
+        beside = "" if processor is None else f"{processor:9,.2f} ms {processor / bench.bare:14,.1f}"
         print(f"{what:62} {figure:>18} {beside}")
 
 
