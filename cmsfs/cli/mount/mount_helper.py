@@ -122,7 +122,7 @@ def carry_out(call: MountCall) -> str:
     settings = config.load(call.account, mountpoint=mountpoint)
     config.profile(settings)
     config.require_service(settings)
-    if daemon := daemonctl.find_mounted(settings.account):
+    if daemon := daemonctl.find_mounted(settings.place):
         raise errors.UserError(f"The account {daemon.account!r} is already mounted at {daemon.mountpoint}.")
     mounts.require_fuse()
     mounts.prepare(mountpoint, over=mountpoint_guard.is_known(settings.paths.mountpoint, mountpoint))

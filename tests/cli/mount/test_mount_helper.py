@@ -77,6 +77,19 @@ def test_mount_helper_exit_codes(tmp_path: Path) -> None:
     assert failed.stderr.count("\n") == 1
 
 
+def test_read_only_mount_is_another_drive(spoken_to, mountpoint: Path) -> None:
+    """It is mounted beside the whole one, and has a daemon of its own."""
+    spoken_to(account="default")
+    spoken_to(account="default@ro", mountpoint="/mnt/to-read")
+    done = subprocess.run(
+        [*PROGRAM, "default", mountpoint, "-o", "ro,profile=embedded"], capture_output=True, text=True
+    )
+    assert (done.returncode, done.stderr) == (
+        mount_helper.FAILED,
+        "mount.cmsfs: The account 'default@ro' is already mounted at /mnt/to-read.\n",
+    )
+
+
 @pytest.mark.usefixtures("fuse", "sample")
 def test_mount_read_only_and_umount(mountpoint: Path, tmp_path: Path, leftovers: object) -> None:
     """mount(8) itself, with our helper in the place where it looks; in a namespace of the test's own."""
