@@ -7,6 +7,7 @@ import json
 import os
 import platform
 import re
+import subprocess
 import zipfile
 from collections.abc import Iterable
 from dataclasses import asdict
@@ -20,6 +21,7 @@ from cmsfs.cli.doctor.checks import Check
 from cmsfs.cli.support import daemonctl
 
 LOG_BYTES = 512 * 1024
+JOURNAL_SECONDS = 10.0
 
 # Settings that say who somebody is.
 _PERSONAL = ("client_id", "subject_id")
@@ -42,8 +44,11 @@ _SUSPICIOUS = (
 )
 
 
-def write(path: Path, settings: config.Settings, checks: Iterable[Check]) -> None:
-    """Write the bundle, readable by this user only.  Raises `UserError`."""
+def write(path: Path, settings: config.Settings, checks: Iterable[Check], *, unit: str) -> None:
+    """Write the bundle, readable by this user only.  Raises `UserError`.
+
+    `unit` is the one that the drive may run as.
+    """
     strike = Strike(settings)
     parts = {
         "checks.json": _json([asdict(check) for check in checks]),
@@ -51,6 +56,7 @@ def write(path: Path, settings: config.Settings, checks: Iterable[Check]) -> Non
         "settings.json": _json(_settings(settings)),
         "status.json": _json(_status(settings)),
         "cmsfsd.log": _tail(settings.paths.log),
+        "journal.log": _journal(unit),
     }
     try:
         path.unlink(missing_ok=True)
@@ -141,6 +147,20 @@ def _tail(path: Path) -> str:
             return file.read().decode("utf-8", "replace")
     except FileNotFoundError:
         return ""
+
+
+def _journal(unit: str) -> str:
+    """What the drive has logged as a unit."""
+    try:
+        done = subprocess.run(
+            ["journalctl", "--user", f"--unit={unit}", "--lines=5000", "--no-pager", "--output=short-iso"],
+            capture_output=True,
+            timeout=JOURNAL_SECONDS,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout[-LOG_BYTES:].decode("utf-8", "replace")
 
 
 def _json(value: Any) -> str:

@@ -13,6 +13,7 @@ import click
 from cmsfs import config, errors, output
 from cmsfs.cli.doctor import machine, service, support_bundle
 from cmsfs.cli.doctor.checks import Check
+from cmsfs.cli.mount import units
 from cmsfs.cli.support import context
 
 _MARKS = {"ok": "ok", "warning": "WARN", "failed": "FAIL", "skipped": "-"}
@@ -45,7 +46,7 @@ def doctor(ctx: context.Context, *, bundle_to: Path | None, as_json: bool) -> No
         if not as_json:
             _show(check)
     if bundle_to is not None:
-        support_bundle.write(bundle_to, settings, checks)
+        support_bundle.write(bundle_to, settings, checks, unit=units.name(settings.place))
         output.note(f"The support bundle is in {bundle_to}; review it before you send it.")
     _end(checks, as_json=as_json, shown=True)
 

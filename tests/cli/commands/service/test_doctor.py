@@ -3,6 +3,7 @@
 import email.utils
 import http.server
 import json
+import os
 import threading
 import time
 import zipfile
@@ -174,7 +175,7 @@ def test_a_kernel_without_landlock_is_warned_of(monkeypatch):
     assert "lsm=" in found.remedy
 
 
-def test_bundle_is_complete_and_private(server, account, tmp_path, capsys):
+def test_bundle_is_complete_and_private(server, account, tmp_path, capsys, monkeypatch):
     account(server, profile="server")
     log = config.Paths("default").log
     log.parent.mkdir(parents=True, exist_ok=True)
@@ -190,6 +191,11 @@ def test_bundle_is_complete_and_private(server, account, tmp_path, capsys):
         "an ordinary line",
     ]
     log.write_text("\n".join(planted))
+    journalctl = tmp_path / "bin" / "journalctl"
+    journalctl.parent.mkdir()
+    journalctl.write_text(f'#!/bin/sh\necho "$@: {secret}"\n')
+    journalctl.chmod(0o700)
+    monkeypatch.setenv("PATH", f"{journalctl.parent}:{os.environ['PATH']}")
     path = tmp_path / "report.zip"
     main.run(["doctor", "--json", "--bundle", str(path)])
     capsys.readouterr()
@@ -197,8 +203,16 @@ def test_bundle_is_complete_and_private(server, account, tmp_path, capsys):
     with zipfile.ZipFile(path) as archive:
         names = {name.removeprefix("cmsfs-report/") for name in archive.namelist()}
         text = "\n".join(archive.read(name).decode() for name in archive.namelist())
-    assert names == {"checks.json", "machine.json", "settings.json", "status.json", "cmsfsd.log"}
+    assert names == {
+        "checks.json",
+        "machine.json",
+        "settings.json",
+        "status.json",
+        "cmsfsd.log",
+        "journal.log",
+    }
     assert "an ordinary line" in text
+    assert "--user --unit=" in text
     for hidden in (
         *(secret, server.credentials["client_id"], *server.credentials["passwords"].values()),
         *("abcdefghijkl0123456789", "thecodeitself", "thestateitself", "rrrrrrrr", "eyJ", "MIIE", "@example"),
