@@ -3,6 +3,7 @@
 import ctypes
 import os
 import resource
+import sys
 from pathlib import Path
 
 import platformdirs
@@ -18,9 +19,14 @@ def pass_on(values: dict[str, str]) -> None:
     os.environ.update(values)
 
 
-def set_default(name: str, value: str) -> None:
-    """Set a variable that is not set, as for what is to be loaded."""
-    os.environ.setdefault(name, value)
+def load_less() -> None:
+    """Have libraries leave alone what no part of this process uses; to be called before they are loaded."""
+    # A command line of httpx's own, with libraries for tables and colours: without it, httpx does without.
+    # HTTP/2, which no client or server of ours speaks: httpcore does without, too.
+    for name in ("httpx._main", "h2"):
+        sys.modules.setdefault(name, None)  # type: ignore[arg-type]
+    # Pydantic would look for plug-ins in all packages that are installed.
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
 
 
 # What a process keeps when it becomes another user's: language, time, and where programs are.  All else (a

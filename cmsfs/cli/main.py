@@ -11,6 +11,7 @@ Rule: a command parses nothing and prints through `output`; no traceback unless 
 """
 
 import difflib
+import gc
 import importlib
 import os
 import sys
@@ -36,6 +37,7 @@ class Commands(click.Group):
             return None
         module = importlib.import_module(f"cmsfs.cli.commands.{entry.module}")
         command = getattr(module, FUNCTIONS.get(cmd_name, cmd_name.replace("-", "_")))
+        gc.enable()
         assert isinstance(command, click.Command)
         command.short_help = entry.summary
         return command
@@ -93,5 +95,8 @@ def run(args: Sequence[str] | None = None) -> int:
 
 def main() -> None:
     """The entry point of the `cmsfs` script."""
+    # Nothing of what is loaded is garbage.
+    gc.disable()
+    process_env.load_less()
     process_env.keep_to_itself()  # many a command has a token
     sys.exit(run())

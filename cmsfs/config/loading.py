@@ -13,7 +13,6 @@ from typing import Any
 import pydantic
 
 from cmsfs import errors
-from cmsfs.config import mistakes
 from cmsfs.config.paths import Paths, config_file
 from cmsfs.config.settings import OLD_NAMES, Settings
 
@@ -48,8 +47,14 @@ def resolved(
     values["account"] = name
     if not name or "/" in name or name.startswith("."):
         raise errors.ConfigError(f"{name!r} cannot be the name of an account.")
-    variables = {field: variable for variable, field in _given_variables().items()}
-    return _validated(values, lambda key: variables.get(key) or mistakes.place(path, text, name, key))
+
+    def where(key: str) -> str:
+        from cmsfs.config import mistakes  # loaded when there is one
+
+        variables = {field: variable for variable, field in _given_variables().items()}
+        return variables.get(key) or mistakes.place(path, text, name, key)
+
+    return _validated(values, where)
 
 
 def origins(account: str) -> dict[str, str]:
@@ -122,6 +127,8 @@ def _said(first: Any) -> str:
     if first["type"] == "extra_forbidden":
         near = hint(key, Settings.model_fields)
         return f"there is no setting {key}{near or '.'}"
+    from cmsfs.config import mistakes  # loaded when there is one
+
     return f"{key}: {mistakes.sentence(first)}"
 
 

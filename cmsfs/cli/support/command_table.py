@@ -51,7 +51,7 @@ GROUPS = {
     "Account": {
         "login": CommandEntry("account.login", "Log in to a service"),
         "logout": CommandEntry("account.login", "Log out and revoke the tokens"),
-        "whoami": CommandEntry("account.login", "Show the current user"),
+        "whoami": CommandEntry("account.whoami", "Show the current user"),
         "token": CommandEntry("account.token", "Issue downscoped tokens for other programs"),
     },
     "Content management": {

@@ -3,12 +3,15 @@
 `main.cli` makes one `Context` for a command line; commands get it with `@pass_context`.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from cmsfs import config
+if TYPE_CHECKING:
+    from cmsfs import config
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +20,8 @@ class Context:
 
     def settings(self, **overrides: Any) -> config.Settings:
         """The settings of the account.  Raises `ConfigError`, also for an account that there is not."""
+        from cmsfs import config  # `cmsfs --help` does without the settings
+
         if self.account:
             config.require_account(self.account)
         return config.load(self.account, **overrides)

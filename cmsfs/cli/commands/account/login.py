@@ -1,4 +1,4 @@
-"""`cmsfs login`, `logout`, `whoami`: obtain, revoke and inspect an account's tokens.
+"""`cmsfs login`, `logout`: obtain and revoke an account's tokens.
 
 A person consents in a browser (`auth.authorization_code`); a server uses a file from the service's console.
 The account is written into the configuration file, tokens into the keyring or a file (`auth.token_store`).
@@ -16,7 +16,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import click
 import pydantic
@@ -26,8 +25,8 @@ from cmsfs import config, errors, output
 from cmsfs.auth import apps, authorization_code, connect, token_refresh
 from cmsfs.auth import token_store as auth_token_store
 from cmsfs.auth.endpoints import endpoints_of
-from cmsfs.cli.commands.account import login_target
-from cmsfs.cli.support import asking, config_file, context, daemonctl
+from cmsfs.cli.commands.account import login_target, whoami
+from cmsfs.cli.support import config_file, context, daemonctl
 from cmsfs.client import session
 from cmsfs.models.enterprise import tokens, users
 
@@ -108,7 +107,7 @@ def login(
         values |= _as_server(settings, file, user, kind="jwt" if jwt else "client_credentials")
         settings = _settings(ctx, account, values)
         # By these credentials, not by those of an earlier login, which the configuration still has.
-        me = trio.run(functools.partial(_ask_who, settings, as_given=True))
+        me = trio.run(functools.partial(whoami.ask, settings, as_given=True))
     else:
         scope = "" if admin else connect.CHANGING
         way = _Way(app, client_id, client_secret_file, not no_browser, port or 0, yes, scope)
@@ -129,13 +128,13 @@ def login(
                 "keyring" if isinstance(keep, auth_token_store.KeyringTokenStore) else "file"
             )
         output.note(f"Tokens are stored in {keep.title}.")
-    mounted_from = _host(config.load(account))
+    mounted_from = whoami.host(config.load(account))
     path = config_file.update(account, _only(values))
-    output.say(f"Logged in to {_host(settings)} as {_named(me)}, account {account} in {path}.")
-    if mounted_from != _host(settings) and (daemon := daemonctl.find_account(account)):
+    output.say(f"Logged in to {whoami.host(settings)} as {whoami.named(me)}, account {account} in {path}.")
+    if mounted_from != whoami.host(settings) and (daemon := daemonctl.find_account(account)):
         output.note(
             f"The drive at {daemon.mountpoint} is still that of {mounted_from}; `cmsfs umount` and then "
-            f"`cmsfs mount` show {_host(settings)}."
+            f"`cmsfs mount` show {whoami.host(settings)}."
         )
 
 
@@ -210,7 +209,7 @@ async def _is_right(way: _Way, settings: config.Settings, me: users.User, before
         return True
     if not _can_ask(way):
         return False
-    question = f"Logged in at {_host(settings)} as {_named(me)}, user {me.id}. Is this you?"
+    question = f"Logged in at {whoami.host(settings)} as {whoami.named(me)}, user {me.id}. Is this you?"
     return await trio.to_thread.run_sync(output.confirm, question)
 
 
@@ -234,8 +233,8 @@ async def _as_person(
                     app.client_id, pydantic.SecretStr(app.client_secret), token.refresh_token
                 )
             raise errors.UserError(
-                f"{_named(me)} was not confirmed, so no tokens were saved. Someone else may have answered "
-                "in the browser; log in again.",
+                f"{whoami.named(me)} was not confirmed, so no tokens were saved. Someone else may have "
+                "answered in the browser; log in again.",
                 exit_code=6,
             )
         keep = await token_refresh.blocking(lambda: auth_token_store.open_token_store(settings))
@@ -271,11 +270,6 @@ async def _consented(
         said = "Waiting for the browser" if opened else "Could not open a browser"
         output.note(f"{said}; the address is\n\n  {listener.start_url}\n")
         return await asked.redeem(client, await listener.code(asked), app.client_secret)
-
-
-async def _ask_who(settings: config.Settings, *, as_given: bool = False) -> users.User:
-    async with connect.open_backend(settings, as_given=as_given) as client:
-        return await client.users.me()
 
 
 @click.command()
@@ -328,26 +322,3 @@ async def _revoke(settings: config.Settings, login: auth_token_store.StoredLogin
                     "deletes them locally.",
                     exit_code=5,
                 ) from None
-
-
-@click.command()
-@output.json_option
-@context.pass_context
-def whoami(ctx: context.Context, *, as_json: bool) -> None:
-    """Show the account's user."""
-    settings = ctx.settings()
-    me = asking.run(_ask_who, settings)
-    if as_json:
-        found = {"id": me.id, "name": me.name, "login": me.login}
-        output.document({"account": settings.account, "service": _host(settings), **found})
-    else:
-        output.say(f"{_named(me)}, user {me.id} at {_host(settings)}, account {settings.account}")
-
-
-def _named(me: users.User) -> str:
-    return f"{me.name} <{me.login}>" if me.login else me.name or f"user {me.id}"
-
-
-def _host(settings: config.Settings) -> str:
-    profile = config.profile(settings)
-    return profile.title if profile.embedded else urlsplit(profile.base_url).netloc
