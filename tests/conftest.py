@@ -42,6 +42,8 @@ database_templates.install()
 def pytest_configure(config: pytest.Config) -> None:
     if hasattr(config, "workerinput"):
         forked.server = forked.Server(config.workerinput["forkserver"])
+        if config.args_source is pytest.Config.ArgsSource.TESTPATHS:
+            config.args[:] = scheduling.files(config.rootpath, **config.workerinput)
     forked.install()
 
 

@@ -114,7 +114,7 @@ class Browser:
         if not folds:
             # The next page may take a moment, and this one must not be taken for it.  Asked just while one
             # gives way to the other, the driver knows of neither.
-            waiting = wait.WebDriverWait(self.driver, 30, ignored_exceptions=[WebDriverException])
+            waiting = wait.WebDriverWait(self.driver, 30, 0.05, [WebDriverException])
             waiting.until(conditions.staleness_of(before))
 
     def log_in(self, login: str = "ada@example.com", password: str | None = None) -> None:

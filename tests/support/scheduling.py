@@ -1,5 +1,6 @@
 """How a run on several processors shares the tests out: by files, those that take longest first."""
 
+from pathlib import Path
 from typing import Any
 
 from xdist.scheduler import LoadScopeScheduling
@@ -24,9 +25,20 @@ LONGEST = (
 TOGETHER = ("tests/browser/",)
 
 
-def order(node_id: str) -> int:
-    """The place of a test among the others."""
-    return next((at for at, name in enumerate(LONGEST) if node_id.startswith(name)), len(LONGEST))
+def order(node_id: str) -> tuple[int, str]:
+    """The place of a test among those of other files."""
+    at = next((at for at, name in enumerate(LONGEST) if node_id.startswith(name)), len(LONGEST))
+    return at, node_id.partition("::")[0]
+
+
+def files(root: Path, *, workerid: str, workercount: int, **_: object) -> list[str]:
+    """What a process collects, beginning at a file of its own.
+
+    In a fresh checkout all would compile the same files at the same time; so each finds most of them done.
+    """
+    found = sorted(map(str, (root / "tests").rglob("test_*.py")))
+    begin = int(workerid.removeprefix("gw")) * len(found) // workercount
+    return found[begin:] + found[:begin]
 
 
 class LongestFirst(LoadScopeScheduling):  # type: ignore[misc]
