@@ -9,10 +9,15 @@ can answer.
 
 import contextlib
 import threading
+from collections.abc import Callable
 
 import pyfuse3
+import trio
 
 from cmsfs.replica.nodes import Ino
+
+# So long is an invalidation waited for that an open file would meet: it waits for reads of that file at most.
+MEET_SECONDS = 1.0
 
 
 class KernelSession:
@@ -22,6 +27,10 @@ class KernelSession:
         # Held during a call, which may block in the kernel: only `closing` waits for it, with a deadline.
         self._calling = threading.Lock()
         self._live = False
+        # The inode of the invalidation under way.
+        self._invalidating: Ino | None = None
+        # Handlers that wait for its end.
+        self._waiting: list[tuple[trio.lowlevel.TrioToken, trio.Event]] = []
 
     def opened(self) -> None:
         """The session exists from now on."""
@@ -35,11 +44,39 @@ class KernelSession:
         self._calling.release()
         return True
 
-    def invalidate_inode(self, ino: Ino, *, attributes_only: bool) -> None:
-        """Forget the attributes of an inode, and its pages too unless `attributes_only`."""
+    def invalidate_inode(
+        self, ino: Ino, *, attributes_only: bool, unless: Callable[[Ino], bool] | None = None
+    ) -> None:
+        """Forget the attributes of an inode, and its pages too unless `attributes_only`.
+
+        Not if `unless` says so at the last moment: whoever makes it say so, and then finds nothing under way
+        (`met`), is safe from this call.
+        """
         with self._calling:
-            if self._live:
-                pyfuse3.invalidate_inode(ino, attr_only=attributes_only)
+            self._invalidating = ino
+            try:
+                if self._live and not (unless and unless(ino)):
+                    pyfuse3.invalidate_inode(ino, attr_only=attributes_only)
+            finally:
+                self._invalidating = None
+                waiting, self._waiting = self._waiting, []
+                for token, ended in waiting:
+                    with contextlib.suppress(trio.RunFinishedError):
+                        token.run_sync_soon(ended.set)
+
+    async def met(self, ino: Ino) -> None:
+        """Return when no invalidation of this inode is under way: for a handler, before its answer.
+
+        An answer about the size of a file that the kernel asked for before an invalidation, and got after it,
+        is thrown away, and the read that asked ends at the old size.
+        """
+        if self._invalidating != ino:
+            return
+        ended = trio.Event()
+        self._waiting.append((trio.lowlevel.current_trio_token(), ended))
+        if self._invalidating == ino:
+            with trio.move_on_after(MEET_SECONDS):
+                await ended.wait()
 
     def doubt_attributes(self, ino: Ino) -> None:
         """Have the kernel ask for the attributes of an inode when it needs them next: for a handler, before

@@ -44,6 +44,9 @@ class Counts(Protocol):
     def opens(self, ino: Ino, /) -> int:
         """How many handles are open on it.  Asked from the notifier's thread: one look into a dict."""
 
+    def is_refreshed(self, ino: Ino, /) -> bool:
+        """Whether an open handle's answer has told the kernel of the newest bytes.  Asked as `opens`."""
+
     def is_known(self, ino: Ino, /) -> bool:
         """Whether the kernel may remember anything of it, or of names in it."""
 
@@ -129,7 +132,7 @@ class Notifier:
         unknown = []
         for change in changes:
             try:
-                self._tell(change)
+                self.tell(change)
             except OSError as error:
                 # About a name there is no doubt: that call waits for every lookup in the folder.
                 if error.errno == errno.ENOENT and _key(change) == (change.ino, ""):
@@ -137,17 +140,21 @@ class Notifier:
                 self._complain(error)
         return unknown
 
-    def _tell(self, change: Change) -> None:
+    def tell(self, change: Change) -> None:
+        """Tell the kernel; it may wait for requests that only the loop can answer.  Raises `OSError`."""
         match change.what, change.parent:
             case ChangeKind.ENTRY, int(parent):
                 kernel.session.invalidate_entry(parent, convert.raw_name(change.name))
             case ChangeKind.GONE, int(parent):
                 kernel.session.invalidate_entry(parent, convert.raw_name(change.name), deleted=change.ino)
             case ChangeKind.CONTENT, _:
-                # News never change the bytes of an open file: it was opened since, and its pages dropped, or
-                # they came wrong.  Dropping them here would wait for its reads.
+                # News never change the bytes of an open file: it was opened since, and its pages dropped,
+                # or they came wrong.  Dropping them here would wait for its reads.  Where `open` has told
+                # of another size, its first read may be asking for that at this moment.
                 in_use = self._inodes.opens(change.ino) > 0
-                kernel.session.invalidate_inode(change.ino, attributes_only=in_use)
+                kernel.session.invalidate_inode(
+                    change.ino, attributes_only=in_use, unless=self._inodes.is_refreshed
+                )
             case _:
                 kernel.session.invalidate_inode(change.ino, attributes_only=True)
 

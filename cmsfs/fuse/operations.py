@@ -130,6 +130,7 @@ class Operations(pyfuse3.Operations):
         opened = await self._drive.open(ino, flags)
         if opened.is_news:
             kernel.session.doubt_attributes(ino)
+        await kernel.session.met(ino)
         self._copying.opened(ctx.pid, opened.fh, ino, flags)
         return convert.file_info(opened)
 

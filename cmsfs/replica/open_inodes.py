@@ -32,6 +32,8 @@ class OpenInodes:
         self._examined: set[Ino] = set()
         # Closed inodes that were given other bytes, and not opened since.
         self._news: dict[Ino, float] = {}
+        # Open inodes of which the answer to `open` told the kernel that their bytes are others.
+        self._refreshed: set[Ino] = set()
 
     def attach(self, db: Database) -> None:
         """Let the transactions of this database ask here."""
@@ -49,6 +51,7 @@ class OpenInodes:
             self._opens[ino] = left
         else:
             self._opens.pop(ino, None)
+            self._refreshed.discard(ino)
 
     def opens(self, ino: Ino) -> int:
         """How many handles are open on an inode; from any thread."""
@@ -61,6 +64,14 @@ class OpenInodes:
     def take_news(self, ino: Ino) -> bool:
         """Whether a transaction has given other bytes to the inode since it was last open, a moment ago."""
         return self._news.pop(ino, None) is not None
+
+    def refreshed(self, ino: Ino) -> None:
+        """The answer to `open` tells the kernel that the inode has other bytes than it knows."""
+        self._refreshed.add(ino)
+
+    def is_refreshed(self, ino: Ino) -> bool:
+        """Whether the kernel was told by an `open` whose handle is still there; from any thread."""
+        return ino in self._refreshed
 
     def __len__(self) -> int:
         return len(self._opens)

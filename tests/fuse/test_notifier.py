@@ -3,6 +3,8 @@
 import errno
 import os
 import stat
+import threading
+from functools import partial
 
 import pytest
 import trio
@@ -34,6 +36,43 @@ async def test_read_before_invalidation_is_complete(fs, top, outside):
     await outside(os.stat, top / "a")
     fs.news.add(fs.put("a", b"longer than before").ino)
     assert await outside((top / "a").read_bytes) == b"longer than before"
+
+
+async def test_size_is_not_lost_to_a_later_invalidation(fs, hub, top, outside):
+    fs.put("a", b"old")
+    assert await outside((top / "a").read_bytes) == b"old"
+    await fs.entered["release"].wait()
+    await outside(os.stat, top / "a")
+    fs.news.add(ino := fs.put("a", b"longer than before").ino)
+    tells, answered = notifier.Notifier(hub, fs), fs.getattr
+
+    def getattr_meanwhile(asked):
+        # The kernel takes no answer to what it asked before it was told to forget.
+        tells.tell(Change(ChangeKind.CONTENT, ino))
+        return answered(asked)
+
+    fs.getattr = getattr_meanwhile
+    assert await outside((top / "a").read_bytes) == b"longer than before"
+
+
+async def test_open_waits_for_an_invalidation_of_its_inode(monkeypatch):
+    monkeypatch.setattr(kernel, "MEET_SECONDS", 100.0)
+    session, asked, go_on = kernel.KernelSession(), trio.Event(), threading.Event()
+
+    def unless(ino):
+        trio.from_thread.run_sync(asked.set)
+        return go_on.wait(20)
+
+    async with trio.open_nursery() as nursery:
+        call = partial(session.invalidate_inode, 7, attributes_only=False, unless=unless)
+        session.opened()
+        nursery.start_soon(trio.to_thread.run_sync, call)
+        await asked.wait()
+        await session.met(8)
+        nursery.start_soon(session.met, 7)
+        await trio.testing.wait_all_tasks_blocked()
+        assert len(nursery.child_tasks) == 2
+        go_on.set()
 
 
 async def test_open_handle_keeps_its_version(fs, top, told, outside):

@@ -74,6 +74,9 @@ class MemoryDrive:
     def opens(self, ino: Ino) -> int:
         return sum(handle.ino == ino for handle in list(self.handles.values()))
 
+    def is_refreshed(self, ino: Ino) -> bool:
+        return ino in self.news and self.opens(ino) > 0
+
     def has_denied(self, ino: Ino) -> bool:
         return ino in self.denied
 

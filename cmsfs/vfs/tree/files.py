@@ -103,7 +103,11 @@ class FileIO:
         before, now = self._page_version(ino), self._version(file)
         self._pages[ino] = now
         is_news = self._inodes.take_news(ino) or before not in (_NO_VERSION, now)
-        return OpenResult(fh, keep_cache=before == now, is_news=is_news)
+        # Pages that another open has the kernel drop may be there yet: its program has to run first.
+        keep = before == now and not self._inodes.is_refreshed(ino)
+        if is_news:
+            self._inodes.refreshed(ino)
+        return OpenResult(fh, keep_cache=keep, is_news=is_news)
 
     def created(self, node: Node, draft: Draft, flags: int) -> OpenResult:
         """The handle of a file that was just made with an empty draft."""

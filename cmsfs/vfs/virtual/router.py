@@ -277,6 +277,10 @@ class Router:
         """Handles open on an inode."""
         return self._virtual.opens(ino) if ino >= FIRST else self._tree.inodes.opens(ino)
 
+    def is_refreshed(self, ino: Ino) -> bool:
+        """Whether an open handle's answer has told the kernel of the newest bytes."""
+        return ino < FIRST and self._tree.inodes.is_refreshed(ino)
+
     def is_known(self, ino: Ino) -> bool:
         """Whether the kernel may remember anything of this inode, or of names in it."""
         return self._virtual.is_known(ino) if ino >= FIRST else self._tree.inodes.is_known(ino)

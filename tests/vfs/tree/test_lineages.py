@@ -362,3 +362,17 @@ async def test_open_of_replaced_bytes_is_estale(drive: Any) -> None:
         found.append(opened.is_news)
         await drive.fs.release(opened.fh)
     assert found == [False, True, False, True]
+
+
+async def test_nobody_keeps_pages_that_another_open_drops(drive: Any) -> None:
+    ino = await drive.remote_file(1, "f", b"one")
+    first = await drive.fs.open(ino, os.O_RDONLY)
+    await drive.fs.release(first.fh)
+    await drive.remote_file(1, "f", b"other")
+    opened = [await drive.fs.open(ino, os.O_RDONLY) for _ in range(2)]
+    assert [one.keep_cache for one in opened] == [False, False]
+    for one in opened:
+        await drive.fs.release(one.fh)
+    again = await drive.fs.open(ino, os.O_RDONLY)
+    assert again.keep_cache
+    await drive.fs.release(again.fh)
