@@ -20,24 +20,24 @@ from cmsfs.config import descriptions
 from daemon import command as daemon_program
 
 EXIT_CODES = [
-    ("0", "It was done."),
-    ("1", "Something failed, which one sentence on standard error tells."),
-    ("2", "The command line or the configuration is wrong."),
+    ("0", "Success."),
+    ("1", "Failure; a message on standard error says what went wrong."),
+    ("2", "Invalid command line or configuration."),
     ("3", "The mountpoint cannot be used."),
-    ("4", "FUSE cannot be used on this machine."),
+    ("4", "FUSE is not available on this machine."),
     ("5", "The service cannot be reached."),
-    ("6", "The service refuses the credentials."),
-    ("7", "The service refuses changes, which are held; see cmsfs-conflicts(1)."),
-    ("8", "The drive of this account is running already."),
-    ("130", "It was interrupted."),
+    ("6", "The service rejects the credentials."),
+    ("7", "The service rejects changes, which are kept; see cmsfs-conflicts(1)."),
+    ("8", "The drive of this account is already running."),
+    ("130", "Interrupted."),
 ]
 
 FILES = [
     ("~/.config/cmsfs/config.toml", "The configuration, cmsfs.toml(5)."),
-    ("~/.local/state/cmsfs/ACCOUNT/", "The tree, the changes that are not uploaded yet, the log. Keep it."),
-    ("~/.cache/cmsfs/ACCOUNT/", "Contents that the service has too; may go while the drive is stopped."),
+    ("~/.local/state/cmsfs/ACCOUNT/", "The tree, pending changes and the log. Do not delete it."),
+    ("~/.cache/cmsfs/ACCOUNT/", "The cache; may be deleted while the drive is not mounted."),
     ("~/.local/share/cmsfs/service/", "The data of the built-in service."),
-    ("$XDG_RUNTIME_DIR/cmsfs/ACCOUNT.sock", "Where commands speak to the daemon."),
+    ("$XDG_RUNTIME_DIR/cmsfs/ACCOUNT.sock", "The control socket of the daemon."),
 ]
 
 
@@ -91,9 +91,9 @@ def settings_page() -> str:
         *_paragraphs(
             [
                 "A file in TOML. Its top level is the account `default`; a table `[accounts.NAME]` is "
-                "another, which has what it does not say from the top level. `cmsfs --account NAME` "
+                "another, which inherits from the top level. `cmsfs --account NAME` "
                 "chooses one, and so does the key `account` at the top.",
-                "Each key can be given in the environment, too, which wins: CMSFS_POLL_SECONDS=1 for "
+                "Environment variables override keys: CMSFS_POLL_SECONDS=1 overrides "
                 "`poll_seconds`. CMSFS_CONFIG names another file.",
             ]
         ),

@@ -144,7 +144,9 @@ class Settings(pydantic.BaseModel):
         remark=f"{len(local_patterns.DEFAULT)} patterns; `cmsfs config show --all` lists them",
     )
     local_days: int = _setting(
-        30, "Local files that nobody touched for so long are deleted; 0 keeps them for ever.", unit="days"
+        30,
+        "Local-only files that nobody has touched for so long are moved to the recovered files; 0: never.",
+        unit="days",
     )
     attribute_retention_days: int = _setting(
         365,
@@ -160,7 +162,7 @@ class Settings(pydantic.BaseModel):
     )
     list_trash: bool = _setting(
         False,
-        "`ls -a` shows the trash folder; whoever walks the drive then walks the trash, too.",
+        "`ls -a` shows the trash folder; programs that walk the drive then walk the trash, too.",
         old=["trash_listed"],
     )
 
@@ -176,7 +178,7 @@ class Settings(pydantic.BaseModel):
 
     settle_seconds: float = _setting(
         2.0,
-        "How long a file must rest before it is uploaded: an editor's flurry of saves becomes one upload.",
+        "How long a file must rest before it is uploaded: an editor's burst of saves becomes one upload.",
         section="Sync",
         unit="seconds",
     )
@@ -243,7 +245,7 @@ class Settings(pydantic.BaseModel):
 
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = _setting(
         "INFO",
-        "Lowest level that is logged. DEBUG shows file names; the others do not.",
+        "Lowest level that is logged. DEBUG names every file, the others those that need attention.",
         section="Logs",
     )
     log_format: Literal["text", "json"] = _setting(

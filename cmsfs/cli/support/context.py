@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Context:
+    """The options before the command's name."""
+
     account: str | None  # as given on the command line; None: the configuration's default
 
     def settings(self, **overrides: Any) -> config.Settings:

@@ -22,6 +22,8 @@ _ALL = "SELECT value FROM cursor WHERE key >= 'offer:' AND key < 'offer;'"
 
 
 class OfferState(enum.StrEnum):
+    """What the user has decided about an offer."""
+
     WAITING = "waiting"
     ACCEPTED = "accepted"
     DECLINED = "declined"

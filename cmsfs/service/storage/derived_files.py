@@ -37,6 +37,8 @@ PICTURES = {
 
 
 class DerivedState(enum.IntEnum):
+    """Whether a derived file is there; IMPOSSIBLE: the worker cannot make it from this content."""
+
     ASKED = 0
     MADE = 1
     IMPOSSIBLE = 2

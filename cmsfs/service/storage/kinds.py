@@ -16,6 +16,8 @@ KINDS = {name: kind for kind, name in KIND_NAMES.items()}
 
 
 class ItemStatus(IntEnum):
+    """Where an item is: in its folder, or in the trash."""
+
     ACTIVE = 0
     TRASHED = 1  # put in the trash itself
     BELOW_TRASH = 2  # under a folder that was: neither listed nor found nor restorable alone

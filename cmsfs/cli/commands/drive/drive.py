@@ -34,7 +34,7 @@ _foreground = click.option("--foreground", is_flag=True, help="Stay in the foreg
 @_foreground
 @context.pass_context
 def demo(ctx: context.Context, mountpoint: Path | None, *, foreground: bool) -> None:
-    """Mount a drive on the embedded service with a small sample enterprise (default: ~/cmsfs).
+    """Mount a sample drive on the built-in service (default: ~/cmsfs).
 
     The folder is created if necessary.  Your changes persist across `cmsfs umount` and the next `cmsfs demo`.
     """
