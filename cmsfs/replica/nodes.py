@@ -189,30 +189,28 @@ def remote_mtime_ns(item_json: str) -> int:
 def remote_from_item(item: items.Item | entries.Entry) -> Remote:
     """What an item of the service amounts to; fields that it does not carry get a neutral value."""
     kind = KINDS[item.type]
-    modified = getattr(item, "content_modified_at", None) or item.modified_at or item.created_at
-    parent = item.parent
-    version = getattr(item, "file_version", None)
+    parent, version = item.parent, getattr(item, "file_version", None)
+    size = 0
+    if kind is NodeKind.FILE:
+        size = getattr(item, "size", 0) or 0
+    elif kind is NodeKind.LINK:
+        size = len(url_files.text(*_said(item)))
+    # In the order of Remote's fields: by their names it takes twice as long.
     return Remote(
-        kind=kind,
-        id=item.id,
-        name=item.name or item.id,
-        parent_id=parent.id if parent else None,
-        parent_name=(parent.name or "") if parent else "",
-        etag=item.etag,
-        sequence=_number(item.sequence_id) or _number(item.etag),
-        version=version.id if version else None,
-        sha1=getattr(item, "sha1", None),
-        size=_size(item, kind),
-        mtime_ns=_nanoseconds(modified),
-        trashed=item.item_status not in (None, "active"),
-        item=item,
+        kind,
+        item.id,
+        item.name or item.id,
+        parent.id if parent else None,
+        (parent.name or "") if parent else "",
+        item.etag,
+        _number(item.sequence_id) or _number(item.etag),
+        version.id if version else None,
+        getattr(item, "sha1", None),
+        size,
+        _nanoseconds(getattr(item, "content_modified_at", None) or item.modified_at or item.created_at),
+        item.item_status not in (None, "active"),
+        item,
     )
-
-
-def _size(item: items.Item | entries.Entry, kind: NodeKind) -> int:
-    if kind is NodeKind.LINK:
-        return len(url_files.text(*_said(item)))
-    return int(getattr(item, "size", 0) or 0) if kind is NodeKind.FILE else 0
 
 
 def said_by(link: Remote) -> url_files.Shortcut:

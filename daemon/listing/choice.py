@@ -11,6 +11,7 @@ from daemon.core.health import Health
 from daemon.core.remote_updates import RemoteUpdates
 from daemon.listing.deletion_check import DeletionCheck
 from daemon.listing.folder_lister import FolderItems
+from daemon.listing.foreground import Foreground
 from daemon.listing.full_enumeration import FullEnumeration
 from daemon.listing.search_lister import Lister, SearchLister
 from daemon.listing.walk_detector import WalkDetector
@@ -39,7 +40,8 @@ def choose_listers(
     if profile.lister == "folder_items":
         return Listers(one=items, whole=None, deepen=None)
     walks = WalkDetector(db)
-    whole = FullEnumeration(db, client, remote_updates, health, deletion_check, walks)
+    foreground = Foreground()
+    whole = FullEnumeration(db, client, remote_updates, health, deletion_check, walks, foreground)
     lister = SearchLister(
         db,
         client,
@@ -48,6 +50,7 @@ def choose_listers(
         deletion_check,
         whole,
         walks,
+        foreground,
         items if profile.folder_items else None,
         opened=opened,
     )

@@ -8,11 +8,10 @@ word on the item itself (`deletion_check`).
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from cmsfs.client.content.folders import PAGE
 from cmsfs.client.session import Client
-from cmsfs.models.content.entries import Entry
 from cmsfs.replica import kv_store, tree
 from cmsfs.replica.merge import listing_diff
 from cmsfs.replica.nodes import Ino
@@ -25,7 +24,7 @@ from daemon.listing.deletion_check import DeletionCheck
 # A larger folder is read by marker, one page after the other: services bound the offset.
 MOST_BY_OFFSET = 100_000
 
-PAGES_AT_ONCE = 4
+PAGES_AT_ONCE = 6
 
 ATTEMPTS = 3
 
@@ -49,8 +48,12 @@ class FolderItems:
         self._health = health
         self._deletion_check = deletion_check
 
-    async def fill(self, folder: Ino, *, progress: Call, grown: Call) -> None:
+    async def fill(
+        self, folder: Ino, *, progress: Call, grown: Call | None = None, expected: int = 0
+    ) -> None:
         """Make everything directly in a folder known; `progress` is called for every page.
+
+        `expected`: there are probably so many items, whose pages are asked for at once.
 
         Raises `RemoteError`.  Cancelled, or failed: what came is in the tree, and the folder is not known.
         """
@@ -61,7 +64,7 @@ class FolderItems:
         if node.remote_id is not None:
             for _ in range(ATTEMPTS):
                 generation = await self._db.write(kv_store.next_generation)
-                complete = await self._once(node.remote_id, generation, progress)
+                complete = await self._once(node.remote_id, generation, progress, expected)
                 if complete:
                     break
 
@@ -70,33 +73,43 @@ class FolderItems:
             await self._deletion_check.remove(unseen, generation)
         await self._db.write(lambda conn: tree.mark_listed(conn, folder, at=int(time.time())))
 
-    async def _once(self, folder_id: str, generation: int, progress: Call) -> bool:
+    async def _once(self, folder_id: str, generation: int, progress: Call, expected: int) -> bool:
         """Whether this was the folder, whole, as it was at one moment."""
-        with self._health.request("listing"):
-            first = await self._folders.page(folder_id)
-        if first.total_count > MOST_BY_OFFSET:
+        if expected > MOST_BY_OFFSET:
             await self._by_marker(folder_id, generation, progress)
             return True
         seen: set[tuple[str, str]] = set()
-        moved = False
-
-        async def take(found: Sequence[Entry], total: int) -> None:
-            nonlocal moved
-            keys = {(item.type, item.id) for item in found}
-            moved = moved or total != first.total_count or bool(seen & keys)
-            seen.update(keys)
-            await self._remote_updates.apply(found, generation=generation)
-            progress()
+        totals: set[int] = set()
+        steps: set[int] = set()
+        twice = False
 
         async def one(offset: int) -> None:
+            nonlocal twice
             with self._health.request("listing"):
                 page = await self._folders.page(folder_id, offset=offset)
-            await take(page.entries, page.total_count)
+            totals.add(page.total_count)
+            steps.add(page.limit or PAGE)
+            if page.total_count > MOST_BY_OFFSET:
+                return
+            keys = {(item.type, item.id) for item in page.entries}
+            twice = twice or bool(seen & keys)
+            seen.update(keys)
+            await self._remote_updates.apply(page.entries, generation=generation)
+            progress()
 
-        await take(first.entries, first.total_count)
-        step = first.limit or PAGE
-        await concurrency.for_each(range(step, first.total_count, step), one, tasks=PAGES_AT_ONCE)
-        return not moved and len(seen) == first.total_count
+        asked = range(0, max(expected, 1), PAGE)
+        await concurrency.for_each(asked, one, tasks=PAGES_AT_ONCE)
+        total, step = max(totals), min(steps)
+        if total > MOST_BY_OFFSET:
+            await self._by_marker(folder_id, generation, progress)
+            return True
+        rest = [offset for offset in range(0, total, step) if offset not in asked]
+        if step != PAGE and len(asked) > 1:
+            # The service gives fewer a page than it was asked for: what was asked for at once had gaps.
+            seen.clear()
+            twice, rest = False, list(range(0, total, step))
+        await concurrency.for_each(rest, one, tasks=PAGES_AT_ONCE)
+        return not twice and len(totals) == 1 and len(seen) == total
 
     async def _by_marker(self, folder_id: str, generation: int, progress: Call) -> None:
         """A marker is a place in the order: nothing that is there all the while is left out."""

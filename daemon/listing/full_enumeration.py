@@ -32,6 +32,7 @@ from daemon.core.remote_updates import RemoteUpdates
 from daemon.core.request_scheduler import Priority
 from daemon.listing import search_windows
 from daemon.listing.deletion_check import DeletionCheck
+from daemon.listing.foreground import Foreground
 from daemon.listing.walk_detector import RunningEnumeration, WalkDetector
 
 log = logging.getLogger(__name__)
@@ -63,13 +64,17 @@ class FullEnumeration:
         health: Health,
         deletion_check: DeletionCheck,
         walks: WalkDetector,
+        foreground: Foreground,
     ) -> None:
         self._db = db
         self._remote_updates = remote_updates
         self._deletion_check = deletion_check
-        self._windows = search_windows.Windows(client.search, health, purpose="listing")
+        self._windows = search_windows.Windows(
+            client.search, health, purpose="listing", turn=self._stand_aside
+        )
         self._query = Query(query=EVERYTHING, ancestor_folder_ids=[tree.root_id(db)])
         self._walks = walks
+        self._foreground = foreground
         self._running = trio.Lock()
         self._waiters: list[Callable[[], None]] = []
         self.plan: EnumerationPlan | None = None
@@ -110,6 +115,10 @@ class FullEnumeration:
                     enumeration.total = None if _is_uncounted(plan) else plan.total - before
                 await self._conclude(plan)
             self.plan = None
+
+    async def _stand_aside(self) -> None:
+        if not self._waiters:
+            await self._foreground.free()
 
     def _left_over(self) -> EnumerationPlan | None:
         text = kv_store.get(self._db, kv_store.CRAWL)

@@ -17,6 +17,7 @@ from typing import Protocol
 
 import trio
 
+from cmsfs.client.content.folders import PAGE
 from cmsfs.client.content.search import EVERYTHING
 from cmsfs.client.session import Client
 from cmsfs.models.content.entries import Entry, EntryPage
@@ -30,6 +31,7 @@ from daemon.core.remote_updates import RemoteUpdates
 from daemon.listing import search_windows
 from daemon.listing.deletion_check import DeletionCheck
 from daemon.listing.folder_lister import FolderItems
+from daemon.listing.foreground import Foreground
 from daemon.listing.full_enumeration import FullEnumeration
 from daemon.listing.walk_detector import WalkDetector
 
@@ -78,6 +80,7 @@ class SearchLister:
         deletion_check: DeletionCheck,
         whole: FullEnumeration,
         walks: WalkDetector,
+        foreground: Foreground,
         items: FolderItems | None,
         opened: Callable[[Ino], None],
     ) -> None:
@@ -87,6 +90,7 @@ class SearchLister:
         self._windows = search_windows.Windows(client.search, health, purpose="listing")
         self._whole = whole
         self._walks = walks
+        self._foreground = foreground
         self._items = items
         self._opened = opened
         # Of folders that were listed alone for the size of their trees: that size, and no entries.
@@ -106,34 +110,46 @@ class SearchLister:
             return
         began = trio.current_time()
         query = Query(query=EVERYTHING, ancestor_folder_ids=[node.remote_id])
-        generation, first = await self._begun(query)
-        progress()
+        with self._foreground.listing():
+            generation, first = await self._begun(query)
+            progress()
+            is_large = first.total_count > search_windows.MOST
+            # Plainly something below: programs that walk are on their way there.
+            deep = any(_is_deeper(item, node.remote_id) for item in first.entries)
+            if is_large:
+                grown()
+            # With nothing below it, the folder's own listing brings five times as much with a request.
+            is_flat = not deep and first.total_count > PAGE
+            if self._items is not None and (is_large or is_flat):
+                await self._alone(self._items, folder, first, deep=deep, progress=progress)
+                return
+            if not is_large or folder != ROOT:
+                await self._all_below(folder, query, generation, first, lambda _: progress())
+                self._walks.stepped(began)
+                return
+        await self._whole.hurried(progress)
+
+    async def _alone(
+        self, items: FolderItems, folder: Ino, first: EntryPage, *, deep: bool, progress: Call
+    ) -> None:
+        """List the folder itself, by larger pages than a search has, and leave what is below it for later;
+        `first` is of the search below it."""
+        if folder == ROOT:
+            await self._whole.prepare()
         if first.total_count > search_windows.MOST:
-            grown()
-            if self._items is not None:
-                if folder == ROOT:
-                    await self._whole.prepare()
-                # At once, if there is plainly something below: programs that walk are on their way there.
-                deep = any(_is_deeper(item, node.remote_id) for item in first.entries)
-                self._large[folder] = EntryPage(total_count=first.total_count)
-                if deep:
-                    self._opened(folder)
-                await self._items.fill(folder, progress=progress, grown=grown)
-                if not deep and tree.has_unlisted(self._db, folder):
-                    self._opened(folder)
-                return
-            if folder == ROOT:
-                await self._whole.hurried(progress)
-                return
-        await self._all_below(folder, query, generation, first, lambda _: progress())
-        self._walks.stepped(began)
+            self._large[folder] = EntryPage(total_count=first.total_count)
+        if deep:
+            self._opened(folder)
+        await items.fill(folder, progress=progress, expected=0 if deep else first.total_count)
+        if not deep and tree.has_unlisted(self._db, folder):
+            self._opened(folder)
 
     async def deepen(self, folder: Ino) -> None:
         """Make everything below a folder known, unless that is very much.  Raises `RemoteError`."""
         node = tree.find(self._db, folder)
         if node is not None and node.remote_id is not None:
             query = Query(query=EVERYTHING, ancestor_folder_ids=[node.remote_id])
-            with self._walks.enumerating(folder) as enumeration:
+            with self._foreground.listing(), self._walks.enumerating(folder) as enumeration:
                 # Who had it opened has just counted, as a rule.
                 first = self._large.pop(folder, None)
                 if first is None:

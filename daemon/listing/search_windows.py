@@ -100,10 +100,19 @@ class EnumerationResult:
 class Windows:
     """Enumerates a query along an axis, handing every page to `take`."""
 
-    def __init__(self, search: SearchApi, health: Health, *, purpose: str) -> None:
+    def __init__(
+        self,
+        search: SearchApi,
+        health: Health,
+        *,
+        purpose: str,
+        turn: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
+        """`turn` is awaited before each page is asked for."""
         self._search = search
         self._health = health
         self._purpose = purpose
+        self._turn = turn
 
     async def enumerate(
         self,
@@ -213,6 +222,8 @@ class Windows:
             changes["type"] = window.kind
         if window.smallest is not None or window.largest is not None:
             changes["size_range"] = SizeRange(lower=window.smallest, upper=window.largest)
+        if self._turn is not None:
+            await self._turn()
         with self._health.request(self._purpose):
             return await self._search.listing(query.model_copy(update=changes))
 

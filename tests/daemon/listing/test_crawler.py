@@ -186,6 +186,29 @@ async def test_opened_subfolder_overtakes_root_listing(
     assert any("type=file" in url and "ancestor_folder_ids=0" in url for url in urls[first_below:])
 
 
+async def test_the_crawl_stands_aside_while_somebody_waits_for_a_folder(
+    large: None, drive: Drive, network: Network
+) -> None:
+    """Of its pages none is asked for meanwhile, and then it goes on."""
+    crawling, go_on = network.gate("GET", "type=file")
+    listing, answer = network.gate("GET", "/search", before=True)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(drive.agents.crawler.once)
+        # The gate for any search is met by the crawl's first one: let it pass.
+        await listing.wait()
+        answer.set()
+        await crawling.wait()
+        waiting, answer = network.gate("GET", "/search", before=True)
+        nursery.start_soon(drive.agents.hydrator.listing, ROOT)
+        await waiting.wait()
+        go_on.set()
+        asked = len(network.requests)
+        await trio.testing.wait_all_tasks_blocked(0.05)
+        assert len(network.requests) == asked
+        answer.set()
+    assert counted(drive) == FOLDERS * (FILES + 1)
+
+
 async def test_huge_subtree_is_not_enumerated_alone(
     large: None, drive: Drive, network: Network, monkeypatch: pytest.MonkeyPatch
 ) -> None:

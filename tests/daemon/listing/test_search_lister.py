@@ -14,7 +14,7 @@ from cmsfs.service.content import items
 from cmsfs.service.storage.kinds import ItemKind
 from cmsfs.service.storage.store import Store
 from cmsfs.sqlite import Connection
-from daemon.listing import search_windows
+from daemon.listing import folder_lister, search_windows
 from tests.support.daemon_drive import Drive, Remote, Starting
 from tests.support.network import Network
 
@@ -253,3 +253,24 @@ async def test_a_restart_asks_for_no_listing(starting: Starting, other: Remote) 
         await drive.poll()
         assert drive.agents.health.requests["listing"] == 0
         assert drive.agents.health.requests["poll"] <= 4
+
+
+async def test_a_flat_folder_comes_in_large_pages_all_at_once(
+    drive: Drive, service: Store, user: int, network: Network
+) -> None:
+    await fill(service, user, 2_500, created=lambda number: 10**15 + number)
+    assert len(await drive.names()) == 2_500
+    # One page of a search says how much there is; 2,500 items are three pages of 1,000.
+    assert network.count("GET", "/search") == 1
+    assert network.count("GET", "/folders/0/items") == 3
+    assert tree.is_listed(drive.db, ROOT)
+
+
+async def test_smaller_pages_than_were_asked_for_leave_no_gaps(
+    drive: Drive, service: Store, user: int, network: Network, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(folder_lister, "PAGE", 2_000)  # the service gives 1,000
+    await fill(service, user, 2_500, created=lambda number: 10**15 + number)
+    assert len(await drive.names()) == 2_500
+    # Two that were asked for at once, then all three; it was still, and is not repeated.
+    assert network.count("GET", "/folders/0/items") == 5
