@@ -37,6 +37,8 @@ class Profile(_Model):
     feed: Literal["search", "events"] = "search"
     # From this size on a file is sent in parts, several at once, and goes on after a break; 0: never.
     parts_from_bytes: int = 0
+    # It deletes a folder with what is in it on the condition that this is what we know of it.
+    known_trees: bool = False
     copies: bool = False  # it copies files by itself, without their bytes coming from here
     # The trash has a listing, and files and folders come back out of it; otherwise a search shows what is in
     # it, and web links come back, to where they were.

@@ -7,7 +7,8 @@ An operation waits for
   * the folder it goes into, until the service knows that folder,
   * a pending move of any folder above it, which might otherwise close a ring at the service,
   * the node that still holds its name at the service and is about to leave it,
-  * (deletion of a folder) everything that is still to leave the folder at the service,
+  * (deletion of a folder) everything that is still to leave the folder at the service, but for what is to be
+    deleted with it (`tree_removal`),
   * (deletion of a file) others that are still to be uploaded with bytes that may only be there.
 Waiting for names can close a ring (a and b exchanged); `step_aside` finds the operation that breaks it.
 """
@@ -16,7 +17,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from sqlite3 import Connection, Row
 
-from cmsfs.journal import in_flight
+from cmsfs.journal import in_flight, tree_removal
 from cmsfs.journal.ops import COLUMNS, Op, OpKind
 from cmsfs.models import wire_names
 from cmsfs.replica import naming, tree
@@ -30,6 +31,7 @@ _READY = (
     f"SELECT {COLUMNS} FROM op INDEXED BY op_order WHERE state = 'ready' AND not_before <= ? AND seq > ?"
     " ORDER BY seq LIMIT ?"
 )
+_READY_TREES = _READY.replace(" ORDER BY", f" AND NOT ({tree_removal.GOES_WITH_FOLDER}) ORDER BY")
 _MAKES = (OpKind.MKDIR, OpKind.UPLOAD)
 # Say something about an item that is there, wherever it is.
 _SAYS = (OpKind.TOUCH, OpKind.DESCRIBE)
@@ -49,9 +51,12 @@ def _op(row: Row) -> Op:
     return Op(seq, ino, OpKind(kind), *rest)
 
 
-def candidates(db: Database, *, now_ns: int, after: int = 0, limit: int = 64) -> list[Op]:
-    """Operations that are due, in the order they were recorded, beginning behind `after`."""
-    return [_op(row) for row in db.rows(_READY, now_ns, after, limit)]
+def candidates(
+    db: Database, *, now_ns: int, after: int = 0, limit: int = 64, trees: bool = False
+) -> list[Op]:
+    """Operations that are due, in the order they were recorded, beginning behind `after`; with `trees`
+    without those that end with the deletion of their folder."""
+    return [_op(row) for row in db.rows(_READY_TREES if trees else _READY, now_ns, after, limit)]
 
 
 def next_due(db: Database, *, after_ns: int = -1) -> int | None:
@@ -131,8 +136,10 @@ def unsent(conn: Connection, ino: Ino) -> set[str]:
     return {row[0] for row in conn.execute(_UNSENT, (ino,))}
 
 
-def claim(conn: Connection, seq: int, *, busy: Callable[[Node], bool]) -> Task | None:
+def claim(conn: Connection, seq: int, *, busy: Callable[[Node], bool], trees: bool = False) -> Task | None:
     """Mark an operation as running, unless it has to wait or has become pointless; None then.
+
+    With `trees` a folder may be deleted with all that is still to be deleted in it.
 
     `busy` says whether a file must not be uploaded now: it is open for writing, and its bytes are sent
     after the last writer closes; or it is large, and small ones have to get through.
@@ -145,16 +152,19 @@ def claim(conn: Connection, seq: int, *, busy: Callable[[Node], bool]) -> Task |
     if _is_pointless(conn, op, node):
         op_rows.delete(conn, seq)
         return None
-    if (op.kind is OpKind.UPLOAD and busy(node)) or _waits_for(conn, op, node):
+    if op.kind is OpKind.UPLOAD and busy(node):
+        return None
+    if not (trees and _goes_whole(conn, op, node)) and _waits_for(conn, op, node):
         return None
     op_rows.run(conn, seq)
     parent = tree.at_service(conn, node.parent) if node.parent is not None else None
     return Task(op, node, parent)
 
 
-def exists(conn: Connection, seq: int) -> bool:
-    """Whether the operation is still recorded."""
-    return conn.execute("SELECT 1 FROM op WHERE seq = ?", (seq,)).fetchone() is not None
+def attempts(conn: Connection, seq: int) -> int | None:
+    """How often the operation was tried; None: it is recorded no more."""
+    row = conn.execute("SELECT attempts FROM op WHERE seq = ?", (seq,)).fetchone()
+    return None if row is None else int(row["attempts"])
 
 
 def _is_pointless(conn: Connection, op: Op, node: Node) -> bool:
@@ -169,6 +179,16 @@ def _is_pointless(conn: Connection, op: Op, node: Node) -> bool:
     if op.kind is OpKind.MOVE:
         return node.parent is None or (node.remote_id is None and not _has(conn, node.ino, *_MAKES))
     return node.parent is None
+
+
+def _goes_whole(conn: Connection, op: Op, node: Node) -> bool:
+    """Whether a folder can be deleted with what is in it; if that is against it, it is not tried again."""
+    if op.kind is not OpKind.TRASH or not node.is_folder or op.attempts or _running(conn, node.ino):
+        return False
+    found = tree_removal.below(conn, node)
+    if found.items and not found.goes and not found.is_busy:
+        op_rows.note_tried(conn, op.seq)
+    return bool(found.items) and found.goes and not found.is_busy
 
 
 def _waits_for(conn: Connection, op: Op, node: Node) -> Ino | None:
@@ -312,6 +332,12 @@ def finish(conn: Connection, op: Op) -> bool:
 def retry(conn: Connection, op: Op, *, not_before_ns: int, error: str) -> None:
     """The operation met something that passes: try again later."""
     op_rows.back_off(conn, op.seq, not_before_ns=not_before_ns, error=error)
+
+
+def try_again(conn: Connection, op: Op) -> None:
+    """Nothing failed, but the operation cannot be done in the way that is tried first: another, at once."""
+    op_rows.note_tried(conn, op.seq)
+    op_rows.postpone(conn, op.seq, not_before_ns=0)
 
 
 def give_back(conn: Connection, op: Op, *, not_before_ns: int) -> None:

@@ -94,6 +94,7 @@ class Dispatcher:
         # No operation waits longer: not for a service that asks for it, nor to settle.
         self._longest_ns = int((LONGEST_RETRY_AFTER + context.settle_seconds + LONGEST_WAIT_SECONDS) * 10**9)
         self._runner = OperationRunner(context)
+        self._look_again = False
         # Operations that were taken and not handed to a worker.
         self._unsent: list[ops.Op] = []
 
@@ -250,7 +251,7 @@ class Dispatcher:
         sent = after = 0
         end = trio.current_time() + PASS_SECONDS
         page: list[ops.Op] = []
-        while page := page or queue.candidates(self._context.db, now_ns=ops.now_ns(), after=after):
+        while page := page or self._candidates(after):
             tasks = await self._claim(page)
             after = tasks[-1].op.seq if tasks else page[-1].seq
             page = [op for op in page if op.seq > after]
@@ -261,6 +262,10 @@ class Dispatcher:
                     self.wake()
                     break
         return sent
+
+    def _candidates(self, after: int) -> list[ops.Op]:
+        trees = self._context.profile.known_trees
+        return queue.candidates(self._context.db, now_ns=ops.now_ns(), after=after, trees=trees)
 
     async def _hand_over_all(self, send: "trio.MemorySendChannel[_Job]", tasks: list[queue.Task]) -> int:
         """How many; those that cannot go now are given back."""
@@ -297,6 +302,7 @@ class Dispatcher:
         What becomes busy after this is noticed when it is sealed.
         """
         lane_is_full = self._large >= max(1, self._workers // 2)
+        trees = self._context.profile.known_trees
         most = 1 if self._context.is_interactive and not self._hurried else CLAIMED_AT_ONCE
 
         def is_busy(node: Node) -> bool:
@@ -307,17 +313,24 @@ class Dispatcher:
             tasks: list[queue.Task] = []
             pointless: list[Ino] = []
             for op in page:
-                if (task := queue.claim(conn, op.seq, busy=is_busy)) is not None:
+                if (task := queue.claim(conn, op.seq, busy=is_busy, trees=trees)) is not None:
                     tasks.append(task)
                     if len(tasks) >= most or not _is_small_upload(task):
                         break
-                elif op.kind is OpKind.TRASH and not queue.exists(conn, op.seq):
-                    pointless.append(op.ino)
+                elif op.kind is OpKind.TRASH and (tried := queue.attempts(conn, op.seq)) != op.attempts:
+                    if tried is None:
+                        pointless.append(op.ino)
+                    else:
+                        # What is in that folder goes item by item, and has been passed over until now.
+                        self._look_again = True
             return tasks, pointless
 
         tasks, pointless = await self._context.db.write(txn)
         for ino in pointless:
             self._context.ended(ino)
+        if self._look_again:
+            self._look_again = False
+            self.wake()
         if tasks:
             crashpoints.reached(Point.OP_CLAIMED)
         return tasks

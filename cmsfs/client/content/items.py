@@ -12,7 +12,7 @@ from cmsfs.client.content.search import FIELDS_PARAM, FILE_PARAM
 from cmsfs.client.transport.retry import Repeat
 from cmsfs.client.transport.wire import Wire
 from cmsfs.models.base import Reference
-from cmsfs.models.content import items
+from cmsfs.models.content import items, known_tree
 
 ItemKind = Literal["file", "folder", "web_link"]
 AnyItem = items.File | items.Folder | items.WebLink
@@ -121,6 +121,14 @@ class ItemsApi:
         go with what is in it (`recursive`)."""
         query = f"?recursive={str(recursive).lower()}" if kind == "folder" else ""
         await self._wire.tell("DELETE", self._url(kind, item_id) + query, headers=if_match(etag))
+
+    async def delete_known(self, folder_id: str, digest: str) -> None:
+        """A folder with what is in it, if that is what `known_tree.digest` was made of.
+
+        Raises `PreconditionFailed` if not, `BadRequest` from a service that does not know this.
+        """
+        url = f"{self._url('folder', folder_id)}?recursive={known_tree.RECURSIVE}"
+        await self._wire.tell("DELETE", url, headers={known_tree.HEADER: digest})
 
     async def restore(
         self, kind: str, item_id: str, *, name: str | None = None, parent_id: str | None = None

@@ -87,6 +87,15 @@ def _drop_symlinks(conn: Connection, folder: Ino, changes: list[Change]) -> None
             changes.append(Change(ChangeKind.GONE, row["ino"], folder, row["name"]))
 
 
+def is_detached_as(conn: Connection, ino: Ino, kind: str, item_id: str) -> bool:
+    """Whether the node is in no folder here, and stands for this item still."""
+    found = conn.execute(
+        "SELECT 1 FROM node WHERE ino = ? AND parent IS NULL AND kind = ? AND remote_id = ?",
+        (ino, kind, item_id),
+    )
+    return found.fetchone() is not None
+
+
 def mark_deleted(conn: Connection, ino: Ino) -> None:
     """The service deleted the node as we asked: a page that still shows it is older, and is ignored."""
     conn.execute("UPDATE node SET sequence = sequence + 1, base_parent = NULL WHERE ino = ?", (ino,))

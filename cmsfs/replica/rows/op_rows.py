@@ -91,6 +91,11 @@ def make_ready(conn: Connection, seq: int) -> None:
     conn.execute("UPDATE op SET state = 'ready' WHERE seq = ?", (seq,))
 
 
+def note_tried(conn: Connection, seq: int) -> None:
+    """The operation counts as tried once, though nothing failed."""
+    conn.execute("UPDATE op SET attempts = max(attempts, 1) WHERE seq = ?", (seq,))
+
+
 def none_runs(conn: Connection) -> None:
     """Whoever carried out operations is gone: those that it had begun are ready, at once."""
     conn.execute("UPDATE op SET state = 'ready', not_before = 0 WHERE state = 'running'")

@@ -63,6 +63,10 @@ def flag(name: str, says: str) -> Parameter:
     return Parameter(name, says, _FLAG)
 
 
+def flag_or(name: str, says: str, *words: str) -> Parameter:
+    return Parameter(name, says, {"anyOf": [_FLAG, {"type": "string", "enum": list(words)}]})
+
+
 def header(name: str, says: str, *, required: bool = False) -> Parameter:
     return Parameter(name, says, place="header", required=required)
 

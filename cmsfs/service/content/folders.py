@@ -15,6 +15,7 @@ from starlette import responses
 
 from cmsfs.models import paging as models_paging
 from cmsfs.models.content import items as models_items
+from cmsfs.models.content import known_tree
 from cmsfs.service import problems
 from cmsfs.service.access import access_rights, calls
 from cmsfs.service.access.roles import ItemRight
@@ -24,9 +25,10 @@ from cmsfs.service.content import folder_copies, items, trash
 from cmsfs.service.renditions import representations
 from cmsfs.service.serialize import item_extras, item_serializer
 from cmsfs.service.storage import store, tree_paths
-from cmsfs.service.storage.kinds import ItemKind
+from cmsfs.service.storage.kinds import KIND_NAMES, ItemKind
 
 _CHILDREN = "parent = ? AND status = 0"
+_BELOW = "SELECT id, kind, etag, lock FROM item WHERE path >= ? AND path < ? AND status = 0"
 _TRASH = "owner = ? AND status = 1"
 
 
@@ -116,10 +118,14 @@ async def update(call: calls.Call) -> responses.Response:
 
 async def delete(call: calls.Call) -> responses.Response:
     recursive = call.flag("recursive")
+    params, headers = call.request.query_params, call.request.headers
+    known = headers.get(known_tree.HEADER) if params.get("recursive") == known_tree.RECURSIVE else None
 
     def txn(conn: Connection) -> None:
         row = calls.get_for_change(store.reader(conn), call, ItemKind.FOLDER, call.id, needed=ItemRight.MOVE)
-        if not recursive and _has_children(conn, row):
+        if known is not None:
+            _check_known(conn, row, known)
+        elif not recursive and _has_children(conn, row):
             raise problems.Refused(400, "folder_not_empty", "The folder is not empty.")
         trash.put(conn, row, by=call.caller.id, now=call.store.now())
 
@@ -170,6 +176,14 @@ async def copy(call: calls.Call) -> responses.Response:
     return calls.answer(answer, 201)
 
 
+def _check_known(conn: Connection, row: Row, known: str) -> None:
+    """412 if anything is below the folder that the client does not know as it is, or that is locked."""
+    found = conn.execute(_BELOW, tree_paths.below(row)).fetchall()
+    items = ((KIND_NAMES[ItemKind(one["kind"])], str(one["id"]), str(one["etag"])) for one in found)
+    if known_tree.digest(items) != known or any(one["lock"] is not None for one in found):
+        raise problems.Refused(412, "precondition_failed", "There is something else in the folder.")
+
+
 def _has_children(conn: Connection, row: Row) -> bool:
     found = conn.execute("SELECT 1 FROM item WHERE parent = ? AND status = 0 LIMIT 1", (row["id"],))
     return found.fetchone() is not None
@@ -213,8 +227,17 @@ routes = [
         delete,
         "Put a folder in the trash",
         status=204,
-        query=[operations.flag("recursive", "Even if it is not empty.")],
-        headers=[operations.IF_MATCH],
+        query=[
+            operations.flag_or(
+                "recursive",
+                "Even if it is not empty; `known`: if it holds what the header says.",
+                known_tree.RECURSIVE,
+            )
+        ],
+        headers=[
+            operations.IF_MATCH,
+            operations.header(known_tree.HEADER, "SHA-1 of the lines `type id etag` of all below, sorted."),
+        ],
     ),
     Operation(
         "POST /folders/{id}/copy",

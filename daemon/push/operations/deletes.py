@@ -2,6 +2,7 @@
 
 A file goes only as the version that was deleted here; if it has other bytes by now it comes back, and so
 does a folder in which something is that nobody here has seen, and whatever the service does not let go.
+A folder goes with its contents in one request where the service can tell that they are what was deleted here.
 
 Rule: what somebody else shares with us is never deleted at its top: we leave it (`daemon.account.leave`).
 """
@@ -11,7 +12,7 @@ from sqlite3 import Connection
 
 from cmsfs import crashpoints, errors
 from cmsfs.crashpoints import Point
-from cmsfs.journal import in_flight, queue
+from cmsfs.journal import in_flight, queue, tree_removal
 from cmsfs.models.content import items
 from cmsfs.replica import kv_store, tree, url_files
 from cmsfs.replica.changes import Change
@@ -43,6 +44,11 @@ async def trash(context: PushContext, task: queue.Task) -> None:
     if await context.db.query(lambda conn: leave.leaves_share(conn, node)):
         await _leave(context, task)
         return
+    if node.is_folder and context.profile.known_trees and not task.op.attempts:
+        found = await context.db.query(lambda conn: tree_removal.below(conn, node))
+        if found.items:
+            await _delete_whole(context, task, found)
+            return
     await context.before_deletion(node.remote_id)
     for _ in range(ATTEMPTS):
         try:
@@ -73,6 +79,34 @@ async def trash(context: PushContext, task: queue.Task) -> None:
     await context.db.write(
         lambda conn: reconsider(conn, task.op, "The item is being changed at the service.")
     )
+
+
+async def _delete_whole(context: PushContext, task: queue.Task, found: tree_removal.Below) -> None:
+    """Delete a folder with all that is to be deleted in it; where that is not all that is there, or anything
+    is against it, its items go one by one."""
+    node = task.node
+    assert node.remote_id is not None
+    await context.before_deletion(None)
+    try:
+        if not found.goes or found.is_busy:
+            raise errors.PreconditionFailed(412, "precondition_failed", "There is more in it.")
+        with context.health.request("delete"):
+            await context.client.items.delete_known(node.remote_id, found.digest)
+    except (errors.RateLimited, errors.ServerError, errors.Unauthorized):
+        raise
+    except errors.ApiError as error:
+        log.debug("a folder is not deleted as a whole: %s", error)
+        await context.db.write(lambda conn: queue.try_again(conn, task.op))
+        return
+    crashpoints.reached(Point.TRASH_SENT)
+
+    def txn(conn: Connection) -> None:
+        tree_removal.end(conn, found)
+        _record_done(conn, task)
+
+    await context.db.write(txn)
+    for ino, *_ in found.items:
+        context.ended(ino)
 
 
 async def _leave(context: PushContext, task: queue.Task) -> None:
@@ -126,13 +160,14 @@ async def _look(context: PushContext, node: Node) -> items.Item | None:
 
 
 async def _done(context: PushContext, task: queue.Task) -> None:
-    def txn(conn: Connection) -> None:
-        if tree.get(conn, task.node.ino).remote_id == task.node.remote_id:
-            deletions.mark_deleted(conn, task.node.ino)
-        in_flight.resolve(conn, task.node.ino, task.node.remote_id)
-        queue.finish(conn, task.op)
+    await context.db.write(lambda conn: _record_done(conn, task))
 
-    await context.db.write(txn)
+
+def _record_done(conn: Connection, task: queue.Task) -> None:
+    if tree.get(conn, task.node.ino).remote_id == task.node.remote_id:
+        deletions.mark_deleted(conn, task.node.ino)
+    in_flight.resolve(conn, task.node.ino, task.node.remote_id)
+    queue.finish(conn, task.op)
 
 
 async def _refused(context: PushContext, task: queue.Task, error: errors.Forbidden) -> None:

@@ -4,6 +4,7 @@ import pytest
 
 from cmsfs.models import paging
 from cmsfs.models.content import items as models_items
+from cmsfs.models.content import known_tree
 from cmsfs.service.content import items
 
 
@@ -253,3 +254,28 @@ async def test_a_tree_cannot_be_deep_without_end(api, monkeypatch):
     b = await api.folder("b", a["id"])
     problem = await api.ask("POST", "/folders", json={"name": "c", "parent": {"id": b["id"]}}, expect=403)
     assert problem["code"] == "operation_limit_exceeded"
+
+
+async def test_a_folder_goes_with_what_is_known_to_be_in_it(api):
+    top = await api.folder("top")
+    inside = await api.folder("inside", top["id"])
+    file = await api.upload("f", b"x", parent=inside["id"])
+    gone = await api.upload("gone", b"x", parent=inside["id"])
+    await api.ask("DELETE", f"/files/{gone['id']}", expect=204)
+    url = f"/folders/{top['id']}?recursive=known"
+
+    async def delete(*items, expect):
+        known = known_tree.digest((one["type"], one["id"], one["etag"]) for one in items)
+        return await api.ask("DELETE", url, headers={known_tree.HEADER: known}, expect=expect)
+
+    for known in ([], [inside], [inside, file, gone], [inside, file | {"etag": "9"}]):
+        assert (await delete(*known, expect=412))["code"] == "precondition_failed"
+    locked = await api.ask("PUT", f"/files/{file['id']}?fields=etag,lock", json={"lock": {"access": "lock"}})
+    await delete(inside, file | {"etag": locked["etag"]}, expect=412)
+    file |= await api.ask("PUT", f"/files/{file['id']}?fields=etag", json={"lock": None})
+    # Without what is known it is as any other deletion.
+    assert (await api.ask("DELETE", url, expect=400))["code"] == "folder_not_empty"
+    await delete(file, inside, expect=204)
+    await api.ask("GET", f"/files/{file['id']}", expect=404)
+    await api.ask("POST", f"/folders/{top['id']}", json={}, expect=201)
+    assert (await api.ask("GET", f"/files/{file['id']}"))["parent"]["id"] == inside["id"]

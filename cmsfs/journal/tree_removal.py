@@ -1,0 +1,85 @@
+"""Deletions of folders with all that is in them, as one operation.
+
+`rm -r` deletes item by item, and each is recorded.  Where a folder goes, too, and everything that the service
+has in it, the folder's own operation is the only one to be sent, and the others end with it.  Whether the
+service has nothing else in it is the service's to say (`cmsfs.models.content.known_tree`).
+
+An operation that has been tried is not tried in this way again: then its items go one by one, and of its
+folders each is tried as a whole.
+
+Rule: whatever is not simply to be deleted (bytes that another file needs, an answer that is awaited, a
+lock, a deletion that is held) keeps the folders above it from going as a whole.
+"""
+
+from dataclasses import dataclass
+from sqlite3 import Connection
+
+from cmsfs.models.content import known_tree
+from cmsfs.replica.merge import deletions
+from cmsfs.replica.nodes import Ino, Node
+from cmsfs.replica.rows import node_rows, op_rows, unheard_rows
+
+# Operations that end with that of the folder that they are in at the service.
+GOES_WITH_FOLDER = """
+    op.kind = 'trash' AND EXISTS (
+      SELECT 1 FROM node AS n JOIN node AS f ON f.kind = 'folder' AND f.remote_id = n.base_parent
+        JOIN op AS o ON o.ino = f.ino AND o.kind = 'trash' AND o.state <> 'held' AND o.attempts = 0
+      WHERE n.ino = op.ino AND f.parent IS NULL)
+"""
+
+_BELOW = """
+  WITH RECURSIVE below(ino, kind, remote_id) AS (
+    SELECT ino, kind, remote_id FROM node WHERE base_parent = ?1
+    UNION ALL SELECT n.ino, n.kind, n.remote_id FROM below AS b JOIN node AS n ON n.base_parent = b.remote_id
+      WHERE b.kind = 'folder')
+  SELECT n.ino, n.kind, n.remote_id, n.etag,
+    (SELECT count(*) FROM op AS o WHERE o.ino = n.ino AND o.state = 'running') AS running,
+    n.parent IS NULL
+      AND EXISTS (SELECT 1 FROM op AS o WHERE o.ino = n.ino AND o.kind = 'trash' AND o.state <> 'held')
+      AND NOT EXISTS (SELECT 1 FROM op AS o WHERE o.ino = n.ino AND o.kind <> 'trash')
+      AND NOT EXISTS (SELECT 1 FROM unheard AS u WHERE u.ino = n.ino OR u.remote_id = n.remote_id)
+      AND coalesce(instr(n.item, '"lock":') = 0, 1)
+      AND NOT EXISTS (SELECT 1 FROM node AS m JOIN op AS o ON o.ino = m.ino AND o.kind = 'upload'
+        WHERE m.sha1 = n.base_sha1 AND m.ino <> n.ino)
+      AND NOT EXISTS (SELECT 1 FROM draft AS d JOIN node AS m ON m.draft = d.id
+        WHERE d.base_sha1 = n.base_sha1 AND m.ino <> n.ino AND m.base_sha1 IS NOT n.base_sha1) AS goes
+  FROM below AS b JOIN node AS n ON n.ino = b.ino
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Below:
+    """What the service has in a folder that is to be deleted, as far as is known.
+
+    `is_busy`: a part of that is being sent.  `goes`: all of it is to be deleted with nothing against it.
+    """
+
+    items: list[tuple[Ino, str, str, str | None]]  # inode, type, id, etag
+    is_busy: bool
+    goes: bool
+
+    @property
+    def digest(self) -> str:
+        return known_tree.digest((kind, item_id, etag) for _, kind, item_id, etag in self.items)
+
+
+def below(conn: Connection, folder: Node) -> Below:
+    """What is to go with a folder."""
+    rows = conn.execute(_BELOW, (folder.remote_id,)).fetchall()
+    return Below(
+        [(row["ino"], row["kind"], row["remote_id"], row["etag"]) for row in rows],
+        any(row["running"] for row in rows),
+        all(row["goes"] for row in rows),
+    )
+
+
+def end(conn: Connection, found: Below) -> None:
+    """The service has deleted all of it, as a part of its folder: what was to be done for that is done.
+
+    Sequences stay: what went with its folder comes back with it, unchanged.
+    """
+    for ino, kind, item_id, _ in found.items:
+        if deletions.is_detached_as(conn, ino, kind, item_id):
+            node_rows.leave_base_folder(conn, ino)
+            op_rows.delete_kinds(conn, ino, "trash")
+            unheard_rows.delete_of_node(conn, ino)
