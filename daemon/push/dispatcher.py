@@ -8,6 +8,7 @@ Rule: an operation that fails stands in nobody's way and is never lost, whatever
 """
 
 import errno
+import functools
 import logging
 import os
 from collections import deque
@@ -251,7 +252,8 @@ class Dispatcher:
         sent = after = 0
         end = trio.current_time() + PASS_SECONDS
         page: list[ops.Op] = []
-        while page := page or self._candidates(after):
+        due = functools.partial(queue.candidates, self._context.db, trees=self._context.profile.known_trees)
+        while page := page or due(now_ns=ops.now_ns(), after=after):
             tasks = await self._claim(page)
             after = tasks[-1].op.seq if tasks else page[-1].seq
             page = [op for op in page if op.seq > after]
@@ -262,10 +264,6 @@ class Dispatcher:
                     self.wake()
                     break
         return sent
-
-    def _candidates(self, after: int) -> list[ops.Op]:
-        trees = self._context.profile.known_trees
-        return queue.candidates(self._context.db, now_ns=ops.now_ns(), after=after, trees=trees)
 
     async def _hand_over_all(self, send: "trio.MemorySendChannel[_Job]", tasks: list[queue.Task]) -> int:
         """How many; those that cannot go now are given back."""

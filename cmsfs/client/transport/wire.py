@@ -10,6 +10,7 @@ from __future__ import annotations
 import collections
 import contextlib
 import contextvars
+import functools
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from typing import Any, TypeVar
@@ -235,13 +236,20 @@ class Wire:
         return url.scheme == "https" or self._in_process or hosts.is_loopback(url.host)
 
     def _request(
-        self, method: str, url: str, *, headers: Mapping[str, str] | None = None, **parts: Any
+        self,
+        method: str,
+        url: str,
+        *,
+        params: Mapping[str, str] | None = None,
+        headers: Mapping[str, str] | None = None,
+        **parts: Any,
     ) -> httpx.Request:
         # Downloads may lead to hosts whose business this is not.
         if method != "GET" and _applied.get():
             headers = {**(headers or {}), **self.session}
         try:
-            return self._http.build_request(method, url, headers=headers, **parts)
+            address = _address(url, tuple(params.items()) if params else ())
+            return self._http.build_request(method, address, headers=headers, **parts)
         except Exception as error:
             if (found := client_errors.from_httpx(error)) is None:
                 raise
@@ -340,6 +348,12 @@ class Body:
         if not self._ended:
             await bodies.discard(self._pieces)
         await self._response.aclose()
+
+
+@functools.lru_cache(maxsize=256)
+def _address(url: str, params: tuple[tuple[str, str], ...]) -> httpx.URL:
+    """Parsed: the names of all fields that are asked for take a quarter of a millisecond."""
+    return httpx.URL(url, params=params) if params else httpx.URL(url)
 
 
 def _in_the_clear(url: httpx.URL) -> errors.ProtocolError:

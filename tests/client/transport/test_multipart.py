@@ -8,7 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cmsfs.client.transport import multipart
-from cmsfs.client.transport.multipart import PIECE, BytesSource, FileSource, MultipartBody, SourceChanged
+from cmsfs.client.transport.multipart import (
+    PIECE,
+    SMALL,
+    BytesSource,
+    FileSource,
+    MultipartBody,
+    SourceChanged,
+)
 
 
 async def whole(upload):
@@ -77,7 +84,8 @@ async def test_another_size_than_announced_ends_the_body_unfinished(pieces):
 
 
 async def test_closing_closes_the_source():
-    source = Lying(9, b"123", b"456", b"789")
+    third = bytes(SMALL)
+    source = Lying(3 * SMALL, third, third, third)
     upload = MultipartBody({}, source)
     parts = aiter(upload)
     await anext(parts)
@@ -85,6 +93,21 @@ async def test_closing_closes_the_source():
     assert not source.closed
     await upload.aclose()
     assert source.closed
+
+
+@pytest.mark.parametrize("size", [0, 1, SMALL])
+async def test_a_small_body_is_one_piece(size, tmp_path):
+    path = tmp_path / "f"
+    path.write_bytes(b"x" * size)
+    told: list[int] = []
+    upload = MultipartBody({}, FileSource(path), progress=told.append)
+    [piece] = [piece async for piece in upload]
+    assert len(piece) == int(upload.headers["content-length"])
+    assert piece.count(b"x" * size + b"\r\n--") > 0
+    assert sum(told[-1:]) == size
+    # Again from its beginning, as after a token turned out stale.
+    assert [again async for again in upload] == [piece]
+    await upload.aclose()
 
 
 async def test_a_file_is_read_in_pieces(tmp_path):
