@@ -164,15 +164,19 @@ def _keep_alive(http: httpx.AsyncClient) -> None:
 def _connect(http: httpx.AsyncClient, own: hosts.Hosts) -> None:
     """Have connections read in large pieces, and looked at by where they have come to.  Those to a proxy are
     not looked at: it is the administrator's, and looks names up by itself."""
-    from cmsfs.client.transport import connections  # inherits from classes of httpx's connections
+    # These inherit from classes of httpx and of its connections.
+    from cmsfs.client.transport import connections, download_transport
 
     for transport in (http._transport, *http._mounts.values()):
         if isinstance(transport, httpx.AsyncHTTPTransport):
-            pool = transport._pool
-            backend = connections.BulkBackend()
-            pool._network_backend = (
-                connections.OutboundGuard(backend, own) if transport is http._transport else backend
-            )
+            transport._pool._network_backend = connections.BulkBackend()
+    if isinstance(direct := http._transport, httpx.AsyncHTTPTransport):
+        guarded = direct._pool._network_backend = connections.OutboundGuard(connections.BulkBackend(), own)
+        context = direct._pool._ssl_context
+        assert context is not None
+        http._transport = download_transport.DownloadTransport(
+            direct, guarded, context, socket_options=KEEP_ALIVE
+        )
 
 
 def tls(ca_file: Path | None) -> ssl.SSLContext:

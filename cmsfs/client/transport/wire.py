@@ -30,6 +30,9 @@ M = TypeVar("M", bound=pydantic.BaseModel)
 
 MAX_REDIRECTS = 5
 
+# The extension that marks the request of a download, for `download_transport`.
+DOWNLOAD = "cmsfs.download"
+
 # A download may take a second for so many bytes; who sends less sends nothing that a program could wait for.
 LEAST_DOWNLOAD_BYTES = 256
 
@@ -166,6 +169,7 @@ class Wire:
         the bytes there are always the same, so that where a redirection led is asked again while it is good.
         """
         request = self._request("GET", url, params=params, headers=headers)
+        request.extensions[DOWNLOAD] = True
         what = str(request.url)
 
         async def attempt(request: httpx.Request) -> httpx.Response:
@@ -207,6 +211,7 @@ class Wire:
         is_good = False
         try:
             request = self._request("GET", address, headers=headers)
+            request.extensions[DOWNLOAD] = True
             response = await self._http.send(request, auth=None, stream=True)
             is_good = response.status_code in (httpx.codes.OK, httpx.codes.PARTIAL_CONTENT)
         finally:

@@ -155,7 +155,7 @@ async def test_a_client_leaves_other_programs_connections_alone():
     before = httpcore.AsyncHTTP11Connection.READ_NUM_BYTES
     async with httpx.AsyncClient() as http:
         session._connect(http, hosts.Hosts(set()))
-        backend = http._transport._pool._network_backend  # type: ignore[attr-defined]
+        backend = http._transport.inner._pool._network_backend  # type: ignore[attr-defined]
         assert isinstance(backend, connections.OutboundGuard)
         assert isinstance(backend._inner, connections.BulkBackend)
     assert before == httpcore.AsyncHTTP11Connection.READ_NUM_BYTES

@@ -1,0 +1,199 @@
+"""Downloads over connections of their own, from servers that answer in every way."""
+
+from collections.abc import Callable
+
+import pytest
+import trio
+
+from cmsfs import errors
+from cmsfs.client import session
+from cmsfs.client.transport import download_transport, retry
+
+BODY = bytes(range(256)) * 4096
+ONCE = retry.Policy(attempts=1, connect_attempts=1)
+
+Answer = Callable[[bytes], bytes]
+
+
+class Server:
+    """Answers each request with the bytes that `answer` makes of it, and closes after the `closing` ones."""
+
+    def __init__(self, answer: Answer) -> None:
+        self.answer = answer
+        self.connections = 0
+        self.requests = 0
+        self.closing: set[int] = set()
+        self.ended = trio.Event()  # a client has closed its connection
+
+    async def serve(self, stream: trio.SocketStream) -> None:
+        self.connections += 1
+        heard = b""
+        async with stream:
+            while piece := await stream.receive_some():
+                heard += piece
+                while b"\r\n\r\n" in heard:
+                    request, _, heard = heard.partition(b"\r\n\r\n")
+                    self.requests += 1
+                    number = self.requests
+                    try:
+                        await stream.send_all(self.answer(request))
+                    except trio.BrokenResourceError:
+                        self.ended.set()
+                        return
+                    if number in self.closing:
+                        return
+        self.ended.set()
+
+
+@pytest.fixture
+async def connect(nursery):
+    """A server, and a client of it."""
+    async with trio.open_nursery() as clients:
+
+        async def start(answer: Answer, *, closing: set[int] = frozenset()):  # type: ignore[assignment]
+            server = Server(answer)
+            server.closing = set(closing)
+            (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
+            nursery.start_soon(trio.serve_listeners, server.serve, [listener])
+            url = f"http://127.0.0.1:{listener.socket.getsockname()[1]}"
+
+            async def hold(task_status):
+                endpoints = session.ServiceEndpoints.of_server(url)
+                async with session.open_client(endpoints, policy=ONCE) as client:
+                    task_status.started(client)
+                    await trio.sleep_forever()
+
+            return server, await clients.start(hold)
+
+        yield start
+        clients.cancel_scope.cancel()
+
+
+def plain(body: bytes = BODY, *, length: int | None = None, more: str = "") -> bytes:
+    head = f"HTTP/1.1 200 OK\r\ncontent-length: {len(body) if length is None else length}\r\n{more}\r\n"
+    return head.encode() + body
+
+
+def chunked(body: bytes) -> bytes:
+    parts = [body[at : at + 70_000] for at in range(0, len(body), 70_000)]
+    head = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"
+    return head + b"".join(b"%x\r\n%b\r\n" % (len(part), part) for part in parts) + b"0\r\n\r\n"
+
+
+async def fetch(client: session.Client) -> bytes:
+    async with client.files.content("1") as pieces:
+        return b"".join([piece async for piece in pieces])
+
+
+@pytest.mark.parametrize("body", [b"", b"x", BODY])
+@pytest.mark.parametrize("make", [plain, chunked])
+async def test_connections_serve_again(connect, make, body):
+    server, client = await connect(lambda _: make(body))
+    for _ in range(3):
+        assert await fetch(client) == body
+    assert (server.requests, server.connections) == (3, 1)
+
+
+async def test_a_body_without_length_ends_with_its_connection(connect):
+    server, client = await connect(lambda _: b"HTTP/1.1 200 OK\r\n\r\n" + BODY, closing={1, 2})
+    for _ in range(2):
+        assert await fetch(client) == BODY
+    assert server.connections == 2
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        plain(more="connection: close\r\n"),
+        plain().replace(b"HTTP/1.1", b"HTTP/1.0", 1),
+        plain(BODY + b"more", length=len(BODY)),
+    ],
+    ids=["close", "1.0", "bytes behind"],
+)
+async def test_some_connections_serve_once(connect, answer):
+    server, client = await connect(lambda _: answer)
+    for _ in range(2):
+        assert await fetch(client) == BODY
+    assert server.connections == 2
+
+
+async def test_a_hint_before_the_answer_is_passed_over(connect):
+    _, client = await connect(lambda _: b"HTTP/1.1 103 Early Hints\r\nlink: x\r\n\r\n" + plain())
+    assert await fetch(client) == BODY
+
+
+@pytest.mark.parametrize("came", [0, 1, len(BODY) - 1])
+async def test_a_short_body_is_an_error_after_its_bytes(connect, came):
+    _, client = await connect(lambda _: plain(BODY[:came], length=len(BODY)), closing={1})
+    got = bytearray()
+    with pytest.raises(errors.Offline, match=f"after {came} of {len(BODY)} bytes"):
+        async with client.files.content("1") as pieces:
+            async for piece in pieces:
+                got += piece
+    assert got == BODY[:came]
+
+
+async def test_a_connection_that_was_closed_while_idle_is_replaced(connect):
+    """Not noticed before the request: it is sent anew, without an attempt being counted."""
+    answers = iter([plain(), b"", plain()])
+    server, client = await connect(lambda _: next(answers), closing={2})
+    assert await fetch(client) == BODY
+    assert await fetch(client) == BODY
+    assert (server.requests, server.connections) == (3, 2)
+    assert client.counters["download"] == 2
+
+
+async def test_a_server_that_never_answers_is_asked_once(connect):
+    server, client = await connect(lambda _: b"", closing={1})
+    with pytest.raises(errors.Offline, match="without an answer"):
+        await fetch(client)
+    assert server.requests == 1
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"no HTTP at all\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\ncontent-length: 3\r\ncontent-length: 4\r\n\r\nabcd",
+        b"HTTP/1.1 200 OK\r\nx: " + b"x" * download_transport.HEAD_BYTES * 2,
+        b"HTTP/1.1 101 Switching Protocols\r\nupgrade: x\r\n\r\n",
+    ],
+    ids=["none", "two lengths", "endless", "switch"],
+)
+async def test_what_is_no_answer_is_an_error(connect, answer):
+    _, client = await connect(lambda _: answer, closing={1})
+    with trio.fail_after(30), pytest.raises(errors.RemoteError):
+        await fetch(client)
+
+
+async def test_leaving_early_closes_the_connection(connect):
+    server, client = await connect(lambda _: plain(length=10 * len(BODY)))
+    async with client.files.content("1") as pieces:
+        await anext(pieces)
+    with trio.fail_after(30):
+        await server.ended.wait()
+
+
+async def test_cancelling_closes_the_connection(connect):
+    server, client = await connect(lambda _: plain(length=10 * len(BODY)))
+    with trio.CancelScope() as scope:
+        async with client.files.content("1") as pieces:
+            got = 0
+            async for piece in pieces:
+                got += len(piece)
+                if got == len(BODY):  # nothing more will come
+                    scope.cancel()
+    assert scope.cancelled_caught
+    with trio.fail_after(30):
+        await server.ended.wait()
+
+
+async def test_idle_connections_are_few(connect, monkeypatch):
+    monkeypatch.setattr(download_transport, "KEPT", 2)
+    _, client = await connect(lambda _: plain(b"x"))
+    async with trio.open_nursery() as nursery:
+        for _ in range(5):
+            nursery.start_soon(fetch, client)
+    transport = client.files._wire._http._transport
+    assert sum(map(len, transport._idle.values())) <= 2
+    assert await fetch(client) == b"x"
