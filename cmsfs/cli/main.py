@@ -67,13 +67,15 @@ class Commands(click.Group):
 def cli(ctx: click.Context, account: str | None) -> None:
     """Mount a cloud content-management service as a folder, and work with it.
 
-    `cmsfs demo` mounts a sample enterprise on the built-in service.
+    `cmsfs setup` leads through it, `cmsfs demo` mounts a sample enterprise on the built-in service.
     """
     ctx.obj = context.Context(account)
 
 
 def run(args: Sequence[str] | None = None) -> int:
     """Carry out a command line; the exit code, with anything to be said about a failure said."""
+    if args is None and len(sys.argv) == 1 and _is_first_time():
+        args = ["setup"]
     try:
         return cli.main(args=args, prog_name="cmsfs", standalone_mode=False) or 0
     except click.ClickException as error:
@@ -91,6 +93,18 @@ def run(args: Sequence[str] | None = None) -> int:
         told = user_messages.explain(error)
         output.complain(told.message)
         return told.exit_code
+
+
+def _is_first_time() -> bool:
+    """Whether a person sits there who has not said yet which service is meant."""
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        return False
+    from cmsfs import config, errors
+
+    try:
+        return not config.load().names_service
+    except errors.ConfigError:
+        return False
 
 
 def main() -> None:

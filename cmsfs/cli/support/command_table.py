@@ -49,6 +49,7 @@ GROUPS = {
         "adopt": CommandEntry("sync.adopt", "Move files from below the mountpoint into the drive"),
     },
     "Account": {
+        "setup": CommandEntry("account.setup", "Set up the drive step by step"),
         "login": CommandEntry("account.login", "Log in to a service"),
         "logout": CommandEntry("account.login", "Log out and revoke the tokens"),
         "whoami": CommandEntry("account.whoami", "Show the current user"),

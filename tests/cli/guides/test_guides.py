@@ -57,6 +57,7 @@ ELSEWHERE = {
         "tests/cli/commands/account/test_login.py",
         '"--jwt", file, "--user"',
     ),
+    "cmsfs setup": ("tests/cli/commands/account/test_setup.py", '"-m", "cmsfs"]'),
     "cmsfs login --admin": ("tests/cli/commands/account/test_login.py", '"--admin"'),
     "cmsfs config set account NAME": (
         "tests/cli/commands/service/test_configuration.py",

@@ -43,11 +43,11 @@ def open_command(ctx: context.Context, path: Path | None) -> None:
 def _open(ctx: context.Context, path: Path | None) -> None:
     if path is None:
         daemon = daemonctl.find_for(ctx.account, ctx.settings())
-        _hand_over(str(daemon.mountpoint if daemon else drive.mount_configured(ctx)))
+        hand_over(str(daemon.mountpoint if daemon else drive.mount_configured(ctx)))
     elif path.suffix.lower() == ".url":
-        _hand_over(address(path))
+        hand_over(address(path))
     else:
-        _hand_over(str(path.absolute()))
+        hand_over(str(path.absolute()))
 
 
 def address(link: Path) -> str:
@@ -72,7 +72,7 @@ def address(link: Path) -> str:
     return found
 
 
-def _hand_over(target: str) -> None:
+def hand_over(target: str) -> None:
     """Have the desktop open it.  Raises `UserError` where there is none."""
     for opener in OPENERS:
         if program := shutil.which(opener[0]):
