@@ -23,13 +23,17 @@ from cmsfs.client.transport.wire import Body, Counters, M, Wire
 class LateWire(Wire):
     """Hands every request on to the wire that `become` brings."""
 
-    def __init__(self) -> None:  # of the wire that it becomes, it has the methods and the counters only
+    def __init__(
+        self,
+    ) -> None:  # what its wire has, it has not, but for these
         self.counters = Counters()
+        self.session = {}
         self._wire: Wire | None = None
         self._settled = trio.Event()
 
     def become(self, wire: Wire) -> None:
         """Let requests go, through this wire."""
+        self.session = wire.session
         self._wire = wire
         self._settled.set()
 
