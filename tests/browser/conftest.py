@@ -1,11 +1,8 @@
 """A browser, and `cmsfs serve` as a process of its own for it to look at."""
 
-import json
 import os
 import re
 import shutil
-import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,6 +16,8 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.remote.webelement import WebElement
 from selenium.webdriver.support import expected_conditions as conditions
 from selenium.webdriver.support import wait
+
+from tests.support.server_process import ServerProcess
 
 ROOT = Path(__file__).parents[2]
 
@@ -171,17 +170,9 @@ def driver() -> Iterator[webdriver.Chrome]:
 def site(tmp_path_factory: pytest.TempPathFactory, driver: webdriver.Chrome) -> Iterator[Site]:
     """`cmsfs serve` with the sample enterprise."""
     home = tmp_path_factory.mktemp("site")
-    env = os.environ | {"HOME": str(home), "PYTHONPATH": str(ROOT)}
-    command = [sys.executable, "-m", "cmsfs", "serve", "--data", str(home / "data"), "--port", "0", "--json"]
-    with subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
-        assert process.stdout
-        try:
-            said = json.loads(b"".join(iter(process.stdout.readline, b"}\n")) + b"}")
-            file = Path(said["credentials_file"])
-            yield Site(said["url"], file, json.loads(file.read_text(encoding="utf-8")))
-        finally:
-            process.terminate()
-            assert process.wait(20) == 0
+    server = ServerProcess(home / "data", env=os.environ | {"HOME": str(home)}).start()
+    yield Site(server.url, Path(server.said["credentials_file"]), server.credentials)
+    assert server.stop() == 0
 
 
 @pytest.fixture

@@ -2,16 +2,13 @@
 
 import json
 import os
-import signal
 import socket
 import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pydantic
 import pytest
@@ -22,6 +19,7 @@ from cmsfs.ipc import control
 from cmsfs.service.provisioning import demo
 from cmsfs.service.storage import store
 from tests.support import forked
+from tests.support.server_process import ServerProcess
 
 Answers = Callable[[pydantic.BaseModel], list[pydantic.BaseModel | bytes]]
 
@@ -99,27 +97,7 @@ def spoken_to() -> Iterator[Callable[..., SpokenTo]]:
         daemon.close()
 
 
-@dataclass(frozen=True)
-class Server:
-    """A running `cmsfs serve`."""
-
-    url: str
-    data: Path
-    process: subprocess.Popen[str]
-    said: dict[str, Any]  # when it was ready
-
-    @property
-    def credentials(self) -> dict[str, str]:
-        found: dict[str, str] = json.loads((self.data / "credentials.json").read_text(encoding="utf-8"))
-        return found
-
-    def stop(self) -> int:
-        self.process.send_signal(signal.SIGTERM)
-        self.process.communicate(timeout=20)
-        return self.process.returncode
-
-
-def settings_of(server: Server, secret: Path, **settings: str) -> str:
+def settings_of(server: ServerProcess, secret: Path, **settings: str) -> str:
     """The lines of a configuration that lead to a server; its secret is written to `secret`."""
     secret.write_text(server.credentials["client_secret"])
     values = {
@@ -147,53 +125,39 @@ def cmsfs() -> Callable[..., subprocess.CompletedProcess[str]]:
 
 
 @pytest.fixture
-def serving(tmp_path: Path) -> Iterator[Callable[..., Server]]:
+def serving(tmp_path: Path) -> Iterator[Callable[..., ServerProcess]]:
     """`serving(*options)`: the embedded service on a free port of this machine; `log` is for what it says."""
-    servers: list[Server] = []
+    servers: list[ServerProcess] = []
 
-    def start(*options: str | Path, log: Path | None = None) -> Server:
+    def start(*options: str | Path, log: Path | None = None) -> ServerProcess:
         data = tmp_path / f"service{len(servers) or ''}"
-        command = [sys.executable, "-m", "cmsfs", "serve", "--data", data, "--port", "0", "--json", *options]
-        with (Path(os.devnull) if log is None else log).open("wb") as file:
-            told = None if log is None else file
-            process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=told, text=True)
-        assert process.stdout
-        document = ""
-        while not document.endswith("\n}\n"):
-            line = process.stdout.readline()
-            assert line, "the server did not start"
-            document += line
-        said = json.loads(document)
-        servers.append(Server(said["url"], data, process, said))
+        servers.append(ServerProcess(data, *options, log=log).start())
         return servers[-1]
 
     yield start
     for server in servers:
-        if server.process.poll() is None:
-            server.stop()
-        assert server.process.stdout
-        server.process.stdout.close()
+        server.stop()
 
 
 @pytest.fixture
-def server(serving: Callable[..., Server]) -> Server:
+def server(serving: Callable[..., ServerProcess]) -> ServerProcess:
     """The embedded service, with its sample."""
     return serving()
 
 
 @pytest.fixture
-def app(server: Server) -> Path:
+def app(server: ServerProcess) -> Path:
     """The application of the service, as a file."""
     return server.data / "credentials.json"
 
 
 @pytest.fixture
-def person(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+def person(server: ServerProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """`person(action)`: who sits at the browser does this, grants unless told otherwise."""
 
     def sit(action: str = "grant", login: str = "ben@example.com") -> None:
         password = tmp_path / "password"
-        password.write_text(server.credentials["passwords"][login])  # type: ignore[index]
+        password.write_text(server.credentials["passwords"][login])
         browser = tmp_path / "browser"
         words = f'set -- "$1" {login} {password} {action}'
         browser.write_text(f"#!/bin/sh\n{words}\n{forked.script(forked.PERSON)}\n")
@@ -208,7 +172,7 @@ def person(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> C
 def account(private_folders: Path) -> Callable[..., Path]:
     """`account(server, **settings)`: configures the default account for a server; the secret's file."""
 
-    def configure(server: Server, **settings: str) -> Path:
+    def configure(server: ServerProcess, **settings: str) -> Path:
         folder = private_folders / "config" / "cmsfs"
         folder.mkdir(parents=True, exist_ok=True)
         secret = folder / "secret"

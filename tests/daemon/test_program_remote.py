@@ -1,7 +1,6 @@
 """The program with a service that may be away, refuse, or say nothing.  As `test_program`."""
 
 import http.server
-import json
 import os
 import threading
 from collections.abc import Iterator
@@ -12,26 +11,28 @@ import pytest
 from cmsfs import mounts
 from cmsfs.ipc import control
 from tests.support.patience import until
-from tests.support.program import HANG_SECONDS, Daemon, Served, listed, remote_settings, state
+from tests.support.program import HANG_SECONDS, Daemon, listed, remote_settings, state
+from tests.support.server_process import ServerProcess
 
 
 @pytest.fixture
-def served(tmp_path: Path) -> Iterator[Served]:
-    made = Served(tmp_path / "served")
-    made.start()
+def served(tmp_path: Path) -> Iterator[ServerProcess]:
+    made = ServerProcess(tmp_path / "served").start()
     yield made
     made.stop()
 
 
-def test_wrong_credentials_are_one_sentence(daemon: Daemon, served: Served, tmp_path: Path) -> None:
+def test_wrong_credentials_are_one_sentence(daemon: Daemon, served: ServerProcess, tmp_path: Path) -> None:
     exit_code, sentence = daemon.attempt(**remote_settings(tmp_path, port=served.port))
     assert (exit_code, "refuses the credentials" in sentence) == (6, True)
     assert daemon.process is not None
     assert daemon.process.wait(timeout=HANG_SECONDS) == 6
 
 
-def test_expired_credentials_are_reported_at_start(daemon: Daemon, served: Served, tmp_path: Path) -> None:
-    credentials = json.loads((served.data / "credentials.json").read_text())
+def test_expired_credentials_are_reported_at_start(
+    daemon: Daemon, served: ServerProcess, tmp_path: Path
+) -> None:
+    credentials = served.credentials
     own = {"CMSFS_CLIENT_ID": credentials["client_id"], "CMSFS_SUBJECT_ID": credentials["user_id"]}
     right = remote_settings(tmp_path, credentials["client_secret"], served.port) | own
     daemon.start(**right)
@@ -43,8 +44,8 @@ def test_expired_credentials_are_reported_at_start(daemon: Daemon, served: Serve
     assert daemon.process.wait(timeout=HANG_SECONDS) == 6
 
 
-def test_known_drive_starts_offline(daemon: Daemon, served: Served, tmp_path: Path) -> None:
-    credentials = json.loads((served.data / "credentials.json").read_text())
+def test_known_drive_starts_offline(daemon: Daemon, served: ServerProcess, tmp_path: Path) -> None:
+    credentials = served.credentials
     environment = remote_settings(tmp_path, credentials["client_secret"], served.port) | {
         "CMSFS_CLIENT_ID": credentials["client_id"],
         "CMSFS_SUBJECT_ID": credentials["user_id"],
@@ -66,8 +67,8 @@ def test_known_drive_starts_offline(daemon: Daemon, served: Served, tmp_path: Pa
     assert daemon.end() == 0
 
 
-def test_first_start_offline_fills_later(daemon: Daemon, served: Served, tmp_path: Path) -> None:
-    credentials = json.loads((served.data / "credentials.json").read_text())
+def test_first_start_offline_fills_later(daemon: Daemon, served: ServerProcess, tmp_path: Path) -> None:
+    credentials = served.credentials
     environment = remote_settings(tmp_path, credentials["client_secret"], served.port) | {
         "CMSFS_CLIENT_ID": credentials["client_id"],
         "CMSFS_SUBJECT_ID": credentials["user_id"],
@@ -107,10 +108,10 @@ class Undecided(http.server.BaseHTTPRequestHandler):
         pass
 
 
-def test_known_drive_answers_before_service(daemon: Daemon, served: Served, tmp_path: Path) -> None:
+def test_known_drive_answers_before_service(daemon: Daemon, served: ServerProcess, tmp_path: Path) -> None:
     """After a crash programs stand before an empty folder until then.  What the service says ends the start
     all the same, and leaves no mount."""
-    credentials = json.loads((served.data / "credentials.json").read_text())
+    credentials = served.credentials
     own = {"CMSFS_CLIENT_ID": credentials["client_id"], "CMSFS_SUBJECT_ID": credentials["user_id"]}
     daemon.start(**(remote_settings(tmp_path, credentials["client_secret"], served.port) | own))
     names = listed(daemon.mountpoint)

@@ -7,11 +7,8 @@ files get new versions meanwhile.
 
 import errno
 import hashlib
-import json
 import os
 import random
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -29,6 +26,7 @@ from cmsfs.models import base
 from cmsfs.models.content import uploads
 from tests.support.mounted_drive import MountedDrive
 from tests.support.patience import until
+from tests.support.server_process import ServerProcess
 
 KIB = 1024
 MIB = 1024 * KIB
@@ -49,17 +47,8 @@ class Faulty:
         self.once: Any = None  # what befalls the next download
         self._faults = faults
         self.plan = faults.Plan(self._fate)
-        self._process = subprocess.Popen(
-            [*(sys.executable, "-P", "-m", "cmsfs", "serve", "--data", str(root), "--port", "0", "--json")],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-        )
-        assert self._process.stdout is not None
-        text = b""
-        while b"}" not in text:
-            text += self._process.stdout.readline()
-        self.port = int(json.loads(text)["url"].rpartition(":")[2])
-        self.credentials = json.loads((root / "credentials.json").read_text())
+        self._server = ServerProcess(root).start()
+        self.port, self.credentials = self._server.port, self._server.credentials
         self._up = threading.Event()
         self._down = trio.Event()
         self._thread = threading.Thread(target=trio.run, args=(self._relay,))
@@ -76,10 +65,7 @@ class Faulty:
     def close(self) -> None:
         self._token.run_sync_soon(self._down.set)
         self._thread.join(10)
-        self._process.terminate()
-        self._process.wait(20)
-        assert self._process.stdout is not None
-        self._process.stdout.close()
+        self._server.stop()
 
     def _fate(self, method: str, target: str) -> Any:
         if "/content" in target and self.once is not None:

@@ -26,6 +26,7 @@ from cmsfs.client.transport import multipart
 from cmsfs.models import base
 from cmsfs.models.content import uploads
 from tests.support.mounted_drive import MountedDrive
+from tests.support.server_process import ServerProcess
 
 SECONDS = float(os.environ.get("CMSFS_SOAK_SECONDS", "1800"))
 WARM_SECONDS = min(60.0, SECONDS / 4)
@@ -47,17 +48,8 @@ class Served:
         self._dice = random.Random(seed)
         self._faults = faults
         self.broken = False
-        self._process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "cmsfs", "serve", "--data", str(root), "--port", "0", "--json"],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-        )
-        assert self._process.stdout is not None
-        text = b""
-        while b"}" not in text:
-            text += self._process.stdout.readline()
-        self.port = int(json.loads(text)["url"].rpartition(":")[2])
-        self.credentials = json.loads((root / "credentials.json").read_text())
+        self._server = ServerProcess(root).start()
+        self.port, self.credentials = self._server.port, self._server.credentials
         self.plan = faults.Plan(self._fate)
         self._up = threading.Event()
         self._down = trio.Event()
@@ -104,10 +96,7 @@ class Served:
     def close(self) -> None:
         self._token.run_sync_soon(self._down.set)
         self._thread.join(10)
-        self._process.terminate()
-        self._process.wait(20)
-        assert self._process.stdout is not None
-        self._process.stdout.close()
+        self._server.stop()
 
 
 @pytest.fixture

@@ -8,7 +8,6 @@ everything must be there that was fsynced, or acknowledged a second before.
 import contextlib
 import hashlib
 import json
-import os
 import random
 import signal
 import sqlite3
@@ -25,9 +24,10 @@ from cmsfs import config, mounts
 from cmsfs.auth import connect
 from cmsfs.cli.support import daemonctl
 from cmsfs.client.content.search import EVERYTHING
-from cmsfs.ipc import control, ready
+from cmsfs.ipc import control
 from cmsfs.models.content import search
 from tests.support.patience import Patience, crowding
+from tests.support.program import Daemon
 
 WRITER = Path(__file__).with_name("crash_writer.py")
 DISK = Path(__file__).with_name("forgetful_disk.py")
@@ -94,7 +94,7 @@ class Rounds:
         self.seed = seed
         self.settle_seconds = 0.1
         self.expected = Expected()
-        self.process: subprocess.Popen[bytes] | None = None
+        self._daemon = Daemon(self.mountpoint, self.log)
         self._root = root
         self._writers: list[tuple[subprocess.Popen[bytes], Path, str]] = []
 
@@ -102,24 +102,9 @@ class Rounds:
 
     def start(self) -> None:
         self.plan.unlink(missing_ok=True)
-        reader, writer = os.pipe()
-        settle = str(self.settle_seconds)
-        environment = {"CMSFS_CRASH_PLAN": str(self.plan), "CMSFS_SETTLE_SECONDS": settle}
-        with self.log.open("ab") as log:
-            self.process = subprocess.Popen(
-                [
-                    *(sys.executable, "-P", "-m", "daemon", "--sample", "--ready-fd", str(writer)),
-                    *("--mountpoint", str(self.mountpoint)),
-                ],
-                stdout=log,
-                stderr=log,
-                pass_fds=[writer],
-                env=os.environ | environment,
-            )
-        os.close(writer)
-        with os.fdopen(reader, "rb") as told:
-            line = told.readline().decode()
-        assert ready.parse_ready_line(line) == (0, ""), line + self.log.read_text()[-3000:]
+        plan, settle = str(self.plan), str(self.settle_seconds)
+        told = self._daemon.attempt(CMSFS_CRASH_PLAN=plan, CMSFS_SETTLE_SECONDS=settle)
+        assert told == (0, ""), f"{told}\n{self.log.read_text()[-3000:]}"
 
     def sync(self) -> None:
         answers = list(daemonctl.exchange(config.Paths("default").socket, control.Sync()))
@@ -129,36 +114,24 @@ class Rounds:
 
     def died(self) -> None:
         """Wait for the end of a daemon that is to die, and take its mount away."""
-        assert self.process is not None
-        code = self.process.wait(timeout=WAIT_SECONDS)
+        code = self._daemon.wait()
         assert code == -signal.SIGKILL, self.log.read_text()[-3000:]
-        self.process = None
-        self.detach()
-
-    def detach(self) -> None:
-        while mounts.find(self.mountpoint) is not None:
-            mounts.detach(self.mountpoint)
+        self._daemon.free()
 
     def kill(self) -> None:
-        assert self.process is not None
-        self.process.kill()
-        self.died()
+        code = self._daemon.end(signal.SIGKILL)
+        assert code == -signal.SIGKILL, self.log.read_text()[-3000:]
+        self._daemon.free()
 
     def end(self) -> None:
         """An orderly end."""
-        assert self.process is not None
-        self.process.terminate()
-        assert self.process.wait(timeout=WAIT_SECONDS) == 0
-        self.process = None
+        assert self._daemon.end() == 0
 
     def free(self) -> None:
         """Whatever has happened, nothing stays."""
         for process, *_ in self._writers:
             process.kill()
-        if self.process is not None:
-            self.process.kill()
-            self.process.wait(timeout=WAIT_SECONDS)
-        self.detach()
+        self._daemon.free()
         for process, *_ in self._writers:
             process.wait(timeout=WAIT_SECONDS)
 

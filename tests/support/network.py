@@ -15,14 +15,14 @@ class Broken(httpx.AsyncByteStream):
     """A body that ends after so many bytes, with an error if there is one; or one with a wrong byte."""
 
     def __init__(self, inner: Any, after: int, error: Exception | None, *, flip: bool) -> None:
-        self._inner = inner
+        self.inner = inner
         self._after = after
         self._error = error
         self._flip = flip
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         passed = 0
-        async for chunk in self._inner:
+        async for chunk in self.inner:
             if self._flip and passed <= self._after < passed + len(chunk):
                 place = self._after - passed
                 chunk = chunk[:place] + bytes([chunk[place] ^ 1]) + chunk[place + 1 :]
@@ -35,7 +35,7 @@ class Broken(httpx.AsyncByteStream):
             yield chunk
 
     async def aclose(self) -> None:
-        await self._inner.aclose()
+        await self.inner.aclose()
 
 
 @dataclass
@@ -51,7 +51,7 @@ class Network(httpx.AsyncBaseTransport):
     """The way to the service: it can be cut, lose an answer, or hold a request at a gate."""
 
     def __init__(self, inner: httpx.AsyncBaseTransport) -> None:
-        self._inner = inner
+        self.inner = inner
         self.is_down = False
         # Who stands before the service and answers in its place, where it likes.
         self.instead: Callable[[httpx.Request], httpx.Response | None] | None = None
@@ -105,7 +105,7 @@ class Network(httpx.AsyncBaseTransport):
         await self._wait(request.method, path, before=True)
         if _taken(self._damaged, request.method, path):
             request.stream = _Damaged(request.stream)
-        response = await self._inner.handle_async_request(request)
+        response = await self.inner.handle_async_request(request)
         if _taken(self._damaged_answers, request.method, path):
             response.stream = _Damaged(response.stream)
         for lost in self._lost:
@@ -120,7 +120,7 @@ class Network(httpx.AsyncBaseTransport):
         return response
 
     async def aclose(self) -> None:
-        await self._inner.aclose()
+        await self.inner.aclose()
 
 
 def _taken(wanted: list[tuple[str, str]], method: str, path: str) -> bool:
@@ -135,15 +135,15 @@ class _Damaged(httpx.AsyncByteStream):
     """A body with one byte changed in its first piece that is the file's."""
 
     def __init__(self, inner: Any) -> None:
-        self._inner = inner
+        self.inner = inner
         self._done = False
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        async for piece in self._inner:
+        async for piece in self.inner:
             if not self._done and len(piece) > DAMAGED_FROM:
                 self._done = True
                 piece = piece[:-1] + bytes([piece[-1] ^ 1])
             yield piece
 
     async def aclose(self) -> None:
-        await self._inner.aclose()
+        await self.inner.aclose()

@@ -1,6 +1,5 @@
-"""`python -m daemon` and `cmsfs serve` as processes of their own, with a real mount."""
+"""`python -m daemon` as a process of its own, with a real mount."""
 
-import json
 import os
 import signal
 import subprocess
@@ -57,6 +56,11 @@ class Daemon:
     def end(self, number: int = signal.SIGTERM) -> int:
         assert self.process is not None
         self.process.send_signal(number)
+        return self.wait()
+
+    def wait(self) -> int:
+        """How it ends, which it does without being asked to."""
+        assert self.process is not None
         code = self.process.wait(timeout=HANG_SECONDS)
         self.process = None
         return code
@@ -98,35 +102,3 @@ def remote_settings(tmp_path: Path, secret: str = "wrong", port: int = 9) -> dic
         "CMSFS_SUBJECT_ID": "1",
         "CMSFS_CLIENT_SECRET_FILE": str(file),
     }
-
-
-class Served:
-    """`cmsfs serve` in a process of its own, on a port of its choice."""
-
-    def __init__(self, data: Path) -> None:
-        self.data = data
-        self.process: subprocess.Popen[bytes] | None = None
-        self.port = 0
-
-    def start(self) -> None:
-        self.process = subprocess.Popen(
-            [
-                *(sys.executable, "-P", "-m", "cmsfs", "serve", "--data", str(self.data)),
-                *("--port", str(self.port), "--json"),
-            ],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-        )
-        assert self.process.stdout is not None
-        text = b""
-        while b"}" not in text:
-            text += self.process.stdout.readline()
-        self.port = int(json.loads(text)["url"].rpartition(":")[2])
-
-    def stop(self) -> None:
-        if self.process is not None:
-            self.process.terminate()
-            self.process.wait(timeout=HANG_SECONDS)
-            assert self.process.stdout is not None
-            self.process.stdout.close()
-            self.process = None

@@ -199,14 +199,14 @@ class Stream(httpx.AsyncBaseTransport):
     """The way to the service, on which the stream of events suffers."""
 
     def __init__(self, inner: httpx.AsyncBaseTransport, seed: int, *, lost: float) -> None:
-        self._inner = inner
+        self.inner = inner
         self._random = random.Random(seed)
         self._lost = lost
         self._late: list[Any] = []
         self.lost = self.twice = self.moved = 0
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        response = await self._inner.handle_async_request(request)
+        response = await self.inner.handle_async_request(request)
         if request.method != "GET" or not request.url.path.endswith("/events"):
             return response
         page = json.loads(await response.aread())

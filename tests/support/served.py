@@ -2,8 +2,6 @@
 
 import hashlib
 import json
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +10,8 @@ import httpx
 import pytest
 
 from tests.support import patience
+from tests.support.mounted_drive import MountedDrive
+from tests.support.server_process import ServerProcess
 
 SECONDS = 20.0
 
@@ -81,23 +81,10 @@ class Api:
 
 
 @pytest.fixture
-def api(stopped: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Api]:
+def api(stopped: MountedDrive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Api]:
     """A service in a process of its own, and the drive mounted on it."""
-    data = tmp_path / "service"
-    server = subprocess.Popen(
-        [sys.executable, "-m", "cmsfs", "serve", "--data", str(data), "--port", "0", "--json"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-    )
-    assert server.stdout is not None
-    said = ""
-    while not said.endswith("}\n"):
-        line = server.stdout.readline()
-        assert line, "the server did not start"
-        said += line
-    url = json.loads(said)["url"]
-    credentials = json.loads((data / "credentials.json").read_text())
+    server = ServerProcess(tmp_path / "service").start()
+    url, credentials = server.url, server.credentials
     secret = tmp_path / "secret"
     secret.write_text(credentials["client_secret"])
     settings = {
@@ -122,8 +109,7 @@ def api(stopped: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterat
         api.close()
     finally:
         stopped.cmsfs("umount", stopped.top, "--force", check=False)
-        server.terminate()
-        server.communicate(timeout=20)
+        server.stop()
 
 
 def until(what: Callable[[], bool]) -> None:

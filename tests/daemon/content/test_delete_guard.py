@@ -28,7 +28,7 @@ class Strict(httpx.AsyncBaseTransport):
     """A service whose policies keep what they protect out of the trash."""
 
     def __init__(self, inner: Any) -> None:
-        self._inner = inner
+        self.inner = inner
         self.refused = 0
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
@@ -41,7 +41,7 @@ class Strict(httpx.AsyncBaseTransport):
                 "message": "A hold says no.",
             }
             return httpx.Response(403, json=body)
-        return await self._inner.handle_async_request(request)
+        return await self.inner.handle_async_request(request)
 
 
 async def test_a_refused_deletion_is_back_at_once(
@@ -82,12 +82,12 @@ async def test_refused_deletion_is_refused_again_at_once(
     for name in ("f", "g", "h"):
         await other.file(name, b"1", folder)
     await drive.names("d")
-    lenient, network._inner = network._inner, Strict(network._inner)
+    lenient, network.inner = network.inner, Strict(network.inner)
     assert await attempt(drive.unlink("d/f")) == "ok"
     await drive.sync()
     assert await attempt(drive.unlink("d/f")) == "EPERM"
     assert await attempt(drive.unlink("d/g")) == "EPERM"
-    network._inner = lenient
+    network.inner = lenient
     # Meanwhile somebody has said something of it: it is the same file still.
     await other.client.items.describe("file", (await other.find("h")).id, description="new")
     assert await attempt(drive.unlink("d/h")) == "ok"
@@ -140,7 +140,7 @@ async def test_what_a_strict_service_holds_is_refused_at_once(
 ) -> None:
     expect_log("cannot be deleted: The service does not allow this: A hold says no")
     await hold(drive, other, "a", "b")
-    network._inner = strict = Strict(network._inner)
+    network.inner = strict = Strict(network.inner)
     for name in ("a", "b"):
         assert await attempt(drive.unlink(f"held/{name}")) == "EPERM"
     assert strict.refused == 2

@@ -88,7 +88,7 @@ async def test_one_invalid_event_is_skipped(
     if change in (_too_large, _late):
         expect_log("skipping the")
     await drive.names()
-    network._inner = Forging(network._inner, "/events", _each_event(change))
+    network.inner = Forging(network.inner, "/events", _each_event(change))
     await other.file("bad", b"x")
     await other.file("good", b"y")
     await drive.poll()
@@ -111,7 +111,7 @@ async def test_unstorable_item_is_reported_and_kept(
     def edit(request: httpx.Request, found: dict[str, Any]) -> dict[str, Any]:
         return found | {field: value}
 
-    network._inner = forged = Forging(network._inner, f"/files/{number}", edit)
+    network.inner = forged = Forging(network.inner, f"/files/{number}", edit)
     await other.client.items.describe("file", number, description="asked about")
     await other.file("good", b"y")
     await drive.poll()
@@ -120,7 +120,7 @@ async def test_unstorable_item_is_reported_and_kept(
     assert told.left_out_items == 1
     assert number in told.left_out[0]
     # Once it can be held it is no trouble any more.
-    network._inner = forged.inner
+    network.inner = forged.inner
     await other.client.items.describe("file", number, description="again")
     await drive.poll()
     assert (await drive.agents.status()).troubles.left_out == []
@@ -133,12 +133,12 @@ async def test_an_answer_that_is_none_is_asked_about_later(
     await drive.names()
     number = await other.file("bad", b"x")
     await drive.poll()
-    network._inner = forged = Forging(network._inner, f"/files/{number}", lambda *_: b'{"type": "fi')
+    network.inner = forged = Forging(network.inner, f"/files/{number}", lambda *_: b'{"type": "fi')
     await other.client.items.describe("file", number, description="news")
     await other.file("good", b"y")
     await drive.poll()
     assert await drive.names() == ["bad", "good"]
-    network._inner = forged.inner
+    network.inner = forged.inner
     drive.agents.deferred_updates._again.clear()
     await drive.agents.deferred_updates.settle()
     assert '"news"' in (tree.item_json(drive.db, await drive.ino("bad")) or "")
@@ -151,7 +151,7 @@ async def test_refused_position_is_retried_ever_slower(drive: Drive, other: Remo
         return httpx.Response(400, json={"type": "error", "status": 400, "code": "bad_position"})
 
     await drive.names()
-    network._inner = forged = Forging(network._inner, "/events", edit)
+    network.inner = forged = Forging(network.inner, "/events", edit)
     for _ in range(3):
         before = forged.asked
         with pytest.raises(errors.ProtocolError, match="rejects the event position that it issued"):
@@ -169,7 +169,7 @@ async def test_a_position_that_does_not_advance_is_the_end(
     def edit(request: httpx.Request, page: dict[str, Any]) -> dict[str, Any]:
         return page | {"next_stream_position": position}
 
-    network._inner = forged = Forging(network._inner, "/events", edit)
+    network.inner = forged = Forging(network.inner, "/events", edit)
     await drive.poll()
     assert await drive.names() == ["f"]
     assert forged.asked == 1
@@ -193,7 +193,7 @@ class _Hasty(httpx.AsyncBaseTransport):
 async def test_news_again_and_again_of_nothing_are_no_storm(
     starting: Starting, other: Remote, network: Network
 ) -> None:
-    network._inner = hasty = _Hasty(network._inner)
+    network.inner = hasty = _Hasty(network.inner)
     async with starting(agents=("health", "pull")) as drive:
         governor = drive.agents.pull.governor
         with trio.fail_after(20):
@@ -217,7 +217,7 @@ async def test_change_arrives_despite_dead_long_poll(
     starting: Starting, other: Remote, network: Network, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(poller, "SECOND_LOOK_SECONDS", 0.05)
-    network._inner = _Silent(network._inner)
+    network.inner = _Silent(network.inner)
     async with starting(agents=("health", "pull")) as drive:
         await drive.names()
         await other.file("f", b"x")
@@ -253,8 +253,8 @@ async def test_a_failing_service_never_has_a_change_held(status: int) -> None:
 async def test_a_change_waits_as_long_as_the_service_asks(
     drive: Drive, other: Remote, network: Network
 ) -> None:
-    refusing = _Refusing(network._inner)
-    network._inner = refusing
+    refusing = _Refusing(network.inner)
+    network.inner = refusing
     before = ops.now_ns()
     await drive.write("f", b"x")
     with trio.fail_after(10):
@@ -262,7 +262,7 @@ async def test_a_change_waits_as_long_as_the_service_asks(
             await drive.agents.push._moved.wait()
     assert op[0].state == "ready"
     assert op[0].not_before - before >= 900 * 10**9
-    network._inner = refusing.inner
+    network.inner = refusing.inner
     await drive.sync()
     assert await other.read("f") == b"x"
 

@@ -172,10 +172,10 @@ async def test_unknown_folder_is_fetched_and_listed(drive: Drive, other: Remote,
     outer = await other.folder("outer")
     inner = await other.folder("inner", outer)
     await other.file("early", b"e", parent=inner)
-    network._inner = _Losing(network._inner)
+    network.inner = _Losing(network.inner)
     await drive.poll()
     assert await drive.names() == []
-    network._inner = network._inner.inner
+    network.inner = network.inner.inner
     await other.file("late", b"l", parent=inner)
     await drive.poll()
     assert await drive.names() == ["outer"]
@@ -185,7 +185,7 @@ async def test_unknown_folder_is_fetched_and_listed(drive: Drive, other: Remote,
 async def test_older_event_is_ignored(drive: Drive, other: Remote, network: Network) -> None:
     """A file is made and removed for good; that it was made is told last, and it does not come back."""
     await drive.names()
-    network._inner = late = _Late(network._inner)
+    network.inner = late = _Late(network.inner)
     number = await other.file("f", b"x")
     await drive.poll()
     await other.client.items.delete("file", number)
@@ -204,12 +204,12 @@ class _Late(httpx.AsyncBaseTransport):
     """That a file came is told when it is `released`, behind what came since."""
 
     def __init__(self, inner: httpx.AsyncBaseTransport) -> None:
-        self._inner = inner
+        self.inner = inner
         self.held: list[Any] = []
         self.released = False
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        response = await self._inner.handle_async_request(request)
+        response = await self.inner.handle_async_request(request)
         if request.method != "GET" or not request.url.path.endswith("/events"):
             return response
         await response.aread()

@@ -110,7 +110,7 @@ async def test_events_lost_twice_and_out_of_order(
     """What comes twice or in another order does no harm; what is lost is found by comparing."""
     story = random_changes.Churn(4, other, ben)
     await story.changes(number // 2)
-    network._inner = stream = random_changes.Stream(network._inner, 5, lost=lost)
+    network.inner = stream = random_changes.Stream(network.inner, 5, lost=lost)
     async with starting() as drive:
         await _same(drive, other)
         before = len(network.requests)

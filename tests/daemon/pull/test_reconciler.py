@@ -84,7 +84,7 @@ class _Restless(httpx.AsyncBaseTransport):
     """Before every other search a file goes into the trash, and before the next it is back."""
 
     def __init__(self, inner: httpx.AsyncBaseTransport, other: Remote, number: str) -> None:
-        self._inner = inner
+        self.inner = inner
         self._other = other
         self._number = number
         self._turning = trio.Lock()
@@ -95,8 +95,8 @@ class _Restless(httpx.AsyncBaseTransport):
             # One page at a time, so that no two are of the same moment.
             async with self._turning:
                 await self.turn()
-                return await self._inner.handle_async_request(request)
-        return await self._inner.handle_async_request(request)
+                return await self.inner.handle_async_request(request)
+        return await self.inner.handle_async_request(request)
 
     async def turn(self) -> None:
         self.is_away = not self.is_away
@@ -112,9 +112,9 @@ async def test_nothing_goes_away_while_things_move(drive: Drive, other: Remote, 
     made = [await other.file(f"f{number:03}", b"x") for number in range(350)]
     assert len(await drive.names()) == 350
     await drive.poll()
-    calm, network._inner = network._inner, _Restless(network._inner, other, made[100])
+    calm, network.inner = network.inner, _Restless(network.inner, other, made[100])
     await drive.agents.reconciler.once(full=True)
-    restless, network._inner = network._inner, calm
+    restless, network.inner = network.inner, calm
     assert len(await drive.names()) == 350
     if restless.is_away:
         await restless.turn()

@@ -37,7 +37,7 @@ async def _failed(drive: Drive) -> ops.Op:
 
 
 async def test_looping_change_is_named_and_discardable(drive: Drive, other: Remote, network: Network) -> None:
-    network._inner = failing = _Failing(network._inner)
+    network.inner = failing = _Failing(network.inner)
     await drive.write("f", b"mine")
     failed = await _failed(drive)
     assert (await drive.agents.conflicts()).stuck == []
@@ -54,7 +54,7 @@ async def test_looping_change_is_named_and_discardable(drive: Drive, other: Remo
     (told,) = (await drive.agents.status()).troubles.stalled
     assert told.name == "the upload of /f"
     assert "discard" in told.reason
-    network._inner = failing.inner
+    network.inner = failing.inner
     assert str(config.Paths("default").recovered / "f") in await drive.agents.discard("/f")
     assert (config.Paths("default").recovered / "f").read_bytes() == b"mine"
     assert (await drive.agents.conflicts()).stuck == []
@@ -62,7 +62,7 @@ async def test_looping_change_is_named_and_discardable(drive: Drive, other: Remo
 
 
 async def test_sync_says_what_it_waits_for(drive: Drive, network: Network) -> None:
-    network._inner = _Failing(network._inner)
+    network.inner = _Failing(network.inner)
     await drive.write("f", b"mine")
     failed = await _failed(drive)
     progress = drive.agents.server._progress()
