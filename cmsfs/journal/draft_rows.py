@@ -1,6 +1,6 @@
 """The `draft` table: every change of its rows, and the encoding of extents.
 
-What is in a draft's file is `cmsfs.journal.drafts`.
+What is in a draft's file is `cmsfs.journal.draft`.
 """
 
 from sqlite3 import Connection
@@ -35,12 +35,21 @@ def put(
 
 
 def set_held(
-    conn: Connection, draft_id: int, *, extents: str, size: int, base_size: int | None = None
+    conn: Connection,
+    draft_id: int,
+    *,
+    extents: str,
+    size: int,
+    base_size: int | None = None,
+    data: bytes | None = None,
 ) -> None:
-    """What the draft file holds, how large it all is, and from where on the base is cut (None: as it was)."""
+    """What the draft file holds, how large it all is, and from where on the base is cut (None: as it was).
+
+    `data`: all bytes up to the end of the last extent; None: they are in the file alone.
+    """
     conn.execute(
-        "UPDATE draft SET base_size = coalesce(?, base_size), size = ?, extents = ? WHERE id = ?",
-        (base_size, size, extents, draft_id),
+        "UPDATE draft SET base_size = coalesce(?, base_size), size = ?, extents = ?, data = ? WHERE id = ?",
+        (base_size, size, extents, data, draft_id),
     )
 
 

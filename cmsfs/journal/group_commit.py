@@ -14,7 +14,7 @@ import trio
 
 from cmsfs import crashpoints, durability, fd_limits
 from cmsfs.crashpoints import Point
-from cmsfs.journal.drafts import Draft
+from cmsfs.journal.draft import Draft
 from cmsfs.sqlite import Database
 from cmsfs.wakeup import Signal
 
@@ -97,33 +97,40 @@ class GroupCommit:
             await trio.to_thread.run_sync(_unlink_all, unlinks)
 
     async def _commit(self, group: list[Draft]) -> None:
+        group = [draft for draft in group if not draft.in_row]
         # Several at a time, so that the file system's own log makes them durable together.
         async with trio.open_nursery() as nursery:
             for share in range(1, min(AT_ONCE, len(group))):
                 nursery.start_soon(trio.to_thread.run_sync, _fsync_all, group[share::AT_ONCE])
             if len(group) > 1:
                 await trio.to_thread.run_sync(_fsync_all, group[0::AT_ONCE])
-        await self._sync([] if len(group) > 1 else group)
+        await self._sync([] if len(group) > 1 else group, names=bool(group))
 
     async def sync(self, draft: Draft | None) -> None:
         """Make one draft's recorded bytes, and every commit so far, durable before returning."""
-        group = [draft] if draft is not None and not draft.dropped else []
-        await self._sync(group)
-        for draft in group:
+        is_in_file = draft is not None and not draft.dropped and not draft.in_row
+        await self._sync(
+            [draft] if draft is not None and is_in_file else [], names=draft is None or is_in_file
+        )
+        if draft is not None:
             self._recorded.pop(draft.id, None)
 
-    async def _sync(self, group: list[Draft]) -> None:
+    async def sync_file(self, draft: Draft) -> None:
+        """Make what a draft's file holds durable, whatever its row says."""
+        await trio.to_thread.run_sync(draft.fsync)
+        await trio.to_thread.run_sync(durability.sync, self._root)
+        draft.in_row = False
+
+    async def _sync(self, group: list[Draft], *, names: bool) -> None:
         with self._db.log_syncing():
-            await trio.to_thread.run_sync(self._sync_in_order, group)
+            await trio.to_thread.run_sync(self._sync_in_order, group, names)
 
-    def _sync_in_order(self, group: list[Draft]) -> None:
-        """Bytes, then names, then the rows that speak of them: of drafts, and of those that became content.
-
-        Runs in a thread.
-        """
+    def _sync_in_order(self, group: list[Draft], names: bool) -> None:
+        """Bytes, then names, then the rows that speak of them.  Runs in a thread."""
         _fsync_all(group)
         crashpoints.reached(Point.GROUP_SYNCED)
-        durability.sync(self._root)
+        if names:
+            durability.sync(self._root)
         crashpoints.reached(Point.GROUP_NAMED)
         self._db.fsync_log()
         crashpoints.reached(Point.GROUP_COMMITTED)

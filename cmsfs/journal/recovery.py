@@ -6,6 +6,7 @@ What a crash can leave, and what mends it:
   a draft never closed                 kept as it is and uploaded: its bytes are the best that is known
   a draft that news took the name from it gets a name again, and is uploaded as what it is then
   a draft row longer than its file     (power cut) cut to what the disk has, as on any local disk
+  a draft row that has the bytes, too  they are the file again: it was never fsynced
   bytes in a draft that no row holds   wiped: writes that were never recorded, or a cut that was
   a draft's second name, no commit     unlinked; the draft is still whole under its own name
   a draft file without a row           moved to `recovered/`
@@ -102,6 +103,8 @@ def _mend(conn: Connection, drafts: Drafts, draft_id: int) -> str:
         "SELECT d.*, n.ino FROM draft d JOIN node n ON n.draft = d.id WHERE d.id = ?", (draft_id,)
     ).fetchone()
     extents = Extents.from_json(row["extents"])
+    if row["data"]:
+        _put_back(path, row["data"])
     there = path.stat().st_size if path.exists() else 0
     held = max((end for _, end in extents), default=0)
     if held > there:
@@ -117,6 +120,16 @@ def _mend(conn: Connection, drafts: Drafts, draft_id: int) -> str:
     if ops.OpKind.UPLOAD not in ops.pending(conn, row["ino"]):
         ops.record(conn, row["ino"], ops.OpKind.UPLOAD, due_ns=0)
     return path.name
+
+
+def _put_back(path: Path, data: bytes) -> None:
+    """Let a draft's file begin with these bytes."""
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        if os.pread(fd, len(data), 0) != data:
+            os.pwrite(fd, data, 0)
+    finally:
+        os.close(fd)
 
 
 def _wipe(path: Path, extents: Extents, base_size: int) -> None:

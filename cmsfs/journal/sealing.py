@@ -20,7 +20,8 @@ from cmsfs import crashpoints
 from cmsfs.cache import bitmap
 from cmsfs.cache.blocks import BlockCache, Fetcher
 from cmsfs.crashpoints import Point
-from cmsfs.journal.drafts import Draft, Drafts
+from cmsfs.journal.draft import Draft
+from cmsfs.journal.drafts import Drafts
 from cmsfs.journal.group_commit import GroupCommit
 from cmsfs.replica.nodes import Content, Ino
 from cmsfs.replica.rows import node_rows
@@ -252,7 +253,7 @@ class Sealer:
         if row is None:
             raise _Dropped
         if not draft.is_recorded:
-            draft.record(conn)  # its time, beside the bytes
+            draft.record(conn, is_synced=True)  # its time, beside the bytes
         if size:
             self._blocks.record_dirty(conn, sha1, size)
         node_rows.set_content(conn, draft.ino, sha1=sha1, size=size)

@@ -13,7 +13,7 @@ from cmsfs import sqlite
 from cmsfs.replica.fresh_names import FreshNames
 from cmsfs.replica.open_inodes import OpenInodes
 
-VERSION = 7
+VERSION = 8
 
 
 def schema() -> str:

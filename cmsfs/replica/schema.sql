@@ -128,7 +128,10 @@ CREATE TABLE draft (
   base_total   INTEGER NOT NULL DEFAULT 0,    -- size of the base
   base_size    INTEGER NOT NULL DEFAULT 0,    -- from here on the base no longer shows (it was cut off)
   size         INTEGER NOT NULL DEFAULT 0,
-  extents      TEXT NOT NULL DEFAULT '[]'     -- JSON [[start, end], ...]: ranges that the draft file holds
+  extents      TEXT NOT NULL DEFAULT '[]',    -- JSON [[start, end], ...]: ranges that the draft file holds
+  -- The bytes themselves, up to the end of the last range, while they are few: durable with the row, so that the
+  -- file need not be fsynced; after a crash the file is made from them.  NULL: they are in the file alone.
+  data         BLOB
 );
 
 CREATE INDEX draft_base ON draft(base_sha1) WHERE base_sha1 IS NOT NULL;

@@ -88,7 +88,7 @@ def check_drafts(conn: Connection, drafts: Path, report: Report) -> None:
     """Drafts whose file has not what it should have; the next start cuts them to what there is."""
     rows = conn.execute(
         "SELECT d.id, n.name, (SELECT max(value ->> 1) FROM json_each(d.extents)) AS held"
-        " FROM draft d JOIN node n ON n.draft = d.id"
+        " FROM draft d JOIN node n ON n.draft = d.id WHERE d.data IS NULL"
     )
     for row in rows.fetchall():
         path = drafts / f"{row['id']}.draft"

@@ -9,7 +9,8 @@ import pytest
 
 from cmsfs.cache.blocks import BlockCache
 from cmsfs.journal import ops, recovery
-from cmsfs.journal.drafts import Draft, Drafts
+from cmsfs.journal.draft import Draft
+from cmsfs.journal.drafts import Drafts
 from cmsfs.journal.group_commit import GroupCommit
 from cmsfs.journal.sealing import Sealer
 from cmsfs.replica import tree

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cmsfs.journal.drafts import Draft, Drafts
+from cmsfs.journal.draft import Draft
+from cmsfs.journal.drafts import Drafts
 from cmsfs.journal.extents import Extents
 from cmsfs.replica import tree
 from cmsfs.replica.nodes import ROOT, Ino, NodeKind
@@ -146,6 +147,7 @@ async def test_unrecorded_bytes_do_not_fill_gaps(desk: Desk) -> None:
     draft = await desk.new("f", b"begin")
     await draft.truncate(200_000)
     await draft.write(199_998, b"en")
+    await desk.commit.sync_file(draft)
     draft.recorded(await desk.db.write(draft.record))
     await draft.write(100_000, b"unrecorded")
     await draft.write(300_000, b"unrecorded")

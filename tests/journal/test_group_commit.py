@@ -10,9 +10,13 @@ import pytest
 import trio
 from trio.testing import MockClock
 
+from cmsfs.journal.draft import ROW_BYTES
 from cmsfs.journal.group_commit import GroupCommit
 from tests.journal.conftest import Desk
 from tests.support.log_watch import ExpectLog
+
+# More than a row has room for.
+LARGE = bytes(ROW_BYTES + 1)
 
 
 async def test_bytes_are_durable_before_rows(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -24,7 +28,7 @@ async def test_bytes_are_durable_before_rows(desk: Desk, monkeypatch: pytest.Mon
         synced.append(Path(f"/proc/self/fd/{fd}").readlink().name)
         real(fd)
 
-    draft = await desk.new("f", b"x")
+    draft = await desk.new("f", LARGE)
     commit = desk.commit
     commit.note(draft)
     monkeypatch.setattr(os, "fsync", watch)
@@ -77,7 +81,7 @@ async def test_a_failing_disk_does_not_slow_down_the_groups(
 
 
 async def test_failed_group_commit_is_retried(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    draft = await desk.new("f", b"x")
+    draft = await desk.new("f", LARGE)
     left = desk.root / "left.draft"
     left.touch()
     synced: list[str] = []
@@ -104,7 +108,7 @@ async def test_failed_group_commit_is_retried(desk: Desk, monkeypatch: pytest.Mo
 
 async def test_a_group_needs_no_descriptors_of_the_pool(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     """However many files were closed in half a second; all of them are on the disk before the log is."""
-    drafts = [await desk.new(f"f{number}", b"x") for number in range(40)]
+    drafts = [await desk.new(f"f{number}", LARGE) for number in range(40)]
     synced: list[str] = []
     real = os.fsync
 
@@ -142,3 +146,55 @@ async def test_the_loop_does_not_write_to_a_log_that_is_being_fsynced(
     await desk.db.write_short(lambda conn: threads.append(threading.get_ident()))
     assert threads[0] != threading.get_ident()
     assert threads[1] == threading.get_ident()
+
+
+async def test_few_bytes_are_durable_by_the_log_alone(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their row has them; the file is made from it where the power took it."""
+    synced: list[str] = []
+    real = os.fsync
+
+    def watch(fd: int) -> None:
+        synced.append(Path(f"/proc/self/fd/{fd}").readlink().name)
+        real(fd)
+
+    lost, torn = await desk.new("lost", b"precious"), await desk.new("torn", b"precious")
+    monkeypatch.setattr(os, "fsync", watch)
+    desk.commit.note(lost)
+    await desk.commit.commit()
+    await desk.commit.sync(torn)
+    assert synced == ["replica.db-wal"] * 2
+    monkeypatch.undo()
+    lost.path.unlink()
+    torn.path.write_bytes(b"pre\0\0\0\0\0, and what nobody has recorded")
+    again = await desk.restarted()
+    assert await again.bytes_of("lost") == b"precious"
+    assert await again.bytes_of("torn") == b"precious"
+    await again.blocks.aclose()
+
+
+async def test_bytes_that_outgrow_their_row_are_in_the_file_before_it_says_so(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Or else a power cut behind the row would take what was durable long before."""
+    synced: list[str] = []
+    real = os.fsync
+
+    def watch(fd: int) -> None:
+        synced.append(Path(f"/proc/self/fd/{fd}").readlink().name)
+        real(fd)
+
+    draft = await desk.new("f", b"precious")
+    await desk.commit.sync(draft)
+    await draft.write(8, LARGE)
+    before = desk.db.row("SELECT extents, data FROM draft")
+    draft.recorded(await desk.db.write(draft.record))
+    assert tuple(desk.db.row("SELECT extents, data FROM draft")) == tuple(before) == ("[[0,8]]", b"precious")
+    assert not draft.is_recorded
+    monkeypatch.setattr(os, "fsync", watch)
+    await desk.commit.sync_file(draft)
+    assert synced == [draft.path.name, "drafts"]
+    draft.recorded(await desk.db.write(draft.record))
+    assert draft.is_recorded
+    assert desk.db.row("SELECT data FROM draft")["data"] is None
+    await desk.commit.sync(draft)
+    assert synced[2:] == [draft.path.name, "drafts", "replica.db-wal"]

@@ -11,7 +11,8 @@ import trio
 
 from cmsfs.cache.blocks import BLOCK, BlockCache
 from cmsfs.disk_reserve import DiskReserve
-from cmsfs.journal.drafts import Draft, Drafts
+from cmsfs.journal.draft import Draft
+from cmsfs.journal.drafts import Drafts
 from cmsfs.journal.group_commit import GroupCommit
 from cmsfs.journal.sealing import Sealer
 from cmsfs.models.content import items

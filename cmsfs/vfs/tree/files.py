@@ -13,7 +13,8 @@ from collections.abc import Callable
 
 from cmsfs import errors
 from cmsfs.cache.blocks import BlockCache
-from cmsfs.journal.drafts import Draft, Drafts
+from cmsfs.journal.draft import Draft
+from cmsfs.journal.drafts import Drafts
 from cmsfs.journal.group_commit import GroupCommit
 from cmsfs.replica import tree, url_files
 from cmsfs.replica.changes import Change

@@ -14,7 +14,7 @@ import trio
 
 from cmsfs.cache.blocks import BlockCache
 from cmsfs.cache.readahead import ReadaheadWindow
-from cmsfs.journal.drafts import Draft
+from cmsfs.journal.draft import Draft
 from cmsfs.replica.nodes import Content, Ino, Node
 
 

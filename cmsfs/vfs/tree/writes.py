@@ -15,7 +15,8 @@ from cmsfs import crashpoints
 from cmsfs.cache.blocks import BLOCK
 from cmsfs.crashpoints import Point
 from cmsfs.journal import debounce, ops
-from cmsfs.journal.drafts import Draft, Drafts
+from cmsfs.journal.draft import Draft
+from cmsfs.journal.drafts import Drafts
 from cmsfs.journal.group_commit import GroupCommit
 from cmsfs.replica import tree
 from cmsfs.replica.changes import Change
@@ -118,10 +119,14 @@ class FileWriter:
                 ops.record(conn, draft.ino, ops.OpKind.UPLOAD, due_ns=due)
             return generation, changes
 
-        generation, changes = await self._db.write_short(txn)
-        draft.recorded(generation)
-        if changes:
-            self._publish(changes)
+        generation = draft.generation
+        while not draft.is_recorded_since(generation):
+            if draft.outgrows_row:
+                await self._commit.sync_file(draft)
+            recorded, changes = await self._db.write_short(txn)
+            draft.recorded(recorded)
+            if changes:
+                self._publish(changes)
         crashpoints.reached(Point.CLOSE_RECORDED)
         self._commit.note(draft)
 

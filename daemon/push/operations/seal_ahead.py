@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from sqlite3 import Connection
 
 from cmsfs.journal import in_flight, ops, queue
-from cmsfs.journal.drafts import Draft
+from cmsfs.journal.draft import Draft
 from cmsfs.journal.sealing import SmallFile
 from cmsfs.replica import naming, tree
 from cmsfs.replica.nodes import Ino

@@ -20,7 +20,7 @@ from cmsfs.cache.blocks import BLOCK
 from cmsfs.client.transport import multipart
 from cmsfs.crashpoints import Point
 from cmsfs.journal import in_flight, ops, queue, sealing
-from cmsfs.journal.drafts import Draft
+from cmsfs.journal.draft import Draft
 from cmsfs.models import base
 from cmsfs.models.content import items, uploads
 from cmsfs.replica import kv_store, naming, tree

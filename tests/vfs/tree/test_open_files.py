@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from cmsfs import fd_limits
+from cmsfs.journal.draft import ROW_BYTES
 from tests.vfs.conftest import Drive
 
 FILES = 300
@@ -68,7 +69,7 @@ async def test_more_files_are_open_than_there_are_descriptors(drive: Drive, few:
 async def test_what_was_closed_becomes_durable_without_a_descriptor_left(
     drive: Drive, exhausted: list[int]
 ) -> None:
-    await drive.write_file("f", b"x")
+    await drive.write_file("f", bytes(ROW_BYTES + 1))
     fd_limits.keep_spare()
     drive.drafts.close()
     take_all(exhausted)
