@@ -73,7 +73,7 @@ async def get(relay: Any, target: str = "/x", **kwargs: Any) -> httpx.Response:
         return await client.get(f"http://127.0.0.1:{relay.port}{target}", **kwargs)
 
 
-async def test_bytes_come_back_whole_and_a_round_trip_later(echo: int, proxy: Any) -> None:
+async def test_proxy_adds_a_round_trip(echo: int, proxy: Any) -> None:
     sent = bytes(range(256)) * 4096
     async with proxy.running("127.0.0.1", echo, proxy.Link(round_trip=0.05)) as link:
         async with await trio.open_tcp_stream("127.0.0.1", link.port) as stream:
@@ -155,7 +155,7 @@ async def test_a_cut_link_resets_and_comes_back(service: Service, proxy: Any) ->
         assert (await client.get(link.url)).text == "0123456789"
 
 
-async def test_a_silent_link_says_nothing_until_it_is_mended(service: Service, proxy: Any) -> None:
+async def test_silenced_proxy_passes_nothing(service: Service, proxy: Any) -> None:
     async with (
         proxy.running("127.0.0.1", service.port, proxy.Link(0.0)) as link,
         httpx.AsyncClient(timeout=None) as client,

@@ -47,7 +47,7 @@ async def test_each_commit_changes_the_version(tmp_path: Path) -> None:
         assert db.version() not in (before, between, last)
 
 
-async def test_an_exception_rolls_back_and_the_next_write_works(tmp_path: Path) -> None:
+async def test_exception_rolls_back(tmp_path: Path) -> None:
     def fail(conn: sqlite.Connection) -> None:
         conn.execute("INSERT INTO t VALUES (1, 2)")
         raise KeyError("x")
@@ -97,7 +97,7 @@ async def test_a_short_write_runs_on_the_loop_and_reads_see_it(tmp_path: Path) -
         assert await db.query(lambda conn: conn.execute("SELECT count(*) FROM t").fetchone()[0]) == 0
 
 
-async def test_a_long_write_stalls_neither_the_loop_nor_its_reads(tmp_path: Path) -> None:
+async def test_long_write_does_not_stall_the_loop(tmp_path: Path) -> None:
     """A short write stands behind it and is suspended; a read sees the last commit."""
     began, order = trio.Event(), list[str]()
     end = threading.Event()
@@ -174,7 +174,7 @@ async def test_another_format_is_not_touched(tmp_path: Path) -> None:
             pass
 
 
-async def test_an_older_format_is_brought_forward_step_by_step(tmp_path: Path) -> None:
+async def test_old_format_is_upgraded_stepwise(tmp_path: Path) -> None:
     async with sqlite.open_database(tmp_path / "a.db", SCHEMA, version=1):
         pass
     upgrades = {
@@ -187,7 +187,7 @@ async def test_an_older_format_is_brought_forward_step_by_step(tmp_path: Path) -
         assert [row["x"] for row in db.rows("SELECT x FROM one")] == [1]
 
 
-async def test_a_cancelled_caller_does_not_tear_a_running_transaction(tmp_path: Path) -> None:
+async def test_cancellation_finishes_the_transaction(tmp_path: Path) -> None:
     async with sqlite.open_database(tmp_path / "a.db", SCHEMA) as db:
         started: Any = trio.Event()
 

@@ -42,7 +42,7 @@ async def test_clear_makes_those_who_come_later_wait(woken, nursery):
     assert woken == ["late"]
 
 
-async def test_a_waiter_goes_on_though_it_is_cleared_at_once(woken, nursery):
+async def test_cleared_signal_still_wakes_waiter(woken, nursery):
     signal = Signal()
     nursery.start_soon(_wait, signal, woken, "waiter")
     await wait_all_tasks_blocked()
@@ -62,7 +62,7 @@ async def test_clearing_what_is_not_set_forgets_no_waiter(woken, nursery):
     assert woken == ["waiter"]
 
 
-async def test_pulse_wakes_all_who_wait_and_nobody_who_comes_later(woken, nursery):
+async def test_pulse_wakes_current_waiters_only(woken, nursery):
     signal = Signal()
     for name in ("one", "two"):
         nursery.start_soon(_wait, signal, woken, name)
@@ -84,7 +84,7 @@ async def test_pulse_leaves_a_set_signal_set(woken):
     assert woken == ["through"]
 
 
-async def test_work_noted_while_the_worker_is_busy_gets_another_round(nursery):
+async def test_work_noted_meanwhile_gets_another_round(nursery):
     """The loop that agents run: clear, look, work, wait."""
     signal, ready, work, done = Signal(), Signal(), ["first"], []
 

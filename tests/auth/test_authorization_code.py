@@ -74,7 +74,7 @@ async def test_browser_arguments_cannot_forge_response(attempt: Attempt) -> None
     assert attempt.answer is None
 
 
-async def test_another_state_is_not_believed_with_the_cookie_either(attempt: Attempt) -> None:
+async def test_wrong_state_with_cookie_is_rejected(attempt: Attempt) -> None:
     async with httpx.AsyncClient() as browser:
         await browser.get(attempt.listener.start_url)
         assert (await browser.get(attempt.back("theirs", state="theirs"))).status_code == 400

@@ -63,14 +63,14 @@ async def all_ask(client, count):
             nursery.start_soon(client.users.me)
 
 
-async def test_a_token_is_fetched_once_for_all_who_wait():
+async def test_token_is_fetched_once():
     service, source = Service(), Source()
     async with client_of(service, source) as client:
         await all_ask(client, 20)
     assert (source.fetched, set(service.heard)) == (1, {"Bearer t1"})
 
 
-async def test_a_token_is_renewed_a_minute_before_it_ends(autojump_clock):
+async def test_token_is_renewed_a_minute_early(autojump_clock):
     service, source = Service(), Source(expires_in=3600)
     async with client_of(service, source) as client:
         await client.users.me()
@@ -81,7 +81,7 @@ async def test_a_token_is_renewed_a_minute_before_it_ends(autojump_clock):
     assert service.heard == ["Bearer t1", "Bearer t1", "Bearer t2"]
 
 
-async def test_a_short_lived_token_serves_for_half_its_life(autojump_clock):
+async def test_short_token_is_renewed_at_half_life(autojump_clock):
     service, source = Service(), Source(expires_in=20)
     async with client_of(service, source) as client:
         await client.users.me()
@@ -109,7 +109,7 @@ async def test_many_401s_renew_the_token_once():
     assert service.heard.count("Bearer t2") == 20
 
 
-async def test_a_token_that_is_refused_again_is_a_refusal():
+async def test_second_401_is_final():
     service, source = Service("t1", "t2"), Source()
     async with client_of(service, source) as client:
         with pytest.raises(errors.Unauthorized):

@@ -152,7 +152,7 @@ def test_a_token_is_never_used_beyond_the_time():
     assert [deadline.format_span(s) for s in (90, 1800, 28800, 172800)] == ["90 s", "30 min", "8 h", "2 days"]
 
 
-def test_each_narrowed_drive_has_a_state_of_its_own():
+def test_each_narrowed_drive_has_own_state():
     def place(**values):
         return config.Settings(**values).place
 
@@ -164,7 +164,7 @@ def test_each_narrowed_drive_has_a_state_of_its_own():
     assert all("/" not in one and one.startswith("default@a-b-") for one in places)
 
 
-async def test_a_folder_in_the_trash_is_told_as_that():
+async def test_folder_in_trash_is_reported():
     name, folder, _, _ = await _sample()
 
     async def use(client, http, way):

@@ -85,7 +85,7 @@ async def fetched(book, keep, tmp_path):
         ).access_token.get_secret_value()
 
 
-async def test_a_command_uses_the_token_that_another_has_fetched(book, keep, tmp_path):
+async def test_commands_share_the_access_token(book, keep, tmp_path):
     keep.write(login())
     assert await fetched(book, keep, tmp_path) == "a1"
     assert book.read_text() == "1"
@@ -184,7 +184,7 @@ def _full_disk(fd):
     raise OSError(errno.ENOSPC, "No space left on device")
 
 
-async def test_a_login_of_somebody_else_is_not_taken_up(book, keep, tmp_path):
+async def test_login_of_another_user_is_not_adopted(book, keep, tmp_path):
     keep.write(login(user_id="1"))
     async with opened(book) as client:
         fetch = token_refresh.refreshing_fetch(client, keep, tmp_path / "lock")
@@ -272,7 +272,7 @@ def crashed(tmp_path, point):
     assert done.returncode == -signal.SIGKILL
 
 
-async def test_a_crash_after_the_pair_is_kept_costs_nothing(book, keep, tmp_path):
+async def test_crash_after_storing_tokens_loses_nothing(book, keep, tmp_path):
     keep.write(login(expires_at=0))
     await trio.to_thread.run_sync(crashed, tmp_path, Point.TOKENS_KEPT)
     assert await fetched(book, keep, tmp_path) == "a2"

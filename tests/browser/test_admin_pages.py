@@ -76,7 +76,7 @@ def test_the_enterprise_at_a_glance(browser):
         assert browser.one("[aria-current=page]").text == tab
 
 
-def test_a_user_with_a_password_that_is_shown_once(browser):
+def test_new_password_is_shown_once(browser):
     browser.administer()
     browser.press("Users")
     browser.press("New user")
@@ -106,7 +106,7 @@ def test_a_user_with_a_password_that_is_shown_once(browser):
     assert browser.secrets() == {}
 
 
-def test_a_mistake_is_said_and_the_form_is_kept(browser):
+def test_form_error_keeps_the_input(browser):
     browser.administer()
     browser.open("/admin/users")
     browser.press("New user")

@@ -51,7 +51,7 @@ def exchange(browser, code, **more):
     return httpx.post(f"{browser.site.url}/oauth2/token", data=form | more)
 
 
-def test_log_in_consent_and_a_code_for_a_token(browser, back):
+def test_login_consent_and_code_exchange(browser, back):
     browser.open(address(browser, back, scope="root_readonly"))
     assert browser.title == "Log in"
     browser.log_in("ben@example.com", "a wrong one")
@@ -100,13 +100,13 @@ def test_somebody_else(browser, back):
     assert "ben@example.com" in browser.text
 
 
-def test_a_wrong_redirect_uri_is_shown_and_not_followed(browser):
+def test_wrong_redirect_uri_is_not_followed(browser):
     browser.open(address(browser, "https://evil.example.com/in"))
     assert browser.path == "/oauth2/authorize"
     assert browser.title == "This request cannot be answered"
 
 
-def test_who_logged_in_there_is_not_in_the_administration(browser, back):
+def test_authorize_login_does_not_open_admin_console(browser, back):
     browser.open(address(browser, back))
     browser.log_in("ada@example.com")
     cookie = browser.driver.get_cookie("cmsfs_login")["value"]

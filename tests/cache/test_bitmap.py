@@ -41,7 +41,7 @@ def test_no_bitmap_means_every_block() -> None:
     assert bitmap.has(None, 7)
 
 
-def test_a_stored_bitmap_with_stray_bits_does_not_fit() -> None:
+def test_bitmap_with_stray_bits_is_rejected() -> None:
     assert not bitmap.fits(b"\x02", BLOCK)
     assert not bitmap.fits(b"\x01\x00", BLOCK)
     assert not bitmap.fits(b"", 1)

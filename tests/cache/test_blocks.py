@@ -129,7 +129,7 @@ async def test_a_block_of_the_wrong_length_is_refused(cache: Cache, sample: Make
             await cache.write_blocks(content.sha1, content.size, index, bytes(length))
 
 
-async def test_many_writers_of_the_same_blocks_do_no_harm(cache: Cache, sample: MakeSample) -> None:
+async def test_concurrent_writers_of_one_block(cache: Cache, sample: MakeSample) -> None:
     content = sample(4 * BLOCK + 3)
     async with trio.open_nursery() as nursery:
         for index in (*range(5), *reversed(range(5)), *range(5)):
@@ -195,7 +195,7 @@ async def test_queued_removal_already_counts(
 
 @pytest.mark.parametrize("complete", [False, True])
 @pytest.mark.parametrize("is_open", [False, True])
-async def test_a_file_cut_short_is_dropped_and_fetched_again(
+async def test_truncated_cache_file_is_refetched(
     cache: Cache, sample: MakeSample, folders: tuple[Path, Path], complete: bool, is_open: bool
 ) -> None:
     content = sample(3 * BLOCK)
@@ -265,9 +265,7 @@ async def test_sha1_decides_between_two_sizes(cache: Cache, sample: MakeSample) 
     )
 
 
-async def test_partial_contents_survive_a_flush_and_a_new_process(
-    open_cache: OpenCache, sample: MakeSample
-) -> None:
+async def test_partial_contents_survive_a_restart(open_cache: OpenCache, sample: MakeSample) -> None:
     content = sample(10 * BLOCK)
     first = open_cache()
     await first.recover(clean_shutdown=True, same_boot=True)

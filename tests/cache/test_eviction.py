@@ -161,7 +161,7 @@ async def test_open_pinned_content_is_not_restarted(
             cache.close(content.sha1)
 
 
-async def test_a_content_waiting_to_be_settled_is_not_evicted(
+async def test_unsettled_content_is_not_evicted(
     open_cache: OpenCache, db: sqlite.Database, sample: MakeSample, tmp_path: Path
 ) -> None:
     async with started(open_cache(limit_bytes=BLOCK)) as cache:
@@ -196,9 +196,7 @@ async def test_what_was_uploaded_is_evicted_without_a_download(
         assert cache.usage() == 9 * BLOCK
 
 
-async def test_a_disk_that_must_keep_its_room_takes_nothing(
-    open_cache: OpenCache, sample: MakeSample
-) -> None:
+async def test_nothing_is_cached_below_keep_free(open_cache: OpenCache, sample: MakeSample) -> None:
     async with started(open_cache(keep_free_bytes=10**18)) as cache:
         contents = await fill(cache, sample, 3)
         with pytest.raises(OSError) as caught:

@@ -39,7 +39,7 @@ async def test_power_cut_drops_partial_contents(
     await cache.aclose()
 
 
-async def test_a_check_in_the_background_drops_what_is_wrong(
+async def test_background_check_drops_damaged_blocks(
     open_cache: OpenCache, sample: MakeSample, folders: tuple[Path, Path]
 ) -> None:
     contents = [sample(1000 + n) for n in range(5)]
@@ -180,7 +180,7 @@ async def test_a_pin_outlives_the_loss_of_the_bytes(
     assert [tuple(row) for row in found] == [(waiting.sha1, 1, 0), (lost.sha1, 1, 1)]
 
 
-async def test_a_cache_that_was_closed_is_as_it_was(open_cache: OpenCache, sample: MakeSample) -> None:
+async def test_closed_cache_reopens_unchanged(open_cache: OpenCache, sample: MakeSample) -> None:
     contents = [sample(size) for size in (1, BLOCK, 4 * BLOCK, 5 * BLOCK)]
     async with started(open_cache()) as first:
         for content in contents[:-1]:

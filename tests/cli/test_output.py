@@ -56,7 +56,7 @@ NAME = "a\x1b]0;x\x07\x9b2J\u202efdp\u200b.txt\n\u2028"
 SEEN = r"a\e]0;x\x07\x9b2J\u202efdp\u200b.txt\n\u2028"
 
 
-def test_on_a_terminal_what_is_not_printable_is_shown(capsys, terminal):
+def test_terminal_escapes_unprintable_characters(capsys, terminal):
     output.table([["name", NAME], [NAME, "x"]])
     output.say(f"found {NAME[:-2]}")
     output.note(NAME[:-2])
@@ -89,7 +89,7 @@ def test_json_says_what_nobody_sees_by_number(capsys):
     assert "資料" in told
 
 
-def test_a_question_shows_the_name_that_it_asks_about(capsys, monkeypatch):
+def test_confirmation_shows_the_name(capsys, monkeypatch):
     asked = []
 
     def confirm(text, **_):

@@ -30,7 +30,7 @@ async def test_the_whole_file_and_an_empty_one(client, upload):
     assert await read(client, (await upload("empty", b"")).id) == b""
 
 
-async def test_a_range_beyond_the_end_is_refused_or_noticed(client, upload):
+async def test_range_beyond_the_end(client, upload):
     file = await upload("data", b"0123456789")
     with pytest.raises(errors.RemoteError):
         await read(client, file.id, first=10, last=19)
@@ -128,7 +128,7 @@ async def test_a_deleted_file_is_in_the_trash(client, upload):
         assert caught.value.code == "trashed"
 
 
-async def test_a_file_that_is_not_there_is_not_found(client):
+async def test_missing_file_is_not_found(client):
     with pytest.raises(errors.NotFound) as caught:
         await client.items.get("file", "987654321")
     assert caught.value.code == "not_found"

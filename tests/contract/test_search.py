@@ -31,7 +31,7 @@ async def test_everything_below_a_folder_is_found_over_pages(client, upload):
             assert by_id[one.id] == one
 
 
-async def test_the_answer_has_the_fields_that_the_drive_reads(client, upload):
+async def test_search_returns_the_drives_fields(client, upload):
     file = await upload("fields.txt")
     (item,) = await found(client, query='"fields.txt"', type="file")
     assert item == file
@@ -53,7 +53,7 @@ async def test_what_changed_since_comes_in_order(client, upload):
     assert [item.id for item in items][-2:] == [second.id, first.id]
 
 
-async def test_the_trash_is_found_by_when_it_was_filled(client, upload):
+async def test_trash_search_by_deletion_time(client, upload):
     file = await upload("a.txt")
     await client.items.delete("file", file.id)
     items = await found(client, trash_content="trashed_only", deleted_at_range={"start": file.modified_at})

@@ -76,7 +76,7 @@ async def test_a_dead_token_is_renewed_once_for_all(way, anonymous, credentials,
     assert fetched == ["dead", "fresh"]
 
 
-async def test_an_upload_with_a_dead_token_is_sent_again(way, anonymous, credentials):
+async def test_upload_with_expired_token_is_repeated(way, anonymous, credentials):
     fresh = grants.client_credentials(
         anonymous, credentials.client_id, credentials.client_secret, "user", credentials.user_id
     )

@@ -37,7 +37,7 @@ async def test_restore_prefers_the_original_folder(client, item):
     assert (back.name, back.parent.id) == ("renamed", item.parent.id)
 
 
-async def test_it_comes_back_elsewhere_when_its_folder_is_gone(client, item):
+async def test_restore_to_other_folder_when_gone(client, item):
     other = await client.folders.create("other", "0")
     await client.items.delete(item.type, item.id)
     await client.items.delete("folder", item.parent.id, recursive=True)
@@ -55,7 +55,7 @@ async def test_a_name_that_is_taken_meanwhile_is_refused(client, item):
     assert (await client.items.restore(item.type, item.id, name="thing 2")).name == "thing 2"
 
 
-async def test_what_is_not_in_the_trash_cannot_come_out(client, item):
+async def test_restore_of_live_item_is_refused(client, item):
     with pytest.raises(errors.NotFound) as caught:
         await client.items.restore(item.type, item.id)
     assert caught.value.code == "not_trashed"

@@ -19,7 +19,7 @@ def sha1(data):
 
 
 @pytest.mark.parametrize("size", [0, 1, PIECE, 3 * PIECE + 7])
-async def test_a_new_file_is_there_as_it_was_sent(client, upload, size):
+async def test_uploaded_file_is_complete(client, upload, size):
     data = bytes(range(256)) * (size // 256 + 1)
     made = await upload("new.bin", data[:size], content_created_at=WHEN, content_modified_at=WHEN)
     assert (made.name, made.size, made.sha1) == ("new.bin", size, sha1(data[:size]))
@@ -59,7 +59,7 @@ async def test_a_new_version_keeps_the_file(client, upload):
     assert (renamed.id, renamed.name) == (first.id, "b.txt")
 
 
-async def test_a_version_that_is_not_the_latest_is_refused(client, upload):
+async def test_stale_if_match_is_refused(client, upload):
     first = await upload("a.txt", b"one")
     await client.uploads.new_version(first.id, BytesSource(b"two"), sha1=sha1(b"two"))
     with pytest.raises(errors.PreconditionFailed):
@@ -107,7 +107,7 @@ async def test_a_name_that_is_none_is_refused(upload, name, code):
     assert code in (None, caught.value.code)
 
 
-async def test_a_folder_that_is_not_there_is_not_found(upload):
+async def test_upload_to_missing_folder(upload):
     with pytest.raises(errors.NotFound):
         await upload("a.txt", b"", parent="987654321")
 

@@ -18,7 +18,7 @@ async def test_a_web_link_is_made_and_changed(client):
         await client.web_links.update(link.id, name="x", etag=link.etag)
 
 
-async def test_without_a_name_it_has_one_all_the_same(client):
+async def test_unnamed_web_link_gets_a_name(client):
     assert (await client.web_links.create("https://example.org/a", "0")).name
 
 

@@ -93,7 +93,7 @@ async def test_repair_puts_unsent_files_back(left: Any, starting: Starting, othe
     await all_is_back(starting, other)
 
 
-async def test_a_start_without_its_database_puts_unsent_files_back(
+async def test_lost_database_restores_unsent_files(
     left: Any, starting: Starting, other: Remote, expect_log: ExpectLog
 ) -> None:
     expect_log("the local database was lost")

@@ -79,6 +79,6 @@ async def test_a_port_of_this_machine(nursery):
 
 
 @pytest.mark.parametrize("where", ["0.0.0.0:9464", "example.com:1", "9464x", "/nowhere/at/all"])
-async def test_elsewhere_nothing_is_served_and_the_drive_goes_on(where, expect_log):
+async def test_metrics_off_loopback_are_refused(where, expect_log):
     expect_log("metrics cannot be served")
     await metrics.serve(where, _status)

@@ -56,7 +56,7 @@ def test_writes_survive_restart_and_state_loss(daemon: Daemon) -> None:
     assert daemon.end() == 0
 
 
-def test_after_a_kill_everything_closed_is_whole_and_arrives(daemon: Daemon) -> None:
+def test_kill_loses_no_closed_file(daemon: Daemon) -> None:
     daemon.start(CMSFS_SETTLE_SECONDS="0")
     written = {}
     for number in range(120):
@@ -76,7 +76,7 @@ def test_after_a_kill_everything_closed_is_whole_and_arrives(daemon: Daemon) -> 
     assert daemon.end() == 0
 
 
-def test_a_stop_over_the_socket_uploads_unmounts_and_ends(daemon: Daemon) -> None:
+def test_stop_request_uploads_and_unmounts(daemon: Daemon) -> None:
     daemon.start(CMSFS_SETTLE_SECONDS="60")
     (daemon.mountpoint / "late").write_bytes(b"x" * 1000)
     answers = daemon.ask(control.Stop())

@@ -104,13 +104,13 @@ def cut_the_power(rounds: Rounds, disk: Disk, count: int) -> None:
         rounds.check_service(found)
 
 
-def test_no_promised_byte_is_lost_in_a_power_cut(rounds: Rounds, disk: Disk) -> None:
+def test_power_cut_loses_no_durable_byte(rounds: Rounds, disk: Disk) -> None:
     cut_the_power(rounds, disk, 2)
 
 
 @pytest.mark.long
 @pytest.mark.timeout(7200)
-def test_no_promised_byte_is_lost_in_many_power_cuts(rounds: Rounds, disk: Disk) -> None:
+def test_many_power_cuts_lose_no_durable_byte(rounds: Rounds, disk: Disk) -> None:
     cut_the_power(rounds, disk, 60)
 
 

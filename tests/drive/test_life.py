@@ -49,7 +49,7 @@ def test_copied_tree_survives_restart_and_state_loss(shared: MountedDrive, sourc
     same(sources, shared.top / "copy")
 
 
-def test_a_restarted_drive_is_walked_without_asking_the_service(drive: MountedDrive, sources: Path) -> None:
+def test_restarted_drive_walks_from_replica(drive: MountedDrive, sources: Path) -> None:
     drive.sh(f"cp -a {sources} copy")
     drive.sync()
     drive.stop()

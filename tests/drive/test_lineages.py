@@ -127,7 +127,7 @@ def test_a_program_that_runs_goes_on(stopped: MountedDrive, api: Api) -> None:
     assert running.wait(20) == -signal.SIGTERM
 
 
-def test_what_is_written_after_a_deletion_elsewhere_is_there(stopped: MountedDrive, api: Api) -> None:
+def test_write_after_remote_deletion_is_kept(stopped: MountedDrive, api: Api) -> None:
     for what in ("file", "folder"):
         folder = api.folder(what)
         number = api.file("f", SHORT, folder)

@@ -312,7 +312,7 @@ def test_the_drive_does_what_a_folder_does(both: type[Both]) -> None:
 
 @pytest.mark.long
 @pytest.mark.timeout(3600)
-def test_the_drive_does_what_a_folder_does_for_long(both: type[Both]) -> None:
+def test_drive_matches_a_folder_for_long(both: type[Both]) -> None:
     run(both, examples=300, steps=150, restarts=40)
     drive = both.drive
     # What the service has of it is the same, but for what is local.

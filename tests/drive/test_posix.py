@@ -247,7 +247,7 @@ def test_environments_repositories_and_links_work(drive: MountedDrive) -> None:
     assert drive.status()["local"]["items"] == 0
 
 
-def test_names_as_the_service_and_as_linux_want_them(drive: MountedDrive, tmp_path: Path) -> None:
+def test_names_follow_service_and_linux_rules(drive: MountedDrive, tmp_path: Path) -> None:
     top = drive.top
     composed, parts = "Pläne", unicodedata.normalize("NFD", "Pläne")
     (top / parts).write_text("parts")

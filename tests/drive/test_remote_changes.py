@@ -37,7 +37,7 @@ class Watch:
         os.close(self._fd)
 
 
-def test_names_and_bytes_follow_though_the_kernel_remembers_them(stopped: MountedDrive, api: Api) -> None:
+def test_remote_changes_replace_kernel_caches(stopped: MountedDrive, api: Api) -> None:
     top = stopped.top
     folder = api.folder("box")
     number = api.file("f", b"one", folder)
@@ -91,7 +91,7 @@ def test_renamed_or_copied_bytes_are_not_refetched(stopped: MountedDrive, api: A
     assert after["cache"]["used_bytes"] == before["cache"]["used_bytes"]
 
 
-def test_an_open_file_stays_the_version_that_was_opened(stopped: MountedDrive, api: Api) -> None:
+def test_open_file_stays_on_its_version(stopped: MountedDrive, api: Api) -> None:
     path = stopped.top / "f"
     old_bytes, new_bytes = b"old bytes" * 100_000, b"NEW BYTES" * 100_001
     number = api.file("f", old_bytes)

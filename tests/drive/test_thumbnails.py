@@ -22,7 +22,7 @@ def _photo(colour: str, size: tuple[int, int] = (800, 600)) -> bytes:
     return made.getvalue()
 
 
-def test_a_folder_of_photos_is_opened_without_a_download(
+def test_photo_folder_opens_without_download(
     stopped: MountedDrive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stopped.start()  # fills the service

@@ -40,7 +40,7 @@ def drive(drive: MountedDrive) -> MountedDrive:
     return drive
 
 
-def test_links_files_and_folders_go_there_and_come_back(drive: MountedDrive) -> None:
+def test_trash_and_restore_of_each_kind(drive: MountedDrive) -> None:
     assert ".trash" not in drive.sh("ls -A")
     _links(drive)
     _files_and_folders(drive)

@@ -120,7 +120,7 @@ async def test_waiting_call_does_not_block_others(fs, top, outside, nursery):
     fs.waiting["read"].set()
 
 
-async def test_what_ends_the_serving_ends_the_context_and_unmounts(fs, mounting, outcome):
+async def test_end_of_serving_unmounts(fs, mounting, outcome):
     async def nothing(fh, offset, size):
         return None
 
@@ -150,7 +150,7 @@ _CALLS = {
 
 
 @pytest.mark.parametrize("op", _CALLS)
-async def test_estale_makes_the_kernel_look_the_name_up_once_more(fs, top, outside, outcome, op):
+async def test_estale_makes_the_kernel_look_up_again(fs, top, outside, outcome, op):
     fs.put("a")
     fs.put("folder", mode=stat.S_IFDIR | 0o755)
     await outside(os.stat, top / "a")

@@ -169,7 +169,7 @@ async def test_file_handle_outlives_forget(fs, top, outside):
     assert await outside(read) == "ESTALE"
 
 
-async def test_every_lookup_is_taken_back_when_the_kernel_forgets(fs, top, outside):
+async def test_lookup_counts_return_to_zero(fs, top, outside):
     for number in range(1000):
         fs.put(f"{number:04}")
     await outside(os.listdir, top)

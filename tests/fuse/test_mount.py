@@ -26,7 +26,7 @@ async def _refused(fs, place, **options):
     return caught.value
 
 
-async def test_a_mount_is_there_as_long_as_the_context(fs, tmp_path, mounting, outside):
+async def test_mount_lives_as_long_as_its_context(fs, tmp_path, mounting, outside):
     fs.put("a")
     async with mounting(fs) as drive:
         assert drive.mountpoint == tmp_path / "drive"
@@ -63,7 +63,7 @@ async def test_large_files_are_asked_for_by_the_mebibyte(fs, mounting, outside):
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can set it")
-async def test_doctor_says_how_to_have_the_kernel_read_further_ahead(fs, mounting, outside):
+async def test_doctor_explains_kernel_read_ahead(fs, mounting, outside):
     async with mounting(fs) as drive:
         place = Path(f"/sys/class/bdi/0:{drive.connection}/read_ahead_kb")
         place.write_text("128")
@@ -333,7 +333,7 @@ async def test_unmounted_mountpoint_is_read_only(fs, tmp_path, mounting):
     assert json.loads(memo.read_text())["mode"] is None
 
 
-async def test_a_folder_that_we_made_is_writable_for_nobody(fs, tmp_path, mounting):
+async def test_created_mountpoint_is_not_writable(fs, tmp_path, mounting):
     async with mounting(fs):
         pass
     assert _mode(tmp_path / "drive") == mountpoint_guard.BARRED

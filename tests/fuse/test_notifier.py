@@ -15,7 +15,7 @@ from cmsfs.replica.changes import Change, ChangeKind
 from cmsfs.replica.nodes import ROOT
 
 
-async def test_other_bytes_show_when_nobody_has_the_file_open(fs, top, told, outside):
+async def test_new_version_shows_in_closed_file(fs, top, told, outside):
     fs.put("a", b"old bytes")
     assert await outside((top / "a").read_bytes) == b"old bytes"
     await fs.entered["release"].wait()
@@ -137,7 +137,7 @@ async def test_deleted_nonempty_folder_logs_nothing(fs, top, told, outside, outc
     assert await outcome(os.stat, top / "d") == errno.ENOENT
 
 
-async def test_what_the_kernel_never_heard_of_is_no_complaint(fs, top, told):
+async def test_invalidating_an_unknown_inode_is_no_error(fs, top, told):
     fs.is_all_known = True
     await told(
         Change(ChangeKind.CONTENT, 4711),

@@ -45,7 +45,7 @@ async def test_an_absent_name_is_asked_for_once(fs, top, outcome):
     assert fs.calls["lookup"] == 1
 
 
-async def test_attributes_with_a_short_timeout_are_asked_for_again(fs, top, outside):
+async def test_short_attr_timeout_expires(fs, top, outside):
     fs.put("a.txt")
     fs.timeout = 0.0
     await outside(os.stat, top / "a.txt")
@@ -196,7 +196,7 @@ async def test_other_namespaces_never_reach_the_file_system(fs, top, outcome):
     assert fs.calls["getxattr"] == fs.calls["setxattr"] == fs.calls["removexattr"] == 0
 
 
-async def test_writing_asks_nothing_of_the_file_system_for_capabilities(fs, top, outside):
+async def test_write_asks_for_no_capabilities(fs, top, outside):
     await outside((top / "a").write_bytes, b"x")
     assert fs.calls["getxattr"] == 0
 
@@ -240,7 +240,7 @@ async def test_a_file_can_be_mapped_shared(fs, top):
     assert fs.things[fs.ino("a")].data == b"abc3456789"
 
 
-async def test_who_writes_a_file_with_another_open_copies_that(fs, tmp_path, outside, watchdog):
+async def test_writing_with_another_file_open_is_a_copy(fs, tmp_path, outside, watchdog):
     noted = copy_detector.CopyDetector()
     handlers = operations.Operations(fs, copying=noted)
     async with mount.mounted(handlers, tmp_path / "drive", create=True, linger=0.2, deadline=5.0) as drive:

@@ -73,5 +73,5 @@ def test_failure_is_one_line():
 
 
 @pytest.mark.parametrize("line", ["", "READ", "ERROR", "ERROR x y\n", "ERROR 3\n"])
-def test_a_daemon_that_ends_without_a_word_has_failed(line):
+def test_silent_exit_is_a_failed_start(line):
     assert ready.parse_ready_line(line) == (1, "")

@@ -46,7 +46,7 @@ def test_a_draft_shows_what_a_file_would(steps: list[tuple[str, int, bytes]], ba
     assert shown == bytes(model)
 
 
-async def test_a_restart_finds_the_draft_as_it_was_recorded(desk: Desk) -> None:
+async def test_draft_survives_a_restart(desk: Desk) -> None:
     draft = await desk.new("f", b"recorded")
     await draft.write(8, b" and not")
     again = await desk.restarted()
@@ -75,7 +75,7 @@ async def over_old(desk: Desk) -> Draft:
 
 @pytest.mark.parametrize("size", [0, 2000])
 @pytest.mark.parametrize("moment", ["before the row", "after the row", "after the cut"])
-async def test_a_killed_truncation_leaves_the_file_whole_or_cut(
+async def test_killed_truncation_is_atomic(
     desk: Desk, size: int, moment: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Died(BaseException):
@@ -105,9 +105,7 @@ async def test_a_killed_truncation_leaves_the_file_whole_or_cut(
     await again.blocks.aclose()
 
 
-async def test_a_truncation_is_on_the_disk_before_bytes_go(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_truncation_is_durable_before_the_cut(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     draft = await over_old(desk)
     steps: list[str] = []
     commit, cut = draft._commit, os.ftruncate
@@ -180,7 +178,7 @@ async def test_short_write_counts_what_was_written(desk: Desk, monkeypatch: pyte
     assert await desk.bytes_of("f") == (b"begin" + bytes(495) + b"x" * 500).ljust(2000, b"\0")
 
 
-async def test_a_draft_is_one_for_all_who_find_it(desk: Desk) -> None:
+async def test_draft_is_shared_by_its_finders(desk: Desk) -> None:
     def txn(conn: Connection) -> tuple[Ino, int]:
         ino = tree.insert(conn, ROOT, "f", NodeKind.FILE, now_ns=0)
         return ino, Drafts.insert(conn, ino, None)

@@ -55,7 +55,7 @@ async def test_group_commits_follow_within_a_second(
         await synced.wait()
 
 
-async def test_a_failing_disk_does_not_slow_down_the_groups(
+async def test_failing_disk_does_not_slow_groups(
     desk: Desk, autojump_clock: MockClock, nursery: trio.Nursery, expect_log: ExpectLog
 ) -> None:
     import trio

@@ -115,7 +115,7 @@ async def test_a_name_is_free_before_it_is_taken(journal: Journal) -> None:
     assert await journal.send_all() == [("trash", "a"), ("upload", "A")]
 
 
-async def test_a_folder_is_deleted_after_what_was_in_it(journal: Journal) -> None:
+async def test_folder_is_deleted_after_its_contents(journal: Journal) -> None:
     folder = await journal.known("d", kind=NodeKind.FOLDER)
     kept, lost = await journal.known("kept", folder), await journal.known("lost", folder)
     # The folder's deletion has been due for longer than that of its content.
@@ -168,7 +168,7 @@ async def test_deletion_of_needed_bytes_steps_aside(journal: Journal) -> None:
     assert await journal.send_all() == [("upload", "a"), ("trash", "a")]
 
 
-async def test_folders_exchanged_in_depth_do_not_close_a_ring(journal: Journal) -> None:
+async def test_swapped_nested_folders_make_no_cycle(journal: Journal) -> None:
     outer = await journal.known("outer", kind=NodeKind.FOLDER)
     inner = await journal.known("inner", outer, kind=NodeKind.FOLDER)
     await journal.move(inner, ROOT, "inner")
@@ -182,7 +182,7 @@ async def test_a_file_open_for_writing_waits(journal: Journal) -> None:
     assert await journal.claim() is not None
 
 
-async def test_what_changes_while_it_is_sent_is_sent_again(journal: Journal) -> None:
+async def test_change_during_upload_is_sent_again(journal: Journal) -> None:
     ino = await journal.new("f")
     task = await journal.claim()
     assert task is not None
@@ -224,7 +224,7 @@ async def test_a_move_back_is_no_move(journal: Journal) -> None:
     assert await journal.send_all() == []
 
 
-async def test_back_off_is_not_shortened_by_the_settle_time(journal: Journal) -> None:
+async def test_settle_time_does_not_shorten_backoff(journal: Journal) -> None:
     await journal.new("f")
     task = await journal.claim()
     assert task is not None

@@ -121,7 +121,7 @@ async def test_small_files_are_on_the_disk_before_they_become_content(
     assert steps == [*files, "link", "link", "link", f"fsync {desk.root.name}", "row"]
 
 
-async def test_small_files_that_cannot_be_sealed_together_stay_drafts(desk: Desk) -> None:
+async def test_failed_batch_seal_leaves_drafts(desk: Desk) -> None:
     small, same = await desk.new("small", b"bytes"), await desk.new("same", b"bytes")
     large = await desk.new("large", bytes(SMALL + 1))
     based = await desk.new("based", b"x", base=("0" * 40, 9))
@@ -162,7 +162,7 @@ async def test_truncation_by_power_cut_is_bounded(desk: Desk, expect_log: Expect
     await again.blocks.aclose()
 
 
-async def test_a_draft_file_without_a_row_is_kept_aside(desk: Desk) -> None:
+async def test_orphaned_draft_is_recovered(desk: Desk) -> None:
     (desk.root / "99.draft").write_bytes(b"whose?")
     again = await desk.restarted()
     assert (again.recovered / "99.draft").read_bytes() == b"whose?"
@@ -192,9 +192,7 @@ async def test_draft_dropped_during_sealing_is_gone(desk: Desk) -> None:
     assert [path.name for path in desk.root.iterdir()] == [draft.path.name]
 
 
-async def test_bytes_and_name_are_on_the_disk_before_they_become_content(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_seal_syncs_bytes_and_name_before_row(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     draft = await desk.new("f", b"precious")
     steps: list[str] = []
     fsync, link = os.fsync, os.link

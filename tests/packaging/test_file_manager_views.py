@@ -113,7 +113,7 @@ def requests(person: Any) -> dict[str, int]:
     return dict(json.loads(person.sh("cmsfs status --json").stdout)["requests"])
 
 
-def test_a_folder_of_photos_is_shown_without_a_download(files: Any) -> None:
+def test_photo_folder_is_shown_without_download(files: Any) -> None:
     person = files.person
     person.sh("mkdir photos; mkdir cmsfs/Photos; cmsfs sync")
     for name, colour in PHOTOS.items():

@@ -57,11 +57,11 @@ def test_the_state_that_is_shown(states: ModuleType, fields: dict[str, object], 
     assert state is None or state in states.STATES
 
 
-def test_there_is_a_mark_for_each_state_but_one(states: ModuleType) -> None:
+def test_each_state_but_one_has_an_emblem(states: ModuleType) -> None:
     assert {name for name, (emblem, _) in states.STATES.items() if not emblem} == {"local"}
 
 
-def test_whose_it_is_is_said_of_what_others_own(states: ModuleType) -> None:
+def test_owner_is_shown_for_shared_items(states: ModuleType) -> None:
     assert states.owner(told(owner="Ben Tester")) == "Ben Tester"
     assert states.owner(told()) == ""
     assert states.owner(None) == ""

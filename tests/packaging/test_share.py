@@ -68,7 +68,7 @@ def unmarked(page: str) -> str:
     return page
 
 
-def test_every_command_has_a_page_with_all_its_options(share: Path) -> None:
+def test_every_command_has_a_manual_page(share: Path) -> None:
     found = commands()
     assert len(found) > 20
     for words, command in found:
@@ -80,7 +80,7 @@ def test_every_command_has_a_page_with_all_its_options(share: Path) -> None:
                 assert param.opts[0] in page, (words, param.opts)
 
 
-def test_every_setting_is_in_the_page_of_the_configuration(share: Path) -> None:
+def test_manual_page_has_every_setting(share: Path) -> None:
     page = unmarked((share / "man" / "man5" / "cmsfs.toml.5").read_text())
     for name in config.Settings.model_fields:
         assert f".BR {name} " in page
@@ -182,7 +182,7 @@ def test_the_same_source_gives_the_same_pages(share: Path, tmp_path: Path) -> No
 
 
 @pytest.mark.long
-def test_the_picture_of_the_readme_can_be_made_again(tmp_path: Path) -> None:
+def test_readme_picture_can_be_regenerated(tmp_path: Path) -> None:
     for needed in (Path("/dev/fuse"), Path("/usr/include/fuse3")):
         if not needed.exists():
             pytest.skip(f"there is no {needed}")

@@ -56,7 +56,7 @@ def test_enabled_used_and_closed_to_others(person):
     assert person.unit("NRestarts") == "0"
 
 
-def test_a_killed_daemon_comes_back_over_no_dead_mount(person):
+def test_killed_daemon_is_restarted_without_dead_mount(person):
     mounted(person)
     person.sh("echo kept > cmsfs/kept.txt")
     first = status(person)["pid"]
@@ -66,7 +66,7 @@ def test_a_killed_daemon_comes_back_over_no_dead_mount(person):
     assert person.machine.sh("grep -c 'fuse.cmsfs' /proc/mounts").stdout.strip() == "1"
 
 
-def test_a_daemon_that_hangs_is_ended_and_started_again(person):
+def test_hung_daemon_is_restarted(person):
     person.sh(
         "mkdir -p .config/systemd/user/cmsfs@.service.d; "
         "printf '[Service]\\nWatchdogSec=3\\n' > .config/systemd/user/cmsfs@.service.d/soon.conf"
@@ -113,7 +113,7 @@ def test_permanent_failure_is_not_restarted(person):
     assert not person.is_mounted()
 
 
-def test_it_is_there_again_after_the_machine_was_restarted(person):
+def test_drive_is_mounted_after_a_reboot(person):
     mounted(person)
     person.sh("echo before > cmsfs/before.txt; cmsfs sync")
     person.machine.halt()

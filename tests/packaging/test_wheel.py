@@ -24,7 +24,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_the_wheel_has_the_data_and_the_shared_files(built: Path) -> None:
+def test_wheel_has_data_and_shared_files(built: Path) -> None:
     names = zipfile.ZipFile(next(built.glob("*.whl"))).namelist()
     sources = [
         path.relative_to(ROOT)
@@ -50,7 +50,7 @@ def test_the_wheel_has_the_data_and_the_shared_files(built: Path) -> None:
         assert wanted in shared
 
 
-def test_the_source_distribution_can_be_built_and_tested_from(built: Path) -> None:
+def test_source_distribution_builds_and_tests(built: Path) -> None:
     with tarfile.open(next(built.glob("*.tar.gz"))) as archive:
         names = {name.split("/", 1)[1] for name in archive.getnames() if "/" in name}
     for wanted in (
@@ -61,7 +61,7 @@ def test_the_source_distribution_can_be_built_and_tested_from(built: Path) -> No
         assert wanted in names
 
 
-def test_what_is_installed_from_the_wheel_runs_by_itself(built: Path, tmp_path: Path) -> None:
+def test_installed_wheel_runs_on_its_own(built: Path, tmp_path: Path) -> None:
     python = tmp_path / "env" / "bin" / "python"
     subprocess.run(["python3", "-m", "venv", tmp_path / "env"], check=True)
     wheel = next(built.glob("*.whl"))

@@ -162,7 +162,7 @@ def test_days_are_those_of_the_person():
         ("metadata:contract.a=1 metadata:invoice.a=1", "one template only"),
     ],
 )
-def test_what_cannot_be_understood_is_said_in_a_sentence(typed: str, said: str):
+def test_invalid_query_is_explained(typed: str, said: str):
     with pytest.raises(errors.UserError, match=said) as refused:
         parse(typed)
     assert refused.value.exit_code == 2

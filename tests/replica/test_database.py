@@ -91,9 +91,7 @@ def shape(conn: sqlite3.Connection) -> set[tuple[str, str]]:
         (7, seventh_schema),
     ],
 )
-async def test_changes_recorded_by_an_older_version_are_still_there(
-    tmp_path: Path, version: int, old: Callable[[], str]
-) -> None:
+async def test_upgrade_keeps_pending_changes(tmp_path: Path, version: int, old: Callable[[], str]) -> None:
     path = tmp_path / "old.db"
     before = sqlite3.connect(path)
     before.executescript(old())

@@ -35,7 +35,7 @@ def test_what_linux_can_hold_is_called_so(name: str) -> None:
     assert naming.remote_name(node(NodeKind.FILE, name, name)) == name
 
 
-def test_a_long_name_keeps_its_beginning_and_its_suffix() -> None:
+def test_truncated_name_keeps_its_extension() -> None:
     one, other = "界" * 200 + ".docx", "界" * 200 + "!.docx"
     short = naming.file_name(NodeKind.FILE, one)
     assert short.startswith("界" * 70)

@@ -91,7 +91,7 @@ def test_what_a_web_link_cannot_say_is_noticed(more: bytes) -> None:
         b"[Desktop Entry]\nType=Link\nURL=https://example.com/\n",
     ],
 )
-def test_what_is_no_shortcut_to_the_web_is_none(data: bytes) -> None:
+def test_other_url_files_are_no_web_links(data: bytes) -> None:
     assert url_files.parse(data) is None
 
 
@@ -130,9 +130,7 @@ def test_one_thing_is_changed_and_the_other_stays() -> None:
         (b"[InternetShortcut]\nURL=%b\nX=1\n", {"description": ""}, b"[InternetShortcut]\nURL=%b\nX=1\n"),
     ],
 )
-def test_an_edit_leaves_all_else_as_it_was_written(
-    before: bytes, changes: dict[str, str], after: bytes | None
-) -> None:
+def test_url_edit_keeps_other_lines(before: bytes, changes: dict[str, str], after: bytes | None) -> None:
     old, new = b"https://a.example/", b"https://b.example/"
     url = {"url": new.decode()} if "url" in changes else {}
     wanted = (after or before) % (new if url else old)

@@ -46,7 +46,7 @@ def _ask(work):
     return trio.run(ask)
 
 
-def test_users_are_listed_with_a_line_of_names_above(run):
+def test_user_list_has_a_header(run):
     lines = run("users", "list").splitlines()
     assert lines[0].split() == ["id", "name", "login", "role", "status", "space_used"]
     assert [line.split()[1] for line in lines[1:4]] == ["Ada", "Ben", "Cleo"]
@@ -61,7 +61,7 @@ def test_users_are_filtered_and_fields_selected(run):
     assert found == {"login": "ben@example.com"}
 
 
-def test_the_examples_of_the_help_can_be_asked_for(run):
+def test_help_examples_parse(run):
     def shown(*words: str) -> list[str]:
         group = main.cli.get_command(click.Context(main.cli), words[0])
         assert isinstance(group, click.Group)
@@ -134,7 +134,7 @@ def test_what_cannot_be_a_user_is_one_sentence(run):
     assert "unlimited" in run.refused("users", "create", "D", "--space-amount", "much", code=2)
 
 
-def test_a_hold_is_found_by_its_name_and_changed(run):
+def test_hold_is_changed_by_name(run):
     assert "Harbour Bridge permits" in run("holds", "list", "harbour")
     changes = ["--description", "Closed", "--release-notes", "The court has decided."]
     changed = run.json("holds", "edit", "Harbour Bridge permits", *changes)

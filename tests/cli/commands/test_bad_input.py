@@ -194,7 +194,7 @@ def test_a_secret_that_is_not_there(fails, server, account):
     fails(2, "cannot be read: No such file or directory.", "find", "x")
 
 
-def test_a_folder_that_a_failing_start_made_is_removed(fails, tmp_path, server, account):
+def test_failed_start_removes_its_mountpoint(fails, tmp_path, server, account):
     account(server, mountpoint=str(tmp_path / "made")).write_text("wrong")
     fails(6, "The service refuses the credentials", "mount")
     assert not (tmp_path / "made").exists()

@@ -38,7 +38,7 @@ def test_status_without_daemon_has_json(capsys):
     assert json.loads(capsys.readouterr().out) == {"mounted": False}
 
 
-def test_a_socket_that_nobody_listens_on_is_no_daemon():
+def test_dead_socket_is_no_daemon():
     path = config.Paths("dead").socket
     path.parent.mkdir(exist_ok=True)
     subprocess.run(

@@ -43,7 +43,7 @@ def session(private_folders, monkeypatch) -> Session:
     return run
 
 
-def test_tokens_are_kept_in_the_keyring_and_nowhere_else(session, server, person, app, private_folders):
+def test_tokens_are_in_the_keyring_only(session, server, person, app, private_folders):
     login = f"cmsfs login {server.url} --yes --app {shlex.quote(str(app))}"
     done = session(UNLOCKED, login, "cmsfs whoami")
     assert done.returncode == 0, done.stderr

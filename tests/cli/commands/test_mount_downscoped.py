@@ -61,7 +61,7 @@ def test_expired_drive_says_so(cmsfs, mountpoint, server, account):
     assert cmsfs("umount", mountpoint).returncode == 0
 
 
-def test_what_is_no_folder_or_no_time_is_said(cmsfs, mountpoint, server, account):
+def test_invalid_folder_or_ttl_is_reported(cmsfs, mountpoint, server, account):
     account(server, profile="server")
     done = cmsfs("mount", mountpoint, "--folder", "/Nowhere")
     assert (done.returncode, done.stderr) == (1, "cmsfs: There is no /Nowhere on the service.\n")

@@ -207,7 +207,7 @@ def _unmount(home: Path, programs: Path) -> None:
 
 @pytest.mark.timeout(300)  # sixty commands one after the other
 @pytest.mark.usefixtures("fuse")
-def test_every_example_of_the_guide_prints_what_it_says(shell: Shell, commands: Any) -> None:
+def test_guide_examples_print_what_they_say(shell: Shell, commands: Any) -> None:
     found = [command for command in commands.of(GUIDE) if command.is_block]
     assert len(found) >= 50
     checker = doctest.OutputChecker()
@@ -327,6 +327,6 @@ def test_no_command_of_a_document_is_left_out(commands: Any) -> None:
     assert {command for command in listed if commands.plain(command) not in known} == set()
 
 
-def test_what_another_test_is_said_to_do_it_does() -> None:
+def test_tests_named_for_commands_run_them() -> None:
     for command, (file, text) in ELSEWHERE.items():
         assert text in (ROOT / file).read_text(encoding="utf-8"), command

@@ -67,7 +67,7 @@ async def test_a_range_is_asked_for_and_given(connect):
     assert client.counters == {"download": 2}
 
 
-async def test_the_whole_file_is_asked_for_without_a_range(connect):
+async def test_whole_file_request_has_no_range(connect):
     async def handler(request):
         assert "range" not in request.headers
         return Response(DATA)
@@ -122,7 +122,7 @@ async def test_short_whole_file_is_detected(connect, announced):
         await read(await connect(handler), first=100, last=199)
 
 
-async def test_a_body_that_breaks_off_is_a_broken_connection(connect):
+async def test_truncated_body_is_a_broken_connection(connect):
     async def handler(request):
         return streamed(DATA[:150], 206, content_range="bytes 0-199/10240", content_length="200")
 
@@ -283,7 +283,7 @@ async def _part(client, first, **more):
     assert got == DATA[first : first + 10]
 
 
-async def test_an_address_is_asked_again_while_it_is_good(connect, elsewhere):
+async def test_valid_download_url_is_reused(connect, elsewhere):
     client = await connect(elsewhere)
     for first in (0, 100, 200):
         await _part(client, first, version="17")
@@ -293,7 +293,7 @@ async def test_an_address_is_asked_again_while_it_is_good(connect, elsewhere):
     assert [path for path, _ in elsewhere.requests[4:]] == ["/2.0/files/5/content", "/d/2"]
 
 
-async def test_an_address_that_has_ended_is_asked_for_anew(connect, elsewhere):
+async def test_expired_download_url_is_renewed(connect, elsewhere):
     client = await connect(elsewhere)
     await _part(client, 0, version="17")
     elsewhere.ended = True

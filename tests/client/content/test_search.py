@@ -41,7 +41,7 @@ async def ids(entries):
     return [entry.id async for entry in entries]
 
 
-async def test_a_page_is_asked_for_with_the_drives_fields(connect):
+async def test_page_request_names_the_drives_fields(connect):
     seen = {}
 
     async def handler(request):
@@ -141,7 +141,7 @@ async def test_a_marker_that_leads_nowhere_is_noticed(connect):
         await ids(client.folders.items("7"))
 
 
-async def test_items_of_an_unknown_kind_are_a_protocol_error(connect):
+async def test_unknown_item_type_is_protocol_error(connect):
     client = await connect(Paged([{"type": "hologram", "id": "1"}]))
     with pytest.raises(errors.ProtocolError):
         await client.search.page(search.Query(query="x"))

@@ -57,7 +57,7 @@ async def test_upload_sends_attributes_and_sha1(connect):
     assert client.counters == {"upload": 1}
 
 
-async def test_a_new_version_carries_the_version_it_started_from(connect):
+async def test_version_upload_sends_if_match(connect):
     service = Service(result(file()), result(file()))
     client = await connect(service)
     when = datetime(2026, 11, 21, 4, 5, 6, tzinfo=UTC)
@@ -73,7 +73,7 @@ async def test_a_new_version_carries_the_version_it_started_from(connect):
     assert b"\r\n\r\n{}\r\n" in service.bodies[1]
 
 
-async def test_other_bytes_at_the_service_are_an_integrity_error(connect):
+async def test_wrong_sha1_in_response_is_integrity_error(connect):
     client = await connect(Service(result(file(sha1="0" * 40))))
     with pytest.raises(errors.IntegrityError) as caught:
         await client.uploads.new_file(WISH, BytesSource(HELLO), sha1=SHA1)
@@ -93,7 +93,7 @@ async def test_upload_response_without_file_is_protocol_error(connect, answer):
         await client.uploads.new_file(WISH, BytesSource(HELLO), sha1=SHA1)
 
 
-async def test_the_holder_of_the_name_comes_with_the_conflict(connect):
+async def test_conflict_names_the_holder(connect):
     refusal = JSONResponse(
         {"status": 409, "code": "item_name_in_use", "context_info": {"conflicts": {"id": "9", "sha1": SHA1}}},
         409,
@@ -113,7 +113,7 @@ async def test_a_repeat_sends_the_whole_body_again(connect, autojump_clock):
     assert heard == [5, 5]
 
 
-async def test_an_upload_whose_outcome_is_unknown_is_not_repeated(connect):
+async def test_upload_of_unknown_outcome_is_not_repeated(connect):
     service = Service(Response(status_code=503, headers={"Retry-After": "1"}))
     client = await connect(service)
     with pytest.raises(errors.ServerError):

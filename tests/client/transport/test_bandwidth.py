@@ -135,7 +135,7 @@ def test_what_is_no_rate(text, tmp_path, monkeypatch):
         config.load()
 
 
-def test_the_first_window_that_holds_counts_also_over_midnight(tmp_path, monkeypatch):
+def test_first_matching_time_window_wins(tmp_path, monkeypatch):
     path = tmp_path / "config.toml"
     path.write_text(
         'upload_limit = "1MB/s"\n'

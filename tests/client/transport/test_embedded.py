@@ -52,7 +52,7 @@ def upload(pieces: Pieces) -> httpx.Request:
     return httpx.Request("POST", URL, stream=pieces)
 
 
-async def test_the_app_sees_what_a_server_would_show_it(nursery: trio.Nursery) -> None:
+async def test_app_sees_a_server_request(nursery: trio.Nursery) -> None:
     seen: dict[str, Any] = {}
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
@@ -221,7 +221,7 @@ async def test_an_app_without_an_answer_is_noticed(nursery: trio.Nursery) -> Non
             await client.get(URL)
 
 
-async def test_a_body_that_fails_is_reported_as_it_is(nursery: trio.Nursery) -> None:
+async def test_failing_body_raises(nursery: trio.Nursery) -> None:
     after = []
 
     async def app(scope: Any, receive: Any, send: Any) -> None:

@@ -131,7 +131,7 @@ def test_retry_after_in_seconds(value, seconds):
 @pytest.mark.parametrize(
     "value", ["99999999999", "9" * 400, "Fri, 31 Dec 9999 23:59:59 GMT", "Fri, 31 Dec 9999 23:59:59 -2359"]
 )
-def test_nobody_is_kept_away_for_longer_than_an_hour(value):
+def test_retry_after_is_capped_at_an_hour(value):
     assert client_errors.retry_after(answer(429, retry_after=value)) == client_errors.LONGEST_RETRY_AFTER
 
 
@@ -182,7 +182,7 @@ async def test_each_failure_of_the_network_has_its_exception(connect, broken, ra
 
 
 @pytest.mark.parametrize("body", [b"", b"[]", b"<html>", b'{"type":"user"}', b'{"id": []}'])
-async def test_an_answer_of_another_shape_is_a_protocol_error(connect, body):
+async def test_malformed_response_is_protocol_error(connect, body):
     async def handler(request):
         return Response(body)
 

@@ -44,7 +44,7 @@ class Lying:
             self.closed = True
 
 
-async def test_the_attributes_come_first_and_the_length_is_known():
+async def test_attributes_come_first_with_known_length():
     upload = MultipartBody({"name": 'a "b"\r\n.txt', "parent": {"id": "0"}}, BytesSource(b"\r\n--content"))
     data = await whole(upload)
     assert upload.headers["content-length"] == str(len(data))

@@ -35,7 +35,7 @@ def refusal(status, code="", **headers):
 
 
 @pytest.mark.parametrize("status", [429, 500, 502, 503, 504])
-async def test_a_read_is_repeated_when_the_service_is_unwell(connect, autojump_clock, status):
+async def test_read_is_retried_on_server_error(connect, autojump_clock, status):
     handler = failing(refusal(status), refusal(status))
     client = await connect(handler)
     assert (await client.users.me()).id == "7"
@@ -69,7 +69,7 @@ async def test_retry_after_is_waited_for(connect, autojump_clock):
     assert 7 <= handler.times[1] - handler.times[0] <= 7.5
 
 
-async def test_a_long_retry_after_is_left_to_the_caller(connect, autojump_clock):
+async def test_long_retry_after_is_raised(connect, autojump_clock):
     handler = failing(refusal(429, retry_after="100"))
     client = await connect(handler)
     with pytest.raises(errors.RateLimited) as caught:
@@ -105,7 +105,7 @@ async def test_unsafe_request_is_not_retried(connect, status):
         refusal(409, "operation_blocked_temporary"),
     ],
 )
-async def test_a_change_is_repeated_when_it_cannot_have_happened(connect, autojump_clock, answer):
+async def test_unsent_change_is_repeated(connect, autojump_clock, answer):
     handler = failing(answer)
     client = await connect(handler)
     assert (await client.folders.create("a", "0")).id == "7"
@@ -116,7 +116,7 @@ async def test_a_change_is_repeated_when_it_cannot_have_happened(connect, autoju
     "failure",
     [httpx.ReadError("reset"), httpx.WriteError("reset"), httpx.RemoteProtocolError("no answer")],
 )
-async def test_a_broken_connection_is_repeated_for_a_read_only(connect, broken, autojump_clock, failure):
+async def test_broken_connection_repeats_reads_only(connect, broken, autojump_clock, failure):
     network = broken(failure)
     client = await connect(transport=network)
     await client.users.me()

@@ -33,7 +33,7 @@ async def becomes(drive: Drive, path: str, wanted: str) -> None:
             await drive.changed.wait()
 
 
-async def test_what_somebody_else_locked_is_read_and_not_changed(
+async def test_file_locked_by_others_is_read_only(
     drive: Drive, ben: Remote, shared: items.File, caplog: pytest.LogCaptureFixture
 ):
     caplog.set_level("INFO")
@@ -155,7 +155,7 @@ class TestOpenDocuments:
         await self.lock(other, claimed, there=False)
         await drive.fs.release(opened.fh)
 
-    async def test_a_document_that_cannot_be_locked_is_worked_on(
+    async def test_unlockable_document_can_be_edited(
         self, drive: Drive, ben: Remote, user: int, nursery: trio.Nursery
     ):
         file_id = await shared_file(drive, ben, "f.odt", "viewer", user)

@@ -206,7 +206,7 @@ class TestBytes:
         await drive.poll()
         await self.check(drive, read)
 
-    async def test_when_the_access_ends_and_something_is_not_sent(
+    async def test_access_ends_with_unsent_changes(
         self, drive: Drive, team: Team, read: int, network: Network
     ) -> None:
         await take_while_away(drive, team, network)

@@ -153,9 +153,7 @@ async def test_a_higher_role_further_below_counts(drive: Drive, ben: Remote, sha
     assert await attempt(drive.write("s/new", b"x")) == "EACCES"
 
 
-async def test_a_role_that_is_raised_shows_after_a_while(
-    drive: Drive, ben: Remote, shared: Any, user: int
-) -> None:
+async def test_raised_role_shows_eventually(drive: Drive, ben: Remote, shared: Any, user: int) -> None:
     await shared("viewer")
     assert await attempt(drive.write("s/new", b"x")) == "EACCES"
     (found,) = ben.store.read("SELECT id FROM collaboration")
@@ -251,7 +249,7 @@ class TestByEvents:
         assert await bits(drive, "s/d/g") == "-r--r--r--"
         assert await attempt(drive.write("s/newer", b"x")) == "EACCES"
 
-    async def test_a_role_that_changes_while_it_is_asked_about(
+    async def test_role_change_during_the_request(
         self, drive: Drive, ben: Remote, shared: Any, network: Network
     ) -> None:
         await shared("viewer")

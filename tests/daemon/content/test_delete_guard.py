@@ -96,9 +96,7 @@ async def test_refused_deletion_is_refused_again_at_once(
     assert [item.name for item in await other.everything() if item.type == "file"] == ["f", "g"]
 
 
-async def test_what_is_in_no_doubt_is_never_asked_about(
-    drive: Drive, other: Remote, network: Network
-) -> None:
+async def test_unprotected_deletions_ask_nothing(drive: Drive, other: Remote, network: Network) -> None:
     folder = await other.folder("d")
     for number in range(20):
         await other.file(f"f{number}", b"1", folder)
@@ -135,7 +133,7 @@ async def test_held_item_may_enter_trash(drive: Drive, other: Remote, network: N
         await other.client.items.purge("file", number)
 
 
-async def test_what_a_strict_service_holds_is_refused_at_once(
+async def test_held_item_of_strict_service_is_refused_at_once(
     drive: Drive, other: Remote, network: Network, expect_log: ExpectLog
 ) -> None:
     expect_log("cannot be deleted: The service does not allow this: A hold says no")

@@ -27,7 +27,7 @@ async def test_item_fields_cost_one_request(drive: Drive, other: Remote) -> None
     assert await listed(drive, "f") == ["owner", "shared_link"]
 
 
-async def test_an_answer_holds_while_the_etag_is_the_same(drive: Drive, other: Remote) -> None:
+async def test_details_are_cached_while_etag_is_unchanged(drive: Drive, other: Remote) -> None:
     number = await other.file("f", b"12345")
     await drive.names()
     assert await value(drive, "f", "modified_by.id") == str(other.user)
@@ -71,7 +71,7 @@ async def test_offline_details_serve_cached_only(drive: Drive, other: Remote, ne
     assert await told(drive, "new", "metadata.global.properties.k", "v") == "ENETDOWN"
 
 
-async def test_what_lives_here_only_has_what_the_drive_knows(drive: Drive) -> None:
+async def test_local_file_has_local_attributes_only(drive: Drive) -> None:
     await drive.write(".~lock.f#", b"x")
     assert await value(drive, ".~lock.f#", "sync") == "local"
     assert await value(drive, ".~lock.f#", "cached") == "1"
@@ -83,7 +83,7 @@ async def test_what_lives_here_only_has_what_the_drive_knows(drive: Drive) -> No
     assert drive.agents.health.requests["facts"] == 0
 
 
-async def test_a_file_tells_how_much_of_it_is_here(drive: Drive, other: Remote) -> None:
+async def test_cached_attribute_counts_bytes(drive: Drive, other: Remote) -> None:
     await other.file("f", b"x" * 300_000)
     await drive.names()
     assert await value(drive, "f", "cached") == "0"

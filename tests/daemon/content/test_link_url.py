@@ -66,7 +66,7 @@ async def test_other_keys_of_url_file_are_kept(drive: Drive, other: Remote) -> N
     assert await drive.read("a.url") == edited
 
 
-async def test_a_description_that_is_set_leaves_the_line_ends(drive: Drive, other: Remote) -> None:
+async def test_description_edit_keeps_line_endings(drive: Drive, other: Remote) -> None:
     ino = await made(drive, other, WINDOWS)
     assert await told(drive, "a.url", "description", "from the desktop") == "ok"
     await drive.sync()
@@ -94,7 +94,7 @@ async def test_without_the_service_it_waits_like_any_edit(
 @pytest.mark.parametrize(
     "bad", ["", "example.com", "ftp://example.com/", "javascript:alert(1)", "https://a/\nURL=b", b"\xff"]
 )
-async def test_what_is_no_address_of_the_web_is_refused(
+async def test_non_web_url_is_refused(
     drive: Drive, other: Remote, expect_log: ExpectLog, bad: str | bytes
 ) -> None:
     ino = await made(drive, other)

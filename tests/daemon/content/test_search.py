@@ -149,7 +149,7 @@ async def test_what_is_in_the_trash_is_not_found(drive: Drive, other: Remote, le
     assert await find("lease") == ["lease.md"]
 
 
-async def test_what_was_deleted_here_is_not_listed_any_more(drive: Drive, legal: str, network: Network):
+async def test_deleted_item_leaves_the_results(drive: Drive, legal: str, network: Network):
     agents = drive.agents
     memory = search_results.SearchCache(RemoteSearch(drive.db, agents.client, agents.hydrator, agents.health))
     await drive.names("Legal/Contracts")
@@ -170,7 +170,7 @@ async def test_what_was_deleted_here_is_not_listed_any_more(drive: Drive, legal:
     assert len(await listed()) == 1
 
 
-async def test_web_links_are_found_as_they_are_called_here(drive: Drive, other: Remote, find):
+async def test_found_web_links_have_their_local_names(drive: Drive, other: Remote, find):
     await other.client.web_links.create("https://example.com/", parent_id="0", name="Harbour")
     assert await find("harbour") == ["Harbour.url"]
 

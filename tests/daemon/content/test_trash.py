@@ -145,7 +145,7 @@ async def test_restore_into_new_folder(drive: Drive, other: Remote, bin_: Bin):
     assert await drive.read("new/a.txt") == b"one"
 
 
-async def test_what_somebody_else_restored_or_purged_is_not_there(
+async def test_item_restored_or_purged_elsewhere_is_gone(
     drive: Drive, other: Remote, bin_: Bin, expect_log: ExpectLog
 ):
     for name in ("a", "b"):

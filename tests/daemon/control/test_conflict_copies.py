@@ -13,7 +13,7 @@ from tests.support.daemon_drive import Drive, Remote
 from tests.support.network import Network
 
 
-async def test_two_new_files_of_one_name_are_both_kept(drive: Drive, other: Remote) -> None:
+async def test_two_new_files_with_one_name_are_kept(drive: Drive, other: Remote) -> None:
     await drive.names()
     await other.file("a.txt", b"theirs")
     ino = await drive.write("a.txt", b"ours")

@@ -125,7 +125,7 @@ async def test_a_refused_request_gets_a_reason(path: Path, line: bytes, said: st
 
 
 @pytest.mark.parametrize("request_", control.Request.__subclasses__())
-def test_each_request_has_a_command_that_takes_its_fields(request_: type[control.Request]) -> None:
+def test_each_request_has_a_matching_command(request_: type[control.Request]) -> None:
     taken = inspect.signature(server.COMMANDS[request_].method).parameters
     assert list(taken)[1:] == [name for name in request_.model_fields if name != "kind"]
 

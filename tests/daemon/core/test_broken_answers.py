@@ -126,7 +126,7 @@ async def test_unstorable_item_is_reported_and_kept(
     assert (await drive.agents.status()).troubles.left_out == []
 
 
-async def test_an_answer_that_is_none_is_asked_about_later(
+async def test_invalid_response_is_retried_later(
     drive: Drive, other: Remote, network: Network, expect_log: ExpectLog
 ) -> None:
     expect_log("skipping the")
@@ -159,9 +159,7 @@ async def test_refused_position_is_retried_ever_slower(drive: Drive, other: Remo
         assert forged.asked - before <= 3
 
 
-async def test_a_position_that_does_not_advance_is_the_end(
-    drive: Drive, other: Remote, network: Network
-) -> None:
+async def test_stuck_event_position_is_the_end(drive: Drive, other: Remote, network: Network) -> None:
     await drive.names()
     await other.file("f", b"x")
     position = kv_store.get(drive.db, kv_store.EVENTS_POSITION)
@@ -190,7 +188,7 @@ class _Hasty(httpx.AsyncBaseTransport):
         return await self.inner.handle_async_request(request)
 
 
-async def test_news_again_and_again_of_nothing_are_no_storm(
+async def test_repeated_empty_events_cause_no_storm(
     starting: Starting, other: Remote, network: Network
 ) -> None:
     network.inner = hasty = _Hasty(network.inner)
@@ -250,9 +248,7 @@ async def test_a_failing_service_never_has_a_change_held(status: int) -> None:
         assert verdict.wait_ns is not None
 
 
-async def test_a_change_waits_as_long_as_the_service_asks(
-    drive: Drive, other: Remote, network: Network
-) -> None:
+async def test_change_obeys_retry_after(drive: Drive, other: Remote, network: Network) -> None:
     refusing = _Refusing(network.inner)
     network.inner = refusing
     before = ops.now_ns()

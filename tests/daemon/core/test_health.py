@@ -50,7 +50,7 @@ async def health(service: Service, nursery: trio.Nursery) -> Health:
     return made
 
 
-async def test_a_request_that_succeeds_is_health_and_is_counted(health: Health) -> None:
+async def test_successful_request_is_healthy(health: Health) -> None:
     assert (health.state, health.is_online, health.can_ask) == (HealthState.STARTING, False, True)
     with health.request("poll"):
         pass

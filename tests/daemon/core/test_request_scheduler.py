@@ -76,7 +76,7 @@ async def test_the_more_urgent_overtakes(
     assert order == [Priority.INTERACTIVE, Priority.UPLOAD, Priority.LISTING, Priority.PIN]
 
 
-async def test_beside_somebody_who_waits_the_background_is_one_request(
+async def test_background_is_one_request_while_somebody_waits(
     autojump_clock: trio.testing.MockClock, nursery: trio.Nursery
 ) -> None:
     requests = Requests(RequestScheduler(config.Limits()))
@@ -97,7 +97,7 @@ async def test_the_background_alone_is_a_few_at_once(autojump_clock: trio.testin
     assert trio.current_time() - began == 8 / request_scheduler.BACKGROUND_AT_ONCE
 
 
-async def test_what_is_read_ahead_leaves_enough_for_who_waits(
+async def test_read_ahead_leaves_budget_for_waiting_readers(
     autojump_clock: trio.testing.MockClock, nursery: trio.Nursery
 ) -> None:
     requests = Requests(RequestScheduler(config.Limits(requests_per_minute=60)))

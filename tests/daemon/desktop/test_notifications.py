@@ -188,9 +188,7 @@ def bus(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
         ([], '<a href="https: x.example"> & \\e[2J'),
     ],
 )
-async def test_a_real_bus_carries_it_to_whoever_shows_notifications(
-    bus: str, can: list[str], shown: str
-) -> None:
+async def test_notification_over_a_real_bus(bus: str, can: list[str], shown: str) -> None:
     # Nobody shows any yet.
     assert await notification_bus.show("a", "b") is None
     calls: list[tuple[Any, ...]] = []

@@ -44,9 +44,7 @@ async def pinned(drive: Drive, path: str) -> None:
             await trio.lowlevel.checkpoint()
 
 
-async def test_a_folder_is_online_only_afterwards_and_read_again(
-    drive: Drive, other: Remote, network: Network
-) -> None:
+async def test_freed_folder_is_downloaded_again(drive: Drive, other: Remote, network: Network) -> None:
     await fill(drive, other, "a", "b")
     inner = await other.folder("inner", (await other.find("d")).id)
     await other.file("c", data(0), parent=inner)  # as `a`
@@ -78,9 +76,7 @@ async def test_a_file_alone(drive: Drive, other: Remote) -> None:
         await drive.agents.free("/none", unpin=False)
 
 
-async def test_what_the_service_does_not_have_is_never_dropped(
-    drive: Drive, other: Remote, network: Network
-) -> None:
+async def test_unsent_contents_are_never_dropped(drive: Drive, other: Remote, network: Network) -> None:
     await fill(drive, other, "sent", "edited", "appended")
     await other.file("twin", data(2))  # the bytes to which more is appended
     await drive.poll()
@@ -169,7 +165,7 @@ async def test_pinned_content_needs_unpin_to_free(drive: Drive, other: Remote) -
     assert folder
 
 
-async def test_a_pin_that_nobody_has_looked_at_yet_counts(drive: Drive, other: Remote) -> None:
+async def test_new_pin_counts_before_its_survey(drive: Drive, other: Remote) -> None:
     await fill(drive, other, "a")
     await drive.agents.pin("/d/a")
     found = content_table.find(drive.db, drive.node(await drive.ino("d/a")).sha1)

@@ -180,7 +180,7 @@ async def test_a_large_file_streams_through(drive: Drive, other: Remote) -> None
 
 
 @pytest.mark.parametrize("error", [None, httpx.ReadError("reset"), httpx.ReadTimeout("silent")])
-async def test_a_download_that_breaks_goes_on_where_it_stopped(
+async def test_broken_download_resumes(
     drive: Drive, other: Remote, network: Network, error: Exception | None
 ) -> None:
     data = os.urandom(20 * BLOCK)
@@ -205,7 +205,7 @@ async def test_repeated_empty_downloads_are_an_error(drive: Drive, other: Remote
 
 
 @pytest.mark.parametrize("size", [1, BLOCK, BLOCK + 1, block_download.WHOLE_BYTES])
-async def test_a_file_of_one_request_is_never_read_unchecked(
+async def test_small_file_is_verified_before_reading(
     drive: Drive, other: Remote, network: Network, expect_log: ExpectLog, size: int
 ) -> None:
     expect_log("a download does not match its SHA-1")

@@ -89,7 +89,7 @@ async def test_pinned_folder_is_complete_offline(
         assert folder
 
 
-async def test_the_contents_of_pinned_files_are_checked_and_marked(drive: Drive, other: Remote) -> None:
+async def test_pinned_contents_are_verified_and_marked(drive: Drive, other: Remote) -> None:
     data = os.urandom(3_000_000)  # several pieces
     await other.file("f", data)
     await drive.agents.pin("/f")
@@ -100,7 +100,7 @@ async def test_the_contents_of_pinned_files_are_checked_and_marked(drive: Drive,
     assert (saved.bits, saved.verified, saved.pinned) == (None, True, True)
 
 
-async def test_what_is_not_pinned_any_more_may_be_evicted(drive: Drive, other: Remote) -> None:
+async def test_unpinned_contents_can_be_evicted(drive: Drive, other: Remote) -> None:
     await other.file("f", b"x" * 3000)
     await other.file("g", b"y" * 3000)
     await drive.agents.pin("/f")

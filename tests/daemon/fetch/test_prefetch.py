@@ -120,9 +120,7 @@ async def test_walk_prefetches_little_beside(drive: Drive, other: Remote, reader
     assert 0 < reader.fetched - reader.read <= prefetch.BEYOND
 
 
-async def test_files_that_a_walk_passes_over_are_not_fetched(
-    drive: Drive, other: Remote, reader: Reader
-) -> None:
+async def test_skipped_files_are_not_prefetched(drive: Drive, other: Remote, reader: Reader) -> None:
     names = [f"f{number:03}.{ending}" for number in range(40) for ending in ("jpg", "xml", "raw")]
     await make(other, drive, names)
     for path in walked(drive):

@@ -81,9 +81,7 @@ async def test_everything_becomes_known_and_then_nothing_is_asked(
 
 
 @search_only
-async def test_after_a_restart_it_goes_on_where_it_was(
-    large: None, starting: Starting, network: Network
-) -> None:
+async def test_crawl_resumes_after_a_restart(large: None, starting: Starting, network: Network) -> None:
     async with starting() as drive, trio.open_nursery() as nursery:
         arrived, _ = network.gate("GET", "offset=600", before=True)
         nursery.start_soon(drive.agents.crawler.once)
@@ -103,9 +101,7 @@ async def test_after_a_restart_it_goes_on_where_it_was(
         assert kv_store.get(drive.db, kv_store.CRAWL) is None
 
 
-async def test_an_opened_folder_does_not_wait_for_the_crawl(
-    large: None, drive: Drive, network: Network
-) -> None:
+async def test_opened_folder_precedes_the_crawl(large: None, drive: Drive, network: Network) -> None:
     arrived, go = network.gate("GET", "type=file", before=True)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(drive.agents.crawler.once)
@@ -258,7 +254,7 @@ async def test_what_a_restless_window_did_not_show_stays(
 
 
 @search_only
-async def test_what_a_window_that_moved_did_not_show_stays(
+async def test_items_unseen_in_a_moved_window_stay(
     large: None, drive: Drive, other: Remote, network: Network, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(search_windows, "ATTEMPTS", 1)

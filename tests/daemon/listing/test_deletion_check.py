@@ -49,9 +49,7 @@ async def test_a_gateways_404_makes_nothing_gone(drive: Drive, other: Remote, ne
     assert await other.paths() == ["docs/", "docs/f", "docs/ours"]
 
 
-async def test_a_gateways_404_to_a_deletion_is_no_deletion(
-    drive: Drive, other: Remote, network: Network
-) -> None:
+async def test_gateway_404_is_no_deletion(drive: Drive, other: Remote, network: Network) -> None:
     await other.file("f", b"x")
     assert await drive.names() == ["f"]
     network.instead = gateway
@@ -144,9 +142,7 @@ async def test_where_much_is_gone_a_person_is_asked(
 
 
 @pytest.mark.parametrize("settings", ["embedded"], indirect=True)
-async def test_a_question_ends_when_what_was_missing_is_back(
-    drive: Drive, other: Remote, expect_log: ExpectLog
-) -> None:
+async def test_question_ends_when_items_are_back(drive: Drive, other: Remote, expect_log: ExpectLog) -> None:
     expect_log("16 items are missing at the service")
     docs = await other.folder("docs")
     for number in range(15):

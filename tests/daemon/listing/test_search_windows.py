@@ -77,7 +77,7 @@ async def test_an_item_that_left_meanwhile_makes_it_restless() -> None:
     assert not found.stable
 
 
-async def test_what_is_never_still_is_told_to_be_so() -> None:
+async def test_unstable_window_is_reported() -> None:
     found, _ = await taken(Moving(1000, lambda search: search.ids.insert(0, search.ids.pop())))
     assert not found.stable
 

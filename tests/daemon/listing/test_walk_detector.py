@@ -86,9 +86,7 @@ async def test_walk_waits_for_faster_enumeration(
     assert len(walker.alone) < FIRST_STEPS + 5
 
 
-async def test_without_an_enumeration_or_with_one_elsewhere_nobody_waits(
-    walker: Walker, autojump_clock: MockClock
-) -> None:
+async def test_no_wait_without_an_enumeration_here(walker: Walker, autojump_clock: MockClock) -> None:
     def other(conn: Connection) -> int:
         return tree.insert(conn, ROOT, "other", NodeKind.FOLDER, now_ns=0)
 
@@ -125,9 +123,7 @@ async def test_walk_waits_for_first_of_several(
     assert len(walker.alone) < 20
 
 
-async def test_who_takes_time_between_two_folders_does_not_walk(
-    walker: Walker, autojump_clock: MockClock
-) -> None:
+async def test_slow_reader_of_folders_is_no_walk(walker: Walker, autojump_clock: MockClock) -> None:
     with walker.walks.enumerating(walker.top) as enumeration:
         await begun(enumeration, seconds_an_item=0.01)
         for _ in range(3 * FIRST_STEPS):

@@ -85,7 +85,7 @@ async def test_a_name_that_overtakes_our_answer(drive: Drive, other: Remote, ove
     assert await drive.names() == ["theirs"]
 
 
-async def test_a_name_that_overtakes_the_answer_to_an_upload(
+async def test_remote_rename_overtakes_upload_response(
     drive: Drive, other: Remote, overtaking: Overtaking
 ) -> None:
     number = await known(drive, other)
@@ -115,9 +115,7 @@ async def test_a_deletion_that_overtakes_our_answer(
     assert await other.paths() == []
 
 
-async def test_a_move_elsewhere_while_our_new_name_is_sent(
-    drive: Drive, other: Remote, network: Network
-) -> None:
+async def test_remote_move_during_local_rename(drive: Drive, other: Remote, network: Network) -> None:
     """The answer is the first that we hear of it, and the event no news any more."""
     folder = await other.folder("d")
     number = await known(drive, other)
@@ -217,7 +215,7 @@ async def test_in_flight_record_of_gone_file_hides_nothing(
     assert await drive.read("new") == b"theirs, in our new file"
 
 
-async def test_what_is_in_doubt_is_so_after_a_restart(
+async def test_deferred_update_survives_a_restart(
     starting: Starting, other: Remote, network: Network
 ) -> None:
     async with starting() as drive:

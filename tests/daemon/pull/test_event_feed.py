@@ -34,7 +34,7 @@ async def _until(drive: Drive, what: Any) -> None:
             await drive.changed.wait()
 
 
-async def test_a_change_shows_as_soon_as_the_service_tells(starting: Starting, other: Remote) -> None:
+async def test_event_applies_at_once(starting: Starting, other: Remote) -> None:
     async with starting(agents=("health", "fs", "pull")) as drive:
         await drive.names()
         number = await other.file("f", b"one")
@@ -51,7 +51,7 @@ async def test_a_change_shows_as_soon_as_the_service_tells(starting: Starting, o
         await _until(drive, changed)
 
 
-async def test_own_changes_are_not_announced_to_the_drive_that_made_them(
+async def test_own_changes_are_not_announced_back(
     starting: Starting, other: Remote, network: Network
 ) -> None:
     """Only what the push does, which knows it by the answers; what others do shows at once, as ever."""
@@ -317,7 +317,7 @@ async def test_what_an_event_does_not_show_stays_known(drive: Drive, other: Remo
     assert await drive.read("f") == b"two"
 
 
-async def test_the_position_is_never_ahead_of_what_is_applied(
+async def test_position_never_passes_unapplied_events(
     starting: Starting, other: Remote, network: Network, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whatever fails on the way, and a process that is killed there: the events come again."""

@@ -46,7 +46,7 @@ async def test_poll_takes_few_requests(drive: Drive, other: Remote) -> None:
     assert drive.changes == []
 
 
-async def test_a_folder_that_comes_with_old_content_is_listed(drive: Drive, other: Remote) -> None:
+async def test_new_folder_with_contents_is_listed(drive: Drive, other: Remote) -> None:
     await drive.names()
     docs = await other.folder("docs")
     await other.file("f", b"x", parent=docs)
@@ -133,7 +133,7 @@ async def test_offline_changes_arrive_at_start(starting: Starting, other: Remote
 
 
 @pytest.mark.parametrize("settings", ["search"], indirect=True)
-async def test_a_cursor_that_stands_still_is_not_looked_behind(
+async def test_cursor_at_rest_reads_no_older_changes(
     starting: Starting, other: Remote, mock_clock: trio.testing.MockClock
 ) -> None:
     """Two minutes after the newest change nothing from before it can still come."""

@@ -32,7 +32,7 @@ async def is_marked(drive: Drive) -> bool:
     return docs in pins.roots(drive.db)
 
 
-async def test_bits_attributes_and_pins_are_back_after_a_restart(starting: Starting, other: Remote) -> None:
+async def test_restored_item_regains_attributes_after_restart(starting: Starting, other: Remote) -> None:
     docs = await other.folder("docs")
     await other.file("run.sh", b"#!/bin/sh", parent=docs)
     async with starting() as drive:
@@ -51,7 +51,7 @@ async def test_bits_attributes_and_pins_are_back_after_a_restart(starting: Start
         assert drive.db.row("SELECT 1 FROM kept") is None
 
 
-async def test_others_bytes_are_no_program_when_they_come_back(starting: Starting, other: Remote) -> None:
+async def test_restored_foreign_bytes_are_not_executable(starting: Starting, other: Remote) -> None:
     number = await other.file("run.sh", b"#!/bin/sh")
     async with starting() as drive:
         await drive.names()

@@ -30,9 +30,7 @@ async def test_an_older_page_changes_nothing(drive: Drive, other: Remote) -> Non
     assert await drive.read("g") == b"two"
 
 
-async def test_a_deletion_that_a_restoration_has_overtaken_changes_nothing(
-    drive: Drive, other: Remote
-) -> None:
+async def test_stale_deletion_changes_nothing(drive: Drive, other: Remote) -> None:
     number = await other.file("f", b"one")
     await drive.names()
     await other.client.items.delete("file", number)
@@ -76,9 +74,7 @@ async def test_newer_update_stays_deferred(db: Any) -> None:
     assert deferred_updates.ready(db) == []
 
 
-async def test_a_listing_shorter_than_its_total_is_not_whole(
-    drive: Drive, other: Remote, network: Network
-) -> None:
+async def test_short_listing_is_incomplete(drive: Drive, other: Remote, network: Network) -> None:
     """Even where the service does not find the one that it leaves out, either."""
     made = [await other.file(name, b"x") for name in ("a", "b", "c")]
     assert await drive.names() == ["a", "b", "c"]

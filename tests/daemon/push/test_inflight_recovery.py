@@ -66,7 +66,7 @@ Break = Callable[[Any, Any], Awaitable[None]]
 
 @pytest.mark.parametrize("version", [False, True], ids=["new file", "new version"])
 @pytest.mark.parametrize("end", ENDS)
-async def test_the_program_died_before_the_answer_was_written_down(
+async def test_crash_before_the_response_is_recorded(
     starting: Starting, other: Remote, network: Network, end: str, version: bool
 ) -> None:
     async with starting() as drive:
@@ -107,7 +107,7 @@ async def test_the_answer_was_lost(
     await check(drive, other, *ENDS[end])
 
 
-async def test_somebody_elses_file_in_that_place_is_not_ours(
+async def test_foreign_file_at_the_place_is_not_adopted(
     starting: Starting, other: Remote, network: Network
 ) -> None:
     async with starting() as drive:

@@ -57,7 +57,7 @@ async def test_local_creation_never_overwrites_newer_version(drive: Drive, other
     assert await other.read(copy) == OLD + b"mine\n"
 
 
-async def test_a_writer_that_waits_for_the_service_keeps_both(starting: Starting, other: Remote) -> None:
+async def test_writer_waiting_for_base_keeps_both(starting: Starting, other: Remote) -> None:
     async with starting() as drive:
         opened, made = await drive.fs.create(1, "log", 0o644, os.O_RDWR)
         await drive.fs.write(opened.fh, 0, b"one\n")
@@ -131,7 +131,7 @@ async def test_it_survives_the_death_of_the_drive(starting: Starting, other: Rem
         assert [copy.original for copy in (await drive.agents.conflicts()).copies] == ["/f"]
 
 
-async def test_two_writers_of_one_log_end_in_two_files(drive: Drive, other: Remote) -> None:
+async def test_two_appending_writers_end_in_two_files(drive: Drive, other: Remote) -> None:
     ino = await drive.write("log", b"")
     await drive.sync()
     opened = await drive.fs.open(ino, os.O_RDWR)
@@ -219,7 +219,7 @@ async def test_what_was_written_of_it_can_be_had(lost: Any, other: Remote) -> No
 
 
 @pytest.mark.parametrize("newer", [False, True])
-async def test_it_goes_by_itself_when_the_file_is_back(lost: Any, other: Remote, newer: bool) -> None:
+async def test_held_change_is_sent_when_file_is_back(lost: Any, other: Remote, newer: bool) -> None:
     number = next(row["id"] for row in other.store.read("SELECT id FROM item WHERE name = 'big'"))
     await other.client.items.restore("file", str(number))
     if newer:

@@ -132,7 +132,7 @@ async def test_an_upload_whose_answer_was_lost_is_recognised(
     assert drive.ops() == []
 
 
-async def test_a_new_version_whose_answer_was_lost_is_recognised(
+async def test_version_upload_with_lost_response_is_recognized(
     drive: Drive, other: Remote, network: Network
 ) -> None:
     await drive.write("f", b"one")
@@ -277,7 +277,7 @@ async def test_an_open_file_is_not_waited_for(drive: Drive, other: Remote) -> No
     assert await other.paths() == ["log", "other"]
 
 
-async def test_bytes_that_only_the_service_has_survive_a_rename(drive: Drive, other: Remote) -> None:
+async def test_rename_over_evicted_file_keeps_its_bytes(drive: Drive, other: Remote) -> None:
     await drive.write("old", b"old")
     await drive.write("new", b"new")
     await drive.sync()

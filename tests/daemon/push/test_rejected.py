@@ -96,7 +96,7 @@ async def test_conflict_copies_and_held_changes_are_listed(
     assert found.copies[0].path.startswith("/f (conflicted copy of ")
 
 
-async def test_what_the_quota_refused_goes_when_there_is_room(
+async def test_quota_refusal_is_retried_when_there_is_space(
     refused: Any, other: Remote, service: Store, nursery: trio.Nursery
 ) -> None:
     nursery.start_soon(refused.agents.account.run)

@@ -67,7 +67,7 @@ async def test_two_new_addresses_are_both_kept(
     assert "conflicted copy" in next(iter(found))
 
 
-async def test_a_new_name_there_and_a_new_address_here(drive: Drive, other: Remote, network: Network) -> None:
+async def test_remote_rename_and_local_url_edit(drive: Drive, other: Remote, network: Network) -> None:
     made = await other.client.web_links.create("https://old.example/", "0", name="a")
     await drive.poll()
     await drive.write("a.url", TEXT)

@@ -116,7 +116,7 @@ FILES = {
 }
 
 
-async def test_what_a_web_link_cannot_say_stays_a_file(drive: Drive, other: Remote) -> None:
+async def test_file_with_other_content_stays_a_file(drive: Drive, other: Remote) -> None:
     for name, data in FILES.items():
         await drive.write(name, data)
     await drive.sync()
@@ -125,7 +125,7 @@ async def test_what_a_web_link_cannot_say_stays_a_file(drive: Drive, other: Remo
         assert await other.read(name) == data
 
 
-async def test_what_is_said_of_a_file_stays_with_it(drive: Drive, other: Remote) -> None:
+async def test_file_keeps_its_description(drive: Drive, other: Remote) -> None:
     described = await drive.write("described.url", TEXT)
     await drive.fs.setxattr(described, "user.xdg.comment", b"from the desktop")
     tagged = await drive.write("tagged.url", TEXT)
@@ -178,7 +178,7 @@ class TestAll:
 
 
 @pytest.mark.parametrize("first", ["the folder", "the web link"])
-async def test_a_web_link_and_a_folder_side_by_side(drive: Drive, other: Remote, first: str) -> None:
+async def test_web_link_beside_folder_of_its_name(drive: Drive, other: Remote, first: str) -> None:
     if first == "the folder":
         await drive.mkdir("notes")
         await drive.sync()

@@ -52,7 +52,7 @@ async def test_it_is_shown_when_it_is_accepted(
         assert _waiting(drive) == [("Club", "Ben Tester")]
 
 
-async def test_nothing_of_it_takes_a_name_or_is_fetched(
+async def test_offered_item_takes_no_name(
     starting: Starting, ben: Remote, other: Remote, user: int, network: Network
 ) -> None:
     folder, _ = await _give(ben, user, SHELF)
@@ -82,7 +82,7 @@ async def test_nothing_of_it_takes_a_name_or_is_fetched(
         assert [one.path for one in await search.more()] == [f"{shelf}/plan.txt"]
 
 
-async def test_what_is_declined_is_not_shown_and_not_told(starting: Starting, ben: Remote, user: int) -> None:
+async def test_declined_offer_is_hidden(starting: Starting, ben: Remote, user: int) -> None:
     folder, given = await _give(ben, user)
     async with starting() as drive:
         await drive.names()
@@ -108,9 +108,7 @@ async def test_what_is_declined_is_not_shown_and_not_told(starting: Starting, be
         assert "is in" in await _decide(drive, "Club")
 
 
-async def test_a_decision_lasts_and_a_lost_state_asks_again(
-    starting: Starting, ben: Remote, user: int
-) -> None:
+async def test_decision_lasts_until_state_is_lost(starting: Starting, ben: Remote, user: int) -> None:
     folder, given = await _give(ben, user)
     async with starting() as drive:
         await drive.names()
@@ -145,9 +143,7 @@ async def test_left_share_asks_again_when_reshared(starting: Starting, ben: Remo
         assert _waiting(drive) == [("plan.txt", "Ben Tester")]
 
 
-async def test_what_is_not_shared_any_more_cannot_be_accepted(
-    starting: Starting, ben: Remote, user: int
-) -> None:
+async def test_withdrawn_offer_cannot_be_accepted(starting: Starting, ben: Remote, user: int) -> None:
     folder, given = await _give(ben, user)
     async with starting() as drive:
         await drive.names()
@@ -159,7 +155,7 @@ async def test_what_is_not_shared_any_more_cannot_be_accepted(
             await _decide(drive, "Team")
 
 
-async def test_of_two_of_one_name_the_id_says_which(starting: Starting, ben: Remote, user: int) -> None:
+async def test_ambiguous_offer_is_chosen_by_id(starting: Starting, ben: Remote, user: int) -> None:
     first, _ = await _give(ben, user, "Team", await ben.folder("a"))
     second, _ = await _give(ben, user, "Team", await ben.folder("b"))
     async with starting() as drive:
@@ -187,7 +183,7 @@ async def test_the_setting_changes(starting: Starting, ben: Remote, user: int) -
         assert _waiting(drive) == []
 
 
-async def test_a_drive_that_learns_late_whose_it_is_asks(
+async def test_offers_wait_for_a_late_owner_check(
     starting: Starting, ben: Remote, user: int, network: Network
 ) -> None:
     await _give(ben, user)

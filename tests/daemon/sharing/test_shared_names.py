@@ -128,7 +128,7 @@ async def test_own_name_wins_on_all_drives(
 
 
 @pytest.mark.parametrize("where", ["folder", "root"])
-async def test_a_name_that_is_taken_later_is_not_taken(
+async def test_later_shared_name_does_not_replace_own(
     starting: Starting, ben: Remote, other: Remote, user: int, where: str
 ) -> None:
     """A folder that was shared under a harmless name is renamed to one's own, and back."""

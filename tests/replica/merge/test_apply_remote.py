@@ -96,7 +96,7 @@ async def test_a_change_tells_what_the_kernel_must_drop(db: Database) -> None:
     ]
 
 
-async def test_a_rename_ring_heard_one_by_one_ends_right(db: Database) -> None:
+async def test_remote_rename_cycle_event_by_event(db: Database) -> None:
     await apply(db, an_item("file", 1, "a"), an_item("file", 2, "b"))
     await apply(db, an_item("file", 1, "b", sequence=2))
     await apply(db, an_item("file", 2, "a", sequence=2))
@@ -114,7 +114,7 @@ async def test_local_file_yields_name_to_remote(db: Database) -> None:
     assert tree.find_child(db, ROOT, "Report.txt") == tree.find_remote(db, NodeKind.FILE, "7")
 
 
-async def test_theirs_of_the_same_name_and_bytes_is_ours(db: Database) -> None:
+async def test_equal_remote_file_is_adopted(db: Database) -> None:
     ino = await local_file(db, "report.txt", sha1=f"{7:040d}")
     await apply(db, an_item("file", 7, "report.txt"))
     assert tree.find_child(db, ROOT, "report.txt") == tree.find_remote(db, NodeKind.FILE, "7")

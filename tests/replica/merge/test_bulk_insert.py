@@ -68,7 +68,7 @@ def shape(conn: Connection) -> set[tuple[Any, ...]]:
 
 
 @pytest.mark.parametrize("kind", CLASSES)
-def test_the_lean_shape_says_what_the_full_one_says(kind: str) -> None:
+def test_lean_entry_equals_full_item(kind: str) -> None:
     given = fields(kind, 5, "x")
     lean = an_entry(kind, 5, "x")
     full = remote_from_item(CLASSES[kind].model_validate(given))

@@ -75,7 +75,7 @@ async def test_the_path_may_be_shown(api, uwe, tree):
     assert await listed(uwe) == ["folder"]
 
 
-async def test_what_is_not_listed_is_seen_all_the_same(api, uwe, tree):
+async def test_unlisted_item_is_accessible(api, uwe, tree):
     await sharing.share(api, tree["folder"], uwe, "viewer", is_access_only=True)
     assert await listed(uwe) == []
     assert await uwe.bytes(tree["bottom"]["id"]) == b"bottom"

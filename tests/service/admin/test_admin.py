@@ -156,7 +156,7 @@ async def test_a_log_in_ends_by_itself(admin):
     assert "Log in" in await admin.open("/admin")
 
 
-async def test_a_new_password_ends_what_the_old_one_began(admin, service):
+async def test_new_password_ends_sessions(admin, service):
     other = Person(service)
     await other.log_in()
     assert "Test Enterprise" in await other.open("/admin")
@@ -182,7 +182,7 @@ async def test_a_form_without_its_proof_does_nothing(admin):
     assert admin.rows("SELECT 1 FROM user WHERE login = 'x@example.com'") == []
 
 
-async def test_a_user_is_made_as_the_api_makes_one(admin, api):
+async def test_admin_page_creates_user_like_the_api(admin, api):
     await admin.open("/admin/users")
     text = await admin.post("/admin/users", name="Nia New", login="nia@example.com", role="user")
     assert "Nia New is a user now." in text
@@ -201,7 +201,7 @@ async def test_a_user_is_made_as_the_api_makes_one(admin, api):
     assert len(admin.rows("SELECT 1 FROM user")) == 3
 
 
-async def test_who_may_search_everything_is_said_on_the_page(admin):
+async def test_page_shows_enterprise_search_permission(admin):
     def may():
         return admin.rows("SELECT enterprise_content FROM user WHERE id = 2002")[0][0]
 
@@ -372,7 +372,7 @@ async def test_another_enterprise_is_not_looked_into(admin, uwe):
         assert "uwe@example.com" not in text
 
 
-def test_a_notice_is_said_once_and_waits_for_few():
+def test_flash_message_is_shown_once():
     waiting = notices.FlashMessages()
     for at in range(notices._MAX + 1):
         waiting.put(str(at), notices.FlashMessage(f"done {at}"))

@@ -170,9 +170,7 @@ async def _refused(uwe, things, operations):
         ("cannot_delete_edit_upload", False, False),
     ],
 )
-async def test_a_status_forbids_what_it_says_on_every_operation(
-    api, uwe, things, status, edits, uploads, place
-):
+async def test_user_status_applies_to_every_operation(api, uwe, things, status, edits, uploads, place):
     parent = "0"
     if place == "shared":
         folder = await api.folder("ours")

@@ -36,7 +36,7 @@ async def status(api, asked):
     return await api.ask("GET", asked["status_url"])
 
 
-async def test_a_folder_is_there_with_all_that_is_below(api):
+async def test_zip_has_nested_folders(api):
     top = await api.folder("Übersicht 📁")
     inner = await api.folder("inner", top["id"])
     await api.folder("empty", inner["id"])
@@ -89,7 +89,7 @@ async def test_equal_names_are_made_unique_and_told(api):
     assert len({name.casefold() for name in found.namelist()}) == 3
 
 
-async def test_what_may_not_be_downloaded_is_refused_or_left_out(api, service, as_user):
+async def test_undownloadable_items_are_refused_or_left_out(api, service, as_user):
     uwe = await as_user(service, "uwe@example.com")
     top = await api.folder("top")
     inner = await api.folder("inner", top["id"])

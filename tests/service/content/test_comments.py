@@ -15,7 +15,7 @@ async def say(api, file, message="a heron", expect=201, **more):
     return await api.ask("POST", "/comments", json=body, expect=expect)
 
 
-async def test_a_comment_is_made_found_changed_and_taken_back(api, file):
+async def test_comment_life_cycle(api, file):
     made = await say(api, file, tagged_message="see, @[2001:Ann Admin], a heron")
     assert (made["type"], made["is_reply_comment"]) == ("comment", False)
     assert made["message"] == "see, @Ann Admin, a heron"

@@ -37,7 +37,7 @@ async def address(api, file, **options):
     return answer.headers["location"]
 
 
-async def test_a_download_is_an_address_that_needs_no_token(api, file, visitor):
+async def test_download_url_needs_no_token(api, file, visitor):
     found = await address(api, file)
     assert found.startswith("http://service.test/d/")
     token = api.http.headers["authorization"].removeprefix("Bearer ")

@@ -20,7 +20,7 @@ async def test_a_new_folder(api):
     assert again == found
 
 
-async def test_a_taken_name_tells_its_holders_in_a_list(api):
+async def test_name_conflict_lists_the_holder(api):
     file = await api.upload("Docs")
     problem = await api.ask("POST", "/folders", json={"name": "docs", "parent": {"id": "0"}}, expect=409)
     assert problem["code"] == "item_name_in_use"
@@ -225,7 +225,7 @@ async def test_moves_that_cannot_be(api):
     assert (await api.ask("GET", path))["etag"] == "0"
 
 
-async def test_a_version_that_was_not_seen_is_not_changed(api):
+async def test_if_match_protects_unseen_version(api):
     folder = await api.folder("docs")
     path = f"/folders/{folder['id']}"
     await api.ask("PUT", path, json={"name": "papers"}, headers={"if-match": "0"})

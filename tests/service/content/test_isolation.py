@@ -24,7 +24,7 @@ async def alike(api, service):
     return await make(3_000_000), await make(30_000_005)
 
 
-async def test_a_neighbour_whose_id_begins_alike_is_not_below(api, alike):
+async def test_id_prefix_is_no_descendant(api, alike):
     (one, _), (other, file) = alike
     # Trash, and back.
     await api.ask("DELETE", f"/folders/{one}?recursive=true", expect=204)
@@ -70,7 +70,7 @@ async def test_id_prefix_does_not_grant_rights(api, uwe, alike):
         await api.ask("DELETE", f"/files/{file}/trash", expect=expect)
 
 
-async def test_a_version_in_the_trash_that_is_held_stays(api, service):
+async def test_held_trashed_version_stays(api, service):
     file = await api.upload("a.txt", b"first")
     old = file["file_version"]["id"]
     await api.version(file["id"], b"second")

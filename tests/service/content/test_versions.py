@@ -135,7 +135,7 @@ async def test_promotion_undoes_no_renaming(api):
     assert await api.bytes(other["id"]) == b"one"
 
 
-async def test_promotion_to_a_taken_name_brings_back_the_content(api):
+async def test_promotion_to_taken_name_restores_content(api):
     file = await api.upload("old.txt", b"one")
     await api.version(file["id"], b"two", name="new.txt")
     await api.upload("OLD.TXT", b"somebody else's")

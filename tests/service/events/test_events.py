@@ -175,7 +175,7 @@ async def test_what_makes_no_sense(api, params):
     await api.ask("GET", "/events", params=params, expect=400)
 
 
-async def test_a_position_of_another_store_starts_at_the_present(api):
+async def test_foreign_stream_position_starts_now(api):
     await api.folder("f")
     page = await stream(api, 10**15)
     assert (page["entries"], page["next_stream_position"]) == ([], await now(api))
@@ -248,7 +248,7 @@ async def test_others_do_not_wake(api, uwe, monkeypatch):
         assert await waiting(api, stream_position="now") == "reconnect"
 
 
-async def test_a_session_is_not_told_of_what_it_did(api, nursery):
+async def test_session_gets_no_events_of_its_own(api, nursery):
     start = await now(api)
     answers = {}
 

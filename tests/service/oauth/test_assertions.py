@@ -141,7 +141,7 @@ async def test_an_assertion_is_taken_once(api, sign):
     assert await api.refused(form(sign(jti=jti, exp=int(time.time()) + 59))) == "invalid_grant"
 
 
-async def test_an_assertion_that_gave_no_token_may_come_again(api, sign):
+async def test_unused_assertion_may_be_repeated(api, sign):
     assertion = sign()
     bad = form(assertion) | {"client_secret": "x"}
     assert await api.refused(bad) == "invalid_client"
@@ -178,7 +178,7 @@ async def test_signatures_that_are_refused(api, sign, key):
     await api.oauth(form(good))
 
 
-async def test_an_assertion_may_leave_out_which_key_signed_it(api, sign, service, key):
+async def test_assertion_without_key_id(api, sign, service, key):
     assert (await api.oauth(form(sign(kid=None))))["access_token"]
     other = rsa.generate_private_key(65537, 2048)
     await service.write(lambda conn: clients.add_key(conn, "tests", "k2", pem(other.public_key())))

@@ -326,7 +326,7 @@ async def test_pkce_cannot_be_left_out_on_the_way(browser, uwe):
     assert await uwe.refused(code_form(code, code_verifier=VERIFIER)) == "invalid_grant"
 
 
-async def test_a_code_belongs_to_its_redirect_uri_and_application(browser, uwe, service):
+async def test_code_is_bound_to_redirect_uri_and_app(browser, uwe, service):
     code = await browser.code()
     assert await uwe.refused(code_form(code, redirect_uri="http://127.0.0.1:1/callback")) == "invalid_grant"
     code = await browser.code()

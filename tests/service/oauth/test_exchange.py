@@ -24,7 +24,7 @@ async def post(api, form, status=200):
     return answer.json()
 
 
-async def test_the_answer_says_what_the_token_is_restricted_to(api, form):
+async def test_response_names_the_restriction(api, form):
     folder = await api.folder("folder")
     made = await post(api, form | {"resource": f"https://api.box.com/2.0/folders/{folder['id']}"})
     assert made["issued_token_type"] == tokens.ACCESS_TOKEN_TYPE
@@ -174,7 +174,7 @@ async def narrowed_again(api, token, *scopes, **form):
     return (await api.oauth(form))["access_token"]
 
 
-async def test_the_terms_of_a_link_hold_for_its_token(api, uwe, people):
+async def test_link_terms_apply_to_its_token(api, uwe, people):
     eva = await people.add("eva@elsewhere.example")
     file = await api.upload("a", b"x")
     url = await linked(api, file, permissions={"can_download": False})
@@ -211,7 +211,7 @@ async def test_what_no_link_leads_to(api, uwe):
         assert await uwe.refused(form) == "invalid_resource"
 
 
-async def test_a_bound_token_goes_no_further_by_a_link(api, uwe):
+async def test_bound_token_is_not_widened_by_a_link(api, uwe):
     file, other = await api.upload("a", b"x"), await uwe.upload("b", b"y")
     url = await linked(api, file)
     token = await uwe.narrowed("item_download", resource=f"http://service.test/2.0/files/{other['id']}")
@@ -222,7 +222,7 @@ async def test_a_bound_token_goes_no_further_by_a_link(api, uwe):
     )
 
 
-async def test_a_token_of_a_collaborator_ends_with_the_collaboration(api, uwe):
+async def test_bound_token_ends_with_collaboration(api, uwe):
     folder = await api.folder("folder")
     body = {
         "item": {"type": "folder", "id": folder["id"]},

@@ -50,7 +50,7 @@ async def test_reuse_ends_the_family(api, pair):
     assert await api.status(pair["access_token"]) == 401
 
 
-async def test_a_refresh_token_lives_60_days_from_its_making(api, pair, service):
+async def test_refresh_token_lives_60_days(api, pair, service):
     day = 24 * 3600 * 1_000_000
     pair = await api.oauth(form(pair))
     left = service.read("SELECT expires_at FROM family")[0]["expires_at"] - service.now()

@@ -49,7 +49,7 @@ async def test_the_form_of_our_own_model_is_taken(api):
     assert (await api.http.post(TOKEN, data=grant.form())).status_code == 200
 
 
-async def test_a_token_for_the_enterprise_speaks_for_the_application(api, good, service):
+async def test_enterprise_token_acts_as_the_application(api, good, service):
     enterprise = str(service.read("SELECT id FROM enterprise")[0]["id"])
     wish = good | {"box_subject_type": "enterprise", "box_subject_id": enterprise}
     token = (await api.http.post(TOKEN, data=wish)).json()["access_token"]

@@ -87,7 +87,7 @@ async def test_the_example_is_made_and_made_once(root, file):
         assert everything(opened) == made
 
 
-async def test_its_app_gets_tokens_and_finds_what_was_made(root, file):
+async def test_provisioned_app_finds_its_items(root, file):
     wish = file(EXAMPLE.read_text(encoding="utf-8"))
     async with store.open_store(root) as opened:
         await provisioning.ensure(opened, wish)
@@ -174,7 +174,7 @@ async def test_a_file_that_cannot_be_done_makes_nothing(root, file):
         ),
     ],
 )
-def test_a_mistake_is_one_sentence_that_names_the_key(file, text, said):
+def test_enterprise_file_error_names_the_key(file, text, said):
     with pytest.raises(errors.ConfigError, match=rf"enterprise.toml:? .*{said}(.*[.?])?$") as caught:
         file(text)
     assert "\n" not in caught.value.message
@@ -216,7 +216,7 @@ def test_a_mistake_is_one_sentence_that_names_the_key(file, text, said):
         ),
     ],
 )
-async def test_what_only_the_data_can_tell_is_told_too(root, file, text, said):
+async def test_errors_in_the_data_are_reported(root, file, text, said):
     async with store.open_store(root) as opened:
         with pytest.raises(errors.ConfigError, match=said):
             await provisioning.ensure(opened, file(LEAST + text))

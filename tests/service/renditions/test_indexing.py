@@ -181,7 +181,7 @@ async def test_orphaned_renditions_are_swept(root, fill, as_user):
         assert len(list((root / "renditions").glob("*/*"))) == 1
 
 
-async def test_what_was_made_and_is_lost_is_made_again(api, service, nursery):
+async def test_lost_rendition_is_made_again(api, service, nursery):
     await api.upload("a.pdf", sample_documents.pdf("heron"))
     nursery.start_soon(indexing.run, service)
     await all_indexed(service)
@@ -227,7 +227,7 @@ def is_alive(pid: int) -> bool:
     return True
 
 
-async def test_nobody_waits_for_a_document_that_is_being_read(api, service, nursery):
+async def test_extraction_does_not_block_requests(api, service, nursery):
     file = await api.upload("a.pdf", sample_documents.pdf("heron"))
     blob = service.blobs.path(file["sha1"])
     blob.unlink()
@@ -241,7 +241,7 @@ async def test_nobody_waits_for_a_document_that_is_being_read(api, service, nurs
     assert len(service.read("SELECT * FROM unindexed")) == 2
 
 
-async def test_a_served_service_reads_documents_and_leaves_no_worker(root, fill, as_user, monkeypatch):
+async def test_service_leaves_no_worker_behind(root, fill, as_user, monkeypatch):
     started = []
     start = worker_client.WorkerClient._start
 
@@ -299,7 +299,7 @@ async def test_internal_failure_is_logged(api, service, nursery, expect_log, mon
     assert await content(api, "heron") == {"a.pdf"}
 
 
-async def test_the_backlog_is_not_looked_for_among_all_items(service):
+async def test_backlog_query_uses_an_index(service):
     for sql, args in ((indexing.NEXT, ()), (indexing.SAME, ("", indexing.BATCH))):
         steps = service.read(f"EXPLAIN QUERY PLAN {sql}", *args)
         assert not [step["detail"] for step in steps if step["detail"].startswith("SCAN item")]

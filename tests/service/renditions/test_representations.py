@@ -73,7 +73,7 @@ async def test_what_is_hinted_at_is_made(api, service, nursery):
     assert answer.headers["content-disposition"] == "attachment; filename*=UTF-8''%C3%B6%0D%0Ax.txt"
 
 
-async def test_what_a_file_offers_is_told_by_its_name(api):
+async def test_offered_representations_depend_on_extension(api):
     async def names(name, data=b"\0"):
         return short(await offered(api, await api.upload(name, data)))
 
@@ -137,7 +137,7 @@ async def test_lists_have_them_too(api):
         assert entry["id"] == file["id"]
 
 
-async def test_only_who_may_look_into_the_file_gets_them(api, uwe, service, nursery):
+async def test_representations_need_preview_permission(api, uwe, service, nursery):
     folder = await api.folder("docs")
     file = await api.upload("a.png", sample_documents.picture(), folder["id"])
     other = await api.upload("b.png", sample_documents.picture())
@@ -179,7 +179,7 @@ async def test_an_earlier_version_keeps_its_own(api, service, nursery):
     assert ((await fetch(api, old)).text, (await fetch(api, new)).text) == ("heron", "egret")
 
 
-async def test_what_was_made_and_is_lost_is_made_again(api, service, nursery):
+async def test_lost_rendition_is_made_again(api, service, nursery):
     file = await api.upload("a.png", sample_documents.picture())
     entry = (await offered(api, file, "[jpg?dimensions=32x32]"))[0]
     nursery.start_soon(indexing.run, service)

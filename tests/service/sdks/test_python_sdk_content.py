@@ -50,7 +50,7 @@ async def all_made(opened):
             await written.wait()
 
 
-async def test_a_document_is_found_and_its_words_are_fetched(client, sample, upload):
+async def test_document_text_is_found_and_fetched(client, sample, upload):
     def ask(file):
         return client.files.get_file_by_id(
             file.id, fields=["representations"], x_rep_hints="[extracted_text]"

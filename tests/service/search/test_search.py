@@ -43,7 +43,7 @@ async def test_everything_is_found(api, tree):
     assert len(search.SearchResults.model_validate(found).entries) == len(ALIVE)
 
 
-async def test_words_are_looked_for_in_names_texts_and_descriptions(api, tree):
+async def test_words_match_names_texts_and_descriptions(api, tree):
     await api.ask("PUT", f"/folders/{tree['links']['id']}", json={"description": "Quick addresses"})
     assert await api.names("quick") == {"a.txt", "x.txt", "links"}
     assert await api.names("quick AND fox") == {"a.txt"}
@@ -194,7 +194,7 @@ async def test_fields_add_to_the_mini_representation(api, tree):
     }
 
 
-async def test_the_best_match_comes_first_and_changes_by_time(api, tree):
+async def test_results_are_ranked_or_sorted_by_time(api, tree):
     await api.upload("quick.txt", b"nothing else")
     found = await api.search("quick", direction="ASC")
     assert found["entries"][0]["name"] == "quick.txt"

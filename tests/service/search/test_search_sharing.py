@@ -219,7 +219,7 @@ async def test_search_below_very_many_folders(api, uwe, many):
 
 
 @pytest.mark.parametrize("query", ['NOT "x1"', "fox"])
-async def test_a_folder_that_is_named_again_is_searched_once(api, query):
+async def test_repeated_folder_is_searched_once(api, query):
     folder = await api.folder("a")
     inner = await api.folder("inner", folder["id"])
     await api.link("fox", inner["id"])

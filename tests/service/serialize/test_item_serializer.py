@@ -320,7 +320,7 @@ async def test_every_field_of_a_web_link(api, ann):
         assert value == found[name], name
 
 
-async def test_what_is_in_the_trash_says_when_it_goes(api):
+async def test_trashed_item_shows_when_it_is_purged(api):
     file = await api.upload("a")
     await api.ask("DELETE", f"/files/{file['id']}", expect=204)
     found = await api.ask("GET", f"/files/{file['id']}/trash")

@@ -65,7 +65,7 @@ async def test_access_log_line(api, client, lines):
     assert int(lines.parsed()[2][3]) == len(body)
 
 
-async def test_a_line_names_both_who_acts_and_as_whom(api, uwe, client, lines):
+async def test_access_log_names_actor_and_as_user(api, uwe, client, lines):
     headers = {"authorization": api.http.headers["authorization"]}
     await client.get("/2.0/users/me", headers=headers | {"as-user": str(uwe.user)})
     assert f" user={uwe.user} by={api.user} request=" in lines.texts[-1]
@@ -112,7 +112,7 @@ async def test_no_secret_is_ever_in_a_line(api, client, lines, service):
             assert hidden not in text
 
 
-async def test_a_client_that_goes_away_has_a_line_too(service, lines, nursery):
+async def test_disconnected_client_is_logged(service, lines, nursery):
     url = await nursery.start(lambda task_status: serve.serve(service, port=0, task_status=task_status))
     async with await trio.open_tcp_stream("127.0.0.1", int(url.rpartition(":")[2])) as stream:
         await stream.send_all(b"POST /oauth2/token HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\nab")

@@ -46,7 +46,7 @@ async def is_served(url: str) -> int:
 @pytest.mark.parametrize(
     "request_line", [HALF + b"Content-Length: 9\r\n\r\nx", HALF + b"Transfer-Encoding: chunked\r\n\r\n"]
 )
-async def test_a_body_that_does_not_come_is_given_up(start, monkeypatch, request_line):
+async def test_stalled_body_is_given_up(start, monkeypatch, request_line):
     monkeypatch.setattr(client_limits, "GRACE_SECONDS", 0.2)
     async with await connect(await start()) as stream:
         await stream.send_all(request_line)

@@ -80,7 +80,7 @@ def test_operations_have_names_of_their_own():
     assert wanted <= set(names)
 
 
-def test_the_parameters_of_search_are_those_of_its_model():
+def test_search_parameters_match_the_model():
     found = _described()["GET", "/2.0/search"]["parameters"]
     by_name = {one["name"]: one for one in found if "name" in one}
     assert by_name["limit"]["schema"] == {"type": "integer", "minimum": 1, "default": 30}
@@ -156,7 +156,7 @@ async def test_the_page_is_whole_without_the_net(visitor):
     assert targets <= set(re.findall(r'id="([^"]+)"', page.text))
 
 
-async def test_an_answer_that_is_not_described_fails_its_test(api):
+async def test_undescribed_response_fails_its_test(api):
     answer = await api.http.get("/users/me")
     await openapi_check.check(answer)
     strange = httpx.Response(418, request=answer.request, content=b"{}")

@@ -37,7 +37,7 @@ def take(clock):
     return run
 
 
-def test_searches_are_six_a_second_and_sixty_a_minute(take, clock):
+def test_search_rate_limits(take, clock):
     for _ in range(6):
         assert take("GET", "/2.0/search") == 0
     assert take("GET", "/2.0/search") == 1
@@ -61,7 +61,7 @@ def test_uploads_are_240_a_minute(take):
     assert take("PUT", "/api/2.0/files/upload_sessions/AB") == 0
 
 
-def test_calls_are_a_thousand_a_minute_for_each_user(take, clock):
+def test_call_rate_limit_per_user(take, clock):
     assert [take("GET", "/2.0/users/me") for _ in range(1001)] == [0] * 1000 + [1]
     assert take("GET", "/2.0/users/me", user=2) == 0
     clock.now += 0.061

@@ -37,7 +37,7 @@ async def test_it_answers_over_http(api, url):
         assert answer.json()["upload_url"] == f"{url}/api/2.0/files/content"
 
 
-async def test_a_refusal_reaches_a_client_that_is_still_sending(api, url):
+async def test_early_refusal_reaches_sending_client(api, url):
     async def endless():
         body, _ = api.form({"name": "a/b", "parent": {"id": "0"}}, b"")
         yield body.partition(b"\r\n--edge--")[0]
@@ -118,7 +118,7 @@ async def test_shutdown_finishes_running_upload(api, service):
     assert len((await api.search("large"))["entries"]) == 1
 
 
-async def test_what_does_not_end_in_time_is_cut_off(api, service, monkeypatch):
+async def test_unfinished_requests_are_cut_off(api, service, monkeypatch):
     monkeypatch.setattr(serve, "STOP_SECONDS", 0.2)
     stop = trio.Event()
     with trio.fail_after(10):
@@ -135,7 +135,7 @@ async def test_what_does_not_end_in_time_is_cut_off(api, service, monkeypatch):
         await stream.aclose()
 
 
-async def test_a_long_poll_does_not_hold_up_the_end(api, service):
+async def test_long_poll_does_not_delay_shutdown(api, service):
     stop = trio.Event()
     headers = {"authorization": api.http.headers["authorization"]}
 

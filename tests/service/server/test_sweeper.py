@@ -266,7 +266,7 @@ async def test_bytes_go_an_hour_after_their_last_version(api, service, later):
     assert list(service.blobs.aside.iterdir()) == []
 
 
-async def test_what_is_uploaded_while_its_bytes_go_is_whole(api, service, later):
+async def test_upload_during_cleanup_of_equal_bytes_is_whole(api, service, later):
     """The bytes are set aside between their arrival and the row that names them."""
     old = await api.upload("old", b"precious")
     await api.ask("DELETE", f"/files/{old['id']}", expect=204)

@@ -38,7 +38,7 @@ async def test_nobody_else_gets_such_a_login(api, uwe):
     await api.ask("PUT", f"/users/{uwe.user}", json={"login": f"x@{app_users.DOMAIN.upper()}"}, expect=400)
 
 
-async def test_an_app_user_keeps_the_login_that_it_says(api):
+async def test_app_user_keeps_its_login(api):
     made = await api.ask("POST", "/users", json=APP, expect=201)
     same = await api.ask("PUT", f"/users/{made['id']}", json={"login": made["login"], "name": "Other"})
     assert (same["login"], same["name"]) == (made["login"], "Other")

@@ -69,7 +69,7 @@ async def test_the_sample_is_made_once(root):
         assert opened.read("SELECT count(*) AS n FROM item")[0]["n"] == count
 
 
-async def test_lost_credentials_are_made_anew_and_the_data_stays(root):
+async def test_lost_credentials_are_recreated(root):
     async with store.open_store(root) as opened:
         first = await demo.ensure_sample(opened)
         (root / "credentials.json").unlink()
@@ -123,7 +123,7 @@ async def test_purged_bytes_are_freed_at_start(root):
         assert not opened.blobs.path(file["sha1"]).exists()
 
 
-async def test_a_second_process_does_no_harm_to_the_first(root):
+async def test_second_process_is_harmless(root):
     async with store.open_store(root) as opened:
         await demo.ensure_sample(opened)
         stale = root / "incoming" / "1-stale"

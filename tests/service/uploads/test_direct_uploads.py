@@ -173,7 +173,7 @@ async def test_a_new_version_keeps_the_file(api):
     assert (await api.ask("GET", "/folders/0"))["size"] == 6
 
 
-async def test_a_new_version_of_what_has_changed_is_refused(api):
+async def test_version_upload_checks_if_match(api):
     file = await api.upload("a.txt", b"one")
     await api.send(f"/files/{file['id']}/content", {}, b"two", expect=200, **{"if-match": "0"})
     problem = await api.send(f"/files/{file['id']}/content", {}, b"three", expect=412, **{"if-match": "0"})
@@ -223,7 +223,7 @@ async def test_the_question_before_a_new_version(api):
     await api.ask("OPTIONS", path, headers={"if-match": "7"}, expect=412)
 
 
-async def test_a_refusal_is_sent_before_the_body_is_read(api, service):
+async def test_refusal_precedes_the_body(api, service):
     """A client without rights learns so at once, and what it is still sending is dropped."""
     events: list[Any] = []
 

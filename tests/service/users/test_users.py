@@ -52,7 +52,7 @@ async def _app(service, granted):
     await service.write(lambda conn: conn.execute("UPDATE app SET scopes = ?", (granted,)))
 
 
-async def test_acting_as_another_needs_the_scope_to_manage_users(service, api, uwe):
+async def test_as_user_needs_manage_users_scope(service, api, uwe):
     app_user = await api.ask(
         "POST", "/users", json={"name": "App", "is_platform_access_only": True}, expect=201
     )
@@ -79,7 +79,7 @@ async def test_an_inactive_administrator_acts_as_nobody(service, api, uwe):
     await api.ask("GET", "/users/me", headers={"as-user": str(uwe.user)}, expect=401)
 
 
-async def test_an_administrator_gives_the_right_to_search_the_enterprise(api, uwe, people):
+async def test_admin_grants_enterprise_search(api, uwe, people):
     other = await people.add("co@example.com")
     await api.ask("PUT", f"/users/{other.user}", json={"role": "coadmin"})
     path, right = f"/users/{uwe.user}", {"can_search_enterprise_content": True}
@@ -124,7 +124,7 @@ async def test_a_new_user_has_what_was_wished(api):
     assert problem["code"] == "user_login_already_used"
 
 
-async def test_a_new_user_comes_in_and_has_a_drive(api, service):
+async def test_new_user_can_log_in(api, service):
     made = await api.ask("POST", "/users", json={"name": "N", "login": "n@example.com"}, expect=201)
     assert (made["status"], made["space_used"]) == ("active", 0)
     caller = type(api)(service, int(made["id"]))
@@ -195,7 +195,7 @@ async def test_a_user_who_is_let_go(api, uwe):
     await uwe.ask("GET", "/users/me", expect=401)
 
 
-async def test_a_user_with_content_is_deleted_by_force_only(api, uwe):
+async def test_user_with_content_needs_force(api, uwe):
     file = await uwe.upload("mine", b"hello")
     path = f"/users/{uwe.user}"
     await api.ask("DELETE", path, expect=400)
@@ -280,7 +280,7 @@ async def test_what_a_list_refuses(api, params):
     await api.ask("GET", "/users", params=params, expect=400)
 
 
-async def test_an_external_user_shows_a_name_and_no_more(api, eve):
+async def test_external_user_shows_name_only(api, eve):
     found = await api.ask("GET", f"/users/{eve}", params={"fields": "name,login,role,space_used,enterprise"})
     assert found == {
         "type": "user",
@@ -359,6 +359,6 @@ async def test_a_list_by_marker_says_both_markers(api):
         ("application/x-www-form-urlencoded", 415),
     ],
 )
-async def test_a_body_that_says_that_it_is_no_json(api, content_type, expect):
+async def test_body_with_wrong_content_type(api, content_type, expect):
     headers = {} if content_type is None else {"content-type": content_type}
     await api.ask("POST", "/users", content=json.dumps(NEW_USER), headers=headers, expect=expect)

@@ -87,7 +87,7 @@ def test_a_pdf(tmp_path):
     assert words(tmp_path, b"junk\n" + sample_documents.pdf("late")) == "late"
 
 
-def test_a_zip_that_is_no_document_has_no_words(tmp_path):
+def test_plain_zip_has_no_text(tmp_path):
     assert words(tmp_path, sample_documents.zipped({"a.txt": "hello"})) == ""
 
 
@@ -167,7 +167,7 @@ def test_pictures_of_every_mode(tmp_path, mode):
     assert draw(tmp_path, made.getvalue(), "png").size == (32, 32)
 
 
-def test_a_small_picture_is_not_enlarged_and_stands_upright(tmp_path):
+def test_small_image_is_rotated_not_enlarged(tmp_path):
     assert draw(tmp_path, sample_documents.picture(size=(10, 4))).size == (10, 4)
     turned = Image.new("RGB", (40, 20))
     exif = turned.getexif()

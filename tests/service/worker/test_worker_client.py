@@ -30,7 +30,7 @@ def is_alive(pid: int) -> bool:
     return True
 
 
-async def test_a_worker_that_dies_of_its_job_is_replaced(tmp_path, monkeypatch):
+async def test_crashed_worker_is_replaced(tmp_path, monkeypatch):
     good, endless = tmp_path / "good", tmp_path / "endless"
     good.write_bytes(sample_documents.pdf("heron"))
     os.mkfifo(endless)  # reading it ends never
@@ -99,7 +99,7 @@ def _glyphs(number: int) -> bytes:
         ),
     ],
 )
-async def test_a_hostile_document_costs_no_more_than_a_worker(tmp_path, hostile):
+async def test_hostile_document_costs_one_worker(tmp_path, hostile):
     bad, good = tmp_path / "bad", tmp_path / "good"
     bad.write_bytes(hostile(tmp_path))
     good.write_bytes(sample_documents.pdf("heron"))

@@ -97,7 +97,7 @@ async def test_renamed_local_folder_is_sent(drive: Drive) -> None:
     ]
 
 
-async def test_what_was_never_sent_becomes_local_with_its_name(drive: Drive) -> None:
+async def test_unsent_file_becomes_local_with_its_name(drive: Drive) -> None:
     await drive.write_file("f", b"x")
     await drive.fs.rename(ROOT, "f", ROOT, "f.tmp", 0)
     assert drive.ops() == []

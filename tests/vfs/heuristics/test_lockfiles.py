@@ -20,7 +20,7 @@ from tests.vfs.conftest import Drive
         ("report.odt", None),
     ],
 )
-async def test_a_lock_file_stands_for_the_file_beside_it(drive: Drive, lock: str, stands_for: str | None):
+async def test_lock_file_names_its_document(drive: Drive, lock: str, stands_for: str | None):
     for name in ("report.odt", "quarterly figures.docx", "same.docx", "name.docx"):
         await drive.write_file(name, b"x")
     await drive.fs.mkdir(ROOT, "folder", 0o755)

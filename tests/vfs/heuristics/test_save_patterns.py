@@ -110,7 +110,7 @@ PATTERNS = [
 
 
 @pytest.mark.parametrize("save", PATTERNS, ids=lambda save: save.__name__)
-async def test_a_save_is_one_upload_of_the_same_item(drive: Drive, save: Any) -> None:
+async def test_save_is_one_version_of_the_item(drive: Drive, save: Any) -> None:
     await drive.remote_file(7, "f", b"old")
     await save(drive)
     node = await who(drive, "f")

@@ -106,7 +106,7 @@ async def test_many_deleted_names_do_not_end_listing(drive: Drive) -> None:
     drive.fs.releasedir(fh)
 
 
-async def test_nothing_is_kept_of_a_folder_that_was_closed(drive: Drive) -> None:
+async def test_closed_folder_keeps_no_snapshot(drive: Drive) -> None:
     await drive.write_file("a", b"")
     fh = await drive.fs.opendir(ROOT)
     await drive.fs.readdir(fh, 0)

@@ -22,7 +22,7 @@ async def test_new_file_is_one_upload(drive: Drive) -> None:
     assert drive.ops() == [("upload", "/a.txt")]
 
 
-async def test_a_file_without_any_write_is_an_empty_file(drive: Drive) -> None:
+async def test_created_file_is_empty(drive: Drive) -> None:
     ino = await drive.write_file("empty", b"")
     await drive.seal(ino)
     assert await drive.read_file("empty") == b""
@@ -95,7 +95,7 @@ async def test_a_cut_file_grows_with_zeros(drive: Drive) -> None:
     assert await drive.read_file("f") == b"abc\0\0\0"
 
 
-async def test_truncating_at_open_needs_nothing_of_the_old_bytes(drive: Drive) -> None:
+async def test_truncating_open_downloads_nothing(drive: Drive) -> None:
     ino = await drive.remote_file(1, "f", b"x" * (3 * BLOCK))
     opened = await drive.fs.open(ino, os.O_WRONLY | os.O_TRUNC)
     await drive.fs.write(opened.fh, 0, b"new")
@@ -105,7 +105,7 @@ async def test_truncating_at_open_needs_nothing_of_the_old_bytes(drive: Drive) -
     assert drive.shelf.fetched == []
 
 
-async def test_an_unchanged_version_keeps_the_pages_of_the_kernel(drive: Drive) -> None:
+async def test_unchanged_version_keeps_kernel_pages(drive: Drive) -> None:
     ino = await drive.remote_file(1, "f", b"old")
     for expected in (False, True):
         opened = await drive.fs.open(ino, os.O_RDONLY)
@@ -125,7 +125,7 @@ async def test_written_pages_stay_cached_after_sealing(drive: Drive) -> None:
     await drive.fs.release(opened.fh)
 
 
-async def test_an_unlinked_open_file_lives_until_it_is_closed(drive: Drive) -> None:
+async def test_unlinked_file_lives_until_closed(drive: Drive) -> None:
     opened, made = await drive.fs.create(ROOT, "f", 0o600, os.O_RDWR)
     await drive.fs.write(opened.fh, 0, b"abc")
     await drive.fs.unlink(ROOT, "f")
@@ -163,7 +163,7 @@ async def test_save_by_rename_is_new_version(drive: Drive) -> None:
     await drive.fs.release(reader.fh)
 
 
-async def test_renaming_one_known_file_over_another_trashes_the_other(drive: Drive) -> None:
+async def test_rename_over_uploaded_file_trashes_it(drive: Drive) -> None:
     await drive.remote_file(1, "a", b"a")
     await drive.remote_file(2, "b", b"b")
     await drive.fs.rename(ROOT, "a", ROOT, "b", 0)
@@ -269,7 +269,7 @@ async def test_counts_return_to_zero(drive: Drive) -> None:
     assert drive.fs.inodes.totals() == (0, 0)
 
 
-async def test_offline_shows_in_the_timeout_and_in_the_errno(drive: Drive) -> None:
+async def test_offline_sets_timeout_and_errno(drive: Drive) -> None:
     ino = await drive.remote_file(1, "f", b"abc")
     assert drive.fs.getattr(ino).timeout == 300
     drive.shelf.is_online = False

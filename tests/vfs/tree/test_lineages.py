@@ -41,7 +41,7 @@ async def test_open_file_keeps_its_version(drive: Drive, new: bytes) -> None:
     await drive.fs.release(old.fh)
 
 
-async def test_a_file_that_nobody_has_open_keeps_its_number(drive: Drive) -> None:
+async def test_closed_file_keeps_its_inode(drive: Drive) -> None:
     ino = await drive.remote_file(1, "f", b"old")
     await drive.fs.release((await drive.fs.open(ino, os.O_RDONLY)).fh)
     assert await drive.remote_file(1, "f", b"new") == ino
@@ -158,7 +158,7 @@ async def test_restored_item_is_beside_new_file(drive: Drive, name: str) -> None
     assert await drive.read_file(copy) == b"ONE"
 
 
-async def test_a_copy_is_beside_its_winner_wherever_that_is(drive: Drive) -> None:
+async def test_conflict_copy_is_beside_the_winner(drive: Drive) -> None:
     folder = await drive.remote_folder(7, "folder")
     ino = await drive.remote_file(1, "f", b"one")
     opened = await drive.fs.open(ino, os.O_RDWR)
@@ -188,9 +188,7 @@ async def test_only_what_a_program_here_removes_goes(drive: Drive, how: str) -> 
 
 
 @pytest.mark.parametrize("changed", [True, False])
-async def test_a_death_before_the_name_was_given_loses_nothing(
-    drive: Drive, tmp_path: Path, changed: bool
-) -> None:
+async def test_crash_before_naming_loses_nothing(drive: Drive, tmp_path: Path, changed: bool) -> None:
     """A truncation has its row before the file is cut; the process may die between that and the name."""
     ino = await drive.remote_file(1, "f", b"one")
     opened = await drive.fs.open(ino, os.O_RDWR)
@@ -228,7 +226,7 @@ async def test_open_of_moved_name_is_estale(drive: Drive) -> None:
         await drive.fs.release(opened.fh)
 
 
-async def test_what_hangs_on_the_item_goes_with_the_name(drive: Drive) -> None:
+async def test_item_data_follows_the_name(drive: Drive) -> None:
     ino = await drive.remote_file(1, "f", b"one")
     await drive.fs.setattr(ino, SetAttr(mode=0o600))
     await drive.fs.setxattr(ino, "user.mine", b"1")

@@ -19,7 +19,7 @@ async def test_modes_and_times_stay_owners_do_not(drive: Drive) -> None:
     assert drive.fs.getattr(ino).mtime_ns == 12345
 
 
-async def test_the_access_time_is_apart_from_the_modification_time(drive: Drive) -> None:
+async def test_atime_and_mtime_are_separate(drive: Drive) -> None:
     ino = await drive.write_file("f", b"abc")
     made = drive.fs.getattr(ino)
     assert made.atime_ns == made.mtime_ns
@@ -50,7 +50,7 @@ async def test_extreme_times_are_clamped(drive: Drive, seconds: int) -> None:
     assert (after.atime_ns, after.mtime_ns) == (kept, kept)
 
 
-async def test_the_time_of_a_known_file_is_sent_alone(drive: Drive) -> None:
+async def test_mtime_of_uploaded_file_is_sent_alone(drive: Drive) -> None:
     ino = await drive.remote_file(1, "f", b"abc")
     await drive.fs.setattr(ino, SetAttr(mtime_ns=10**9))
     assert drive.ops() == [("touch", "/f")]

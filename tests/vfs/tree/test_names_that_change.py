@@ -57,7 +57,7 @@ async def brought(drive: Drive, name: str, state: str) -> Ino:
 @pytest.mark.parametrize("state", ["open", "closed", "sealed"])
 @pytest.mark.parametrize("learned", ["lookup", "listing"])
 @pytest.mark.parametrize("how", ["open", "path"])
-async def test_truncation_keeps_bytes_that_just_came_to_the_name(
+async def test_truncation_keeps_bytes_new_to_the_name(
     drive: Drive, how: str, learned: str, state: str
 ) -> None:
     ino = await brought(drive, "g", state)
@@ -76,7 +76,7 @@ async def test_truncation_keeps_bytes_that_just_came_to_the_name(
 
 
 @pytest.mark.parametrize("how", ["open", "path"])
-async def test_truncation_of_a_deleted_file_keeps_what_took_its_name(drive: Drive, how: str) -> None:
+async def test_truncating_deleted_file_keeps_its_successor(drive: Drive, how: str) -> None:
     """The kernel still knows the file that had the name."""
     old = await drive.remote_file(2, "g", b"two")
     await drive.fs.lookup(ROOT, "g")
@@ -88,7 +88,7 @@ async def test_truncation_of_a_deleted_file_keeps_what_took_its_name(drive: Driv
 
 
 @pytest.mark.parametrize("how", ["open", "path"])
-async def test_truncation_by_a_name_that_the_file_was_opened_by(drive: Drive, how: str) -> None:
+async def test_truncation_by_the_opened_name(drive: Drive, how: str) -> None:
     ino = await brought(drive, "g", "closed")
     assert await drive.read_file("g") == b"ONE"
     await truncate(drive, ino, how)

@@ -66,9 +66,7 @@ async def test_more_files_are_open_than_there_are_descriptors(drive: Drive, few:
         assert await drive.read_file(f"f{number}") == b"Xir***%d" % number
 
 
-async def test_what_was_closed_becomes_durable_without_a_descriptor_left(
-    drive: Drive, exhausted: list[int]
-) -> None:
+async def test_commit_is_durable_without_a_descriptor_left(drive: Drive, exhausted: list[int]) -> None:
     await drive.write_file("f", bytes(ROW_BYTES + 1))
     fd_limits.keep_spare()
     drive.drafts.close()
@@ -89,7 +87,7 @@ async def test_what_was_closed_becomes_durable_without_a_descriptor_left(
     fd_limits.keep_spare()
 
 
-async def test_what_becomes_content_is_durable_without_a_descriptor_left(
+async def test_sealing_is_durable_without_a_descriptor_left(
     drive: Drive, exhausted: list[int], tmp_path: Path
 ) -> None:
     data = b"precious"
@@ -129,7 +127,7 @@ async def test_lost_bytes_are_an_error_and_not_zeros(drive: Drive) -> None:
     await drive.fs.release(opened.fh)
 
 
-def test_the_limit_is_raised_to_what_the_system_allows() -> None:
+def test_descriptor_limit_is_raised() -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (min(512, hard), hard))

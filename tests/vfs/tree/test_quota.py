@@ -44,7 +44,7 @@ async def test_what_is_on_its_way_counts(drive: Drive, expect_log: ExpectLog) ->
     await drive.fs.release(opened.fh)
 
 
-async def test_a_file_larger_than_the_plan_allows_is_refused(drive: Drive, expect_log: ExpectLog) -> None:
+async def test_file_beyond_plan_size_is_efbig(drive: Drive, expect_log: ExpectLog) -> None:
     expect_log("maximum file size is 1000 bytes")
     drive.shelf.largest = 1000
     opened, made = await drive.fs.create(1, "f", 0o644, os.O_WRONLY)

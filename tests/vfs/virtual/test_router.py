@@ -118,7 +118,7 @@ async def test_virtual_folder_cannot_be_renamed(shown: Router, drive: Drive):
         await shown.rename(ROOT, "nothing", ROOT, "g", 0)
 
 
-async def test_one_thing_keeps_its_number_while_it_is_known(shown: Router):
+async def test_virtual_inode_is_stable_while_known(shown: Router):
     folder = await shown.lookup(ROOT, ".shelf")
     first = await shown.lookup(folder.ino, "w1")
     assert (await shown.lookup(folder.ino, "w1")).ino == first.ino
@@ -173,7 +173,7 @@ async def test_what_is_shown_is_read_and_not_written(shown: Router):
         await shown.setxattr(word.ino, "user.cms.word", b"x")
 
 
-async def test_what_is_moved_out_answers_under_its_old_number(
+async def test_restored_item_keeps_answering_its_old_inode(
     shown: Router, drive: Drive, shelf: Shelf, told: list[Change]
 ):
     folder = await shown.lookup(ROOT, ".shelf")
@@ -191,7 +191,7 @@ async def test_what_is_moved_out_answers_under_its_old_number(
     assert (await shown.lookup(folder.ino, "w2")).ino != word.ino
 
 
-async def test_what_is_taken_in_is_gone_from_the_tree(shown: Router, drive: Drive, shelf: Shelf):
+async def test_item_moved_to_the_trash_leaves_the_tree(shown: Router, drive: Drive, shelf: Shelf):
     await drive.write_file("mine", b"x")
     folder = await shown.lookup(ROOT, ".shelf")
     await shown.rename(ROOT, "mine", folder.ino, "mine", 0)

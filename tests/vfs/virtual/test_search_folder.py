@@ -143,7 +143,7 @@ async def test_a_look_up_asks_nobody(shown: Router, library: Library, saved: She
     assert library.asked == []
 
 
-async def test_a_search_is_asked_once_while_it_is_fresh(
+async def test_fresh_search_is_cached(
     shown: Router, library: Library, autojump_clock: trio.testing.MockClock
 ):
     for _ in range(3):
@@ -188,7 +188,7 @@ async def test_pages_come_as_somebody_reads(shown: Router, library: Library):
     assert library.pages == 3
 
 
-async def test_a_reader_gets_one_answer_though_others_ask_anew(
+async def test_reader_keeps_its_result_list(
     shown: Router, library: Library, autojump_clock: trio.testing.MockClock
 ):
     library.matches = [match(f"{number}.txt", number) for number in range(2 * PAGE)]
@@ -216,7 +216,7 @@ async def test_what_is_cut_says_so_where_people_look(shown: Router, library: Lib
     assert await shown.getxattr(ino, search_folder.SHOWN) == str(MOST).encode()
 
 
-async def test_exactly_as_many_as_are_shown_are_not_cut(shown: Router, library: Library):
+async def test_full_result_list_is_not_truncated(shown: Router, library: Library):
     library.matches = [match(f"{number}.txt", number) for number in range(MOST)]
     assert len(await _read(shown, await _search(shown, "budget"))) == MOST
 
@@ -240,7 +240,7 @@ async def test_equal_names_are_told_apart_by_their_folders(shown: Router, librar
     ]
 
 
-async def test_a_match_keeps_its_name_whatever_else_is_found(
+async def test_match_names_are_stable(
     shown: Router, library: Library, autojump_clock: trio.testing.MockClock
 ):
     legal, sales = match("Legal/report.odt", 1), match("Sales/report.odt", 2)
@@ -295,9 +295,7 @@ async def test_nonsense_is_told_where_it_is_typed(shown: Router, library: Librar
     assert library.asked == []
 
 
-async def test_what_the_service_refuses_is_einval_with_one_line(
-    shown: Router, library: Library, caplog, expect_log
-):
+async def test_refused_query_is_einval_with_a_log_line(shown: Router, library: Library, caplog, expect_log):
     library.fails = errors.BadRequest(400, "invalid_parameter", "query has more than 256 words")
     expect_log(r"the search 'a b c' failed: query has more than 256 words")
     ino = await _search(shown, "a b c")
@@ -335,9 +333,7 @@ async def test_saved_search_name(shown: Router, library: Library, saved: Shelf):
         await shown.rmdir(await _top(shown), "budget")
 
 
-async def test_searches_work_though_the_saved_ones_cannot_be_read(
-    shown: Router, saved: Shelf, caplog, expect_log
-):
+async def test_unreadable_saved_searches_do_not_block_search(shown: Router, saved: Shelf, caplog, expect_log):
     saved.fails = errors.ConfigError("The saved searches cannot be read: line 3.")
     expect_log("The saved searches cannot be read: line 3")
     for _ in range(2):
@@ -346,7 +342,7 @@ async def test_searches_work_though_the_saved_ones_cannot_be_read(
     assert len([one for one in caplog.records if one.levelno == logging.WARNING]) == 1
 
 
-async def test_nothing_can_be_made_or_removed_in_a_search(shown: Router, drive: Drive):
+async def test_search_folder_is_read_only(shown: Router, drive: Drive):
     ino = await _search(shown, "budget")
     await _read(shown, ino)
     for call in (

@@ -193,7 +193,7 @@ async def test_emptying_the_trash_of_the_desktop_purges_nothing(
     assert service.purged == []
 
 
-async def test_the_list_of_the_desktop_follows_what_happens_elsewhere(
+async def test_desktop_trash_follows_remote_changes(
     folder: trash.TrashFolder, service: Service, drive: Drive
 ):
     files = await DesktopTrash(folder, Kept()).child("files")
@@ -205,7 +205,7 @@ async def test_the_list_of_the_desktop_follows_what_happens_elsewhere(
     assert await names(files) == []
 
 
-def test_a_link_is_called_as_the_drive_calls_it() -> None:
+def test_trashed_link_has_its_drive_name() -> None:
     link = remote_from_item(items.WebLink(id="1", name="Example", url="https://example.com/"))
     assert link.kind is NodeKind.LINK
     assert trash.drive_name(link, "Example.url") == ("Example", "Example.url")

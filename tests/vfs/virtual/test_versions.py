@@ -21,7 +21,7 @@ def test_version_name_has_time_and_author():
     assert [name for name, _ in version_names("README", [_version(1, "")])] == ["2023-11-14 22.13.20"]
 
 
-def test_a_new_version_leaves_the_names_of_older_ones():
+def test_version_names_are_stable():
     before = version_names("a.txt", [_version(2), _version(1)])
     after = version_names("a.txt", [_version(3), _version(2), _version(1)])
     assert after[1:] == before

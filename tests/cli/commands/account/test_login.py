@@ -167,7 +167,7 @@ def test_a_paste_of_another_log_in_is_refused(cmsfs, server, app):
     assert done.stderr.endswith("This address does not belong to this log-in; begin anew.\n")
 
 
-def test_the_configuration_keeps_its_comments_and_its_other_accounts(cmsfs, server, person, app):
+def test_login_keeps_comments_and_other_accounts(cmsfs, server, person, app):
     path = config.config_file()
     path.parent.mkdir(parents=True)
     text = (

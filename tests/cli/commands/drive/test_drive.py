@@ -38,7 +38,7 @@ def test_demo_mounts_the_sample_and_says_what_to_try(cmsfs, mountpoint, leftover
     assert list(mountpoint.iterdir()) == []
 
 
-def test_what_is_changed_is_there_after_the_next_start(cmsfs, mountpoint):
+def test_demo_changes_survive_a_restart(cmsfs, mountpoint):
     assert cmsfs("demo", mountpoint).returncode == 0
     subprocess.run(["mkdir", mountpoint / "new"], check=True, timeout=30)
     subprocess.run(["sh", "-c", 'echo hello > "$1/new/a.txt"', "sh", mountpoint], check=True, timeout=30)
@@ -55,7 +55,7 @@ def test_what_is_changed_is_there_after_the_next_start(cmsfs, mountpoint):
     assert "a.txt" in _names(mountpoint / "new")
 
 
-def test_status_of_a_drive_tells_its_service_and_state(cmsfs, mountpoint):
+def test_status_names_service_and_state(cmsfs, mountpoint):
     assert cmsfs("demo", mountpoint).returncode == 0
     done = cmsfs("status")
     assert done.returncode == 0
@@ -86,7 +86,7 @@ def test_a_dead_mount_is_removed_by_umount(cmsfs, mountpoint):
     assert mounts.find(mountpoint) is None
 
 
-def test_a_drive_in_use_is_not_unmounted_unless_forced(cmsfs, mountpoint, leftovers):
+def test_busy_drive_needs_force_to_unmount(cmsfs, mountpoint, leftovers):
     assert cmsfs("demo", mountpoint).returncode == 0
     reader = subprocess.Popen(
         ["sh", "-c", 'exec 3< "$1/Welcome.md"; echo; read line', "sh", mountpoint],

@@ -17,7 +17,7 @@ def answering(request):
             return [control.Freed()]
 
 
-def test_it_tells_how_much_was_freed_and_what_stays(cmsfs, spoken_to):
+def test_free_reports_freed_and_kept(cmsfs, spoken_to):
     spoken_to(answering, mountpoint="/mnt/drive")
     done = cmsfs("free", "--unpin", "/mnt/drive/kept", "/here", "/none")
     assert done.stdout == (

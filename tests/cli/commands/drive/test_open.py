@@ -27,7 +27,7 @@ def test_the_address_of_a_web_link(tmp_path: Path, end: str) -> None:
     "address",
     ["file:///etc/passwd", "javascript:alert(1)", "https:", "/bin/sh", "", "-x", "http://[", "smb://h/x"],
 )
-def test_what_is_not_of_the_web_is_not_opened(tmp_path: Path, address: str) -> None:
+def test_only_web_urls_are_opened(tmp_path: Path, address: str) -> None:
     with pytest.raises(errors.UserError, match="is not a web URL"):
         open.address(link(tmp_path, f"[InternetShortcut]\nURL={address}\n"))
 

@@ -123,7 +123,7 @@ def test_put_into_missing_folder_is_an_error(here, capsys):
 
 
 @pytest.mark.parametrize("command", ["find NOT qwertzuiop", "get /big -"])
-def test_a_reader_that_leaves_early_ends_a_command_quietly(here, command):
+def test_broken_pipe_ends_quietly(here, command):
     (here / "big").write_bytes(bytes(4_000_000))
     assert main.run(["put", "big", "/"]) == 0
     done = subprocess.run(

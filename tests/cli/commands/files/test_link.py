@@ -20,7 +20,7 @@ def test_a_web_link_is_made_under_a_path(cmsfs):
     assert f"is a web link to {URL}." in found.stderr
 
 
-def test_in_a_folder_it_is_called_as_its_address(cmsfs):
+def test_link_in_folder_is_named_after_its_url(cmsfs):
     made = cmsfs("link", URL, "/Projects")
     assert made.stdout == f"/Projects/example.com page?x=1#y: {URL}\n"
     assert cmsfs("link", URL).stdout.startswith("/example.com page")
@@ -48,7 +48,7 @@ def test_another_address_takes_asking(cmsfs):
         ([URL, "/x", "--description", "d" * 257], "at most 256 characters"),
     ],
 )
-def test_what_cannot_be_made_is_told_in_a_sentence(cmsfs, arguments, words):
+def test_failed_link_is_explained(cmsfs, arguments, words):
     done = cmsfs("link", *arguments)
     assert done.returncode == 1
     assert words in done.stderr

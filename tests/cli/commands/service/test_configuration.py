@@ -25,7 +25,7 @@ def written():
     return write
 
 
-def test_the_example_file_has_every_setting_with_its_default():
+def test_example_file_has_every_setting():
     text = descriptions.example()
     found: dict[str, str] = {}
     remarked: set[str] = set()
@@ -54,7 +54,7 @@ def test_every_setting_is_described():
         assert old in descriptions.describe(name).old_names
 
 
-def test_a_renamed_setting_is_read_by_its_old_name(written, monkeypatch):
+def test_old_setting_names_are_read(written, monkeypatch):
     written("sweep_hours = 3\n[accounts.work]\nsweep_hours = 5\n[accounts.home]\nfull_compare_hours = 7\n")
     assert config.load().full_compare_hours == 3
     assert config.load("work").full_compare_hours == 5
@@ -160,7 +160,7 @@ def _editor(tmp_path, monkeypatch, script):
     monkeypatch.setenv("VISUAL", str(program))
 
 
-def test_edit_begins_with_all_settings_and_takes_what_holds(tmp_path, monkeypatch, cmsfs):
+def test_config_edit_saves_valid_settings(tmp_path, monkeypatch, cmsfs):
     _editor(tmp_path, monkeypatch, 'echo "cache_bytes = 5" >> "$1"')
     done = cmsfs("config", "edit")
     assert done.returncode == 0

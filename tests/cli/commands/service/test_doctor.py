@@ -37,7 +37,7 @@ def test_where_all_is_well_it_says_so(fuse, sample, capsys):
     assert {"fuse", "kernel", "disk", "permissions", "stale mounts", "local state"} <= set(found)
 
 
-def test_on_a_terminal_each_finding_has_its_remedy_below(sample, capsys):
+def test_terminal_output_shows_remedies(sample, capsys):
     config.Paths("default").ensure()
     config.Paths("default").state.chmod(0o755)
     assert main.run(["doctor"]) == 1

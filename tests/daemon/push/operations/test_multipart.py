@@ -77,7 +77,7 @@ async def test_a_session_that_is_over_is_replaced(
     assert puts(network) == 2 * PARTS
 
 
-async def test_a_session_that_ends_in_the_middle_is_replaced(
+async def test_expired_upload_session_is_replaced(
     drive: Drive, other: Remote, network: Network, service: Store
 ) -> None:
     arrived, go = network.gate("PUT", "/upload_sessions/")
