@@ -1,5 +1,6 @@
 """How a client is made."""
 
+import functools
 import ssl
 
 import pydantic
@@ -57,6 +58,25 @@ async def test_nobody_listening_is_offline():
     async with session.open_client(session.ServiceEndpoints.of_server("http://127.0.0.1:9")) as client:
         with pytest.raises(errors.Offline):
             await client.users.me()
+
+
+@pytest.mark.parametrize("answer", [b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n", b""])
+async def test_https_where_nobody_speaks_tls_says_so(nursery, answer):
+    """A server without TLS answers in plain text, or hangs up."""
+
+    async def serve(stream):
+        async with stream:
+            await stream.receive_some()
+            if answer:
+                await stream.send_all(answer)
+
+    listeners = await nursery.start(functools.partial(trio.serve_tcp, serve, 0, host="127.0.0.1"))
+    port = listeners[0].socket.getsockname()[1]
+    at = session.ServiceEndpoints.of_server(f"https://127.0.0.1:{port}")
+    async with session.open_client(at) as client:
+        with pytest.raises(errors.Offline, match="nobody speaks TLS at that address"):
+            await client.users.me()
+    nursery.cancel_scope.cancel()
 
 
 @pytest.mark.parametrize("host", ["192.0.2.7", "service.test", "localhost.example"])

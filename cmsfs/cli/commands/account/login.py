@@ -128,6 +128,9 @@ def login(
                 "keyring" if isinstance(keep, auth_token_store.KeyringTokenStore) else "file"
             )
         output.note(f"Tokens are stored in {keep.title}.")
+    for file in filter(None, (client_credentials, jwt, app, client_secret_file)):
+        if file.expanduser().stat().st_mode & 0o077:
+            output.note(f"{file} holds a secret, and others on this machine may read it: chmod 600 {file}")
     mounted_from = whoami.host(config.load(account))
     path = config_file.update(account, _only(values))
     output.say(f"Logged in to {whoami.host(settings)} as {whoami.named(me)}, account {account} in {path}.")

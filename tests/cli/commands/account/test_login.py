@@ -197,6 +197,15 @@ def test_client_credentials_of_a_server(cmsfs, server, app):
     assert "application credentials" in done.stderr
 
 
+def test_secret_that_others_may_read_is_told(server, app, capsys):
+    app.chmod(0o644)
+    assert main.run(["login", server.url, "--client-credentials", str(app)]) == 0
+    assert f"others on this machine may read it: chmod 600 {app}\n" in capsys.readouterr().err
+    app.chmod(0o600)
+    assert main.run(["login", server.url, "--client-credentials", str(app)]) == 0
+    assert "others on this machine" not in capsys.readouterr().err
+
+
 def test_wrong_secret_after_an_earlier_login(cmsfs, server, app, tmp_path):
     assert cmsfs("login", server.url, "--client-credentials", app).returncode == 0
     before = config.config_file().read_text()
