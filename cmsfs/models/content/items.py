@@ -135,6 +135,15 @@ class UploadEmail(Model):
     email: str | None = None
 
 
+class Collection(Model):
+    """A user has one: their favorites."""
+
+    type: str = "collection"
+    id: str
+    name: str | None = None
+    collection_type: str | None = None
+
+
 class _Item(Model):
     """What files, folders and web links have in common."""
 
@@ -154,6 +163,7 @@ class _Item(Model):
     shared_link: SharedLink | None = None
     parent: FolderMini | None = None
     item_status: str | None = None  # active, trashed, deleted
+    collections: list[Collection] | None = None  # of the user who asks
 
 
 class _Stored(_Item):
@@ -247,6 +257,10 @@ class NewSharedLink(UpdateBody):
     permissions: SharedLinkPermissions | None = None
 
 
+class CollectionReference(Model):
+    id: str
+
+
 class UpdateItem(UpdateBody):
     """A change of a file or folder; what is not set stays as it is."""
 
@@ -257,6 +271,7 @@ class UpdateItem(UpdateBody):
     parent: Reference | None = None
     description: Description | None = None
     tags: Tags | None = None
+    collections: list[CollectionReference] | None = None  # of the user; null and an empty list: of none
     sync_state: Literal["synced", "not_synced", "partially_synced"] | None = None  # of a folder
     content_created_at: RequestTimestamp | None = None
     content_modified_at: RequestTimestamp | None = None

@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 import pydantic
 
 from cmsfs.models.base import ItemName, Model, Reference, UpdateBody
-from cmsfs.models.content.items import Description, NewSharedLink
+from cmsfs.models.content.items import CollectionReference, Description, NewSharedLink
 
 MAX_URL: Final = 4096
 MAX_DESCRIPTION: Final = 256
@@ -38,6 +38,7 @@ class UpdateWebLink(UpdateBody):
     parent: Reference | None = None
     shared_link: NewSharedLink | None = None
     description: Description | None = None
+    collections: list[CollectionReference] | None = None
 
 
 class RestoreWebLink(Model):

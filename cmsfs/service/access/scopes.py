@@ -189,7 +189,8 @@ _TABLE: tuple[tuple[Need, str], ...] = (
         GET /folders/trash/items     GET /files/{id}/trash  GET /folders/{id}/trash
         GET /web_links/{id}/trash    GET /shared_items      GET /collaborations
         GET /collaborations/{id}     GET /events            OPTIONS /events
-        GET /events/wait
+        GET /events/wait             GET /folder_locks       GET /collections
+        GET /collections/{id}        GET /collections/{id}/items  GET /recent_items
         POST /metadata_queries/execute_read
         """,
     ),
@@ -199,6 +200,7 @@ _TABLE: tuple[tuple[Need, str], ...] = (
         POST /files/{id}            POST /folders/{id}            POST /web_links/{id}
         DELETE /files/{id}/trash    DELETE /folders/{id}/trash    DELETE /web_links/{id}/trash
         POST /collaborations        PUT /collaborations/{id}      DELETE /collaborations/{id}
+        POST /folder_locks          DELETE /folder_locks/{id}
         """,
     ),
     (

@@ -17,7 +17,7 @@ from cmsfs.models import paging as models_paging
 from cmsfs.models.content import items as models_items
 from cmsfs.models.content import known_tree
 from cmsfs.service import problems
-from cmsfs.service.access import access_rights, calls
+from cmsfs.service.access import access_rights, calls, folder_locks
 from cmsfs.service.access.roles import ItemRight
 from cmsfs.service.api import operations, paging
 from cmsfs.service.api.operations import Operation
@@ -127,6 +127,7 @@ async def delete(call: calls.Call) -> responses.Response:
             _check_known(conn, row, known)
         elif not recursive and _has_children(conn, row):
             raise problems.Refused(400, "folder_not_empty", "The folder is not empty.")
+        folder_locks.check_delete(store.reader(conn), row)
         trash.put(conn, row, by=call.caller.id, now=call.store.now())
 
     await call.store.write(txn)

@@ -15,7 +15,7 @@ from cmsfs.models import wire_names
 from cmsfs.models.content import events as models_events
 from cmsfs.models.content import items
 from cmsfs.service import problems
-from cmsfs.service.access import calls, locks, protection, shared_links
+from cmsfs.service.access import calls, folder_locks, locks, protection, shared_links
 from cmsfs.service.access.roles import ItemRight
 from cmsfs.service.content import ownership
 from cmsfs.service.events import events
@@ -205,6 +205,7 @@ def relocation(
         return {}
     if parent["id"] == row["id"] or parent["path"].startswith(tree_paths.below(row)[0]):
         raise problems.Refused(400, "cyclical_folder_structure", "A folder cannot be moved into itself.")
+    folder_locks.check_move(read, row)
     check_free(read, parent["id"], target, besides=row["id"])
     if parent["id"] != row["parent"]:
         grow(conn, row["path"], -row["size"])
@@ -233,7 +234,14 @@ def apply(
         raise problems.invalid(name, f"is nothing that a {KIND_NAMES[kind].replace('_', ' ')} has")
     needed = _needed(wish, more)
     unlocks = wish.model_fields_set == {"lock"} and wish.lock is None
-    row = calls.get_for_change(read, call, kind, call.id, needed=needed, unlocks=unlocks)
+    if wish.model_fields_set == {"collections"} and not more:
+        # They are the user's own, and no change of the item.
+        row = calls.get_item(read, call.caller, kind, call.id)
+        call.check_if_match(row)
+    else:
+        row = calls.get_for_change(read, call, kind, call.id, needed=needed, unlocks=unlocks)
+    if "collections" in wish.model_fields_set:
+        _collect(conn, call, row, [one.id for one in wish.collections or ()])
     parent_id = wish.parent.id if wish.parent else None
     columns = relocation(conn, call, row, parent_id=parent_id, name=wish.name)
     if wish.description is not None:
@@ -266,6 +274,16 @@ def apply(
             conn, row, by=call.caller.id, now=call.store.now(), event=_word(columns, event), **columns
         )
     return item_serializer.ItemSerializer(read, call.fields, caller=call.caller).item(row)
+
+
+def _collect(conn: Connection, call: calls.Call, row: Row, collections: list[str]) -> None:
+    """Have an item in these collections of the caller alone."""
+    for wire_id in collections:
+        if wire_id != str(call.caller.id):
+            raise problems.invalid("collections", f"there is no collection {wire_id}")
+    if row["status"] == ItemStatus.ROOT and collections:
+        raise problems.invalid("collections", "the root folder is in none")
+    item_extras.set_favorite(conn, row, call.caller.id, bool(collections), now=call.store.now())
 
 
 def _needed(wish: items.UpdateItem, more: dict[str, Any]) -> ItemRight:

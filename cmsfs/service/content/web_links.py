@@ -64,6 +64,8 @@ async def update(call: calls.Call) -> responses.Response:
         change = models_items.UpdateItem(**given)
         if "shared_link" in wish.model_fields_set:
             change.shared_link = wish.shared_link
+        if "collections" in wish.model_fields_set:
+            change.collections = wish.collections
         more = {} if wish.url is None else {"url": wish.url}
         return items.apply(conn, call, ItemKind.WEB_LINK, change, **more)
 

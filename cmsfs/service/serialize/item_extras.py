@@ -15,7 +15,10 @@ from cmsfs.service.storage.kinds import ItemKind
 from cmsfs.service.storage.store import Read
 
 FIELDS = frozenset(
-    {"watermark_info", "comment_count", "is_accessible_via_shared_link", "sync_state", "shared_link"}
+    {
+        *("watermark_info", "comment_count", "is_accessible_via_shared_link"),
+        *("sync_state", "shared_link", "collections"),
+    }
 )
 
 _IN = "IN (SELECT value FROM json_each(?))"
@@ -37,8 +40,9 @@ class ItemExtras:
         self._comments: dict[int, int] = {}
         self._synced: dict[int, str] = {}
         self._uses: dict[int, Row] = {}
+        self._favorites: dict[int, int] = {}
 
-    def look_up(self, read: Read, rows: Sequence[Row], wanted: set[str]) -> None:
+    def look_up(self, read: Read, rows: Sequence[Row], wanted: set[str], user: int | None) -> None:
         if not wanted & FIELDS:
             return
         own = json.dumps([row["id"] for row in rows])
@@ -56,6 +60,9 @@ class ItemExtras:
         if "sync_state" in wanted:
             sql = f"SELECT * FROM sync_mark WHERE item {_IN}"
             self._synced = {one["item"]: one["state"] for one in read(sql, own)}
+        if "collections" in wanted and user is not None:
+            sql = f"SELECT user, item FROM favorite WHERE user = ? AND item {_IN}"
+            self._favorites = {one["item"]: one["user"] for one in read(sql, user, own)}
         if any(row["link"] is not None for row in rows):
             self._uses = {one["item"]: one for one in read(f"SELECT * FROM link_use WHERE item {_IN}", own)}
 
@@ -76,6 +83,11 @@ class ItemExtras:
 
     def sync_state(self, row: Row) -> str:
         return self._synced.get(row["id"], "not_synced")
+
+    def collections(self, row: Row) -> list[dict[str, str]]:
+        """Those of the user who asks; nobody else's are anybody's business."""
+        user = self._favorites.get(row["id"])
+        return [] if user is None else [collection(user)]
 
     def shared_link(self, row: Row) -> dict[str, Any] | None:
         link = shared_links.shape(row)
@@ -98,3 +110,16 @@ def set_sync_state(conn: Connection, row: Row, state: str | None) -> bool:
             (row["id"], state),
         )
     return done.rowcount > 0
+
+
+def collection(user: int) -> dict[str, str]:
+    """The one collection of a user, whose id is theirs."""
+    return {"type": "collection", "id": str(user), "name": "Favorites", "collection_type": "favorites"}
+
+
+def set_favorite(conn: Connection, row: Row, user: int, is_one: bool, *, now: int) -> None:
+    """Have an item among a user's favorites, or not."""
+    if is_one:
+        conn.execute("INSERT OR IGNORE INTO favorite VALUES (?, ?, ?)", (user, row["id"], now))
+    else:
+        conn.execute("DELETE FROM favorite WHERE user = ? AND item = ?", (user, row["id"]))

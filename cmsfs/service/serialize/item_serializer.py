@@ -132,7 +132,7 @@ class ItemSerializer:
             folders |= {row["parent"] for row in rows if row["parent"] is not None}
         if wanted & {"metadata", "classification"}:
             self._instances = metadata_query.attached(self._read, rows)
-        self.traits.look_up(self._read, rows, wanted)
+        self.traits.look_up(self._read, rows, wanted, None if self._caller is None else self._caller.id)
         if "has_collaborations" in wanted:
             self._collaborated = access_rights.collaborated(self._read, rows)
         if wanted & TERMS.keys():
@@ -298,6 +298,7 @@ _ITEM: dict[str, Maker] = {
     "owned_by": _user("owner"),
     "shared_link": lambda row, shaper: shaper.traits.shared_link(row),
     "parent": lambda row, shaper: shaper.parent(row),
+    "collections": lambda row, shaper: shaper.traits.collections(row),
     "item_status": lambda row, _: "trashed" if row["status"] == ItemStatus.TRASHED else "active",
 }
 _STORED: dict[str, Maker] = _ITEM | {

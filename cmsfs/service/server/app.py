@@ -22,6 +22,7 @@ from cmsfs.service.content import (
     comments,
     downloads,
     files,
+    folder_locks,
     folders,
     representation_files,
     trash,
@@ -33,6 +34,7 @@ from cmsfs.service.events import events
 from cmsfs.service.governance import legal_holds, retention
 from cmsfs.service.metadata import instances, templates
 from cmsfs.service.oauth import authorize, tokens
+from cmsfs.service.personal import collections, recent_items
 from cmsfs.service.renditions import embed_links, thumbnails
 from cmsfs.service.search import result_cache, search
 from cmsfs.service.server import docs_page, openapi, rate_limits
@@ -104,6 +106,13 @@ API_GROUPS = [
         "Create, get, change and delete web links, and restore them from the trash.",
         web_links.routes,
     ),
+    Group(
+        "folder_locks",
+        "Locks that keep folders from being moved and deleted.",
+        folder_locks.routes,
+    ),
+    Group("collections", "The favorites of the user.", collections.routes),
+    Group("recent_items", "What the user last worked on.", recent_items.routes),
     Group("trash", "Get, restore and permanently delete what is in the trash.", trash.routes),
     Group(
         "events",

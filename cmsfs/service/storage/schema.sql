@@ -208,6 +208,7 @@ CREATE TABLE version (
 );
 CREATE INDEX version_of_file ON version (file, id);
 CREATE INDEX version_blob ON version (sha1);
+CREATE INDEX version_made ON version (created_by, created_at);
 
 -- Metadata: templates, and their instances on files and folders.
 CREATE TABLE metadata_template (
@@ -541,6 +542,25 @@ CREATE TABLE watermark (
   modified_at  INTEGER NOT NULL
 );
 
+-- What users have among their favorites.
+CREATE TABLE favorite (
+  user         INTEGER NOT NULL REFERENCES user ON DELETE CASCADE,
+  item         INTEGER NOT NULL REFERENCES item ON DELETE CASCADE,
+  added_at     INTEGER NOT NULL,
+  PRIMARY KEY (user, item)
+) WITHOUT ROWID;
+CREATE INDEX favorite_of_item ON favorite (item);
+
+-- Folders that are kept from being moved, or from being deleted.
+CREATE TABLE folder_lock (
+  id           INTEGER PRIMARY KEY AUTOINCREMENT,
+  folder       INTEGER NOT NULL UNIQUE REFERENCES item ON DELETE CASCADE,
+  created_by   INTEGER NOT NULL,               -- user
+  created_at   INTEGER NOT NULL,
+  moves        INTEGER NOT NULL,               -- 1: it stays where it is, by its name
+  deletes      INTEGER NOT NULL                -- 1: it is not deleted, nor a folder above it
+);
+
 -- What was said of a file.
 CREATE TABLE comment (
   id           INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -553,6 +573,7 @@ CREATE TABLE comment (
 );
 CREATE INDEX comment_of_item ON comment (item, id);
 CREATE INDEX comment_replies ON comment (reply_to);
+CREATE INDEX comment_written ON comment (created_by, created_at);
 CREATE TRIGGER comment_made AFTER INSERT ON comment BEGIN
   UPDATE document SET comments = (SELECT group_concat(message, char(10)) FROM comment WHERE item = NEW.item)
     WHERE id = NEW.item;

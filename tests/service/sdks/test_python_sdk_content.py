@@ -9,9 +9,13 @@ import trio
 from box_sdk_gen import (
     CreateCommentItem,
     CreateCommentItemTypeField,
+    CreateFolderLockFolder,
+    CreateFolderLockLockedOperations,
+    CreateFolderParent,
     DownloadZipItems,
     DownloadZipItemsTypeField,
     GetFileThumbnailByIdExtension,
+    UpdateFileByIdCollections,
     UpdateFileWatermarkWatermark,
     UploadFileAttributes,
     UploadFileAttributesParentField,
@@ -143,3 +147,27 @@ async def test_an_archive(client, upload):
             "ä.txt": "ä.txt".encode(),
         }
     assert (status.state.value, status.downloaded_file_count) == ("succeeded", 2)
+
+
+async def test_favorites_recent_items_and_a_locked_folder(client, upload):
+    file = await in_thread(lambda: upload("a.txt", b"x"))
+
+    def run():
+        (favorites,) = client.collections.get_collections().entries
+        client.files.update_file_by_id(file.id, collections=[UpdateFileByIdCollections(id=favorites.id)])
+        listed = client.collections.get_collection_items(favorites.id).entries
+        recent = client.recent_items.get_recent_items().entries
+        folder = client.folders.create_folder("kept", CreateFolderParent(id="0"))
+        lock = client.folder_locks.create_folder_lock(
+            CreateFolderLockFolder(id=folder.id, type="folder"),
+            locked_operations=CreateFolderLockLockedOperations(move=True, delete=True),
+        )
+        known = client.folder_locks.get_folder_locks(folder.id).entries
+        client.folder_locks.delete_folder_lock_by_id(lock.id)
+        return favorites, listed, recent, lock, known
+
+    favorites, listed, recent, lock, known = await in_thread(run)
+    assert favorites.collection_type.value == "favorites"
+    assert [one.id for one in listed] == [file.id]
+    assert (recent[0].item.id, recent[0].interaction_type.value) == (file.id, "item_upload")
+    assert [one.id for one in known] == [lock.id]

@@ -172,6 +172,7 @@ def common(ann, name, parent):
         "owned_by": ann,
         "parent": above,
         "item_status": "active",
+        "collections": [],
     }
 
 

@@ -1,0 +1,40 @@
+"""Collections of a user, of which there is one: the favorites.  And what a user last worked on."""
+
+from typing import Literal
+
+import pydantic
+
+from cmsfs.models.base import Model, Timestamp
+from cmsfs.models.content.items import Collection, Item
+
+
+class Collections(Model):
+    total_count: int
+    limit: int
+    offset: int
+    entries: list[Collection] = pydantic.Field(default_factory=list)
+
+
+class CollectionItems(Model):
+    """A page of what is in a collection."""
+
+    total_count: int
+    limit: int
+    offset: int
+    entries: list[Item] = pydantic.Field(default_factory=list)
+
+
+class RecentItem(Model):
+    """An item, and what its user last did with it."""
+
+    type: str = "recent_item"
+    interaction_type: Literal["item_upload", "item_modify", "item_comment"]
+    interacted_at: Timestamp
+    item: Item
+    interaction_shared_link: str | None = None
+
+
+class RecentItems(Model):
+    limit: int
+    next_marker: str | None = None
+    entries: list[RecentItem] = pydantic.Field(default_factory=list)
