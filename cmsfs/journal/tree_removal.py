@@ -8,7 +8,7 @@ An operation that has been tried is not tried in this way again: then its items 
 folders each is tried as a whole.
 
 Rule: whatever is not simply to be deleted (bytes that another file needs, an answer that is awaited, a
-lock, a deletion that is held) keeps the folders above it from going as a whole.
+deletion that is held) keeps the folders above it from going as a whole; the service adds what is locked.
 """
 
 from dataclasses import dataclass
@@ -38,7 +38,6 @@ _BELOW = """
       AND EXISTS (SELECT 1 FROM op AS o WHERE o.ino = n.ino AND o.kind = 'trash' AND o.state <> 'held')
       AND NOT EXISTS (SELECT 1 FROM op AS o WHERE o.ino = n.ino AND o.kind <> 'trash')
       AND NOT EXISTS (SELECT 1 FROM unheard AS u WHERE u.ino = n.ino OR u.remote_id = n.remote_id)
-      AND coalesce(instr(n.item, '"lock":') = 0, 1)
       AND NOT EXISTS (SELECT 1 FROM node AS m JOIN op AS o ON o.ino = m.ino AND o.kind = 'upload'
         WHERE m.sha1 = n.base_sha1 AND m.ino <> n.ino)
       AND NOT EXISTS (SELECT 1 FROM draft AS d JOIN node AS m ON m.draft = d.id

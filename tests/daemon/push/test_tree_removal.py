@@ -4,7 +4,9 @@ import httpx
 import pytest
 import trio
 
+from cmsfs.journal import in_flight
 from cmsfs.models.content import items
+from cmsfs.replica.rows import op_rows
 from tests.support.daemon_drive import Drive, Remote
 from tests.support.network import Network
 
@@ -148,3 +150,34 @@ async def test_a_file_that_is_open_goes_with_its_tree(tree: Drive, other: Remote
     assert network.count("DELETE", "") == 1
     assert bytes(await tree.fs.read(opened.fh, 0, 100)) == b"d/in/a"
     await tree.fs.release(opened.fh)
+
+
+async def test_a_deletion_that_is_held_keeps_its_folder(tree: Drive, other: Remote, network: Network) -> None:
+    number = await tree.ino("d/a")
+    tree.agents.health.pause("the test")
+    for path in FILES:
+        await tree.unlink(path)
+    for folder in ("d/in/deep", "d/in", "d"):
+        await tree.rmdir(folder)
+    await tree.db.write(lambda conn: op_rows.hold_waiting(conn, number, error="refused"))
+    # Not `sync`, which tries again what is held.
+    with trio.fail_after(20), tree.agents.push.hurrying():
+        tree.agents.health.resume()
+        await tree.agents.push.drained()
+    assert await other.paths() == ["d/", "d/a"]
+    # The folder `in` goes as a whole all the same.
+    assert network.count("DELETE", "recursive=known") == 1
+
+
+async def test_a_version_without_an_answer_keeps_its_folder_from_going_as_a_whole(
+    tree: Drive, other: Remote, network: Network
+) -> None:
+    node = tree.node(await tree.ino("d/a"))
+    sent = in_flight.SentRequest(node.ino, "0" * 40, remote_id=node.remote_id)
+    await tree.db.write(lambda conn: in_flight.note(conn, sent))
+    await remove(tree)
+    await tree.sync()
+    assert await other.paths() == []
+    assert tree.ops() == []
+    assert network.count("DELETE", f"/files/{node.remote_id}") == 1
+    assert network.count("DELETE", "recursive=known") == 1
