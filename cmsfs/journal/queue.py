@@ -56,7 +56,9 @@ def candidates(
 ) -> list[Op]:
     """Operations that are due, in the order they were recorded, beginning behind `after`; with `trees`
     without those that end with the deletion of their folder."""
-    return [_op(row) for row in db.rows(_READY_TREES if trees else _READY, now_ns, after, limit)]
+    page = (now_ns, after, limit)
+    rows = db.rows(_READY_TREES, *page) if trees else db.rows(_READY, *page)
+    return [_op(row) for row in rows]
 
 
 def next_due(db: Database, *, after_ns: int = -1) -> int | None:
