@@ -3,6 +3,7 @@
 Starts the service in a process of its own, a link of 40 ms before it, a drive on the link, and does the same
 work by the drive and by `curl`.  Prints one table; nothing here asserts anything.  Figures are of this
 machine and this moment, the ratios are what compares.  `--only` takes a part of the names below.
+With `--rclone PATH`, its binary, rclone does the same on the same link, all over TLS, in the rows "beside".
 """
 
 import argparse
@@ -62,11 +63,19 @@ def sequential(bench: rig.Bench, megabytes: int) -> None:
             began = cpu(bench)
             ours = size / seconds(partial(skim, drive / name))
             used = cpu(bench) - began
+        theirs = []
+        with bench.beside() as other:
+            if other is not None:
+                began = other.cpu()
+                theirs = [size / seconds(partial(skim, other.drive / name)), other.cpu() - began]
         cap = f"capped at {rate / 1e6:.0f} MB/s" if rate else "not capped"
         bench.add(
             f"cold sequential {size} MiB, {cap}", f"{ours:,.0f} MiB/s", f"{plain:,.0f}", f"{ours / plain:.2f}"
         )
         bench.add("   CPU of the daemon a GiB", f"{used * 1024 / size:.1f} s")
+        if theirs:
+            bench.add("   beside: rclone", f"{theirs[0]:,.0f} MiB/s", "", f"{ours / theirs[0]:.2f}")
+            bench.add("   beside: CPU of rclone a GiB", f"{theirs[1] * 1024 / size:.1f} s")
 
 
 def small_files(bench: rig.Bench, count: int) -> None:
@@ -87,6 +96,10 @@ def small_files(bench: rig.Bench, count: int) -> None:
                 *(f"cold grep -r, {count} files of 20 kB, {name}", f"{took:.2f} s", f"{one_by_one:.1f} s"),
                 f"{one_by_one / took:.1f}",
             )
+        with bench.beside() as other:
+            if other is not None:
+                theirs = seconds(partial(run, ["grep", "-r", "-c", "qqqqqqqq", str(other.drive / name)]))
+                bench.add("   beside: rclone", f"{theirs:.2f} s", "", f"{theirs / took:.1f}")
     for what, stop in (("a half", count // 2), ("a tenth", count // 10), ("10 files", 10)):
         with bench.mounted() as drive:
             names = [path.name for path in (drive / "half").iterdir()]
@@ -131,6 +144,10 @@ def head(bench: rig.Bench, count: int) -> None:
         *("first byte of a cold small file, median", f"{middle * 1000:.1f} ms", f"{beside * 1000:.1f} ms"),
         f"+{(middle - beside) * 1000:.1f} ms",
     )
+    with bench.beside() as other:
+        if other is not None:
+            theirs = sorted(seconds(partial(first_byte, other.drive / name)) for name in names)
+            bench.add("   beside: rclone", f"{theirs[len(theirs) // 2] * 1000:.1f} ms")
 
 
 def scattered(bench: rig.Bench, megabytes: int) -> None:
@@ -192,6 +209,7 @@ def main() -> None:
     parser.add_argument("--megabytes", type=int, default=1024, help="size of the file read sequentially")
     parser.add_argument("--huge", type=int, default=2048, help="MiB of the file read at random")
     parser.add_argument("--files", type=int, default=2000, help="how many small files")
+    parser.add_argument("--rclone", type=Path, help="the binary of rclone, to be measured beside")
     parser.add_argument("--only", default="", help="sequential, small, head, scattered or warm")
     chosen = parser.parse_args()
     parts: dict[str, Callable[[rig.Bench], None]] = {
@@ -202,7 +220,7 @@ def main() -> None:
         "warm": partial(warm, megabytes=chosen.megabytes),
     }
     with rig.own_folders() as root:
-        bench = rig.Bench(root, round_trip=chosen.round_trip)
+        bench = rig.Bench(root, round_trip=chosen.round_trip, rclone=chosen.rclone)
         try:
             for name, part in parts.items():
                 if re.search(chosen.only, name):

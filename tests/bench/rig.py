@@ -1,6 +1,7 @@
 """What benchmarks of reading stand on: a service of its own, a link before it, a drive on that, `curl`."""
 
 import hashlib
+import importlib
 import json
 import os
 import random
@@ -13,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import rival
 import trio
 
 MIB = 1024 * 1024
@@ -25,8 +27,13 @@ _BYTES = ("-H", "prefer: return=representation")
 class Bench:
     """A service, a link, a drive, and the rows of the table."""
 
-    def __init__(self, root: Path, *, round_trip: float, profile: str = "server") -> None:
+    def __init__(
+        self, root: Path, *, round_trip: float, profile: str = "server", rclone: Path | None = None
+    ) -> None:
+        """With `rclone`, its binary, all goes over TLS: its backend knows nothing else."""
         self.root = root
+        self.rclone = rclone
+        self.tls: list[Path] = _certificate(root) if rclone else []
         self._profile = profile
         self.drive = root / "drive"
         self.drive.mkdir()
@@ -45,6 +52,7 @@ class Bench:
                 "--port",
                 "0",
                 "--json",
+                *(["--tls-cert", str(self.tls[0]), "--tls-key", str(self.tls[1])] if self.tls else []),
             ],
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -77,14 +85,20 @@ class Bench:
                 part for key, value in link.items() for part in (f"--{key.replace('_', '-')}", str(value))
             ]
             self.link = subprocess.Popen(
-                [sys.executable, str(HERE.parent / "proxy.py"), "127.0.0.1", str(self.port), *terms],
+                [
+                    sys.executable,
+                    str(HERE.parent / "support" / "proxy.py"),
+                    "127.0.0.1",
+                    str(self.port),
+                    *terms,
+                ],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 text=True,
             )
             assert self.link.stdout is not None
             port = int(self.link.stdout.readline())
-        self.url = f"http://127.0.0.1:{port}"
+        self.url = f"{self._scheme}://127.0.0.1:{port}"
         config = Path(os.environ["XDG_CONFIG_HOME"]) / "cmsfs" / "config.toml"
         config.parent.mkdir(exist_ok=True)
         config.write_text(
@@ -92,7 +106,29 @@ class Bench:
             f'upload_url = "{self.url}/api/2.0"\nauth_url = "{self.url}"\n'
             f'client_id = "{self.credentials["client_id"]}"\nclient_secret_file = "{self.root}/secret"\n'
             f'subject_id = "{self.credentials["user_id"]}"\n'
+            + (f'ca_file = "{self.tls[0]}"\n' if self.tls else "")
         )
+
+    @property
+    def _scheme(self) -> str:
+        return "https" if self.tls else "http"
+
+    @property
+    def _trusted(self) -> list[str]:
+        return ["--cacert", str(self.tls[0])] if self.tls else []
+
+    @contextmanager
+    def beside(self) -> Iterator[rival.Rclone | None]:
+        """rclone on the same service by the same link, if its binary was given; with nothing cached."""
+        if self.rclone is None:
+            yield None
+            return
+        drop_caches()
+        port = int(self.url.rpartition(":")[2])
+        with rival.mounted(
+            self.rclone, self.root, port=port, ca_file=self.tls[0], token=self._token()
+        ) as found:
+            yield found
 
     def _end_link(self) -> None:
         if self.link is not None and self.link.stdin is not None and self.link.stdout is not None:
@@ -143,7 +179,19 @@ class Bench:
         token = self._token()
         lines = [f'url = "{url}"\noutput = "/dev/null"' for url in urls]
         done = subprocess.run(
-            *(["curl", "-sS", "-H", f"authorization: Bearer {token}", *_BYTES, *arguments, "-K", "-"],),
+            *(
+                [
+                    "curl",
+                    "-sS",
+                    "-H",
+                    f"authorization: Bearer {token}",
+                    *self._trusted,
+                    *_BYTES,
+                    *arguments,
+                    "-K",
+                    "-",
+                ],
+            ),
             input="\n".join(['write-out = "%{time_total} %{response_code}\\n"', *lines]),
             capture_output=True,
             text=True,
@@ -169,7 +217,7 @@ class Bench:
             for part in ("-d", f"{key}={value}")
         ]
         done = subprocess.run(
-            ["curl", "-sS", *form, f"http://127.0.0.1:{self.port}/oauth2/token"],
+            ["curl", "-sS", *self._trusted, *form, f"{self._scheme}://127.0.0.1:{self.port}/oauth2/token"],
             capture_output=True,
             check=True,
         )
@@ -181,6 +229,13 @@ class Bench:
         self.service.wait()
         if self.service.stdout is not None:
             self.service.stdout.close()
+
+
+def _certificate(root: Path) -> list[Path]:
+    """A certificate for 127.0.0.1 and what rclone calls the service, and its key."""
+    sys.path.append(str(HERE.parents[1]))  # a benchmark is a script, and `tests` no installed package
+    certificates = importlib.import_module("tests.support.certificates")
+    return list(certificates.self_signed(root, *rival.HOSTS))
 
 
 def drop_caches() -> None:

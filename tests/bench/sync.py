@@ -208,7 +208,12 @@ def main() -> None:
                 *cmsfs, "serve", "--data", str(root / "data"), "--port", "0", "--json"
             ) as served:
                 port = json.loads(served)["url"].rpartition(":")[2]
-                proxy = (sys.executable, str(listing.ROOT / "tests" / "proxy.py"), "127.0.0.1", port)
+                proxy = (
+                    sys.executable,
+                    str(listing.ROOT / "tests" / "support" / "proxy.py"),
+                    "127.0.0.1",
+                    port,
+                )
                 with listing.running(*proxy, "--round-trip", chosen.round_trip) as listens:
                     drive = listing.Drive(root, int(listens), credentials, crawl=True)
                     try:

@@ -4,8 +4,8 @@ import subprocess
 from pathlib import Path
 
 
-def self_signed(folder: Path) -> tuple[Path, Path]:
-    """A certificate for 127.0.0.1 that is its own authority, and its key."""
+def self_signed(folder: Path, *names: str) -> tuple[Path, Path]:
+    """A certificate for 127.0.0.1 and these names that is its own authority, and its key."""
     certfile, keyfile = folder / "cert.pem", folder / "key.pem"
     command = [
         "openssl",
@@ -18,6 +18,6 @@ def self_signed(folder: Path) -> tuple[Path, Path]:
         "-nodes",
     ]
     command += ["-keyout", str(keyfile), "-out", str(certfile), "-days", "2", "-subj", "/CN=cmsfs test"]
-    command += ["-addext", "subjectAltName=IP:127.0.0.1"]
+    command += ["-addext", ",".join(["subjectAltName=IP:127.0.0.1", *(f"DNS:{name}" for name in names)])]
     subprocess.run(command, check=True, capture_output=True)
     return certfile, keyfile
