@@ -1,6 +1,7 @@
 """The service on a socket."""
 
 import json
+import random
 import socket
 import ssl
 import subprocess
@@ -206,6 +207,27 @@ async def test_tls_is_1_2_or_later(service, certificate, nursery):
     async with httpx.AsyncClient(verify=old) as client:
         with pytest.raises(httpx.ConnectError):
             await client.get(f"{url}/2.0/users/me")
+
+
+async def test_large_contents_go_over_tls_whole(api, service, certificate, nursery):
+    cert, key = certificate
+    url = await nursery.start(
+        lambda task_status: serve.serve(service, port=0, certfile=cert, keyfile=key, task_status=task_status)
+    )
+    data = random.Random(3).randbytes(3_000_001)
+    headers = {"authorization": api.http.headers["authorization"]}
+    trusted = ssl.create_default_context(cafile=str(cert))
+    async with httpx.AsyncClient(verify=trusted, headers=headers, follow_redirects=True) as client:
+
+        async def exchange(name: str) -> None:
+            body, more = api.form({"name": name, "parent": {"id": "0"}}, data)
+            answer = await client.post(f"{url}/api/2.0/files/content", content=body, headers=more)
+            wire_id = answer.json()["entries"][0]["id"]
+            assert (await client.get(f"{url}/2.0/files/{wire_id}/content")).content == data
+
+        async with trio.open_nursery() as exchanges:
+            for name in ("a", "b", "c"):
+                exchanges.start_soon(exchange, name)
 
 
 async def test_a_certificate_that_is_none(service, tmp_path):
