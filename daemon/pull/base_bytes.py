@@ -26,6 +26,9 @@ log = logging.getLogger(__name__)
 # What could not be fetched is tried again so often, beside the times when something is changed here.
 RETRY_SECONDS = 60.0
 
+# Changes come in flurries, and each one wakes us.
+GATHER_SECONDS = 0.1
+
 _DEPENDING = """
   SELECT p.sha1, n.size AS size, p.remote_id, p.version FROM past p JOIN node n ON n.sha1 = p.sha1
    WHERE n.base_sha1 IS NOT p.sha1 AND n.parent IS NOT NULL AND n.size > 0
@@ -63,6 +66,7 @@ class BaseBytes:
                     await self._health.changed()
             else:
                 await self._wanted.wait()
+                await trio.sleep(GATHER_SECONDS)
 
     def depends_on(self, remote_id: str) -> bool:
         """Whether bytes of this item are still to be fetched for another file."""
