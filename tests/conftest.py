@@ -14,9 +14,7 @@ import pytest_timeout  # type: ignore[import-untyped]
 
 from cmsfs import sqlite
 from cmsfs.replica import database
-from tests.support import cheap_passwords, database_templates, documents, forked, scheduling
-from tests.support import faults as support_faults
-from tests.support import proxy as support_proxy
+from tests.support import cheap_passwords, database_templates, forked, scheduling
 from tests.support.log_watch import ExpectLog, LogWatch
 from tests.support.patience import Patience
 
@@ -155,24 +153,6 @@ def log_watch() -> Iterator[LogWatch]:
 def expect_log(log_watch: LogWatch) -> ExpectLog:
     """`expect_log(pattern)`: a line matching this at WARNING or above belongs to the story of the test."""
     return log_watch.expected.append
-
-
-@pytest.fixture
-def proxy() -> Any:
-    """The module `proxy`: `async with proxy.running(host, port, proxy.Link(0.04)) as link`."""
-    return support_proxy
-
-
-@pytest.fixture
-def faults() -> Any:
-    """The module `faults`: `async with faults.running(host, port, plan) as relay`."""
-    return support_faults
-
-
-@pytest.fixture(scope="session")
-def commands() -> Any:
-    """The module `commands`: what the documents have their readers type."""
-    return documents
 
 
 @pytest.fixture(scope="session")

@@ -9,6 +9,8 @@ import pytest
 import trio
 import trio.testing
 
+from tests.support import faults, proxy
+
 HELLO = b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n0123456789"
 
 
@@ -63,17 +65,17 @@ async def _listen(nursery: trio.Nursery, handler: Any) -> trio.SocketListener:
 
 
 @pytest.fixture
-async def relay(service: Service, faults: Any) -> AsyncIterator[Any]:
+async def relay(service: Service) -> AsyncIterator[faults.Relay]:
     async with faults.running("127.0.0.1", service.port, faults.Plan()) as running:
         yield running
 
 
-async def get(relay: Any, target: str = "/x", **kwargs: Any) -> httpx.Response:
+async def get(relay: faults.Relay, target: str = "/x", **kwargs: Any) -> httpx.Response:
     async with httpx.AsyncClient(timeout=5) as client:
         return await client.get(f"http://127.0.0.1:{relay.port}{target}", **kwargs)
 
 
-async def test_proxy_adds_a_round_trip(echo: int, proxy: Any) -> None:
+async def test_proxy_adds_a_round_trip(echo: int) -> None:
     sent = bytes(range(256)) * 4096
     async with proxy.running("127.0.0.1", echo, proxy.Link(round_trip=0.05)) as link:
         async with await trio.open_tcp_stream("127.0.0.1", link.port) as stream:
@@ -91,7 +93,7 @@ async def test_proxy_adds_a_round_trip(echo: int, proxy: Any) -> None:
         assert (link.connections, link.sent, link.received) == (1, len(sent), len(sent))
 
 
-async def test_later_request_is_not_blocked(echo: int, proxy: Any) -> None:
+async def test_later_request_is_not_blocked(echo: int) -> None:
     async with (
         proxy.running("127.0.0.1", echo, proxy.Link(round_trip=0.2)) as link,
         await trio.open_tcp_stream("127.0.0.1", link.port) as stream,
@@ -107,7 +109,7 @@ async def test_later_request_is_not_blocked(echo: int, proxy: Any) -> None:
         assert trio.current_time() - began < 100 * 0.2 / 4
 
 
-async def test_a_rate_is_shared_by_all_connections(echo: int, proxy: Any) -> None:
+async def test_a_rate_is_shared_by_all_connections(echo: int) -> None:
     size = 50_000
     async with proxy.running("127.0.0.1", echo, proxy.Link(0.0, rate=500_000)) as link:
 
@@ -125,7 +127,7 @@ async def test_a_rate_is_shared_by_all_connections(echo: int, proxy: Any) -> Non
         assert trio.current_time() - began >= 3 * size / 500_000
 
 
-async def test_a_window_bounds_what_is_under_way(echo: int, proxy: Any) -> None:
+async def test_a_window_bounds_what_is_under_way(echo: int) -> None:
     async with (
         proxy.running("127.0.0.1", echo, proxy.Link(round_trip=0.05, window=64 * 1024)) as link,
         await trio.open_tcp_stream("127.0.0.1", link.port) as stream,
@@ -142,7 +144,7 @@ async def test_a_window_bounds_what_is_under_way(echo: int, proxy: Any) -> None:
         nursery.cancel_scope.cancel()
 
 
-async def test_a_cut_link_resets_and_comes_back(service: Service, proxy: Any) -> None:
+async def test_a_cut_link_resets_and_comes_back(service: Service) -> None:
     async with (
         proxy.running("127.0.0.1", service.port, proxy.Link(0.0)) as link,
         httpx.AsyncClient(timeout=5) as client,
@@ -155,7 +157,7 @@ async def test_a_cut_link_resets_and_comes_back(service: Service, proxy: Any) ->
         assert (await client.get(link.url)).text == "0123456789"
 
 
-async def test_silenced_proxy_passes_nothing(service: Service, proxy: Any) -> None:
+async def test_silenced_proxy_passes_nothing(service: Service) -> None:
     async with (
         proxy.running("127.0.0.1", service.port, proxy.Link(0.0)) as link,
         httpx.AsyncClient(timeout=None) as client,
@@ -168,7 +170,7 @@ async def test_silenced_proxy_passes_nothing(service: Service, proxy: Any) -> No
         assert (await client.get(link.url)).text == "0123456789"
 
 
-async def test_without_a_fault_requests_pass_and_are_counted(relay: Any, service: Service) -> None:
+async def test_without_a_fault_requests_pass_and_are_counted(relay: faults.Relay, service: Service) -> None:
     async with httpx.AsyncClient(timeout=5) as client:
         for _ in range(3):
             response = await client.post(f"http://127.0.0.1:{relay.port}/files", content=bytes(100_000))
@@ -176,21 +178,21 @@ async def test_without_a_fault_requests_pass_and_are_counted(relay: Any, service
     assert relay.plan.count("POST", "/files") == len(service.came) == 3
 
 
-async def test_injected_response_skips_the_service(relay: Any, faults: Any, service: Service) -> None:
+async def test_injected_response_skips_the_service(relay: faults.Relay, service: Service) -> None:
     relay.plan.add(faults.TOO_MANY, method="GET", part="/x")
     response = await get(relay)
     assert (response.status_code, response.headers["Retry-After"], service.came) == (429, "1", [])
     assert (await get(relay)).text == "0123456789"
 
 
-async def test_a_lost_answer_was_carried_out(relay: Any, faults: Any, service: Service) -> None:
+async def test_a_lost_answer_was_carried_out(relay: faults.Relay, service: Service) -> None:
     relay.plan.add(faults.LOST)
     assert (await get(relay)).status_code == 502
     assert service.came == ["GET /x HTTP/1.1"]
 
 
 @pytest.mark.parametrize("after", [0, 4, 10])
-async def test_resets_and_short_bodies(relay: Any, faults: Any, after: int) -> None:
+async def test_resets_and_short_bodies(relay: faults.Relay, after: int) -> None:
     for fault in (faults.Reset(after), faults.Short(after), faults.Reset(before=True)):
         relay.plan.add(fault)
         if fault in (faults.Short(10), faults.Reset(10)):
@@ -202,7 +204,7 @@ async def test_resets_and_short_bodies(relay: Any, faults: Any, after: int) -> N
     assert relay.plan.faults == 3
 
 
-async def test_a_stall_is_open_and_silent(relay: Any, faults: Any) -> None:
+async def test_a_stall_is_open_and_silent(relay: faults.Relay) -> None:
     relay.plan.add(faults.Stall(after=4))
     came = b""
     async with httpx.AsyncClient(timeout=httpx.Timeout(5, read=0.1)) as client:
@@ -213,14 +215,14 @@ async def test_a_stall_is_open_and_silent(relay: Any, faults: Any) -> None:
     assert came == b"0123"
 
 
-async def test_body_can_be_corrupted(relay: Any, faults: Any) -> None:
+async def test_body_can_be_corrupted(relay: faults.Relay) -> None:
     relay.plan.add(faults.Short(4, hidden=True))
     assert (await get(relay)).text == "0123"
     relay.plan.add(faults.Corrupt(at=4))
     assert (await get(relay)).text == "0123556789"
 
 
-async def test_a_plan_can_choose_by_itself(service: Service, faults: Any) -> None:
+async def test_a_plan_can_choose_by_itself(service: Service) -> None:
     plan = faults.Plan(lambda method, target: faults.UNAVAILABLE if target == "/bad" else None)
     async with faults.running("127.0.0.1", service.port, plan) as relay:
         assert (await get(relay, "/bad")).status_code == 503

@@ -15,7 +15,8 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+
+from starlette import types
 
 SERVERS = {"cmsfs": "cmsfs", "uvicorn": "uvicorn, httptools, uvloop", "granian": "granian"}
 
@@ -23,7 +24,7 @@ SERVERS = {"cmsfs": "cmsfs", "uvicorn": "uvicorn, httptools, uvloop", "granian":
 BODY = b'{"hello": "' + b"x" * 1200 + b'"}'
 
 
-async def hello(scope: Any, receive: Any, send: Any) -> None:
+async def hello(scope: types.Scope, receive: types.Receive, send: types.Send) -> None:
     """The application."""
     if scope["type"] != "http":
         return

@@ -45,7 +45,7 @@ EXPECTED = {
 
 
 @pytest.fixture
-async def left(starting: Starting, settings: Settings, other: Remote, network: Network) -> Any:
+async def left(starting: Starting, settings: Settings, other: Remote, network: Network) -> config.Settings:
     """A drive that was left with a changed file, a new one in a new folder, and a version that was sealed."""
     folder = await other.folder("docs")
     await other.file("report", BASE, folder)
@@ -86,7 +86,9 @@ async def all_is_back(starting: Starting, other: Remote) -> None:
 
 
 @pytest.mark.parametrize("how", [lose, damage])
-async def test_repair_puts_unsent_files_back(left: Any, starting: Starting, other: Remote, how: Any) -> None:
+async def test_repair_puts_unsent_files_back(
+    left: config.Settings, starting: Starting, other: Remote, how: Any
+) -> None:
     how(left.paths)
     await repair(left)
     assert recovered_files.waiting(left.paths.recovered) == []
@@ -94,7 +96,7 @@ async def test_repair_puts_unsent_files_back(left: Any, starting: Starting, othe
 
 
 async def test_lost_database_restores_unsent_files(
-    left: Any, starting: Starting, other: Remote, expect_log: ExpectLog
+    left: config.Settings, starting: Starting, other: Remote, expect_log: ExpectLog
 ) -> None:
     expect_log("the local database was lost")
     lose(left.paths)
@@ -102,7 +104,7 @@ async def test_lost_database_restores_unsent_files(
 
 
 async def test_a_version_that_came_meanwhile_is_not_overwritten(
-    left: Any, starting: Starting, other: Remote
+    left: config.Settings, starting: Starting, other: Remote
 ) -> None:
     await other.write((await other.find("sheet")).id, b"theirs")
     lose(left.paths)
@@ -117,7 +119,7 @@ async def test_a_version_that_came_meanwhile_is_not_overwritten(
 
 
 async def test_a_damaged_database_names_its_repair(
-    left: Any, starting: Starting, expect_log: ExpectLog
+    left: config.Settings, starting: Starting, expect_log: ExpectLog
 ) -> None:
     damage(left.paths)
     expect_log("the database cannot be read")
@@ -127,7 +129,7 @@ async def test_a_damaged_database_names_its_repair(
 
 
 async def test_misplaced_bytes_are_reported_until_dismissed(
-    left: Any, starting: Starting, other: Remote
+    left: config.Settings, starting: Starting, other: Remote
 ) -> None:
     (left.paths.drafts / manifest.NAME).unlink()
     lose(left.paths)

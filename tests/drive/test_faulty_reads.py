@@ -24,6 +24,7 @@ from cmsfs.auth import connect
 from cmsfs.client.transport import multipart
 from cmsfs.models import base
 from cmsfs.models.content import uploads
+from tests.support import faults
 from tests.support.mounted_drive import MountedDrive
 from tests.support.patience import until
 from tests.support.server_process import ServerProcess
@@ -39,13 +40,12 @@ CLEAN = {errno.ETIMEDOUT, errno.ENETDOWN, errno.EIO, errno.ESTALE}
 class Faulty:
     """The service, the relay before it, and every version of every file."""
 
-    def __init__(self, root: Path, faults: Any, seed: int) -> None:
+    def __init__(self, root: Path, seed: int) -> None:
         self.dice = random.Random(seed)
         self.versions: dict[str, list[bytes]] = {}
         self.ids: dict[str, str] = {}
         self.broken = True
         self.once: Any = None  # what befalls the next download
-        self._faults = faults
         self.plan = faults.Plan(self._fate)
         self._server = ServerProcess(root).start()
         self.port, self.credentials = self._server.port, self._server.credentials
@@ -57,7 +57,7 @@ class Faulty:
 
     async def _relay(self) -> None:
         self._token = trio.lowlevel.current_trio_token()
-        async with self._faults.running("127.0.0.1", self.port, self.plan) as relay:
+        async with faults.running("127.0.0.1", self.port, self.plan) as relay:
             self.relayed = relay.port
             self._up.set()
             await self._down.wait()
@@ -74,7 +74,6 @@ class Faulty:
         if "/content" not in target or not self.broken or self.dice.random() > 0.35:
             return None
         after = self.dice.choice([0, 1, 1000, 128 * KIB, 200_000, MIB, 5 * MIB])
-        faults = self._faults
         choices = [
             faults.Reset(after),
             faults.Stall(after),
@@ -130,9 +129,9 @@ class Faulty:
 
 @pytest.fixture
 def faulty(
-    tmp_path: Path, private_folders: Path, faults: Any, stopped: MountedDrive, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, private_folders: Path, stopped: MountedDrive, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Faulty]:
-    made = Faulty(tmp_path / "served", faults, seed=11)
+    made = Faulty(tmp_path / "served", seed=11)
     try:
         made.upload([f"f{number}" for number in range(len(SIZES))])
         for key, value in made.settings(made.relayed).items():
@@ -208,7 +207,7 @@ def check_wrong_whole(top: Path, faulty: Faulty) -> None:
     faulty.upload(["f14"])
     path, data = top / "f14", faulty.versions["f14"][-1]
     until(path.exists, 20)
-    faulty.once = faulty._faults.Corrupt(100)
+    faulty.once = faults.Corrupt(100)
     with pytest.raises(OSError, match="Input/output error"), path.open("rb") as file:
         while file.read(KIB * 64):
             pass

@@ -25,6 +25,7 @@ from cmsfs.auth import connect
 from cmsfs.client.transport import multipart
 from cmsfs.models import base
 from cmsfs.models.content import uploads
+from tests.support import faults
 from tests.support.mounted_drive import MountedDrive
 from tests.support.server_process import ServerProcess
 
@@ -44,9 +45,8 @@ pytestmark = [pytest.mark.long, pytest.mark.timeout(SECONDS + 900)]
 class Served:
     """A service in a process of its own, and the relay before it, which breaks things."""
 
-    def __init__(self, root: Path, faults: Any, seed: int) -> None:
+    def __init__(self, root: Path, seed: int) -> None:
         self._dice = random.Random(seed)
-        self._faults = faults
         self.broken = False
         self._server = ServerProcess(root).start()
         self.port, self.credentials = self._server.port, self._server.credentials
@@ -59,7 +59,7 @@ class Served:
 
     async def _relay(self) -> None:
         self._token = trio.lowlevel.current_trio_token()
-        async with self._faults.running("127.0.0.1", self.port, self.plan) as relay:
+        async with faults.running("127.0.0.1", self.port, self.plan) as relay:
             self.relayed = relay.port
             self._up.set()
             await self._down.wait()
@@ -68,7 +68,6 @@ class Served:
         del self.plan.requests[:]  # nobody counts them here, and they are many
         if not self.broken or self._dice.random() > FAULTS:
             return None
-        faults = self._faults
         after = self._dice.choice([0, 1, 1000, 200_000])
         choices = [faults.UNAVAILABLE, faults.TOO_MANY, faults.Answer(500), faults.Reset(before=True)]
         choices += [faults.LOST] if method != "GET" else [faults.Reset(after), faults.Short(after)]
@@ -101,9 +100,9 @@ class Served:
 
 @pytest.fixture
 def served(
-    tmp_path: Path, private_folders: Path, faults: Any, stopped: MountedDrive, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, private_folders: Path, stopped: MountedDrive, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Served]:
-    made = Served(tmp_path / "served", faults, seed=5)
+    made = Served(tmp_path / "served", seed=5)
     try:
         for key, value in made.settings(made.relayed).items():
             monkeypatch.setenv(key, value)

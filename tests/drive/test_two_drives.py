@@ -8,7 +8,7 @@ import threading
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import h11
 import pytest
@@ -43,8 +43,22 @@ def _fill(conn: Connection) -> int:
     return int(user["id"])
 
 
+class StartingTwo(Protocol):
+    """How a test starts both drives."""
+
+    async def __call__(
+        self,
+        plan: faults.Plan,
+        relay_class: type[faults.Relay] = faults.Relay,
+        *,
+        poll_seconds: float = 1.0,
+    ) -> Two: ...
+
+
 @pytest.fixture
-async def starting(tmp_path: Path, private_folders: Path, watchdog: threading.Event) -> AsyncIterator[Any]:
+async def starting(
+    tmp_path: Path, private_folders: Path, watchdog: threading.Event
+) -> AsyncIterator[StartingTwo]:
     """`await starting(plan, relay)`: both drives, each behind a relay of its own with this plan."""
     async with AsyncExitStack() as stack:
         service = await stack.enter_async_context(store.open_store(tmp_path / "service"))
@@ -54,7 +68,9 @@ async def starting(tmp_path: Path, private_folders: Path, watchdog: threading.Ev
         port = int(url.rpartition(":")[2])
         two = Two(tmp_path, private_folders, service)
 
-        async def start(plan: Any, relay_class: Any = faults.Relay, *, poll_seconds: float = 1.0) -> Two:
+        async def start(
+            plan: faults.Plan, relay_class: type[faults.Relay] = faults.Relay, *, poll_seconds: float = 1.0
+        ) -> Two:
             secret = private_folders / "secret"
             secret.write_text("secret")
             file = private_folders / "config/cmsfs/config.toml"
@@ -104,7 +120,7 @@ async def both_write(two: Two) -> None:
     await trio.to_thread.run_sync(story)
 
 
-async def test_two_writers_of_one_version_are_both_kept(starting: Any) -> None:
+async def test_two_writers_of_one_version_are_both_kept(starting: StartingTwo) -> None:
     two = await starting(faults.Plan(), poll_seconds=3600)
     await both_write(two)
     assert two.judge() == ([], [])
@@ -112,7 +128,7 @@ async def test_two_writers_of_one_version_are_both_kept(starting: Any) -> None:
     assert len(two.chains()) == 2, "the second one is a conflict copy"
 
 
-async def test_the_ledger_finds_what_a_careless_client_does(starting: Any) -> None:
+async def test_the_ledger_finds_what_a_careless_client_does(starting: StartingTwo) -> None:
     two = await starting(faults.Plan(), Careless, poll_seconds=3600)
     await both_write(two)
     vanished, unseen = two.judge()
@@ -127,7 +143,9 @@ async def test_the_ledger_finds_what_a_careless_client_does(starting: Any) -> No
     assert two.judge()[0] == [ledger.sha1(b"acknowledged, and lost\n")]
 
 
-async def run(starting: Any, *, seed: int, steps: int, every: int, stalls: bool, kill_every: int = 0) -> None:
+async def run(
+    starting: StartingTwo, *, seed: int, steps: int, every: int, stalls: bool, kill_every: int = 0
+) -> None:
     plan = faults.Plan(faults.Mischief(seed, every=every, stalls=stalls))
     two = await starting(plan)
     story = functools.partial(two.story, kill_every=kill_every)
@@ -144,14 +162,14 @@ async def run(starting: Any, *, seed: int, steps: int, every: int, stalls: bool,
     two.trace.forget()
 
 
-async def test_two_drives_over_bad_networks_lose_nothing(starting: Any) -> None:
+async def test_two_drives_over_bad_networks_lose_nothing(starting: StartingTwo) -> None:
     await run(starting, seed=random.randrange(10**6), steps=80, every=6, stalls=False)
 
 
 @pytest.mark.long
 @pytest.mark.timeout(14400)
 @pytest.mark.parametrize("seed", [random.randrange(10**6) for _ in range(4)])
-async def test_two_drives_survive_bad_networks(starting: Any, seed: int) -> None:
+async def test_two_drives_survive_bad_networks(starting: StartingTwo, seed: int) -> None:
     await run(
         starting,
         seed=seed,

@@ -110,7 +110,7 @@ async def test_small_files_are_on_the_disk_before_they_become_content(
         steps.append(f"fsync {Path(f'/proc/self/fd/{fd}').readlink().name}")
         fsync(fd)
 
-    def watch_link(source: Any, target: Any) -> None:
+    def watch_link(source: Path, target: Path) -> None:
         steps.append("link")
         link(source, target)
 
@@ -201,7 +201,7 @@ async def test_seal_syncs_bytes_and_name_before_row(desk: Desk, monkeypatch: pyt
         steps.append(f"fsync {Path(f'/proc/self/fd/{fd}').readlink().name}")
         fsync(fd)
 
-    def watch_link(source: Any, target: Any) -> None:
+    def watch_link(source: Path, target: Path) -> None:
         steps.append("link")
         link(source, target)
 

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support import documents
+
 pytestmark = [pytest.mark.long, pytest.mark.timeout(1800)]
 
 
@@ -46,10 +48,10 @@ def test_the_commands_and_their_manuals_are_there(installed):
     assert installed.sh("ls /etc/systemd/user/*.wants/ 2>/dev/null | grep cmsfs", check=False).stdout == ""
 
 
-def test_fstab_mounts_for_a_user(person, commands):
+def test_fstab_mounts_for_a_user(person):
     person.serve()
     person.sh("mkdir -p work")
-    guide = (commands.ROOT / "packaging" / "ADMINISTRATION.md").read_text(encoding="utf-8")
+    guide = (documents.ROOT / "packaging" / "ADMINISTRATION.md").read_text(encoding="utf-8")
     (line,) = (line.strip() for line in guide.splitlines() if "  fuse.cmsfs  " in line)
     line = line.replace("/home/ada/cmsfs", f"{person.home}/work").replace(
         "setuid=ada", f"setuid={person.name}"

@@ -6,6 +6,9 @@ from typing import Any
 
 import pytest
 
+from tests.support.file_manager import Files
+from tests.support.machine import Person
+
 pytestmark = [pytest.mark.long, pytest.mark.timeout(1800)]
 
 # As an administrator of the service would: what is left to Ada, in bytes.
@@ -26,13 +29,13 @@ ask('/2.0/users/' + known['user_id'], body, 'PUT', token)
 """
 
 
-def allow(person: Any, left: int) -> None:
+def allow(person: Person, left: int) -> None:
     url = f"http://127.0.0.1:{person.port}"
     person.sh(f"python3 - <<'END'\nURL, LEFT = {url!r}, {left}{ALLOW}END")
 
 
 @pytest.fixture
-def states(files: Any) -> Iterator[Any]:
+def states(files: Files) -> Iterator[Any]:
     """A folder `Marks` with a file in each state; its name says which."""
     person = files.person
     person.sh(
@@ -57,14 +60,14 @@ def states(files: Any) -> Iterator[Any]:
 
 
 @pytest.fixture
-def notes(files: Any) -> Any:
+def notes(files: Files) -> Files:
     """The file manager; `Notes/notes.txt` has a version before this one."""
     files.person.sh("mkdir -p cmsfs/Notes; cd cmsfs/Notes; echo one > notes.txt; cmsfs sync")
     files.person.sh("cd cmsfs/Notes; echo two > notes.txt; cmsfs sync")
     return files
 
 
-def test_each_state_has_its_mark(states: Any) -> None:
+def test_each_state_has_its_mark(states: Files) -> None:
     states.show("Marks/synced.txt")
     # As they are sorted: both, both (conflicted copy), held, online, pinned, synced, waiting.
     wanted = ["online", "conflict", "held", "online", "pinned", "synced", "syncing"]
@@ -75,12 +78,12 @@ def test_each_state_has_its_mark(states: Any) -> None:
     states.until(lambda: states.marks("states-later") == wanted, what="the marks stay as they were")
 
 
-def pins(person: Any) -> list[str]:
+def pins(person: Person) -> list[str]:
     found = json.loads(person.sh("cmsfs pins --json").stdout)
     return [one["path"] for one in found["items"]]
 
 
-def test_file_manager_menu_pins_and_frees(notes: Any) -> None:
+def test_file_manager_menu_pins_and_frees(notes: Files) -> None:
     window = notes.show("Notes/notes.txt")
     notes.until(lambda: notes.marks("synced") == ["synced"], what="the file is not marked as synced")
     notes.choose(window, above_the_last=3)
@@ -93,7 +96,7 @@ def test_file_manager_menu_pins_and_frees(notes: Any) -> None:
     assert told["cached_bytes"] == 0 < told["size"], told
 
 
-def test_the_menu_copies_a_shared_link(notes: Any) -> None:
+def test_the_menu_copies_a_shared_link(notes: Files) -> None:
     window = notes.show("Notes/notes.txt")
     notes.until(lambda: notes.marks("unshared"), what="the file has no mark")
     notes.choose(window, above_the_last=2)
@@ -102,7 +105,7 @@ def test_the_menu_copies_a_shared_link(notes: Any) -> None:
     notes.screen.picture("shared")
 
 
-def test_the_menu_shows_the_versions(notes: Any) -> None:
+def test_the_menu_shows_the_versions(notes: Files) -> None:
     window = notes.show("Notes/notes.txt")
     notes.until(lambda: notes.marks("unshown"), what="the file has no mark")
     notes.choose(window, above_the_last=1)
@@ -114,7 +117,7 @@ def test_the_menu_shows_the_versions(notes: Any) -> None:
     assert notes.person.sh("cat cmsfs/Notes/notes.txt@versions/* | sort -u").stdout.startswith("one\n")
 
 
-def test_hanging_daemon_does_not_block_file_manager(notes: Any) -> None:
+def test_hanging_daemon_does_not_block_file_manager(notes: Files) -> None:
     person = notes.person
     window = notes.show("Notes/notes.txt")
     notes.until(lambda: notes.marks("before-it-hangs"), what="the file has no mark")

@@ -2,10 +2,12 @@
 
 import json
 import shlex
-from typing import Any
 
 import pytest
 from PIL import Image
+
+from tests.support.file_manager import Files
+from tests.support.machine import Person
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(1800)]
 
@@ -21,14 +23,14 @@ PHOTOS = {"cyan": (20, 200, 200), "magenta": (200, 20, 200), "yellow": (200, 200
 PHOTO_POINTS = 2000
 
 
-def trashed(person: Any) -> dict[str, str]:
+def trashed(person: Person) -> dict[str, str]:
     """What is in the service's trash: id by path."""
     return {
         one["original_path"]: one["id"] for one in json.loads(person.sh("cmsfs trash list --json").stdout)
     }
 
 
-def test_file_manager_trash_and_restore(files: Any) -> None:
+def test_file_manager_trash_and_restore(files: Files) -> None:
     person = files.person
     person.sh("mkdir cmsfs/Desk; cd cmsfs/Desk; echo kept > keep.txt; echo thrown > thrown.txt; cmsfs sync")
     known = files.attribute("Desk/thrown.txt", "id")
@@ -61,7 +63,7 @@ def test_file_manager_trash_and_restore(files: Any) -> None:
     assert "/Desk/thrown.txt" not in trashed(person)
 
 
-def test_web_links_open_in_the_browser(files: Any) -> None:
+def test_web_links_open_in_the_browser(files: Files) -> None:
     person = files.person
     person.sh(
         f"mkdir -p .local/share/applications .config; echo {shlex.quote(BROWSER)}"
@@ -84,11 +86,11 @@ def test_web_links_open_in_the_browser(files: Any) -> None:
     assert all(url.startswith("https://") for url in wanted)
 
 
-def visited(person: Any) -> list[str]:
+def visited(person: Person) -> list[str]:
     return list(person.sh("cat visited", check=False).stdout.splitlines())
 
 
-def test_a_search_is_a_folder_of_matches(files: Any) -> None:
+def test_a_search_is_a_folder_of_matches(files: Files) -> None:
     person = files.person
     found = json.loads(person.sh("cmsfs search --json harbour").stdout)
     listed = files.listed(files.show(".search/harbour/Plan.md"))
@@ -97,7 +99,7 @@ def test_a_search_is_a_folder_of_matches(files: Any) -> None:
     assert {"Plan.md", "Harbour Bridge"} <= set(listed)
 
 
-def test_past_versions_are_a_folder(files: Any) -> None:
+def test_past_versions_are_a_folder(files: Files) -> None:
     person = files.person
     for text in ("first", "second", "third"):
         person.sh(f"mkdir -p cmsfs/Past; echo {text} > cmsfs/Past/plan.txt; cmsfs sync")
@@ -109,11 +111,11 @@ def test_past_versions_are_a_folder(files: Any) -> None:
     assert person.sh(told).stdout == "first\nsecond\n"
 
 
-def requests(person: Any) -> dict[str, int]:
+def requests(person: Person) -> dict[str, int]:
     return dict(json.loads(person.sh("cmsfs status --json").stdout)["requests"])
 
 
-def test_photo_folder_is_shown_without_download(files: Any) -> None:
+def test_photo_folder_is_shown_without_download(files: Files) -> None:
     person = files.person
     person.sh("mkdir photos; mkdir cmsfs/Photos; cmsfs sync")
     for name, colour in PHOTOS.items():
@@ -144,11 +146,11 @@ def test_photo_folder_is_shown_without_download(files: Any) -> None:
     assert "thumbnail" not in asked
 
 
-def restart(person: Any) -> None:
+def restart(person: Person) -> None:
     person.sh("systemctl --user restart cmsfs@default.service; ls cmsfs/Photos")
 
 
-def seen(files: Any, picture: str) -> set[str]:
+def seen(files: Files, picture: str) -> set[str]:
     """Which photos can be seen on the screen."""
     with Image.open(files.screen.picture(picture)) as image:
         data = image.convert("RGB").tobytes()

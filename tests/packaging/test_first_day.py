@@ -18,6 +18,9 @@ from typing import Any
 
 import pytest
 
+from tests.support.machine import Machine, Person
+from tests.support.screen import Screen
+
 pytestmark = [pytest.mark.long, pytest.mark.timeout(1800)]
 
 CHECKOUT = Path(__file__).parents[2]
@@ -75,7 +78,7 @@ class Office:
         found: dict[str, Any] = json.loads((self.folder / "service" / "credentials.json").read_text())
         return found
 
-    def joined(self, machine: Any) -> None:
+    def joined(self, machine: Machine) -> None:
         """Lay the cable to a machine."""
         pids = self.process.pid, machine.leader
         self.run(
@@ -89,7 +92,7 @@ class Office:
 
 
 @pytest.fixture
-def office(tmp_path: Path, run: Any, workstation: Any) -> Iterator[Office]:
+def office(tmp_path: Path, run: Any, workstation: Machine) -> Iterator[Office]:
     """`cmsfs serve` over TLS, joined to the machine; the colleague is logged in as a server's program is."""
     for tool in ("ip", "openssl"):
         if not shutil.which(tool):
@@ -137,18 +140,18 @@ def office(tmp_path: Path, run: Any, workstation: Any) -> Iterator[Office]:
             process.wait(20)
 
 
-def files_of(machine: Any) -> set[str]:
+def files_of(machine: Machine) -> set[str]:
     """All that lies on its disk."""
     skipped = " -o ".join(f"-path /{one}" for one in ("proc", "sys", "dev", "run", "tmp", "srv"))
     return set(machine.sh(f"find / -xdev \\( {skipped} \\) -prune -o -print").stdout.splitlines())
 
 
-def status(person: Any) -> dict[str, Any]:
+def status(person: Person) -> dict[str, Any]:
     found: dict[str, Any] = json.loads(person.sh("cmsfs status --json").stdout)
     return found
 
 
-def logged_in(screen: Any, office: Office) -> None:
+def logged_in(screen: Screen, office: Office) -> None:
     """`cmsfs login`, whose browser is a program that does what Ada would."""
     machine, person = screen.person.machine, screen.person
     root = machine.root
@@ -169,17 +172,17 @@ def logged_in(screen: Any, office: Office) -> None:
     person.sh("rm app.json password")
 
 
-def secrets_of(person: Any, office: Office) -> set[str]:
+def secrets_of(person: Person, office: Office) -> set[str]:
     kept = json.loads(person.sh("cat .local/state/cmsfs/default/token").stdout)
     found = {kept["refresh_token"], kept["access_token"], kept["client_secret"]}
     return found | set(office.credentials["passwords"].values())
 
 
 def test_a_first_day(
-    workstation: Any,
+    workstation: Machine,
     package: Path,
     office: Office,
-    screen: Any,
+    screen: Screen,
     tmp_path: Path,
     record_property: Any,
 ) -> None:

@@ -8,6 +8,8 @@ import time
 
 import pytest
 
+from tests.support import documents
+
 pytestmark = [pytest.mark.long, pytest.mark.timeout(1800)]
 
 
@@ -131,10 +133,10 @@ def test_fifty_restarts_leave_no_dead_mount(person):
     assert person.machine.sh("grep -c 'fuse.cmsfs' /proc/mounts").stdout.strip() == "1"
 
 
-def test_what_the_administrations_guide_has_typed(person, commands):
+def test_what_the_administrations_guide_has_typed(person):
     """The unit's block, line by line as it stands there."""
-    document = commands.ROOT / "packaging" / "ADMINISTRATION.md"
-    texts = [command.text for command in commands.of(document) if command.is_block]
+    document = documents.ROOT / "packaging" / "ADMINISTRATION.md"
+    texts = [command.text for command in documents.of(document) if command.is_block]
     found = [text for text in texts if text.startswith(("systemctl ", "journalctl "))]
     assert len(found) == 4
     mounted(person)

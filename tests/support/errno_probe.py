@@ -1,7 +1,7 @@
 """What a program meets at a drive (an attribute, or the errno in its place), and what others do there."""
 
 import errno
-from typing import Any
+from collections.abc import Awaitable
 
 from cmsfs.models.content import metadata
 from cmsfs.service.access import scopes
@@ -20,7 +20,7 @@ async def value(drive: Drive, path: str, name: str) -> str:
         return errno.errorcode[error.errno or 0]
 
 
-async def attempt(call: Any) -> str:
+async def attempt(call: Awaitable[object]) -> str:
     try:
         await call
     except OSError as error:
@@ -70,12 +70,14 @@ async def make_project(other: Remote) -> metadata.Template:
     return await other.client.metadata.create_template(wish)
 
 
-async def share(ben: Any, kind: str, item_id: str, role: str, user: int) -> str:
+async def share(ben: Remote, kind: str, item_id: str, role: str, user: int) -> str:
     """Ben gives a user a role in an item of his; the collaboration's id."""
-    return str((await ben.client.collaborations.create(kind, item_id, role, user_id=str(user))).id)
+    # Tests have kinds and roles from tables of strings; the service judges them.
+    made = await ben.client.collaborations.create(kind, item_id, role, user_id=str(user))  # type: ignore[arg-type]
+    return str(made.id)
 
 
-async def shared_file(drive: Drive, ben: Any, name: str, role: str, user: int) -> str:
+async def shared_file(drive: Drive, ben: Remote, name: str, role: str, user: int) -> str:
     """Ben's file `s/NAME`, in which a user has a role, is on the user's drive; its id."""
     folder = await ben.folder("s")
     file_id = str(await ben.file(name, b"one", folder))

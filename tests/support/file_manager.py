@@ -8,12 +8,13 @@ Rule: a picture is taken of what a test is about, for people to look at.
 
 import re
 import shlex
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from PIL import Image
+
+from tests.support.screen import Screen
 
 EMBLEMS = Path(__file__).parents[2] / "packaging" / "desktop"
 STATES = ("synced", "syncing", "pinned", "conflict", "held", "online")
@@ -28,7 +29,7 @@ NEAR = 24
 class Files:
     """Nautilus on a screen, with Ada's drive; one program at a time."""
 
-    def __init__(self, screen: Any, until: Any) -> None:
+    def __init__(self, screen: Screen, until: Callable[..., None]) -> None:
         self.screen = screen
         self.person = screen.person
         self.until = until

@@ -41,7 +41,7 @@ KINDS = {
 class Churn:
     """One random story at the service."""
 
-    def __init__(self, seed: int, other: Remote, ben: Any) -> None:
+    def __init__(self, seed: int, other: Remote, ben: Remote) -> None:
         self.random = random.Random(seed)
         self.other = other
         self.ben = ben

@@ -7,7 +7,8 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+
+from tests.support.machine import Person
 
 
 def until(condition: Callable[[], object], what: str, seconds: float = 90.0) -> None:
@@ -20,7 +21,7 @@ def until(condition: Callable[[], object], what: str, seconds: float = 90.0) -> 
 class Screen:
     """Ada's session: logged in on a screen, until she logs out."""
 
-    def __init__(self, person: Any, pictures: Path) -> None:
+    def __init__(self, person: Person, pictures: Path) -> None:
         self.person = person
         self._pictures = pictures
 

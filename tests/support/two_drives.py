@@ -9,7 +9,6 @@ import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -74,13 +73,13 @@ class Two:
             top.mkdir()
             self.cmsfs("--account", account, "mount", top)
 
-    def ask(self, account: str, request: Any) -> None:
+    def ask(self, account: str, request: control.Request) -> None:
         daemon = daemonctl.find_account(account)
         assert daemon is not None
         for _ in daemonctl.exchange(daemon.socket, request):
             pass
 
-    def hint(self, account: str, request: Any) -> None:
+    def hint(self, account: str, request: control.Request) -> None:
         """Ask, and hang up after a moment."""
         end = time.monotonic() + STEP_SECONDS
         with pytest.MonkeyPatch.context() as patch:
@@ -89,7 +88,7 @@ class Two:
                 if time.monotonic() > end:
                     return
 
-    def insist(self, account: str, request: Any) -> None:
+    def insist(self, account: str, request: control.Request) -> None:
         """Ask until there is an answer: a request that met a stall takes a minute."""
         for attempt in range(PATIENCE):
             try:

@@ -15,7 +15,6 @@ import sys
 from collections.abc import Callable, Iterator
 from importlib import resources
 from pathlib import Path
-from typing import Any
 
 import click
 import httpx
@@ -23,6 +22,8 @@ import pytest
 
 from cmsfs import mounts
 from cmsfs.cli import main
+from tests.support import documents
+from tests.support.server_process import ServerProcess
 
 ROOT = Path(__file__).parents[3]
 GUIDE = ROOT / "cmsfs" / "cli" / "GUIDE.md"
@@ -180,7 +181,7 @@ def programs(tmp_path: Path, program: Callable[[str], str]) -> Path:
 
 @pytest.fixture
 def shell(
-    private_folders: Path, programs: Path, server: Any, app: Path, person: Callable[..., None]
+    private_folders: Path, programs: Path, server: ServerProcess, app: Path, person: Callable[..., None]
 ) -> Iterator[Shell]:
     """A shell beside a service, whose application is `app.json`; Ada is at the browser."""
     person(login="ada@example.com")
@@ -207,8 +208,8 @@ def _unmount(home: Path, programs: Path) -> None:
 
 @pytest.mark.timeout(300)  # sixty commands one after the other
 @pytest.mark.usefixtures("fuse")
-def test_guide_examples_print_what_they_say(shell: Shell, commands: Any) -> None:
-    found = [command for command in commands.of(GUIDE) if command.is_block]
+def test_guide_examples_print_what_they_say(shell: Shell) -> None:
+    found = [command for command in documents.of(GUIDE) if command.is_block]
     assert len(found) >= 50
     checker = doctest.OutputChecker()
     for command in found:
@@ -221,10 +222,10 @@ def test_guide_examples_print_what_they_say(shell: Shell, commands: Any) -> None
 
 @pytest.mark.timeout(300)
 @pytest.mark.usefixtures("fuse")
-def test_every_command_of_the_other_documents_works(shell: Shell, commands: Any, enterprise: None) -> None:
+def test_every_command_of_the_other_documents_works(shell: Shell, enterprise: None) -> None:
     typed = []
     for document in SITTING:
-        for words in [_in_place(one.text) for one in commands.of(document) if one.is_block]:
+        for words in [_in_place(one.text) for one in documents.of(document) if one.is_block]:
             if words is None or (words in typed and words == "cmsfs mount"):
                 continue
             if " serve " in words:
@@ -306,25 +307,25 @@ def _helps(command: click.Command, words: str) -> Iterator[tuple[str, str]]:
                 yield from _helps(below, f"{words} {name}")
 
 
-def test_no_command_of_a_document_is_left_out(commands: Any) -> None:
-    claims = [command for document in commands.documents() for command in commands.of(document)]
+def test_no_command_of_a_document_is_left_out() -> None:
+    claims = [command for document in documents.documents() for command in documents.of(document)]
     for place, text in _helps(main.cli, "cmsfs"):
-        claims += commands.spans(text, f"{place} --help")
-    sittings = {commands.name(document) for document in (GUIDE, SEMANTICS, *SITTING)}
+        claims += documents.spans(text, f"{place} --help")
+    sittings = {documents.name(document) for document in (GUIDE, SEMANTICS, *SITTING)}
     typed = {one.text for one in claims if one.is_block and one.place.split(":")[0] in sittings}
     typed = (typed - set(NOT_TYPED)) | {*AS_WELL, *SCRIPTS, SOME_TESTS, *ELSEWHERE}
-    excused = {commands.plain(command) for command in NOT_TYPED}
+    excused = {documents.plain(command) for command in NOT_TYPED}
     left = [
         claim
         for claim in claims
         if claim.text not in typed
-        and commands.plain(claim.text) not in excused
-        and not any(commands.covers(command, claim.text) for command in typed)
+        and documents.plain(claim.text) not in excused
+        and not any(documents.covers(command, claim.text) for command in typed)
     ]
     assert left == []
-    known = {commands.plain(claim.text) for claim in claims}
+    known = {documents.plain(claim.text) for claim in claims}
     listed = {*ELSEWHERE, *NOT_TYPED, *IN_PLACE, *SCRIPTS[1:]}
-    assert {command for command in listed if commands.plain(command) not in known} == set()
+    assert {command for command in listed if documents.plain(command) not in known} == set()
 
 
 def test_tests_named_for_commands_run_them() -> None:

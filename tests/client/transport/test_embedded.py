@@ -7,6 +7,7 @@ import httpx
 import pytest
 import trio
 import trio.testing
+from starlette import types
 
 from cmsfs.client.transport import embedded
 
@@ -55,7 +56,7 @@ def upload(pieces: Pieces) -> httpx.Request:
 async def test_app_sees_a_server_request(nursery: trio.Nursery) -> None:
     seen: dict[str, Any] = {}
 
-    async def app(scope: Any, receive: Any, send: Any) -> None:
+    async def app(scope: types.Scope, receive: types.Receive, send: types.Send) -> None:
         seen.update(scope)
         seen["message"] = await receive()
         await start(send, 201, content_type="text/plain")
@@ -76,7 +77,7 @@ async def test_a_request_body_is_pulled_piece_by_piece(nursery: trio.Nursery) ->
     pieces = Pieces(5)
     ahead = []
 
-    async def app(scope: Any, receive: Any, send: Any) -> None:
+    async def app(scope: types.Scope, receive: types.Receive, send: types.Send) -> None:
         read = 0
         while (message := await receive())["more_body"]:
             read += 1
@@ -94,7 +95,7 @@ async def test_a_request_body_is_pulled_piece_by_piece(nursery: trio.Nursery) ->
 async def test_a_response_body_waits_for_its_reader(nursery: trio.Nursery) -> None:
     made = 0
 
-    async def app(scope: Any, receive: Any, send: Any) -> None:
+    async def app(scope: types.Scope, receive: types.Receive, send: types.Send) -> None:
         nonlocal made
         await start(send)
         for _ in range(4):
@@ -116,7 +117,7 @@ async def test_a_response_body_waits_for_its_reader(nursery: trio.Nursery) -> No
 async def test_closing_a_response_early_ends_the_app(nursery: trio.Nursery) -> None:
     ended = False
 
-    async def app(scope: Any, receive: Any, send: Any) -> None:
+    async def app(scope: types.Scope, receive: types.Receive, send: types.Send) -> None:
         nonlocal ended
         try:
             await start(send)
@@ -137,7 +138,7 @@ async def test_cancelled_call_ends_the_app(nursery: trio.Nursery) -> None:
     pieces = Pieces(3)
     reached = trio.Event()
 
-    async def app(scope: Any, receive: Any, send: Any) -> None:
+    async def app(scope: types.Scope, receive: types.Receive, send: types.Send) -> None:
         await receive()
         reached.set()
         await trio.sleep_forever()
@@ -157,7 +158,7 @@ async def test_cancelled_call_ends_the_app(nursery: trio.Nursery) -> None:
 async def test_response_to_cancelled_call_is_dropped(nursery: trio.Nursery) -> None:
     calls = trio.CancelScope()
 
-    async def app(scope: Any, receive: Any, send: Any) -> None:
+    async def app(scope: types.Scope, receive: types.Receive, send: types.Send) -> None:
         calls.cancel()
         await start(send)
         while True:
@@ -176,7 +177,7 @@ async def test_failing_app_raises_in_the_caller(
 ) -> None:
     expect_log("the embedded app failed")
 
-    async def app(scope: Any, receive: Any, send: Any) -> None:
+    async def app(scope: types.Scope, receive: types.Receive, send: types.Send) -> None:
         raise ValueError("a bug")
 
     async with client_of(app, nursery) as client:
@@ -191,7 +192,7 @@ async def test_app_failing_midway_breaks_response(
 ) -> None:
     expect_log("the embedded app failed")
 
-    async def app(scope: Any, receive: Any, send: Any) -> None:
+    async def app(scope: types.Scope, receive: types.Receive, send: types.Send) -> None:
         await start(send)
         await body(send, b"begun", more=True)
         raise ValueError("a bug")
@@ -203,7 +204,7 @@ async def test_app_failing_midway_breaks_response(
 
 @pytest.mark.parametrize("announced", [4, 6])
 async def test_wrong_content_length_is_detected(nursery: trio.Nursery, announced: int) -> None:
-    async def app(scope: Any, receive: Any, send: Any) -> None:
+    async def app(scope: types.Scope, receive: types.Receive, send: types.Send) -> None:
         await start(send, content_length=str(announced))
         await body(send, b"12345")
 
@@ -213,7 +214,7 @@ async def test_wrong_content_length_is_detected(nursery: trio.Nursery, announced
 
 
 async def test_an_app_without_an_answer_is_noticed(nursery: trio.Nursery) -> None:
-    async def app(scope: Any, receive: Any, send: Any) -> None:
+    async def app(scope: types.Scope, receive: types.Receive, send: types.Send) -> None:
         await receive()
 
     async with client_of(app, nursery) as client:
@@ -224,7 +225,7 @@ async def test_an_app_without_an_answer_is_noticed(nursery: trio.Nursery) -> Non
 async def test_failing_body_raises(nursery: trio.Nursery) -> None:
     after = []
 
-    async def app(scope: Any, receive: Any, send: Any) -> None:
+    async def app(scope: types.Scope, receive: types.Receive, send: types.Send) -> None:
         while True:
             after.append((await receive())["type"])
 
@@ -237,7 +238,7 @@ async def test_failing_body_raises(nursery: trio.Nursery) -> None:
 async def test_app_sees_disconnect_after_response(nursery: trio.Nursery) -> None:
     later = []
 
-    async def app(scope: Any, receive: Any, send: Any) -> None:
+    async def app(scope: types.Scope, receive: types.Receive, send: types.Send) -> None:
         await receive()
         await receive()
         await start(send)
@@ -251,7 +252,7 @@ async def test_app_sees_disconnect_after_response(nursery: trio.Nursery) -> None
 
 
 async def test_head_has_no_body_whatever_the_app_sends(nursery: trio.Nursery) -> None:
-    async def app(scope: Any, receive: Any, send: Any) -> None:
+    async def app(scope: types.Scope, receive: types.Receive, send: types.Send) -> None:
         await start(send, content_length="5")
         await body(send, b"12345")
 
@@ -261,7 +262,7 @@ async def test_head_has_no_body_whatever_the_app_sends(nursery: trio.Nursery) ->
 
 
 async def test_without_a_nursery_there_is_no_connection() -> None:
-    async def app(scope: Any, receive: Any, send: Any) -> None:
+    async def app(scope: types.Scope, receive: types.Receive, send: types.Send) -> None:
         raise AssertionError("not reached")
 
     async with trio.open_nursery() as ended:
@@ -275,7 +276,7 @@ async def test_many_calls_run_side_by_side(nursery: trio.Nursery) -> None:
     inside = 0
     most = 0
 
-    async def app(scope: Any, receive: Any, send: Any) -> None:
+    async def app(scope: types.Scope, receive: types.Receive, send: types.Send) -> None:
         nonlocal inside, most
         inside += 1
         most = max(most, inside)

@@ -2,7 +2,7 @@
 
 import os
 import stat
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from importlib import resources
 from typing import Any, get_args
 
@@ -18,9 +18,11 @@ from tests.support.daemon_drive import Drive, Remote
 from tests.support.errno_probe import attempt, share
 from tests.support.network import Network
 
+Sharing = Callable[[str], Awaitable[None]]
+
 
 @pytest.fixture
-def shared(ben: Remote, user: int, drive: Drive) -> Callable[[str], Any]:
+def shared(ben: Remote, user: int, drive: Drive) -> Sharing:
     """`await shared(role)`: a folder `s` of Ben's, with `f` and `d/g` in it, is on our drive."""
 
     async def make(role: str) -> None:
@@ -73,7 +75,7 @@ def test_the_table_names_every_role() -> None:
 
 
 @pytest.mark.parametrize("role", ROLES)
-async def test_a_role_is_mode_bits_and_errno(drive: Drive, shared: Any, role: str) -> None:
+async def test_a_role_is_mode_bits_and_errno(drive: Drive, shared: Sharing, role: str) -> None:
     await shared(role)
     read, write, create, rename, unlink, file_bits, folder_bits = ROLES[role]
     for folder, name in (("s", "f"), ("s/d", "g")):
@@ -93,7 +95,7 @@ async def test_a_role_is_mode_bits_and_errno(drive: Drive, shared: Any, role: st
 
 
 @pytest.mark.parametrize("role", ROLES)
-async def test_role_denial_fails_the_call(drive: Drive, ben: Remote, shared: Any, role: str) -> None:
+async def test_role_denial_fails_the_call(drive: Drive, ben: Remote, shared: Sharing, role: str) -> None:
     await shared(role)
     folder = await ben.find("s")
     await ben.client.web_links.create("https://example.com/", folder.id, name="L")
@@ -138,7 +140,9 @@ async def test_what_one_owns_is_never_asked_about(drive: Drive, other: Remote, n
     assert drive.agents.health.requests["rights"] == 0
 
 
-async def test_a_higher_role_further_below_counts(drive: Drive, ben: Remote, shared: Any, user: int) -> None:
+async def test_a_higher_role_further_below_counts(
+    drive: Drive, ben: Remote, shared: Sharing, user: int
+) -> None:
     await shared("viewer")
     deep = await ben.find("d")
     await share(ben, "folder", deep.id, "editor", user)
@@ -153,7 +157,7 @@ async def test_a_higher_role_further_below_counts(drive: Drive, ben: Remote, sha
     assert await attempt(drive.write("s/new", b"x")) == "EACCES"
 
 
-async def test_raised_role_shows_eventually(drive: Drive, ben: Remote, shared: Any, user: int) -> None:
+async def test_raised_role_shows_eventually(drive: Drive, ben: Remote, shared: Sharing, user: int) -> None:
     await shared("viewer")
     assert await attempt(drive.write("s/new", b"x")) == "EACCES"
     (found,) = ben.store.read("SELECT id FROM collaboration")
@@ -169,7 +173,7 @@ async def test_raised_role_shows_eventually(drive: Drive, ben: Remote, shared: A
 
 
 async def test_open_sees_rights_sent_while_waiting(
-    drive: Drive, ben: Remote, shared: Any, network: Network
+    drive: Drive, ben: Remote, shared: Sharing, network: Network
 ) -> None:
     await shared("editor")
     await drive.write("s/f", b"the bytes")
@@ -191,7 +195,7 @@ async def test_open_sees_rights_sent_while_waiting(
     assert read == [b"the bytes"]
 
 
-async def test_without_a_network_what_was_said_holds(drive: Drive, shared: Any, network: Network) -> None:
+async def test_without_a_network_what_was_said_holds(drive: Drive, shared: Sharing, network: Network) -> None:
     await shared("viewer")
     network.is_down = True
     assert await attempt(drive.write("s/new", b"x")) == "EACCES"
@@ -232,7 +236,7 @@ class TestByEvents:
             while drive.agents.account._rights._asking:
                 await trio.lowlevel.checkpoint()
 
-    async def test_role_change_applies_at_once(self, drive: Drive, ben: Remote, shared: Any) -> None:
+    async def test_role_change_applies_at_once(self, drive: Drive, ben: Remote, shared: Sharing) -> None:
         await shared("viewer")
         assert await attempt(drive.write("s/new", b"x")) == "EACCES"
         await self.change_role(ben, "editor")
@@ -250,7 +254,7 @@ class TestByEvents:
         assert await attempt(drive.write("s/newer", b"x")) == "EACCES"
 
     async def test_role_change_during_the_request(
-        self, drive: Drive, ben: Remote, shared: Any, network: Network
+        self, drive: Drive, ben: Remote, shared: Sharing, network: Network
     ) -> None:
         await shared("viewer")
         with trio.fail_after(5):
@@ -269,7 +273,7 @@ class TestByEvents:
         assert await attempt(drive.write("s/new", b"x")) == "ok"
 
     async def test_access_that_is_taken_and_given_again(
-        self, drive: Drive, ben: Remote, shared: Any, user: int
+        self, drive: Drive, ben: Remote, shared: Sharing, user: int
     ) -> None:
         await shared("viewer")
         (found,) = ben.store.read("SELECT id FROM collaboration")

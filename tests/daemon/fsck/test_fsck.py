@@ -4,12 +4,11 @@ import contextlib
 import hashlib
 import sqlite3
 from pathlib import Path
-from typing import Any
 
 import pytest
 import trio
 
-from cmsfs import errors
+from cmsfs import config, errors
 from cmsfs.config import Settings
 from daemon import instance_lock
 from daemon.fsck import __main__ as fsck
@@ -22,7 +21,7 @@ LOCAL = b"nobody else has this" * 9000
 
 
 @pytest.fixture
-async def state(starting: Starting, settings: Settings, other: Remote) -> Any:
+async def state(starting: Starting, settings: Settings, other: Remote) -> config.Paths:
     """A drive that was left with a file that is sent, one that is not, a draft's folder, and a cache."""
     folder = await other.folder("docs")
     await other.file("sent", SENT, folder)
@@ -37,7 +36,7 @@ async def state(starting: Starting, settings: Settings, other: Remote) -> Any:
     return settings.paths
 
 
-def change(paths: Any, sql: str, *values: object) -> None:
+def change(paths: config.Paths, sql: str, *values: object) -> None:
     with contextlib.closing(sqlite3.connect(paths.replica_db)) as conn, conn:
         conn.execute("PRAGMA foreign_keys=OFF")
         assert conn.execute(sql, values).rowcount > 0, sql
@@ -70,12 +69,12 @@ async def whole(starting: Starting, other: Remote) -> None:
     assert await other.read("second") == b"second"
 
 
-def _cached(paths: Any) -> Path:
+def _cached(paths: config.Paths) -> Path:
     return next(path for path in paths.blocks.glob("??/*") if path.stat().st_size == len(SENT))
 
 
 async def test_a_sound_state_is_said_to_be_so(
-    state: Any, starting: Starting, other: Remote, settings: Settings
+    state: config.Paths, starting: Starting, other: Remote, settings: Settings
 ) -> None:
     await repaired(settings)
     await whole(starting, other)
@@ -93,7 +92,7 @@ async def test_an_empty_file_that_was_sent_is_sound(
 
 @pytest.mark.parametrize("how", ["missing", "short", "other bytes"])
 async def test_a_damaged_cache(
-    state: Any, starting: Starting, other: Remote, settings: Settings, how: str
+    state: config.Paths, starting: Starting, other: Remote, settings: Settings, how: str
 ) -> None:
     path = _cached(state)
     match how:
@@ -107,7 +106,9 @@ async def test_a_damaged_cache(
     await whole(starting, other)
 
 
-async def test_a_stray_cache_file_is_no_finding(state: Any, starting: Starting, settings: Settings) -> None:
+async def test_a_stray_cache_file_is_no_finding(
+    state: config.Paths, starting: Starting, settings: Settings
+) -> None:
     stray = state.blocks / "ab" / ("ab" * 20)
     stray.parent.mkdir(exist_ok=True)
     stray.write_bytes(b"x")
@@ -118,7 +119,7 @@ async def test_a_stray_cache_file_is_no_finding(state: Any, starting: Starting, 
 
 @pytest.mark.parametrize("parent", ["nowhere", "a file", "itself", "a ring"])
 async def test_a_row_that_hangs_nowhere(
-    state: Any, starting: Starting, other: Remote, settings: Settings, parent: str
+    state: config.Paths, starting: Starting, other: Remote, settings: Settings, parent: str
 ) -> None:
     match parent:
         case "nowhere":
@@ -143,21 +144,23 @@ async def test_a_row_that_hangs_nowhere(
 
 
 async def test_a_change_that_nothing_sends(
-    state: Any, starting: Starting, other: Remote, settings: Settings
+    state: config.Paths, starting: Starting, other: Remote, settings: Settings
 ) -> None:
     change(state, "DELETE FROM op WHERE kind = 'upload'")
     await repaired(settings, "journal")
     await whole(starting, other)
 
 
-async def test_a_change_of_nothing(state: Any, starting: Starting, other: Remote, settings: Settings) -> None:
+async def test_a_change_of_nothing(
+    state: config.Paths, starting: Starting, other: Remote, settings: Settings
+) -> None:
     change(state, "INSERT INTO op(ino, kind, not_before) VALUES (4711, 'move', 0)")
     await repaired(settings, "journal")
     await whole(starting, other)
 
 
 async def test_a_draft_without_its_row_is_set_aside(
-    state: Any, starting: Starting, settings: Settings
+    state: config.Paths, starting: Starting, settings: Settings
 ) -> None:
     draft = next(path for path in state.drafts.glob("*.draft") if path.stat().st_size == len(LOCAL))
     change(state, "DELETE FROM draft WHERE id = ?", int(draft.stem))
@@ -172,7 +175,7 @@ async def test_a_draft_without_its_row_is_set_aside(
 
 
 async def test_a_draft_that_lost_bytes_keeps_the_rest(
-    state: Any, starting: Starting, other: Remote, settings: Settings, expect_log: ExpectLog
+    state: config.Paths, starting: Starting, other: Remote, settings: Settings, expect_log: ExpectLog
 ) -> None:
     draft = next(path for path in state.drafts.glob("*.draft") if path.stat().st_size == len(LOCAL))
     draft.write_bytes(LOCAL[:1000])
@@ -188,7 +191,7 @@ async def test_a_draft_that_lost_bytes_keeps_the_rest(
 
 @pytest.mark.parametrize("kind", ["index", "page", "header", "missing"])
 async def test_a_damaged_database(
-    state: Any, starting: Starting, other: Remote, settings: Settings, kind: str
+    state: config.Paths, starting: Starting, other: Remote, settings: Settings, kind: str
 ) -> None:
     path = state.replica_db
     if kind == "index":
@@ -224,7 +227,7 @@ async def test_a_damaged_database(
         await whole(starting, other)
 
 
-def seal(paths: Any) -> Path:
+def seal(paths: config.Paths) -> Path:
     """What was written to `local` has become content that waits for its upload; its file."""
     draft = next(path for path in paths.drafts.glob("*.draft") if path.stat().st_size == len(LOCAL))
     sha1 = hashlib.sha1(LOCAL).hexdigest()
@@ -239,7 +242,7 @@ def seal(paths: Any) -> Path:
 
 
 async def test_content_that_waits_for_its_upload_is_sound(
-    state: Any, starting: Starting, other: Remote, settings: Settings
+    state: config.Paths, starting: Starting, other: Remote, settings: Settings
 ) -> None:
     seal(state)
     await repaired(settings)
@@ -248,7 +251,7 @@ async def test_content_that_waits_for_its_upload_is_sound(
 
 @pytest.mark.parametrize("how", ["missing", "other bytes"])
 async def test_damaged_content_that_was_never_sent_is_held(
-    state: Any, starting: Starting, other: Remote, settings: Settings, how: str
+    state: config.Paths, starting: Starting, other: Remote, settings: Settings, how: str
 ) -> None:
     path = seal(state)
     if how == "missing":
@@ -264,7 +267,7 @@ async def test_damaged_content_that_was_never_sent_is_held(
     assert "local" not in {item.name for item in await other.everything()}
 
 
-async def test_content_without_its_row_is_set_aside(state: Any, settings: Settings) -> None:
+async def test_content_without_its_row_is_set_aside(state: config.Paths, settings: Settings) -> None:
     path = seal(state)
     change(state, "DELETE FROM content WHERE dirty = 1")
     change(state, "UPDATE node SET sha1 = NULL WHERE sha1 = ?", path.name)
@@ -272,7 +275,7 @@ async def test_content_without_its_row_is_set_aside(state: Any, settings: Settin
     assert (state.recovered / path.name).read_bytes() == LOCAL
 
 
-async def test_a_mounted_drive_is_left_alone(state: Any, settings: Settings) -> None:
+async def test_a_mounted_drive_is_left_alone(state: config.Paths, settings: Settings) -> None:
     with (
         instance_lock.single_instance(settings.paths.lock, account="default"),
         pytest.raises(errors.UserError, match="already running"),

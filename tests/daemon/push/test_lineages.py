@@ -8,6 +8,7 @@ import pytest
 
 from cmsfs import config
 from cmsfs.replica.naming import CONFLICT_MARK
+from cmsfs.vfs.tree.attributes import OpenResult
 from tests.support.daemon_drive import Drive, Remote, Starting
 from tests.support.log_watch import ExpectLog
 from tests.support.network import Network
@@ -15,11 +16,11 @@ from tests.support.network import Network
 OLD = b"old line\n"
 
 
-async def append(drive: Drive, opened: Any, ino: int, data: bytes) -> None:
+async def append(drive: Drive, opened: OpenResult, ino: int, data: bytes) -> None:
     await drive.fs.write(opened.fh, drive.fs.getattr(ino).size, data)
 
 
-async def close(drive: Drive, *opened: Any) -> None:
+async def close(drive: Drive, *opened: OpenResult) -> None:
     for one in opened:
         await drive.fs.flush(one.fh)
         await drive.fs.release(one.fh)
@@ -172,7 +173,7 @@ BIG = bytes(range(256)) * 2048
 
 
 @pytest.fixture
-async def lost(drive: Drive, other: Remote, network: Network, expect_log: ExpectLog) -> Any:
+async def lost(drive: Drive, other: Remote, network: Network, expect_log: ExpectLog) -> Drive:
     """A drive with an append to a file that was never here, and was deleted before that was sent."""
     expect_log("the service rejected a change")
     number = await other.file("big", BIG)
@@ -201,14 +202,14 @@ def _no_content(network: Network) -> Any:
     return answer
 
 
-async def test_change_without_base_is_held(lost: Any) -> None:
+async def test_change_without_base_is_held(lost: Drive) -> None:
     assert lost.ops() == [("upload", "held", "/big")]
     (held,) = (await lost.agents.conflicts()).held
     assert "cmsfs discard" in held.error
     await lost.sync()
 
 
-async def test_what_was_written_of_it_can_be_had(lost: Any, other: Remote) -> None:
+async def test_what_was_written_of_it_can_be_had(lost: Drive, other: Remote) -> None:
     told = await lost.agents.discard("/big")
     kept = config.Paths("default").recovered / "big"
     assert str(kept) in told
@@ -219,7 +220,7 @@ async def test_what_was_written_of_it_can_be_had(lost: Any, other: Remote) -> No
 
 
 @pytest.mark.parametrize("newer", [False, True])
-async def test_held_change_is_sent_when_file_is_back(lost: Any, other: Remote, newer: bool) -> None:
+async def test_held_change_is_sent_when_file_is_back(lost: Drive, other: Remote, newer: bool) -> None:
     number = next(row["id"] for row in other.store.read("SELECT id FROM item WHERE name = 'big'"))
     await other.client.items.restore("file", str(number))
     if newer:

@@ -2,7 +2,6 @@
 
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 import trio
@@ -22,7 +21,7 @@ async def quota(service: Store, size: int) -> None:
 
 
 @pytest.fixture
-async def refused(drive: Drive, service: Store, expect_log: ExpectLog) -> Any:
+async def refused(drive: Drive, service: Store, expect_log: ExpectLog) -> Drive:
     """A drive with a new file `large` and a new version of `old` that the quota refuses."""
     expect_log("the service rejected a change")
     await drive.write("old", b"old")
@@ -35,14 +34,14 @@ async def refused(drive: Drive, service: Store, expect_log: ExpectLog) -> Any:
     return drive
 
 
-async def test_a_refusal_is_told_with_its_remedy(refused: Any) -> None:
+async def test_a_refusal_is_told_with_its_remedy(refused: Drive) -> None:
     value = (await refused.fs.getxattr(await refused.ino("large"), "user.cms.sync")).decode()
     assert value.startswith("held: ")
     assert "space" in value
     assert "discard" in value
 
 
-async def test_one_is_tried_again(refused: Any, other: Remote, service: Store) -> None:
+async def test_one_is_tried_again(refused: Drive, other: Remote, service: Store) -> None:
     await quota(service, 10_000)
     await refused.agents.retry("/large")
     await refused.agents.push.drained()
@@ -52,7 +51,7 @@ async def test_one_is_tried_again(refused: Any, other: Remote, service: Store) -
         await refused.agents.retry("/large")
 
 
-async def test_discarded_new_file_is_kept_elsewhere(refused: Any, other: Remote) -> None:
+async def test_discarded_new_file_is_kept_elsewhere(refused: Drive, other: Remote) -> None:
     told = await refused.agents.discard("/large")
     kept = config.Paths("default").recovered / "large"
     assert str(kept) in told
@@ -64,7 +63,7 @@ async def test_discarded_new_file_is_kept_elsewhere(refused: Any, other: Remote)
     assert await other.read("large") == b"s"
 
 
-async def test_discarded_version_restores_the_previous(refused: Any, other: Remote) -> None:
+async def test_discarded_version_restores_the_previous(refused: Drive, other: Remote) -> None:
     await refused.agents.discard("/old")
     assert (config.Paths("default").recovered / "old").read_bytes() == b"y" * 100
     assert await refused.read("old") == b"old"
@@ -97,7 +96,7 @@ async def test_conflict_copies_and_held_changes_are_listed(
 
 
 async def test_quota_refusal_is_retried_when_there_is_space(
-    refused: Any, other: Remote, service: Store, nursery: trio.Nursery
+    refused: Drive, other: Remote, service: Store, nursery: trio.Nursery
 ) -> None:
     nursery.start_soon(refused.agents.account.run)
     nursery.start_soon(refused.agents._follow_room)

@@ -1,8 +1,8 @@
 """`cmsfs search`, of the embedded service and of one on the network; and the searches that are kept."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -20,8 +20,11 @@ def world(request: pytest.FixtureRequest) -> None:
         request.getfixturevalue("sample")
 
 
+Found = Callable[..., list[str]]
+
+
 @pytest.fixture
-def found(capsys: pytest.CaptureFixture[str]) -> Any:
+def found(capsys: pytest.CaptureFixture[str]) -> Found:
     """`found(*arguments)`: what a search prints, which must succeed."""
 
     def run(*arguments: str) -> list[str]:
@@ -32,7 +35,7 @@ def found(capsys: pytest.CaptureFixture[str]) -> Any:
     return run
 
 
-def test_paths_are_printed(world: None, found: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+def test_paths_are_printed(world: None, found: Found, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     (tmp_path / "zanzibar.txt").write_text("x")
     assert main.run(["put", str(tmp_path / "zanzibar.txt"), "/"]) == 0
     assert found("zanzibar") == ["/zanzibar.txt"]
@@ -82,7 +85,7 @@ def test_what_does_not_hold_is_one_sentence(
     assert said in capsys.readouterr().err
 
 
-def test_searches_are_kept_listed_and_forgotten(sample: None, found: Any):
+def test_searches_are_kept_listed_and_forgotten(sample: None, found: Found):
     found("budget", "in:Legal Stuff", "type:file", "--save", "Budget of this year")
     found("NOT x", "--save", "other")
     found("other words", "--save", "other")
@@ -96,7 +99,7 @@ def test_searches_are_kept_listed_and_forgotten(sample: None, found: Any):
     }
 
 
-def test_what_is_kept_is_searched_for(world: None, found: Any, tmp_path: Path):
+def test_what_is_kept_is_searched_for(world: None, found: Found, tmp_path: Path):
     for name in ("zanzibar.txt", "zanzibar.csv"):
         (tmp_path / name).write_text("x")
         assert main.run(["put", str(tmp_path / name), "/"]) == 0
@@ -111,7 +114,7 @@ def test_what_is_kept_is_searched_for(world: None, found: Any, tmp_path: Path):
     assert found("--run", "by-hand") == ["/zanzibar.txt"]
 
 
-def test_what_a_person_wrote_into_the_file_stays(sample: None, found: Any):
+def test_what_a_person_wrote_into_the_file_stays(sample: None, found: Found):
     kept = config.Paths("default").searches
     kept.parent.mkdir(parents=True, exist_ok=True)
     kept.write_text('# mine\n[other]\na = "b"\n\n[default]\nc = "d" # why\n')
