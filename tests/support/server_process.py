@@ -43,7 +43,7 @@ class ServerProcess:
             )
         assert self._process.stdout is not None
         document = ""
-        while not document.endswith("}\n"):
+        while not document.endswith("\n}\n"):
             line = self._process.stdout.readline()
             assert line, "the server did not start"
             document += line
