@@ -3,7 +3,8 @@
 A service in its own process (`cmsfs serve`), a link with a round trip of 40 ms before it
 (`tests/support/proxy.py`, a process too), a drive on it.  Beside each figure stands the same work done by
 the plainest tool over the same link: one request for each folder, one after the other, on one connection.
-Figures are of this machine and this moment; the ratios compare.  Nothing here asserts anything.
+Figures are of this machine and this moment; the ratios compare, and so do the requests and the seconds of
+processor time that drive and service took for it.  Nothing here asserts anything.
 
 `--items N` builds and lists a tree of so many (a million take some minutes to make; what was made is kept
 below TMPDIR for the next run); the default leaves that part out.  `--whole-only` does nothing else.
@@ -35,6 +36,7 @@ class Drive:
 
     def __init__(self, root: Path, link: int, credentials: dict[str, str], *, crawl: bool) -> None:
         self.top = root / "drive"
+        self.service = os.getpid()  # the process of the service, once that is known
         self._link = link
         self._credentials = credentials
         (root / "secret").write_text(credentials["client_secret"])
@@ -79,6 +81,20 @@ class Drive:
 
     def requests(self) -> int:
         return sum(self.status()["requests"].values())  # type: ignore[attr-defined]
+
+    @contextmanager
+    def measured(self, table: "Table", count: int) -> Iterator[None]:
+        """Rows for what the block takes: requests, and processor time of drive and service."""
+        pid, asked = self.status()["pid"], self.requests()
+        ours, theirs = processor(pid), processor(self.service)
+        yield
+        ours, theirs = processor(pid) - ours, processor(self.service) - theirs
+        asked = self.requests() - asked
+        table.add(
+            "  its requests", asked, "", None, f"{count / max(asked, 1):,.0f} entries each, polls included"
+        )
+        table.add("  processor time of the drive", ours, "s", None, f"{ours / count * 1e6:,.0f} µs an entry")
+        table.add("  and of the service", theirs, "s", None, f"{theirs / count * 1e6:,.0f} µs an entry")
 
     def memory(self) -> tuple[float, float]:
         """Resident and private memory of the daemon in MB."""
@@ -133,6 +149,12 @@ class Table:
             print(f"{what:58} {ours:>16} {beside:>10}  {note}")
 
 
+def processor(pid: object) -> float:
+    """Seconds of processor time that a process has used."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 def seconds(action: Callable[[], object]) -> float:
     began = time.perf_counter()
     action()
@@ -154,24 +176,22 @@ def ls(folder: Path) -> int:
 
 def measure_find(drive: Drive, table: Table, folders: list[str], count: int) -> None:
     """A cold `find` over many small folders."""
-    drive.start(forget=True)
-    before = drive.requests()
-    took = seconds(lambda: find(drive.top / "many"))
-    asked = drive.requests() - before
     plain = drive.one_by_one(folders)
-    table.add(f"cold find, {len(folders) - 1:,} folders, {count:,} files", took, "s", plain)
-    table.add("  its requests, beside one a folder", asked, "", len(folders))
+    drive.start(forget=True)
+    with drive.measured(table, count + len(folders) - 1):
+        took = seconds(lambda: find(drive.top / "many"))
+        table.add(f"cold find, {len(folders) - 1:,} folders, {count:,} files", took, "s", plain)
     table.add("  warm find", seconds(lambda: find(drive.top / "many")), "s")
     drive.stop()
 
 
 def measure_ls(drive: Drive, table: Table, folder: str, count: int) -> None:
     """One large folder."""
+    plain = drive.one_by_one([folder])
     drive.start(forget=True)
-    before = drive.requests()
-    took = seconds(lambda: ls(drive.top / "large"))
-    asked = drive.requests() - before
-    table.add(f"cold ls -l, {count:,} entries", took, "s", drive.one_by_one([folder]), f"{asked} requests")
+    with drive.measured(table, count):
+        took = seconds(lambda: ls(drive.top / "large"))
+        table.add(f"cold ls -l, {count:,} entries", took, "s", plain)
     table.add("  warm", seconds(lambda: ls(drive.top / "large")), "s")
     drive.stop()
     started = drive.start()
@@ -186,6 +206,8 @@ def measure_whole(drive: Drive, table: Table, count: int) -> None:
     """Everything there is, by the crawl."""
     drive.crawls(True)
     drive.start(forget=True)
+    pid = drive.status()["pid"]
+    service = processor(drive.service)
     began = time.perf_counter()
     took = seconds(lambda: find_one_level(drive.top))
     table.add(f"{count:,} items: first ls of the root while the crawl runs", took, "s")
@@ -199,6 +221,9 @@ def measure_whole(drive: Drive, table: Table, count: int) -> None:
     took = time.perf_counter() - began
     requests = sum(status["requests"].values())  # type: ignore[attr-defined]
     table.add("  everything known", took, "s", None, f"{count / took:,.0f} items/s, {requests:,} requests")
+    ours, theirs = processor(pid), processor(drive.service) - service
+    table.add("  processor time of the drive", ours, "s", None, f"{ours / count * 1e6:,.0f} µs an item")
+    table.add("  and of the service", theirs, "s", None, f"{theirs / count * 1e6:,.0f} µs an item")
     table.add(
         "  memory then, resident", drive.memory()[0], "MB", None, f"{drive.memory()[1]:,.0f} MB private"
     )
@@ -262,6 +287,13 @@ def running(*command: str) -> Iterator[str]:
         process.stdout.close()
 
 
+def children() -> Iterator[tuple[int, list[str]]]:
+    """The processes that this one has started, and their command lines."""
+    task = Path(f"/proc/self/task/{os.getpid()}/children")
+    for pid in task.read_text().split():
+        yield int(pid), Path(f"/proc/{pid}/cmdline").read_text().split("\0")
+
+
 @contextmanager
 def own_folders() -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="cmsfs-bench-", ignore_cleanup_errors=True) as name:
@@ -309,6 +341,7 @@ def main() -> None:
             proxy = (sys.executable, str(ROOT / "tests" / "support" / "proxy.py"), "127.0.0.1", port)
             with running(*proxy, "--round-trip", chosen.round_trip) as listens:
                 drive = Drive(root, int(listens), credentials, crawl=False)
+                drive.service = next(pid for pid, command in children() if "serve" in command)
                 try:
                     if not chosen.whole_only:
                         measure_find(drive, table, many.ids, chosen.folders * chosen.files)

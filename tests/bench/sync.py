@@ -18,7 +18,6 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 import httpx
 import listing
@@ -169,10 +168,10 @@ def measure_idle(feed: str, drive: listing.Drive, seconds: float) -> None:
     # So long after its last use the drive takes itself for idle.
     time.sleep(70)
     status = drive.status()
-    before, cpu, began = dict(status["requests"]), processor(status["pid"]), time.monotonic()
+    before, cpu, began = dict(status["requests"]), listing.processor(status["pid"]), time.monotonic()
     time.sleep(seconds)
     took = time.monotonic() - began
-    spent = processor(status["pid"]) - cpu
+    spent = listing.processor(status["pid"]) - cpu
     after: dict[str, int] = drive.status()["requests"]
     asked = {name: number - before.get(name, 0) for name, number in after.items()}
     hourly = sum(asked.values()) * 3600 / took
@@ -181,12 +180,6 @@ def measure_idle(feed: str, drive: listing.Drive, seconds: float) -> None:
     print(f"  {hourly:.0f} requests an hour, {spent / took:.2%} of a processor")
     resident, private = drive.memory()
     print(f"  memory {resident:.0f} MB resident, {private:.0f} MB private", flush=True)
-
-
-def processor(pid: object) -> float:
-    """Seconds of processor time that a process has used."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def main() -> None:
