@@ -9,6 +9,7 @@ word on the item itself (`deletion_check`).
 
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from cmsfs.client.content.folders import PAGE
 from cmsfs.client.session import Client
@@ -31,22 +32,15 @@ ATTEMPTS = 3
 Call = Callable[[], None]
 
 
+@dataclass(frozen=True, slots=True)
 class FolderItems:
     """Lists one folder at a time."""
 
-    def __init__(
-        self,
-        db: Database,
-        client: Client,
-        remote_updates: RemoteUpdates,
-        health: Health,
-        deletion_check: DeletionCheck,
-    ) -> None:
-        self._db = db
-        self._folders = client.folders
-        self._remote_updates = remote_updates
-        self._health = health
-        self._deletion_check = deletion_check
+    db: Database
+    client: Client
+    remote_updates: RemoteUpdates
+    health: Health
+    deletion_check: DeletionCheck
 
     async def fill(
         self, folder: Ino, *, progress: Call, grown: Call | None = None, expected: int = 0
@@ -57,21 +51,21 @@ class FolderItems:
 
         Raises `RemoteError`.  Cancelled, or failed: what came is in the tree, and the folder is not known.
         """
-        node = tree.find(self._db, folder)
+        node = tree.find(self.db, folder)
         if node is None:
             return
         complete, generation = True, 0
         if node.remote_id is not None:
             for _ in range(ATTEMPTS):
-                generation = await self._db.write(kv_store.next_generation)
+                generation = await self.db.write(kv_store.next_generation)
                 complete = await self._once(node.remote_id, generation, progress, expected)
                 if complete:
                     break
 
         if complete and node.remote_id is not None:
-            unseen = await self._db.query(lambda conn: listing_diff.unseen_in(conn, folder, generation))
-            await self._deletion_check.remove(unseen, generation)
-        await self._db.write(lambda conn: tree.mark_listed(conn, folder, at=int(time.time())))
+            unseen = await self.db.query(lambda conn: listing_diff.unseen_in(conn, folder, generation))
+            await self.deletion_check.remove(unseen, generation)
+        await self.db.write(lambda conn: tree.mark_listed(conn, folder, at=int(time.time())))
 
     async def _once(self, folder_id: str, generation: int, progress: Call, expected: int) -> bool:
         """Whether this was the folder, whole, as it was at one moment."""
@@ -85,8 +79,8 @@ class FolderItems:
 
         async def one(offset: int) -> None:
             nonlocal twice
-            with self._health.request("listing"):
-                page = await self._folders.page(folder_id, offset=offset)
+            with self.health.request("listing"):
+                page = await self.client.folders.page(folder_id, offset=offset)
             totals.add(page.total_count)
             steps.add(page.limit or PAGE)
             if page.total_count > MOST_BY_OFFSET:
@@ -94,7 +88,7 @@ class FolderItems:
             keys = {(item.type, item.id) for item in page.entries}
             twice = twice or bool(seen & keys)
             seen.update(keys)
-            await self._remote_updates.apply(page.entries, generation=generation)
+            await self.remote_updates.apply(page.entries, generation=generation)
             progress()
 
         asked = range(0, max(expected, 1), PAGE)
@@ -115,9 +109,9 @@ class FolderItems:
         """A marker is a place in the order: nothing that is there all the while is left out."""
         marker: str | None = None
         while True:
-            with self._health.request("listing"):
-                page = await self._folders.page_after(folder_id, marker)
-            await self._remote_updates.apply(page.entries, generation=generation)
+            with self.health.request("listing"):
+                page = await self.client.folders.page_after(folder_id, marker)
+            await self.remote_updates.apply(page.entries, generation=generation)
             progress()
             marker = page.next_marker or None
             if marker is None:

@@ -26,7 +26,7 @@ from cmsfs.models.content import entries, events, items
 from cmsfs.replica import item_details, kv_store, tree
 from cmsfs.replica.merge import apply_remote, deferred_updates
 from cmsfs.replica.merge.deferred_updates import DeferredUpdate
-from cmsfs.replica.nodes import NodeKind
+from cmsfs.replica.nodes import NodeKind, remote_from_item
 from cmsfs.sqlite import Database
 from daemon.account import access_loss
 from daemon.core import concurrency
@@ -244,7 +244,8 @@ class EventFeed:
     async def _apply(self, news: _News, *, touched: Iterable[Key], position: events.Position) -> None:
         """In one transaction; the folders that are `empty` are known by that, what is below the `doubted`
         ones is not known any more."""
-        new = [one for one in self._new_folders.new_folders(news.found) if one not in news.empty]
+        folders = [item for item in news.found if item.type == "folder" and item.id not in news.empty]
+        new = self._new_folders.new_folders(folders) if folders else []
         new += [one for one in news.doubted if one not in new]
 
         def note(conn: Connection) -> None:
@@ -264,16 +265,15 @@ class EventFeed:
 
         await self._remote_updates.apply(news.found, news.gone, note=note)
         new += await self._find_parents([one.parent.id for one in news.found if one.parent is not None])
-        self._new_folders.list_soon(new)
+        if new:
+            self._new_folders.list_soon(new)
 
     async def _is_mine(self, item: Item) -> bool:
         """Whether it belongs to this account: then nothing of it was ever out of sight."""
         if self._me is None:
             with self._health.request("poll"):
                 self._me = (await self._client.users.me()).id
-        owner = getattr(item, "owned_by", None)
-        number = owner.get("id") if isinstance(owner, dict) else getattr(owner, "id", None)
-        return number == self._me
+        return remote_from_item(item).owner_id == self._me
 
     async def _find_parents(self, folder_ids: Sequence[str]) -> list[str]:
         """Fetch folders that items are in and nobody has told us of, up to one that is known."""
