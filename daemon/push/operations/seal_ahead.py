@@ -12,7 +12,7 @@ from sqlite3 import Connection
 
 from cmsfs.journal import in_flight, ops, queue
 from cmsfs.journal.draft import Draft
-from cmsfs.journal.sealing import SmallFile
+from cmsfs.journal.sealing import SMALL, SmallFile
 from cmsfs.replica import naming, tree
 from cmsfs.replica.nodes import Ino
 from daemon.push.context import PushContext
@@ -25,9 +25,12 @@ async def seal_ahead(context: PushContext, tasks: Sequence[queue.Task]) -> None:
     """Seal the small files among these uploads together, and note that they are about to be sent."""
     drafts: dict[Ino, Draft] = {}
     for task in tasks:
-        draft = context.drafts.find(task.node.draft) if task.node.draft is not None else None
-        if draft is not None and task.op.kind is ops.OpKind.UPLOAD:
+        if task.op.kind is not ops.OpKind.UPLOAD or task.node.draft is None or task.node.size > SMALL:
+            continue
+        if (draft := context.drafts.find(task.node.draft)) is not None:
             drafts[task.node.ino] = draft
+    if not drafts:
+        return
     targets = {task.node.ino: _expected(task) for task in tasks if task.node.ino in drafts}
     noted: dict[Ino, in_flight.SentRequest] = {}
 

@@ -357,7 +357,7 @@ async def _done(
         changes = apply_remote.apply(conn, [theirs], generation=kv_store.generation(conn))
         return changes, theirs.sha1 is not None and sealing.release_content(conn, theirs.sha1)
 
-    changes, released = await context.db.write(txn)
+    changes, released = await context.db.write_short(txn)
     crashpoints.reached(Point.UPLOAD_ADOPTED)
     append_merge.note_version(context, node, theirs.sha1)
     context.remote_updates.publish(changes)
