@@ -26,9 +26,10 @@ PIECE_BYTES = 512 * 1024
 # answers end there.
 LOOP_BYTES = 256 * 1024
 
-# A gathered piece is given on when nothing has come for so long, and after so long in any case.
-LINGER_SECONDS = 0.002
-GATHER_SECONDS = 0.010
+# A gathered piece is given on when it is all that was asked for, when nothing has come for so long, and after
+# so long in any case: on a slow line each hop of a thread would bring some KiB.
+LINGER_SECONDS = 0.004
+GATHER_SECONDS = 0.015
 
 # The most that one record of TLS holds.
 RECORD_BYTES = 16 * 1024
@@ -121,7 +122,7 @@ class BulkStream(httpcore.AsyncNetworkStream):
         self._ended = False
 
     async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
-        """What has come, which may be more than `max_bytes`; nothing at the end.
+        """What has come; nothing at the end.  More than `max_bytes` are not waited for, and may be given.
 
         Cancelled: nothing is lost.
         """
@@ -132,11 +133,11 @@ class BulkStream(httpcore.AsyncNetworkStream):
                 self._ended = True
                 return b""
             if self._answered < LOOP_BYTES:
-                data = self._gathered(data, LOOP_BYTES, until=0.0)
+                data = self._gathered(data, min(LOOP_BYTES, max_bytes), until=0.0)
                 await trio.lowlevel.checkpoint_if_cancelled()
             else:
                 until = time.monotonic() + GATHER_SECONDS
-                data = await trio.to_thread.run_sync(self._gathered, data, PIECE_BYTES, until)
+                data = await trio.to_thread.run_sync(self._gathered, data, min(PIECE_BYTES, max_bytes), until)
             self._answered += len(data)
             return data
 

@@ -209,9 +209,9 @@ class _Body(httpx.AsyncByteStream):
     async def _piece(self) -> bytes:
         """The next bytes; none at the end.  Raises `httpx.TransportError`."""
 
-    async def _received(self) -> bytes:
+    async def _received(self, wanted: int) -> bytes:
         try:
-            return await self._connection.stream.read(HEAD_BYTES, self._timeouts.get("read"))
+            return await self._connection.stream.read(wanted, self._timeouts.get("read"))
         except (httpcore.NetworkError, httpcore.TimeoutException) as error:
             kind: type[httpx.TransportError] = getattr(httpx, type(error).__name__)
             raise kind(str(error)) from error
@@ -253,7 +253,7 @@ class _PlainBody(_Body):
         if not self._left:
             self._reusable &= not piece
             return b""
-        if not piece and not (piece := await self._received()):
+        if not piece and not (piece := await self._received(self._left)):
             came = self._length - self._left
             raise httpx.RemoteProtocolError(f"the connection was closed after {came} of {self._length} bytes")
         if len(piece) > self._left:
@@ -279,7 +279,7 @@ class _FramedBody(_Body):
             while not isinstance(event := self._http.next_event(), h11.Data):
                 if event is not h11.NEED_DATA:
                     return b""
-                self._http.receive_data(await self._received())
+                self._http.receive_data(await self._received(HEAD_BYTES))
         except h11.RemoteProtocolError as error:
             raise httpx.RemoteProtocolError(str(error)) from error
         return bytes(event.data)

@@ -54,7 +54,7 @@ async def reach(nursery):
 async def all_of(stream, nbytes):
     pieces: list[bytes] = []
     while sum(len(piece) for piece in pieces) < nbytes:
-        pieces.append(await stream.read(1, timeout=30))
+        pieces.append(await stream.read(nbytes - sum(len(piece) for piece in pieces), timeout=30))
         assert pieces[-1]
     return pieces
 
