@@ -41,15 +41,21 @@ class ServerProcess:
                 text=True,
                 env=self._env,
             )
-        assert self._process.stdout is not None
-        document = ""
-        while not document.endswith("\n}\n"):
-            line = self._process.stdout.readline()
-            assert line, "the server did not start"
-            document += line
-        self.said = json.loads(document)
+        try:
+            self.said = json.loads(self._document())
+        except BaseException:
+            self.stop()
+            raise
         self.port = int(self.url.rpartition(":")[2].partition("/")[0])
         return self
+
+    def _document(self) -> str:
+        document = ""
+        while not document.endswith("\n}\n"):
+            line = self.process.stdout.readline() if self.process.stdout else ""
+            assert line, "the server did not start"
+            document += line
+        return document
 
     @property
     def process(self) -> subprocess.Popen[str]:
