@@ -81,7 +81,7 @@ def _links(drive: MountedDrive) -> None:
     # Its folder gone: the one that it is moved to counts.
     drive.sh("mkdir Gone; mv Elsewhere/Tides.url Gone/")
     sync()
-    drive.sh("rm Gone/Tides.url; rmdir Gone; mv .trash/Tides.url Elsewhere/Back.url")
+    drive.sh("rm Gone/Tides.url; ls .trash > /dev/null; rmdir Gone; mv .trash/Tides.url Elsewhere/Back.url")
     assert drive.sh("ls Elsewhere") == "Back.url\n"
     assert trashed(drive) == ["Gone"]
     # Not in the trash any more: ENOENT.

@@ -114,7 +114,9 @@ async def test_drive_survives_a_failing_agent(starting, other, settings, nursery
     await other.file("f", b"x")
     async with starting(agents=()) as drive, server.listening(settings.paths.socket) as listener:
         monkeypatch.setattr(drive.agents.crawler, "once", fail)
-        drive.agents.start(Supervisor(nursery), listener)
+        agents = Supervisor(nursery)
+        drive.agents.start_handlers(agents, listener)
+        drive.agents.start(agents)
         await failed.wait()
         assert await drive.read("f") == b"x"
         await drive.write("g", b"ours")
