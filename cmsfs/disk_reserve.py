@@ -41,6 +41,10 @@ class DiskReserve:
         """Whether programs are refused to write for want of room."""
         return self._free() < self.floor
 
+    def is_short_or_gone(self) -> bool:
+        """Whether what is freed now may be somebody else's the next moment, with nothing set aside."""
+        return not self._held or self.is_short
+
     def check(self, nbytes: int = 0) -> None:
         """Raise `OSError` (ENOSPC) if so much more must not be written."""
         if self._free() - nbytes < self.floor:

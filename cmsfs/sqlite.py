@@ -48,6 +48,9 @@ _FRAME_BYTES = 4096 + 24
 # A short transaction adds some ten pages to the log; to look at its length takes a system call.
 _LOOK_EVERY = 16
 
+# Where the log keeps its room on a full disk, it is written back after so many transactions.
+_KEPT_EVERY = 4
+
 # Long reads go through a table once, and there may be several of them.
 LONG_READ_CACHE_KIB = 4 * 1024
 
@@ -85,6 +88,8 @@ class Database:
         self._unlooked = _LOOK_EVERY
         # Called after each transaction, where it ran, whether it was committed or rolled back.
         self.ended: Callable[[], None] = _nobody
+        # Whether the disk may have no room for the log to grow again once it is cut.
+        self.keeps_log: Callable[[], bool] = _never
         # And before each: sees that there is room for it on the disk.
         self.before_write: Callable[[], None] = _nobody
 
@@ -137,6 +142,11 @@ class Database:
         """Run an unbounded read in a worker thread on a read-only connection."""
         return await trio.to_thread.run_sync(self._read, fn, limiter=self._long_reads)
 
+    async def write_back(self) -> None:
+        """Write the log back now: what the last process left of it may be all the room that there is."""
+        async with self._writing:
+            await trio.to_thread.run_sync(self._trim)
+
     async def sync_log(self) -> None:
         """Bring every commit so far to the disk.
 
@@ -167,10 +177,12 @@ class Database:
             self._nearest = self._writer
 
     def _run_and_trim(self, txn: Callable[[Connection], T], durable: bool) -> T:
+        self._unlooked += 1
         try:
             return self._run(txn, durable=durable)
         finally:
-            if self._log_length() >= self._trim_at:
+            kept_enough = self._unlooked >= _KEPT_EVERY and self.keeps_log()
+            if kept_enough or self._log_length() >= self._trim_at:
                 self._trim()
 
     def _run(self, txn: Callable[[Connection], T], *, durable: bool = False) -> T:
@@ -198,8 +210,10 @@ class Database:
     def _is_log_due(self) -> bool:
         """Whether the log is to be begun, or to be written back, as far as is known on the loop."""
         self._unlooked += 1
-        if self._unlooked < _LOOK_EVERY:
+        if self._unlooked < (_KEPT_EVERY if self.keeps_log() else _LOOK_EVERY):
             return False
+        if self.keeps_log():
+            return True
         length = self._log_length()
         if 0 < length < self._trim_at:
             self._unlooked = 0
@@ -218,7 +232,9 @@ class Database:
 
         The next commit would fsync its beginning, for which the loop must not wait: so that is done here.
         """
+        self._unlooked = 0
         try:
+            self._writer.execute(f"PRAGMA journal_size_limit={-1 if self.keeps_log() else 0}")
             _, frames, done = self._writer.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
             if frames == done:
                 version = self._writer.execute("PRAGMA user_version").fetchone()[0]
@@ -240,7 +256,8 @@ class Database:
 
     def limit_log(self, nbytes: int) -> None:
         """Have the log written back before it is much longer; to be called before the first write."""
-        self._most_log = self._trim_at = min(_log_pages(), max(16, nbytes // 4096)) * _FRAME_BYTES
+        self._most_log = min(_log_pages(), max(16, nbytes // 4096)) * _FRAME_BYTES
+        self._trim_at = self._most_log
 
     def close(self) -> None:
         """Close every connection; the caller has stopped using the database."""
@@ -251,6 +268,11 @@ class Database:
 
 def _nobody() -> None:
     """Nobody wants to know when a transaction ends."""
+
+
+def _never() -> bool:
+    """The disk has room."""
+    return False
 
 
 def _connect(path: Path, *, read_only: bool, cache_kib: int = CACHE_KIB) -> Connection:

@@ -48,7 +48,9 @@ async def open_state(settings: config.Settings) -> AsyncIterator[LocalState]:
         try:
             db = await stack.enter_async_context(database.open_replica(places.replica_db))
             db.before_write = reserve.make_room
+            db.keeps_log = reserve.is_short_or_gone
             db.limit_log(reserve.nbytes // 4)
+            await db.write_back()
             state = await _recovered(db, settings, reserve, is_lost=is_lost)
             await trio.to_thread.run_sync(reserve.restore)
         except (sqlite.Unusable, sqlite.DamageFound) as error:

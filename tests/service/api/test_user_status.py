@@ -77,6 +77,15 @@ FREE = {
     ),
     "PUT /collaborations/{id}": ("/collaborations/{collaboration}", {"role": "viewer"}),
     "DELETE /collaborations/{id}": ("/collaborations/{collaboration}", None),
+    "POST /zip_downloads": ("/zip_downloads", {"items": [{"type": "file", "id": "{file}"}]}),
+    "DELETE /folder_locks/{id}": ("/folder_locks/{locked}", None),
+    "POST /folder_locks": (
+        "/folder_locks",
+        {
+            "folder": {"type": "folder", "id": "{folder}"},
+            "locked_operations": {"move": True, "delete": True},
+        },
+    ),
     "OPTIONS /events": ("/events", None),
 }
 # These are below, with bodies of their own.
@@ -126,6 +135,8 @@ async def things(api, uwe):
         item = {"type": "file", "id": found["file"]}
         comment = await uwe.ask("POST", "/comments", json={"message": "m", "item": item}, expect=201)
         owned = {"type": "folder", "id": found["inner"]}
+        wish = {"folder": owned, "locked_operations": {"move": True, "delete": True}}
+        found["locked"] = (await uwe.ask("POST", "/folder_locks", json=wish))["id"]
         given = await share(uwe, owned, "guest@example.com", "editor")
         return found | {"comment": comment["id"], "collaboration": given["id"]}
 
