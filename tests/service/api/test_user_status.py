@@ -44,6 +44,14 @@ EDITS = {
     "DELETE /files/{id}/trash": ("/files/{gone_file}/trash", None),
     "DELETE /folders/{id}/trash": ("/folders/{gone_folder}/trash", None),
     "DELETE /web_links/{id}/trash": ("/web_links/{gone_link}/trash", None),
+    "DELETE /folder_locks/{id}": ("/folder_locks/{locked}", None),
+    "POST /folder_locks": (
+        "/folder_locks",
+        {
+            "folder": {"type": "folder", "id": "{folder}"},
+            "locked_operations": {"move": True, "delete": True},
+        },
+    ),
     "DELETE /files/{id}": ("/files/{bare}", None),
     "DELETE /folders/{id}": ("/folders/{inner}?recursive=true", None),
     "DELETE /web_links/{id}": ("/web_links/{link}", None),
@@ -78,14 +86,6 @@ FREE = {
     "PUT /collaborations/{id}": ("/collaborations/{collaboration}", {"role": "viewer"}),
     "DELETE /collaborations/{id}": ("/collaborations/{collaboration}", None),
     "POST /zip_downloads": ("/zip_downloads", {"items": [{"type": "file", "id": "{file}"}]}),
-    "DELETE /folder_locks/{id}": ("/folder_locks/{locked}", None),
-    "POST /folder_locks": (
-        "/folder_locks",
-        {
-            "folder": {"type": "folder", "id": "{folder}"},
-            "locked_operations": {"move": True, "delete": True},
-        },
-    ),
     "OPTIONS /events": ("/events", None),
 }
 # These are below, with bodies of their own.
