@@ -8,6 +8,7 @@ import os
 import re
 import shutil
 import subprocess
+import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -27,7 +28,15 @@ LONG_SECONDS = 14400.0
 
 
 @pytest.fixture
-def watchdog(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[threading.Event]:
+def visible(tmp_path: Path) -> Path:
+    """A folder to mount in: what is mounted below `/dev`, desktops take for the system's own."""
+    if not tmp_path.is_relative_to("/dev"):
+        return tmp_path
+    return Path(tempfile.mkdtemp(dir=os.environ["TEST_MOUNTS"]))
+
+
+@pytest.fixture
+def watchdog(tmp_path: Path, visible: Path, request: pytest.FixtureRequest) -> Iterator[threading.Event]:
     """Aborts the mounts under the test's folder when time is up: what hangs in one cannot be killed."""
     fired, over = threading.Event(), threading.Event()
 
@@ -42,7 +51,7 @@ def watchdog(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[threadi
             if found.is_drive and any(Path(found.mountpoint).is_relative_to(one) for one in folders):
                 mounts.abort(found.connection)
 
-    folders = [tmp_path]
+    folders = [tmp_path, visible]
     if "shared" in request.fixturenames:
         folders.append(request.getfixturevalue("everyday").home)
     mounts.ensure_fusectl()
@@ -53,9 +62,9 @@ def watchdog(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[threadi
 
 
 @pytest.fixture
-def stopped(tmp_path: Path, private_folders: Path, watchdog: threading.Event) -> Iterator[MountedDrive]:
+def stopped(visible: Path, private_folders: Path, watchdog: threading.Event) -> Iterator[MountedDrive]:
     """A drive that was never started."""
-    running = MountedDrive(tmp_path / "drive", private_folders)
+    running = MountedDrive(visible / "drive", private_folders)
     yield running
     running.free()
 

@@ -128,6 +128,7 @@ NAMES = frozenset(field.name for field in FIELDS)
 
 # Fields of items that have no attribute, and why.
 WITHOUT = {
+    "collections": "they are the user's, and change without a change of the item",
     "expiring_embed_link": "created on demand; it gives access to the file",
     "item_collection": "it is what `ls` shows",
     "metadata": "see `user.cms.metadata`, below",

@@ -43,10 +43,10 @@ ELSEWHERE = {
         "systemctl --user enable --now cmsfs@default.service",
     ),
     "systemctl --user enable --now cmsfs-serve.service": (
-        "tests/packaging/conftest.py",
+        "tests/support/machine.py",
         "systemctl --user enable --now cmsfs-serve.service",
     ),
-    "loginctl enable-linger USER": ("tests/packaging/conftest.py", "loginctl enable-linger"),
+    "loginctl enable-linger USER": ("tests/support/machine.py", "loginctl enable-linger"),
     "apt install ./cmsfs_*.deb": ("tests/packaging/test_first_day.py", "apt-get -q -y --no-install-"),
     "pipx install cmsfs-*.whl": ("tests/packaging/test_wheel.py", '"pipx install'),
     "uv tool install cmsfs-*.whl": ("tests/packaging/test_wheel.py", '"uv tool install'),
@@ -82,6 +82,8 @@ NOT_TYPED = {
     "./packaging/test": "it is what runs this",
     "./packaging/test --long": "it is what runs this",
     "modprobe fuse": "it changes the machine, and is for one without /dev/fuse",
+    "git status": "it is about a second machine",
+    "git config core.checkStat minimal": "it is about a second machine",
     "systemctl --user edit cmsfs-serve.service": "an editor waits for a person",
 }
 
