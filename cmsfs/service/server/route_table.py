@@ -19,15 +19,23 @@ class RouteTable:
 
     def __init__(self, routes: Sequence[routing.BaseRoute]) -> None:
         self._all = _router(routes)
+        self._firsts = {_first(_path(route)) for route in routes}
+        # Made when a request comes that needs it: a service serves mostly few kinds of request.
         self._found: dict[tuple[str, int], routing.Router] = {}
-        for first in {_first(_path(route)) for route in routes}:
-            for depth in range(1, _DEEPEST):
-                fitting = [route for route in routes if _fits(_path(route), first, depth)]
-                self._found[first, depth] = _router(fitting)
 
     async def __call__(self, scope: types.Scope, receive: types.Receive, send: types.Send) -> None:
         path = get_route_path(scope)
-        await self._found.get((_first(path), path.count("/")), self._all).app(scope, receive, send)
+        key = _first(path), path.count("/")
+        if (router := self._found.get(key)) is None:
+            router = self._router(*key)
+        await router.app(scope, receive, send)
+
+    def _router(self, first: str, depth: int) -> routing.Router:
+        if first not in self._firsts or not 0 < depth < _DEEPEST:
+            return self._all
+        fitting = [route for route in self._all.routes if _fits(_path(route), first, depth)]
+        found = self._found[first, depth] = _router(fitting)
+        return found
 
 
 def _router(routes: Sequence[routing.BaseRoute]) -> routing.Router:

@@ -89,7 +89,7 @@ headers = st.dictionaries(
 )
 
 
-async def ask(service, method, path, query, sent, body):
+async def ask(application, method, path, query, sent, body):
     """The status of the answer, through the bare interface: no client library in between to object."""
     given_body = [{"type": "http.request", "body": body, "more_body": False}]
     statuses = []
@@ -112,7 +112,7 @@ async def ask(service, method, path, query, sent, body):
         "server": ("x", 80),
         "asgi": {"spec_version": "2.4", "version": "3.0"},
     }
-    await app.build(service)(scope, receive, send)
+    await application(scope, receive, send)
     assert len(statuses) == 1
     return statuses[0]
 
@@ -140,10 +140,11 @@ async def test_nothing_that_is_sent_makes_a_5xx(api, service: store.Store, round
         cases.append(case)
 
     collect()
+    application = app.build(service)
     token = api.http.headers["authorization"].encode()
     for method, path, wire_id, params, more, body in cases:
         query = "&".join(f"{name}={quote(value)}" for name, value in params.items()).encode()
         sent = [(name.encode(), value.encode("latin-1")) for name, value in more.items()]
         sent.append((b"authorization", token))
-        status = await ask(service, method, path.replace("{id}", wire_id), query, sent, body)
+        status = await ask(application, method, path.replace("{id}", wire_id), query, sent, body)
         assert status < 500, (method, path, wire_id, params, more, body)
