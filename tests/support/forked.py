@@ -142,7 +142,8 @@ class Popen(_Plain):  # type: ignore[type-arg]
             connection.connect(server.path())
             data = encode(request)
             sent = socket.send_fds(connection, [data], list(fds.values()))
-            connection.sendall(data[sent:])
+            if sent < len(data):  # a process that was asked for whole may have ended, and its server hung up
+                connection.sendall(data[sent:])
             self._ended = connection.detach()
         self._child_created = True
         self._close_pipe_fds(*pipes)  # type: ignore[attr-defined]
