@@ -73,6 +73,9 @@ async def run(opened: store.Store, clock: Callable[[], int] | None = None) -> No
             disposed = trio.current_time()
         try:
             await sweep(opened, now(), dispose=dispose)
+        except OSError as error:
+            # No room, no descriptors: what the machine lacks now it may have then.
+            log.warning("a pass of the sweeper failed: %s; the next one tries again", error)
         except Exception:
             log.exception("a pass of the sweeper failed; the next one tries again")
         await trio.sleep(EVERY_SECONDS)
