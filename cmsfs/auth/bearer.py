@@ -10,6 +10,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 import httpx
 import trio
 
+from cmsfs.client.transport import bodies
 from cmsfs.models.enterprise.tokens import Token
 
 Fetch = Callable[[], Awaitable[Token]]
@@ -26,7 +27,7 @@ class BearerAuth(httpx.Auth):
         self._fetch = fetch
         self._token: Token | None = None
         self._renew_at = 0.0
-        self._fetches = 0
+        self._fetches = 0  # those that have ended, well or not
         self._failure: Exception | None = None
         self._lock = trio.Lock()  # held over a fetch: all who need the new token wait for the same one
 
@@ -34,44 +35,41 @@ class BearerAuth(httpx.Auth):
         return "BearerAuth()"
 
     async def async_auth_flow(self, request: httpx.Request) -> AsyncGenerator[httpx.Request, httpx.Response]:
-        token = await self._current(refused=None)
-        request.headers["authorization"] = f"Bearer {token.access_token.get_secret_value()}"
-        response = yield request
-        if response.status_code == httpx.codes.UNAUTHORIZED:
-            token = await self._current(refused=token)
+        refused: Token | None = None
+        for _ in range(2):
+            token = self._token
+            if token is None or token is refused or trio.current_time() >= self._renew_at:
+                token = await self._renewed()
             request.headers["authorization"] = f"Bearer {token.access_token.get_secret_value()}"
-            yield request
+            response = yield request
+            if response.status_code != httpx.codes.UNAUTHORIZED:
+                return
+            # Here, since httpx would read it to its end, however long that is.
+            await bodies.read(response, limit=bodies.SMALL_BYTES)
+            refused = token
 
-    async def _current(self, *, refused: Token | None) -> Token:
-        """A token that is good as far as we know and is not `refused`.
+    async def _renewed(self) -> Token:
+        """A new token: what the fetch brings that is under way, or one that begins here.
 
         Cancelled during a fetch: the next who needs a token fetches it.
         """
-        if (token := self._good(refused)) is not None:
-            return token
         before = self._fetches
         async with self._lock:
-            if (token := self._good(refused)) is not None:
-                return token
-            if self._fetches != before and self._failure is not None:
-                # The fetch that we waited for failed.  Trying again, one waiter after the other, would
-                # make the last of them wait for all.
-                raise self._failure
+            if self._fetches != before:
+                # Trying again where that failed, one waiter after the other, would make the last of them wait
+                # for all.
+                if self._failure is not None:
+                    raise self._failure
+                assert self._token is not None
+                return self._token
             try:
                 token = await self._fetch()
             except Exception as error:
                 self._failure = error
-                raise
-            else:
-                self._failure = None
-            finally:
                 self._fetches += 1
-            self._token = token
+                raise
+            self._token, self._failure = token, None
+            self._fetches += 1
             # A token of a minute or less still serves for half its life.
             self._renew_at = trio.current_time() + max(token.expires_in - EARLY, token.expires_in / 2)
             return token
-
-    def _good(self, refused: Token | None) -> Token | None:
-        if self._token is None or self._token is refused or trio.current_time() >= self._renew_at:
-            return None
-        return self._token

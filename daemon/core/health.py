@@ -49,6 +49,10 @@ class HealthState(enum.StrEnum):
     PAUSED = "paused"  # the person wants no traffic but what a program waits for
 
 
+# The connection after a request that was answered.
+_ANSWERING = (HealthState.ONLINE, "")
+
+
 class Health:
     """The state, why, since when; and the counts of requests by purpose."""
 
@@ -57,6 +61,11 @@ class Health:
         self.reason = ""
         self.since = datetime.now(UTC)
         self._connection = (HealthState.STARTING, "")
+        # What is asked before every request is kept, not worked out each time (`_settle`).
+        # Whether a request has a chance: a service that failed one may well answer the next.
+        self.can_ask = True
+        # Whether what no program waits for may be asked for: it has a chance, and nobody paused it.
+        self.may_work = True
         self._paused: str | None = None
         self._read_only: str | None = None
         self._rootless: str | None = None
@@ -74,19 +83,9 @@ class Health:
         return self.state is HealthState.ONLINE
 
     @property
-    def can_ask(self) -> bool:
-        """Whether a request has a chance: a service that failed one may well answer the next."""
-        return self._connection[0] not in (HealthState.OFFLINE, HealthState.UNAUTHORISED)
-
-    @property
     def is_refused(self) -> bool:
         """Whether the service does not accept the login, which only a person can mend."""
         return self._connection[0] is HealthState.UNAUTHORISED
-
-    @property
-    def may_work(self) -> bool:
-        """Whether what no program waits for may be asked for: it has a chance, and nobody paused it."""
-        return self._paused is None and self.can_ask
 
     @property
     def is_paused(self) -> bool:
@@ -124,14 +123,12 @@ class Health:
         except errors.RemoteError as error:
             self.failed(error)
             raise
-        else:
+        if self._connection != _ANSWERING:
             self.answered()
 
     def answered(self) -> None:
         """The service did what it was asked."""
-        # For the most part nothing is new; this is on the way of every request.
-        if self._connection != (HealthState.ONLINE, ""):
-            self._become(HealthState.ONLINE, "")
+        self._become(*_ANSWERING)
 
     def failed(self, error: errors.RemoteError) -> None:
         """A request ended with this."""
@@ -188,6 +185,8 @@ class Health:
         another one."""
         self.is_read_only = self._read_only is not None or self._rootless is not None
         state, reason = self._connection
+        self.can_ask = state not in (HealthState.OFFLINE, HealthState.UNAUTHORISED)
+        self.may_work = self.can_ask and self._paused is None
         if self._paused is not None:
             state, reason = HealthState.PAUSED, self._paused
         elif (refusal := self._rootless or self._read_only) is not None and state is HealthState.ONLINE:
@@ -229,7 +228,7 @@ class Health:
         except trio.TooSlowError:
             state, reason = HealthState.OFFLINE, "The service did not answer in time."
         else:
-            state, reason = HealthState.ONLINE, ""
+            state, reason = _ANSWERING
         self._become(state, reason)
         return state is HealthState.ONLINE  # whatever is shown
 

@@ -134,12 +134,10 @@ class RequestScheduler:
     """Schedules every request; construct inside the event loop."""
 
     def __init__(self, limits: config.Limits) -> None:
-        self._all = Bucket(limits.requests_per_minute) if limits.requests_per_minute else None
-        searches, uploads = limits.searches_per_minute, limits.uploads_per_minute
-        self._own = {
-            "search": Bucket(searches) if searches else None,
-            "upload": Bucket(uploads) if uploads else None,
-        }
+        self._for_all = [Bucket(limits.requests_per_minute)] if limits.requests_per_minute else []
+        own = {"search": limits.searches_per_minute, "upload": limits.uploads_per_minute}
+        # What a request of a kind is taken from, where that is not the same as for all others.
+        self._buckets = {kind: [*self._for_all, Bucket(most)] for kind, most in own.items() if most}
         self._not_before = -math.inf
         self._last_waited = -math.inf
         self._waiting: Counter[Priority] = Counter()
@@ -150,7 +148,7 @@ class RequestScheduler:
     def hold(self, held: bool) -> None:
         """Let nothing go but what programs read, or let it go again."""
         self._held = held
-        self._tell()
+        self._moved.pulse()
 
     @property
     def queues(self) -> dict[str, tuple[int, int]]:
@@ -175,47 +173,53 @@ class RequestScheduler:
         if kind == "token":
             yield
             return
-        mine = await self._admitted(_errand.get() or RequestContext(Priority.INTERACTIVE), kind)
+        errand = _errand.get() or RequestContext(Priority.INTERACTIVE)
+        buckets = self._buckets.get(kind, self._for_all)
+        # atomic: no await between the last look and the taking
+        if self._wait(errand.on, buckets) > 0:
+            await self._queue(errand, buckets)
+        mine = errand.on
+        for bucket in buckets:
+            bucket.take()
+        self._running[mine] += 1
         try:
             yield
         finally:
             self._running[mine] -= 1
             if mine in _READING:
                 self._last_waited = trio.current_time()
-            self._tell()
+            # Only when somebody listens: this runs at every request.
+            if self._waiting.total():
+                self._moved.pulse()
 
     def refused(self, kind: str, retry_after: float | None) -> None:
         """Nobody asks again before the service wants it; then slowly."""
         wait = UNTOLD_SECONDS if retry_after is None else retry_after
         self._not_before = max(self._not_before, trio.current_time() + wait)
-        for bucket in self._buckets(kind):
+        for bucket in self._buckets.get(kind, self._for_all):
             bucket.empty()
 
-    async def _admitted(self, errand: RequestContext, kind: str) -> Priority:
-        """Return when it is this one's turn; the class that it had then."""
-        errand.waiting = self._tell
+    async def _queue(self, errand: RequestContext, buckets: list[Bucket]) -> None:
+        """Return when it is this one's turn, of the class that it has then."""
+        errand.waiting = self._moved.pulse
         try:
-            # atomic: no await between the last look and the taking
-            while (wait := self._wait(mine := errand.on, kind)) > 0:
+            while (wait := self._wait(mine := errand.on, buckets)) > 0:
                 self._waiting[mine] += 1
                 try:
                     with trio.move_on_after(wait):
                         await self._moved.wait()
                 finally:
                     self._waiting[mine] -= 1
-            for bucket in self._buckets(kind):
-                bucket.take()
-            self._running[mine] += 1
-            return mine
         finally:
-            self._tell()
+            # Whom this one stood before may go.
+            self._moved.pulse()
 
-    def _wait(self, mine: Priority, kind: str) -> float:
+    def _wait(self, mine: Priority, buckets: list[Bucket]) -> float:
         """Seconds until it may be this one's turn; infinite: until something moves."""
         if self._held and mine not in _READING:
             return math.inf
-        wait = self.held_up
-        for bucket in self._buckets(kind):
+        wait = self._not_before - trio.current_time()
+        for bucket in buckets:
             reserve = bucket.capacity * RESERVE if mine >= Priority.AHEAD else 0.0
             wait = max(wait, bucket.wait(reserve=reserve))
         if any(count and one < mine for one, count in self._waiting.items()):
@@ -229,11 +233,3 @@ class RequestScheduler:
             if beside:
                 wait = max(wait, self._last_waited + CALM_SECONDS - trio.current_time())
         return wait
-
-    def _buckets(self, kind: str) -> list[Bucket]:
-        return [bucket for bucket in (self._all, self._own.get(kind)) if bucket is not None]
-
-    def _tell(self) -> None:
-        # Only when somebody listens: this runs at every request.
-        if self._waiting.total():
-            self._moved.pulse()

@@ -64,6 +64,19 @@ async def test_huge_response_is_an_error(connect, make):
             await ask()
 
 
+async def test_huge_refusal_of_a_token_is_an_error(connect):
+    """Not one that is read to its end before the next token is tried."""
+
+    async def fetch():
+        return tokens.Token(access_token=pydantic.SecretStr("t"), expires_in=60)
+
+    service = Service(lambda request: httpx.Response(401, stream=Stream(b" " * bodies.SMALL_BYTES, count=40)))
+    client = await connect(transport=service, auth=bearer.BearerAuth(fetch), policy=ONCE)
+    with pytest.raises(errors.ProtocolError, match="larger than"):
+        await client.users.me()
+    assert len(service.requests) == 1
+
+
 async def test_an_answer_that_is_packed_is_read(connect):
     body = gzip.compress(json.dumps({"id": "7", "type": "user"}).encode())
 
