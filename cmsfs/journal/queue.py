@@ -93,6 +93,12 @@ def listed(db: Database, limit: int = 1000) -> list[Op]:
     return [_op(row) for row in db.rows(f"SELECT {COLUMNS} FROM op {order}", limit)]
 
 
+def find(db: Database, seq: int) -> Op | None:
+    """An operation by its number; None: it is recorded no more."""
+    row = db.row(f"SELECT {COLUMNS} FROM op WHERE seq = ?", seq)
+    return _op(row) if row else None
+
+
 def states(db: Database, ino: Ino) -> list[Op]:
     """The operations of one node."""
     return [_op(row) for row in db.rows(f"SELECT {COLUMNS} FROM op WHERE ino = ?", ino)]

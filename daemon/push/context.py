@@ -38,6 +38,9 @@ INTERACTIVE_SECONDS = 0.2
 FIRST_WAIT_SECONDS = 1.0
 LONGEST_WAIT_SECONDS = 300.0
 
+# How often a version that turns out to differ in name or place only is taken as the one to replace.
+REBASES = 3
+
 
 @dataclass(frozen=True, slots=True)
 class ConflictCopy:

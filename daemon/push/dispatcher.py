@@ -14,14 +14,12 @@ import os
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from sqlite3 import Connection
 
 import trio
 
-from cmsfs import crashpoints, logs
-from cmsfs.client.transport import wire
+from cmsfs import crashpoints
 from cmsfs.client.transport.errors import LONGEST_RETRY_AFTER
 from cmsfs.crashpoints import Point
 from cmsfs.journal import ops, queue, sealing
@@ -31,12 +29,12 @@ from cmsfs.replica.rows import op_rows
 from cmsfs.wakeup import Signal
 from daemon.push import rejected
 from daemon.push.context import INTERACTIVE_SECONDS, LONGEST_WAIT_SECONDS, PushContext, wait_ns
-from daemon.push.operation_runner import OperationRunner, Perform
-from daemon.push.operations import deletes, describe, folders, moves, seal_ahead, uploads, web_links
+from daemon.push.operation_runner import LARGE_BYTES, Job, OperationRunner, Perform
+from daemon.push.operations import deletes, describe, folders, moves, seal_ahead, uploads
 
 log = logging.getLogger(__name__)
 
-# What carries out each kind; what may be a web link goes to `web_links.upload`, which sends files on.
+# What carries out each kind.
 PERFORM: dict[OpKind, Perform] = {
     OpKind.MKDIR: folders.mkdir,
     OpKind.UPLOAD: uploads.upload,
@@ -50,8 +48,6 @@ UNFINISHED = "The change could not be completed locally; see the log."
 
 # So many small files are taken at once, to be made ready together; one at a time while programs are at work.
 CLAIMED_AT_ONCE = 16
-# Contents that the service has go to the cache so many at a time.
-RELEASED_AT_ONCE = 32
 
 # The wall clock may be set back, and times of operations are on it: look at least this often.
 LONGEST_SLEEP_SECONDS = 60.0
@@ -66,17 +62,6 @@ PASS_SECONDS = 1.0
 TROUBLE_SECONDS = 5.0
 
 
-# Uploads of files from this size on take at most half of the workers, so that what somebody saves while a
-# backup is on its way is there in a moment.
-LARGE_BYTES = 8 * 1024 * 1024
-
-
-@dataclass(frozen=True, slots=True)
-class _Job:
-    task: queue.Task
-    perform: Perform
-
-
 class Dispatcher:
     """Runs the journal's operations.  `wake` after every change of the journal."""
 
@@ -87,15 +72,12 @@ class Dispatcher:
         # The journal has work, or a file that was busy no longer is.
         self.wake = self._wanted.set
         self._moved = Signal()
-        self._running = 0
-        self._large = 0
         self._hurried = 0
         # Nothing runs, nothing can be claimed, nothing is due later: what is left waits for somebody else.
         self._stuck = False
         # No operation waits longer: not for a service that asks for it, nor to settle.
         self._longest_ns = int((LONGEST_RETRY_AFTER + context.settle_seconds + LONGEST_WAIT_SECONDS) * 10**9)
-        self._runner = OperationRunner(context)
-        self._look_again = False
+        self._runner = OperationRunner(context, self._tell)
         # Operations that were taken and not handed to a worker.
         self._unsent: list[ops.Op] = []
 
@@ -186,13 +168,13 @@ class Dispatcher:
     async def run(self) -> None:
         """Carry out operations for ever.  Cancelled, or failed: those under way are sent again by the next
         run."""
-        self._running = self._large = 0
+        self._runner.running = self._runner.large = 0
         await self._context.db.write(op_rows.none_runs)
-        send, receive = trio.open_memory_channel[_Job](0)
+        send, receive = trio.open_memory_channel[Job](0)
         async with trio.open_nursery() as nursery:
             async with receive:
                 for _ in range(self._workers):
-                    nursery.start_soon(self._work, receive.clone())
+                    nursery.start_soon(self._runner.work, receive.clone())
             nursery.start_soon(self._follow_health)
             async with send:
                 while True:
@@ -202,7 +184,7 @@ class Dispatcher:
                         log.exception("the journal cannot be read or written")
                         await trio.sleep(TROUBLE_SECONDS)
 
-    async def _round(self, send: "trio.MemorySendChannel[_Job]") -> None:
+    async def _round(self, send: "trio.MemorySendChannel[Job]") -> None:
         # atomic: what comes from here on is seen by this round, or wakes the next one
         self._wanted.clear()
         self._stuck = False
@@ -221,11 +203,13 @@ class Dispatcher:
         # While everything rests, as during a copy of many files, there is nothing to go through.
         if soonest is not None and soonest <= ops.now_ns():
             sent = await self._pass(send)
-            if not sent and not self._running and not self._wanted.is_set:
-                sent = await self._break_ring(send)
+            if not sent and not self._runner.running and not self._wanted.is_set:
+                task = await self._context.db.write(queue.step_aside)
+                if task is not None:
+                    sent = await self._hand_over(send, [Job(task, moves.step_aside)])
         due = queue.next_due(self._context.db, after_ns=ops.now_ns())
-        self._stuck = not sent and not self._running and due is None
-        self._tell()
+        self._stuck = not sent and not self._runner.running and due is None
+        self._moved.pulse()
         wait = LONGEST_SLEEP_SECONDS if due is None else max(0.0, (due - ops.now_ns()) / 10**9)
         with trio.move_on_after(min(wait, LONGEST_SLEEP_SECONDS)):
             await self._wanted.wait()
@@ -244,7 +228,7 @@ class Dispatcher:
         if self._hurried:
             op_rows.end_settling(conn, now_ns=ops.now_ns())
 
-    async def _pass(self, send: "trio.MemorySendChannel[_Job]") -> int:
+    async def _pass(self, send: "trio.MemorySendChannel[Job]") -> int:
         """Go through what is due once, in order; how many were handed to a worker.
 
         Not for long: what had to wait when its turn came is looked at again, however much has come since.
@@ -258,92 +242,74 @@ class Dispatcher:
             after = tasks[-1].op.seq if tasks else page[-1].seq
             page = [op for op in page if op.seq > after]
             if tasks:
-                sent += await self._hand_over_all(send, tasks)
+                sent += await self._hand_over(send, [Job(task, PERFORM[task.op.kind]) for task in tasks])
                 await self._context.health.reachable()
                 if trio.current_time() > end:
                     self.wake()
                     break
         return sent
 
-    async def _hand_over_all(self, send: "trio.MemorySendChannel[_Job]", tasks: list[queue.Task]) -> int:
-        """How many; those that cannot go now are given back."""
-        left = deque(tasks)
+    async def _hand_over(self, send: "trio.MemorySendChannel[Job]", jobs: list[Job]) -> int:
+        """To the workers, while there is a connection; how many.  Those that cannot go now are given back."""
+        left = deque(jobs)
         try:
-            await seal_ahead.seal_ahead(self._context, tasks)
+            await seal_ahead.seal_ahead(self._context, [job.task for job in jobs])
             while left and self._context.health.may_work:
-                job = _Job(left[0], self._performer(left[0]))
-                await self._hand_over(send, job)
+                self._runner.running += 1
+                self._runner.large += left[0].is_large
+                await send.send(left[0])
                 left.popleft()
-                await self._give_way()
+                # While a program is changing things, one operation at a time with pauses: it goes first.
+                while self._context.is_interactive and not self._hurried and self._runner.running:
+                    with trio.move_on_after(INTERACTIVE_SECONDS):
+                        await self._moved.wait()
         finally:
             # Whatever ends this early: they are not under way.
-            self._unsent += [task.op for task in left]
+            self._unsent += [job.task.op for job in left]
         if self._unsent:
             await self._context.db.write(self._prepare)
-            self._tell()
-        return len(tasks) - len(left)
-
-    def _performer(self, task: queue.Task) -> Perform:
-        if task.op.kind is OpKind.UPLOAD and web_links.may_be_link(self._context, task.node):
-            return web_links.upload
-        return PERFORM[task.op.kind]
-
-    async def _give_way(self) -> None:
-        """While a program is changing things, one operation at a time with pauses: it goes first."""
-        while self._context.is_interactive and not self._hurried and self._running:
-            with trio.move_on_after(INTERACTIVE_SECONDS):
-                await self._moved.wait()
+            self._moved.pulse()
+        return len(jobs) - len(left)
 
     async def _claim(self, page: list[ops.Op]) -> list[queue.Task]:
         """The first of these that can go, and what is small behind it.
 
         What becomes busy after this is noticed when it is sealed.
         """
-        lane_is_full = self._large >= max(1, self._workers // 2)
+        lane_is_full = self._runner.large >= max(1, self._workers // 2)
         trees = self._context.profile.known_trees
         most = 1 if self._context.is_interactive and not self._hurried else CLAIMED_AT_ONCE
 
         def is_busy(node: Node) -> bool:
-            is_open = self._context.drafts.is_busy(node.ino) and not self._context.goes_as_it_is(node)
-            return is_open or (lane_is_full and _is_large(node))
+            is_open = node.ino in self._context.drafts.busy and not self._context.goes_as_it_is(node)
+            return is_open or (lane_is_full and node.size >= LARGE_BYTES)
 
-        def txn(conn: Connection) -> tuple[list[queue.Task], list[Ino]]:
+        def txn(conn: Connection) -> tuple[list[queue.Task], list[Ino], bool]:
             tasks: list[queue.Task] = []
             pointless: list[Ino] = []
+            look_again = False
             for op in page:
                 if (task := queue.claim(conn, op.seq, busy=is_busy, trees=trees)) is not None:
                     tasks.append(task)
-                    if len(tasks) >= most or not _is_small_upload(task):
+                    is_small = op.kind is OpKind.UPLOAD and task.node.size <= sealing.SMALL
+                    if len(tasks) >= most or not is_small:
                         break
                 elif op.kind is OpKind.TRASH and (tried := queue.attempts(conn, op.seq)) != op.attempts:
                     if tried is None:
                         pointless.append(op.ino)
                     else:
                         # What is in that folder goes item by item, and has been passed over until now.
-                        self._look_again = True
-            return tasks, pointless
+                        look_again = True
+            return tasks, pointless, look_again
 
-        tasks, pointless = await self._context.db.write(txn)
+        tasks, pointless, look_again = await self._context.db.write(txn)
         for ino in pointless:
             self._context.ended(ino)
-        if self._look_again:
-            self._look_again = False
+        if look_again:
             self.wake()
         if tasks:
             crashpoints.reached(Point.OP_CLAIMED)
         return tasks
-
-    async def _break_ring(self, send: "trio.MemorySendChannel[_Job]") -> int:
-        task = await self._context.db.write(queue.step_aside)
-        if task is None:
-            return 0
-        await self._hand_over(send, _Job(task, moves.step_aside))
-        return 1
-
-    async def _hand_over(self, send: "trio.MemorySendChannel[_Job]", job: _Job) -> None:
-        self._running += 1
-        self._large += _is_large_upload(job.task)
-        await send.send(job)
 
     async def _follow_health(self) -> None:
         """What failed for want of a connection goes as soon as there is one."""
@@ -354,32 +320,6 @@ class Dispatcher:
                 self.wake()
 
     def _tell(self) -> None:
+        """An operation has ended."""
         self._moved.pulse()
-
-    # ---- the workers ----
-
-    async def _work(self, receive: "trio.MemoryReceiveChannel[_Job]") -> None:
-        async with receive:
-            async for job in receive:
-                about = logs.context(op=job.task.op.kind, ino=job.task.op.ino)
-                with about, wire.applying_answers():
-                    await self._runner.run(job.task, job.perform)
-                    self._context.ended(job.task.op.ino)
-                self._running -= 1
-                self._large -= _is_large_upload(job.task)
-                if not self._running or len(self._context.released) >= RELEASED_AT_ONCE:
-                    await self._runner.release()
-                self._tell()
-                self.wake()
-
-
-def _is_large(node: Node) -> bool:
-    return node.size >= LARGE_BYTES
-
-
-def _is_small_upload(task: queue.Task) -> bool:
-    return task.op.kind is OpKind.UPLOAD and task.node.size <= sealing.SMALL
-
-
-def _is_large_upload(task: queue.Task) -> bool:
-    return task.op.kind is OpKind.UPLOAD and _is_large(task.node)
+        self.wake()

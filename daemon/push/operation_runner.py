@@ -1,13 +1,19 @@
-"""Carries out one claimed operation and sees that it ends: done, given back for later, or held.
+"""The workers: each carries out one claimed operation at a time and sees that it ends: done, given back for
+later, or held.
 
 Rule: an operation that fails stands in nobody's way and is never lost, whatever was raised.
 """
 
 import logging
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 
-from cmsfs import errors
+import trio
+
+from cmsfs import errors, logs
+from cmsfs.client.transport import wire
 from cmsfs.journal import ops, queue
+from cmsfs.replica import tree
 from daemon.push import error_policy, inflight_recovery, loop_detector
 from daemon.push.context import PushContext, wait_ns
 
@@ -15,28 +21,72 @@ log = logging.getLogger(__name__)
 
 Perform = Callable[[PushContext, queue.Task], Awaitable[None]]
 
+# Uploads of files from this size on take at most half of the workers, so that what somebody saves while a
+# backup is on its way is there in a moment.
+LARGE_BYTES = 8 * 1024 * 1024
+
+# Contents that the service has go to the cache so many at a time.
+RELEASED_AT_ONCE = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    task: queue.Task
+    perform: Perform
+
+    @property
+    def is_large(self) -> bool:
+        return self.task.op.kind is ops.OpKind.UPLOAD and self.task.node.size >= LARGE_BYTES
+
 
 class OperationRunner:
-    """Runs operations for the workers; `dangling`: those whose end could not be written (a full disk)."""
+    """Runs operations; `running` and `large` count those that were handed to a worker, `dangling` are those
+    whose end could not be written (a full disk).
 
-    def __init__(self, context: PushContext) -> None:
+    `ended` is called after each.
+    """
+
+    def __init__(self, context: PushContext, ended: Callable[[], None]) -> None:
         self._context = context
+        self._ended = ended
         self._circles = loop_detector.LoopDetector()
+        self.running = self.large = 0
         self.dangling: list[ops.Op] = []
 
-    async def run(self, task: queue.Task, perform: Perform) -> None:
-        try:
-            try:
-                await perform(self._context, task)
-                await self._rest_if_circling(task.op)
-            except (errors.CmsfsError, OSError) as error:
-                await self._failed(task.op, error)
-            await inflight_recovery.unsent(self._context, task.op.ino)
-        except Exception:
-            log.exception("unexpected error in an operation; it will be retried")
-            self.dangling.append(task.op)
+    async def work(self, receive: "trio.MemoryReceiveChannel[Job]") -> None:
+        """Be a worker, for ever."""
+        async with receive:
+            async for job in receive:
+                op = job.task.op
+                try:
+                    with logs.context(op=op.kind, ino=op.ino), wire.applying_answers():
+                        await self._carry_out(job)
+                except Exception:
+                    log.exception("unexpected error in an operation; it will be retried")
+                    self.dangling.append(op)
+                self.running -= 1
+                self.large -= job.is_large
+                released = self._context.released
+                if released and (not self.running or len(released) >= RELEASED_AT_ONCE):
+                    await self._release()
+                self._ended()
 
-    async def release(self) -> None:
+    async def _carry_out(self, job: Job) -> None:
+        op, context = job.task.op, self._context
+        try:
+            await job.perform(context, job.task)
+            # Nothing failed; but what comes back for ever, at once, rests like what does.
+            after = queue.find(context.db, op.seq)
+            if self._circles.circles(op, after, now_ns=ops.now_ns()):
+                await self._rest(op)
+        except (errors.CmsfsError, OSError) as error:
+            await self._failed(op, error)
+        await inflight_recovery.unsent(context, op.ino)
+        node = tree.find(context.db, op.ino)
+        if node is None or node.parent is None:
+            context.ended(op.ino)
+
+    async def _release(self) -> None:
         """What the service has by now may be evicted."""
         released = list(self._context.released)
         self._context.released.clear()
@@ -45,15 +95,12 @@ class OperationRunner:
         except Exception:
             log.exception("uploaded files could not be moved to the cache; the next start does it")
 
-    async def _rest_if_circling(self, op: ops.Op) -> None:
-        """Nothing failed; but what comes back for ever, at once, rests like what does."""
-        after = next((one for one in queue.states(self._context.db, op.ino) if one.seq == op.seq), None)
-        if self._circles.circles(op, after, now_ns=ops.now_ns()):
-            not_before = ops.now_ns() + wait_ns(op.attempts)
-            await self._context.db.write(
-                lambda conn: queue.retry(conn, op, not_before_ns=not_before, error=f"{loop_detector.REASON}.")
-            )
-            log.info("a change makes no progress; backing off")
+    async def _rest(self, op: ops.Op) -> None:
+        not_before = ops.now_ns() + wait_ns(op.attempts)
+        await self._context.db.write(
+            lambda conn: queue.retry(conn, op, not_before_ns=not_before, error=f"{loop_detector.REASON}.")
+        )
+        log.info("a change makes no progress; backing off")
 
     async def _failed(self, op: ops.Op, error: errors.CmsfsError | OSError) -> None:
         if isinstance(error, errors.ApiError) and error.code == error_policy.FULL:

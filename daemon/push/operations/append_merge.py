@@ -51,12 +51,6 @@ class _End(enum.Enum):
     OTHER = enum.auto()  # the copy is not what it was
 
 
-def note_version(context: PushContext, node: Node, sha1: str | None) -> None:
-    """The service has these bytes of the node: what has been appended meanwhile was appended to them."""
-    if sha1 is not None and sha1 == node.sha1 and node.ino in context.drafts.appended:
-        context.drafts.appended[node.ino] = Content(sha1, node.size, None, None)
-
-
 def note_copy(context: PushContext, node: Node, theirs: items.File) -> None:
     """The node has become a conflict copy of the item: what is appended to that from now on may follow it."""
     copy = tree.find(context.db, node.ino)

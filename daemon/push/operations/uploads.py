@@ -26,17 +26,14 @@ from cmsfs.models.content import items, uploads
 from cmsfs.replica import kv_store, naming, tree
 from cmsfs.replica.changes import Change
 from cmsfs.replica.merge import apply_remote
-from cmsfs.replica.nodes import Content, Node, Remote, remote_from_item, remote_mtime_ns
+from cmsfs.replica.nodes import Content, Node, NodeKind, Remote, remote_from_item, remote_mtime_ns
 from daemon.push import adopt_response, conflicts, inflight_recovery
-from daemon.push.context import PushContext, reconsider
-from daemon.push.operations import append_merge, server_copy
+from daemon.push.context import REBASES, PushContext, reconsider
+from daemon.push.operations import append_merge, server_copy, web_links
 from daemon.push.operations import multipart as push_multipart
 from daemon.push.operations.upload_targets import Base, NewFile, NewVersion, Target, base_of, sent_request
 
 log = logging.getLogger(__name__)
-
-# How often a version that turns out to differ in name or place only is taken as the one to replace.
-REBASES = 3
 
 # An upload is given up when the file has newer bytes, unless only this much, or a tenth of it, is to go.
 NEARLY_DONE_BYTES = 1024 * 1024
@@ -54,9 +51,12 @@ def to_timestamp(mtime_ns: int) -> datetime:
 
 
 async def upload(context: PushContext, task: queue.Task) -> None:
-    """Carry out an UPLOAD of a file."""
-    node = await prepare(context, task)
+    """Carry out an UPLOAD."""
+    node = await _prepare(context, task)
     if node is None:
+        return
+    may_be_link = node.kind is NodeKind.LINK or node.name.endswith(naming.LINK_SUFFIX)
+    if may_be_link and await web_links.upload(context, task, node):
         return
     assert node.sha1 is not None
     if node.sha1 == node.base_sha1 and node.remote_id is not None:
@@ -79,7 +79,7 @@ async def upload(context: PushContext, task: queue.Task) -> None:
         context.blocks.close(node.sha1)
 
 
-async def prepare(context: PushContext, task: queue.Task) -> Node | None:
+async def _prepare(context: PushContext, task: queue.Task) -> Node | None:
     """The node with its bytes as content, not as a draft; None if it is not the time, which ends the task."""
     if task.node.draft is not None and not await _seal(context, task, task.node.draft):
         return None
@@ -142,6 +142,8 @@ async def _look_again(context: PushContext, task: queue.Task) -> None:
 
 async def _finish_unchanged(context: PushContext, task: queue.Task, node: Node) -> None:
     """Written, but to the bytes that the service has: at most the time is news."""
+    sha1 = node.sha1
+    assert sha1 is not None
 
     def txn(conn: Connection) -> bool:
         row = conn.execute("SELECT item FROM node WHERE ino = ?", (node.ino,)).fetchone()
@@ -149,9 +151,10 @@ async def _finish_unchanged(context: PushContext, task: queue.Task, node: Node) 
         done = queue.finish(conn, task.op)
         if done and known and not apply_remote.same_time(node.mtime_ns, remote_mtime_ns(known)):
             ops.record_touch(conn, node.ino, due_ns=ops.now_ns())
-        return sealing.release_content(conn, node.sha1) if node.sha1 is not None else False
+        return sealing.release_content(conn, sha1)
 
-    _settle(context, node.sha1, await context.db.write(txn))
+    if await context.db.write(txn):
+        context.released.add(sha1)
 
 
 async def _send_new(context: PushContext, task: queue.Task, node: Node, path: Path) -> None:
@@ -333,6 +336,8 @@ async def _done(
     crashpoints.reached(Point.UPLOAD_SENT)
     context.superseded.pop(node.ino, None)
     theirs = remote_from_item(answer)
+    sha1 = theirs.sha1
+    assert sha1 is not None
 
     def txn(conn: Connection) -> tuple[list[Change], bool]:
         push_multipart.forget(conn, node.ino)
@@ -354,21 +359,23 @@ async def _done(
                 # Parts make a file under the name that it had when the first one went.
                 ops.record_move(conn, tree.get(conn, now.ino), due_ns=ops.now_ns())
         # It may have been moved there while it was written here: then it is moved here, too.
-        changes = apply_remote.apply(conn, [theirs], generation=kv_store.generation(conn))
-        return changes, theirs.sha1 is not None and sealing.release_content(conn, theirs.sha1)
+        changes: list[Change] = []
+        folder = tree.get(conn, holder.parent).remote_id if holder.parent is not None else None
+        if (folder, holder.name) != (theirs.parent_id, theirs.name):
+            changes = apply_remote.apply(conn, [theirs], generation=kv_store.generation(conn))
+        return changes, sealing.release_content(conn, sha1)
 
     changes, released = await context.db.write_short(txn)
     crashpoints.reached(Point.UPLOAD_ADOPTED)
-    append_merge.note_version(context, node, theirs.sha1)
-    context.remote_updates.publish(changes)
-    _settle(context, theirs.sha1, released)
+    if node.ino in context.drafts.appended and sha1 == node.sha1:
+        # What has been appended meanwhile was appended to these bytes.
+        context.drafts.appended[node.ino] = Content(sha1, node.size, None, None)
+    if changes:
+        context.remote_updates.publish(changes)
+    if released:
+        context.released.add(sha1)
 
 
 def _has_time(now: Node, sent: Node, theirs: Remote, *, found: bool) -> bool:
     """Whether the service has the node's time: the one that was sent, unless the file was there before."""
     return apply_remote.same_time(now.mtime_ns, theirs.mtime_ns) if found else now.mtime_ns == sent.mtime_ns
-
-
-def _settle(context: PushContext, sha1: str | None, released: bool) -> None:
-    if released and sha1 is not None:
-        context.released.add(sha1)

@@ -30,31 +30,29 @@ from cmsfs.replica.merge import apply_remote, pending_ops
 from cmsfs.replica.nodes import Node, NodeKind, remote_from_item, said_by
 from cmsfs.replica.url_files import ParsedShortcut, Shortcut
 from daemon.push import adopt_response, conflicts, inflight_recovery
-from daemon.push.context import PushContext, reconsider
-from daemon.push.operations import uploads
+from daemon.push.context import REBASES, PushContext, reconsider
 
 log = logging.getLogger(__name__)
 
 
-async def upload(context: PushContext, task: queue.Task) -> None:
-    """Carry out an UPLOAD of what `may_be_link`: of a web link, or of a file, which may be to become one."""
-    node = await uploads.prepare(context, task)
-    if node is None:
-        return
+async def upload(context: PushContext, task: queue.Task, node: Node) -> bool:
+    """Carry out an UPLOAD of a web link, or of a new file that says no more than one.  False: it is a file,
+    and nothing has been done."""
+    if node.kind is not NodeKind.LINK and not _may_become_link(context, node):
+        return False
     data = await _read(context, node)
     found = url_files.parse(data)
     if node.kind is NodeKind.LINK:
         await _write(context, task, node, data, found)
-    elif may_be_link(context, node) and found is not None and _is_link(context, found):
+    elif found is not None and _is_link(context, found):
         await _create(context, task, node, data, found.shortcut)
     else:
-        await uploads.upload(context, task)
+        return False
+    return True
 
 
-def may_be_link(context: PushContext, node: Node) -> bool:
-    """Whether the node is a web link, or a new file that becomes one if that is all that it says."""
-    if node.kind is NodeKind.LINK:
-        return True
+def _may_become_link(context: PushContext, node: Node) -> bool:
+    """Whether the node is a new file that becomes a web link if that is all that it says."""
     if node.kind is not NodeKind.FILE or node.remote_id is not None or naming.link_name(node.name) is None:
         return False
     # The service has no place for tags and metadata of a web link.
@@ -158,7 +156,7 @@ async def _change(context: PushContext, task: queue.Task, node: Node, data: byte
         await _unchanged(context, task, node, data)
         return
     etag = node.etag
-    for _ in range(uploads.REBASES):
+    for _ in range(REBASES):
         try:
             with context.health.request("web_link"):
                 answer = await context.client.web_links.update(
