@@ -10,8 +10,7 @@ from importlib import resources
 from pathlib import Path
 
 from cmsfs import sqlite
-from cmsfs.replica.fresh_names import FreshNames
-from cmsfs.replica.open_inodes import OpenInodes
+from cmsfs.replica.inodes import Inodes
 
 VERSION = 8
 
@@ -29,6 +28,5 @@ async def open_replica(path: Path) -> AsyncIterator[sqlite.Database]:
         number: (folder / f"upgrade_{number}.sql").read_text(encoding="utf-8") for number in range(1, VERSION)
     }
     async with sqlite.open_database(path, schema(), version=VERSION, upgrades=upgrades) as db:
-        OpenInodes().attach(db)
-        FreshNames().attach(db)
+        Inodes().attach(db)
         yield db

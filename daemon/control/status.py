@@ -14,12 +14,12 @@ from cmsfs.ipc import control, diagnostics
 from cmsfs.journal import queue
 from cmsfs.journal.ops import Op, OpKind
 from cmsfs.replica import naming, pins, tree
+from cmsfs.replica.inodes import Inodes
 from cmsfs.replica.merge import deferred_updates, mass_deletions
 from cmsfs.replica.nodes import ROOT, Node, NodeKind
 from cmsfs.replica.sharing import offers, shares
 from cmsfs.sqlite import Database
 from cmsfs.vfs.attrs import sync_status
-from cmsfs.vfs.tree.inodes import Inodes
 from daemon.account.pausing import Pausing
 from daemon.core.health import Health
 from daemon.core.request_scheduler import RequestScheduler

@@ -1,6 +1,6 @@
 """Whether programs use the drive, which sets the polling interval."""
 
-from cmsfs.vfs.tree.inodes import Inodes
+from cmsfs.replica.inodes import Inodes
 from daemon.core.health import Health
 from daemon.core.remote_updates import RemoteUpdates
 

@@ -20,7 +20,7 @@ from cmsfs.journal import ops, queue, sealing
 from cmsfs.journal.drafts import Drafts
 from cmsfs.journal.ops import Op, OpKind
 from cmsfs.models.content import items
-from cmsfs.replica import item_details, kv_store, open_inodes, tree
+from cmsfs.replica import inodes, item_details, kv_store, tree
 from cmsfs.replica.changes import Change, ChangeKind
 from cmsfs.replica.merge import apply_remote, lineages
 from cmsfs.replica.nodes import Node, remote_from_item
@@ -174,7 +174,7 @@ def _give_up(conn: Connection, node: Node, held: list[Op], theirs: items.Item | 
     if theirs is None:
         return _leave(conn, node)
     changes: list[Change] = []
-    if open_inodes.is_open(conn, node.ino):
+    if inodes.is_open(conn, node.ino):
         # Who has it open goes on with what was given up; it is nothing that is to be sent any more.
         fresh = lineages.split_off(conn, node, changes)
         node_rows.take_as_sent(conn, node.ino)

@@ -10,7 +10,7 @@ import enum
 from collections.abc import Mapping
 from sqlite3 import Connection
 
-from cmsfs.replica import open_inodes, tree, url_files
+from cmsfs.replica import inodes, tree, url_files
 from cmsfs.replica.merge import pending_ops, placement
 from cmsfs.replica.nodes import ROOT, Node, NodeKind, Remote, said_by
 from cmsfs.replica.sharing import offers, shares
@@ -111,7 +111,7 @@ def decide(conn: Connection, node: Node | None, remote: Remote) -> Verdict:
     if news is None:
         return VERDICTS[local, News.FACTS if is_version else News.PLACE]
     # Asked only where it matters: who opens the node later waits for the end of this transaction.
-    if local in _OPEN and open_inodes.is_open(conn, node.ino):
+    if local in _OPEN and inodes.is_open(conn, node.ino):
         local = _OPEN[local]
     return VERDICTS[local, news]
 

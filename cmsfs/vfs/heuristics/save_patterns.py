@@ -17,7 +17,7 @@ from sqlite3 import Connection
 
 from cmsfs.journal import ops
 from cmsfs.models import wire_names
-from cmsfs.replica import fresh_names, open_inodes, tree
+from cmsfs.replica import fresh_names, inodes, tree
 from cmsfs.replica.merge import lineages, name_conflicts, pending_ops
 from cmsfs.replica.nodes import Ino, Node, NodeKind
 from cmsfs.replica.rows import node_rows
@@ -105,7 +105,7 @@ def stepped_aside(conn: Connection, target: Node) -> bool:
     if not fresh_names.is_fresh(conn, target):
         return False
     if not pending_ops.has_bytes(conn, target):
-        if not target.is_folder and open_inodes.is_open(conn, target.ino):
+        if not target.is_folder and inodes.is_open(conn, target.ino):
             lineages.displace(conn, target)
         return False
     # Of the new name nobody has asked yet, and the old one is the caller's: the kernel need not be told.

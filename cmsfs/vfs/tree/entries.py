@@ -14,20 +14,19 @@ from typing import TypeVar
 
 from cmsfs.journal import ops
 from cmsfs.journal.drafts import Drafts
-from cmsfs.journal.group_commit import GroupCommit
 from cmsfs.replica import tree
 from cmsfs.replica.merge import deletions
 from cmsfs.replica.nodes import ROOT, Ino, Node, NodeKind
 from cmsfs.replica.rows import node_rows
-from cmsfs.sqlite import Database
 from cmsfs.vfs import errno_map
 from cmsfs.vfs.heuristics import local_files, save_patterns
 from cmsfs.vfs.heuristics.local_files import LocalFiles
 from cmsfs.vfs.heuristics.save_patterns import SavePatterns
 from cmsfs.vfs.permissions import NodeRight
-from cmsfs.vfs.ports import DeleteGuardPort, HydratorPort, Wakeable
+from cmsfs.vfs.ports import DeleteGuardPort
 from cmsfs.vfs.tree import attributes, naming, renaming, shared_folder, symlinks
 from cmsfs.vfs.tree.attributes import SetAttr
+from cmsfs.vfs.tree.context import TreeContext
 
 T = TypeVar("T")
 
@@ -37,27 +36,21 @@ class Entries:
 
     def __init__(
         self,
-        db: Database,
-        commit: GroupCommit,
-        hydrate: HydratorPort,
-        push: Wakeable,
+        context: TreeContext,
         local_names: LocalFiles,
         allowed: Callable[[Node, NodeRight], Awaitable[None]],
-        *,
-        settle_seconds: float,
-        check_disk: Callable[[], None],
         delete_guard: DeleteGuardPort | None = None,
     ) -> None:
-        self._check_disk = check_disk
         self._delete_guard = delete_guard
-        self._db = db
-        self._commit = commit
-        self._hydrate = hydrate
-        self._push = push
+        self._db = context.db
+        self._group_commit = context.group_commit
+        self._hydrator = context.hydrator
+        self._push = context.push
+        self._quota = context.quota
         self._local_names = local_names
         self._allowed = allowed
         self._save_patterns = SavePatterns()
-        self._settle_ns = int(settle_seconds * 10**9)
+        self._settle_ns = int(context.settle_seconds * 10**9)
 
     async def listed(self, folder: Ino, node: Node | None = None) -> None:
         """Return once everything in the folder is known here; `node`: the folder's, if the caller has it."""
@@ -65,7 +58,7 @@ class Entries:
         if node is not None and node.is_shelf:
             folder = ROOT  # what others share comes with it
         if not tree.is_listed(self._db, folder):
-            await self._hydrate.listing(folder)
+            await self._hydrator.listing(folder)
 
     # ---- making --------------------------------------------------------------------------------
 
@@ -104,7 +97,7 @@ class Entries:
         insert: Callable[[Connection, Ino, int, int], None],
     ) -> tuple[Ino, int | None]:
         naming.check(parent, name)
-        self._check_disk()
+        self._quota.check_disk()
         if (above := tree.find(self._db, parent)) is not None:
             is_save = self._save_patterns.who_left(parent, name) is not None
             shared_folder.check_making(above, name, kind, self._local_names, is_save=is_save)
@@ -246,7 +239,7 @@ class Entries:
     async def change(self, txn: Callable[[Connection], T]) -> T:
         """Commit a change of the tree, see that it becomes durable soon, and tell the push."""
         result = await self._db.write_short(txn)
-        self._commit.note()
+        self._group_commit.note()
         self._push.wake()
         return result
 

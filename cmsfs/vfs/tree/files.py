@@ -9,30 +9,21 @@ Rule: an inode is counted as open before its row is read, so that news leave the
 import errno
 import logging
 import os
-from collections.abc import Callable
 
 from cmsfs import errors
-from cmsfs.cache.blocks import BlockCache
 from cmsfs.journal.draft import Draft
-from cmsfs.journal.drafts import Drafts
-from cmsfs.journal.group_commit import GroupCommit
 from cmsfs.replica import tree, url_files
-from cmsfs.replica.changes import Change
 from cmsfs.replica.merge import lineages
 from cmsfs.replica.nodes import Content, Ino, Node, NodeKind
-from cmsfs.sqlite import Database
 from cmsfs.vfs import errno_map
-from cmsfs.vfs.ports import HydratorPort, Wakeable
 from cmsfs.vfs.tree import weblinks
 from cmsfs.vfs.tree.attributes import OpenResult
-from cmsfs.vfs.tree.handles import Handle, Handles, OpenFile, is_at_service
-from cmsfs.vfs.tree.inodes import Inodes
-from cmsfs.vfs.tree.quota import Quota
-from cmsfs.vfs.tree.writes import FileWriter, PageVersion
+from cmsfs.vfs.tree.context import TreeContext
+from cmsfs.vfs.tree.handles import Handles, OpenFile, PageVersion
+from cmsfs.vfs.tree.reaper import Reaper
+from cmsfs.vfs.tree.writes import FileWriter
 
 log = logging.getLogger(__name__)
-
-_WRITING = os.O_WRONLY | os.O_RDWR
 
 # What a read gives; nobody changes it, so it is not copied.
 Bytes = bytes | bytearray
@@ -44,46 +35,22 @@ _NO_VERSION = object()
 class FileIO:
     """Reads and writes of file contents."""
 
-    def __init__(
-        self,
-        db: Database,
-        blocks: BlockCache,
-        drafts: Drafts,
-        commit: GroupCommit,
-        hydrate: HydratorPort,
-        push: Wakeable,
-        inodes: Inodes,
-        handles: Handles,
-        *,
-        room: Quota,
-        settle_seconds: float,
-        publish: Callable[[list[Change]], None],
-    ) -> None:
-        self._db = db
-        self._blocks = blocks
-        self._drafts = drafts
-        self._hydrate = hydrate
-        self._push = push
-        self._inodes = inodes
+    def __init__(self, context: TreeContext, handles: Handles, reaper: Reaper) -> None:
+        self._db = context.db
+        self._blocks = context.blocks
+        self._drafts = context.drafts
+        self._hydrator = context.hydrator
+        self._push = context.push
+        self._inodes = context.inodes
         self._handles = handles
+        self._reaper = reaper
         self._open: dict[Ino, OpenFile] = {}
         # Inodes that were asked for again after the kernel was told to look their name up.
         self._asked_for: set[Ino] = set()
         # Of which version the kernel has pages.
         self._pages: dict[Ino, PageVersion] = {}
         # What is about writing alone is answered there.
-        self.writes = FileWriter(
-            db=db,
-            drafts=drafts,
-            commit=commit,
-            hydrate=hydrate,
-            handles=handles,
-            room=room,
-            settle_seconds=settle_seconds,
-            publish=publish,
-            pages=self._pages,
-            read_content=self._read_content,
-        )
+        self.writes = FileWriter(context, handles, pages=self._pages, read_content=self._read_content)
 
     # ---- opening and closing ----
 
@@ -93,54 +60,49 @@ class FileIO:
         Raises `OSError`: ESTALE if the name that led here leads elsewhere by now.
         """
         file = await self._opened(ino, is_cut=bool(flags & os.O_TRUNC))
-        fh = self._add(file, flags)
+        fh = self._handles.open(file, flags)
         if flags & os.O_TRUNC:
             try:
-                await self._cut(file, 0)
+                await self.writes.cut(file, 0)
             except BaseException:
-                self._remove(fh)
+                self._close(fh)
                 raise
         # atomic: no await until the reply
-        before, now = self._page_version(ino), self._version(file)
+        before, now = self._pages.get(ino, _NO_VERSION), file.version
+        if isinstance(before, Draft) and before.content is not None:
+            before = before.content[0]
         self._pages[ino] = now
-        is_news = self._inodes.take_news(ino) or before not in (_NO_VERSION, now)
+        is_news, was_told = self._inodes.tell_news(ino, is_news=before not in (_NO_VERSION, now))
         # Pages that another open has the kernel drop may be there yet: its program has to run first.
-        keep = before == now and not self._inodes.is_refreshed(ino)
-        if is_news:
-            self._inodes.refreshed(ino)
-        return OpenResult(fh, keep_cache=keep, is_news=is_news)
+        return OpenResult(fh, keep_cache=before == now and not was_told, is_news=is_news)
 
     def created(self, node: Node, draft: Draft, flags: int) -> OpenResult:
         """The handle of a file that was just made with an empty draft."""
-        file = OpenFile(node, self._blocks, draft=draft)
+        file = OpenFile(node.ino, self._blocks, draft=draft)
         self._open[node.ino], self._drafts.appended[node.ino] = file, Content("", 0, None, None)
         self._pages[node.ino] = draft
         self._inodes.opened(node.ino)
-        return OpenResult(self._add(file, flags))
+        return OpenResult(self._handles.open(file, flags))
 
     async def _opened(self, ino: Ino, *, is_cut: bool = False) -> OpenFile:
         """The open file of an inode, counted as open once more: from here on news leave its bytes alone.
 
         `is_cut`: what it holds is not to be read, for it is cut off next.
         """
-        while True:
-            self._inodes.opened(ino)
-            if not self._inodes.is_examined(ino):
-                break
+        while not self._inodes.try_open(ino):
             # A transaction may be giving it other bytes at this moment: wait for its end.
-            self._inodes.closed(ino)
             await self._db.write(lambda conn: None)
         try:
-            if (file := self._open.get(ino)) is not None:
-                self._check_name(ino)
-                file.hold(is_cut=is_cut)
-                return file
-            if (node := tree.find(self._db, ino)) is None:
+            file, node = self._open.get(ino), None
+            if file is None and (node := tree.find(self._db, ino)) is None:
                 raise errno_map.oserror(errno.ESTALE, f"ino {ino}")
-            if node.parent is None:
+            if node is None or node.parent is None:
                 self._check_name(ino)
-            file = self._new_file(node)
-            file.hold(is_cut=is_cut)
+            if file is None:
+                assert node is not None
+                file = self._new_file(node)
+            if file.draft is None and file.content is not None and not (is_cut or file.held):
+                file.hold(file.content.sha1, file.content.size)
             return file
         except BaseException:
             self._inodes.closed(ino)
@@ -162,19 +124,24 @@ class FileIO:
 
     def _new_file(self, node: Node) -> OpenFile:
         draft = self._drafts.find(node.draft) if node.draft is not None else None
-        elsewhere = None
-        if draft is None and node.sha1 is not None and not is_at_service(node):
-            elsewhere = tree.find_bytes(self._db, node.sha1)
+        content = None
+        if draft is None and node.sha1 is not None:
+            own = node.remote_id, node.version
+            if node.remote_id is None or node.sha1 != node.base_sha1:
+                own = tree.find_bytes(self._db, node.sha1) or (None, None)
+            content = Content(node.sha1, node.size, *own)
         # What a web link shows while nothing is being written to it.
         is_link = node.kind is NodeKind.LINK and weblinks.is_shown(node)
         text = url_files.current(self._db, node.ino) if is_link else None
-        file = OpenFile(node, self._blocks, draft=draft, text=text, elsewhere=elsewhere)
+        file = OpenFile(node.ino, self._blocks, draft=draft, content=content, text=text)
         self._open[node.ino] = file
         return file
 
-    def _add(self, file: OpenFile, flags: int) -> int:
-        file.opened(writable=(writable := bool(flags & _WRITING)))
-        return self._handles.add(Handle(file, writable, bool(flags & os.O_APPEND)))
+    async def flush(self, fh: int) -> None:
+        """Record what was written; called at every close of a descriptor."""
+        handle = self._handles.file(fh)
+        if handle.writable:
+            await self.writes.record(handle.file)
 
     async def release(self, fh: int) -> None:
         """Close a handle; the last writer's close makes the upload due."""
@@ -183,11 +150,13 @@ class FileIO:
             if handle.writable:
                 await self.writes.record(handle.file)
         finally:
-            self._remove(fh)
+            self._close(fh)
             if handle.writable:
                 self._push.wake()
+            if not self._inodes.is_used(handle.file.ino):
+                self._reaper.reap_soon(handle.file.ino)
 
-    def _remove(self, fh: int) -> None:
+    def _close(self, fh: int) -> None:
         """Take the handle out of every count."""
         handle = self._handles.file(fh)
         self._handles.remove(fh)
@@ -223,9 +192,9 @@ class FileIO:
             return b""
         if offset == 0 and not handle.begun:
             handle.begun = True
-            self._hydrate.began(file.ino)
+            self._hydrator.began(file.ino)
         if ahead := handle.window.advance(offset, min(size, content.size - offset), content.size):
-            self._hydrate.ahead(content, *ahead)
+            self._hydrator.ahead(content, *ahead)
         doubts = self._blocks.doubts[content.sha1]
         if handle.doubts not in (None, doubts):
             # The program has bytes that were wrong: it must not come to the end as if all were well.
@@ -239,7 +208,7 @@ class FileIO:
 
     async def _read_content(self, content: Content, offset: int, size: int) -> Bytes:
         try:
-            return await self._blocks.read(content, offset, size, self._hydrate)
+            return await self._blocks.read(content, offset, size, self._hydrator)
         except errors.CmsfsError as error:
             raise errno_map.to_oserror(error) from error
 
@@ -266,19 +235,11 @@ class FileIO:
             self._inodes.opened(ino)
         # atomic: no await until it is counted
         try:
-            await self._cut(file, size)
+            await self.writes.cut(file, size)
         finally:
             self._inodes.closed(ino)
             if not file.handles:
                 self._open.pop(file.ino, None)
-
-    async def _cut(self, file: OpenFile, size: int) -> None:
-        file.opened(writable=True)
-        try:
-            await self.writes.cut(file, size)
-        finally:
-            file.closed(writable=True)
-            self._push.wake()
 
     async def record_all(self) -> None:
         """Record what every open file has, and let go of all: no handle will be closed any more."""
@@ -294,20 +255,3 @@ class FileIO:
         """The draft of a node if it is in memory: it knows the size and time that the row does not yet."""
         file = self._open.get(node.ino)
         return file.draft if file is not None else None
-
-    def _version(self, file: OpenFile) -> PageVersion:
-        if (draft := file.draft) is not None:
-            return draft
-        if file.text is not None:
-            return file.text
-        if (content := file.content) is None:
-            return None
-        # Pages that the kernel has of what came wrong are of no version.
-        doubts = self._blocks.doubts[content.sha1]
-        return f"{content.sha1} {doubts}" if doubts else content.sha1
-
-    def _page_version(self, ino: Ino) -> object:
-        pages = self._pages.get(ino, _NO_VERSION)
-        if isinstance(pages, Draft) and pages.content is not None:
-            return pages.content[0]
-        return pages

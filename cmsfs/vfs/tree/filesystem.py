@@ -19,6 +19,7 @@ from cmsfs.journal.drafts import Drafts
 from cmsfs.journal.group_commit import GroupCommit
 from cmsfs.replica import tree
 from cmsfs.replica.changes import Change, ChangeKind
+from cmsfs.replica.inodes import Inodes
 from cmsfs.replica.nodes import ROOT, Ino, Node, NodeKind
 from cmsfs.sqlite import Database
 from cmsfs.vfs import errno_map, permissions
@@ -27,15 +28,16 @@ from cmsfs.vfs.heuristics.local_files import LocalFiles
 from cmsfs.vfs.heuristics.lockfiles import Watcher
 from cmsfs.vfs.permissions import NodeRight
 from cmsfs.vfs.ports import AccountPort, DeleteGuardPort, HydratorPort, ItemDetailsPort, PinsPort, Wakeable
-from cmsfs.vfs.tree import attributes, naming, reaper, renaming, symlinks
+from cmsfs.vfs.tree import attributes, naming, renaming, symlinks
 from cmsfs.vfs.tree.attributes import Attributes, DirEntry, OpenResult, SetAttr, Statfs
+from cmsfs.vfs.tree.context import TreeContext
 from cmsfs.vfs.tree.dir_snapshots import Snapshots
 from cmsfs.vfs.tree.entries import Entries
 from cmsfs.vfs.tree.files import FileIO
 from cmsfs.vfs.tree.handles import FolderHandle, Handles
-from cmsfs.vfs.tree.inodes import Inodes
 from cmsfs.vfs.tree.link_url import LinkUrls
 from cmsfs.vfs.tree.quota import Quota
+from cmsfs.vfs.tree.reaper import Reaper
 from cmsfs.vfs.tree.truncations import Truncations
 from cmsfs.vfs.tree.xattrs import Xattrs
 
@@ -53,69 +55,60 @@ class Filesystem:
         db: Database,
         blocks: BlockCache,
         drafts: Drafts,
-        commit: GroupCommit,
-        hydrate: HydratorPort,
+        group_commit: GroupCommit,
+        hydrator: HydratorPort,
         push: Wakeable,
         account: AccountPort,
         *,
         settle_seconds: float,
         local_names: Iterable[str] = local_patterns.DEFAULT,
         confirm: Callable[[Ino], Awaitable[None]] | None = None,
-        keep: PinsPort | None = None,
+        pins: PinsPort | None = None,
         watcher: Watcher | None = None,
-        facts: ItemDetailsPort | None = None,
+        item_details: ItemDetailsPort | None = None,
         delete_guard: DeleteGuardPort | None = None,
         publish: Callable[[list[Change]], None] = lambda changes: None,
         reserve: DiskReserve | None = None,
     ) -> None:
         """`publish` is told of what the kernel cannot know of changes that it asked for itself."""
-        self._room = Quota(db, account, reserve)
         self._watcher, self._confirm = watcher, confirm
         self.inodes = Inodes()
         self.inodes.attach(db)
-        self.inodes.fresh.attach(db)
-        self._db, self._drafts, self._commit, self._account = db, drafts, commit, account
-        self._handles = Handles()
-        self._snapshots = Snapshots(db)
-        self._files = FileIO(
+        self._quota = Quota(db, account, reserve)
+        context = TreeContext(
             db=db,
             blocks=blocks,
             drafts=drafts,
-            commit=commit,
-            hydrate=hydrate,
+            group_commit=group_commit,
+            hydrator=hydrator,
             push=push,
             inodes=self.inodes,
-            handles=self._handles,
-            room=self._room,
+            quota=self._quota,
             settle_seconds=settle_seconds,
             publish=publish,
         )
+        self._db, self._drafts, self._group_commit, self._account = db, drafts, group_commit, account
+        self._handles = Handles()
+        self._snapshots = Snapshots(db)
+        self._reaper = Reaper(context)
+        self._files = FileIO(context, self._handles, self._reaper)
         # What is about bytes alone is answered there.
-        writes = self._files.writes
-        self.read, self.write, self.flush = self._files.read, writes.write, writes.flush
-        self._entries = Entries(
-            db=db,
-            commit=commit,
-            hydrate=hydrate,
-            push=push,
-            local_names=LocalFiles(local_names),
-            allowed=self._allowed,
-            settle_seconds=settle_seconds,
-            check_disk=self._room.check_disk,
-            delete_guard=delete_guard,
-        )
-        self._truncations = Truncations(db, self._files, self._entries, self.inodes.fresh, publish)
-        self._reaper = reaper.Reaper(db, drafts, blocks, commit, self.inodes)
+        self.read, self.write = self._files.read, self._files.writes.write
+        self.flush, self.release = self._files.flush, self._files.release
+        self._entries = Entries(context, LocalFiles(local_names), self._allowed, delete_guard)
+        self._truncations = Truncations(context, self._files, self._entries)
         self._xattrs = Xattrs(
             db=db,
             blocks=blocks,
-            asked=facts,
-            keep=keep,
+            item_details=item_details,
+            pins=pins,
             change=self._entries.change,
             due=self._entries.due,
             allowed=self._allowed,
-            addresses=LinkUrls(self._files, self._node, self._allowed, self._reaper.reap_soon),
+            link_urls=LinkUrls(self._files, self._node, self._allowed),
         )
+        # Something has ended that may have been the last hold on a deleted node.
+        self.reap_soon = self._reaper.reap_soon
 
     # ---- names ---------------------------------------------------------------------------------
 
@@ -151,7 +144,7 @@ class Filesystem:
         await self._entries.listed(ino)
         await self._account.learn_rights(node)
         self.inodes.opened(ino)
-        return self._handles.add(FolderHandle(ino))
+        return self._handles.open_folder(ino)
 
     async def readdir(self, fh: int, after: int) -> list[DirEntry]:
         """Up to 256 entries behind the cookie `after`; call `counted` for each one delivered."""
@@ -269,15 +262,9 @@ class Filesystem:
 
     async def fsyncdir(self, fh: int) -> None:
         """Return when every change made so far is on the disk."""
-        await self._commit.sync(None)
+        await self._group_commit.sync(None)
         if self._confirm is not None:
             await self._confirm(self._handles.folder(fh).ino)
-
-    async def release(self, fh: int) -> None:
-        ino = self._handles.file(fh).file.ino
-        await self._files.release(fh)
-        if not self.inodes.is_used(ino):
-            self._reaper.reap_soon(ino)
 
     # ---- the tree ------------------------------------------------------------------------------
 
@@ -352,7 +339,7 @@ class Filesystem:
 
     async def setxattr(self, ino: Ino, name: str, value: bytes) -> list[Change]:
         """Set an attribute; what to publish."""
-        self._room.check_disk()
+        self._quota.check_disk()
         return await self._xattrs.set(self._node(ino), name, value)
 
     async def removexattr(self, ino: Ino, name: str) -> None:
@@ -381,10 +368,6 @@ class Filesystem:
         for change in changes:
             self._reaper.reap_soon(change.ino)
         return changes
-
-    def reap_soon(self, ino: Ino) -> None:
-        """Something has ended that may have been the last hold on a deleted node."""
-        self._reaper.reap_soon(ino)
 
     def on_changes(self, changes: Iterable[Change]) -> None:
         """What has changed elsewhere: of a node that is gone the kernel may never have known."""

@@ -4,10 +4,12 @@ All handles of an inode share one `OpenFile`, so that what one writes another re
 does not touch it: the name leads to another inode then (`replica.merge.lineages`), and two versions never
 mix.
 
-Rule: an `OpenFile` reads either from its draft or from its content; `source` says which, now.
+Rule: an `OpenFile` reads either from its draft or from its content: whoever wants bytes looks at `draft`
+first, which notices that it has become content.
 """
 
 import itertools
+import os
 from dataclasses import dataclass, field
 
 import trio
@@ -15,7 +17,13 @@ import trio
 from cmsfs.cache.blocks import BlockCache
 from cmsfs.cache.readahead import ReadaheadWindow
 from cmsfs.journal.draft import Draft
-from cmsfs.replica.nodes import Content, Ino, Node
+from cmsfs.replica.nodes import Content, Ino
+
+_WRITING = os.O_WRONLY | os.O_RDWR
+
+# Of which version the kernel has pages: a SHA-1, the text of a web link, or the draft that they were written
+# to.
+PageVersion = str | bytes | Draft | None
 
 
 class OpenFile:
@@ -23,28 +31,26 @@ class OpenFile:
 
     def __init__(
         self,
-        node: Node,
+        ino: Ino,
         blocks: BlockCache,
         *,
         draft: Draft | None,
+        content: Content | None = None,
         text: bytes | None = None,
-        elsewhere: tuple[str, str | None] | None = None,
     ) -> None:
-        """`text`: of a web link, until it is written to; `elsewhere`: the item and version that have the
-        bytes, if it is not the node's own."""
-        self.ino = node.ino
+        """`text`: of a web link, until it is written to."""
+        self.ino = ino
         self.text = text
+        # Without a draft; None for a file that has no bytes yet.
+        self.content = content
         self.handles = 0
         self.writers = 0
         # Making a draft takes a transaction; two writers must not make two.
         self.drafting = trio.Lock()
         self._blocks = blocks
         self._draft = draft
-        self._content: Content | None = None
-        self._held: list[tuple[str, int]] = []
-        if draft is None and node.sha1 is not None:
-            own = (node.remote_id, node.version) if is_at_service(node) else None
-            self._content = Content(node.sha1, node.size, *(own or elsewhere or (None, None)))
+        # What is kept from being evicted, by SHA-1.
+        self.held: list[str] = []
 
     @property
     def draft(self) -> Draft | None:
@@ -53,22 +59,31 @@ class OpenFile:
         if draft is not None and draft.content is not None:
             sha1, size = draft.content
             self._draft = None
-            self._content = Content(sha1, size, None, None)
-            self._hold(sha1, size)
+            self.content = Content(sha1, size, None, None)
+            self.hold(sha1, size)
         return self._draft
 
     @property
-    def content(self) -> Content | None:
-        """The content, while there is no draft; None for a file that has no bytes yet."""
-        return None if self.draft is not None else self._content
+    def version(self) -> PageVersion:
+        """What the kernel's pages are of if they are filled now."""
+        if (draft := self.draft) is not None:
+            return draft
+        if self.text is not None:
+            return self.text
+        if self.content is None:
+            return None
+        # Pages that the kernel has of what came wrong are of no version.
+        sha1 = self.content.sha1
+        doubts = self._blocks.doubts[sha1]
+        return f"{sha1} {doubts}" if doubts else sha1
 
     def wrote(self, draft: Draft) -> None:
         """From now on the file is this draft."""
         self._draft = draft
-        self.text = None
+        self.text = self.content = None
         draft.count_writers(self.writers)
         if draft.base_sha1 is not None:
-            self._hold(draft.base_sha1, draft.base_total)
+            self.hold(draft.base_sha1, draft.base_total)
 
     def opened(self, *, writable: bool) -> None:
         self.handles += 1
@@ -84,26 +99,16 @@ class OpenFile:
             if (draft := self.draft) is not None:
                 draft.count_writers(-1)
         if not self.handles:
-            for sha1, _ in self._held:
+            for sha1 in self.held:
                 self._blocks.close(sha1)
-            self._held.clear()
+            self.held.clear()
             self._draft = None
 
-    def hold(self, *, is_cut: bool = False) -> None:
-        """Keep the content that the file was opened with from being evicted, unless nobody will read it."""
-        if self._content is not None and self._draft is None and not is_cut and not self._held:
-            self._hold(self._content.sha1, self._content.size)
-
-    def _hold(self, sha1: str, size: int) -> None:
+    def hold(self, sha1: str, size: int) -> None:
         """Keep content from being evicted while it is open here."""
         if size:
             self._blocks.open(sha1, size)
-            self._held.append((sha1, size))
-
-
-def is_at_service(node: Node) -> bool:
-    """Whether the node's item has the node's bytes."""
-    return node.remote_id is not None and node.sha1 == node.base_sha1
+            self.held.append(sha1)
 
 
 @dataclass(slots=True)
@@ -132,9 +137,17 @@ class Handles:
         self._numbers = itertools.count(1)
         self._open: dict[int, Handle | FolderHandle] = {}
 
-    def add(self, handle: Handle | FolderHandle) -> int:
+    def open(self, file: OpenFile, flags: int) -> int:
+        """A new description of a file, which counts it."""
+        writable = bool(flags & _WRITING)
+        file.opened(writable=writable)
         fh = next(self._numbers)
-        self._open[fh] = handle
+        self._open[fh] = Handle(file, writable, bool(flags & os.O_APPEND))
+        return fh
+
+    def open_folder(self, ino: Ino) -> int:
+        fh = next(self._numbers)
+        self._open[fh] = FolderHandle(ino)
         return fh
 
     def file(self, fh: int) -> Handle:

@@ -34,13 +34,10 @@ class LinkUrls:
         files: FileIO,
         current: Callable[[Ino], Node],
         allowed: Callable[[Node, NodeRight], Awaitable[None]],
-        let_go: Callable[[Ino], None],
     ) -> None:
-        """`let_go` is told of every node that was opened here and is no more."""
         self._files = files
         self._current = current
         self._allowed = allowed
-        self._let_go = let_go
 
     async def find(self, node: Node) -> str | None:
         """The address that was written here and not sent; None: it is as the service says."""
@@ -81,10 +78,7 @@ class LinkUrls:
         finally:
             # The kernel had no part in this: what it remembers of the bytes is of no known version.
             self._files.forgotten(node.ino)
-            try:
-                await self._files.release(fh)
-            finally:
-                self._let_go(node.ino)
+            await self._files.release(fh)
 
     async def _read(self, fh: int) -> tuple[bytes, url_files.Shortcut] | None:
         data = bytes(await self._files.read(fh, 0, url_files.MAX_BYTES + 1))
@@ -94,7 +88,7 @@ class LinkUrls:
     async def _write(self, node: Node, fh: int, old: bytes, new: bytes) -> None:
         for offset, data in steps(old, new):
             await self._files.writes.write(fh, offset, data)
-            await self._files.writes.flush(fh)
+            await self._files.flush(fh)
         if len(new) < len(old):
             await self._files.truncate(node.ino, len(new), fh)
 

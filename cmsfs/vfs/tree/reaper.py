@@ -9,28 +9,23 @@ operation, news of a deletion.  Asking too often is harmless.
 
 from sqlite3 import Connection
 
-from cmsfs.cache.blocks import BlockCache
 from cmsfs.journal import sealing
 from cmsfs.journal.drafts import Drafts
-from cmsfs.journal.group_commit import GroupCommit
 from cmsfs.replica import tree
 from cmsfs.replica.nodes import TRASH, Ino
-from cmsfs.sqlite import Database
-from cmsfs.vfs.tree.inodes import Inodes
+from cmsfs.vfs.tree.context import TreeContext
 from cmsfs.wakeup import Signal
 
 
 class Reaper:
     """Deletes unlinked nodes behind the calls that let go of them."""
 
-    def __init__(
-        self, db: Database, drafts: Drafts, blocks: BlockCache, commit: GroupCommit, inodes: Inodes
-    ) -> None:
-        self._db = db
-        self._commit = commit
-        self._blocks = blocks
-        self._drafts = drafts
-        self._inodes = inodes
+    def __init__(self, context: TreeContext) -> None:
+        self._db = context.db
+        self._group_commit = context.group_commit
+        self._blocks = context.blocks
+        self._drafts = context.drafts
+        self._inodes = context.inodes
         self._candidates: set[Ino] = set()
         self._wanted = Signal()
 
@@ -80,8 +75,8 @@ class Reaper:
         dropped, contents = await self._db.write_short(txn)
         # Until the deletion is on the disk, the bytes are: the power may fail, and the file be back.
         for draft_id in dropped:
-            self._commit.unlink(self._drafts.gone(draft_id))
+            self._group_commit.unlink(self._drafts.gone(draft_id))
         if contents:
-            await self._commit.sync(None)
+            await self._group_commit.sync(None)
         for sha1 in contents:
             await self._blocks.drop_clean(sha1)

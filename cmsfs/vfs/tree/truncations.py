@@ -8,18 +8,16 @@ file becomes a conflict copy, and the name an empty file.
 
 import errno
 import logging
-from collections.abc import Callable
 from sqlite3 import Connection
 
 from cmsfs.journal import ops
 from cmsfs.journal.drafts import Drafts
 from cmsfs.replica import fresh_names, tree
 from cmsfs.replica.changes import Change
-from cmsfs.replica.fresh_names import FreshNames
 from cmsfs.replica.merge import name_conflicts, pending_ops
 from cmsfs.replica.nodes import Ino, Node, NodeKind
-from cmsfs.sqlite import Database
 from cmsfs.vfs import errno_map
+from cmsfs.vfs.tree.context import TreeContext
 from cmsfs.vfs.tree.entries import Entries
 from cmsfs.vfs.tree.files import FileIO
 
@@ -29,19 +27,11 @@ log = logging.getLogger(__name__)
 class Truncations:
     """Truncations of files by their inodes."""
 
-    def __init__(
-        self,
-        db: Database,
-        files: FileIO,
-        entries: Entries,
-        fresh: FreshNames,
-        publish: Callable[[list[Change]], None],
-    ) -> None:
-        self._db = db
+    def __init__(self, context: TreeContext, files: FileIO, entries: Entries) -> None:
         self._files = files
         self._entries = entries
-        self._fresh = fresh
-        self._publish = publish
+        self._fresh = context.inodes.fresh
+        self._publish = context.publish
 
     async def truncate(self, ino: Ino, size: int, fh: int | None = None) -> None:
         """Set the length of a file, open or not.

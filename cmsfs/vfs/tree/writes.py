@@ -17,23 +17,16 @@ from cmsfs.crashpoints import Point
 from cmsfs.journal import debounce, ops
 from cmsfs.journal.draft import Draft
 from cmsfs.journal.drafts import Drafts
-from cmsfs.journal.group_commit import GroupCommit
 from cmsfs.replica import tree
 from cmsfs.replica.changes import Change
 from cmsfs.replica.merge import lineages
 from cmsfs.replica.nodes import Content, Ino, NodeKind
-from cmsfs.sqlite import Database
-from cmsfs.vfs.ports import HydratorPort
 from cmsfs.vfs.tree import weblinks
-from cmsfs.vfs.tree.handles import Handles, OpenFile
-from cmsfs.vfs.tree.quota import Quota
+from cmsfs.vfs.tree.context import TreeContext
+from cmsfs.vfs.tree.handles import Handles, OpenFile, PageVersion
 
 # What lies under a change is fetched when that begins, up to this size; of more, when it is sent.
 AHEAD_BYTES = 64 * 1024 * 1024
-
-# Of which version the kernel has pages: a SHA-1, the text of a web link, or the draft that they were written
-# to.
-PageVersion = str | bytes | Draft | None
 
 
 class FileWriter:
@@ -41,64 +34,58 @@ class FileWriter:
 
     def __init__(
         self,
-        db: Database,
-        drafts: Drafts,
-        commit: GroupCommit,
-        hydrate: HydratorPort,
+        context: TreeContext,
         handles: Handles,
         *,
-        room: Quota,
-        settle_seconds: float,
-        publish: Callable[[list[Change]], None],
         pages: MutableMapping[Ino, PageVersion],
         read_content: Callable[[Content, int, int], Awaitable[bytes | bytearray]],
     ) -> None:
-        self._db = db
-        self._drafts = drafts
-        self._commit = commit
-        self._hydrate = hydrate
+        self._db = context.db
+        self._drafts = context.drafts
+        self._group_commit = context.group_commit
+        self._hydrator = context.hydrator
+        self._push = context.push
+        self._quota = context.quota
+        self._settle_seconds = context.settle_seconds
+        self._publish = context.publish
         self._handles = handles
-        self._room = room
-        self._settle_seconds = settle_seconds
-        self._publish = publish
         self._pages = pages
         self._read_content = read_content
 
     async def write(self, fh: int, offset: int, data: bytes) -> int:
         """Put bytes at an offset; how many."""
         handle = self._handles.file(fh)
-        self._room.check_disk(len(data))
+        self._quota.check_disk(len(data))
         while True:
             draft = await self._draft_of(handle.file)
             if not handle.appends:
                 self._drafts.appended.pop(draft.ino, None)
-            self._room.take(draft.size, offset + len(data))
+            self._quota.take(draft.size, offset + len(data))
             if (written := await draft.write(offset, data)) is not None:
                 return written
 
     async def cut(self, file: OpenFile, size: int) -> None:
-        """Set the length of an open file that is counted as written to, and record it."""
-        if not size and await self._begin_empty(file):
-            return
-        while True:
-            draft = await self._draft_of(file, keep_base=size > 0)
-            self._drafts.appended.pop(file.ino, None)
-            self._room.take(draft.size, size)
-            if await draft.truncate(size):
-                break
-        await self.record(file)
-
-    async def flush(self, fh: int) -> None:
-        """Record what was written; called at every close of a descriptor."""
-        handle = self._handles.file(fh)
-        if handle.writable:
-            await self.record(handle.file)
+        """Set the length of an open file, which counts as written to meanwhile, and record it."""
+        file.opened(writable=True)
+        try:
+            if not size and await self._begin_empty(file):
+                return
+            while True:
+                draft = await self._draft_of(file, keep_base=size > 0)
+                self._drafts.appended.pop(file.ino, None)
+                self._quota.take(draft.size, size)
+                if await draft.truncate(size):
+                    break
+            await self.record(file)
+        finally:
+            file.closed(writable=True)
+            self._push.wake()
 
     async def fsync(self, fh: int) -> None:
         """Return when what was written is on the disk."""
         handle = self._handles.file(fh)
         await self.record(handle.file)
-        await self._commit.sync(handle.file.draft)
+        await self._group_commit.sync(handle.file.draft)
 
     async def record(self, file: OpenFile) -> None:
         """See that what was written to a file survives this process, and soon the machine."""
@@ -122,13 +109,13 @@ class FileWriter:
         generation = draft.generation
         while not draft.is_recorded_since(generation):
             if draft.outgrows_row:
-                await self._commit.sync_file(draft)
+                await self._group_commit.sync_file(draft)
             recorded, changes = await self._db.write_short(txn)
             draft.recorded(recorded)
             if changes:
                 self._publish(changes)
         crashpoints.reached(Point.CLOSE_RECORDED)
-        self._commit.note(draft)
+        self._group_commit.note(draft)
 
     # ---- drafts ----
 
@@ -152,7 +139,7 @@ class FileWriter:
             if file.draft is not None or not await self._make_draft(file, keep_base=False):
                 return False
         self._drafts.appended.pop(file.ino, None)
-        self._commit.note(file.draft)
+        self._group_commit.note(file.draft)
         return True
 
     async def _make_draft(self, file: OpenFile, *, keep_base: bool) -> bool:
@@ -183,7 +170,7 @@ class FileWriter:
             draft.mtime_ns = now
         if content is not None and base is not None and content.size <= AHEAD_BYTES:
             # It goes to the service with the rest, which may not have it any more by then.
-            self._hydrate.ahead(content, 0, (content.size - 1) // BLOCK)
+            self._hydrator.ahead(content, 0, (content.size - 1) // BLOCK)
         file.wrote(draft)
         self._pages[file.ino] = draft
         return True

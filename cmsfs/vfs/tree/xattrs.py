@@ -81,18 +81,18 @@ class Xattrs:
         self,
         db: Database,
         blocks: BlockCache,
-        asked: ItemDetailsPort | None,
-        keep: PinsPort | None,
+        item_details: ItemDetailsPort | None,
+        pins: PinsPort | None,
         change: Commit,
         due: Callable[[], int],
         allowed: Callable[[Node, NodeRight], Awaitable[None]],
-        addresses: link_url.LinkUrls,
+        link_urls: link_url.LinkUrls,
     ) -> None:
-        self._addresses = addresses
+        self._link_urls = link_urls
         self._db = db
         self._blocks = blocks
-        self._facts = asked
-        self._keep = keep
+        self._item_details = item_details
+        self._pins = pins
         self._change = change
         self._due = due
         self._allowed = allowed
@@ -110,7 +110,7 @@ class Xattrs:
 
     async def _find(self, node: Node, name: str) -> str | bytes | None:
         if node.kind is NodeKind.LINK and name in (link_url.XDG, PREFIX + link_url.WORD):
-            return await self._addresses.find(node) or self._item(node).get("url")
+            return await self._link_urls.find(node) or self._item(node).get("url")
         if not name.startswith(PREFIX):
             return self._named_by_others(node, name)
         key = name.removeprefix(PREFIX)
@@ -123,8 +123,8 @@ class Xattrs:
         place = _PLACES.get(key)
         if place is None or node.remote_id is None:
             return item_fields.of_json(self._item(node)).get(key) if place is not None else None
-        if place not in KEPT and self._facts is not None:
-            await self._facts.learn(node, DetailSubject.ITEM)
+        if place not in KEPT and self._item_details is not None:
+            await self._item_details.learn(node, DetailSubject.ITEM)
         return item_fields.of_json(self._item(node)).get(key)
 
     def _named_by_others(self, node: Node, name: str) -> str | bytes | None:
@@ -146,10 +146,10 @@ class Xattrs:
     async def _policy(self, node: Node, key: str) -> str | None:
         if node.remote_id is None or node.kind in (NodeKind.LINK, NodeKind.SYMLINK):
             return None
-        if self._facts is not None:
-            await self._facts.learn_policies()
+        if self._item_details is not None:
+            await self._item_details.learn_policies()
             if node.kind is NodeKind.FILE and policies.depends_on_metadata(self._db):
-                await self._facts.learn(node, DetailSubject.METADATA)
+                await self._item_details.learn(node, DetailSubject.METADATA)
         return policies.value(self._db, node, key)
 
     async def _metadata(self, node: Node, key: str) -> str | None:
@@ -159,8 +159,8 @@ class Xattrs:
             return given
         if node.remote_id is None:
             return None
-        if self._facts is not None:
-            await self._facts.learn(node, DetailSubject.METADATA)
+        if self._item_details is not None:
+            await self._item_details.learn(node, DetailSubject.METADATA)
         found = self._instances(node)
         if key == metadata_values.WORD:
             return metadata_values.summary(found) or None
@@ -219,23 +219,23 @@ class Xattrs:
         """Set an attribute: of the item, where the service lets it be set, or a program's own; what to
         publish, since the kernel does not expect that the bytes of a file change by this."""
         if name == link_url.XDG and node.kind is NodeKind.LINK:
-            changed = await self._addresses.set(node, value)
+            changed = await self._link_urls.set(node, value)
             if changed is not None:
                 return [Change(ChangeKind.CONTENT, node.ino)] if changed else []
         await self._set(node, name, value)
         return []
 
     async def _set(self, node: Node, name: str, value: bytes) -> None:
-        if name == PREFIX + PINNED and self._keep is not None:
-            await self._keep(node.ino, pinned=sync_status.parse_bool(value))
+        if name == PREFIX + PINNED and self._pins is not None:
+            await self._pins(node.ino, pinned=sync_status.parse_bool(value))
             return
         if (word := description_tags.meaning(node, name)) is not None:
             await self._say(node, description_tags.parsed(word, value))
             return
         if name.startswith(PREFIX):
             place = metadata_values.place(name.removeprefix(PREFIX))
-            if place is not None and self._facts is not None and not node.local:
-                await self._set_metadata(self._facts, node, place, _text(value))
+            if place is not None and self._item_details is not None and not node.local:
+                await self._set_metadata(self._item_details, node, place, _text(value))
             else:
                 _pass_over(name)
             return
@@ -244,8 +244,8 @@ class Xattrs:
 
     async def remove(self, node: Node, name: str) -> None:
         """Remove an attribute; ENODATA if there is none of that name."""
-        if name == PREFIX + PINNED and self._keep is not None:
-            await self._keep(node.ino, pinned=False)
+        if name == PREFIX + PINNED and self._pins is not None:
+            await self._pins(node.ino, pinned=False)
             return
         if (word := description_tags.meaning(node, name)) is not None:
             if self._item(node).get(word):
@@ -255,8 +255,8 @@ class Xattrs:
                 raise errno_map.oserror(errno.ENODATA, name)
         if name.startswith(PREFIX):
             place = metadata_values.place(name.removeprefix(PREFIX))
-            if place is not None and self._facts is not None and not node.local:
-                await self._set_metadata(self._facts, node, place, None)
+            if place is not None and self._item_details is not None and not node.local:
+                await self._set_metadata(self._item_details, node, place, None)
             else:
                 _pass_over(name)
             return

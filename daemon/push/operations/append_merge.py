@@ -28,7 +28,7 @@ from cmsfs.cache.blocks import BlockCache
 from cmsfs.crashpoints import Point
 from cmsfs.journal import ops, queue, sealing
 from cmsfs.models.content import items
-from cmsfs.replica import kv_store, naming, open_inodes, tree
+from cmsfs.replica import inodes, kv_store, naming, tree
 from cmsfs.replica.changes import Change, ChangeKind
 from cmsfs.replica.merge import apply_remote
 from cmsfs.replica.nodes import Content, Node, remote_from_item
@@ -147,10 +147,10 @@ def _look(conn: Connection, node: Node, copy: ConflictCopy) -> _End:
     ours, theirs = tree.find_at(conn, node.ino), tree.find_at(conn, copy.ino)
     if ours is None or theirs is None or not copy.is_as_left(theirs, ours):
         return _End.OTHER
-    if open_inodes.is_open(conn, theirs.ino):
+    if inodes.is_open(conn, theirs.ino):
         return _End.OTHER
     same = (ours.sha1, ours.base_sha1, ours.remote_id) == (node.sha1, node.base_sha1, node.remote_id)
-    if not same or ours.draft is not None or open_inodes.is_open(conn, ours.ino):
+    if not same or ours.draft is not None or inodes.is_open(conn, ours.ino):
         return _End.BUSY
     return _End.JOINED
 

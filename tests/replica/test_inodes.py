@@ -5,8 +5,8 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cmsfs.replica.inodes import Inodes
 from cmsfs.replica.nodes import ROOT
-from cmsfs.vfs.tree.inodes import Inodes
 
 numbers = st.sampled_from([1, 2, 3, 1023, 1024, 5000, 10**9])
 

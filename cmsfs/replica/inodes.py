@@ -1,0 +1,202 @@
+"""Reference counts of inodes: kernel lookups and open handles, the handles for use inside transactions.
+
+What the service says is applied in the writer's thread, while the loop opens files.  A transaction that is
+about to give other bytes to an inode asks `examine`, and leaves one that is open alone.  Between its question
+and its commit the file may be opened: so the loop counts first and looks then whether it was asked about, and
+the transaction marks first and looks at the count then.  Whatever the order, one of the two sees the other
+(each step is one look into a dict or a set, which the interpreter's lock makes whole):
+
+    the transaction sees the handle     it leaves the inode as it is
+    the handle sees the question        it waits for the end of the transaction and takes what is there then
+
+Rules: no await between `try_open` and the read of the row.  A lookup is counted with no await before
+the reply that hands out the inode, since the kernel may forget it at once.  The root is never counted.
+"""
+
+import time
+from array import array
+from collections import Counter
+from sqlite3 import Connection
+
+from cmsfs.replica.fresh_names import FreshNames
+from cmsfs.replica.nodes import ROOT, Ino
+from cmsfs.sqlite import Database
+
+# The kernel hears of a change a moment after it.
+MOMENT_SECONDS = 60.0
+_MANY = 4096
+
+# Inode numbers are rows of one table: close together, and those of a folder mostly side by side.
+_PAGE_BITS = 10
+_PAGE = 1 << _PAGE_BITS
+_MOST = 0xFFFF
+
+
+class Inodes:
+    """Lookup and open counts of every inode that has any."""
+
+    def __init__(self) -> None:
+        self._lookups = _Counts()
+        self._opens: Counter[Ino] = Counter()
+        self._examined: set[Ino] = set()
+        # Closed inodes that were given other bytes, and not opened since.
+        self._news: dict[Ino, float] = {}
+        # Open inodes of which the answer to `open` told the kernel that their bytes are others.
+        self._refreshed: set[Ino] = set()
+        # Folders of which the kernel was told that a name is not in them.
+        self._denied: set[Ino] = set()
+        # Transactions look at it, too.
+        self.fresh = FreshNames()
+
+    def attach(self, db: Database) -> None:
+        """Let the transactions of this database ask here."""
+        db.define("is_open", self._examine, arguments=1)
+        db.ended = self._examined.clear
+        self.fresh.attach(db)
+
+    # ---- lookups ----
+
+    def looked_up(self, ino: Ino) -> None:
+        if ino != ROOT:
+            self._lookups.raise_(ino)
+
+    def forgotten(self, ino: Ino, count: int) -> None:
+        self._lookups.lower(ino, count)
+        if not self._lookups.get(ino):
+            self._denied.discard(ino)
+
+    def denied(self, folder: Ino) -> None:
+        """A name was asked for that is not in this folder: the kernel may remember that."""
+        self._denied.add(folder)
+
+    def lookups(self, ino: Ino) -> int:
+        return self._lookups.get(ino)
+
+    def is_used(self, ino: Ino) -> bool:
+        """Whether the kernel or a handle may still speak of this inode."""
+        return ino in self._opens or self._lookups.get(ino) > 0
+
+    def is_known(self, ino: Ino) -> bool:
+        """Whether the kernel may remember anything of this inode, or of names in it."""
+        return ino == ROOT or self._lookups.get(ino) > 0
+
+    def has_denied(self, ino: Ino) -> bool:
+        """Whether the kernel may remember of a name that it is not in this folder."""
+        return ino in self._denied
+
+    def totals(self) -> tuple[int, int]:
+        """Inodes with lookups, inodes with open handles."""
+        return self._lookups.used, len(self._opens)
+
+    # ---- handles, on the loop ----
+
+    def opened(self, ino: Ino) -> None:
+        """Count a handle, whatever a transaction does: on what is open, or new, or has no bytes."""
+        self._opens[ino] += 1
+
+    def try_open(self, ino: Ino) -> bool:
+        """Count a handle; False, and it is not counted, if the transaction that runs at this moment has asked
+        about the inode: to be tried again when that has ended."""
+        self._opens[ino] += 1
+        if ino not in self._examined:
+            return True
+        self.closed(ino)
+        return False
+
+    def closed(self, ino: Ino) -> None:
+        left = self._opens.get(ino, 0) - 1
+        if left > 0:
+            self._opens[ino] = left
+        else:
+            self._opens.pop(ino, None)
+            self._refreshed.discard(ino)
+
+    def opens(self, ino: Ino) -> int:
+        """How many handles are open on an inode; from any thread."""
+        return self._opens.get(ino, 0)
+
+    def tell_news(self, ino: Ino, *, is_news: bool) -> tuple[bool, bool]:
+        """Before the answer to `open`: whether it is to tell the kernel that the bytes are others than it
+        knows, and whether the answer to one whose handle is still there has told it so.
+
+        They are others if `is_news`, or if a transaction has given others to the inode since it was last
+        open, a moment ago.
+        """
+        was_told = ino in self._refreshed
+        if self._news.pop(ino, None) is not None or is_news:
+            self._refreshed.add(ino)
+            return True, was_told
+        return False, was_told
+
+    def is_refreshed(self, ino: Ino) -> bool:
+        """Whether the kernel was told by an `open` whose handle is still there; from any thread."""
+        return ino in self._refreshed
+
+    # ---- handles, in the writer's thread ----
+
+    def _examine(self, ino: Ino) -> bool:
+        self._examined.add(ino)
+        if ino in self._opens:
+            return True
+        self._news[ino] = now = time.monotonic()
+        if len(self._news) > _MANY:
+            # The kernel has heard of the older ones.
+            for old in [one for one, at in list(self._news.items()) if now - at > MOMENT_SECONDS]:
+                self._news.pop(old, None)
+        return False
+
+
+def is_open(conn: Connection, ino: Ino) -> bool:
+    """Whether somebody has the inode open; who opens it later waits for the end of this transaction."""
+    return bool(conn.execute("SELECT is_open(?)", (ino,)).fetchone()[0])
+
+
+class _Counts:
+    """A count for each number, two bytes each: after a walk over a drive the kernel holds a lookup of
+    everything it met, and a dict of a million numbers is 75 MB."""
+
+    def __init__(self) -> None:
+        self.used = 0
+        self._pages: dict[int, array[int]] = {}
+        self._in_page: dict[int, int] = {}
+        # What a page cannot hold: the rest of a count that went on and on.
+        self._beyond: dict[int, int] = {}
+
+    def get(self, number: int) -> int:
+        page = self._pages.get(number >> _PAGE_BITS)
+        if page is None:
+            return 0
+        count = page[number & (_PAGE - 1)]
+        return count if count < _MOST else count + self._beyond.get(number, 0)
+
+    def raise_(self, number: int) -> None:
+        place = number >> _PAGE_BITS
+        page = self._pages.get(place)
+        if page is None:
+            page = self._pages[place] = array("H", bytes(2 * _PAGE))
+            self._in_page[place] = 0
+        count = page[number & (_PAGE - 1)]
+        if count == _MOST:
+            self._beyond[number] = self._beyond.get(number, 0) + 1
+            return
+        page[number & (_PAGE - 1)] = count + 1
+        if not count:
+            self._in_page[place] += 1
+            self.used += 1
+
+    def lower(self, number: int, by: int) -> None:
+        """Lower a count, to nothing at the least."""
+        before = self.get(number)
+        if not before:
+            return
+        place = number >> _PAGE_BITS
+        left = max(before - by, 0)
+        self._beyond.pop(number, None)
+        if left > _MOST:
+            self._beyond[number] = left - _MOST
+        self._pages[place][number & (_PAGE - 1)] = min(left, _MOST)
+        if not left:
+            self.used -= 1
+            self._in_page[place] -= 1
+            if not self._in_page[place]:
+                del self._pages[place], self._in_page[place]

@@ -1,0 +1,29 @@
+"""What the parts of the tree's file system share; `Filesystem` makes one."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from cmsfs.cache.blocks import BlockCache
+from cmsfs.journal.drafts import Drafts
+from cmsfs.journal.group_commit import GroupCommit
+from cmsfs.replica.changes import Change
+from cmsfs.replica.inodes import Inodes
+from cmsfs.sqlite import Database
+from cmsfs.vfs.ports import HydratorPort, Wakeable
+from cmsfs.vfs.tree.quota import Quota
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TreeContext:
+    """The local state, the ports, and what is set."""
+
+    db: Database
+    blocks: BlockCache
+    drafts: Drafts
+    group_commit: GroupCommit
+    hydrator: HydratorPort
+    push: Wakeable
+    inodes: Inodes
+    quota: Quota
+    settle_seconds: float
+    publish: Callable[[list[Change]], None]
