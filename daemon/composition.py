@@ -91,8 +91,8 @@ class Composition(Answers):
         self.pace = pace or RequestScheduler(config.profile(settings).limits)
         self.pausing = Pausing(db, self.health, self.pace)
         self.hub = Hub()
-        rights = RightsReader(db, client, self.hub, self.health, nursery)
         self.file_locks = FileLocks(db, self.hub, lambda: rights.user_id)
+        rights = RightsReader(db, client, self.hub, self.health, nursery, self.file_locks)
         owner_of = None if config.profile(settings).embedded else db
         self.remote_updates = RemoteUpdates(db, self.hub)
         self.sharing = SharedItems(db, self.remote_updates, self.hub, settings)
@@ -100,7 +100,6 @@ class Composition(Answers):
             client=client,
             health=self.health,
             rights=rights,
-            file_locks=self.file_locks,
             read_only=settings.read_only,
             owner_of=owner_of,
             belongs_to=self.sharing.belongs_to,
@@ -267,7 +266,7 @@ class Composition(Answers):
 
     def _access_changed(self, items: Collection[tuple[NodeKind, str]]) -> None:
         """Others may have given or taken rights on these items (kind, id)."""
-        self.account.rights_changed(items)
+        self.account.rights.doubt(items)
         self.regained_access.rights_changed()
 
     async def _confirm(self, ino: Ino) -> None:

@@ -47,8 +47,8 @@ def build(
         hidden.append(HiddenFolder(f".Trash-{os.getuid()}", DesktopTrash(trash, _Shelf(context.db))))
 
     async def check_read(node: Node) -> None:
-        await account.learn_rights(node)
-        permissions.check(node, account.rights(node), permissions.NodeRight.READ, account.reason)
+        rights = await account.rights.learn(node)
+        permissions.check(node, rights, permissions.NodeRight.READ, account.rights.reason)
 
     views: Sequence[Views] = [
         VersionViews(context.db, VersionHistory(context.client, context.health), check_read)

@@ -41,6 +41,23 @@ class Wakeable(Protocol):
         """The journal has work, or a file that was busy no longer is."""
 
 
+class RightsPort(Protocol):
+    """What may be done with nodes."""
+
+    @property
+    def is_read_only(self) -> bool:
+        """Whether nothing at all may be changed with this account."""
+
+    def on(self, node: Node) -> NodeRight:
+        """What the service allows with a node; all while that is unknown."""
+
+    async def learn(self, node: Node) -> NodeRight:
+        """As `on`, once the rights that a use of this node depends on are known or cannot be; never fails."""
+
+    def reason(self, node: Node) -> str | None:
+        """Why a right is missing just now, in words; None: it is the account's role."""
+
+
 class AccountPort(Protocol):
     """The state of the account and the connection."""
 
@@ -49,17 +66,8 @@ class AccountPort(Protocol):
         """Whether changes made elsewhere are being heard of."""
 
     @property
-    def is_read_only(self) -> bool:
-        """Whether nothing at all may be changed with this account."""
-
-    def rights(self, node: Node) -> NodeRight:
-        """What the service allows with a node; all while that is unknown."""
-
-    def reason(self, node: Node) -> str | None:
-        """Why a right is missing just now, in words; None: it is the account's role."""
-
-    async def learn_rights(self, node: Node) -> None:
-        """Return once the rights that a use of this node depends on are known, or cannot be; never fails."""
+    def rights(self) -> RightsPort:
+        """What the account may do."""
 
     def space(self) -> tuple[int, int] | None:
         """Bytes the account may use and has used; None while that is unknown."""

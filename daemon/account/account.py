@@ -12,11 +12,8 @@ from cmsfs.auth import refusals
 from cmsfs.client.session import Client
 from cmsfs.models.enterprise import users
 from cmsfs.replica import kv_store
-from cmsfs.replica.nodes import Node
 from cmsfs.sqlite import Database
-from cmsfs.vfs.permissions import ALL, NodeRight
 from cmsfs.wakeup import Signal
-from daemon.account.file_locks import FileLocks
 from daemon.account.permissions import RightsReader
 from daemon.core.health import Health
 
@@ -39,7 +36,6 @@ class Account:
         client: Client,
         health: Health,
         rights: RightsReader,
-        file_locks: FileLocks,
         *,
         read_only: bool = False,
         owner_of: Database | None = None,
@@ -49,10 +45,7 @@ class Account:
         self._owner_of = owner_of
         self._read_only = read_only
         self._client = client
-        self._rights = rights
-        # Rights are learned, and doubted when others may have given or taken some, by their reader.
-        self.learn_rights, self.rights_changed = rights.learn, rights.doubt
-        self._file_locks = file_locks
+        self.rights = rights
         self._health = health
         self._space: tuple[int, int] | None = None
         self.largest_file: int | None = None
@@ -64,20 +57,8 @@ class Account:
     def is_online(self) -> bool:
         return self._health.is_online
 
-    @property
-    def is_read_only(self) -> bool:
-        return self._health.is_read_only
-
     def space(self) -> tuple[int, int] | None:
         return self._space
-
-    def rights(self, node: Node) -> NodeRight:
-        rights = self._rights.of(node) if self._rights.said else ALL
-        return rights & self._file_locks.rights(node) if self._file_locks.known else rights
-
-    def reason(self, node: Node) -> str | None:
-        lock = self._file_locks.of(node.ino)
-        return lock.reason if lock is not None else None
 
     def doubt_space(self) -> None:
         self._doubt.set()
@@ -111,7 +92,7 @@ class Account:
         before = self._space
         with self._health.request("account"):
             user = await self.who()
-        self._rights.user_id = user.id
+        self.rights.user_id = user.id
         self._health.allow_changes(self._refusal(user))
         if user.space_amount is not None and user.space_used is not None:
             self._space = (user.space_amount, user.space_used)
@@ -132,7 +113,7 @@ class Account:
         """Refresh now and then, for ever."""
         while True:
             # After a start without the service, as soon as it can be.
-            with trio.move_on_after(REFRESH_SECONDS if self._rights.user_id is not None else SOON_SECONDS):
+            with trio.move_on_after(REFRESH_SECONDS if self.rights.user_id is not None else SOON_SECONDS):
                 await self._doubt.wait()
                 # Somebody who is refused tries again and again.
                 await trio.sleep(DOUBT_SECONDS)

@@ -27,6 +27,7 @@ from cmsfs.replica.nodes import ROOT, Ino, Node, NodeKind
 from cmsfs.replica.sharing import lost_access
 from cmsfs.sqlite import Database
 from cmsfs.vfs.permissions import ALL, NONE, NodeRight
+from daemon.account.file_locks import FileLocks
 from daemon.core.health import Health
 from daemon.core.supervisor import Starts
 
@@ -47,13 +48,16 @@ FIELDS = ["id", "type", "permissions"]
 class RightsReader:
     """The rights on nodes, as far as the service has reported them."""
 
-    def __init__(self, db: Database, client: Client, hub: Hub, health: Health, nursery: Starts) -> None:
+    def __init__(
+        self, db: Database, client: Client, hub: Hub, health: Health, nursery: Starts, file_locks: FileLocks
+    ) -> None:
         self.user_id: str | None = None  # whose drive this is
         self._db = db
         self._client = client
         self._hub = hub
         self._health = health
         self._nursery = nursery
+        self._file_locks = file_locks
         # What is known to be missing: of the node itself, of what is below it.
         self.said: dict[Ino, tuple[NodeRight, NodeRight]] = {}
         self._asked_at: dict[Ino, float] = {}
@@ -63,8 +67,22 @@ class RightsReader:
             OrderedDict()
         )  # etag, and whether it is ours
 
+    @property
+    def is_read_only(self) -> bool:
+        return self._health.is_read_only
+
+    def on(self, node: Node) -> NodeRight:
+        """The rights on a node, less what somebody else's lock on it takes."""
+        rights = self.of(node) if self.said else ALL
+        return rights & self._file_locks.rights(node) if self._file_locks.known else rights
+
+    def reason(self, node: Node) -> str | None:
+        """Why somebody else's lock stands against a change, and until when."""
+        lock = self._file_locks.of(node.ino)
+        return lock.reason if lock is not None else None
+
     def of(self, node: Node) -> NodeRight:
-        """The rights on a node; all where nothing is known to be missing."""
+        """The rights that the account's role gives on a node; all where nothing is known to be missing."""
         if not self.said or node.remote_id is None or node.is_lost:
             return ALL  # what is not shown to us any more is here for a person to decide on
         if (said := self.said.get(node.ino)) is not None:
@@ -81,22 +99,24 @@ class RightsReader:
         """Nodes whose bytes, or those of what is below them, may not be read."""
         return [ino for ino, said in self.said.items() if NodeRight.READ not in said[0] & said[1]]
 
-    async def learn(self, node: Node) -> None:
-        """Ask for the rights that a use of this node depends on, if it belongs to somebody else.
+    async def learn(self, node: Node) -> NodeRight:
+        """As `on`, after asking for the rights that a use of this node depends on, if it belongs to somebody
+        else and they are not known.
 
         Waits a few seconds at most, and never fails.
         """
         shared = self._shared(node)
-        if shared is None:
-            return
-        if trio.current_time() - self._asked_at.get(shared.ino, float("-inf")) < FRESH_SECONDS:
-            return
-        with trio.move_on_after(WAIT_SECONDS):
-            if (asking := self._asking.get(shared.ino)) is None:
-                if not self._health.can_ask:
-                    return
+        if shared is not None and not self._is_fresh(shared):
+            asking = self._asking.get(shared.ino)
+            if asking is None and self._health.can_ask:
                 asking = self._begin(shared)
-            await asking.wait()
+            if asking is not None:
+                with trio.move_on_after(WAIT_SECONDS):
+                    await asking.wait()
+        return self.on(node)
+
+    def _is_fresh(self, shared: Node) -> bool:
+        return trio.current_time() - self._asked_at.get(shared.ino, float("-inf")) < FRESH_SECONDS
 
     def doubt(self, found: Iterable[tuple[NodeKind, str]]) -> None:
         """The roles on these items may have changed: what was asked about before is asked about at once."""

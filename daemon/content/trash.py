@@ -193,8 +193,7 @@ class RemoteTrash:
         if folder.local:
             log.warning("this folder is local only: restore to another folder and copy from there")
             raise errno_map.oserror(errno.EPERM, folder.name)
-        await self.account.learn_rights(folder)
-        permissions.check(folder, self.account.rights(folder), NodeRight.WRITE)
+        permissions.check(folder, await self.account.rights.learn(folder), NodeRight.WRITE)
         await self.context.hydrator.listing(ino)
         if folder.remote_id is None:
             await self.push.confirm(ino, seconds=SEND_SECONDS)
@@ -272,7 +271,7 @@ class RemoteTrash:
 
     def _check_changes(self, root: Node | None) -> None:
         if root is not None:
-            permissions.check(root, self.account.rights(root), NodeRight.DELETE)
+            permissions.check(root, self.account.rights.on(root), NodeRight.DELETE)
 
     # ---- into the trash ------------------------------------------------------------------------
 
@@ -282,8 +281,8 @@ class RemoteTrash:
             raise errno_map.oserror(errno.ENOENT, name)
         found = node
         is_left = await self.context.db.query(lambda conn: leave.leaves_share(conn, found))
-        await self.account.learn_rights(node)
-        permissions.check(node, self.account.rights(node), NodeRight.LEAVE if is_left else NodeRight.DELETE)
+        rights = await self.account.rights.learn(node)
+        permissions.check(node, rights, NodeRight.LEAVE if is_left else NodeRight.DELETE)
         if node.local:
             log.warning("this is local only and cannot go to the trash; delete it with `rm`")
             raise errno_map.oserror(errno.EPERM, name)

@@ -62,14 +62,18 @@ class Shelf:
     def wake(self) -> None:
         self.woken += 1
 
-    def rights(self, node: Node) -> permissions.NodeRight:
+    @property
+    def rights(self) -> "Shelf":
+        return self
+
+    def on(self, node: Node) -> permissions.NodeRight:
         return permissions.ALL
 
     def reason(self, node: Node) -> str | None:
         return None
 
-    async def learn_rights(self, node: Node) -> None:
-        """All is allowed here."""
+    async def learn(self, node: Node) -> permissions.NodeRight:
+        return self.on(node)
 
     def space(self) -> tuple[int, int] | None:
         return self.account_space

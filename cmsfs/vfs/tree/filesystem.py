@@ -88,6 +88,7 @@ class Filesystem:
             publish=publish,
         )
         self._db, self._drafts, self._group_commit, self._account = db, drafts, group_commit, account
+        self._rights = account.rights
         self._handles = Handles()
         self._snapshots = Snapshots(db)
         self._reaper = Reaper(context)
@@ -142,7 +143,7 @@ class Filesystem:
         if not node.is_folder:
             raise errno_map.oserror(errno.ENOTDIR, node.name)
         await self._entries.listed(ino)
-        await self._account.learn_rights(node)
+        await self._rights.learn(node)
         self.inodes.opened(ino)
         return self._handles.open_folder(ino)
 
@@ -199,19 +200,18 @@ class Filesystem:
 
     async def _allowed(self, node: Node, needed: NodeRight) -> None:
         """Raise PermissionError if the service does not allow this, EROFS if it allows no change at all."""
-        if self._account.is_read_only and needed & ~NodeRight.READ:
+        if needed & ~NodeRight.READ and self._rights.is_read_only:
             self._check_writable(node)
-        await self._account.learn_rights(node)
-        permissions.check(node, self._account.rights(node), needed, self._account.reason)
+        permissions.check(node, await self._rights.learn(node), needed, self._rights.reason)
 
     def _check_writable(self, node: Node) -> None:
-        if self._account.is_read_only:
+        if self._rights.is_read_only:
             raise errno_map.oserror(errno.EROFS, f"{node.name}: read-only; see `cmsfs status`")
 
     def _attributes(self, node: Node) -> Attributes:
         timeout = TIMEOUT_SECONDS if self._account.is_online else OFFLINE_TIMEOUT_SECONDS
         draft = self._files.live_draft(node) if node.draft is not None else None
-        mode = permissions.mode(node, self._account.rights(node))
+        mode = permissions.mode(node, self._rights.on(node))
         if draft is None:
             return attributes.of_node(node, mode=mode, timeout=timeout)
         return attributes.of_node(node, mode=mode, timeout=timeout, size=draft.size, mtime_ns=draft.mtime_ns)

@@ -232,12 +232,12 @@ class TestBytes:
     ) -> None:
         ino = await drive.ino(TEAM)
         await drive.agents.pins.pin(ino)
-        await drive.agents.account.learn_rights(drive.node(ino))
+        await drive.agents.account.rights.learn(drive.node(ino))
         await ben.client.collaborations.delete(team.given)
         await team.give(role)
         await drive.poll()
         with trio.fail_after(10):
-            while drive.agents.account._rights._asking:
+            while drive.agents.account.rights._asking:
                 await trio.lowlevel.checkpoint()
         await self.check(drive, read)
         assert await attempt(drive.read(f"{TEAM}/plan")) == "EACCES"

@@ -45,7 +45,7 @@ async def bits(drive: Drive, path: str) -> str:
 async def told(drive: Drive) -> None:
     """The service has said everything that it was asked about rights."""
     with trio.fail_after(30):
-        while drive.agents.account._rights._asking:
+        while drive.agents.account.rights._asking:
             await trio.lowlevel.checkpoint()
 
 
@@ -124,7 +124,7 @@ async def test_role_denial_fails_the_call(drive: Drive, ben: Remote, shared: Sha
     both = rename if read == "ok" else "EACCES"
     assert await say("s/L.url", "user.xdg.origin.url", b"https://example.com/3") == both
     # What is known of a single item by a search says the same.
-    drive.agents.account._rights._asked_at.clear()
+    drive.agents.account.rights._asked_at.clear()
     await drive.names("s")
     await told(drive)
     assert await attempt(opened(drive, "s/L.url", os.O_WRONLY)) == rename
@@ -147,8 +147,8 @@ async def test_a_higher_role_further_below_counts(
     deep = await ben.find("d")
     await share(ben, "folder", deep.id, "editor", user)
     await told(drive)
-    drive.agents.account._rights._asked_at.clear()
-    drive.agents.account._rights.said.clear()  # as after a restart
+    drive.agents.account.rights._asked_at.clear()
+    drive.agents.account.rights.said.clear()  # as after a restart
     await drive.names("s")
     await told(drive)
     assert await bits(drive, "s/f") == "-r--r--r--"
@@ -165,8 +165,8 @@ async def test_raised_role_shows_eventually(drive: Drive, ben: Remote, shared: S
     await wire.ask(collaborations.Collaboration, "PUT", url, body={"role": "editor"})
     assert await attempt(drive.write("s/new", b"x")) == "EACCES"
     await told(drive)
-    for asked in drive.agents.account._rights._asked_at:
-        drive.agents.account._rights._asked_at[asked] -= 10_000
+    for asked in drive.agents.account.rights._asked_at:
+        drive.agents.account.rights._asked_at[asked] -= 10_000
     assert await attempt(drive.write("s/new", b"x")) == "ok"
     assert await attempt(drive.unlink("s/f")) == "ok"
     assert await bits(drive, "s/d/g") == "-rw-r--r--"
@@ -177,7 +177,7 @@ async def test_open_sees_rights_sent_while_waiting(
 ) -> None:
     await shared("editor")
     await drive.write("s/f", b"the bytes")
-    drive.agents.account._rights._asked_at.clear()
+    drive.agents.account.rights._asked_at.clear()
     folder = await ben.find("s")
     asked, go_on = network.gate("GET", f"/folders/{folder.id}")
     read: list[bytes] = []
@@ -233,7 +233,7 @@ class TestByEvents:
     async def told(self, drive: Drive) -> None:
         await drive.poll()
         with trio.fail_after(5):
-            while drive.agents.account._rights._asking:
+            while drive.agents.account.rights._asking:
                 await trio.lowlevel.checkpoint()
 
     async def test_role_change_applies_at_once(self, drive: Drive, ben: Remote, shared: Sharing) -> None:
@@ -258,9 +258,9 @@ class TestByEvents:
     ) -> None:
         await shared("viewer")
         with trio.fail_after(5):
-            while drive.agents.account._rights._asking:
+            while drive.agents.account.rights._asking:
                 await trio.lowlevel.checkpoint()
-        drive.agents.account._rights._asked_at.clear()
+        drive.agents.account.rights._asked_at.clear()
         carried_out, go = network.gate("GET", "fields=permissions")
         async with trio.open_nursery() as nursery:
             nursery.start_soon(drive.names, "s")

@@ -76,12 +76,12 @@ async def test_when_the_role_no_longer_lets_us_read(
     drive: Drive, team: Team, other: Remote, tmp_path: Path
 ) -> None:
     theirs, mine = await _all_drawn(drive, other, tmp_path)
-    await drive.agents.account.learn_rights(drive.node(await drive.ino(TEAM)))
+    await drive.agents.account.rights.learn(drive.node(await drive.ino(TEAM)))
     await team.take()
     await team.give("previewer")
     await drive.poll()
     with trio.fail_after(10):
-        while drive.agents.account._rights._asking:
+        while drive.agents.account.rights._asking:
             await trio.lowlevel.checkpoint()
     await _wiped(drive)
     assert [path for path in theirs if path.exists()] == []

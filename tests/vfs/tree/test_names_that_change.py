@@ -11,6 +11,7 @@ import trio.testing
 from cmsfs.replica import tree
 from cmsfs.replica.naming import CONFLICT_MARK
 from cmsfs.replica.nodes import ROOT, Ino, Node
+from cmsfs.vfs import permissions
 from cmsfs.vfs.tree.attributes import SetAttr
 from tests.vfs.conftest import Drive
 
@@ -129,11 +130,12 @@ async def while_asked(
     """Make a call whose first question for rights is answered after the news."""
     asked, answer = trio.Event(), trio.Event()
 
-    async def learn(node: Node) -> None:
+    async def learn(node: Node) -> permissions.NodeRight:
         asked.set()
         await answer.wait()
+        return permissions.ALL
 
-    monkeypatch.setattr(drive.shelf, "learn_rights", learn)
+    monkeypatch.setattr(drive.shelf, "learn", learn)
     async with trio.open_nursery() as nursery:
 
         async def carry_out() -> None:

@@ -23,7 +23,7 @@ async def test_o_trunc_truncates(drive: Drive, way: int) -> None:
 
 async def test_who_may_not_write_does_not_cut(drive: Drive, monkeypatch: pytest.MonkeyPatch) -> None:
     ino = await drive.remote_file(1, "f", b"some bytes")
-    monkeypatch.setattr(drive.shelf, "rights", lambda node: permissions.NodeRight.READ)
+    monkeypatch.setattr(drive.shelf, "on", lambda node: permissions.NodeRight.READ)
     with pytest.raises(PermissionError):
         await drive.fs.open(ino, os.O_RDONLY | os.O_TRUNC)
     assert await drive.read_file("f") == b"some bytes"
@@ -44,7 +44,7 @@ async def test_own_unsent_bytes_are_always_readable(drive: Drive, monkeypatch: p
     opened = await drive.fs.open(ino, os.O_WRONLY | os.O_TRUNC)
     await drive.fs.write(opened.fh, 0, b"mine")
     await drive.fs.release(opened.fh)
-    monkeypatch.setattr(drive.shelf, "rights", lambda node: permissions.NONE)
+    monkeypatch.setattr(drive.shelf, "on", lambda node: permissions.NONE)
     for is_sealed in (False, True):
         if is_sealed:
             await drive.seal(ino)
